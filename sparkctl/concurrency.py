@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar, overload
 
 A = TypeVar("A")
@@ -19,17 +20,49 @@ async def gather_or_cancel(one: Work[A], two: Work[B], three: Work[C], /) -> tup
 @overload
 async def gather_or_cancel(*work: Work[A]) -> tuple[A, ...]: ...
 async def gather_or_cancel(*work: Work[Any]) -> tuple[Any, ...]:
-    """Return all results, or raise the first error once the others have been cancelled and have ended.
+    """Return all results, or raise the first error once the others have been cancelled and have ended."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one) for one in work]
+    except BaseExceptionGroup as failed:
+        error = failed.exceptions[0]  # callers expect the error itself
+        raise error from error.__cause__
+    return tuple(task.result() for task in tasks)
 
-    Unlike a TaskGroup it raises the error itself, not a group; unlike ``gather`` no task keeps running after an error.
+
+@asynccontextmanager
+async def run_in_background(*work: Work[None]) -> AsyncIterator[None]:
+    """Run coroutines beside a block. The end of the block cancels them; an error of theirs ends the block and is raised."""
+    own_error: Exception | None = None
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one) for one in work]
+            try:
+                yield
+            except Exception as error:
+                own_error = error
+                raise
+            finally:
+                for task in tasks:
+                    task.cancel()
+    except BaseExceptionGroup as failed:
+        first = own_error or failed.exceptions[0]
+        raise first from first.__cause__
+
+
+async def run_until_first(*work: Work[A]) -> tuple[int, A]:
+    """Run coroutines until one ends, cancel the others and wait for their end; return its position and its result.
+
+    Of several that ended at once the first in order counts. What the others raise while they are cancelled is dropped, so this
+    is no TaskGroup.
     """
     tasks = [asyncio.ensure_future(one) for one in work]
     try:
-        return tuple(await asyncio.gather(*tasks))
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        number = next(number for number, task in enumerate(tasks) if task.done())
+        return number, tasks[number].result()
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(tasks)
 
 
 async def cancel_and_wait(tasks: Iterable[asyncio.Future[Any]], within: float | None = None) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sparkctl.clock import Clock, SystemClock
-from sparkctl.concurrency import cancel_and_wait
+from sparkctl.concurrency import run_until_first
 from sparkctl.errors import ExitCode, SparkctlError
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.questions import NonInteractivePrompter, Prompter
@@ -61,15 +61,10 @@ class InterruptSignal:
 
     async def run_interruptible(self, work: Coroutine[Any, Any, T], goes_on: str) -> T:
         """Return what ``work`` returns, or cancel it at the first press and raise `CommandInterrupted` with ``goes_on``."""
-        task = asyncio.ensure_future(work)
-        press = asyncio.ensure_future(self.wait_for_press())
-        try:
-            await asyncio.wait({task, press}, return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                return task.result()
-            raise CommandInterrupted(goes_on)
-        finally:
-            await cancel_and_wait((task, press))
+        number, result = await run_until_first(work, self.wait_for_press())
+        if number == 0:
+            return result  # type: ignore[return-value]  # of the work
+        raise CommandInterrupted(goes_on)
 
 
 @dataclass(slots=True, kw_only=True)

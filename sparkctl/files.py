@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 import os
 import re
 import select
 import stat
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
+T = TypeVar("T")
 MAX_STATE_FILE_BYTES = 4 << 20  # largest size of a small file that sparkctl writes itself
 _FIFO_WRITER_SECONDS = 5.0  # how long to wait for a writer of a named FIFO
 _DESCRIPTOR_PATH_PATTERN = re.compile(r"/dev/stdin|/(dev|proc/self)/fd/[0-9]+")
@@ -58,6 +61,16 @@ def read_regular_file(path: str | Path, most: int) -> bytes:
     if len(data) > most:
         raise OSError(errno.EFBIG, f"it is larger than {most >> 10} KiB", str(path))
     return data
+
+
+def load_state_file(path: Path | None, kind: type[T]) -> T | None:
+    """Return the dataclass in a state file, None for no path and for a file that is not there, damaged or too large."""
+    from sparkctl.model.json_codec import from_json_data
+
+    try:
+        return None if path is None else from_json_data(kind, json.loads(read_regular_file(path, MAX_STATE_FILE_BYTES)))
+    except (OSError, ValueError, RecursionError):
+        return None
 
 
 def open_user_file(path: str | Path) -> io.FileIO:

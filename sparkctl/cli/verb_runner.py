@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 
 from sparkctl.cli import stdout
+from sparkctl.concurrency import run_in_background, run_until_first
 from sparkctl.context import CommandContext
 from sparkctl.model.events import CommandEnded, Event
 
@@ -71,19 +72,12 @@ async def _consume_events(
             await asyncio.sleep(1)
             printer.refresh()
 
-    ticker = asyncio.create_task(refresh_every_second())
     code = 0
-    events = verb()
-    try:
+    async with contextlib.aclosing(verb()) as events, run_in_background(refresh_every_second()):
         async for event in events:
             printer.print_event(event)
             if isinstance(event, CommandEnded):
                 code = event.exit_code
-    finally:
-        ticker.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await ticker
-        await events.aclose()
     return code
 
 
@@ -92,18 +86,9 @@ async def run_until_interrupt(work: Coroutine[Any, Any, None]) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    showing = asyncio.ensure_future(work)
-    stopping = asyncio.ensure_future(stop.wait())
-    await asyncio.wait({showing, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    await asyncio.gather(stopping, return_exceptions=True)
-    if showing.done():
-        return showing.result()
-    showing.cancel()
-    await asyncio.gather(showing, return_exceptions=True)
-    if stdout.is_terminal():
+    first, _ = await run_until_first(work, stop.wait())
+    if first == 1 and stdout.is_terminal():
         stdout.print_line()  # below the ^C
-    return None
 
 
 T = TypeVar("T")

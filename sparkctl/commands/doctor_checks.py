@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sparkctl.commands.drop_page_cache import format_sudoers_command
 from sparkctl.commands.event_stream import stream_events
-from sparkctl.concurrency import gather_or_cancel
+from sparkctl.concurrency import cancel_and_wait, gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.errors import DockerError, ExitCode, NodeError
 from sparkctl.model.events import CheckCompleted, CommandEnded, Emit, Event, FindingReported, Outcome
@@ -113,14 +113,14 @@ async def _check_node(
     )
     runs_probe = look.habits is None or look.habits.python
     # two samples take time: read them during the other checks
+    # no TaskGroup: where the agent fails, what Docker's check finds is told before that error
     asking = asyncio.create_task(sampler.read_identity_and_sample(session)) if runs_probe else None
     try:
         has_docker = await _check_docker(session, look, tell)
         identified = None if asking is None else await asking
     finally:
         if asking is not None:
-            asking.cancel()
-            await asyncio.gather(asking, return_exceptions=True)
+            await cancel_and_wait([asking])
     tell(
         node_settings.list_setting_findings(node.name, *identified)
         if identified

@@ -50,6 +50,7 @@ async def stream_events(
         finally:
             events.put_nowait(None)
 
+    # no TaskGroup: in a generator it would cancel whoever asks for the next event; `None` brings the job's error here at once
     task = asyncio.create_task(run_job())
     try:
         while (event := await events.get()) is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sparkctl.commands.served_endpoints import ServedEndpoint, ServedModel
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
-from sparkctl.engines import engine_names as engine_names
+from sparkctl.engines import load_engine
 from sparkctl.errors import ConnectionLost, ContainerNotFound, DockerError, NodeError
 from sparkctl.model.container import Container
 from sparkctl.model.endpoint_url import format_endpoint_url
@@ -21,12 +21,11 @@ from sparkctl.monitor.engine_probe import request_engine
 from sparkctl.profiles.container_labels import parse_port_label
 from sparkctl.profiles.env_references import escape_references
 from sparkctl.profiles.importers import engine_command
-from sparkctl.profiles.launch_planning import API_KEY_VARIABLES
+from sparkctl.profiles.launch_planning import is_api_key_variable
 from sparkctl.transport import http_client
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
 _REQUEST_TIMEOUT_SECONDS = 3.0  # seconds: a ready server answers at once
-_DEFAULT_PORTS = {"vllm": 8000, "sglang": 30000}
 _UNAUTHORIZED_STATUSES = (401, 403)
 _MAX_MODELS = 256  # of one engine: a base model with its adapters
 _MAX_MODEL_NAME_LENGTH = 1024  # characters of a name; a longer one is left out: cut, it could equal another name
@@ -124,8 +123,8 @@ def _guess_ports(container: Container, run: DockerRunSpec) -> list[int | None]:
     if container.ports or run.network != "host":
         return list(container.ports)
     words = [escape_references(word) for word in (*([run.entrypoint] if run.entrypoint else []), *run.command)]
-    found = engine_command.parse_engine_command(words, run.image, None, engine_names())
-    return [found.port or _DEFAULT_PORTS.get(found.engine)]
+    found = engine_command.parse_engine_command(words, run.image, None)
+    return [found.port or load_engine(found.engine).defaults.port]
 
 
 async def _request_models(session: NodeSession, port: int, key: str | None) -> http_client.HttpResponse | None:
@@ -168,4 +167,4 @@ def _find_api_key(run: DockerRunSpec) -> str | None:
         name, equals, own = word.partition("=")
         if name in ("--api-key", "--api_key"):
             return own if equals else next(iter(run.command[at + 1 : at + 2]), None)
-    return next((value for name, value in run.env if name in API_KEY_VARIABLES), None)
+    return next((value for name, value in run.env if is_api_key_variable(name)), None)

@@ -18,11 +18,13 @@ import asyncio
 import json
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sparkctl.commands.stop.pending_stops import PendingStopFiles
+from sparkctl.concurrency import cancel_and_wait, run_until_first
 from sparkctl.context import CommandContext, NodeLock
-from sparkctl.errors import ConnectionLost, NodeError, NodeStarved, OperationRefused
+from sparkctl.errors import NodeError, NodeStarved, OperationRefused
 from sparkctl.model.node import NodeState
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_duration
@@ -111,12 +113,15 @@ class HeldNodeLock:
         """Take the lock now. Raises `LockConflict` where another holds it."""
         self._held = await self._try_acquire()
         self._ctx.locks.add(str(self._about["token"]))
+        # no TaskGroup: the lock lives from `acquire` to `release`, in no block; each change asks for a defect of this task
         self._beating = asyncio.create_task(self._send_heartbeats())
 
     async def reacquire_if_lost(self) -> None:
         """Make sure that the lock is held, taking it again after a lost connection. Raises `LockConflict` if another
         has it now.
         """
+        if self._beating is not None and self._beating.done():
+            self._beating.result()
         async with self._taking:
             began = self._ctx.clock.monotonic()
             if self._held is not None and self._is_silent:
@@ -134,12 +139,14 @@ class HeldNodeLock:
     async def release(self) -> None:
         """Free the lock."""
         self._ctx.locks.discard(str(self._about["token"]))
-        if self._beating is not None:
-            self._beating.cancel()
-            await asyncio.gather(self._beating, return_exceptions=True)
-        if self._held is not None:
-            await self._held.release()
-            self._held = None
+        beating, self._beating = self._beating, None
+        if beating is not None:
+            await cancel_and_wait([beating])
+        held, self._held = self._held, None
+        if held is not None:
+            await held.release()
+        if beating is not None and not beating.cancelled():
+            beating.result()  # it ends by itself only with a defect
 
     async def _try_acquire(self) -> RemoteProcess:
         words = [LOCK_DIRECTORY, OLD_LOCK_FILE, str(self._about["token"]), json.dumps(self._about), _HOLD_SCRIPT]
@@ -230,17 +237,15 @@ class HeldNodeLock:
         """Send heartbeats until the holding command has ended, on the node or with the connection; it prints nothing
         else.
         """
-        end = asyncio.ensure_future(held.readline())
-        try:
-            while not end.done() and not self._is_silent:
+
+        async def beat() -> None:
+            while not self._is_silent:
                 await held.write(b".")
                 self._beaten = self._read_clocks()
-                await asyncio.wait({end}, timeout=_HEARTBEAT_SECONDS)
-        except ConnectionLost:
-            return
-        finally:
-            end.cancel()
-            await asyncio.gather(end, return_exceptions=True)
+                await asyncio.sleep(_HEARTBEAT_SECONDS)
+
+        with suppress(NodeError):
+            await run_until_first(beat(), _read_to_end(held))
 
 
 class BorrowedNodeLock:
@@ -297,6 +302,10 @@ async def acquire_node_lock(
         await lock.release()
         raise
     return lock
+
+
+async def _read_to_end(held: RemoteProcess) -> None:
+    await held.readline()
 
 
 async def _read_script_line(held: RemoteProcess) -> str:

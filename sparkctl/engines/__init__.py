@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sparkctl.errors import InvalidInput
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from sparkctl.engines.base import Engine
 
 _NON_ENGINE_FOLDERS = frozenset({"failures", "flags", "lint", "memory", "simulation"})
+FALLBACK_ENGINE = "container"  # for a program that no other engine is known for
 
 
 @cache
@@ -38,3 +39,26 @@ def load_engine(name: str) -> Engine:
         raise InvalidInput(f"There is no engine named {name!r}.", hint)
     engine: Engine = importlib.import_module(f"{__name__}.{name}").ENGINE
     return engine
+
+
+def load_engines() -> tuple[Engine, ...]:
+    """Return all engines."""
+    return tuple(load_engine(name) for name in engine_names())
+
+
+@cache
+def collect_engine_words(field: str) -> tuple[str, ...]:
+    """Return the words that all engines have in a field, for example ``api_key_variables``."""
+    return tuple(word for one in load_engines() for word in getattr(one, field))
+
+
+@cache
+def load_engine_part(name: str, part: str) -> Any:
+    """Return a module of an engine's folder (``lint``, ``memory``, ``simulated_engine``); None if it has none, or if
+    there is no engine of this name.
+    """
+    from pathlib import Path
+
+    if name not in engine_names() or not (Path(__file__).parent / name / f"{part}.py").exists():
+        return None
+    return importlib.import_module(f"{__name__}.{name}.{part}")

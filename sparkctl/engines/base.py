@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Protocol
 
+from sparkctl.engines.import_rules import ImportRules
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, EngineMetrics, StatsLine
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.profile import Profile
+from sparkctl.model.profile import FlagValues, Profile
 from sparkctl.model.text.sanitize import truncate_text
 from sparkctl.model.verdict import ChangeDirection, FailureCause
 
@@ -198,60 +198,6 @@ class EngineRank:
         return len(self.addresses)
 
 
-class Engine(Protocol):
-    """One instance per engine, named ``ENGINE``; found by folder name (``engine: sglang`` is engines/sglang/)."""
-
-    name: str
-    title: str
-    defaults: EngineDefaults
-    signs: LogSignature
-    memory_setting: str | None  # the profile field that sets its share of memory, None if there is none
-    metrics_setting: str | None  # what turns /metrics on in a profile, None if it is on or not known
-    metrics_path: str | None  # the path of its metrics in Prometheus' format, None if not known
-
-    def build_command(self, profile: Profile) -> tuple[str, ...]:
-        """Return the container's command: launch words, then model, host, port, served name, then ``args``."""
-        ...
-
-    def build_rank_command(self, words: tuple[str, ...], rank: EngineRank) -> tuple[str, ...]:
-        """Return the command of one rank of several, based on `build_command`, for the engine's own distributed
-        runtime.
-
-        Raises `InvalidInput` for an engine without one here, and for flags that only sparkctl can set for each rank.
-        """
-        ...
-
-    def list_ssh_key_mounts(self, rank: EngineRank) -> tuple[str, ...]:
-        """Return the mounts, in a profile's notation, of the SSH keys with which the ranks' containers log in to each
-        other; empty if the ranks connect in another way.
-        """
-        ...
-
-    def must_start_head_first(self, words: tuple[str, ...]) -> bool:
-        """Tell whether the head starts before the workers; otherwise they wait for it, and it starts last."""
-        ...
-
-    def classify_line(self, line: str) -> LineSignal | None:
-        """Return what a prepared line says, None for nothing. Called for every line, so a cheap check comes first."""
-        ...
-
-    def find_api_key(self, profile: Profile) -> str | None:
-        """Return the key that its HTTP API requires, from the profile's args, or None."""
-        ...
-
-    def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
-        """Return how a command line (from `build_command`) decodes, by this engine's flags."""
-        ...
-
-    def parse_metrics(self, page: str) -> EngineMetrics:
-        """Return one reading of /metrics (Prometheus text). Raises MetricsUnreadable for anything else."""
-        ...
-
-    def parse_stats_line(self, line: str) -> StatsLine | None:
-        """Return the engine's figures in a prepared line, None for any other line. Cheap: checks the beginning first."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class HealthPaths:
     """Paths to use instead of a health path that generates a token.
@@ -264,15 +210,82 @@ class HealthPaths:
     alive: str
 
 
-# SGLang's /health generates a token on an idle engine in every version. 0.5.23 has /ready, 0.5.12 does not.
-_SGLANG_PATHS = HealthPaths("/ready", "/model_info")
-_HEALTH_PATHS = {
-    ("sglang", "/health"): _SGLANG_PATHS,
-    ("sglang", "/health_generate"): _SGLANG_PATHS,
-    ("trtllm", "/health_generate"): HealthPaths("/health", "/health"),
-}
+class Engine:
+    """What is known of one engine. Its folder has one instance, named ``ENGINE``, and is found by its name
+    (``engine: sglang`` is engines/sglang/); in the same folder are, each with the same name for each engine: ``memory``,
+    ``lint``, ``simulated_engine`` (loaded by `engines.load_engine_part`), and ``flags-VERSION.json``.
 
+    What a subclass leaves out is what an unknown program has: no metrics, no drafts, one rank.
+    """
 
-def find_health_paths(engine: str, health: str) -> HealthPaths | None:
-    """Return what to use instead of an engine's ``health`` path; None if that path generates no token."""
-    return _HEALTH_PATHS.get((engine, health.partition("?")[0]))
+    name: str
+    title: str
+    defaults: EngineDefaults
+    signs = LogSignature()
+    import_rules: ImportRules | None = None  # None: no importer looks for it
+    memory_setting: str | None = None  # the profile field that sets its share of memory, None if there is none
+    share_flags: tuple[str, ...] = ()  # the names of the flag that sets this share, without dashes
+    context_flags: tuple[str, ...] = ()  # the names of the flag that sets the longest context
+    context_pattern = re.compile(r"\d{1,15}")  # what this flag accepts
+    metrics_setting: str | None = None  # what turns /metrics on in a profile, None if it is on or not known
+    metrics_path: str | None = None  # the path of its metrics in Prometheus' format, None if not known
+    api_key_variables: tuple[str, ...] = ()  # environment variables by which it requires a key from its clients
+    address_variables: tuple[str, ...] = ()  # environment variables that give a rank its own address
+    process_titles: tuple[str, ...] = ()  # how the titles of its processes begin; nothing that a person types
+    shm_names: tuple[str, ...] = ()  # how its files in /dev/shm begin
+    token_free_health: tuple[tuple[str, HealthPaths], ...] = ()  # a health path that generates a token, its substitute
+
+    def build_command(self, profile: Profile) -> tuple[str, ...]:
+        """Return the container's command: launch words, then model, host, port, served name, then ``args``."""
+        raise NotImplementedError
+
+    def build_rank_command(self, words: tuple[str, ...], rank: EngineRank) -> tuple[str, ...]:
+        """Return the command of one rank of several, based on `build_command`, for the engine's own distributed
+        runtime.
+
+        Raises `InvalidInput` for an engine without one here, and for flags that only sparkctl can set for each rank.
+        """
+        raise NotImplementedError
+
+    def list_ssh_key_mounts(self, rank: EngineRank) -> tuple[str, ...]:
+        """Return the mounts, in a profile's notation, of the SSH keys with which the ranks' containers log in to each
+        other; empty if the ranks connect in another way.
+        """
+        return ()
+
+    def must_start_head_first(self, words: tuple[str, ...]) -> bool:
+        """Tell whether the head starts before the workers; otherwise it waits for them, or looks for them at once, and
+        starts last.
+        """
+        return False
+
+    def classify_line(self, line: str) -> LineSignal | None:
+        """Return what a prepared line says, None for nothing. Called for every line, so a cheap check comes first."""
+        raise NotImplementedError
+
+    def find_api_key(self, profile: Profile) -> str | None:
+        """Return the key that its HTTP API requires: the value of ``--api-key``, the first one if there are several."""
+        for key, value in profile.args:
+            if key.lstrip("-").replace("_", "-") == "api-key":
+                if isinstance(value, str):
+                    return value
+                several = value.words if isinstance(value, FlagValues) else value
+                if isinstance(several, tuple) and several:
+                    return several[0]
+        return None
+
+    def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
+        """Return how a command line (from `build_command`) decodes, by this engine's flags."""
+        return DecodingSettings()
+
+    def parse_metrics(self, page: str) -> EngineMetrics:
+        """Return one reading of /metrics (Prometheus text). Raises MetricsUnreadable for anything else."""
+        return EngineMetrics()
+
+    def parse_stats_line(self, line: str) -> StatsLine | None:
+        """Return the engine's figures in a prepared line, None for any other line. Cheap: checks the beginning first."""
+        return None
+
+    def find_health_paths(self, health: str) -> HealthPaths | None:
+        """Return what to use instead of a ``health`` path; None if that path generates no token."""
+        return dict(self.token_free_health).get(health.partition("?")[0])

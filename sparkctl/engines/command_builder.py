@@ -115,15 +115,3 @@ def reject_shell_script(command: Sequence[str]) -> None:
             "command is a shell with a script of its own, and each Spark of several needs words of its own added",
             "give the engine's own command as command:, and its flags as args:",
         )
-
-
-def find_api_key(profile: Profile) -> str | None:
-    """Return the value of ``--api-key``, the first one if there are several."""
-    for key, value in profile.args:
-        if key.lstrip("-").replace("_", "-") == "api-key":
-            if isinstance(value, str):
-                return value
-            several = value.words if isinstance(value, FlagValues) else value
-            if isinstance(several, tuple) and several:
-                return several[0]
-    return None

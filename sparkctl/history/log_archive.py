@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from sparkctl.files import MAX_STATE_FILE_BYTES, read_regular_file
+from sparkctl.files import MAX_STATE_FILE_BYTES, load_state_file, read_regular_file
 from sparkctl.history.database import make_private_directory
 from sparkctl.history.expected_durations import is_byte_count
-from sparkctl.model.json_codec import from_json_data, to_json_data
+from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.memory_reading import MemoryBeforeStart
 from sparkctl.model.text.secrets import redact
@@ -197,24 +197,12 @@ class LogArchive:
     def load_memory_before(self, instance: str, node: str, container_id: str) -> MemoryBeforeStart | None:
         """Return a node's memory just before this container was started, None if not known here."""
         kept = next(iter(self._log_folder(instance, node).glob(f"*-{container_id[:12]}{_MEMORY_BEFORE_SUFFIX}")), None)
-        try:
-            before = (
-                None
-                if kept is None
-                else from_json_data(MemoryBeforeStart, json.loads(read_regular_file(kept, MAX_STATE_FILE_BYTES)))
-            )
-        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
-            return None
+        before = load_state_file(kept, MemoryBeforeStart)
         return before if before is not None and is_byte_count(before.available) else None
 
     def load_verdict(self, saved: SavedLog) -> Verdict | None:
         """Return why the start of this log failed, None if that was not saved or cannot be read."""
-        try:
-            return from_json_data(
-                Verdict, json.loads(read_regular_file(saved.path.with_suffix(_VERDICT_SUFFIX), MAX_STATE_FILE_BYTES))
-            )
-        except (OSError, ValueError, AttributeError, RecursionError):
-            return None
+        return load_state_file(saved.path.with_suffix(_VERDICT_SUFFIX), Verdict)
 
     def _log_folder(self, instance: str, node: str) -> Path:
         return self.directory / "logs" / _safe_file_name(instance) / _safe_file_name(node)

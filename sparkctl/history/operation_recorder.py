@@ -109,7 +109,7 @@ class OperationRecorder:
                 self._masked[value] = scrub.redact_text(value)
             return None if value is None else self._masked[value]
 
-        verdict = None if one.verdict is None else from_json_data(Verdict, scrub.redact_json(to_json_data(one.verdict)))  # type: ignore[arg-type]
+        verdict = None if one.verdict is None else from_json_data(Verdict, scrub.redact_json(to_json_data(one.verdict)))
         return replace(
             one,
             text=redact_field(one.text),

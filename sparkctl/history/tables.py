@@ -258,15 +258,15 @@ def _build_operation_record(row: sqlite3.Row, shares: tuple[NodeResult, ...]) ->
 
 def _decode_verdict(data: object) -> Verdict | None:
     try:
-        return from_json_data(Verdict, data) if isinstance(data, Mapping) else None
-    except (ValueError, AttributeError, RecursionError):
+        return from_json_data(Verdict, data)
+    except (ValueError, RecursionError):
         return None
 
 
 def _decode_step_records(data: object) -> tuple[StepRecord, ...]:
     try:
         return tuple(from_json_data(StepRecord, one) for one in data) if isinstance(data, list) else ()
-    except (ValueError, AttributeError):
+    except ValueError:
         return ()
 
 

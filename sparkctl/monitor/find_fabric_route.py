@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from sparkctl.engines import collect_engine_words
 from sparkctl.errors import OperationRefused
 from sparkctl.model.fabric_route import FabricLane, FabricRoute, NodeLanes, RouteEnd, parse_port_number
 from sparkctl.model.node import NodeName
@@ -61,7 +62,7 @@ def find_fabric_route(all_lanes: Sequence[NodeLanes], chosen: Mapping[NodeName, 
 
 
 def build_nccl_environment(way: FabricRoute, node: NodeName) -> tuple[tuple[str, str], ...]:
-    """Return the environment of a node's container for the route: for NCCL, Gloo, UCX, MPI, Ray and vLLM."""
+    """Return the environment of a node's container for the route: for NCCL, Gloo, UCX, MPI, Ray and the engines."""
     end = way.get_route_end(node)
     name, network = end.lanes[0].interface, end.lanes[0].network
     env = {
@@ -74,7 +75,7 @@ def build_nccl_environment(way: FabricRoute, node: NodeName) -> tuple[tuple[str,
         "OMPI_MCA_btl_tcp_if_include": network,
         "OMPI_MCA_oob_tcp_if_include": network,
         "NCCL_IGNORE_CPU_AFFINITY": "1",
-        "VLLM_HOST_IP": end.address,
+        **dict.fromkeys(collect_engine_words("address_variables"), end.address),
         "RAY_memory_monitor_refresh_ms": "0",  # it counts page cache as used, and kills a load on unified memory
     }
     if not end.rdma_devices:

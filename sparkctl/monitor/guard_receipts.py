@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from sparkctl.context import CommandContext
 from sparkctl.errors import NodeError
-from sparkctl.files import MAX_STATE_FILE_BYTES, read_regular_file
+from sparkctl.files import load_state_file
 from sparkctl.model.guard_state import GuardReceipt, GuardRole
-from sparkctl.model.json_codec import from_json_data, to_json_data
+from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.verdict import FailureCause
 from sparkctl.node.guard_decoder import decode_guard_line
 from sparkctl.transport.node_session import NodeSession
@@ -134,9 +134,4 @@ async def read_receipt(session: NodeSession, container: str) -> GuardReceipt | N
 
 def load_saved_receipt(ctx: CommandContext, instance: str, node: str, container: str) -> GuardReceipt | None:
     """Return the receipt that was kept here, None without one that can be read."""
-    path = ctx.history.find_receipt(instance, node, container)
-    try:
-        data = None if path is None else json.loads(read_regular_file(path, MAX_STATE_FILE_BYTES))
-        return from_json_data(GuardReceipt, data) if isinstance(data, dict) else None
-    except (OSError, ValueError, RecursionError):
-        return None
+    return load_state_file(ctx.history.find_receipt(instance, node, container), GuardReceipt)

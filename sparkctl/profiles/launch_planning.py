@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
 from sparkctl import __version__
-from sparkctl.engines import decode_step_label
+from sparkctl.engines import collect_engine_words, decode_step_label
 from sparkctl.engines.base import Engine, EngineRank
 from sparkctl.errors import InvalidInput
 from sparkctl.model.launch_plan import ContainerLabel, GuardRule, LaunchPlan, Mount, ReadinessRule, resolve_node_port
@@ -16,10 +16,6 @@ from sparkctl.model.profile import Profile
 from sparkctl.profiles.engine_environment import find_engine_secrets, resolve_engine_args, resolve_engine_env
 from sparkctl.profiles.file_issues import quote_source
 
-API_KEY_VARIABLES = (
-    "VLLM_API_KEY",
-    "LLAMA_API_KEY",
-)  # environment variables by which a server requires a key from its clients
 _INFINIBAND_DEVICE = "/dev/infiniband"
 EXPLICIT_NONE = "none"  # a profile writes this to turn the engine's own default off
 
@@ -76,7 +72,7 @@ def build_launch_plan(
         shm_size=box.shm_size, ipc=box.ipc, network=network, ulimits=box.ulimits, devices=box.devices, options=box.options,
         labels=_build_labels(profile, instance, operator, resolve_node_port(port, network, box.options), ready, step),
         port=port, served_model=profile.model.served_name or profile.model.path,
-        api_key=engine.find_api_key(profile) or next((value for name, value in env if name in API_KEY_VARIABLES), None),
+        api_key=engine.find_api_key(profile) or next((value for name, value in env if is_api_key_variable(name)), None),
         ready=ready, timeouts=rules.timeouts, drop_caches=rules.drop_caches, stop_grace=profile.stop_grace,
         expected_memory=profile.expected_memory, floor_memory=profile.floor_memory, guard=build_guard_rule(profile),
         secrets=secrets, engine_version=profile.engine_version,
@@ -128,6 +124,11 @@ def _apply_rank_placement(made: LaunchPlan, place: RankPlacement, engine: Engine
         ready=silent,
         labels=tuple(pair for pair in labels if pair[0] not in (ContainerLabel.PORT, ContainerLabel.LIVENESS)),
     )
+
+
+def is_api_key_variable(name: str) -> bool:
+    """Tell whether a server requires the key in this environment variable from its clients."""
+    return name.endswith("_API_KEY") and name in collect_engine_words("api_key_variables")
 
 
 def choose_container_name(profile: Profile) -> str:

@@ -4,41 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from sparkctl.engines.sglang import simulated_script as sglang_scenes
-from sparkctl.engines.simulation import small_engine_scripts
-from sparkctl.engines.simulation.decode_model import DecodeModel, build_past_decode_lines, stream_decode_lines
-from sparkctl.engines.simulation.engine_launch import EngineFault, SimEngineKind, SimLaunch, parse_launch
+from sparkctl.engines.simulation.decode_model import DecodeModel
+from sparkctl.engines.simulation.engine_launch import EngineFault, SimLaunch
 from sparkctl.engines.simulation.rank_network import LossReason, RankLoss, RankMember, RankNetwork, RendezvousTimeout
-from sparkctl.engines.simulation.script_steps import (  # fmt: skip
-    IMMEDIATE_STEPS,
+from sparkctl.engines.simulation.script_player import (
     LOG_DATETIME,
     LOG_TIME,
     AllocateMemoryStep,
-    CutCableStep,
     ExitStep,
-    FollowHeadStep,
-    FreeMemoryStep,
-    HangStep,
     JoinRanksStep,
     LeakMemoryStep,
     ListenStep,
     LoadWeightsStep,
     LogStep,
-    OpenGroupStep,
-    RankBarrierStep,
     RankErrorStep,
     Script,
+    ScriptAction,
     ScriptStep,
-    WatchPeersStep,
+    TimedStep,
 )
 from sparkctl.engines.simulation.simulated_clock import DriftFreeTimer
+from sparkctl.engines.simulation.simulated_engine import SimulatedEngine, list_simulated_engines, parse_launch
 from sparkctl.engines.simulation.unified_memory import GIB
-from sparkctl.engines.vllm import simulated_ray
-from sparkctl.engines.vllm import simulated_script as vllm_scenes
 from sparkctl.simulator.openai_api import SimOpenAiServer
 from sparkctl.simulator.sim_container import SimContainer
 from sparkctl.simulator.sim_node import NodeFault, SimNode
@@ -46,127 +36,24 @@ from sparkctl.simulator.sim_node import NodeFault, SimNode
 FAULT_WEIGHTS_SHARE = 0.6  # of the weights
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineScripts:
-    """The scripts of one engine. ``out_of_memory`` takes the bytes wanted, free, and held already.
-
-    For an engine on several Sparks: ``alone`` if only some of the ranks came, ``apart`` if a rank was lost, ``follow``
-    for a rank that learns from the head what to load.
-    """
-
-    time_format: str
-    start: Callable[[SimLaunch, Callable[[], int], Callable[[], bool]], Script]
-    out_of_memory: Callable[[SimLaunch, int, int, int], Script]
-    bad_flag: Callable[[SimLaunch], Script]
-    farewell: Callable[[SimLaunch], Script]
-    alone: Callable[[SimLaunch, int, int], Script] | None = None
-    apart: Callable[[SimLaunch, RankLoss], Script] | None = None
-    follow: Callable[[SimLaunch], Script] | None = None
-    hears_sigterm: bool = True
-
-
-SCRIPTS_BY_ENGINE = {
-    SimEngineKind.SGLANG: EngineScripts(
-        time_format=sglang_scenes.TIME_FORMAT,
-        start=sglang_scenes.script_start,
-        out_of_memory=sglang_scenes.script_out_of_memory,
-        bad_flag=sglang_scenes.script_bad_flag,
-        farewell=sglang_scenes.script_shut_down,
-        alone=sglang_scenes.script_peers_missing,
-        apart=sglang_scenes.script_peer_lost,
-    ),
-    SimEngineKind.VLLM: EngineScripts(
-        time_format=vllm_scenes.TIME_FORMAT,
-        start=vllm_scenes.start,
-        out_of_memory=vllm_scenes.out_of_memory,
-        bad_flag=vllm_scenes.bad_flag,
-        farewell=vllm_scenes.farewell,
-        alone=vllm_scenes.alone,
-        apart=vllm_scenes.apart,
-    ),
-    SimEngineKind.LLAMA: EngineScripts(
-        time_format=small_engine_scripts.LLAMA_TIME_FORMAT,
-        start=small_engine_scripts.script_llama_start,
-        out_of_memory=small_engine_scripts.script_llama_out_of_memory,
-        bad_flag=small_engine_scripts.script_llama_bad_flag,
-        farewell=small_engine_scripts.script_llama_shut_down,
-        alone=small_engine_scripts.script_llama_peers_missing,
-        apart=small_engine_scripts.script_llama_peer_lost,
-    ),
-    SimEngineKind.RAY: EngineScripts(
-        time_format=simulated_ray.TIME_FORMAT,
-        start=simulated_ray.start_worker,
-        out_of_memory=simulated_ray.out_of_memory,
-        bad_flag=vllm_scenes.bad_flag,
-        farewell=simulated_ray.shut_down,
-        alone=simulated_ray.report_missing_head,
-        apart=simulated_ray.report_lost_head,
-        follow=simulated_ray.follow,
-    ),
-    SimEngineKind.RPC: EngineScripts(
-        time_format=small_engine_scripts.TIME_FORMAT,
-        start=small_engine_scripts.script_rpc_start,
-        out_of_memory=small_engine_scripts.script_llama_out_of_memory,
-        bad_flag=small_engine_scripts.script_rpc_bad_flag,
-        farewell=small_engine_scripts.script_uvicorn_shut_down,
-        alone=None,
-        apart=small_engine_scripts.script_rpc_peer_lost,
-        follow=small_engine_scripts.script_rpc_load,
-        hears_sigterm=False,
-    ),
-    SimEngineKind.TRTLLM: EngineScripts(
-        time_format=small_engine_scripts.TRTLLM_TIME_FORMAT,
-        start=small_engine_scripts.script_trtllm_start,
-        out_of_memory=small_engine_scripts.script_trtllm_out_of_memory,
-        bad_flag=small_engine_scripts.script_trtllm_bad_flag,
-        farewell=small_engine_scripts.script_uvicorn_shut_down,
-        alone=small_engine_scripts.script_trtllm_peers_missing,
-        apart=small_engine_scripts.script_trtllm_peer_lost,
-    ),
-    SimEngineKind.MPI: EngineScripts(
-        time_format=small_engine_scripts.TRTLLM_TIME_FORMAT,
-        start=small_engine_scripts.script_mpi_start,
-        out_of_memory=small_engine_scripts.script_trtllm_out_of_memory,
-        bad_flag=small_engine_scripts.script_mpi_bad_flag,
-        farewell=small_engine_scripts.script_uvicorn_shut_down,
-        alone=None,
-        apart=small_engine_scripts.script_mpi_peer_lost,
-        follow=small_engine_scripts.script_mpi_load,
-    ),
-    SimEngineKind.TTS: EngineScripts(
-        time_format=small_engine_scripts.TIME_FORMAT,
-        start=small_engine_scripts.script_uvicorn_start,
-        out_of_memory=sglang_scenes.script_out_of_memory,
-        bad_flag=small_engine_scripts.script_uvicorn_bad_flag,
-        farewell=small_engine_scripts.script_uvicorn_shut_down,
-    ),
-}
-
-
-def build_start_script(launch: SimLaunch, available: Callable[[], int], port_taken: Callable[[], bool]) -> Script:
+def build_start_script(engine: SimulatedEngine) -> Script:
     """Return the start script of a launch, with its fault."""
-    engine = SCRIPTS_BY_ENGINE[launch.kind]
-    if launch.fault is EngineFault.BAD_FLAG:
-        return engine.bad_flag(launch)
-    return _apply_fault(launch, engine.start(launch, available, port_taken), available)
+    if engine.launch.fault is EngineFault.BAD_FLAG:
+        return engine.play_section("bad-flag")
+    return _apply_fault(engine, engine.play_section("start"))
 
 
-def build_worker_script(launch: SimLaunch, available: Callable[[], int]) -> Script:
-    """Return the script of a rank that learns from its head what to load, with its fault."""
-    follow = SCRIPTS_BY_ENGINE[launch.kind].follow
-    assert follow is not None
-    return _apply_fault(launch, follow(launch), available)
-
-
-def _apply_fault(launch: SimLaunch, script: Script, available: Callable[[], int]) -> Script:
+def _apply_fault(engine: SimulatedEngine, script: Script) -> Script:
+    launch = engine.launch
     is_spared = launch.fault is EngineFault.WORKER_DIES and launch.rank == 0
     if launch.fault in (None, EngineFault.NO_TOKEN, EngineFault.BAD_FLAG) or is_spared:
         return script
-    return _inject_fault(launch, script, available)
+    return _inject_fault(engine, script)
 
 
-def _inject_fault(launch: SimLaunch, script: Script, available: Callable[[], int]) -> Script:
+def _inject_fault(engine: SimulatedEngine, script: Script) -> Script:
     """Follow the script up to the fault, then the fault."""
+    launch = engine.launch
     for step in script:
         yield step
         if (isinstance(step, ListenStep) and step.ready) or (
@@ -174,22 +61,21 @@ def _inject_fault(launch: SimLaunch, script: Script, available: Callable[[], int
         ):
             break
     if launch.fault is EngineFault.FABRIC_CUT:
-        yield CutCableStep()
+        yield ScriptAction.CUT_CABLE
         yield from script
     elif launch.fault is EngineFault.WORKER_DIES:
         yield ExitStep(137)
     elif launch.fault is EngineFault.CUDA_OOM:
-        yield from SCRIPTS_BY_ENGINE[launch.kind].out_of_memory(
-            launch, int(2.25 * GIB), int(1.18 * GIB), int(FAULT_WEIGHTS_SHARE * launch.weights)
-        )
+        held = int(FAULT_WEIGHTS_SHARE * launch.weights)
+        yield from engine.play_section("out-of-memory", wanted=int(2.25 * GIB), free=int(1.18 * GIB), held=held)
     elif launch.fault is EngineFault.OOM_KILLED:
         yield ExitStep(137, oom_killed=True)
     elif launch.fault is EngineFault.HANG:
-        yield HangStep()
+        yield ScriptAction.HANG
     elif launch.fault is EngineFault.MEMORY_RUNAWAY:
-        while available() > 0:
+        while engine.available() > 0:
             yield LeakMemoryStep(0.1, GIB // 4)
-        yield HangStep()
+        yield ScriptAction.HANG
     else:
         yield ExitStep(0)
 
@@ -210,11 +96,9 @@ class EngineProcess:
         self.launch = replace(
             launch, share=STUCK_CLOCK_SHARE if NodeFault.STUCK_CLOCK in node.options.troubles else 1.0
         )
-        self.engine = SCRIPTS_BY_ENGINE[self.launch.kind]
         self.pids = [node.spawn_process(container.id), node.spawn_process(container.id)]
         self.ready = asyncio.Event()
-        self.decoding = DecodeModel(self.launch, node.pace)
-        self.serving = SimOpenAiServer(self.launch, self.decoding, self._write_access_line)
+        self._create_engine()
         self._signal: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.deaf = not self.engine.hears_sigterm
         self._rushed: float | None = None
@@ -226,15 +110,19 @@ class EngineProcess:
             node.spread.add(self.pids[1])
         node.at_work[self.pids[1]] = lambda: 0.96 if self._count_running_requests() else self._starting
 
+    def _create_engine(self) -> None:
+        memory, ports = self.node.memory, self.node.ports
+        self.decoding = DecodeModel(self.launch, self.node.pace)
+        self.engine = list_simulated_engines()[self.launch.kind](
+            self.launch, self.decoding, lambda: memory.available_bytes, lambda: self.launch.port in ports
+        )
+        self.serving = SimOpenAiServer(self.engine, self._write_access_line)
+
     def _build_rank_member(self) -> RankMember | None:
         joining = self.launch.joining
         if joining is None:
             return None
-        rank = (
-            self.launch.rank
-            if self.launch.kind not in (SimEngineKind.RAY, SimEngineKind.RPC, SimEngineKind.MPI)
-            else None
-        )
+        rank = None if self.engine.has_section("follow") else self.launch.rank
         listens = (
             joining.is_head != joining.bond.is_dialed_by_head
         )  # if the head looks for its workers, the worker does
@@ -277,7 +165,7 @@ class EngineProcess:
         self.decoding.background = requests
         self.decoding.add_past_load(since)
         now = self.node.now_ns()
-        for age, line, stream in build_past_decode_lines(self.launch, self.decoding, since):
+        for age, line, stream in self.engine.build_past_work_lines(since):
             stamp = now - int(age * 1e9)
             self.container.journal.clock = lambda stamp=stamp: stamp  # type: ignore[misc]
             self._write_log(line + "\n", stream)
@@ -314,7 +202,7 @@ class EngineProcess:
                 del self.node.ports[self.launch.port]
 
     async def _shut_down(self) -> ExitStep:
-        leaving = asyncio.ensure_future(self._run_script(self.engine.farewell(self.launch)))
+        leaving = asyncio.ensure_future(self._run_script(self.engine.play_section("farewell")))
         killed = self._signal = asyncio.get_running_loop().create_future()
         try:
             await asyncio.wait({leaving, killed}, return_when=asyncio.FIRST_COMPLETED)
@@ -339,9 +227,8 @@ class EngineProcess:
                 serving.cancel()
                 losing.cancel()
                 await asyncio.gather(serving, losing, return_exceptions=True)
-            assert self.engine.apart is not None
             self.ready.clear()
-            ended = await self._run_script(self.engine.apart(self.launch, loss))
+            ended = await self._run_script(self.engine.play_section("apart", loss=loss))
             if ended is not None:
                 return ended
 
@@ -361,17 +248,13 @@ class EngineProcess:
         return loss
 
     async def _serve_requests(self) -> ExitStep:
-        memory = self.node.memory
-        script = build_start_script(
-            self.launch, lambda: memory.available_bytes, lambda: self.launch.port in self.node.ports
-        )
-        ended = await self._run_script(script)
+        ended = await self._run_script(build_start_script(self.engine))
         if ended is not None:
             return ended
         self._rushed, self._starting = None, 0.0
         self.container.journal.clock = self.node.now_ns
         self.ready.set()
-        async for line, stream in stream_decode_lines(self.launch, self.decoding):
+        async for line, stream in self.engine.stream_work_lines():
             self._write_log(line + "\n", stream)
         return ExitStep(0)
 
@@ -379,28 +262,28 @@ class EngineProcess:
         """Run the steps of a script in simulated time; None if it ends without an exit."""
         schedule = DriftFreeTimer(self.node.pace)
         for step in script:
-            after = 0.0 if isinstance(step, IMMEDIATE_STEPS) else step.after
+            after = step.after if isinstance(step, TimedStep) else 0.0
             if self._rushed is None:
                 await schedule.wait(after)
             else:
                 self._rushed += after
             if isinstance(step, ExitStep):
                 return step
-            if isinstance(step, FollowHeadStep):
-                return await self._run_script(
-                    build_worker_script(self.launch, lambda: self.node.memory.available_bytes)
-                )
+            if step is ScriptAction.FOLLOW_HEAD:
+                return await self._run_script(_apply_fault(self.engine, self.engine.play_section("follow")))
             try:
                 await self._run_step(step)
-                if isinstance(step, JoinRanksStep | RankBarrierStep):
+                if isinstance(step, JoinRanksStep) or step is ScriptAction.WAIT_FOR_RANKS:
                     schedule = DriftFreeTimer(self.node.pace)  # from when they were there
             except RendezvousTimeout as none:
-                assert self.engine.alone is not None
-                return await self._run_script(self.engine.alone(self.launch, none.have, none.of))
+                return await self._run_script(self.engine.play_section("alone", have=none.have, of=none.of))
             except MemoryError as short:
                 held = self.node.memory.gpu.get(self.pids[1], 0)
                 free = self.node.memory.cuda_available_bytes
-                return await self._run_script(self.engine.out_of_memory(self.launch, int(str(short)), free, held))
+                wanted = int(str(short))
+                return await self._run_script(
+                    self.engine.play_section("out-of-memory", wanted=wanted, free=free, held=held)
+                )
         return None
 
     async def _run_step(self, step: ScriptStep) -> None:
@@ -423,24 +306,24 @@ class EngineProcess:
             case ListenStep(ready):
                 self.node.ports[self.launch.port] = self._handler
                 self.serving.ready = ready
-            case OpenGroupStep() if self.member is not None:
+            case ScriptAction.OPEN_GROUP if self.member is not None:
                 self.fabric.open_group(self.member)
             case JoinRanksStep(meanwhile):
                 await self._join_ranks(meanwhile)
-            case WatchPeersStep() if self.member is not None:
+            case ScriptAction.WATCH_PEERS if self.member is not None:
                 self._depends.set()
-            case RankBarrierStep() if self.member is not None and self.member.group is not None:
+            case ScriptAction.WAIT_FOR_RANKS if self.member is not None and self.member.group is not None:
                 self._depends.set()
                 self.member.group.mark_loaded(self.member)
                 await self.member.group.loaded.wait()
             case RankErrorStep(said) if self.member is not None and self.member.group is not None:
                 self.member.group.mark_lost(LossReason.RAISED, self.member, said)
-            case CutCableStep():
+            case ScriptAction.CUT_CABLE:
                 self.fabric.cut_cable()
-            case FreeMemoryStep():
+            case ScriptAction.FREE_MEMORY:
                 for pid in self.pids:
                     memory.release(pid)
-            case HangStep():
+            case ScriptAction.HANG:
                 self.deaf = True
                 await asyncio.Event().wait()
 
@@ -453,7 +336,7 @@ class EngineProcess:
         finally:
             telling.cancel()
             await asyncio.gather(telling, return_exceptions=True)
-        if self.engine.follow is not None:
+        if self.engine.has_section("follow"):
             self._copy_head_launch(group.head.launch)
 
     def _copy_head_launch(self, head: SimLaunch) -> None:
@@ -463,8 +346,7 @@ class EngineProcess:
             head, kind=own.kind, argv=own.argv, port=own.port, rank=rank or 1, fault=own.fault, joining=own.joining,
             share=own.share, api_key=None,
         )  # fmt: skip
-        self.decoding = DecodeModel(self.launch, self.node.pace)
-        self.serving = SimOpenAiServer(self.launch, self.decoding, self._write_access_line)
+        self._create_engine()
 
     def _write_log(self, text: str, stream: str) -> None:
         now = time.gmtime(self.container.journal.clock() // 1_000_000_000)
@@ -473,7 +355,5 @@ class EngineProcess:
         self.container.journal.write(text, stream)
 
     def _write_access_line(self, line: str) -> None:
-        prefix = {SimEngineKind.SGLANG: f"[{LOG_TIME}] ", SimEngineKind.VLLM: "(APIServer pid=1) "}.get(
-            self.launch.kind, ""
-        )
-        self._write_log(f"{prefix}{line}\n", "stdout")
+        if self.engine.access_prefix is not None:
+            self._write_log(f"{self.engine.access_prefix}{line}\n", "stdout")

@@ -8,9 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
 from typing import Any
 
-from sparkctl.engines.simulation.decode_model import METRICS_CONTENT_TYPE as METRICS_TYPE
-from sparkctl.engines.simulation.decode_model import DecodeModel, build_metrics_page
-from sparkctl.engines.simulation.engine_launch import EngineFault, SimEngineKind, SimLaunch
+from sparkctl.engines.simulation.engine_launch import EngineFault
+from sparkctl.engines.simulation.simulated_engine import SimulatedEngine
 from sparkctl.simulator.http_server import SimHttpReply, SimHttpRequest, build_json_reply
 
 SAMPLE_ANSWER_TOKENS = (
@@ -28,19 +27,16 @@ SAMPLE_ANSWER_TOKENS = (
     " bridges",
     ".",
 )
-_HEALTH_PREFILL_LINE = (
-    "Prefill batch, #new-seq: 1, #new-token: 1, #cached-token: 0, token usage: 0.00, #running-req: 0, #queue-req: 0, "
-    "#pending-token: 0, cuda graph: False, input throughput (token/s): 0.16"
-)
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 COMPLETION_PATHS = {"/v1/completions": False, "/v1/chat/completions": True}
 
 
 class SimOpenAiServer:
     """Answers on the engine's port. ``say`` receives the access log lines."""
 
-    def __init__(self, launch: SimLaunch, decoding: DecodeModel, say: Callable[[str], None]) -> None:
-        self.launch = launch
-        self.decoding = decoding
+    def __init__(self, engine: SimulatedEngine, say: Callable[[str], None]) -> None:
+        self.engine = engine
+        self.launch, self.decoding = engine.launch, engine.decoding
         self.ready = False
         self._say = say
         self._requests = 0
@@ -49,22 +45,19 @@ class SimOpenAiServer:
         """Answer one request and log it."""
         reply = await self._route_request(request)
         self._requests += 1
-        if self.launch.kind is not SimEngineKind.LLAMA:
-            client = f"127.0.0.1:{40000 + self._requests * 14 % 20000}"
-            status = f"{reply.status} {HTTPStatus(reply.status).phrase}"
-            self._say(f'INFO:     {client} - "{request.method} {request.target or request.path} HTTP/1.1" {status}')
+        client = f"127.0.0.1:{40000 + self._requests * 14 % 20000}"
+        status = f"{reply.status} {HTTPStatus(reply.status).phrase}"
+        self._say(f'INFO:     {client} - "{request.method} {request.target or request.path} HTTP/1.1" {status}')
         return reply
 
     async def _route_request(self, request: SimHttpRequest) -> SimHttpReply:
-        if request.path == "/health" or (
-            request.path == "/health_generate" and self.launch.kind is SimEngineKind.SGLANG
-        ):
-            return await self._check_health()
-        if self.launch.kind is SimEngineKind.LLAMA and not self.ready:
+        if request.path in self.engine.health_paths and self.engine.writes_text:
+            return self._check_health()
+        if self.engine.loading_body is not None and not self.ready:
             return _build_error_reply(503, "Loading model", "unavailable_error")
         if request.path.startswith("/v1/") and not self._is_allowed(request):
             return build_json_reply({"error": "Unauthorized"}, 401)
-        if request.path in COMPLETION_PATHS and self.launch.kind is not SimEngineKind.TTS:
+        if request.path in COMPLETION_PATHS and self.engine.writes_text:
             return await self._create_completion(request, chat=COMPLETION_PATHS[request.path])
         return self._get_information(request.path)
 
@@ -72,20 +65,14 @@ class SimOpenAiServer:
         key = self.launch.api_key
         return key is None or request.headers.get("authorization") == f"Bearer {key}"
 
-    async def _check_health(self) -> SimHttpReply:
-        if self.launch.kind is SimEngineKind.TTS:
-            return _build_not_found_reply()
+    def _check_health(self) -> SimHttpReply:
         if not self.ready:
-            loading = {"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}}
-            return (
-                build_json_reply(loading, 503) if self.launch.kind is SimEngineKind.LLAMA else SimHttpReply(status=503)
-            )
-        if self.launch.kind is SimEngineKind.SGLANG and not self.decoding.running_requests:
-            self.decoding.health_checks += 1  # one token of a prompt, and one that is not counted
-            self._say(_HEALTH_PREFILL_LINE)
-        return (
-            build_json_reply({"status": "ok"}) if self.launch.kind is SimEngineKind.LLAMA else SimHttpReply(status=200)
-        )
+            loading = self.engine.loading_body
+            return SimHttpReply(status=503) if loading is None else build_json_reply(loading, 503)
+        if (line := self.engine.count_health_check()) is not None:
+            self._say(line)
+        body = self.engine.health_body
+        return SimHttpReply(status=200) if body is None else build_json_reply(body)
 
     def _get_information(self, path: str) -> SimHttpReply:
         launch = self.launch
@@ -95,30 +82,21 @@ class SimOpenAiServer:
             "created": int(self.decoding.pace.clock.unix_time()),
             "root": launch.model,
         }
-        if path == "/v1/models" and launch.kind is not SimEngineKind.TTS:
+        if path == "/v1/models" and self.engine.writes_text:
             return build_json_reply(
                 {"object": "list", "data": [model | {"owned_by": launch.kind, "max_model_len": launch.context}]}
             )
-        if path == "/metrics" and launch.kind is SimEngineKind.LLAMA and not launch.metrics:
+        if path == "/metrics" and self.engine.loading_body is not None and not launch.metrics:
             return _build_error_reply(
                 501, "This server does not support metrics endpoint. Start it with `--metrics`", "not_supported_error"
             )
         if path == "/metrics" and launch.metrics:
-            return SimHttpReply(body=build_metrics_page(launch, self.decoding).encode(), type=METRICS_TYPE)
-        if path in ("/", "/docs") and launch.kind is SimEngineKind.TTS:
-            return SimHttpReply(body=b"<!DOCTYPE html><title>docs</title>", type="text/html; charset=utf-8")
-        if path == "/version" and launch.kind is SimEngineKind.VLLM:
-            return build_json_reply({"version": "0.19.1"})
-        if path in ("/model_info", "/get_model_info") and launch.kind is SimEngineKind.SGLANG:
-            return build_json_reply({"model_path": launch.model, "is_generation": True})
-        if path in ("/server_info", "/get_server_info") and launch.kind is SimEngineKind.SGLANG:
-            state = {
-                "last_gen_throughput": self.decoding.tokens_per_second,
-                "avg_spec_accept_length": round(self.decoding.update_counts().accept_length, 2),
-            }
-            return build_json_reply(
-                {"version": "0.5.12", "served_model_name": launch.served, "internal_states": [state]}
-            )
+            return SimHttpReply(body=self.engine.build_metrics_page().encode(), type=METRICS_TYPE)
+        page = self.engine.build_page(path)
+        if isinstance(page, str):
+            return SimHttpReply(body=page.encode(), type="text/html; charset=utf-8")
+        if page is not None:
+            return build_json_reply(page)
         return SimHttpReply(status=200) if path == "/ping" else _build_not_found_reply()
 
     async def _create_completion(self, request: SimHttpRequest, *, chat: bool) -> SimHttpReply:
@@ -127,15 +105,11 @@ class SimOpenAiServer:
             tokens = int(asked.get("max_tokens") or asked.get("max_completion_tokens") or (64 if chat else 16))
         except (ValueError, TypeError) as error:
             return _build_error_reply(400, f"invalid request: {error}", "BadRequestError")
-        if self.launch.kind is SimEngineKind.VLLM and asked.get("model") not in (None, self.launch.served):
+        if self.engine.needs_model_name and asked.get("model") not in (None, self.launch.served):
             return _build_error_reply(404, f"The model `{asked['model']}` does not exist.", "NotFoundError")
         if self.launch.fault is EngineFault.NO_TOKEN:
-            if self.launch.kind is SimEngineKind.VLLM:
-                return _build_error_reply(
-                    500,
-                    "EngineCore encountered an issue. See stack trace (above) for the root cause.",
-                    "InternalServerError",
-                )
+            if self.engine.stuck_error is not None:
+                return _build_error_reply(500, self.engine.stuck_error, "InternalServerError")
             await asyncio.Event().wait()  # the scheduler hangs: no answer, no error
         prompt = max(1, len(json.dumps(asked.get("messages") if chat else asked.get("prompt", ""))) // 4)
         if asked.get("stream"):

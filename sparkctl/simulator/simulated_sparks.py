@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import asyncssh
 
-from sparkctl.engines.simulation.engine_launch import EngineFault, SimEngineKind
+from sparkctl.engines.simulation.engine_launch import EngineFault
 from sparkctl.engines.simulation.simulated_clock import SimClock, SimPace
 from sparkctl.simulator.docker_daemon import SimDockerDaemon
 from sparkctl.simulator.engine_process import EngineProcess
@@ -44,7 +44,7 @@ async def send_requests_when_ready(process: EngineProcess) -> None:
     await process.ready.wait()
     await process.node.clock.sleep(_REQUEST_DELAY_SECONDS)
     if (
-        process.launch.kind is not SimEngineKind.TTS
+        process.engine.writes_text
         and not process.launch.rank
         and not process.is_stopping
         and process.launch.fault is None

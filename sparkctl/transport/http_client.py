@@ -170,9 +170,12 @@ async def send_request(
     """
     try:
         connection = h11.Connection(our_role=h11.CLIENT)
-        writer.write(_encode_request(connection, method, path, host, body, headers))
+        writer.write(encode_request(connection, method, path, host, body, headers))
         await writer.drain()
-        return await _read_response(connection, reader, MAX_BODY_BYTES if largest is None else largest)
+        head = await read_head(connection, reader)
+        named = tuple((key.decode("latin-1"), value.decode("latin-1")) for key, value in head.headers)
+        said = await read_body(connection, reader, MAX_BODY_BYTES if largest is None else largest)
+        return HttpResponse(head.status_code, named, said)
     except (h11.LocalProtocolError, UnicodeEncodeError) as error:
         raise InvalidHttpResponse(f"{host}{path[:80]}: HTTP has no way to ask this: {error}") from error
     except h11.ProtocolError as error:
@@ -183,9 +186,15 @@ async def send_request(
         writer.close()
 
 
-def _encode_request(
-    connection: h11.Connection, method: str, path: str, host: str, body: bytes | None, headers: Headers
+def encode_request(
+    connection: h11.Connection,
+    method: str,
+    path: str,
+    host: str,
+    body: bytes | None = None,
+    headers: Headers = (),
 ) -> bytes:
+    """Return the bytes of a request after which the server closes. Raises h11.LocalProtocolError and UnicodeEncodeError."""
     length = [("Content-Length", str(len(body)))] if body is not None else []
     named = [("Host", host), ("Connection", "close"), ("Accept", "*/*"), *length, *headers]
     whole = [(name.encode(), value.encode("utf-8")) for name, value in named]
@@ -195,16 +204,26 @@ def _encode_request(
     return message + (connection.send(h11.EndOfMessage()) or b"")
 
 
-async def _read_response(connection: h11.Connection, reader: ByteReader, largest: int) -> HttpResponse:
-    head: h11.Response | None = None
+async def read_head(connection: h11.Connection, reader: ByteReader) -> h11.Response:
+    """Return status and headers of the response. Raises h11.ProtocolError, and InvalidHttpResponse if there is none."""
+    while True:
+        event = connection.next_event()
+        if event is h11.NEED_DATA:
+            connection.receive_data(await reader.read(_CHUNK_BYTES))
+        elif isinstance(event, h11.Response):
+            return event
+        elif isinstance(event, h11.ConnectionClosed):
+            raise InvalidHttpResponse("the connection was closed without an answer")
+
+
+async def read_body(connection: h11.Connection, reader: ByteReader, largest: int = MAX_BODY_BYTES) -> bytes:
+    """Return the whole body of at most ``largest`` bytes, after `read_head`; raises as that."""
     parts: list[bytes] = []
     size = 0
     while True:
         event = connection.next_event()
         if event is h11.NEED_DATA:
             connection.receive_data(await reader.read(_CHUNK_BYTES))
-        elif isinstance(event, h11.Response):
-            head = event
         elif isinstance(event, h11.Data):
             parts.append(bytes(event.data))
             size += len(event.data)
@@ -214,8 +233,7 @@ async def _read_response(connection: h11.Connection, reader: ByteReader, largest
                 raise InvalidHttpResponse("the answer comes in pieces of a few bytes")
             if size > largest:
                 raise InvalidHttpResponse(f"the answer is longer than {largest >> 20} MiB")
-        elif isinstance(event, h11.EndOfMessage) and head is not None:
-            named = tuple((key.decode("latin-1"), value.decode("latin-1")) for key, value in head.headers)
-            return HttpResponse(head.status_code, named, b"".join(parts))
+        elif isinstance(event, h11.EndOfMessage):
+            return b"".join(parts)
         elif isinstance(event, h11.ConnectionClosed):
             raise InvalidHttpResponse("the connection was closed without an answer")

@@ -142,7 +142,7 @@ class _LocalProcess:
 async def _start_process(argv: Sequence[str], quiet: bool = False) -> asyncio.subprocess.Process:
     """Start in the home directory and in a process group of its own, like an SSH login; Ctrl-C reaches only us.
 
-    asyncio waits forever when it is cancelled between starting a child and connecting its pipes: let it finish first.
+    asyncio (Python 3.11) waits forever when it is cancelled between starting a child and connecting its pipes: let it finish first.
     """
     starting = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
@@ -175,7 +175,7 @@ async def _close_pipes(process: asyncio.subprocess.Process) -> None:
     asyncio waits for the end of the pipes as well: that never comes if nobody reads the output, or if a remaining
     grandchild holds them open.
     """
-    transport: asyncio.SubprocessTransport = process._transport  # type: ignore[attr-defined]  # there is no public access to it
+    transport: asyncio.SubprocessTransport = process._transport  # type: ignore[attr-defined]  # Python 3.11 to 3.14 have no public way to it
     for fd in (0, 1, 2):
         pipe = transport.get_pipe_transport(fd)
         if isinstance(pipe, asyncio.WriteTransport) and pipe.get_write_buffer_size():

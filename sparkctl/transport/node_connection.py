@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from sparkctl.concurrency import gather_or_cancel, run_in_background
 from sparkctl.errors import (
     AgentFailed,
     ConnectionLost,
@@ -153,18 +153,8 @@ async def communicate(
     writer: ByteWriter, stdout: ByteReader, stderr: ByteReader, stdin: bytes, name: str
 ) -> tuple[bytes, bytes]:
     """Feed ``stdin`` and read both outputs to their end. Raises OutputTooLong over 16 MiB."""
-    tasks = (
-        asyncio.create_task(_read_all(stdout, name)),
-        asyncio.create_task(_read_all(stderr, name)),
-    )
-    feeding = asyncio.create_task(_write_stdin(writer, stdin))
-    try:
-        out, err = await asyncio.gather(*tasks)  # not a TaskGroup: callers expect ConnectionLost, not a group of it
-        return out, err
-    finally:
-        for task in (*tasks, feeding):
-            task.cancel()
-        await asyncio.gather(*tasks, feeding, return_exceptions=True)
+    async with run_in_background(_write_stdin(writer, stdin)):
+        return await gather_or_cancel(_read_all(stdout, name), _read_all(stderr, name))
 
 
 async def _write_stdin(writer: ByteWriter, data: bytes) -> None:

@@ -39,7 +39,12 @@ _OQS_LIBRARY_FILES = ("liboqs.so", "liboqs.so.9", "liboqs.so.8", "liboqs.so.7", 
 
 
 def import_asyncssh_fast() -> None:
-    """Import asyncssh quickly: without X.509 and without the slow search for liboqs."""
+    """Import asyncssh quickly: without X.509 and without the slow search for liboqs and nettle.
+
+    asyncssh 2.18 to 2.24 do both at their import and have no setting for it: X.509 takes a third of the import of
+    cryptography, and the search runs ldconfig and a compiler. OpenSSH has no X.509 either. tests/unit/test_private_names.py
+    fails where a version no longer imports that way.
+    """
     if "asyncssh" in sys.modules:
         return
     find_library = ctypes.util.find_library
@@ -86,16 +91,24 @@ _STALL_SECONDS = 3.0  # seconds: a time limit is exceeded by this much only if t
 class NodeSession:
     """A session, opened with ``async with``; closing leaves nothing on either side."""
 
-    def __init__(self, node: Node, asker: Prompter | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        node: Node,
+        asker: Prompter | None = None,
+        clock: Clock | None = None,
+        *,
+        owner: NodeSession | None = None,
+    ) -> None:
         self.node = node
         self.clock = clock or SystemClock()
-        self.link: NodeConnection = open_connection(node, asker or NonInteractivePrompter())
-        self.docker = DockerClient(self.link)
+        self.link: NodeConnection = open_connection(node, asker) if owner is None else owner.link
+        self.docker: DockerClient = DockerClient(self.link) if owner is None else owner.docker
         self.is_over = False
-        self.home: str | None = None  # of the node's user, once an inspection returned it
-        self.seen_ready: dict[
-            str, float | None
-        ] = {}  # container id -> start time of the container when it was found ready
+        self.home: str | None = (
+            None if owner is None else owner.home
+        )  # of the node's user, once an inspection returned it
+        # container id -> start time of the container when it was found ready
+        self.seen_ready: dict[str, float | None] = {} if owner is None else owner.seen_ready
         self._reporting: list[Callable[[], None]] = []
 
     def report_state_changes(self, emit: Callable[[NodeStateChanged], None]) -> None:
@@ -213,9 +226,7 @@ class SharedSession(NodeSession):
     """
 
     def __init__(self, owner: NodeSession) -> None:
-        self.node, self.clock, self.link, self.docker = owner.node, owner.clock, owner.link, owner.docker
-        self.is_over, self.home, self.seen_ready = False, owner.home, owner.seen_ready
-        self._reporting = []
+        super().__init__(owner.node, clock=owner.clock, owner=owner)
         self._owner = owner
 
     async def wait_reconnected(self) -> None:

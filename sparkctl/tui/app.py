@@ -309,7 +309,10 @@ class PanelApp(Panel):
         self.set_keymap({name: ",".join(map(parse_key, keys)) for name, keys in own.items() if keys})
 
     def _fatal_error(self) -> None:
-        """Close without a traceback; the caller of the panel reports the defect."""
+        """Close without a traceback; the caller of the panel reports the defect.
+
+        Textual 8.2 calls this at an exception of a handler and has no public place for it, nor for the exception itself.
+        """
         self.defect = self._exception
         self._close_messages_no_wait()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import sys
 from typing import TYPE_CHECKING
@@ -42,13 +41,15 @@ def command(node: tuple[str, ...], watch: bool, check: bool, as_json: bool, plai
 async def _print_status_once(
     context: CommandContext, nodes: Sequence[Node], check: bool, as_json: bool, plain_letters: bool
 ) -> int:
+    from sparkctl.concurrency import gather_or_cancel
     from sparkctl.monitor.node_status import read_node_statuses
 
-    looking = asyncio.ensure_future(read_node_statuses(context, nodes))
-    await asyncio.sleep(0)  # start the connections; meanwhile import what printing needs
-    if not as_json:
-        importlib.import_module("sparkctl.views.status_view")
-    views = await looking
+    async def import_status_view() -> None:
+        if not as_json:
+            importlib.import_module("sparkctl.views.status_view")
+
+    # the connections start first; meanwhile import what printing needs
+    views, _ = await gather_or_cancel(read_node_statuses(context, nodes), import_status_view())
     _print_status(context, views, as_json, plain_letters)
     return _choose_exit_code(views, check)
 

@@ -22,6 +22,7 @@ async def create_container(ctx: CommandContext, session: NodeSession, plan: Laun
     """Create and start the container. The first Ctrl-C lets this finish (the engine then runs on), a second one undoes
     it.
     """
+    # no TaskGroup: after the time limit the request goes on, and what it created is removed
     work = asyncio.ensure_future(_create_and_start(session, plan, lock))
     second = asyncio.ensure_future(ctx.interrupt.wait_for_press(2))
     try:

@@ -10,7 +10,12 @@ from sparkctl.commands.start.start_request import to_switch_command
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines.flags.command_flags import CommandFlags
-from sparkctl.engines.memory.memory_estimate import DraftWorkspace, find_invalid_memory_flag, find_unresolved_flag
+from sparkctl.engines.memory.memory_estimate import (
+    DraftWorkspace,
+    find_invalid_memory_flag,
+    find_memory_rule,
+    find_unresolved_flag,
+)
 from sparkctl.errors import InvalidInput, OperationRefused
 from sparkctl.model.container import Container
 from sparkctl.model.guard_state import DEFAULT_FLOOR_BYTES
@@ -31,7 +36,7 @@ from sparkctl.profiles.memory_fit.estimate_input import (
     find_missing_checkpoint,
     list_checkpoint_paths,
 )
-from sparkctl.profiles.memory_fit.fit_evaluation import evaluate_memory_fit, find_memory_rule
+from sparkctl.profiles.memory_fit.fit_evaluation import evaluate_memory_fit
 from sparkctl.transport.node_session import NodeSession
 
 _READY_TOLERANCE_BYTES = 2 * GIB  # an instance that lacks less of its expected memory counts as ready

@@ -4,7 +4,6 @@ step.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -17,13 +16,13 @@ from sparkctl.commands.start import node_fit
 from sparkctl.commands.start.create_container import CreateTimeout, create_container
 from sparkctl.commands.start.launch_plans import RankLaunch
 from sparkctl.commands.start.port_check import verify_port_access
-from sparkctl.commands.start.rank_watch import RankWatch, cancel_or_raise
+from sparkctl.commands.start.rank_watch import RankWatch
 from sparkctl.commands.start.start_measurements import StartMemory, StartTimer
 from sparkctl.commands.start.start_preflight import PreflightInspection, StartDecision, decide_start
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.start.start_watch import WatchResult, collect_plan_secrets
 from sparkctl.commands.stop.stop_containers import remove_ended_container, stop_container
-from sparkctl.concurrency import gather_or_cancel
+from sparkctl.concurrency import gather_or_cancel, run_in_background
 from sparkctl.context import CommandContext, NodeLock
 from sparkctl.errors import ContainerNotFound, DockerError, NodeError, OperationRefused, SparkctlError
 from sparkctl.history.model import NodeResult
@@ -260,11 +259,8 @@ class RankStart(RankWatch):
         """Watch it as any rank, and sample the memory that it takes."""
         with suppress(OSError):  # where the directory cannot be written, the attempt to save the log reports it
             self.ctx.history.save_start_command(self.plan.instance, self.plan.node, self.container_id, self.again)
-        looking = asyncio.create_task(self.fit.sample_memory())
-        try:
+        async with run_in_background(self.fit.sample_memory()):
             return await super().watch_until_end()
-        finally:
-            await cancel_or_raise(looking)
 
     def expected_duration(self) -> ExpectedDurations:
         """Return the expected duration, as read from the history before the start."""

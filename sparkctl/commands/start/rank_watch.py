@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from sparkctl.commands.guard_session import GuardSession
 from sparkctl.commands.start.start_watch import StartWatch, WatchResult, collect_plan_secrets, raise_if_disconnected
-from sparkctl.concurrency import cancel_and_wait, gather_or_cancel
+from sparkctl.concurrency import gather_or_cancel, run_in_background, run_until_first
 from sparkctl.context import CommandContext
 from sparkctl.engines.base import Engine
 from sparkctl.errors import DockerError, NodeError
@@ -116,14 +116,13 @@ class RankWatch:
             )
         except OSError as error:
             self.warn(f"the log will not be saved here: {error}")
-        guarding = None if self.guard is None else asyncio.create_task(self.guard.renew_lease(watch.loads_weights))
+        background = () if self.guard is None else (self.guard.renew_lease(watch.loads_weights),)
         try:
-            return await watch.run(self.timeout)
+            async with run_in_background(*background):
+                return await watch.run(self.timeout)
         finally:
             if watch.saved is not None:
                 watch.saved.close()
-            if guarding is not None:
-                await cancel_or_raise(guarding)
 
     def expected_duration(self) -> ExpectedDurations:
         """Return the usual duration of its start, from earlier starts."""
@@ -225,15 +224,6 @@ class RankWatch:
         self.emit(WarningEmitted(self.ctx.clock.unix_time(), self.plan.node, message, hint))
 
 
-async def cancel_or_raise(task: asyncio.Task[None]) -> None:
-    """Cancel a background task; if it has failed already, raise its exception."""
-    if not task.done():
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-    elif not task.cancelled():
-        task.result()
-
-
 _FAILURE_GATHER_SECONDS = 3.0  # for other ranks to report: the first failure may arrive last
 _LOG_END_SECONDS = 10.0  # seconds for the end of a log, once its container has ended
 
@@ -265,6 +255,7 @@ async def watch_ranks(ctx: CommandContext, ranks: Sequence[RankWatch], clocks: C
     ``clocks``: the offsets at the start, for nodes that fall silent. Raises `NodeUnreachable` where the state of a
     rank is not known when time is over.
     """
+    # no TaskGroup: a rank's failure is a result here, and the others go on until its cause is known
     tasks = [asyncio.create_task(rank.watch_until_end()) for rank in ranks]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -346,11 +337,7 @@ async def _wait_for_tasks(ctx: CommandContext, tasks: Sequence[asyncio.Task[Watc
     left = [task for task in tasks if not task.done()]
     if not left:
         return
-    waits = asyncio.ensure_future(asyncio.wait(left)), asyncio.ensure_future(ctx.clock.sleep(patience))
-    try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        await cancel_and_wait(waits)
+    await run_until_first(asyncio.wait(left), ctx.clock.sleep(patience))
 
 
 def _find_first_failure(failures: Sequence[tuple[RankWatch, RankStartFailure]], clocks: ClockOffsets) -> NodeName:

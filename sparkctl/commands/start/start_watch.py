@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from sparkctl.commands.event_stream import build_missing_lines_warning
 from sparkctl.commands.guard_session import is_loading_weights
+from sparkctl.concurrency import run_until_first
 from sparkctl.context import CommandContext
 from sparkctl.engines.base import Engine
 from sparkctl.errors import (
@@ -111,15 +112,8 @@ class StartWatch:
         if self.plan.rank == 0:
             works[1:1] = [self._wait_until_ready()]
             works.append(self._watch_timeouts(timeout))
-        tasks = [asyncio.ensure_future(work) for work in works]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            # In the order of the list: a container that has ended counts as ended, whatever was true a moment ago.
-            return next(task for task in tasks if task in done).result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        # In the order of the list: a container that has ended counts as ended, whatever was true a moment ago.
+        return (await run_until_first(*works))[1]
 
     def loads_weights(self) -> bool:
         """Tell whether the log says that weights are loading now."""

@@ -16,10 +16,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sparkctl.files import MAX_STATE_FILE_BYTES, read_regular_file
+from sparkctl.files import load_state_file
 from sparkctl.history.database import make_private_directory
 from sparkctl.model.container import Container
-from sparkctl.model.json_codec import from_json_data, to_json_data
+from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import NodeName
 
@@ -59,9 +59,8 @@ class PendingStopFiles:
         """Return the pending stops at unix time ``now``, the oldest first; delete those that are too old."""
         found = []
         for path in self._folder.glob("*.json"):
-            try:
-                one = from_json_data(PendingStop, json.loads(read_regular_file(path, MAX_STATE_FILE_BYTES)))
-            except (OSError, ValueError, AttributeError, RecursionError):
+            one = load_state_file(path, PendingStop)
+            if one is None:
                 continue
             if now - one.since > MAX_AGE_SECONDS:
                 with suppress(OSError):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from sparkctl.context import CommandContext
+from sparkctl.engines import collect_engine_words
 from sparkctl.errors import ContainerNotFound
 from sparkctl.model.container import Container
 from sparkctl.model.events import Emit, MemorySampled, WarningEmitted
@@ -23,10 +23,9 @@ from sparkctl.node.process_info import ProcessInfo, SharedMemoryFile
 from sparkctl.profiles.container_labels import parse_expected_memory_label
 from sparkctl.transport.node_session import NodeSession
 
-# Titles of the engines' processes and of Ray's own programs; nothing that a person types.
-_ENGINE_PROCESS_PATTERN = re.compile(r"VLLM::|vllm::|sglang::|ray::|raylet$|gcs_server$")
-# As torch, Python's multiprocessing, NCCL and the engines name their shared memory.
-_SHM_NAME_PATTERN = re.compile(r"(psm_|sem\.mp-|sem\.loky|loky-|torch_|nccl-|vllm|sglang|cuda\.shm|plasma)")
+_RAY_PROGRAMS = ("raylet", "gcs_server")
+# As torch, Python's multiprocessing, NCCL and Ray name their shared memory.
+_SHM_NAMES = ("psm_", "sem.mp-", "sem.loky", "loky-", "torch_", "nccl-", "cuda.shm", "plasma")
 _ADOPTING_PROCESS = "systemd"  # a user's own init adopts processes without a parent
 _MAX_TITLE_LENGTH = 60
 _CLOCK_SLACK_SECONDS = 1.0  # seconds by which the kernel's stamps may be early: they are rounded down
@@ -107,7 +106,8 @@ def _is_orphaned_engine(one: ProcessInfo, names: dict[int, str]) -> bool:
     """Tell whether it is an engine's process by its title and has lost its parent."""
     program = PurePosixPath(one.words[0]).name if one.words else one.name
     adopted = one.parent <= 1 or one.parent not in names or names[one.parent] == _ADOPTING_PROCESS
-    return adopted and _ENGINE_PROCESS_PATTERN.match(program) is not None
+    titles = ("ray::", *collect_engine_words("process_titles"))
+    return adopted and (program in _RAY_PROGRAMS or program.startswith(titles))
 
 
 def _started_after_container(one: ProcessInfo, was: ContainerFootprint) -> bool:
@@ -138,11 +138,8 @@ def find_leftover_shm_files(
         if not one.users and one.born is not None and one.born >= was.started - _CLOCK_SLACK_SECONDS
     ]
     certain = tuple(one for one in unused if one.inode in was.files)
-    likely = tuple(
-        one
-        for one in unused
-        if one not in certain and _SHM_NAME_PATTERN.match(PurePosixPath(one.path).name) is not None
-    )
+    names = (*_SHM_NAMES, *collect_engine_words("shm_names"))
+    likely = tuple(one for one in unused if one not in certain and PurePosixPath(one.path).name.startswith(names))
     return certain, likely
 
 

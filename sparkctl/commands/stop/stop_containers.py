@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sparkctl.commands.guard_session import stop_watching_containers
 from sparkctl.commands.stop.release_check import MIN_AWAITED_BYTES, ReleaseCheck, ReleaseResult, build_leftover_warning
-from sparkctl.concurrency import cancel_and_wait
+from sparkctl.concurrency import run_until_first
 from sparkctl.context import CommandContext
 from sparkctl.errors import ContainerNotFound, OperationRefused, SparkctlError
 from sparkctl.history.model import NodeResult
@@ -276,8 +276,4 @@ class StopOrder:
         (self.head_ended if is_head else self._looked).set()
 
     async def _wait_for_event(self, event: asyncio.Event) -> None:
-        waits = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(self._ctx.clock.sleep(_HEAD_START_SECONDS))]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            await cancel_and_wait(waits)
+        await run_until_first(event.wait(), self._ctx.clock.sleep(_HEAD_START_SECONDS))

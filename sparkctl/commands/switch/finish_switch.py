@@ -46,41 +46,6 @@ class FinishSwitch:
     guarded: bool = True
 
 
-def resume_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[Event, None]:
-    """Finish the switch found on these nodes, in the direction in which it was going."""
-
-    def stream_resume(own: CommandContext) -> AsyncGenerator[Event, None]:
-        return stream_events(own, partial(_FinishRun(own, request).run, FinishVerb.RESUME), on_interrupt=None)
-
-    return record_operation(
-        ctx, OperationSubject(kind=OperationKind.SWITCH, nodes=request.nodes, command="sparkctl resume"), stream_resume
-    )
-
-
-def abort_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[Event, None]:
-    """Undo the switch: remove the new containers and start the old ones again. Needs no profile."""
-
-    def stream_abort(own: CommandContext) -> AsyncGenerator[Event, None]:
-        return stream_events(own, partial(_FinishRun(own, request).run, FinishVerb.ABORT), on_interrupt=None)
-
-    return record_operation(
-        ctx, OperationSubject(kind=OperationKind.SWITCH, nodes=request.nodes, command="sparkctl abort"), stream_abort
-    )
-
-
-def abandon_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[Event, None]:
-    """Give the switch up: remove both sides, with logs saved, and delete the journal. Needs no profile."""
-
-    def stream_abandon(own: CommandContext) -> AsyncGenerator[Event, None]:
-        return stream_events(own, partial(_FinishRun(own, request).run, FinishVerb.ABANDON), on_interrupt=None)
-
-    return record_operation(
-        ctx,
-        OperationSubject(kind=OperationKind.SWITCH, nodes=request.nodes, command="sparkctl abort --give-up"),
-        stream_abandon,
-    )
-
-
 class FinishVerb(StrEnum):
     """The commands, as typed after ``sparkctl``."""
 
@@ -98,6 +63,29 @@ class FinishAction(StrEnum):
     ABANDON = "abandon"  # remove both sides
     FORGET = "forget"  # nothing was stopped: delete the journal
     REFUSE = "refuse"  # the new instance serves
+
+
+def resume_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[Event, None]:
+    """Finish the switch found on these nodes, in the direction in which it was going."""
+    return _finish_switch(ctx, request, FinishVerb.RESUME)
+
+
+def abort_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[Event, None]:
+    """Undo the switch: remove the new containers and start the old ones again. Needs no profile."""
+    return _finish_switch(ctx, request, FinishVerb.ABORT)
+
+
+def abandon_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[Event, None]:
+    """Give the switch up: remove both sides, with logs saved, and delete the journal. Needs no profile."""
+    return _finish_switch(ctx, request, FinishVerb.ABANDON)
+
+
+def _finish_switch(ctx: CommandContext, request: FinishSwitch, verb: FinishVerb) -> AsyncGenerator[Event, None]:
+    def stream_finish(own: CommandContext) -> AsyncGenerator[Event, None]:
+        return stream_events(own, partial(_FinishRun(own, request).run, verb), on_interrupt=None)
+
+    subject = OperationSubject(kind=OperationKind.SWITCH, nodes=request.nodes, command=f"sparkctl {verb}")
+    return record_operation(ctx, subject, stream_finish)
 
 
 class _FinishRun:

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from sparkctl.concurrency import run_in_background
 from sparkctl.errors import (
     DiskFull,
     NodeError,
@@ -264,7 +265,6 @@ async def open_transfer_stream(
     send: dict[str, Any] = {"role": "send", "tls": tls[0], "streams": streams, "jobs": list(jobs[0])}
     take = {"role": "take", "tls": tls[1], "streams": streams, "jobs": list(jobs[1]), "listen": own, "peers": peers,
             "lock": _LOCK_NAME if alone else None}  # fmt: skip
-    tasks: list[asyncio.Task[None]] = []
     receiver = await start_transfer_program(target, take)
     sender: RemoteProcess | None = None
     try:
@@ -276,18 +276,13 @@ async def open_transfer_stream(
             send |= {"listen": own, "peers": peers}
         sender = await start_transfer_program(source, send)
         pair = TransferStream(sender, receiver, {"send": source.node.name, "take": target.node.name})
-        if not ways:
-            joined = zip(await _read_ports(source, sender, streams), ports, strict=True)
-            tasks += [asyncio.create_task(_relay_through_client(source, target, *each, pair)) for each in joined]
-        tasks += [
-            asyncio.create_task(pair.forward_messages("take", receiver)),
-            asyncio.create_task(pair.forward_messages("send", sender)),
-        ]
-        yield pair
+        joined = [] if ways else zip(await _read_ports(source, sender, streams), ports, strict=True)
+        relays = [_relay_through_client(source, target, *each, pair) for each in joined]
+        async with run_in_background(
+            pair.forward_messages("take", receiver), pair.forward_messages("send", sender), *relays
+        ):
+            yield pair
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.gather(*(end.release() for end in (sender, receiver) if end is not None), return_exceptions=True)
 
 

@@ -5,11 +5,11 @@ is ready.
 from __future__ import annotations
 
 from sparkctl.engines import command_builder
-from sparkctl.engines.base import DecodingSettings, EngineDefaults, EngineRank, LineSignal, LogSignature
+from sparkctl.engines.base import Engine, EngineDefaults, EngineRank, LineSignal
 from sparkctl.engines.failures.common_failures import COMMON_FAILURES, cuda_memory_rules
+from sparkctl.engines.import_rules import ImportRules
 from sparkctl.engines.log_rules import LogRules, loading_signal
 from sparkctl.errors import InvalidInput
-from sparkctl.model.engine_metrics import EngineMetrics, StatsLine
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
 
@@ -37,16 +37,22 @@ _LOG_RULES = LogRules(
 )
 
 
-class GenericContainerEngine:
+class GenericContainerEngine(Engine):
     """See ``engines.base.Engine``. It has no ready line of its own: the profile's rule decides."""
 
     name = "container"
     title = "container"
-    memory_setting = None
-    metrics_setting = None
-    metrics_path = None
-    signs = LogSignature()
     defaults = EngineDefaults(command=(), port=None, ready_line=None, health=None, probe="none", gpus=None)
+    import_rules = ImportRules(
+        recipe_name="ollama",
+        recipe_words=("ollama",),
+        recipe_image="ollama/ollama:latest",
+        other_servers={"text-generation-launcher": "/health", "ollama": "/", "tritonserver": "/v2/health/ready"},
+        other_images={"ollama/ollama": "/", "text-generation-inference": "/health"},
+        variables=("OLLAMA",),
+        directory_words=("ollama",),
+        hidden_directories=(".ollama",),
+    )
 
     def build_command(self, profile: Profile) -> tuple[str, ...]:
         """Return ``command`` and ``args`` as the profile gives them; empty means the image's own command."""
@@ -59,33 +65,9 @@ class GenericContainerEngine:
             "set nodes: 1, or name the engine: sglang, vllm or llamacpp",
         )
 
-    def list_ssh_key_mounts(self, rank: EngineRank) -> tuple[str, ...]:
-        """Return nothing: no rank logs in to another."""
-        return ()
-
-    def must_start_head_first(self, words: tuple[str, ...]) -> bool:
-        """Return False: there is only one rank."""
-        return False
-
     def classify_line(self, line: str) -> LineSignal | None:
         """Return what a prepared line says, None for nothing. Never ``ready``."""
         return _LOG_RULES.classify_line(line)
-
-    def find_api_key(self, profile: Profile) -> str | None:
-        """Return the value of ``--api-key``, or None."""
-        return command_builder.find_api_key(profile)
-
-    def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
-        """Return nothing: the program's flags are not known."""
-        return DecodingSettings()
-
-    def parse_metrics(self, page: str) -> EngineMetrics:
-        """Return nothing: the program's metrics are not known."""
-        return EngineMetrics()
-
-    def parse_stats_line(self, line: str) -> StatsLine | None:
-        """Return nothing: the program's log lines are not known."""
-        return None
 
 
 ENGINE = GenericContainerEngine()

@@ -84,7 +84,7 @@ class CommandFlags:
         """Return the model after ``serve``, if it is given without a flag."""
         for at, word in enumerate(self._words[:-1]):
             if (
-                word in ("serve", "trtllm-serve")
+                (word == "serve" or word.endswith("-serve"))
                 and not _is_flag(self._words[at + 1])
                 and self._words[at + 1] != "serve"
             ):

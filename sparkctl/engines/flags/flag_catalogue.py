@@ -1,4 +1,4 @@
-"""The flag catalogues shipped with sparkctl, each read on first use: ``engines/flags/ENGINE-VERSION.json``.
+"""The flag catalogues shipped with sparkctl, each read on first use: ``engines/ENGINE/flags-VERSION.json``.
 
 ``python -m tests.tools.nightly.flags`` makes one from an installed engine.
 """
@@ -16,7 +16,7 @@ from typing import Any
 from sparkctl import engines
 from sparkctl.engines.flags.model import EngineFlag, FlagArity, FlagCatalogue, FlagValueType, parse_version
 
-_CATALOGUE_DIRECTORY = Path(engines.__file__).parent / "flags"
+_ENGINES_DIRECTORY = Path(engines.__file__).parent
 _VERSION_PATTERN = re.compile(r"(?<![\d.])(\d+\.\d+(?:\.\d+)?)")
 
 
@@ -41,7 +41,7 @@ class CatalogueChoice:
 @cache
 def list_versions(engine: str) -> tuple[str, ...]:
     """Return the versions of an engine with a catalogue, the oldest first. Lists files; reads none of them."""
-    found = (file.stem.removeprefix(f"{engine}-") for file in _CATALOGUE_DIRECTORY.glob(f"{engine}-*.json"))
+    found = (file.stem.removeprefix("flags-") for file in (_ENGINES_DIRECTORY / engine).glob("flags-*.json"))
     return tuple(sorted(found, key=parse_version))
 
 
@@ -54,7 +54,7 @@ def list_engines_with_catalogue() -> tuple[str, ...]:
 @cache
 def load_catalogue(engine: str, version: str) -> FlagCatalogue:
     """Return one catalogue."""
-    data = json.loads((_CATALOGUE_DIRECTORY / f"{engine}-{version}.json").read_text("utf-8"))
+    data = json.loads((_ENGINES_DIRECTORY / engine / f"flags-{version}.json").read_text("utf-8"))
     return FlagCatalogue(
         engine=data["engine"],
         version=data["version"],

@@ -5,13 +5,11 @@ The catalogue decides what is an error; an engine's own ``lint`` module adds wha
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any
 
-from sparkctl.engines import command_builder
+from sparkctl.engines import command_builder, load_engine_part
 from sparkctl.engines.base import Engine
 from sparkctl.engines.flags.model import EngineFlag, FlagArity, FlagCatalogue, FlagValueType, parse_version
 from sparkctl.engines.lint import flag_combinations
@@ -385,8 +383,6 @@ def join_with_or(names: tuple[str, ...]) -> str:
 
 __all__ = ["check_flags", "check_flags_by_catalogue", "collect_profile_flags"]
 
-_ENGINES_WITH_LINT = frozenset({"sglang", "vllm", "llamacpp", "trtllm"})  # engines with a lint module of their own
-
 
 def check_flags(
     profile: Profile,
@@ -403,7 +399,7 @@ def check_flags(
     is that of the running version; otherwise only a flag that no known version takes is an error, and nothing is if
     only this version is known. A partial catalogue only informs.
     """
-    module = _load_engine_lint(engine.name)
+    module = load_engine_part(engine.name, "lint")  # without it only the catalogue decides
     held = LintContext(
         title=engine.title,
         catalogue=catalogue,
@@ -506,8 +502,3 @@ def _drop_lost_edit(one: LintMessage) -> LintMessage:
     """Remove the fix if an added flag would have no effect in ``args`` either."""
     change: LintFix | None = one.change
     return replace(one, change=None) if change is not None and change.kind is LintFixKind.ADD else one
-
-
-def _load_engine_lint(engine: str) -> Any:
-    """Return an engine's lint module, None if there is none: then only the catalogue decides."""
-    return importlib.import_module(f"sparkctl.engines.{engine}.lint") if engine in _ENGINES_WITH_LINT else None

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 
 from sparkctl.engines import command_builder, metrics_parser
-from sparkctl.engines.base import DecodingSettings, EngineDefaults, EngineRank, LineSignal, LogSignature
+from sparkctl.engines.base import DecodingSettings, Engine, EngineDefaults, EngineRank, LineSignal, LogSignature
 from sparkctl.engines.failures.common_failures import COMMON_FAILURES
+from sparkctl.engines.import_rules import HUB_ID_PATTERN, ImportRules
 from sparkctl.engines.llamacpp.failures import (
     CONTEXT_FIELD,
     CUDA_FAILURES,
@@ -112,7 +113,6 @@ _DRAFT_ACCEPTANCE = re.compile(
     r"(?:, mean len = +(?P<length>[\d.]+))?"
 )
 
-_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(?::[\w.-]+)?")
 _MODEL_FLAGS = frozenset({"m", "model", "hf", "hfr", "hf-repo", "mu", "model-url", "dr", "docker-repo"})
 _CHAINED_METHODS = ("draft-simple", "draft-mtp", "draft-eagle3")  # the draft model runs once for each drafted token
 _DEFAULT_DRAFT_TOKENS = {"draft-simple": 3, "draft-mtp": 3, "draft-eagle3": 3}
@@ -189,16 +189,17 @@ RPC_PORT = 50052  # the default of rpc-server
 
 
 def _build_model_flags(path: str, _: tuple[str, ...]) -> tuple[str, ...]:
-    is_on_hub = _HUB_ID.fullmatch(path) is not None and not path.endswith(".gguf")
+    is_on_hub = HUB_ID_PATTERN.fullmatch(path) is not None and not path.endswith(".gguf")
     return ("-hf" if is_on_hub else "-m", path)
 
 
-class LlamaCppEngine:
+class LlamaCppEngine(Engine):
     """See ``engines.base.Engine``."""
 
     name = "llamacpp"
     title = "llama.cpp"
     memory_setting = CONTEXT_FIELD
+    context_flags = ("ctx-size", "c")
     metrics_setting = "args.metrics: true"
     signs = LogSignature(
         marks=r"\d+\.\d\d\.\d{3}\.\d{3} [DIWE] |^srv {2,}(?:llama_server|load_model)|llama_model_load|ggml_cuda_|llama_server: "
@@ -217,6 +218,48 @@ class LlamaCppEngine:
         probe="completions",
         gpus="all",
     )
+    import_rules = ImportRules(
+        program="llama-server",
+        model_flags={"m": False, "model": False, "hf": True, "hfr": True, "hf-repo": True},
+        name_flags=("alias", "a"),
+        image=r"/llama\.cpp:server",
+        recipe_name="llama-cpp",
+        recipe_words=("llama-server", "llama-cpp", "llama.cpp", "llamacpp"),
+        recipe_image="scitrera/dgx-spark-llama-cpp:latest",
+        recipe_command=("llama-server",),
+        recipe_model_flags=("-m", "-hf"),
+        recipe_flags={
+            "host": "--host",
+            "port": "--port",
+            "ctx_size": "--ctx-size",
+            "n_gpu_layers": "--n-gpu-layers",
+            "parallel": "--parallel",
+            "threads": "--threads",
+            "chat_template": "--chat-template",
+            "reasoning_format": "--reasoning-format",
+            "split_mode": "--split-mode",
+            "served_model_name": "--alias",
+            "api_key": "--api-key",
+            "flash_attn": "--flash-attn",
+            "cont_batching": "--cont-batching",
+            "no_webui": "--no-webui",
+            "jinja": "--jinja",
+        },
+        recipe_switches=("flash_attn", "cont_batching", "no_webui", "jinja"),
+        placeholders={
+            "--host": "host",
+            "--port": "port",
+            "--alias": "served_model_name",
+            "--ctx-size": "ctx_size",
+            "--parallel": "parallel",
+            "--n-gpu-layers": "n_gpu_layers",
+        },
+        variables=("LLAMA", "GGML"),
+        key_variables=("LLAMA_API_KEY", "LLAMA_ARG_API_KEY"),
+        directory_words=("llama", "llamacpp"),
+        hidden_directories=(".llama.cpp",),
+    )
+    api_key_variables = ("LLAMA_API_KEY",)
 
     def build_command(self, profile: Profile) -> tuple[str, ...]:
         """Return launch words, ``-m`` FILE or ``-hf`` REPOSITORY:QUANTIZATION, host, port, alias, then ``args`` in
@@ -234,14 +277,6 @@ class LlamaCppEngine:
             return (*words, "--rpc", ",".join(f"{address}:{RPC_PORT}" for address in rank.addresses[1:]))
         return ("rpc-server", "--host", rank.own_address, "--port", str(RPC_PORT))
 
-    def list_ssh_key_mounts(self, rank: EngineRank) -> tuple[str, ...]:
-        """Return nothing: no rank logs in to another."""
-        return ()
-
-    def must_start_head_first(self, words: tuple[str, ...]) -> bool:
-        """Return False: the server looks for its workers at once."""
-        return False
-
     def classify_line(self, line: str) -> LineSignal | None:
         """Return what a prepared line says, None for nothing."""
         if line.startswith(_QUIET_STARTS):
@@ -258,10 +293,6 @@ class LlamaCppEngine:
         if not facts:
             return found
         return LineSignal(found.phase, found.step, found.failure, facts) if found else LineSignal(facts=facts)
-
-    def find_api_key(self, profile: Profile) -> str | None:
-        """Return the value of ``--api-key``, or None."""
-        return command_builder.find_api_key(profile)
 
     def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
         """Return the drafts of ``--spec-type``, or of a draft model (``-md``), as far as the flags tell."""

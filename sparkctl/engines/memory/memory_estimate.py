@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from sparkctl.engines import load_engine, load_engine_part
 from sparkctl.engines.flags.command_flags import CommandFlags
 from sparkctl.engines.memory.kv_cache import KvCacheLayout
-from sparkctl.engines.memory.model_weights import WeightsSize
+from sparkctl.engines.memory.model_weights import WeightsSize, build_weights_part
 from sparkctl.model.memory_fit import EstimatePart, EstimateSource
 from sparkctl.model.text.units import GIB
 
@@ -18,7 +19,7 @@ CUDA_CONTEXT_EVIDENCE = "three engine processes on a GB10 were seen to hold 7 Gi
 
 
 class DraftWorkspace(StrEnum):
-    """Whether an SGLang image allocates the draft workspace before the weights."""
+    """Whether an image allocates the draft workspace before the weights."""
 
     TAKEN = "taken"  # the profile says so, or a start failed because of it
     NOT_TAKEN = "not-taken"  # a start of this profile succeeded
@@ -43,7 +44,8 @@ class EstimateInput:
     ranks: int = 1
     expected: int | None = None
     workspace: DraftWorkspace = DraftWorkspace.UNKNOWN
-    cpu_cache: str | None = None  # what a vLLM without a GPU has to use for its KV cache, in GiB
+    has_gpu: bool = True
+    env: Mapping[str, str] = field(default_factory=dict)  # the container's
 
     def estimate_kv_cache(self, tokens: int, requests: int = 1) -> EstimatePart:
         """Return the KV cache for this many requests and tokens, on one node."""
@@ -155,21 +157,31 @@ def estimate_kv_remainder(name: str, size: int, subject: EstimateInput) -> Estim
     )
 
 
-_SHARE_FLAGS = {
-    "sglang": (("mem-fraction-static", "mem-fraction", "mem-frac"),),
-    "vllm": (("gpu-memory-utilization", "gpu-memory-util"),),
-    "trtllm": (("kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction"),),
-}
-CONTEXT_LENGTH_FLAGS = {
-    "sglang": (("context-length", "context-len"),),
-    "vllm": (("max-model-len",),),
-    "trtllm": (("max_seq_len",),),
-    "llamacpp": (("ctx-size", "c"),),
-}
-_TOKEN_COUNT = re.compile(r"\d{1,15}")
-_TOKEN_COUNT_BY_ENGINE = {  # forms other than a whole number
-    "vllm": re.compile(r"\d{1,15}(\.\d+)?[kmgtKMGT]?|auto|-1"),  # since 0.12: as much as fits
-}
+def list_model_parts(subject: EstimateInput, *, within: bool = False) -> list[EstimatePart]:
+    """Return the weights, and those of the draft model if there is one."""
+    found = [build_weights_part("weights", subject.weights, subject.ranks, within=within)]
+    if subject.draft is not None:
+        found.append(build_weights_part("draft model", subject.draft, subject.ranks, within=within))
+    return found
+
+
+def build_expected_rule(subject: EstimateInput) -> MemoryRule:
+    """Return the estimate for a program without a rule: only the profile knows what it takes."""
+    known = "memory.expected of the profile"
+    whole = EstimatePart(
+        name="memory",
+        size=subject.expected,
+        obtained=EstimateSource.PROFILE,
+        words=known if subject.expected is not None else "the profile has no memory.expected",
+    )
+    return MemoryRule(lambda room, at: MemoryEstimate(parts=(whole,)))
+
+
+def find_memory_rule(subject: EstimateInput, total: int) -> MemoryRule:
+    """Return the memory estimate by the engine's rule; ``total``: all of the node's memory in bytes."""
+    module = load_engine_part(subject.engine, "memory")
+    rule: MemoryRule = module.build_memory_rule(subject, total) if module else build_expected_rule(subject)
+    return rule
 
 
 def has_shell_expansion(text: str) -> bool:
@@ -179,7 +191,8 @@ def has_shell_expansion(text: str) -> bool:
 
 def find_unresolved_flag(engine: str, words: CommandFlags) -> tuple[str, str] | None:
     """Return the deciding flag whose value a shell still has to expand, and the value; None if there is none."""
-    for flags in (*_SHARE_FLAGS.get(engine, ()), *CONTEXT_LENGTH_FLAGS.get(engine, ())):
+    known = load_engine(engine)
+    for flags in filter(None, (known.share_flags, known.context_flags)):
         text = words.get_value(*flags)
         if text is not None and has_shell_expansion(text):
             return flags[0], text
@@ -188,19 +201,15 @@ def find_unresolved_flag(engine: str, words: CommandFlags) -> tuple[str, str] | 
 
 def find_invalid_memory_flag(engine: str, words: CommandFlags) -> tuple[str, str] | None:
     """Return what is wrong with a deciding flag, and what to do; None if all are valid."""
-    for flags in _SHARE_FLAGS.get(engine, ()):
-        text = words.get_value(*flags)
-        if text is not None and not has_shell_expansion(text) and words.get_fraction(*flags) is None:
-            what = f"args.{flags[0]} is {text or 'without a value'}: it is a share of memory, more than 0 and at most 1"
-            return what, f"--set args.{flags[0]}={_suggest_share(text)}"
-    for flags in CONTEXT_LENGTH_FLAGS.get(engine, ()):
-        text = words.get_value(*flags)
-        if (
-            text is None
-            or has_shell_expansion(text)
-            or _TOKEN_COUNT_BY_ENGINE.get(engine, _TOKEN_COUNT).fullmatch(text)
-        ):
-            continue
+    known = load_engine(engine)
+    flags = known.share_flags
+    text = words.get_value(*flags)
+    if text is not None and not has_shell_expansion(text) and words.get_fraction(*flags) is None:
+        what = f"args.{flags[0]} is {text or 'without a value'}: it is a share of memory, more than 0 and at most 1"
+        return what, f"--set args.{flags[0]}={_suggest_share(text)}"
+    flags = known.context_flags
+    text = words.get_value(*flags)
+    if text is not None and not has_shell_expansion(text) and not known.context_pattern.fullmatch(text):
         what = f"args.{flags[0]} is {text or 'without a value'}: it is a number of tokens"
         return what, f"--set args.{flags[0]}=32768"
     return None

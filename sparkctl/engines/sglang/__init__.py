@@ -9,7 +9,16 @@ from __future__ import annotations
 import re
 
 from sparkctl.engines import command_builder, metrics_parser
-from sparkctl.engines.base import DecodingSettings, EngineDefaults, EngineRank, LineSignal, LogSignature
+from sparkctl.engines.base import (
+    DecodingSettings,
+    Engine,
+    EngineDefaults,
+    EngineRank,
+    HealthPaths,
+    LineSignal,
+    LogSignature,
+)
+from sparkctl.engines.import_rules import COMMON_RECIPE_FLAGS, ImportRules
 from sparkctl.engines.log_rules import LogRules, loading_signal
 from sparkctl.engines.metrics_parser import parse_leading_number, parse_stats_fields
 from sparkctl.engines.sglang.facts import FACTS
@@ -117,12 +126,14 @@ def count_prefix_cache_tokens(page: metrics_parser.MetricsPage) -> tuple[float |
 DIST_INIT_PORT = 25000  # the port at which the ranks connect, as community launchers use it
 
 
-class SglangEngine:
+class SglangEngine(Engine):
     """See ``engines.base.Engine``."""
 
     name = "sglang"
     title = "SGLang"
     memory_setting = MEMORY_FRACTION_FIELD
+    share_flags = ("mem-fraction-static", "mem-fraction", "mem-frac")
+    context_flags = ("context-length", "context-len")
     metrics_setting = "args.enable-metrics: true"
     metrics_path = "/metrics"
     signs = LogSignature(
@@ -142,6 +153,53 @@ class SglangEngine:
         probe="completions",
         gpus="all",
     )
+    # /health generates a token on an idle engine in every version. 0.5.23 has /ready, 0.5.12 does not.
+    token_free_health = tuple((path, HealthPaths("/ready", "/model_info")) for path in ("/health", "/health_generate"))
+    process_titles = ("sglang::",)
+    shm_names = ("sglang",)
+    import_rules = ImportRules(
+        program="sglang",
+        subcommand="serve",
+        module="sglang.launch_server",
+        model_flags={"model-path": None, "model": None},
+        has_ranks=True,
+        recipe_name="sglang",
+        recipe_words=("sglang",),
+        recipe_image="scitrera/dgx-spark-sglang:latest",
+        recipe_command=("python3", "-m", "sglang.launch_server", "--model-path", "{model}"),
+        recipe_flags={
+            **COMMON_RECIPE_FLAGS,
+            "tensor_parallel": "--tp-size",
+            "pipeline_parallel": "--pp-size",
+            "gpu_memory_utilization": "--mem-fraction-static",
+            "max_model_len": "--context-length",
+            "max_num_seqs": "--max-running-requests",
+            "chunked_prefill": "--chunked-prefill-size",
+            "tokenizer_path": "--tokenizer-path",
+            "speculative_algorithm": "--speculative-algorithm",
+            "speculative_num_steps": "--speculative-num-steps",
+            "speculative_eagle_topk": "--speculative-eagle-topk",
+            "speculative_num_draft_tokens": "--speculative-num-draft-tokens",
+            "speculative_draft_model_path": "--speculative-draft-model-path",
+            "enable_torch_compile": "--enable-torch-compile",
+            "disable_radix_cache": "--disable-radix-cache",
+        },
+        recipe_switches=("trust_remote_code", "enable_torch_compile", "disable_radix_cache"),
+        placeholders={
+            "--host": "host",
+            "--port": "port",
+            "--served-model-name": "served_model_name",
+            "--context-length": "max_model_len",
+            "--mem-fraction-static": "gpu_memory_utilization",
+            "--max-running-requests": "max_num_seqs",
+            "--tp": "tensor_parallel",
+            "--tp-size": "tensor_parallel",
+        },
+        variables=("SGLANG", "SGL"),
+        key_variables=("SGLANG_API_KEY",),
+        directory_words=("sglang",),
+        hidden_directories=(".sglang",),
+    )
 
     def build_command(self, profile: Profile) -> tuple[str, ...]:
         """Return launch words, ``--model-path``, host, port, served name, then ``args`` in order."""
@@ -156,21 +214,9 @@ class SglangEngine:
         place = ("--nnodes", str(rank.count), "--node-rank", str(rank.index))
         return (*words, *place, "--dist-init-addr", f"{rank.head_address}:{DIST_INIT_PORT}")
 
-    def list_ssh_key_mounts(self, rank: EngineRank) -> tuple[str, ...]:
-        """Return nothing: no rank logs in to another."""
-        return ()
-
-    def must_start_head_first(self, words: tuple[str, ...]) -> bool:
-        """Return False: the first rank waits for the others."""
-        return False
-
     def classify_line(self, line: str) -> LineSignal | None:
         """Return what a prepared line says, None for nothing."""
         return _LOG_RULES.classify_line(line)
-
-    def find_api_key(self, profile: Profile) -> str | None:
-        """Return the value of ``--api-key``, or None."""
-        return command_builder.find_api_key(profile)
 
     def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
         """Return the drafts of ``--speculative-*``, and tensor x pipeline parallel size.

@@ -14,12 +14,12 @@ from sparkctl.engines.memory.memory_estimate import (
     MemoryRule,
     estimate_cuda_context,
     estimate_kv_remainder,
+    list_model_parts,
 )
-from sparkctl.engines.memory.model_weights import build_weights_part
+from sparkctl.engines.sglang.failures import MEMORY_FRACTION_FIELD
 from sparkctl.model.memory_fit import EstimatePart, EstimateSource
 from sparkctl.model.text.units import GIB, MIB, format_gib
 
-FRACTION_FIELD = "args.mem-fraction-static"
 _DEFAULT_CHUNK_TOKENS, _DEFAULT_GRAPH_BATCH = 8192, 256  # its default on a machine of 90 to 160 GB
 _MIN_RESERVE_BYTES = 10240 * MIB
 _HEAD_ALGORITHMS = ("EAGLE", "EAGLE3", "NEXTN", "FROZEN_KV_MTP")
@@ -43,12 +43,12 @@ def build_memory_rule(subject: EstimateInput, total: int) -> MemoryRule:
         return _estimate_with_workspace(subject, room, at)
 
     if not drafts_with_model_head(subject) or subject.workspace is DraftWorkspace.NOT_TAKEN:
-        return MemoryRule(estimate_by_fraction, FRACTION_FIELD, share)
+        return MemoryRule(estimate_by_fraction, MEMORY_FRACTION_FIELD, share)
     is_of_those = subject.version[:3] == _WORKSPACE_FIRST_VERSION
     if subject.workspace is DraftWorkspace.TAKEN or (
         is_of_those and all(words.has_flag(flag) for flag in _SPECULATIVE_SIZE_FLAGS)
     ):
-        return MemoryRule(estimate_with_workspace, FRACTION_FIELD, share)
+        return MemoryRule(estimate_with_workspace, MEMORY_FRACTION_FIELD, share)
     doubt = None
     if is_of_those:
         name = (words.get_value("speculative-algorithm", "speculative-algo") or "").upper()
@@ -57,7 +57,7 @@ def build_memory_rule(subject: EstimateInput, total: int) -> MemoryRule:
             "before the weights, and others that do not"
         )
     return MemoryRule(
-        estimate_by_fraction, FRACTION_FIELD, share, None if doubt is None else (estimate_with_workspace, doubt)
+        estimate_by_fraction, MEMORY_FRACTION_FIELD, share, None if doubt is None else (estimate_with_workspace, doubt)
     )
 
 
@@ -121,18 +121,11 @@ def _list_overhead_parts(subject: EstimateInput) -> tuple[EstimatePart, ...]:
     return tuple(found)
 
 
-def _list_model_parts(subject: EstimateInput, *, within: bool) -> tuple[EstimatePart, ...]:
-    found = [build_weights_part("weights", subject.weights, subject.ranks, within=within)]
-    if subject.draft is not None:
-        found.append(build_weights_part("draft model", subject.draft, subject.ranks, within=within))
-    return tuple(found)
-
-
 def _estimate_by_fraction(subject: EstimateInput, room: AvailableMemory, at: float, is_own: bool) -> MemoryEstimate:
     first = estimate_cuda_context()
     before = max(0, room.available - (first.size or 0))
     share = int(at * before)
-    models = _list_model_parts(subject, within=True)
+    models = list_model_parts(subject, within=True)
     held = sum(one.size or 0 for one in models)
     said = "SGLang's own default" if is_own else "mem-fraction-static"
     whole = EstimatePart(
@@ -170,7 +163,7 @@ def _estimate_with_workspace(subject: EstimateInput, room: AvailableMemory, at: 
     return MemoryEstimate(
         parts=(
             estimate_cuda_context(),
-            *_list_model_parts(subject, within=False),
+            *list_model_parts(subject, within=False),
             space,
             *_list_overhead_parts(subject),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from sparkctl.engines.simulation.engine_launch import SimEngineKind, guess_model_size
+from sparkctl.engines.simulation.engine_launch import guess_model_size
 
 # layers, attention heads, key-value heads, head dimension, value heads of its linear layers (0: it has none), context
 _KNOWN_SHAPES = (
@@ -28,7 +28,7 @@ def list_model_files(place: str) -> list[str]:
     name = place.rstrip("/").rpartition("/")[2]
     if name.startswith("models--"):
         name = name.removeprefix("models--").replace("--", "/", 1)
-    weights = guess_model_size(name, SimEngineKind.SGLANG)[0]
+    weights = guess_model_size(name)[0]
     if place.endswith(".gguf"):
         return [f"@@ model {place}", "there file", f"file {weights} {place}"]
     shards = max(1, -(-weights // _MAX_SHARD_BYTES))

@@ -13,26 +13,29 @@ import re
 from sparkctl.engines import command_builder, metrics_parser
 from sparkctl.engines.base import (
     DecodingSettings,
+    Engine,
     EngineDefaults,
     EngineRank,
     Failure,
     FailureWeight,
+    HealthPaths,
     LineSignal,
     LogSignature,
 )
 from sparkctl.engines.failures.common_failures import COMMON_FAILURES, cuda_memory_rules
+from sparkctl.engines.import_rules import ImportRules, ModelWord
 from sparkctl.engines.log_rules import LogRules, failure_rule, loading_signal
 from sparkctl.engines.trtllm import mpirun
 from sparkctl.engines.trtllm.mpirun import MPIRUN_FAILURES, MPIRUN_SIGNALS
-from sparkctl.model.engine_metrics import EngineFact, EngineFactName, EngineMetrics, StatsLine
+from sparkctl.model.engine_metrics import EngineFact, EngineFactName, EngineMetrics
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
 from sparkctl.model.verdict import FailureCause
 
 _READY_PATTERN = r"^INFO:\s+Application startup complete\."
-_FRACTION_FIELD = "args.kv_cache_free_gpu_memory_fraction"
+FRACTION_FIELD = "args.kv_cache_free_gpu_memory_fraction"
 _MAX_TOKENS_FIELD = "args.max_num_tokens"
-_LOWER_MEMORY_REMEDY = f"Lower {_FRACTION_FIELD} (it is a share of the memory that is free once the weights are there) or {_MAX_TOKENS_FIELD}."
+_LOWER_MEMORY_REMEDY = f"Lower {FRACTION_FIELD} (it is a share of the memory that is free once the weights are there) or {_MAX_TOKENS_FIELD}."
 
 _QUIET_STARTS = (
     "PyTorchConfig(",
@@ -63,10 +66,10 @@ _PHASE_SIGNALS = (
         _MAX_TOKENS_FIELD,
     ),
     build_component_failure(
-        "KV cache", FailureCause.KV_CACHE_TOO_SMALL, "the KV cache", _LOWER_MEMORY_REMEDY, _FRACTION_FIELD
+        "KV cache", FailureCause.KV_CACHE_TOO_SMALL, "the KV cache", _LOWER_MEMORY_REMEDY, FRACTION_FIELD
     ),
     build_component_failure(
-        "Draft", FailureCause.DRAFT_WORKSPACE, "the draft model", _LOWER_MEMORY_REMEDY, _FRACTION_FIELD
+        "Draft", FailureCause.DRAFT_WORKSPACE, "the draft model", _LOWER_MEMORY_REMEDY, FRACTION_FIELD
     ),
     build_component_failure(
         "Model resources",
@@ -122,7 +125,7 @@ _PROGRESS_BAR_STEPS = (
 _MEMORY_FAILURES = (
     *cuda_memory_rules(
         _LOWER_MEMORY_REMEDY,
-        _FRACTION_FIELD,
+        FRACTION_FIELD,
         fatal=True,
         begins=r"^(?:Failed to initialize executor|.{0,200}?(?=\bcudaMalloc))",
         weight=FailureWeight.DEATH,
@@ -133,7 +136,7 @@ _MEMORY_FAILURES = (
         "The engine could not be created: the memory ran out.",
         f"{_LOWER_MEMORY_REMEDY} Drop the page caches before the start.",
         needle="Executor creation failed",
-        on=_FRACTION_FIELD,
+        on=FRACTION_FIELD,
         fatal=True,
         weight=FailureWeight.DEATH,
     ),
@@ -251,12 +254,14 @@ def parse_fact_line(line: str) -> LineSignal | None:
     return None
 
 
-class TensorRtLlmEngine:
+class TensorRtLlmEngine(Engine):
     """See ``engines.base.Engine``."""
 
     name = "trtllm"
     title = "TensorRT-LLM"
-    memory_setting = _FRACTION_FIELD
+    memory_setting = FRACTION_FIELD
+    share_flags = ("kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction")
+    context_flags = ("max_seq_len",)
     metrics_setting = "return_perf_metrics: true, in the YAML file of args.config"
     signs = LogSignature(
         marks=r"\[TRT-LLM\]|\[TensorRT-LLM\]|trtllm-serve",
@@ -272,6 +277,42 @@ class TensorRtLlmEngine:
         health="/health",
         probe="completions",
         gpus="all",
+    )
+    token_free_health = (("/health_generate", HealthPaths("/health", "/health")),)
+    import_rules = ImportRules(
+        program="trtllm-serve",
+        subcommand="serve",
+        model_word=ModelWord.ANYWHERE,
+        name_flags=(),
+        has_ranks=True,
+        recipe_name="trtllm",
+        recipe_words=("trtllm", "tensorrt-llm", "trt-llm"),
+        recipe_image="nvcr.io/nvidia/tensorrt-llm/release:latest",
+        recipe_command=("trtllm-serve", "{model}", "--backend", "pytorch"),
+        recipe_flags={
+            "host": "--host",
+            "port": "--port",
+            "tensor_parallel": "--tp_size",
+            "pipeline_parallel": "--pp_size",
+            "expert_parallel": "--ep_size",
+            "max_num_tokens": "--max_num_tokens",
+            "max_batch_size": "--max_batch_size",
+            "max_model_len": "--max_seq_len",
+            "tokenizer": "--tokenizer",
+            "kv_cache_free_gpu_memory_fraction": "--kv_cache_free_gpu_memory_fraction",
+            "trust_remote_code": "--trust_remote_code",
+        },
+        recipe_switches=("trust_remote_code",),
+        placeholders={
+            "--host": "host",
+            "--port": "port",
+            "--tp_size": "tensor_parallel",
+            "--max_batch_size": "max_batch_size",
+            "--max_num_tokens": "max_num_tokens",
+            "--max_seq_len": "max_model_len",
+        },
+        variables=("TRTLLM", "TLLM"),
+        directory_words=("tensorrt", "trtllm"),
     )
 
     def build_command(self, profile: Profile) -> tuple[str, ...]:
@@ -292,17 +333,9 @@ class TensorRtLlmEngine:
         """Return the head's ``~/.ssh``, and a worker's authorized_keys."""
         return mpirun.list_ssh_key_mounts(rank)
 
-    def must_start_head_first(self, words: tuple[str, ...]) -> bool:
-        """Return False: the head waits for every worker's sshd."""
-        return False
-
     def classify_line(self, line: str) -> LineSignal | None:
         """Return what a prepared line says, None for nothing."""
         return parse_fact_line(line) or _LOG_RULES.classify_line(line)
-
-    def find_api_key(self, profile: Profile) -> str | None:
-        """Return the value of ``--api-key``, or None."""
-        return command_builder.find_api_key(profile)
 
     def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
         """Return tensor x pipeline parallel size. Drafts are set in the file of ``--config``, which is not read."""
@@ -339,10 +372,6 @@ class TensorRtLlmEngine:
             inter_token=read.sum_histogram(f"{METRIC_PREFIX}time_per_output_token_seconds"),
             at_request_end=True,
         )
-
-    def parse_stats_line(self, line: str) -> StatsLine | None:
-        """Return nothing: its log of each step (``print_iter_log``) has no rate."""
-        return None
 
 
 ENGINE = TensorRtLlmEngine()

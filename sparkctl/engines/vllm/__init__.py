@@ -9,7 +9,8 @@ import json
 import re
 
 from sparkctl.engines import command_builder, metrics_parser
-from sparkctl.engines.base import DecodingSettings, EngineDefaults, EngineRank, LineSignal, LogSignature
+from sparkctl.engines.base import DecodingSettings, Engine, EngineDefaults, EngineRank, LineSignal, LogSignature
+from sparkctl.engines.import_rules import COMMON_RECIPE_FLAGS, ImportRules, ModelWord
 from sparkctl.engines.log_rules import LogRules, loading_signal
 from sparkctl.engines.metrics_parser import parse_leading_number, parse_number_list, parse_percent, parse_stats_fields
 from sparkctl.engines.vllm.facts import FACTS
@@ -184,13 +185,15 @@ def build_model_flags(path: str, command: tuple[str, ...]) -> tuple[str, ...]:
     return ("--model", path) if by_flag else (path,)
 
 
-class VllmEngine:
+class VllmEngine(Engine):
     """See ``engines.base.Engine``."""
 
     name = "vllm"
     title = "vLLM"
     memory_setting = MEMORY_UTILIZATION_FIELD
-    metrics_setting = None
+    share_flags = ("gpu-memory-utilization", "gpu-memory-util")
+    context_flags = ("max-model-len",)
+    context_pattern = re.compile(r"\d{1,15}(\.\d+)?[kmgtKMGT]?|auto|-1")  # since 0.12: as much as fits
     metrics_path = "/metrics"
     signs = LogSignature(
         marks=r"\((?:APIServer|EngineCore\w*|Worker\w*) pid=|Engine \d{3}: Avg |vLLM (?:API )?server |Initializing a V1 LLM"
@@ -209,6 +212,63 @@ class VllmEngine:
         probe="completions",
         gpus="all",
     )
+    import_rules = ImportRules(
+        program="vllm",
+        subcommand="serve",
+        module="vllm.entrypoints.openai.api_server",
+        model_word=ModelWord.FIRST,
+        model_flags={"model": None},
+        short_flags={  # with the long names from its own help
+            "-tp": "tensor-parallel-size",
+            "-pp": "pipeline-parallel-size",
+            "-dp": "data-parallel-size",
+            "-dcp": "decode-context-parallel-size",
+            "-pcp": "prefill-context-parallel-size",
+            "-q": "quantization",
+        },
+        image=r"vllm[-_]openai|/vllm(?::|$)",
+        has_ranks=True,
+        is_recipe_default=True,
+        built_image=r"vllm-node(?![^-:@])",
+        nightly_image="ghcr.io/spark-arena/dgx-vllm-eugr-nightly",
+        recipe_name="vllm",
+        recipe_words=("vllm",),
+        recipe_image="scitrera/dgx-spark-vllm:latest",
+        recipe_command=("vllm", "serve", "{model}"),
+        recipe_flags={
+            **COMMON_RECIPE_FLAGS,
+            "tensor_parallel": "-tp",
+            "pipeline_parallel": "-pp",
+            "data_parallel": "--data-parallel-size",
+            "gpu_memory_utilization": "--gpu-memory-utilization",
+            "max_model_len": "--max-model-len",
+            "max_num_batched_tokens": "--max-num-batched-tokens",
+            "max_num_seqs": "--max-num-seqs",
+            "enforce_eager": "--enforce-eager",
+            "enable_prefix_caching": "--enable-prefix-caching",
+            "distributed_executor_backend": "--distributed-executor-backend",
+            "otlp_traces_endpoint": "--otlp-traces-endpoint",
+        },
+        recipe_switches=("enforce_eager", "enable_prefix_caching", "trust_remote_code"),
+        placeholders={
+            "--host": "host",
+            "--port": "port",
+            "--served-model-name": "served_model_name",
+            "--max-model-len": "max_model_len",
+            "--gpu-memory-utilization": "gpu_memory_utilization",
+            "--max-num-seqs": "max_num_seqs",
+            "--tensor-parallel-size": "tensor_parallel",
+            "--pipeline-parallel-size": "pipeline_parallel",
+        },
+        variables=("VLLM",),
+        key_variables=("VLLM_API_KEY",),
+        directory_words=("vllm",),
+        hidden_directories=(".vllm",),
+    )
+    api_key_variables = ("VLLM_API_KEY",)
+    address_variables = ("VLLM_HOST_IP",)
+    process_titles = ("VLLM::", "vllm::")
+    shm_names = ("vllm",)
 
     def build_command(self, profile: Profile) -> tuple[str, ...]:
         """Return launch words, the model, host, port, served name, then ``args`` in order."""
@@ -233,10 +293,6 @@ class VllmEngine:
         join = f"ray start --address={rank.head_address}:{RAY_PORT} {here} --block"
         return ("sh", "-c", f'{join} & trap "kill $!" TERM INT; wait $!')
 
-    def list_ssh_key_mounts(self, rank: EngineRank) -> tuple[str, ...]:
-        """Return nothing: no rank logs in to another."""
-        return ()
-
     def must_start_head_first(self, words: tuple[str, ...]) -> bool:
         """Tell whether the ranks use Ray: a worker soon gives up without a head. Without Ray they wait for each other."""
         return command_builder.find_flag_value(words, "distributed-executor-backend") == "ray"
@@ -244,10 +300,6 @@ class VllmEngine:
     def classify_line(self, line: str) -> LineSignal | None:
         """Return what a prepared line says, None for nothing."""
         return _LOG_RULES.classify_line(line)
-
-    def find_api_key(self, profile: Profile) -> str | None:
-        """Return the value of ``--api-key``, or None."""
-        return command_builder.find_api_key(profile)
 
     def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
         """Return the drafts of ``--speculative-config`` (or ``--spec-*``), and tensor x pipeline parallel size."""

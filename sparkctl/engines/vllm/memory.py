@@ -13,18 +13,19 @@ from sparkctl.engines.memory.memory_estimate import (
     MemoryRule,
     estimate_cuda_context,
     estimate_kv_remainder,
+    list_model_parts,
 )
-from sparkctl.engines.memory.model_weights import build_weights_part
+from sparkctl.engines.vllm.failures import MEMORY_UTILIZATION_FIELD
 from sparkctl.model.memory_fit import EstimatePart, EstimateSource
 from sparkctl.model.text.units import GIB, format_gib, parse_size
 
-SHARE_FIELD = "args.gpu-memory-utilization"
 _CUDA_GRAPH_BYTES = int(0.7 * GIB)
 _DFLASH_MARGIN_BYTES = 16 * GIB
+_CPU_CACHE_VARIABLE = "VLLM_CPU_KVCACHE_SPACE"  # in GiB
 _GRAPHS_IN_SHARE_VERSION = (0, 21)
 
 
-def build_memory_rule(subject: EstimateInput) -> MemoryRule:
+def build_memory_rule(subject: EstimateInput, _total: int) -> MemoryRule:
     """Return the memory estimate."""
     words = subject.words
     fixed = words.get_value("kv-cache-memory-bytes", "kv-cache-memory")
@@ -32,19 +33,20 @@ def build_memory_rule(subject: EstimateInput) -> MemoryRule:
         return MemoryRule(
             lambda room, at: _estimate_fixed_cache(subject, fixed, "kv-cache-memory-bytes, whatever the share says")
         )
-    if subject.cpu_cache not in (None, "", "0"):  # with 0 the version decides
-        said = f"{subject.cpu_cache}g"
+    cpu_cache = subject.env.get(_CPU_CACHE_VARIABLE, "")
+    if not subject.has_gpu and cpu_cache not in ("", "0"):  # with 0 the version decides
+        said = f"{cpu_cache}g"
         return MemoryRule(
-            lambda room, at: _estimate_fixed_cache(subject, said, "VLLM_CPU_KVCACHE_SPACE, as it runs without a GPU")
+            lambda room, at: _estimate_fixed_cache(subject, said, f"{_CPU_CACHE_VARIABLE}, as it runs without a GPU")
         )
     own = words.get_fraction("gpu-memory-utilization", "gpu-memory-util", "device-memory-utilization")
     share = own or (0.9 if subject.version and subject.version < (0, 32) else 0.92)
-    return MemoryRule(lambda room, at: _estimate_by_share(subject, room, at), SHARE_FIELD, share)
+    return MemoryRule(lambda room, at: _estimate_by_share(subject, room, at), MEMORY_UTILIZATION_FIELD, share)
 
 
 def _estimate_by_share(subject: EstimateInput, room: AvailableMemory, at: float) -> MemoryEstimate:
     share = int(at * room.total)
-    inside = [*_list_model_parts(subject), _mark_within(estimate_cuda_context())]
+    inside = [*list_model_parts(subject, within=True), _mark_within(estimate_cuda_context())]
     if (one := _estimate_one_request(subject)) is not None:
         inside.append(_mark_within(one))
     is_known = all(each.size is not None for each in inside)
@@ -73,17 +75,9 @@ def _estimate_fixed_cache(subject: EstimateInput, text: str, words: str) -> Memo
     except ValueError:
         size = None
     pool = EstimatePart(name="KV cache", size=size, obtained=EstimateSource.FLAGS, words=words)
-    models = [build_weights_part("weights", subject.weights, subject.ranks)]
-    if subject.draft is not None:
-        models.append(build_weights_part("draft model", subject.draft, subject.ranks))
-    return MemoryEstimate(parts=(estimate_cuda_context(), *models, pool, *_list_overhead_parts(subject)))
-
-
-def _list_model_parts(subject: EstimateInput) -> list[EstimatePart]:
-    found = [build_weights_part("weights", subject.weights, subject.ranks, within=True)]
-    if subject.draft is not None:
-        found.append(build_weights_part("draft model", subject.draft, subject.ranks, within=True))
-    return found
+    return MemoryEstimate(
+        parts=(estimate_cuda_context(), *list_model_parts(subject), pool, *_list_overhead_parts(subject))
+    )
 
 
 def _estimate_one_request(subject: EstimateInput) -> EstimatePart | None:

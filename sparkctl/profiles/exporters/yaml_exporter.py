@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
+from sparkctl.engines import load_engine
 from sparkctl.engines.flags.command_flags import find_shell_script
 from sparkctl.errors import InvalidInput
 from sparkctl.profiles.docker_options import DOCKER_OPTIONS, DockerOptionKind
@@ -20,19 +22,6 @@ _COMPOSE_KEYS = {
     "oom-score-adj": "oom_score_adj", "pid": "pid", "pids-limit": "pids_limit", "privileged": "privileged", "publish": "ports",
     "read-only": "read_only", "runtime": "runtime", "security-opt": "security_opt", "stop-signal": "stop_signal",
     "tmpfs": "tmpfs", "user": "user", "workdir": "working_dir",
-}  # fmt: skip
-_SPARKRUN_RUNTIMES = {"llamacpp": "llama-cpp"}
-_PLACEHOLDERS_BY_ENGINE = {  # sparkrun's names for what people change at a start, by each engine's flag
-    "vllm": {"--host": "host", "--port": "port", "--served-model-name": "served_model_name", "--max-model-len": "max_model_len",
-             "--gpu-memory-utilization": "gpu_memory_utilization", "--max-num-seqs": "max_num_seqs",
-             "--tensor-parallel-size": "tensor_parallel", "--pipeline-parallel-size": "pipeline_parallel"},
-    "sglang": {"--host": "host", "--port": "port", "--served-model-name": "served_model_name", "--context-length": "max_model_len",
-               "--mem-fraction-static": "gpu_memory_utilization", "--max-running-requests": "max_num_seqs",
-               "--tp": "tensor_parallel", "--tp-size": "tensor_parallel"},
-    "llamacpp": {"--host": "host", "--port": "port", "--alias": "served_model_name", "--ctx-size": "ctx_size",
-                 "--parallel": "parallel", "--n-gpu-layers": "n_gpu_layers"},
-    "trtllm": {"--host": "host", "--port": "port", "--tp_size": "tensor_parallel", "--max_batch_size": "max_batch_size",
-               "--max_num_tokens": "max_num_tokens", "--max_seq_len": "max_model_len"},
 }  # fmt: skip
 
 
@@ -122,7 +111,8 @@ def _escape_for_compose(word: str) -> str:
 def export_sparkrun(one: PortableLaunch) -> list[str]:
     """Return a sparkrun recipe (v2). Raises `InvalidInput` for what sparkrun has no engine for."""
     profile = one.profile
-    if profile.engine not in _PLACEHOLDERS_BY_ENGINE:
+    rules = load_engine(profile.engine).import_rules
+    if rules is None or not rules.placeholders:
         raise InvalidInput(
             f"sparkrun has no engine for {profile.name} ({profile.engine})",
             "--as docker, compose or systemd has none to care for",
@@ -131,13 +121,13 @@ def export_sparkrun(one: PortableLaunch) -> list[str]:
     if model is None:
         raise InvalidInput(f"{profile.name} names no model, and a recipe has to", "model.path in the profile")
     defaults: dict[str, Any] = {}
-    command, references = _build_command_template(one, model, defaults)
+    command, references = _build_command_template(one, model, defaults, rules.placeholders)
     left = [[name, value] for name, value in one.env if has_references(value)]
     recipe: dict[str, Any] = {
         "recipe_version": "2",
         "name": profile.name,
         "model": model,
-        "runtime": _SPARKRUN_RUNTIMES.get(profile.engine, profile.engine),
+        "runtime": rules.recipe_name,
     }
     recipe["container"] = profile.image
     recipe |= {"min_nodes": profile.nodes} if profile.nodes > 1 else {"max_nodes": 1}
@@ -169,9 +159,13 @@ def _escape_config_references(value: str) -> str:
     return re.sub(r"(\{(?:config|launch)\.\w+\})", r"{\1}", resolve_defaults(value) or "")
 
 
-def _build_command_template(one: PortableLaunch, model: str, defaults: dict[str, Any]) -> tuple[str, dict[str, str]]:
-    """Return the command as a template, and its placeholders for what comes from the operator's environment."""
-    names, references = _PLACEHOLDERS_BY_ENGINE[one.profile.engine], dict[str, str]()
+def _build_command_template(
+    one: PortableLaunch, model: str, defaults: dict[str, Any], names: Mapping[str, str]
+) -> tuple[str, dict[str, str]]:
+    """Return the command as a template, and its placeholders for what comes from the operator's environment. ``names``:
+    those of the other placeholders, by flag.
+    """
+    references = dict[str, str]()
     script = find_shell_script(one.profile.command or ()) is not None
     lines: list[list[str]] = [[]]
     before = ""

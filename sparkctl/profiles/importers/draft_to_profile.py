@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 
+from sparkctl.engines import FALLBACK_ENGINE, load_engine
 from sparkctl.engines.flags.command_flags import find_shell_script
 from sparkctl.errors import InvalidInput
 from sparkctl.model.launch_plan import PhaseTimeouts
@@ -60,14 +61,6 @@ _PARALLEL_SIZE_FLAGS = (
 _IMAGE_REFERENCE = re.compile(r"[a-z0-9][a-zA-Z0-9._/:-]*(@sha256:[0-9a-f]{64})?")
 
 
-_LAUNCH_WORDS = {
-    "vllm": ("vllm", "serve"),
-    "sglang": ("python", "-m", "sglang.launch_server"),
-    "llamacpp": ("llama-server",),
-    "trtllm": ("trtllm-serve",),
-}
-
-
 def build_imported_profile(draft: ProfileDraft, engines: Sequence[str], name: str | None = None) -> ImportResult:
     """Return the profile. ``engines``: the known ones; ``name``: instead of the name that the source suggests.
 
@@ -81,7 +74,7 @@ def build_imported_profile(draft: ProfileDraft, engines: Sequence[str], name: st
     flags = secret_references.replace_flag_secrets(draft, found.flags)
     if command is not None:
         command = secret_references.replace_command_secrets(draft, command)
-    if draft.by_ranks and found.engine in ("vllm", "sglang"):
+    if draft.by_ranks and _is_python_server(found.engine):
         draft.nodes = min(8, max(draft.nodes, count_ranks(flags)))
     if draft.kind in (SourceFormat.SPARKRUN, SourceFormat.EUGR, SourceFormat.SERVICES) and draft.nodes > 1:
         draft.ledger.add_remark(f"It is for {draft.nodes} Sparks.", "nodes")
@@ -181,12 +174,9 @@ def _parse_command(draft: ProfileDraft, engines: Sequence[str]) -> EngineCommand
         words = [escape_references(word) for word in bare.words]
     if script is None and (kept := _parse_kept_script(words, draft)) is not None:
         return kept
-    found = engine_command.parse_engine_command(
-        words, draft.image or "", draft.engine_hint, engines, draft.engine, draft.model
-    )
-    is_said_again = found.engine in ("vllm", "sglang")  # any other program starts its command as written
+    found = engine_command.parse_engine_command(words, draft.image or "", draft.engine_hint, draft.engine, draft.model)
     if (
-        is_said_again
+        _is_python_server(found.engine)  # any other program starts its command as written
         and not found.model
         and found.command
         and draft.model
@@ -194,8 +184,13 @@ def _parse_command(draft: ProfileDraft, engines: Sequence[str]) -> EngineCommand
     ):
         found.command, found.model = found.command[:-1], draft.model  # after launch words that are not the engine's own
     if found.engine not in engines:
-        found.engine = "container"
+        found.engine = FALLBACK_ENGINE
     return found
+
+
+def _is_python_server(engine: str) -> bool:
+    rules = engine_command.list_import_rules().get(engine)
+    return rules is not None and rules.is_python_server
 
 
 def _parse_kept_script(words: list[str], draft: ProfileDraft) -> EngineCommand | None:
@@ -234,11 +229,11 @@ def _split_entrypoint(draft: ProfileDraft, found: EngineCommand) -> tuple[str | 
     if draft.entrypoint is None:
         return None, command
     if command is None:
-        command = _LAUNCH_WORDS.get(found.engine, ())
+        command = load_engine(found.engine).defaults.command
     if not command:
-        return draft.entrypoint, () if found.engine in engine_command.KNOWN_ENGINES else None
+        return draft.entrypoint, () if found.engine in engine_command.list_import_rules() else None
     rest = command[1:]
-    return command[0], rest if rest or found.engine in engine_command.KNOWN_ENGINES else None
+    return command[0], rest if rest or found.engine in engine_command.list_import_rules() else None
 
 
 def _find_published_port(draft: ProfileDraft) -> int | None:
@@ -252,7 +247,7 @@ def _find_published_port(draft: ProfileDraft) -> int | None:
 
 def _select_gpus(draft: ProfileDraft, engine: str) -> str | None:
     """Engines get all GPUs by default; any other program only those it asks for."""
-    if draft.gpus == "all" and engine in engine_command.KNOWN_ENGINES:
+    if draft.gpus == "all" and engine in engine_command.list_import_rules():
         return None
     return draft.gpus
 
@@ -265,7 +260,7 @@ def _group_options(options: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 def _build_start_options(draft: ProfileDraft, found: EngineCommand) -> StartOptions:
     timeouts = {key: value for key, value in draft.timeouts.items() if value > 0}
-    own = found.engine in engine_command.KNOWN_ENGINES
+    own = found.engine in engine_command.list_import_rules()
     health = draft.health if draft.health is not None else None if own else found.health
     if not own and health is None and draft.kind is not SourceFormat.CONTAINER:
         draft.ledger.add_remark(

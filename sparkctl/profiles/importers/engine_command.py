@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
+from sparkctl.engines import FALLBACK_ENGINE, load_engine, load_engines
+from sparkctl.engines.import_rules import HUB_ID_PATTERN, ImportRules, ModelWord
 from sparkctl.model.profile import ArgValue, FlagValues, JsonValue
 from sparkctl.profiles.env_references import has_references, resolve_defaults
 
@@ -15,15 +18,6 @@ _NEGATIVE_NUMBER = re.compile(r"-(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e-?[0-9]+)?"
 _FLAG_NAME = re.compile(r"-{0,2}[A-Za-z][A-Za-z0-9_.-]*")
 _PORT_FLAG = re.compile(r"(?<![\w-])--port[ =]+(\d{1,5})(?!\d)")
 _SERVED_NAME_FLAG = re.compile(r"(?<![\w-])--served-model-name[ =]+[\"']?([^\s\"'\\]+)")
-# vLLM's short flags, with the long names from its own help.
-VLLM_SHORT_FLAGS = {
-    "-tp": "tensor-parallel-size",
-    "-pp": "pipeline-parallel-size",
-    "-dp": "data-parallel-size",
-    "-dcp": "decode-context-parallel-size",
-    "-pcp": "prefill-context-parallel-size",
-    "-q": "quantization",
-}
 _SWITCH_PREFIXES = (
     "--enable-",
     "--disable-",
@@ -31,22 +25,22 @@ _SWITCH_PREFIXES = (
     "--trust-",
     "--enforce-",
 )  # flags without a value, by their beginning
-_SGLANG_MODULE = "sglang.launch_server"
-_VLLM_MODULE = "vllm.entrypoints.openai.api_server"
-# Engines with a start command of their own, and their names in recipes.
-KNOWN_ENGINES = ("vllm", "sglang", "llamacpp", "trtllm")
-_ENGINES_BY_PROGRAM = {"llama-server": "llamacpp", "trtllm-serve": "trtllm"}
-_ENGINE_ALIASES = {"llama-cpp": "llamacpp"}
-# llama-server's flags that a profile has fields for. `-hf` takes a repository of the hub, `-m` a file.
-_LLAMA_MODEL_FLAGS = {"m": False, "model": False, "hf": True, "hfr": True, "hf-repo": True}
-_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(?::[\w.-]+)?")
-# Servers without an engine here: the word that starts them, and the path that answers when they are ready.
-_OTHER_SERVER_HEALTH = {
-    "text-generation-launcher": "/health",
-    "ollama": "/",
-    "tritonserver": "/v2/health/ready",
-}
-_IMAGE_HEALTH = {"ollama/ollama": "/", "text-generation-inference": "/health"}
+
+
+@cache
+def list_import_rules() -> dict[str, ImportRules]:
+    """Return the rules of the engines with a start command of their own, by name."""
+    return {one.name: one.import_rules for one in load_engines() if one.import_rules and one.import_rules.program}
+
+
+@cache
+def _list_other_servers() -> tuple[dict[str, str], dict[str, str]]:
+    """Return the servers without an engine here, by the word that starts them and by a part of their image's name."""
+    rules = [one.import_rules for one in load_engines() if one.import_rules]
+    return (
+        {name: path for one in rules for name, path in one.other_servers.items()},
+        {name: path for one in rules for name, path in one.other_images.items()},
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,21 +58,19 @@ class EngineCommand:
 
 
 def parse_engine_command(
-    words: Sequence[str], image: str, hint: str | None, engines: Sequence[str], certain: str | None = None,
-    model: str | None = None,
-) -> EngineCommand:  # fmt: skip
+    words: Sequence[str], image: str, hint: str | None, certain: str | None = None, model: str | None = None
+) -> EngineCommand:
     """Return what ``words`` (in a profile's notation) start in ``image``.
 
-    ``hint``: the engine's name in the source; ``engines``: the known ones; ``certain``: the engine if it is known;
-    ``model``: the model that the source names.
+    ``hint``: the engine's name in the source; ``certain``: the engine if it is known; ``model``: the model that the
+    source names.
     """
     if certain is not None:
         return _parse_given_engine(words, certain)
     found = (
-        _parse_vllm(_move_model_first(words, model))
-        or _parse_sglang(words)
+        next(filter(None, (_parse_python_server(words, name, model) for name in list_import_rules())), None)
         or _parse_by_program(words)
-        or _parse_known_server(words, engines)
+        or _parse_known_server(words)
     )
     if found is None and not (words and not words[0].startswith("-") and _is_program(words[0])):
         found = _parse_by_image(words, image, hint)
@@ -87,14 +79,21 @@ def parse_engine_command(
 
 def _add_image_health(found: EngineCommand, image: str) -> EngineCommand:
     """Recognise a server by its image if the command does not show it."""
-    found.health = found.health or next((path for name, path in _IMAGE_HEALTH.items() if name in image), None)
+    found.health = found.health or next(
+        (path for name, path in _list_other_servers()[1].items() if name in image), None
+    )
     return found
 
 
-def _move_model_first(words: Sequence[str], model: str | None) -> Sequence[str]:
-    """Move the model right after ``vllm serve``: it may come after flags without a value."""
-    at = _find_word_sequence(words, "vllm", "serve")
-    if model is None or at is None or not any(word.startswith("-") for word in words[at + 2 : at + 3]):
+def _move_model_first(words: Sequence[str], rules: ImportRules, model: str | None) -> Sequence[str]:
+    """Move the model right after the launch words: it may come after flags without a value."""
+    at = _find_word_sequence(words, rules.program, rules.subcommand or "")
+    if (
+        rules.model_word is not ModelWord.FIRST
+        or model is None
+        or at is None
+        or not any(word.startswith("-") for word in words[at + 2 : at + 3])
+    ):
         return words
     for position in range(at + 3, len(words)):
         before = words[position - 1]
@@ -106,49 +105,50 @@ def _move_model_first(words: Sequence[str], model: str | None) -> Sequence[str]:
 
 def _parse_given_engine(words: Sequence[str], engine: str) -> EngineCommand:
     """Read the words of a known engine, whatever its launch words are."""
-    if engine not in KNOWN_ENGINES:
+    rules = list_import_rules().get(engine)
+    if rules is None:
         return _parse_any_command(words)
-    found = {"vllm": _parse_vllm, "sglang": _parse_sglang}.get(engine, _parse_by_program)(words)
+    found = _parse_python_server(words, engine, None) if rules.is_python_server else _parse_by_program(words)
     if found is not None and found.engine == engine:
         return found
     first = _find_first_flag(words)
     launch = tuple(words[:first])
-    return _read_server_flags(
-        EngineCommand(engine=engine, command=launch),
-        words[first:],
-        launch,
-        VLLM_SHORT_FLAGS if engine == "vllm" else {},
-    )
+    return _read_server_flags(EngineCommand(engine=engine, command=launch), words[first:], launch, rules)
 
 
 def parse_script_command(script: str, command: tuple[str, ...], hint: str | None) -> EngineCommand:
     """Return what can be read from a launch that stays a shell script."""
-    match = re.search(r"\bvllm serve\s+[\"']?([^\s\"'\\-][^\s\"'\\]*)", script)
-    path = re.search(r"--model(?:-path)?[ =]+[\"']?([^\s\"'\\]+)", script)
-    engine = "container"
-    if "vllm serve" in script or _VLLM_MODULE in script:
-        engine = "vllm"
-    elif _SGLANG_MODULE in script or "sglang serve" in script:
-        engine = "sglang"
-    elif started := next(
-        (one for word, one in _ENGINES_BY_PROGRAM.items() if re.search(rf"(?<![\w-]){word}(?![\w-])", script)), None
-    ):
-        engine = started
-    elif _ENGINE_ALIASES.get(hint or "", hint) in KNOWN_ENGINES:
-        engine = _ENGINE_ALIASES.get(hint or "", hint or "")
-    model = (match or path) and (match or path)[1]  # type: ignore[index]
+    known = list_import_rules()
+    model = re.search(r"--model(?:-path)?[ =]+[\"']?([^\s\"'\\]+)", script)
+    for rules in known.values():
+        if rules.model_word is ModelWord.FIRST:
+            launch = rf"\b{rules.program} {rules.subcommand}"
+            model = re.search(rf"{launch}\s+[\"']?([^\s\"'\\-][^\s\"'\\]*)", script) or model
+    names = (
+        *(name for name, one in known.items() if one.module and one.module in script),
+        *(name for name, one in known.items() if one.module and f"{one.program} {one.subcommand}" in script),
+        *(name for name, one in known.items() if not one.module and _has_program(script, one.program)),
+        *(name for name, one in known.items() if hint in (name, one.recipe_name)),
+    )
+    engine = next(iter(names), FALLBACK_ENGINE)
     port, name = _PORT_FLAG.search(script), _SERVED_NAME_FLAG.search(script)
     number = int(port[1]) if port and 0 < int(port[1]) < 65536 else None
-    health = next(
-        (path for program, path in _OTHER_SERVER_HEALTH.items() if re.search(rf"(?<![\w-]){program}(?![\w-])", script)),
-        None,
-    )
+    servers, _ = _list_other_servers()
     return EngineCommand(
-        engine=engine, command=command, model=model, served_name=name[1] if name else None, port=number, health=health
+        engine=engine,
+        command=command,
+        model=model[1] if model else None,
+        served_name=name[1] if name else None,
+        port=number,
+        health=next((path for program, path in servers.items() if _has_program(script, program)), None),
     )
 
 
-def parse_flags(words: Sequence[str], aliases: dict[str, str] | None = None) -> list[tuple[str, ArgValue]] | None:
+def _has_program(script: str, program: str) -> bool:
+    return re.search(rf"(?<![\w-]){program}(?![\w-])", script) is not None
+
+
+def parse_flags(words: Sequence[str], aliases: Mapping[str, str] | None = None) -> list[tuple[str, ArgValue]] | None:
     """Return words as flags with their values, None if they are something else.
 
     A repeated flag becomes a list; words that cannot be written back unchanged are not flags.
@@ -171,7 +171,7 @@ def parse_flags(words: Sequence[str], aliases: dict[str, str] | None = None) -> 
     return None if any(value is None for _, value in flags) else [(k, v) for k, v in flags if v is not None]
 
 
-def _flag_to_key(name: str, aliases: dict[str, str]) -> str:
+def _flag_to_key(name: str, aliases: Mapping[str, str]) -> str:
     if name in aliases:
         return aliases[name]
     bare = name.lstrip("-")
@@ -241,75 +241,79 @@ def _find_python_module_end(words: Sequence[str], name: str) -> int | None:
     return None
 
 
-def _parse_vllm(words: Sequence[str]) -> EngineCommand | None:
-    end = _find_launch_end(words, "vllm", _VLLM_MODULE)
+def _parse_python_server(words: Sequence[str], engine: str, model: str | None) -> EngineCommand | None:
+    """Read what a Python module or its program with a subcommand starts; None if these words do not."""
+    rules = list_import_rules()[engine]
+    if rules.module is None:
+        return None
+    words = _move_model_first(words, rules, model)
+    end = _find_launch_end(words, rules)
     if end is None:
         return None
     launch, rest = tuple(words[:end]), list(words[end:])
-    found = EngineCommand(engine="vllm", command=None if launch == ("vllm", "serve") else launch)
-    return _read_server_flags(found, _take_first_word_model(found, rest), launch, VLLM_SHORT_FLAGS)
+    found = EngineCommand(engine=engine, command=_omit_default_launch(engine, launch))
+    if rules.model_word is ModelWord.FIRST:
+        rest = _take_first_word_model(found, rest)
+    return _read_server_flags(found, rest, launch, rules)
 
 
-def _parse_sglang(words: Sequence[str]) -> EngineCommand | None:
-    end = _find_launch_end(words, "sglang", _SGLANG_MODULE)
-    if end is None:
-        return None
-    launch = tuple(words[:end])
-    found = EngineCommand(engine="sglang", command=None if launch == ("python", "-m", _SGLANG_MODULE) else launch)
-    return _read_server_flags(found, words[end:], launch, {})
+def _omit_default_launch(engine: str, launch: tuple[str, ...]) -> tuple[str, ...] | None:
+    return None if launch == load_engine(engine).defaults.command else launch
 
 
-def _find_launch_end(words: Sequence[str], program: str, module: str) -> int | None:
+def _find_launch_end(words: Sequence[str], rules: ImportRules) -> int | None:
     """Return where the launch words end: ``PROGRAM serve``, or ``-m MODULE`` of a Python call; None if they are
     neither.
     """
-    at = _find_word_sequence(words, program, "serve")
-    return _find_python_module_end(words, module) if at is None else at + 2
+    at = _find_word_sequence(words, rules.program, rules.subcommand or "")
+    return _find_python_module_end(words, rules.module or "") if at is None else at + 2
 
 
-def _is_vllm_launch(launch: tuple[str, ...]) -> bool:
-    """Tell whether launch words are vLLM's own, including an image's entry point: the model follows them."""
-    return not launch or launch[-1] == _VLLM_MODULE or _find_word_sequence(launch, "vllm", "serve") == len(launch) - 2
+def _is_own_launch(launch: tuple[str, ...], rules: ImportRules) -> bool:
+    """Tell whether launch words are the engine's own, including an image's entry point: the model follows them."""
+    at = _find_word_sequence(launch, rules.program, rules.subcommand or "")
+    return not launch or launch[-1] == rules.module or at == len(launch) - 2
 
 
 def _parse_by_program(words: Sequence[str]) -> EngineCommand | None:
-    """Read llama-server or trtllm-serve, among the first words and perhaps as a path."""
+    """Read a program that needs no subcommand, among the first words and perhaps as a path."""
+    programs = {rules.program: name for name, rules in list_import_rules().items() if not rules.is_python_server}
     for at, word in enumerate(words[:4]):
-        engine = _ENGINES_BY_PROGRAM.get(word.rpartition("/")[2])
+        engine = programs.get(word.rpartition("/")[2])
         if engine is None:
             continue
-        end = at + 1 + (engine == "trtllm" and tuple(words[at + 1 : at + 2]) == ("serve",))
+        rules = list_import_rules()[engine]
+        has_subcommand = rules.subcommand is not None and tuple(words[at + 1 : at + 2]) == (rules.subcommand,)
+        end = at + 1 + has_subcommand
         launch, rest = tuple(words[:end]), list(words[end:])
-        found = EngineCommand(
-            engine=engine, command=None if launch in (("llama-server",), ("trtllm-serve",)) else launch
-        )
-        if engine == "trtllm":
+        found = EngineCommand(engine=engine, command=_omit_default_launch(engine, launch))
+        if rules.model_word is ModelWord.ANYWHERE:
             if len(rest) > 2 and rest[0].startswith("-") and not any(word.startswith("-") for word in rest[-2:]):
                 rest = [rest[-1], *rest[:-1]]  # after the last flag's value
             if not rest or rest[0].startswith("-") or has_references(rest[0]):
-                return None  # its model is a plain word in any position
+                return None
             found.model, rest = resolve_defaults(rest[0]), rest[1:]
-        return _read_server_flags(found, rest, launch, {})
+        return _read_server_flags(found, rest, launch, rules)
     return None
 
 
 def _parse_by_image(words: Sequence[str], image: str, hint: str | None) -> EngineCommand | None:
     """Read a command for an image whose entry point is the engine: it begins with a model or a flag."""
-    name = image.rpartition("@")[0] or image
-    engine = hint if hint in ("vllm", "sglang") else None
-    if engine is None:
-        engine = "vllm" if re.search(r"vllm[-_]openai|/vllm(?::|$)", name) and words else None
-        engine = "llamacpp" if re.search(r"/llama\.cpp:server", name) and words else engine
+    name, known = image.rpartition("@")[0] or image, list_import_rules()
+    by_hint = (one for one in known if one == hint and known[one].is_python_server)
+    by_image = (one for one, rules in known.items() if rules.image and words and re.search(rules.image, name))
+    engine = next(by_hint, None) or next(by_image, None)
     if engine is None:
         return None
     rest = list(words)
     found = EngineCommand(engine=engine, command=())
-    rest = _take_first_word_model(found, rest) if engine == "vllm" else rest
-    return _read_server_flags(found, rest, (), VLLM_SHORT_FLAGS if engine == "vllm" else {})
+    if known[engine].model_word is ModelWord.FIRST:
+        rest = _take_first_word_model(found, rest)
+    return _read_server_flags(found, rest, (), known[engine])
 
 
 def _take_first_word_model(found: EngineCommand, rest: list[str]) -> list[str]:
-    """Take the model that `vllm serve` has as its first word; one from the operator's environment can only be a flag's
+    """Take the model that is the first word after the launch words; one from the operator's environment can only be a flag's
     value.
     """
     if not rest or rest[0].startswith("-"):
@@ -321,10 +325,10 @@ def _take_first_word_model(found: EngineCommand, rest: list[str]) -> list[str]:
 
 
 def _read_server_flags(
-    found: EngineCommand, rest: Sequence[str], launch: tuple[str, ...], aliases: dict[str, str]
+    found: EngineCommand, rest: Sequence[str], launch: tuple[str, ...], rules: ImportRules
 ) -> EngineCommand:
     """Take model, port and name out of an engine's flags; sparkctl sets those itself."""
-    flags = parse_flags(rest, aliases)
+    flags = parse_flags(rest, rules.short_flags)
     if flags is None:
         # Words that are not all flags are kept as written; port and host are added after them.
         words = (*launch, *([found.model] if found.model else []), *rest)
@@ -332,27 +336,16 @@ def _read_server_flags(
         return EngineCommand(
             engine=found.engine, command=words, port=_find_port(rest, "--port"), flags=[("host", host)] if host else []
         )
-    names = {"sglang": ("model-path", "model"), "vllm": ("model",)}.get(found.engine, ())
-    called = (
-        ("alias", "a") if found.engine == "llamacpp" else ("served-model-name",) if found.engine != "trtllm" else ()
-    )
+    called = rules.name_flags
     for key, value in flags:
         plain = key.lstrip("-").replace("_", "-")
-        if (
-            found.engine == "llamacpp"
-            and plain in _LLAMA_MODEL_FLAGS
-            and isinstance(value, str)
-            and found.model is None
-        ):
-            path = resolve_defaults(value)
-            is_on_hub = path is not None and _HUB_ID.fullmatch(path) is not None and not path.endswith(".gguf")
-            if path is not None and is_on_hub is _LLAMA_MODEL_FLAGS[plain]:
-                found.model = path
-            else:
-                found.flags.append((key, value))
-        elif plain in names and isinstance(value, str) and found.model is None:
-            found.model = resolve_defaults(value)
-            if found.model is None or (found.engine == "vllm" and not _is_vllm_launch(launch)):
+        if plain in rules.model_flags and isinstance(value, str) and found.model is None:
+            path, is_hub_flag = resolve_defaults(value), rules.model_flags[plain]
+            if path is not None and is_hub_flag is not None:
+                is_on_hub = HUB_ID_PATTERN.fullmatch(path) is not None and not path.endswith(".gguf")
+                path = path if is_on_hub is is_hub_flag else None
+            found.model = path
+            if path is None or (rules.model_word is ModelWord.FIRST and not _is_own_launch(launch, rules)):
                 found.flags.append((key, value))
         elif plain == "port" and isinstance(value, str) and value.isdigit() and 0 < int(value) < 65536:
             found.port = int(value)
@@ -367,8 +360,8 @@ def _read_server_flags(
     return found
 
 
-def _parse_known_server(words: Sequence[str], engines: Sequence[str]) -> EngineCommand | None:
-    for program, health in _OTHER_SERVER_HEALTH.items():
+def _parse_known_server(words: Sequence[str]) -> EngineCommand | None:
+    for program, health in _list_other_servers()[0].items():
         if any(word.rpartition("/")[2] == program for word in words[:4]):
             found = _parse_any_command(words)
             found.health, found.program = health, program
@@ -381,7 +374,7 @@ def _parse_any_command(words: Sequence[str]) -> EngineCommand:
     first = _find_first_flag(words)
     rest = list(words[first:])
     flags = parse_flags(rest)
-    found = EngineCommand(engine="container", command=tuple(words[:first]) if flags is not None else tuple(words))
+    found = EngineCommand(engine=FALLBACK_ENGINE, command=tuple(words[:first]) if flags is not None else tuple(words))
     if not found.command:
         found.command = None
     found.flags = flags or []

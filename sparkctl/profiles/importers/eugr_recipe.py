@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sparkctl.engines import recipe_names
 from sparkctl.profiles.importers import foreign_yaml, recipe_reader
 from sparkctl.profiles.importers.import_report import ImportReport
 from sparkctl.profiles.importers.profile_draft import ProfileDraft, SourceFormat
@@ -35,10 +34,10 @@ def import_eugr(data: dict[str, Any], ledger: ImportReport, defined: Mapping[str
         ledger.add_mapped("model", "model.path")
     _read_env(recipe)
     command = foreign_yaml.scalar_text(data.get("command"))
-    engine = recipe_names.detect_engine(
+    engine = recipe_reader.detect_recipe_engine(
         foreign_yaml.scalar_text(data.get("runtime")), command, foreign_yaml.scalar_text(data.get("container"))
     )
-    draft.engine_hint = engine or "vllm"
+    draft.engine_hint = engine or recipe_reader.get_default_engine()
     recipe.take_image(
         "container", draft.engine_hint, defined.get("container") or foreign_yaml.scalar_text(data.get("container"))
     )

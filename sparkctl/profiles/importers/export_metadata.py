@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from sparkctl.engines import FALLBACK_ENGINE
 from sparkctl.engines.flags.command_flags import find_shell_script
 from sparkctl.model.decode_step import RoutedExperts
 from sparkctl.model.launch_plan import GuardRule, PhaseTimeouts
@@ -254,7 +255,7 @@ def restore_profile(imported: ImportResult, fields: dict[str, Any]) -> ImportRes
     one, said = imported.profile, fields
     model, box = said.get("model", {}), said.get("container", {})
     # A container, or a shell with its script: the form does not say these by flags of the engine's.
-    own = one.engine == "container" or find_shell_script(one.command or ()) is not None
+    own = one.engine == FALLBACK_ENGINE or find_shell_script(one.command or ()) is not None
     path, name, experts = model.get("path"), model.get("served_name"), model.get("experts")
     if one.command and one.model.path is None and one.command[-1] == path and not own:
         one = replace(one, command=one.command[:-1])  # launch words of somebody's own, with the model behind them

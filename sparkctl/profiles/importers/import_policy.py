@@ -10,7 +10,10 @@ import csv
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 
+from sparkctl.engines import load_engine, load_engines
+from sparkctl.engines.base import EngineRank
 from sparkctl.model.launch_plan import GuardRule
 from sparkctl.model.profile import ArgValue, FlagValues, Profile
 from sparkctl.model.text.node_paths import find_misleading_part
@@ -38,12 +41,12 @@ _ALLOW_ALIASES = {
 # Tokens for model registries, and keys of a server's own.
 _REGISTRY_TOKENS = re.compile(
     r"HF_TOKEN|HF_API_TOKEN|HF_HUB_TOKEN|HUGGING_?FACE_TOKEN|HUGGING_?FACE_HUB_TOKEN|HUGGINGFACEHUB_API_TOKEN|NGC_API_KEY"
-    r"|MODELSCOPE_API_TOKEN|API_KEY|VLLM_API_KEY|SGLANG_API_KEY|LLAMA_API_KEY|LLAMA_ARG_API_KEY|SECRET_[0-9]{1,3}"
+    r"|MODELSCOPE_API_TOKEN|API_KEY|SECRET_[0-9]{1,3}"
 )
-_ENGINE_SETTING_NAMES = re.compile(
-    r"(HF|VLLM|SGLANG|SGL|LLAMA|GGML|TRTLLM|TLLM|NCCL|UCX|GLOO|OMPI|CUDA|NVIDIA|TORCH|TORCHINDUCTOR|PYTORCH|TRITON"
-    r"|FLASHINFER|TRANSFORMERS|TOKENIZERS|TIKTOKEN|OMP|MKL|RAY|NIM|OLLAMA|LC)_[A-Z0-9_]+"
-)
+_SETTING_PREFIXES = (
+    "HF", "NCCL", "UCX", "GLOO", "OMPI", "CUDA", "NVIDIA", "TORCH", "TORCHINDUCTOR", "PYTORCH", "TRITON", "FLASHINFER",
+    "TRANSFORMERS", "TOKENIZERS", "TIKTOKEN", "OMP", "MKL", "RAY", "NIM", "LC",
+)  # fmt: skip
 _SETTING_WORDS = frozenset((
     "ADDR", "ADDRESS", "ARCH", "BACKEND", "BATCH", "BLOCK", "BLOCKS", "CACHE", "CONTEXT", "COUNT", "CPU", "CPUS", "CTX",
     "CTXLEN", "DEBUG", "DEVICE", "DEVICES", "DIR", "DIRECTORY", "DIRS", "DOMAIN", "DP", "DRAFT", "DTYPE", "EAGER", "ENGINE",
@@ -61,11 +64,10 @@ _SETTING_WORDS = frozenset((
 
 _MODEL_WORDS = frozenset((
     "cache", "caches", "checkpoint", "checkpoints", "ckpt", "ckpts", "comfyui", "flashinfer", "gguf", "ggufs", "hf", "hub",
-    "huggingface", "inductor", "llama", "llamacpp", "llm", "llms", "lora", "loras", "model", "models", "modelscope", "nim",
-    "ollama", "safetensors", "sglang", "tensorrt", "tiktoken", "tilelang", "torch", "torchinductor", "transformers", "triton",
-    "trtllm", "tuning", "vllm", "weight", "weights",
+    "huggingface", "inductor", "llm", "llms", "lora", "loras", "model", "models", "modelscope", "nim", "safetensors", "tiktoken",
+    "tilelang", "torch", "torchinductor", "transformers", "triton", "tuning", "weight", "weights",
 ))  # fmt: skip
-_MODEL_PREFIXES = _MODEL_WORDS | {
+_MODEL_PREFIXES = {
     "ai",
     "all",
     "data",
@@ -83,8 +85,7 @@ _SYSTEM_DIRECTORIES = frozenset((
     "usr",
 ))  # fmt: skip
 _HIDDEN_MODEL_DIRECTORIES = frozenset((
-    ".cache", ".flashinfer", ".hf", ".huggingface", ".llama.cpp", ".lmstudio", ".local", ".modelscope", ".nim", ".nv",
-    ".ollama", ".sglang", ".torch", ".triton", ".vllm",
+    ".cache", ".flashinfer", ".hf", ".huggingface", ".lmstudio", ".local", ".modelscope", ".nim", ".nv", ".torch", ".triton",
 ))  # fmt: skip
 _CODE_FILE = re.compile(r"\.(py|sh|so(\.\d+)*|pth|conf|service|bashrc|profile|pem|key|env)$", re.IGNORECASE)
 _DOCKER_SOCKET = re.compile(r"docker\.sock|containerd\.sock|podman\.sock")
@@ -147,7 +148,9 @@ _HARMLESS_OPTIONS: dict[str, re.Pattern[str]] = {
     ),
     "user": re.compile(r"[\w-]+(:([0-9]+|root|users|video|render))?", re.ASCII),
 }
-_SSH_ENGINES = ("trtllm",)  # engines whose ranks log in to each other: sparkctl mounts ~/.ssh for them
+
+
+_SOME_RANK = EngineRank(0, ("", ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +267,7 @@ def _list_risks(one: Profile, is_beside: Callable[[str], bool]) -> Iterator[Impo
         yield ImportRisk(
             "guard", "memory.floor", str(one.floor_memory), "less than usual would be left for the node's own programs"
         )
-    if one.nodes > 1 and one.engine in _SSH_ENGINES:
+    if one.nodes > 1 and load_engine(one.engine).list_ssh_key_mounts(_SOME_RANK):
         why = (
             "its ranks log in to each other with your ~/.ssh, which each container would get; else it is for one Spark"
         )
@@ -352,7 +355,10 @@ def _is_model_directory(path: str) -> bool:
     below = parts[{"home": 2, "~": 1, "root": 1}.get(parts[0], 0) :]
     if parts[0] == "var":  # /var/lib/ollama: the whole directory belongs to it
         below = parts[2:] if parts[1:2] in (["lib"], ["cache"], ["tmp"]) and is_model_name("".join(parts[2:3])) else []
-    if any(part.startswith(".") and part not in _HIDDEN_MODEL_DIRECTORIES for part in below):
+    if any(
+        part.startswith(".") and part not in _HIDDEN_MODEL_DIRECTORIES | _collect_engine_names("hidden_directories")
+        for part in below
+    ):
         return False
     # ~/.cache holds programs of others; only the caches named here are allowed.
     return any(is_model_name(part) for part in below if part != ".cache")
@@ -369,9 +375,25 @@ def _split_lowercase_words(name: str) -> list[str]:
 
 
 def _is_model_word(word: str) -> bool:
-    if word in _MODEL_WORDS:
+    words = _MODEL_WORDS | _collect_engine_names("directory_words")
+    if word in words:
         return True
-    return any(word[:at] in _MODEL_PREFIXES and word[at:] in _MODEL_WORDS for at in range(2, len(word) - 1))
+    return any(
+        word[at:] in words and (word[:at] in words or word[:at] in _MODEL_PREFIXES) for at in range(2, len(word) - 1)
+    )
+
+
+@cache
+def _collect_engine_names(field: str) -> frozenset[str]:
+    """Return what all engines have in a field of their import rules."""
+    return frozenset(name for one in load_engines() if one.import_rules for name in getattr(one.import_rules, field))
+
+
+def _is_engine_variable(name: str) -> bool:
+    """Tell whether a variable is a setting of an engine or of a library below it, by its beginning."""
+    prefix, line, rest = name.partition("_")
+    known = prefix in _SETTING_PREFIXES or prefix in _collect_engine_names("variables")
+    return known and bool(line) and re.fullmatch(r"[A-Z0-9_]+", rest) is not None
 
 
 def _explain_device_risk(device: str) -> str | None:
@@ -433,7 +455,7 @@ def is_listed_variable(name: str) -> bool:
     """Tell whether a variable of the operator may go into a container without `--allow`: a token for model registries,
     or a setting by its name. A secret with any other name may not.
     """
-    if _REGISTRY_TOKENS.fullmatch(name):
+    if _REGISTRY_TOKENS.fullmatch(name) or name in _collect_engine_names("key_variables"):
         return True
     upper = name.upper()
     if is_secret_name(upper):
@@ -441,7 +463,7 @@ def is_listed_variable(name: str) -> bool:
     stem = upper.rstrip("0123456789")
     last = (stem if stem == upper else stem.removesuffix("_")).rpartition("_")[2]
     is_address = re.search(r"(^|_)(API_URL|BASE_URL|ENDPOINT)$", upper) is not None
-    return is_address or _ENGINE_SETTING_NAMES.fullmatch(upper) is not None or last in _SETTING_WORDS
+    return is_address or _is_engine_variable(upper) or last in _SETTING_WORDS
 
 
 def list_unlisted_variables(text: str) -> tuple[str, ...]:

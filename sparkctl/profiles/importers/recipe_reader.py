@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sparkctl.engines import recipe_names
+from sparkctl.engines import load_engines
+from sparkctl.engines.import_rules import HUB_CACHE, HUB_CACHE_TARGET, ImportRules
 from sparkctl.errors import InvalidInput
 from sparkctl.profiles.env_references import escape_references
 from sparkctl.profiles.importers import docker_flags, foreign_yaml, shell_parser
@@ -108,6 +109,30 @@ def _is_escaped_brace(match: re.Match[str]) -> bool:
     return before % 2 == 1 and text[end : end + 1] == "}"
 
 
+def list_recipe_rules() -> tuple[ImportRules, ...]:
+    """Return the rules of the engines that recipes name."""
+    return tuple(one.import_rules for one in load_engines() if one.import_rules is not None)
+
+
+def find_recipe_rules(engine: str | None) -> ImportRules | None:
+    """Return the rules of an engine by its name in recipes, None if it is not known."""
+    return next((one for one in list_recipe_rules() if one.recipe_name == engine), None)
+
+
+def get_default_engine() -> str:
+    """Return the name in recipes of the engine that is meant where a recipe names none."""
+    return next(one.recipe_name for one in list_recipe_rules() if one.is_recipe_default)
+
+
+def detect_recipe_engine(word: str | None, command: str | None, image: str | None) -> str | None:
+    """Return the name in recipes (``llama-cpp``) of the engine that the recipe's own word means, else its command or
+    its image; another word in lower case; None if it is not clear.
+    """
+    text = (word or "").lower().replace("_", "-") or (command or "").lower() or (image or "").lower()
+    found = (one.recipe_name for one in list_recipe_rules() if any(mark in text for mark in one.recipe_words))
+    return next(found, text if word else None)
+
+
 RecipeKeyReader = Callable[["RecipeReader", str, Any], None]
 _BASH_WORDS = ("bash", "-c")
 
@@ -158,26 +183,27 @@ class RecipeReader:
             self._report_command(filled)
             self._set_command_words(filled.text)
             return
-        if engine not in recipe_names.LAUNCH_WORDS:
+        rules = find_recipe_rules(engine)
+        if rules is None or not rules.recipe_command:
             self.ledger.add_remark(
                 "The recipe has no command, and no engine that it could be made for: write command: by hand."
             )
             self._report_unused_defaults(frozenset())
             return
-        values, words = self.placeholder_values, list(recipe_names.LAUNCH_WORDS[engine])
+        values, words = self.placeholder_values, list(rules.recipe_command)
         used = {"model"}
-        for key, flag in (recipe_names.FLAGS_BY_RECIPE_KEY[engine] | dict(more or {})).items():
+        for key, flag in {**rules.recipe_flags, **(more or {})}.items():
             if key not in values:
                 continue
             used.add(key)
-            if key in recipe_names.BOOLEAN_RECIPE_KEYS:
+            if key in rules.recipe_switches:
                 words += [flag] if foreign_yaml.is_truthy(values[key]) else []
             else:
                 words += [flag, values[key]]
             self.ledger.add_mapped(f"defaults.{key}", flag.lstrip("-"))
-        if engine == "llama-cpp":
+        if rules.recipe_model_flags is not None:
             model = values.get("model", "")
-            words += ["-m" if model.startswith("/") or model.endswith(".gguf") else "-hf", model]
+            words += [rules.recipe_model_flags[not (model.startswith("/") or model.endswith(".gguf"))], model]
         self.draft.words = [escape_references(values.get("model", "") if word == "{model}" else word) for word in words]
         self._report_unused_defaults(frozenset(used))
 
@@ -230,12 +256,12 @@ class RecipeReader:
 
     def mount_hub_cache(self) -> None:
         """Mount the node's hub cache, as the recipe's tool does, if the model comes from the hub."""
-        target = self.env.get("HF_HOME", recipe_names.HUB_CACHE_TARGET)
+        target = self.env.get("HF_HOME", HUB_CACHE_TARGET)
         model = self.draft.model or ""
         if model.startswith(("/", "~", ".")) or not target.startswith("/"):
             return
-        if not any(mount.split(":")[1] in (target, recipe_names.HUB_CACHE_TARGET) for mount in self.draft.mounts):
-            self.draft.mounts.append(f"{recipe_names.HUB_CACHE}:{target}")
+        if not any(mount.split(":")[1] in (target, HUB_CACHE_TARGET) for mount in self.draft.mounts):
+            self.draft.mounts.append(f"{HUB_CACHE}:{target}")
 
     def take_image(self, key: str, engine: str | None, image: str | None) -> None:
         """Take the image; if none is named, the one that the tool would use. Raises `InvalidInput`."""
@@ -246,8 +272,8 @@ class RecipeReader:
                 self.ledger.add_mapped(f"defaults.{name}", "image")
             self.draft.image = filled.text.strip()
             self.ledger.add_mapped(key, "image")
-        elif engine in recipe_names.DEFAULT_IMAGES:
-            self.draft.image = recipe_names.DEFAULT_IMAGES[engine]
+        elif (rules := find_recipe_rules(engine)) is not None and rules.recipe_image is not None:
+            self.draft.image = rules.recipe_image
             self.ledger.add_remark(f"The recipe names no image; {self.draft.image} is a guess.", "image")
         else:
             raise InvalidInput(
@@ -266,7 +292,8 @@ class RecipeReader:
     def note_local_build(self, args: list[str]) -> None:
         """Note how an image is built that exists only after a build on the node, and what can be pulled instead."""
         image = self.draft.image or ""
-        if not re.match(r"vllm-node(?![^-:@])", image):
+        rules = next((one for one in list_recipe_rules() if one.built_image and re.match(one.built_image, image)), None)
+        if rules is None:
             return
         flavour = next((f"-{word}" for word in ("tf5", "b12x") if word in f"{image} {' '.join(args)}"), "")
         if "--pre-tf" in args or "--pre-transformers" in args:
@@ -274,7 +301,7 @@ class RecipeReader:
         build = " ".join(["./build-and-copy.sh", "-t", image, *args])
         self.ledger.add_remark(
             f"{image} is no image to pull: eugr's build makes it on the node ({build}, in a checkout of "
-            f"eugr/spark-vllm-docker). Built every night and close to it: --set image={recipe_names.EUGR_NIGHTLY_IMAGE}{flavour}:latest",
+            f"eugr/spark-vllm-docker). Built every night and close to it: --set image={rules.nightly_image}{flavour}:latest",
             "image",
         )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sparkctl.engines import recipe_names
 from sparkctl.errors import InvalidInput
 from sparkctl.model.text.suggestions import format_did_you_mean
 from sparkctl.profiles.env_references import escape_references
@@ -67,7 +66,8 @@ def _read_service(draft: ProfileDraft, body: dict[str, Any], defined: Mapping[st
     ledger = draft.ledger
     recipe = RecipeReader(draft, {"model": body.get("model")}, recipe_reader.fill_sparkrun_placeholders)
     defaults: dict[str, Any] = {}
-    engine = recipe_names.detect_engine(foreign_yaml.scalar_text(body.get("engine")), None, None) or "vllm"
+    engine = recipe_reader.detect_recipe_engine(foreign_yaml.scalar_text(body.get("engine")), None, None)
+    engine = engine or recipe_reader.get_default_engine()
     draft.engine_hint, draft.model = engine, foreign_yaml.scalar_text(body.get("model"))
     for key, value in body.items():
         if key in _DEFAULT_KEYS:
@@ -84,7 +84,8 @@ def _read_service(draft: ProfileDraft, body: dict[str, Any], defined: Mapping[st
             ledger.keep_extra(key, foreign_yaml.to_json_data(value), "a profile has no such field")
     recipe.take_defaults(defaults, defined)
     recipe.take_env(foreign_yaml.as_mapping(body.get("env")))
-    if engine in recipe_names.LAUNCH_WORDS:
+    rules = recipe_reader.find_recipe_rules(engine)
+    if rules is not None and rules.recipe_command:
         recipe.take_command(None, engine, _EXTRA_FLAGS)
     elif port := foreign_yaml.parse_whole_number(body.get("port")):
         draft.port = port

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sparkctl.engines import recipe_names
 from sparkctl.errors import InvalidInput
 from sparkctl.profiles.env_references import escape_references
 from sparkctl.profiles.importers import docker_flags, foreign_yaml, recipe_reader
@@ -193,7 +192,7 @@ def _read_launch(recipe: RecipeReader, defined: Mapping[str, str]) -> None:
     command = foreign_yaml.scalar_text(data.get("command"))
     said = foreign_yaml.scalar_text(data.get("runtime"))
     image = defined.get("container") or foreign_yaml.scalar_text(data.get("container"))
-    engine = recipe_names.detect_engine(said, command, image)
+    engine = recipe_reader.detect_recipe_engine(said, command, image)
     draft.engine_hint = engine
     if draft.model:
         ledger.add_mapped("model", "model.path")
@@ -213,7 +212,8 @@ def _read_launch(recipe: RecipeReader, defined: Mapping[str, str]) -> None:
 def _append_served_name(recipe: RecipeReader, command: str | None, engine: str | None) -> None:
     """Add a served name from the defaults to a command that does not have one."""
     name = recipe.placeholder_values.get("served_model_name")
-    flag = "--alias" if engine == "llama-cpp" else "--served-model-name"
+    rules = recipe_reader.find_recipe_rules(engine)
+    flag = f"--{rules.name_flags[0]}" if rules is not None and rules.name_flags else "--served-model-name"
     words = recipe.draft.words
     if name is None or command is None or words is None or any(flag in word for word in words):
         return
@@ -250,19 +250,18 @@ def _read_node_count(recipe: RecipeReader, defined: Mapping[str, str]) -> None:
         count = max(2, count)
     if foreign_yaml.is_truthy(data.get("solo_only")) or foreign_yaml.parse_whole_number(data.get("max_nodes")) == 1:
         count = 1
-    elif recipe_names.detect_engine(
-        foreign_yaml.scalar_text(data.get("runtime")), foreign_yaml.scalar_text(data.get("command")), None
-    ) in (
-        "vllm",
-        "sglang",
-        "trtllm",
-    ):
+    elif _has_ranks(foreign_yaml.scalar_text(data.get("runtime")), foreign_yaml.scalar_text(data.get("command"))):
         count = max(count, count_parallel_nodes(recipe))  # one GPU per Spark: each rank is a node
         recipe.draft.by_ranks = True
     recipe.draft.nodes = max(1, min(count, 8))
     for key in ("min_nodes", "solo_only", "cluster_only"):
         if key in data:
             ledger.add_mapped(key, "nodes")
+
+
+def _has_ranks(runtime: str | None, command: str | None) -> bool:
+    rules = recipe_reader.find_recipe_rules(recipe_reader.detect_recipe_engine(runtime, command, None))
+    return rules is not None and rules.has_ranks
 
 
 def _note_hook(recipe: RecipeReader, key: str, value: object) -> None:
@@ -372,7 +371,8 @@ def _read_build_args(recipe: RecipeReader, key: str, value: object) -> None:
 
 def _read_model_revision(recipe: RecipeReader, key: str, value: object) -> None:
     text, words = foreign_yaml.scalar_text(value), recipe.draft.words
-    if text and words and words[:1] != ["bash"] and recipe.draft.engine_hint in ("vllm", "sglang"):
+    rules = recipe_reader.find_recipe_rules(recipe.draft.engine_hint)
+    if text and words and words[:1] != ["bash"] and rules is not None and rules.is_python_server:
         if not any(word.startswith("--revision") for word in words):
             words += ["--revision", escape_references(text)]
         recipe.ledger.add_mapped(key, "args.revision")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from sparkctl.engines import load_engine
 from sparkctl.engines.flags.command_flags import CommandFlags
 from sparkctl.engines.flags.model import parse_version
 from sparkctl.engines.memory.kv_cache import parse_kv_layout
@@ -15,12 +16,16 @@ from sparkctl.model.memory_fit import CheckpointFiles
 from sparkctl.model.profile import Profile
 
 _VERSION_PATTERN = re.compile(r"(?<![\d.])(\d+\.\d+(?:\.\d+)?)")
-_ENGINES_WITH_MODELS = ("sglang", "vllm", "llamacpp", "trtllm")
+
+
+def has_model(profile: Profile) -> bool:
+    """Tell whether its engine is one that serves a model by its own command."""
+    return bool(load_engine(profile.engine).defaults.command)
 
 
 def find_model_paths(profile: Profile, plan: LaunchPlan) -> tuple[str | None, str | None]:
     """Return the model and the draft model of a launch, as paths in the container or hub ids."""
-    if profile.engine not in _ENGINES_WITH_MODELS:
+    if not has_model(profile):
         return None, None
     words = CommandFlags(plan.command)
     named = words.get_value("model-path", "model", "m") or words.get_served_model() or profile.model.path
@@ -71,7 +76,8 @@ def build_estimate_input(
         ranks=count_weight_shards(profile, CommandFlags(plan.command)),
         expected=profile.expected_memory,
         workspace=DraftWorkspace.TAKEN if profile.draft_workspace is not None else workspace,
-        cpu_cache=None if plan.gpus else dict(plan.env).get("VLLM_CPU_KVCACHE_SPACE"),
+        has_gpu=bool(plan.gpus),
+        env=dict(plan.env),
     )
 
 
@@ -91,7 +97,7 @@ def count_nodes(profile: Profile, plan: LaunchPlan) -> int:
     """Return the number of Sparks that a launch needs."""
     return (
         max(profile.nodes, count_weight_shards(profile, CommandFlags(plan.command)))
-        if profile.engine in _ENGINES_WITH_MODELS
+        if has_model(profile)
         else profile.nodes
     )
 

@@ -6,10 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from sparkctl.engines.memory import other_memory_rules
-from sparkctl.engines.memory.memory_estimate import AvailableMemory, EstimateInput, MemoryEstimate, MemoryRule
-from sparkctl.engines.sglang import memory as sglang_memory
-from sparkctl.engines.vllm import memory as vllm_memory
+from sparkctl.engines.memory.memory_estimate import AvailableMemory, MemoryEstimate, MemoryRule
 from sparkctl.model.memory_fit import (
     EstimatePart,
     EstimateSource,
@@ -24,21 +21,6 @@ from sparkctl.model.text.units import format_gib
 from sparkctl.model.verdict import FieldChange
 
 _SHARE_STEPS = 100  # step of a share: hundredths
-
-
-def find_memory_rule(subject: EstimateInput, total: int) -> MemoryRule:
-    """Return the memory estimate by the engine's rule."""
-    match subject.engine:
-        case "sglang":
-            return sglang_memory.build_memory_rule(subject, total)
-        case "vllm":
-            return vllm_memory.build_memory_rule(subject)
-        case "llamacpp":
-            return other_memory_rules.build_llamacpp_rule(subject)
-        case "trtllm":
-            return other_memory_rules.build_trtllm_rule(subject)
-        case _:
-            return other_memory_rules.build_container_rule(subject)
 
 
 def evaluate_memory_fit(

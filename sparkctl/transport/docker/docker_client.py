@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 def preload_docker_sdk() -> None:
     """Import the SDK in a thread while the nodes are read: it saves the first change a tenth of a second."""
-    asyncio.get_running_loop().run_in_executor(None, import_module, "sparkctl.transport.docker.docker_sdk")
+    asyncio.get_running_loop().run_in_executor(None, import_module, "docker")
 
 
 class DockerClient:
@@ -129,10 +129,13 @@ class DockerClient:
 
         Raises ContainerNameInUse, ImageNotFound, DiskFull. After ConnectionLost it may or may not exist: check by its labels.
         """
-        from sparkctl.transport.docker import docker_sdk
-
         body = build_create_request(plan)
-        return await self._call_sdk(lambda api: docker_sdk.create_container(api, body, plan.container_name))
+
+        def create(api: APIClient) -> str:
+            answer = api.create_container_from_config(body, plan.container_name)  # type: ignore[no-untyped-call]
+            return str(answer["Id"])
+
+        return await self._call_sdk(create)
 
     async def start_container(self, ref: str) -> None:
         """Start a created container. Raises GpuRuntimeMissing, PortInUse, DiskFull; it then stays in state created."""
@@ -215,18 +218,29 @@ class DockerClient:
         )
 
     async def _call_sdk(self, call: Callable[[APIClient], T], limit: float = CHANGE_TIMEOUT_SECONDS) -> T:
-        """Run one SDK call in a thread, with its own client."""
-        from sparkctl.transport.docker import docker_sdk
+        """Run one SDK call in a thread, because it blocks, with its own client, as that is not documented as thread-safe."""
+        import docker  # imported late: it takes a tenth of a second
+        import docker.errors
+        import requests.exceptions
 
         version = await self.api_version()
         path = await self._link.docker_socket()
+
+        def run_call() -> T:
+            client = docker.APIClient(base_url=f"unix://{path}", version=version, timeout=max(1, round(limit)))
+            try:
+                return call(client)
+            finally:
+                client.close()
+
         try:
-            return await asyncio.to_thread(docker_sdk.call_sdk, f"unix://{path}", version, limit, call)
-        except docker_sdk.SdkRefusal as error:
-            raise error_for_response(self.node_name, error.status, error.said) from error
-        except docker_sdk.SdkTimeout as error:
+            return await asyncio.to_thread(run_call)
+        except docker.errors.APIError as error:
+            said = str(error.explanation or error)
+            raise error_for_response(self.node_name, error.status_code or 0, said) from error
+        except requests.exceptions.Timeout as error:
             raise await self._explain_timeout(limit) from error
-        except docker_sdk.SdkConnectionLost as error:
+        except (requests.exceptions.RequestException, docker.errors.DockerException, OSError) as error:
             raise await self._explain_broken_call(error) from error
 
     async def _explain_timeout(self, limit: float) -> SparkctlError:

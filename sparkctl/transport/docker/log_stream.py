@@ -10,14 +10,16 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from urllib.parse import quote, urlencode
 
+import h11
+
 from sparkctl.errors import ContainerNotFound, DockerUnavailable
 from sparkctl.model.log_line import LogLine
+from sparkctl.transport import http_client
 from sparkctl.transport.docker.docker_client import DockerClient
 from sparkctl.transport.docker.docker_errors import DOCKER_SOCKET, error_for_response, no_response_error
 from sparkctl.transport.docker.log_resume import (
     ChunkedBody,
     DaemonError,
-    FixedLengthBody,
     FragmentParser,
     InvalidLogStream,
     LogLineAssembler,
@@ -29,7 +31,6 @@ from sparkctl.transport.node_connection import ByteReader, NodeConnection
 
 _READ_BYTES = 1 << 16  # small enough that one batch never delays a screen
 _MAX_HEAD_BYTES = 1 << 16
-_MAX_LENGTH_DIGITS = 18  # of a Content-Length
 _QUIET_LIMIT_SECONDS = 30.0  # seconds; a daemon with the log on disk is never silent for that long
 _HTTP_OK = 200
 
@@ -105,10 +106,11 @@ class ContainerLogStream:
         path = f"/v{api}/containers/{quote(self._id, safe='')}/logs?{self._build_query(follow)}"
         reader, writer = await self._link.open_unix(DOCKER_SOCKET)
         try:
-            writer.write(f"GET {path} HTTP/1.1\r\nHost: docker\r\n\r\n".encode("ascii"))
+            connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
+            writer.write(http_client.encode_request(connection, "GET", path, "docker"))
             await writer.drain()
             body = _LogResponseBody(self._link.node.name, reader, None if follow else _QUIET_LIMIT_SECONDS)
-            await body.read_head()
+            await body.read_head(connection)
             if self._joiner.position is not None:
                 self._joiner.resume_at(self._joiner.position)
             async with aclosing(
@@ -118,7 +120,7 @@ class ContainerLogStream:
                     yield lines
             if not follow and (lines := self._joiner.finish()):
                 yield lines
-        except (InvalidLogStream, ConnectionError) as error:
+        except (InvalidLogStream, http_client.InvalidHttpResponse, h11.ProtocolError, ConnectionError) as error:
             raise _stream_cut_error(self._link.node.name) from error
         except DaemonError as error:
             raise error_for_response(self._link.node.name, _HTTP_OK, error.text) from error
@@ -159,60 +161,48 @@ class ContainerLogStream:
 
 
 class _LogResponseBody:
-    """The answer's body. ``done`` at its regular end; every other end is an error."""
+    """The answer's body. ``is_done`` at its regular end; every other end is an error."""
 
     def __init__(self, node: str, reader: ByteReader, limit: float | None) -> None:
         self._node = node
         self._reader = reader
         self._limit = limit
         self._early = b""
-        self._decoder: ChunkedBody | FixedLengthBody = FixedLengthBody(0)
+        self._chunks: ChunkedBody | None = None  # None: the body is in `_early`, as of an empty log
 
     @property
     def is_done(self) -> bool:
-        return self._decoder.done and not self._early
+        return (self._chunks is None or self._chunks.done) and not self._early
 
-    async def read_head(self) -> None:
+    async def read_head(self, connection: h11.Connection) -> None:
         """Read the head; raise Docker's error if the status is not 200."""
-        head = b""
-        while b"\r\n\r\n" not in head:
-            head += await self._receive_bytes()
-            if len(head) > _MAX_HEAD_BYTES:
-                raise InvalidLogStream("a head without an end")
-        head, _, rest = head.partition(b"\r\n\r\n")
-        self._decoder = _choose_body_decoder(head)
-        self._early = self._decoder.feed(rest)
-        status = int(head[9:12]) if head[9:12].isdigit() else 0
-        if status != _HTTP_OK:
-            said = b""
-            while not self.is_done:
-                said += await self.read_available()
-            raise error_for_response(self._node, status, said.decode("utf-8", "replace"))
+        head = await http_client.read_head(connection, self)
+        if head.status_code != _HTTP_OK:
+            said = await http_client.read_body(connection, self)
+            raise error_for_response(self._node, head.status_code, said.decode("utf-8", "replace"))
+        if any(name == b"transfer-encoding" for name, _ in head.headers):  # h11 knows no other coding than chunked
+            self._chunks = ChunkedBody()
+            self._early = self._chunks.feed(connection.trailing_data[0])
+        else:
+            self._early = await http_client.read_body(connection, self)
 
     async def read_available(self) -> bytes:
         """Return a part of the body; b"" does not mean the end."""
         early, self._early = self._early, b""
-        return early or self._decoder.feed(await self._receive_bytes())
+        if early or self._chunks is None:
+            return early
+        return self._chunks.feed(await self.read(_READ_BYTES))
 
-    async def _receive_bytes(self) -> bytes:
+    async def read(self, n: int = -1) -> bytes:
+        """Return what has arrived. Raises the error of a daemon that is silent for too long, or ended the stream."""
         try:
             async with asyncio.timeout(self._limit):
-                data = await self._reader.read(_READ_BYTES)
+                data = await self._reader.read(n)
         except TimeoutError as error:
             raise no_response_error(self._node, self._limit or 0.0) from error
         if not data:
             raise _stream_cut_error(self._node)
         return data
-
-
-def _choose_body_decoder(head: bytes) -> ChunkedBody | FixedLengthBody:
-    fields = dict(line.lower().split(b":", 1) for line in head.split(b"\r\n")[1:] if b":" in line)
-    if b"chunked" in fields.get(b"transfer-encoding", b""):
-        return ChunkedBody()
-    length = fields.get(b"content-length", b"").strip()
-    if not length.isdigit() or len(length) > _MAX_LENGTH_DIGITS:
-        raise InvalidLogStream("a body without a length")
-    return FixedLengthBody(int(length))
 
 
 def _stream_cut_error(node: str) -> DockerUnavailable:

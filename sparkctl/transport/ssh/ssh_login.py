@@ -46,7 +46,7 @@ async def connect_tcp(host: str, port: int, family: int = 0, bind: tuple[str, in
     running: set[asyncio.Task[socket.socket]] = set()
     try:
         while addresses or running:
-            if addresses:
+            if addresses:  # no TaskGroup: that an address fails is no error while another may answer
                 running.add(asyncio.create_task(_connect_address(*addresses.pop(0), bind)))
             done, running = await asyncio.wait(
                 running, timeout=_STAGGER_SECONDS if addresses else None, return_when=asyncio.FIRST_COMPLETED

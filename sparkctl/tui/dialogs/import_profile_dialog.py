@@ -43,10 +43,9 @@ class PasteArea(TextArea):
 
     ascii_only = False
 
-    async def _on_paste(self, event: events.Paste) -> None:
-        event.prevent_default()  # Textual calls the handler of every base class, too
+    def on_paste(self, event: events.Paste) -> None:
+        """Change the pasted text before Textual calls the handler of the base class, which inserts it."""
         event.text = "\n".join(sanitize_lines(event.text[:_MAX_INPUT_CHARACTERS]))
-        await super()._on_paste(event)
 
     def get_line(self, line_index: int) -> Text:
         """Return a line as shown, in ASCII where the terminal needs it."""

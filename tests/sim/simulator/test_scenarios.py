@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkctl.engines.simulation.decode_model import DecodeModel, compute_position_acceptance
-from sparkctl.engines.simulation.engine_launch import parse_launch
 from sparkctl.engines.simulation.simulated_clock import SimClock, SimPace
+from sparkctl.engines.simulation.simulated_engine import parse_launch
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks, run_in_background

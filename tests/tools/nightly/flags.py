@@ -1,6 +1,6 @@
 """An engine's flag catalogue, from the argument parser of the engine that is installed where this runs.
 
-``python -m tests.tools.nightly.flags sglang > sparkctl/engines/flags/sglang-VERSION.json``; or, as it needs nothing but Python
+``python -m tests.tools.nightly.flags sglang > sparkctl/engines/sglang/flags-VERSION.json``; or, as it needs nothing but Python
 and the engine, inside of an image: ``docker run --rm -i --entrypoint python3 IMAGE - vllm < tests/tools/nightly/flags.py``.
 ``--stand-ins`` replaces what cannot be imported (no GPU, no compiled kernels) by modules that are empty.
 

@@ -215,3 +215,11 @@ def test_a_word_without_digits_is_a_token_from_its_length_on(head: str, length: 
     value = "abcdefghijklmnopqrstuvwxyz"[:length]
     text = f"x {head}{value} more of a sentence"
     assert (value not in redact(text)) is (is_masked or head.startswith("Auth"))
+
+
+@pytest.mark.parametrize(("length", "is_masked"), [(23, False), (24, True)])
+def test_after_a_name_and_a_colon_a_long_word_is_a_value_and_a_short_one_belongs_to_a_sentence(
+    length: int, is_masked: bool
+) -> None:
+    value = "abcdefghijklmnopqrstuvwxyz"[:length]
+    assert (value not in redact(f"the password: {value} was wrong")) is is_masked

@@ -8,12 +8,12 @@ import pytest
 
 from sparkctl.engines.flags.command_flags import CommandFlags
 from sparkctl.engines.memory.kv_cache import parse_kv_layout
-from sparkctl.engines.memory.memory_estimate import DraftWorkspace, EstimateInput
+from sparkctl.engines.memory.memory_estimate import DraftWorkspace, EstimateInput, find_memory_rule
 from sparkctl.engines.memory.model_weights import WeightsSize
 from sparkctl.model.memory_fit import EstimateSource, FitOutcome, MeasuredPeak, MemoryBudget, MemoryFit, MemoryHolder
 from sparkctl.model.node import NodeName
 from sparkctl.model.text.units import GIB, KIB
-from sparkctl.profiles.memory_fit.fit_evaluation import evaluate_memory_fit, find_memory_rule
+from sparkctl.profiles.memory_fit.fit_evaluation import evaluate_memory_fit
 from tests.unit.engines import model_configs
 
 TOTAL = 127_600_592 * KIB
@@ -248,12 +248,16 @@ def fit_vllm_before_021(share: float) -> MemoryFit:
     return evaluate_fit(make_estimate_input(command, 17, model_configs.QWEN36_27B, (0, 19, 1)), tight)
 
 
+def make_cpu_environment(gigabytes: str) -> dict[str, object]:
+    return {"has_gpu": False, "env": {"VLLM_CPU_KVCACHE_SPACE": gigabytes}}
+
+
 def test_a_vllm_without_a_gpu_takes_the_cache_that_its_environment_says_and_no_share() -> None:
-    told = evaluate_fit(make_estimate_input("vllm serve m", 4, None, (0, 32), cpu_cache="1"))
+    told = evaluate_fit(make_estimate_input("vllm serve m", 4, None, (0, 32), **make_cpu_environment("1")))
     assert [part.size for part in told.parts if part.name == "KV cache"] == [GIB]
     assert told.answer is FitOutcome.FITS
-    for unsaid in (None, "0"):
-        usual = evaluate_fit(make_estimate_input("vllm serve m", 4, None, (0, 32), cpu_cache=unsaid))
+    for unsaid in ("", "0"):
+        usual = evaluate_fit(make_estimate_input("vllm serve m", 4, None, (0, 32), **make_cpu_environment(unsaid)))
         assert any(part.name == "share of vLLM" for part in usual.parts)
 
 

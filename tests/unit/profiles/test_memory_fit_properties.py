@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from sparkctl.engines.flags.command_flags import CommandFlags
 from sparkctl.engines.memory.kv_cache import KvCacheLayout
-from sparkctl.engines.memory.memory_estimate import DraftWorkspace, EstimateInput
+from sparkctl.engines.memory.memory_estimate import DraftWorkspace, EstimateInput, find_memory_rule
 from sparkctl.engines.memory.model_weights import WeightsSize
 from sparkctl.model.memory_fit import EstimateSource, FitOutcome, MeasuredPeak, MemoryBudget, MemoryFit, MemoryHolder
 from sparkctl.model.node import NodeName
 from sparkctl.model.text.units import GIB, MIB
-from sparkctl.profiles.memory_fit.fit_evaluation import evaluate_memory_fit, find_memory_rule
+from sparkctl.profiles.memory_fit.fit_evaluation import evaluate_memory_fit
 
 SIZES = st.integers(0, 400 * GIB)
 GOOD = (FitOutcome.FITS, FitOutcome.AFTER_DROP_CACHES)

@@ -89,7 +89,7 @@ def test_a_parser_is_told_without_its_sentences() -> None:
 def test_a_file_is_read_back_and_written_the_same() -> None:
     for engine in flag_catalogue.list_engines_with_catalogue():
         for version in flag_catalogue.list_versions(engine):
-            path = ROOT / "sparkctl/engines/flags" / f"{engine}-{version}.json"
+            path = ROOT / "sparkctl/engines" / engine / f"flags-{version}.json"
             data = json.loads(path.read_text())
             assert flags.render(engine, version, data["origin"], data["flags"]) == path.read_text()
 

@@ -305,7 +305,7 @@ def test_engines_whose_ranks_log_in_get_no_keys_unasked() -> None:
         for name in engines.engine_names()
         if engines.load_engine(name).list_ssh_key_mounts(EngineRank(0, ("a", "b")))
     }
-    assert found == set(import_policy._SSH_ENGINES)
+    assert found == {"trtllm"}
     text = "model: o/m\ncontainer: a/x:1\nruntime: trtllm\nmin_nodes: 2\ncommand: trtllm-serve o/m --tp_size 2\n"
     written = import_and_check(text, "x.yaml")
     assert (written.profile.engine, written.profile.nodes) == ("trtllm", 1)

@@ -7,7 +7,6 @@ import pytest
 from sparkctl.transport.docker.log_resume import (
     ChunkedBody,
     DaemonError,
-    FixedLengthBody,
     FragmentParser,
     InvalidLogStream,
     LogFragment,
@@ -90,9 +89,3 @@ def test_a_terminals_stream_has_no_frames() -> None:
     for cut in (*range(120), *range(len(raw) - 120, len(raw))):
         parser = RawStreamParser()
         assert parser.feed(raw[:cut]) + parser.feed(raw[cut:]) + parser.finish() == expected, cut
-
-
-def test_a_body_of_known_length_ends_there() -> None:
-    decoder = FixedLengthBody(5)
-    assert (decoder.feed(b"abc"), decoder.done) == (b"abc", False)
-    assert (decoder.feed(b"defg"), decoder.done) == (b"de", True)

@@ -17,7 +17,7 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.transport.docker.log_resume import LogFragment, parse_timestamp_ns
 from sparkctl.transport.docker.log_stream import ContainerLogStream
 from sparkctl.transport.local_connection import LocalConnection
-from tests.unit.transport.docker.docker_log_daemon import build_chunks, format_stamp
+from tests.unit.transport.docker.docker_log_daemon import build_chunks, build_frame, format_stamp
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 LOG = [LogFragment(1, format_stamp(i * 200_000_000), b"line %d" % i, True) for i in range(30)]
@@ -186,3 +186,23 @@ async def test_an_empty_log_is_no_error(tmp_path: Path) -> None:
         follower = ContainerLogStream(link, "abc")
         assert await collect_texts(follower.read_available()) == []
         assert follower.position is None
+
+
+async def test_a_log_of_known_length_is_read_whole(tmp_path: Path) -> None:
+    """A daemon that has all of a short log at once says how long it is, in place of chunks."""
+    raw = b"".join(build_frame(1, index, b"line %d\n" % index) for index in range(3))
+    answer = build_plain_answer("200 OK", raw)
+    async with serve_docker_log(tmp_path, lambda query: answer) as (link, _):
+        assert await collect_texts(ContainerLogStream(link, "abc").read_available()) == ["line 0", "line 1", "line 2"]
+    async with serve_docker_log(tmp_path, lambda query: answer[:-5]) as (link, _):
+        with pytest.raises(DockerUnavailable, match="cut the log off"):
+            await collect_texts(ContainerLogStream(link, "abc").read_available())
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"HTTP/1.1 200 OK\r\nTransfer", b"SSH-2.0-x\r\n\r\n", b"x" * 70_000, b"HTTP/1.1 200 OK\r\n\r\nab"]
+)
+async def test_what_is_no_answer_of_docker_is_a_log_that_was_cut_off(tmp_path: Path, answer: bytes) -> None:
+    async with serve_docker_log(tmp_path, lambda query: answer) as (link, _):
+        with pytest.raises(DockerUnavailable, match="cut the log off"):
+            await collect_texts(ContainerLogStream(link, "abc").read_available())
