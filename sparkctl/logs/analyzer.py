@@ -486,7 +486,7 @@ class LogAnalyzer:
         """Return the signal of a line. If the line goes on with the message of an exception that no rule named, whole or cut
         by a terminal's width, and a rule knows the whole message, the exception is recorded by that rule."""
         failure = None if signal is None else signal.failure
-        if failure is not None and failure.weight <= FailureWeight.EXCEPTION:
+        if failure is not None and failure.weight <= FailureWeight.EXCEPTION and "validation error" not in text:
             self._unnamed = line, text
         elif failure is not None or signal is not None or self._unnamed is None or not _is_continuation(line, text):
             self._unnamed = None

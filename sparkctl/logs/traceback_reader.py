@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 TRACEBACK_HEADER = "Traceback (most recent call last):"
 # A class with a module ("triton.runtime.errors.OutOfResources"), or a bare one that is written as classes are ("TimeoutError",
 # "OutOfResources"): not a log level, not a file, not a word of a sentence.
-_EXCEPTION = re.compile(r"(?P<name>(?:[A-Za-z_]\w*\.)*[A-Z]\w*[a-z]\w*)(?:: |:?$)")
-_RAISED = re.compile(r"raise (?P<name>(?:[A-Za-z_]\w*\.)*[A-Z]\w+)\(")
+_EXCEPTION = re.compile(r"(?P<name>(?:[A-Za-z_]\w*+\.)*+[A-Z]\w{1,99}+)(?:: |:?$)")
+_RAISED = re.compile(r"raise (?P<name>(?:[A-Za-z_]\w*+\.)*+[A-Z]\w++)\(")
 _FRAME = re.compile(r"\s+File \"[^\"]+\", line \d+, in ")
-_STRING = re.compile(r"""[rRfFbB]{0,2}(?:"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>(?:[^'\\]|\\.)*)')""")
-_MARKERS = re.compile(r"[\s~^]*$")  # the line below a source line that points at the expression
-_GROUP_EDGE = re.compile(r"[\s|+-]*(?:-{4,} ?\d* ?-*)?[\s|+]*")  # the frame that Python draws around an ExceptionGroup
+_STRING = re.compile(r"""[rRfFbB]{0,2}(?:"(?P<double>(?:[^"\\]|\\.){0,500}+)"|'(?P<single>(?:[^'\\]|\\.){0,500}+)')""")
+_MARKERS = re.compile(r"[\s~^]*+$")  # the line below a source line that points at the expression
+_GROUP_EDGE = re.compile(r"[\s|+-]*+(?:\d{1,4} -++)?")  # the frame that Python draws around an ExceptionGroup
 _MAX_FOREIGN_LINES = 20  # lines of other processes within a traceback
 _MAX_SOURCE_LINES = 12  # lines of one raise statement
 
@@ -39,7 +39,7 @@ class TracebackReader:
         if text[:1].isspace():
             self._read_frame_line(number, text)
             return False
-        if _EXCEPTION.match(text):
+        if (found := _EXCEPTION.match(text)) and not found["name"].isupper():
             self._is_open, self.raise_line, self._statement = False, None, []
             return True
         self._foreign += 1

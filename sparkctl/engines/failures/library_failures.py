@@ -8,7 +8,7 @@ anywhere in a line, and stand before the engines' own rules for wrappers: the re
 from __future__ import annotations
 
 from sparkctl.engines.base import FailureWeight
-from sparkctl.engines.log_rules import EXCEPTION_PREFIX, MatchGroups, failure_rule
+from sparkctl.engines.log_rules import MatchGroups, failure_rule
 from sparkctl.model.verdict import FailureCause
 
 _OTHER_BACKEND = "Choose another backend for it (attention, MoE, FP4 or sampling), or take an image built for sm_121."
@@ -42,17 +42,19 @@ KERNEL_FAILURES = (
         on="args.attention-backend",
     ),
     failure_rule(
-        rf"{EXCEPTION_PREFIX}.*?(?P<what>No supported CUDA architectures found[^.]*|only supports? (?:SM|sm_?)\d+\w*[^.]{0, 80}"
+        r"(?P<what>No supported CUDA architectures found[^.]*|only supports? (?:SM|sm_?)\d+\w*[^.]{0,80}"
         r"|(?:requires?|needs?|supported only on|is only supported on) (?:SM|sm_?|compute capability )(?:[789]|1[0-9])[\d.]*\w*[^.]{0,80}"
-        r"|[\w ./-]{0,60}(?:not|un)supported (?:on|for|by) (?:this GPU|your GPU|the current GPU|(?:device with )?(?:SM|sm_?|compute capability )\d[\d.]*\w*)"
+        r"|[\w ./-]{0,60}(?:not|un)supported (?:on|for|by) (?:(?:this|your|the current) GPU"
+        r"|(?:device with )?(?:SM|sm_?|compute capability )\d[\d.]{0,6}\w?)"
         r"|[Aa]rch conditional MMA instruction used without targeting appropriate compute capability"
-        r"|tcgen05[\w.]* .{0,40}(?:not supported|requires)"
+        r"|tcgen05[\w.]{0,40} .{0,40}(?:not supported|requires)"
         r"|Kernel requires a runtime memory allocation, but no allocator was set"
         r"|(?:GEMM|gemm|grouped_mm|scaled_mm)[\w ]{0,40}(?:not supported|no valid|not implemented)[\w ]{0,40}(?:SM|sm_?)\d+)",
         FailureCause.KERNEL_UNSUPPORTED,
         "A GPU kernel was not made for this GPU (a GB10 is sm_121): {what}",
         _OTHER_BACKEND,
         needle=None,
+        exception=True,
         on="image",
     ),
 )
@@ -71,8 +73,8 @@ JIT_FAILURES = (
     failure_rule(
         r"(?P<what>Ninja build failed|Error building extension '[^']*'|ninja: build stopped: subcommand failed"
         r"|nvcc (?:fatal|error)\s*: .{0,160}|NVRTC (?:compilation )?(?:error|failed).{0,160}|nvrtc: error: .{0,160}"
-        r"|(?:[\w.]*Inductor|Backend[Cc]ompiler|CppCompile|CompilationFail)\w*(?:Error|Failed)?: .{0,160}"
-        r"|PTXAS error: .{0,160}|`?ptxas`? (?:failed with|exited with).{0,160}|triton\.compiler\.errors\.\w+: .{0,160})",
+        r"|(?:Inductor|BackendCompiler|CppCompile|CompilationFail)\w{0,40}: .{0,160}"
+        r"|PTXAS error: .{0,160}|ptxas`? (?:failed with|exited with).{0,160}|triton\.compiler\.errors\.\w{1,60}: .{0,160})",
         FailureCause.JIT_FAILED,
         "A kernel could not be compiled at the start: {what}",
         "The compiler's own error stands in the lines around this one. Choose another backend for the kernel, or another "
@@ -84,7 +86,7 @@ JIT_FAILURES = (
 )
 GPU_FAULTS = (
     failure_rule(
-        r"(?:[Ee]rror|Exception|what\(\)):? .*?(?P<what>device-side assert triggered|CUBLAS_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR)|unspecified launch failure"
+        r"(?P<what>device-side assert triggered|CUBLAS_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR)|unspecified launch failure"
         r"|misaligned address|an illegal memory access was encountered|cudaErrorIllegalAddress|cudaErrorLaunchFailure"
         r"|uncorrectable ECC error encountered|CUDNN_STATUS_EXECUTION_FAILED)",
         FailureCause.GPU_FAULT,
@@ -93,6 +95,7 @@ GPU_FAULTS = (
         "args.disable-cuda-graph), and with env.CUDA_LAUNCH_BLOCKING: 1 the traceback names it. `dmesg` on the node may "
         "show the driver's Xid.",
         needle=None,
+        exception=True,
         weight=FailureWeight.LIKELY,
     ),
 )
@@ -110,17 +113,17 @@ CAPTURE_FAILURES = (
 )
 IMAGE_FAILURES = (
     failure_rule(
-        rf"(?:{EXCEPTION_PREFIX}|^\S{{1,200}}: (?:error while loading shared libraries|symbol lookup error): |^\* \w*Error: ).*?"
-        r"(?P<what>lib[\w.+-]+\.so[\d.]*: cannot open shared object file|undefined symbol: \S+"
-        r"|version `?(?:GLIBCXX|GLIBC|CXXABI|libcudart)[\w.]*'? not found|numpy\.dtype size changed"
+        r"(?P<what>lib[\w.+-]{1,80}?\.so[\d.]{0,20}: cannot open shared object file|undefined symbol: \S+"
+        r"|version `?(?:GLIBCXX|GLIBC|CXXABI|libcudart)[\w.]{0,40}'? not found|numpy\.dtype size changed"
         r"|A module that was compiled using NumPy 1\.x cannot be run in NumPy 2\S*|cannot import name '[^']*' from '[^']*'"
-        r"|(?:module|package) '[^']*' has no attribute '[^']*'|No module named '?(?!sglang\b|vllm\b|tensorrt_llm\b)[\w.]+"
+        r"|(?:module|package) '[^']*' has no attribute '[^']*'|No module named '?(?!sglang\b|vllm\b|tensorrt_llm\b)[\w.]{1,120}"
         r"|The detected CUDA version .{0,60} mismatches the version that was used to compile|DistributionNotFound: .{0,120}"
-        r"|requires? (?:the )?[\w.-]+ ?(?:[<>=!~]=?\s?[\d.]+\w*,?)+.{0,20}(?:but|found|is required|installed).{0,60})",
+        r"|requires? (?:the )?[\w.-]{1,60} ?[<>=!~]=?\s?[\d.]{1,20}.{0,40}(?:but|found|is required|installed).{0,60})",
         FailureCause.BROKEN_IMAGE,
         "The image's parts do not fit together: {what}",
         "Take another tag of this image. An image of your own: install the missing or matching version when it is built.",
         needle=None,
+        exception=True,
         on="image",
         weight=FailureWeight.LIKELY,
     ),
@@ -146,13 +149,14 @@ MEMORY_WORDS = (
         to="{has}",
     ),
     failure_rule(
-        r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory)|[Cc]annot allocate memory|std::bad_alloc"
-        rf"|^(?:[\w.]+: )?MemoryError\b|{EXCEPTION_PREFIX}.*\[Errno 12\]|cudaErrorMemoryAllocation.*host|ibv_reg_mr\w* .*Cannot allocate",
+        r"[Cc]annot allocate memory|std::bad_alloc"
+        r"|^(?:[\w.]{1,60}: )?MemoryError\b|\[Errno 12\]|ibv_reg_mr\w{0,20}.{0,80}Cannot allocate",
         FailureCause.HOST_MEMORY,
         "The kernel refused memory to the engine's own process.",
         "On a Spark CPU and GPU share one memory: lower the engine's share, drop the page cache, stop what else runs. "
         "With locked or registered memory (RDMA), raise the memlock limit: container.options.ulimit: memlock=-1.",
         needle=None,
+        exception=True,
         weight=FailureWeight.LIKELY,
     ),
 )
@@ -175,7 +179,7 @@ DISTRIBUTED_FAILURES = (
         needle="Got completion",
     ),
     failure_rule(
-        r"TCPStore server has shut down too early|Broken pipe.*TCPStore|sendBytes failed on SocketImpl|recvValue failed on SocketImpl"
+        r"TCPStore server has shut down too early|sendBytes failed on SocketImpl|recvValue failed on SocketImpl"
         r"|failed to recv, got 0 bytes|Connection was likely closed\. Did the remote server shutdown or crash",
         FailureCause.WORKER_LOST,
         "Another rank of this model ended: the store that all ranks share went away.",
@@ -192,7 +196,7 @@ DISTRIBUTED_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
-        r"(?P<path>/\S+) is over (?P<share>\d+)% full, available space: (?P<left>\d+)",
+        r"(?P<path>/\S{1,200}) is over (?P<share>\d+)% full, available space: (?P<left>\d+)",
         FailureCause.DISK_FULL,
         "{path} is full ({share} %, {left} bytes left).",
         "Free space there; if it lies in the container's /tmp or /dev/shm, raise container.shm_size or mount a directory.",
@@ -203,11 +207,12 @@ DISTRIBUTED_FAILURES = (
 )
 MODEL_WORDS = (
     failure_rule(
-        r"(?P<what>(?:draft|speculative|EAGLE3?|eagle3?)[^:]{0,80}(?:vocab(?:ulary)?(?: size)?|hidden[ _]size|tokenizer)[^.]{0,100}(?:match|differ|mismatch|equal|same)[^.]*)",
+        r"(?P<what>(?:draft|speculative|EAGLE|eagle)[^:]{0,80}(?:vocab|hidden[ _]size|tokenizer)[^.]{0,100}(?:match|differ|equal|same)[^.]{0,160})",
         FailureCause.DRAFT_MISMATCH,
         "The draft model does not belong to the model: {what}",
         "Take the draft model that was made for exactly this model, or draft without one (NGRAM).",
         needle=None,
+        exception=True,
         on="args.speculative-draft-model-path",
         weight=FailureWeight.LIKELY,
     ),
