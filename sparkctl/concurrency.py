@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar, overload
 
 A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
 Work = Coroutine[Any, Any, A]
+
+
+_INPUT_WAIT_SECONDS = 0.002  # seconds between two checks whether the input is handled
+has_pending_input: ContextVar[Callable[[], bool] | None] = ContextVar("has_pending_input", default=None)
+
+
+async def yield_to_input() -> None:
+    """Let other tasks run; where a front end set `has_pending_input`, wait until the operator's keys are handled.
+
+    Work on long streams calls this after every few milliseconds. The function in `has_pending_input` must bound the wait.
+    """
+    await asyncio.sleep(0)
+    is_pending = has_pending_input.get()
+    while is_pending is not None and is_pending():  # noqa: ASYNC110 - a key may end by the clock, which sets no event
+        await asyncio.sleep(_INPUT_WAIT_SECONDS)
 
 
 @overload

@@ -49,7 +49,7 @@ def load_config(path: Path | None = None, *, required: bool = True) -> Config:
         if required:
             raise InvalidInput(f"no config exists yet ({path})", hint="sparkctl init")
         return Config(nodes=())
-    root = read_yaml(path).root
+    root = read_yaml(path)
     faults: list[FileIssue] = []
     nodes = _parse_nodes(root, faults)
     keys = _parse_keymap(root, faults)

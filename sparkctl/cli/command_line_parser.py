@@ -1,26 +1,27 @@
-"""Reads a command line that the panel runs, by the CLI's own options, and prepares it as a command of the panel."""
+"""Reads the panel's command line by the CLI's own options: a line becomes the request that the verb would run."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 from click.core import ParameterSource
 
-from sparkctl.cli.options import use_context
-from sparkctl.cli.verb_runner import capture_verbs
+from sparkctl.cli.options import RequestCommand
 from sparkctl.commands.actions import ACTIONS, PANEL_VERBS
-from sparkctl.context import CommandContext
+from sparkctl.commands.request import Request, ScreenTarget
 from sparkctl.errors import InvalidInput
+from sparkctl.model.node import NodeName
 from sparkctl.model.text.suggestions import format_did_you_mean
-from sparkctl.tui.panel_options import PreparedCommand
+from sparkctl.tui.panel_options import InstanceLister
 from sparkctl.tui.screens.registry import AVAILABLE_SCREENS
 
 _CLI_ONLY_OPTIONS = ("--json", "--record", "--format")
 _HIDDEN_OPTIONS = frozenset(_CLI_ONLY_OPTIONS)
 _LOG_SCREEN_OPTIONS = frozenset(("--node", "--follow"))
 _LOG_SCREEN_PARAMETERS = ("instance", "node", "follow")  # the log screen knows these; it always follows
+_DIAGNOSIS_PARAMETERS = ("log", "node")  # the panel's diagnosis knows these
 _EXPLICIT_SOURCES = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 
@@ -38,8 +39,11 @@ class CommandLineParser:
     def __init__(self, root_command: click.Group) -> None:
         self._root_command = root_command
 
-    def complete_line(self, line: str) -> tuple[str, ...]:
-        """Return completions of the last word, as whole words; none for a line that cannot be parsed."""
+    def complete_line(self, line: str, instances: InstanceLister | None = None) -> tuple[str, ...]:
+        """Return completions of the last word, as whole words; none for a line that cannot be parsed.
+
+        ``instances`` returns the names of the instances that a verb may take; None: profiles take their place.
+        """
         from click.shell_completion import ShellComplete
 
         try:
@@ -55,7 +59,9 @@ class CommandLineParser:
             return ()
         if isinstance(self._root_command.get_command(click.Context(self._root_command), words[0]), click.Group):
             return ()  # subcommands are for the command line only
-        items = ShellComplete(self._root_command, {}, "sparkctl", "_SPARKCTL_COMPLETE").get_completions(words, last)
+        items = ShellComplete(self._root_command, {"obj": instances}, "sparkctl", "_SPARKCTL_COMPLETE").get_completions(
+            words, last
+        )
         taken = (
             _HIDDEN_OPTIONS
             if words[0] != "logs"
@@ -63,36 +69,17 @@ class CommandLineParser:
         )
         return tuple(item.value for item in items if item.type == "plain" and item.value not in taken)
 
-    def parse_screen_target(self, words: Sequence[str]) -> tuple[str, ...]:
-        """Parse a line that opens a screen; return its words as ``verb instance --node NAME``, without missing parts.
+    def parse_request(self, words: Sequence[str], nearest: Sequence[NodeName] = ()) -> Request | ScreenTarget:
+        """Return what a command line asks for. Raises `SparkctlError` as the command line does.
 
-        Raises `InvalidInput` as the command line does, and for an option that no screen knows."""
-        verb, *rest = words
-        outer = click.Context(self._root_command, info_name="sparkctl")
-        command = self._root_command.get_command(outer, verb)
-        assert command is not None
-        try:
-            with command.make_context(verb, list(rest), parent=outer) as ctx:
-                given = [one for one in command.params if ctx.get_parameter_source(one.name or "") in _EXPLICIT_SOURCES]
-                idle = [one.opts[-1] for one in given if one.name not in _LOG_SCREEN_PARAMETERS]
-                instance, nodes = ctx.params.get("instance"), ctx.params.get("node") or ()
-        except click.ClickException as wrong:
-            usage = wrong.ctx.get_usage() if isinstance(wrong, click.UsageError) and wrong.ctx else None
-            raise InvalidInput(wrong.format_message(), usage) from wrong
-        if idle:
-            raise InvalidInput(
-                f"{idle[0]} is for the command line: sparkctl {shlex.join(words)}",
-                "in the panel's log: / searches, & filters, T goes back in time",
-            )
-        return (verb, *([str(instance)] if instance else []), *(["--node", str(nodes[0])] if nodes else []))
-
-    def parse_command(self, words: Sequence[str], context: CommandContext) -> PreparedCommand:
-        """Parse a command line without running it. Raises `SparkctlError` as the command line does."""
+        ``nearest``: the nodes that a switch takes where the line names none, as many as the profile has ranks.
+        """
         if not words:
             raise InvalidInput("type a verb", ", ".join(self.verbs))
         verb, *rest = words
+        outer = click.Context(self._root_command, info_name="sparkctl")
         if verb not in self.verbs:
-            elsewhere = verb in self._root_command.list_commands(click.Context(self._root_command))
+            elsewhere = verb in self._root_command.list_commands(outer)
             raise InvalidInput(
                 f"`{verb}` is for the command line"
                 if elsewhere
@@ -103,34 +90,63 @@ class CommandLineParser:
             raise InvalidInput(f"`{verb}` takes nothing else" if rest else f"`{verb}` is for the panel")
         if idle := [word for word in rest if word.partition("=")[0] in _CLI_ONLY_OPTIONS]:
             raise InvalidInput(f"{idle[0]} is for the command line: sparkctl {shlex.join(words)}")
-        return self._parse_with_click(verb, rest, context)
-
-    def _parse_with_click(self, verb: str, rest: Sequence[str], context: CommandContext) -> PreparedCommand:
-        outer = click.Context(self._root_command, info_name="sparkctl")
         command = self._root_command.get_command(outer, verb)
         assert command is not None
         if "--help" in rest or "-h" in rest:
             raise InvalidInput(command.get_usage(click.Context(command, info_name=verb)), command.short_help)
-        with capture_verbs() as verbs, use_context(context):
-            try:
-                with command.make_context(verb, list(rest), parent=outer) as ctx:
-                    nodes = _target_nodes(ctx.params.get("node") or ctx.params.get("nodes"))
-                    command.invoke(ctx)
-            except click.ClickException as wrong:
-                usage = wrong.ctx.get_usage() if isinstance(wrong, click.UsageError) and wrong.ctx else None
-                raise InvalidInput(wrong.format_message(), usage) from wrong
-        if not verbs:
-            raise InvalidInput(f"`{verb}` is for the command line: sparkctl {shlex.join((verb, *rest))}")
-        return PreparedCommand(verb=verb, words=(verb, *rest), nodes=nodes, context=context, events=verbs[0])
+        try:
+            with command.make_context(verb, list(rest), parent=outer) as ctx:
+                if verb in _SCREEN_TARGETS:
+                    given = {
+                        str(param.name): param.opts[-1]
+                        for param in command.params
+                        if ctx.get_parameter_source(param.name or "") in _EXPLICIT_SOURCES
+                    }
+                    return _SCREEN_TARGETS[verb](ctx, words, given)
+                if verb == "switch" and nearest and not ctx.params["node"]:
+                    ctx.params["node"] = _choose_rank_nodes(ctx, nearest)
+                if isinstance(command, RequestCommand):
+                    return command.prepare_verb(ctx).request
+        except click.ClickException as wrong:
+            usage = wrong.ctx.get_usage() if isinstance(wrong, click.UsageError) and wrong.ctx else None
+            raise InvalidInput(wrong.format_message(), usage) from wrong
+        raise InvalidInput(f"`{verb}` is for the command line: sparkctl {shlex.join(words)}")
 
 
-def _target_nodes(given: object) -> tuple[str, ...]:
-    """Return the nodes that a command line names, or the only configured node."""
-    if isinstance(given, str):
-        return (given,)
-    if isinstance(given, tuple) and given:
-        return tuple(map(str, given))
-    from sparkctl.config import load_config
+def _choose_rank_nodes(ctx: click.Context, nearest: Sequence[NodeName]) -> tuple[str, ...]:
+    """Return as many of the nodes as the profile of a switch has ranks. Raises `InvalidInput` for a bad profile."""
+    from sparkctl.profiles.profile_library import ProfileLibrary
 
-    names = [node.name for node in load_config(required=False).nodes]
-    return tuple(names) if len(names) == 1 or given == () else ()
+    profile = ProfileLibrary().load_profile(ctx.params["profile"], overrides=ctx.params["overrides"])
+    return tuple(map(str, nearest[: profile.nodes]))
+
+
+def _parse_log_target(ctx: click.Context, words: Sequence[str], given: Mapping[str, str]) -> ScreenTarget:
+    if idle := [option for name, option in given.items() if name not in _LOG_SCREEN_PARAMETERS]:
+        raise InvalidInput(
+            f"{idle[0]} is for the command line: sparkctl {shlex.join(words)}",
+            "in the panel's log: / searches, & filters, T goes back in time",
+        )
+    return ScreenTarget(verb="logs", name=ctx.params["instance"], nodes=tuple(map(NodeName, ctx.params["node"])))
+
+
+def _parse_diagnosis_target(ctx: click.Context, words: Sequence[str], given: Mapping[str, str]) -> ScreenTarget:
+    name = ctx.params["log"]
+    if set(given) - set(_DIAGNOSIS_PARAMETERS) or name is None or "/" in name or name == "-":
+        raise InvalidInput(
+            "the panel diagnoses instances only: diagnose NAME [--node NODE]",
+            f"for a file or other options use the command line: sparkctl {shlex.join(words)}",
+        )
+    return ScreenTarget(verb="diagnose", name=name, nodes=tuple(map(NodeName, ctx.params["node"])))
+
+
+def _parse_history_target(ctx: click.Context, words: Sequence[str], given: Mapping[str, str]) -> ScreenTarget:
+    first, *more = ctx.params["words"] or ("",)
+    if first == "show":
+        number = int(more[0]) if more and more[0].isdecimal() else None
+        return ScreenTarget(verb="history", operation=number)
+    return ScreenTarget(verb="history", name=first or None)
+
+
+# what the panel shows on a screen: its reading of the parsed line, its words, and the options given in it
+_SCREEN_TARGETS = {"logs": _parse_log_target, "diagnose": _parse_diagnosis_target, "history": _parse_history_target}

@@ -1,50 +1,87 @@
-"""Common options of the verbs, and the context and nodes that a verb runs with."""
+"""Common options of the verbs, the context and nodes that a verb runs with, and verbs that run a request. Imports little."""
 
 from __future__ import annotations
 
 import getpass
 import os
 import socket
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
+    from sparkctl.cli.verb_runner import EventPrinter
+    from sparkctl.clock import Clock
+    from sparkctl.commands.request import Request
     from sparkctl.context import CommandContext
     from sparkctl.model.node import Node
     from sparkctl.model.profile import Profile
+    from sparkctl.model.questions import Prompter
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-_context_override: ContextVar[CommandContext | None] = ContextVar("given", default=None)
-
-
-@contextmanager
-def use_context(context: CommandContext) -> Iterator[None]:
-    """Make verbs use this context instead of a new one for the terminal."""
-    token = _context_override.set(context)
-    try:
-        yield
-    finally:
-        _context_override.reset(token)
-
-
-def create_context(*, may_ask: bool = True) -> CommandContext:
-    """Return the context set by `use_context`, else a new one for this operator and terminal."""
-    if (given := _context_override.get()) is not None:
-        return given
+def create_context(
+    *, may_ask: bool = True, asker: Prompter | None = None, clock: Clock | None = None
+) -> CommandContext:
+    """Return a context for this operator; without ``asker`` questions are asked on this terminal."""
     from sparkctl.cli.terminal_prompter import create_prompter
+    from sparkctl.clock import SystemClock
     from sparkctl.context import CommandContext
     from sparkctl.history.operation_history import OperationHistory
     from sparkctl.paths import state_dir
 
     return CommandContext(
-        history=OperationHistory(state_dir()), operator=get_operator(), asker=create_prompter(allowed=may_ask)
-    )
+        history=OperationHistory(state_dir()), operator=get_operator(), asker=asker or create_prompter(allowed=may_ask),
+        clock=clock or SystemClock(),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedVerb:
+    """A request, and how a verb prints its events.
+
+    Attributes:
+        printer: creates the printer of text; None: `TextPrinter`.
+        json_printer: creates the printer of JSON; None: `JsonPrinter`.
+        warnings: printed before it runs.
+    """
+
+    request: Request
+    printer: Callable[[], EventPrinter] | None = None
+    json_printer: Callable[[], EventPrinter] | None = None
+    warnings: Sequence[str] = ()
+
+
+class RequestCommand(click.Command):
+    """A verb that runs a request: its callback returns a `PreparedVerb`. The panel takes the request alone."""
+
+    def prepare_verb(self, ctx: click.Context) -> PreparedVerb:
+        """Return what the parsed options ask for."""
+        prepared = super().invoke(ctx)
+        assert isinstance(prepared, PreparedVerb)
+        return prepared
+
+    def invoke(self, ctx: click.Context) -> int:
+        """Run the request and return the exit code."""
+        from sparkctl.cli import stderr
+        from sparkctl.cli.event_printers import JsonPrinter, TextPrinter
+        from sparkctl.cli.verb_runner import RecordingPrinter, choose_exit_code, open_recorder, run_verb
+
+        prepared, options = self.prepare_verb(ctx), ctx.params
+        for warning in prepared.warnings:
+            stderr.print_warning(None, warning, None)
+        context = create_context(may_ask=not options["as_json"])
+        printer: EventPrinter = (
+            (prepared.json_printer or JsonPrinter)() if options["as_json"] else (prepared.printer or TextPrinter)()
+        )
+        with open_recorder(ctx, options.get("record"), options.get("overwrite", False)) as recording:
+            if recording is not None:
+                printer = RecordingPrinter(printer, recording)
+            return choose_exit_code(run_verb(context, prepared.request.run, printer), recording)
 
 
 def get_operator() -> str:
@@ -92,6 +129,11 @@ def select_one_node(name: str | None) -> Node:
     if name is not None:
         return select_configured_nodes([name])[0]
     return get_only_node(load_config())
+
+
+def format_overrides(overrides: Sequence[str]) -> tuple[str, ...]:
+    """Return the overrides of a profile as words of a command line."""
+    return tuple(word for override in overrides for word in ("--set", override))
 
 
 def select_rank_nodes(names: Sequence[str], profile: Profile) -> tuple[Node, ...]:
@@ -154,6 +196,13 @@ def complete_profiles(ctx: click.Context, param: click.Parameter, incomplete: st
     return [name for name in ProfileLibrary().list_names() if name.startswith(incomplete)]
 
 
+def complete_instances(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the names of instances: those that the panel knows, else profiles, because no node is asked."""
+    if callable(ctx.obj):
+        return [name for name in ctx.obj(ctx.info_name) if name.startswith(incomplete)]
+    return complete_profiles(ctx, param, incomplete)
+
+
 def parse_duration_option(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
     """Parse a duration option such as ``20m`` into seconds."""
     from sparkctl.model.text.units import parse_duration
@@ -165,3 +214,25 @@ def parse_duration_option(ctx: click.Context, param: click.Parameter, value: str
     if found == 0:
         raise click.BadParameter(f"{value!r} is zero; give a duration such as 20m", ctx, param)
     return found
+
+
+def record_option(command: F) -> F:
+    """Add ``--record``."""
+    return click.option(
+        "--record", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+        help="Write all events to FILE, for `top --replay`; secrets are masked.",
+    )(command)  # fmt: skip
+
+
+def overwrite_option(command: F) -> F:
+    """Add ``--overwrite``."""
+    return _overwrite_option("--overwrite")(command)
+
+
+def record_options(command: F) -> F:
+    """Add ``--record`` and ``--overwrite``, with ``--force`` as its alias for verbs that have no other --force."""
+    return record_option(_overwrite_option("--overwrite", "--force")(command))
+
+
+def _overwrite_option(*names: str) -> Callable[[F], F]:
+    return click.option(*names, "overwrite", is_flag=True, help="Let --record overwrite an existing file.")

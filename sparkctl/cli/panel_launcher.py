@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
     from sparkctl.clock import Clock
     from sparkctl.config import Config
-    from sparkctl.context import CommandContext
     from sparkctl.model.events import Event
-    from sparkctl.model.questions import Prompter
     from sparkctl.tui.panel_options import DemoStep
 
 
@@ -53,6 +51,7 @@ def open_panel(
     Raises `InvalidInput` for an invalid config or recording.
     """
     from sparkctl.cli.command_line_parser import CommandLineParser
+    from sparkctl.cli.options import create_context
     from sparkctl.cli.terminal_style import is_ascii_only
     from sparkctl.config import load_config
     from sparkctl.tui.app import PanelApp
@@ -66,7 +65,7 @@ def open_panel(
     panel = PanelApp(
         PanelOptions(
             nodes=() if replay is not None else config.nodes,
-            make_context=_build_context_factory(clock),
+            make_context=lambda asker: create_context(asker=asker, clock=clock),
             commands=CommandLineParser(root_command),
             keys=config.keys,
             reload=None if replay is not None else _ConfigReloader(config.path, readonly=readonly),
@@ -164,16 +163,3 @@ def _load_recording(path: Path) -> Sequence[Event]:
     from sparkctl.monitor.recording.recording_file import read_recording
 
     return tuple(read_recording(path))
-
-
-def _build_context_factory(clock: Clock | None) -> Callable[[Prompter], CommandContext]:
-    def create_context(asker: Prompter) -> CommandContext:
-        from sparkctl.cli.options import get_operator
-        from sparkctl.context import CommandContext
-        from sparkctl.history.operation_history import OperationHistory
-        from sparkctl.paths import state_dir
-
-        ctx = CommandContext(history=OperationHistory(state_dir()), operator=get_operator(), asker=asker)
-        return ctx if clock is None else replace(ctx, clock=clock)
-
-    return create_context

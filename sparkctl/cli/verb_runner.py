@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from contextvars import ContextVar
-from typing import Any, Protocol, TypeVar
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import click
 
 from sparkctl.cli import stdout
 from sparkctl.concurrency import run_in_background, run_until_first
 from sparkctl.context import CommandContext
 from sparkctl.model.events import CommandEnded, Event
+
+if TYPE_CHECKING:
+    from sparkctl.monitor.recording.recording_file import EventRecorder
 
 
 class EventPrinter(Protocol):
@@ -31,32 +37,15 @@ class EventPrinter(Protocol):
         ...
 
 
-EventSource = Callable[[], AsyncGenerator[Event, None]]
-_captured_verbs: ContextVar[list[EventSource] | None] = ContextVar("taken", default=None)
+EventSource = Callable[[CommandContext], AsyncGenerator[Event, None]]
 
 
 def run_verb(ctx: CommandContext, verb: EventSource, printer: EventPrinter) -> int:
-    """Run a verb to its end and return its exit code. Inside `capture_verbs` only hand the verb to the caller."""
-    if (taken := _captured_verbs.get()) is not None:
-        taken.append(verb)
-        return 0
+    """Run a verb to its end and return its exit code."""
     return asyncio.run(_consume_events(ctx, verb, printer))
 
 
-@contextlib.contextmanager
-def capture_verbs() -> Iterator[list[EventSource]]:
-    """Collect verbs instead of running them, so that the caller gets the parsed request as an event source."""
-    verbs: list[EventSource] = []
-    token = _captured_verbs.set(verbs)
-    try:
-        yield verbs
-    finally:
-        _captured_verbs.reset(token)
-
-
-async def _consume_events(
-    ctx: CommandContext, verb: Callable[[], AsyncGenerator[Event, None]], printer: EventPrinter
-) -> int:
+async def _consume_events(ctx: CommandContext, verb: EventSource, printer: EventPrinter) -> int:
     loop = asyncio.get_running_loop()
 
     def interrupt_verb() -> None:
@@ -73,7 +62,7 @@ async def _consume_events(
             printer.refresh()
 
     code = 0
-    async with contextlib.aclosing(verb()) as events, run_in_background(refresh_every_second()):
+    async with contextlib.aclosing(verb(ctx)) as events, run_in_background(refresh_every_second()):
         async for event in events:
             printer.print_event(event)
             if isinstance(event, CommandEnded):
@@ -108,3 +97,46 @@ async def _with_signal_wakeup(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _ignore_signal() -> None: ...
+
+
+RECORDING_FAILED_EXIT_CODE = 74  # EX_IOERR of sysexits.h
+
+
+def open_recorder(
+    ctx: click.Context, path: Path | None, overwrite: bool
+) -> AbstractContextManager[EventRecorder | None]:
+    """Return a context with the opened recorder, or None if nothing is recorded."""
+    if path is None:
+        if overwrite:
+            raise click.UsageError("--overwrite needs --record", ctx)
+        return nullcontext()
+    from sparkctl.cli import stderr
+    from sparkctl.monitor.recording.recording_file import EventRecorder
+
+    return EventRecorder(path, lambda why: stderr.print_warning(None, why, None), force=overwrite)
+
+
+def choose_exit_code(code: int, recording: EventRecorder | None) -> int:
+    """Return the exit code of a recorded verb: a failed recording turns success into exit 74."""
+    return RECORDING_FAILED_EXIT_CODE if code == 0 and recording is not None and recording.failed else code
+
+
+class RecordingPrinter:
+    """Records each event before another printer prints it."""
+
+    def __init__(self, printer: EventPrinter, recorder: EventRecorder) -> None:
+        self.printer = printer
+        self.recorder = recorder
+
+    def print_event(self, event: Event) -> None:
+        """Record one event and print it."""
+        self.recorder.write(event)
+        self.printer.print_event(event)
+
+    def refresh(self) -> None:
+        """Call the wrapped printer."""
+        self.printer.refresh()
+
+    def print_interrupt(self, presses: int) -> None:
+        """Call the wrapped printer."""
+        self.printer.print_interrupt(presses)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sparkctl.model.node import NodeName, NodeState
+from sparkctl.errors import InvalidInput
+from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
 
 if TYPE_CHECKING:  # the first frame is painted without them
@@ -23,6 +24,7 @@ class ActionContext:
 
     Attributes:
         screens: the screens that this panel has.
+        config_nodes: the nodes of the config; none in a recording.
         profile, remedy: what the current screen has selected.
         deed: the sparkctl command line that carries out ``remedy``; None where it is no sparkctl command.
         has_verdict: the selected instance's start failed and the reason is known.
@@ -37,6 +39,7 @@ class ActionContext:
     """
 
     names: tuple[NodeName, ...] = ()
+    config_nodes: tuple[Node, ...] = ()
     views: tuple[NodeTelemetryView, ...] = ()
     node: NodeName | None = None
     instance: str | None = None
@@ -59,6 +62,13 @@ class ActionContext:
     def node_view(self) -> NodeTelemetryView | None:
         """The view of the selected node; None without nodes."""
         return next((view for view in self.views if view.name == self.node), None)
+
+    def find_nodes(self, *names: NodeName | None) -> tuple[Node, ...]:
+        """Return the nodes of the config with these names, in their order. Raises `InvalidInput` for another name."""
+        by_name = {node.name: node for node in self.config_nodes}
+        if unknown := [name for name in names if name not in by_name]:
+            raise InvalidInput(f"no node is called {unknown[0]}", f"there are: {', '.join(by_name)}")
+        return tuple(by_name[name] for name in names if name is not None)
 
     @property
     def selected_instance(self) -> InstanceView | None:
@@ -132,13 +142,9 @@ def reason_no_diagnosis(context: ActionContext) -> str | None:
 
 def reason_no_address(context: ActionContext) -> str | None:
     """The address is known once the port is known."""
-    if why := reason_no_instance(context):
-        return why
-    assert context.selected_instance is not None
-    return (
-        None
-        if context.selected_instance.endpoint
-        else f"it is not known where {context.selected_instance.name} answers"
+    one = context.selected_instance
+    return reason_no_instance(context) or (
+        None if one is None or one.endpoint else f"it is not known where {one.name} answers"
     )
 
 
@@ -156,9 +162,11 @@ def reason_no_proof(context: ActionContext) -> str | None:
 
 def reason_no_change(context: ActionContext) -> str | None:
     """The change starts the instance at once; a recording has nothing to start."""
-    if context.replaying:
-        return "this is a recording"
-    return _reason_not_failed(context) or (None if context.has_change else "no change is known that would fix it")
+    return (
+        reason_recording(context)
+        or _reason_not_failed(context)
+        or (None if context.has_change else "no change is known that would fix it")
+    )
 
 
 def _reason_not_failed(context: ActionContext) -> str | None:
@@ -174,57 +182,45 @@ def reason_no_plan(context: ActionContext) -> str | None:
 
 def reason_no_instance_profile(context: ActionContext) -> str | None:
     """A foreign container has no profile."""
-    if context.replaying:
-        return "this is a recording"
-    if why := reason_no_instance(context):
-        return why
-    assert context.selected_instance is not None
+    one = context.selected_instance
     return (
-        None
-        if context.selected_instance.profile
-        else f"{context.selected_instance.name} was not started from a profile"
+        reason_recording(context)
+        or reason_no_instance(context)
+        or (None if one is None or one.profile else f"{one.name} was not started from a profile")
     )
 
 
 def reason_no_shell(context: ActionContext) -> str | None:
     """A node that does not answer is allowed: ssh itself reports the reason best."""
-    if context.replaying:
-        return "this is a recording"
-    return "no Spark is configured" if context.node is None else None
+    return reason_recording(context) or ("no Spark is configured" if context.node is None else None)
 
 
 def reason_no_container_shell(context: ActionContext) -> str | None:
     """A foreign container is allowed: a shell looks into it and does not stop it."""
-    if why := reason_no_shell(context) or reason_no_instance(context):
-        return why
-    assert context.selected_instance is not None
+    one = context.selected_instance
     return (
-        None
-        if context.selected_instance.is_alive and context.selected_instance.container
-        else f"{context.selected_instance.name} does not run now"
+        reason_no_shell(context)
+        or reason_no_instance(context)
+        or (None if one is None or (one.is_alive and one.container) else f"{one.name} does not run now")
     )
 
 
 def reason_cannot_stop(context: ActionContext) -> str | None:
-    if why := reason_node_silent(context) or reason_no_instance(context):
+    one = context.selected_instance
+    if (why := reason_node_silent(context) or reason_no_instance(context)) or one is None:
         return why
-    assert context.selected_instance is not None
-    if context.own is not None and context.own.affects_instance(context.selected_instance.name):
+    if context.own is not None and context.own.affects_instance(one.name):
         return f"this panel's switch to {context.own.instance} is still changing it; interrupt it on the switch screen"
-    return (
-        None
-        if context.selected_instance.ours
-        else f"{context.selected_instance.name} was not started by sparkctl and is left alone"
-    )
+    return None if one.ours else f"{one.name} was not started by sparkctl and is left alone"
 
 
 def reason_cannot_free(context: ActionContext) -> str | None:
     """Containers that others started are left alone."""
-    if why := reason_node_silent(context):
-        return why
-    assert context.node_view is not None
-    return (
-        None if any(one.ours for one in context.node_view.instances) else f"sparkctl started nothing on {context.node}"
+    view = context.node_view
+    return reason_node_silent(context) or (
+        None
+        if view is None or any(one.ours for one in view.instances)
+        else f"sparkctl started nothing on {context.node}"
     )
 
 
@@ -235,16 +231,12 @@ def reason_cannot_check_fit(context: ActionContext) -> str | None:
 
 
 def reason_cannot_restart(context: ActionContext) -> str | None:
-    if why := reason_cannot_stop(context):
+    one = context.selected_instance
+    if (why := reason_cannot_stop(context)) or one is None:
         return why
-    assert context.selected_instance is not None
-    if context.selected_instance.phase not in (Phase.FAILED, Phase.STOPPED):
-        return f"{context.selected_instance.name} has not ended"
-    return (
-        None
-        if context.selected_instance.profile
-        else f"the labels of {context.selected_instance.name} do not name its profile"
-    )
+    if one.phase not in (Phase.FAILED, Phase.STOPPED):
+        return f"{one.name} has not ended"
+    return None if one.profile else f"the labels of {one.name} do not name its profile"
 
 
 def reason_cannot_drop_caches(context: ActionContext) -> str | None:
@@ -276,9 +268,7 @@ def reason_single_node(context: ActionContext) -> str | None:
 
 def reason_no_profile(context: ActionContext) -> str | None:
     """The operator's profiles are not written from a recording."""
-    if context.replaying:
-        return "this is a recording"
-    return None if context.profile is not None else "no profile is selected"
+    return reason_recording(context) or (None if context.profile is not None else "no profile is selected")
 
 
 def reason_nothing_to_copy(context: ActionContext) -> str | None:
@@ -297,7 +287,7 @@ def reason_no_switch_to_show(context: ActionContext) -> str | None:
 
 
 def reason_cannot_switch(context: ActionContext) -> str | None:
-    return "this is a recording" if context.replaying else context.switch_trouble
+    return reason_recording(context) or context.switch_trouble
 
 
 def reason_cannot_sync(context: ActionContext) -> str | None:

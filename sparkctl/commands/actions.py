@@ -1,11 +1,11 @@
 """The table of all actions: footer, help, palette, `:` line and key map are built from it. Pure.
 
-An action with a command has its command line in `words`, so that a key, a palette entry and a typed line do the same
-thing.
+An action with a command makes the same request as a typed line and a verb of the command line.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from sparkctl.commands import action_context as why
 from sparkctl.commands.action_context import ActionContext as ActionContext
+from sparkctl.commands.request import Request, ScreenTarget
 from sparkctl.model.node import NodeName
 from sparkctl.monitor.ranks import list_nodes_of_instance
 
@@ -160,7 +161,7 @@ class ActionRole(StrEnum):
 
 
 ReasonFunction = Callable[[ActionContext], str | None]  # None: enabled; else the reason why not
-CommandBuilder = Callable[[ActionContext], tuple[str, ...]]
+RequestBuilder = Callable[[ActionContext], Request | ScreenTarget]  # may raise `SparkctlError`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +174,7 @@ class Action:
         title: the sentence in palette and help.
         changes: it changes something on a node or a profile of the operator; ``--readonly`` removes it.
         confirm: it asks first, with Cancel as the default.
-        verb, words: its command and its full command line.
+        verb, request: its command, and the request that it makes.
         screen: the screen that it opens; without that screen the action does not exist.
         on: the screens where it applies; empty: all of them.
         sense: its role, where actions of other screens share its key.
@@ -187,40 +188,77 @@ class Action:
     changes: bool = False
     confirm: bool = False
     verb: str | None = None
-    words: CommandBuilder | None = None
+    request: RequestBuilder | None = None
     screen: str | None = None
     on: frozenset[str] = frozenset()
     footer: int | None = None  # its place in the footer, the smallest first
     sense: ActionRole | None = None
 
 
-def _command_on_node(verb: str) -> CommandBuilder:
-    return lambda context: (verb, "--node", str(context.node))
+# --- the requests of actions; what makes them is imported when a key needs it ---
 
 
-def _command_on_instance(verb: str) -> CommandBuilder:
-    return lambda context: (verb, str(context.instance), "--node", str(context.node))
+def _drop_caches(now: ActionContext) -> Request:
+    from sparkctl.commands.drop_page_cache import DropCaches
+
+    return DropCaches(now.find_nodes(now.node))
 
 
-def _command_on_all_ranks(*words: str) -> CommandBuilder:
-    """Build a command line for an instance that names every node with one of its ranks."""
+def _stop_selected(now: ActionContext, grace: float | None = None) -> Request:
+    """Return the request to stop all ranks of the selected instance."""
+    from sparkctl.commands.stop.stop_instance import StopInstance
 
-    def build_command(context: ActionContext) -> tuple[str, ...]:
-        one = context.selected_instance
-        nodes = (str(context.node),) if one is None else list_nodes_of_instance(one, context.views)
-        return (
-            words[0],
-            str(context.instance),
-            *(word for node in nodes for word in ("--node", str(node))),
-            *words[1:],
+    one = now.selected_instance
+    names = (now.node,) if one is None else list_nodes_of_instance(one, now.views)
+    name = str(now.instance)
+    return StopInstance(
+        instance=name, nodes=now.find_nodes(*names), grace=grace, known=frozenset((name,)), everywhere=now.config_nodes
+    )
+
+
+def _kill_selected(now: ActionContext) -> Request:
+    return _stop_selected(now, 0.0)
+
+
+def _free_node(now: ActionContext) -> Request:
+    from sparkctl.commands.stop.stop_instance import StopInstance
+
+    return StopInstance(instance=None, nodes=now.find_nodes(now.node), everywhere=now.config_nodes, frees=True)
+
+
+def _finish_switch(way: str) -> RequestBuilder:
+    def build_request(now: ActionContext) -> Request:
+        from sparkctl.commands.switch.finish_switch import FinishSwitch, FinishVerb
+
+        return FinishSwitch(
+            nodes=now.config_nodes, names_nodes=False, known=now.config_nodes, environ=os.environ, way=FinishVerb(way)
         )
 
-    return build_command
+    return build_request
 
 
-def _build_restart_command(context: ActionContext) -> tuple[str, ...]:
-    assert context.selected_instance is not None
-    return ("up", str(context.selected_instance.profile), "--node", str(context.node))
+def _restart_selected(now: ActionContext) -> Request:
+    from sparkctl.commands.start.start_request import build_start_request
+    from sparkctl.profiles.profile_library import ProfileLibrary
+
+    assert now.selected_instance is not None
+    profile = str(now.selected_instance.profile)
+    start = build_start_request(ProfileLibrary().load_profile(profile), now.find_nodes(now.node), profile)
+    return replace(start, restarts=True)
+
+
+def _check_fit(now: ActionContext) -> Request:
+    from sparkctl.commands.start.check_fit import CheckFit
+    from sparkctl.commands.start.start_preflight import assign_nodes_to_ranks
+    from sparkctl.profiles.profile_library import ProfileLibrary
+
+    profile = ProfileLibrary().load_profile(str(now.profile))
+    nodes = assign_nodes_to_ranks(profile, (), now.config_nodes) if profile.nodes > 1 else now.config_nodes
+    return CheckFit(profile, nodes, os.environ, (str(now.profile),), names_nodes=False)
+
+
+def _target_selected(verb: str) -> RequestBuilder:
+    return lambda now: ScreenTarget(verb=verb, name=now.instance, nodes=(NodeName(str(now.node)),))
 
 
 OVERVIEW, INSTANCE, LOGS, PROFILES, DOCTOR = "overview", "instance", "logs", "profiles", "doctor"
@@ -239,11 +277,11 @@ ACTIONS: tuple[Action, ...] = (
     Action(id=ActionId.UP, keys=("u",), short="up", title="start a profile", why_not=why.reason_cannot_start, changes=True,
            verb="up", on=_RUNNING_SCREENS | {PROFILES}, footer=0),
     Action(id=ActionId.DOWN, keys=("x",), short="stop", title="stop the instance and wait for its memory",
-           why_not=why.reason_cannot_stop, changes=True, confirm=True, verb="down", words=_command_on_all_ranks("down"),
+           why_not=why.reason_cannot_stop, changes=True, confirm=True, verb="down", request=_stop_selected,
            on=_RUNNING_SCREENS | {PROFILES}, footer=1, sense=ActionRole.STOP),
     Action(id=ActionId.KILL, keys=("X",), short="kill", title="stop the instance at once, without time to finish",
            why_not=why.reason_cannot_stop, changes=True, confirm=True, verb="down",
-           words=_command_on_all_ranks("down", "--kill"), on=_RUNNING_SCREENS | {PROFILES}),
+           request=_kill_selected, on=_RUNNING_SCREENS | {PROFILES}),
     Action(id=ActionId.SWITCH, keys=("s",), short="switch",
            title="switch to a profile: what would stop, stay and start, then do it", why_not=why.reason_no_switch_to_show,
            changes=True, verb="switch", screen=SWITCH, on=_RUNNING_SCREENS | {PROFILES}, footer=1),
@@ -255,18 +293,18 @@ ACTIONS: tuple[Action, ...] = (
            title="interrupt this panel's own switch and leave it where it is, as Ctrl-C does",
            why_not=why.reason_cannot_interrupt, changes=True, confirm=True, on=_SWITCH_SCREEN, sense=ActionRole.STOP, footer=3),
     Action(id=ActionId.RESUME, keys=("o",), short="resume", title="resume an unfinished switch",
-           why_not=why.reason_no_switch_left, changes=True, confirm=True, verb="resume", words=lambda _: ("resume",),
+           why_not=why.reason_no_switch_left, changes=True, confirm=True, verb="resume", request=_finish_switch("resume"),
            on=_OVERVIEW_SCREEN | _SWITCH_SCREEN),
     Action(id=ActionId.ABORT, keys=("A",), short="abort", title="undo an unfinished switch: start what was stopped again",
-           why_not=why.reason_no_switch_left, changes=True, confirm=True, verb="abort", words=lambda _: ("abort",),
+           why_not=why.reason_no_switch_left, changes=True, confirm=True, verb="abort", request=_finish_switch("abort"),
            on=_OVERVIEW_SCREEN | _SWITCH_SCREEN),
     Action(id=ActionId.INSTANCE, keys=("enter",), short="open", title="open the instance", why_not=why.reason_no_instance,
            screen=INSTANCE, on=_OVERVIEW_SCREEN, sense=ActionRole.TAKE, footer=5),
     Action(id=ActionId.LOGS, keys=("l", "3"), short="logs", title="show the instance's log", why_not=why.reason_no_log,
-           verb="logs", words=_command_on_instance("logs"), screen=LOGS, on=_RUNNING_SCREENS | _READING_SCREENS, footer=2),
+           verb="logs", request=_target_selected("logs"), screen=LOGS, on=_RUNNING_SCREENS | _READING_SCREENS, footer=2),
     Action(id=ActionId.DROP_CACHES, keys=("c",), short="drop caches",
            title="drop the page cache; shows memory before and after", why_not=why.reason_cannot_drop_caches, changes=True,
-           verb="drop-caches", words=_command_on_node("drop-caches"), on=_RUNNING_SCREENS | {PROFILES}, footer=3),
+           verb="drop-caches", request=_drop_caches, on=_RUNNING_SCREENS | {PROFILES}, footer=3),
     Action(id=ActionId.PROFILES, keys=("p", "4"), short="profiles", title="show the profiles", verb="profiles", screen=PROFILES,
            footer=4),
     Action(id=ActionId.DOCTOR, keys=("!", "5"), short="doctor", title="show what is missing on the Sparks", verb="doctor",
@@ -293,7 +331,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(id=ActionId.EDIT_ITS, keys=("e",), short="edit", title="edit the profile that the instance was started from",
            why_not=why.reason_no_instance_profile, changes=True, on=_RUNNING_SCREENS, sense=ActionRole.EDIT, footer=12),
     Action(id=ActionId.RESTART, keys=("R",), short="restart", title="start a failed or ended instance again, unchanged",
-           why_not=why.reason_cannot_restart, changes=True, confirm=True, verb="up", words=_build_restart_command,
+           why_not=why.reason_cannot_restart, changes=True, confirm=True, verb="up", request=_restart_selected,
            on=_INSTANCE_SCREEN, footer=3),
     Action(id=ActionId.SHELL, keys=("$",), short="shell", title="open a shell on the Spark with your own ssh",
            why_not=why.reason_no_shell, changes=True, footer=14),
@@ -354,13 +392,13 @@ ACTIONS: tuple[Action, ...] = (
            footer=10),
     Action(id=ActionId.FREE, keys=(), short="free",
            title="stop everything that sparkctl started on the Spark; shows what stays", why_not=why.reason_cannot_free,
-           changes=True, confirm=True, verb="free", words=lambda context: ("free", str(context.node)), on=_OVERVIEW_SCREEN),
+           changes=True, confirm=True, verb="free", request=_free_node, on=_OVERVIEW_SCREEN),
     Action(id=ActionId.FIT, keys=(), short="fit", title="check whether the profile fits, with the full calculation",
-           why_not=why.reason_cannot_check_fit, verb="plan", words=lambda context: ("plan", str(context.profile)),
+           why_not=why.reason_cannot_check_fit, verb="plan", request=_check_fit,
            on=frozenset((PROFILES,))),
     Action(id=ActionId.DIAGNOSE, keys=(), short="diagnose",
            title="diagnose the instance's log: how far it got, and why it went no further", why_not=why.reason_no_diagnosis,
-           verb="diagnose", words=_command_on_instance("diagnose"), on=_RUNNING_SCREENS),
+           verb="diagnose", request=_target_selected("diagnose"), on=_RUNNING_SCREENS),
     Action(id=ActionId.PLAN, keys=("d",), short="plan", title="what it runs with, in full", on=_INSTANCE_SCREEN, footer=4,
            sense=ActionRole.DESCRIBE),
     Action(id=ActionId.PLAN_OF, keys=("d",), short="plan", title="what the instance runs with, in full",
@@ -412,19 +450,17 @@ def find_action(name: str) -> Action:
     return _BY_ID[ActionId(name)]
 
 
-def retarget_context(context: ActionContext, words: Sequence[str]) -> ActionContext:
-    """Return the context with the instance and node that a screen's command line names in place of the selected ones.
+def find_verb_action(verb: str) -> Action | None:
+    """Return the action of a verb; None where the panel has no such verb."""
+    return next((one for one in ACTIONS if one.verb == verb), None)
 
-    Where the line names no node, use the node where that instance is, the selected node before others.
+
+def retarget_context(context: ActionContext, instance: str | None, node: NodeName | None) -> ActionContext:
+    """Return the context with another instance and node selected, where they are given.
+
+    Without a node, use the node where that instance is, the selected node before others.
     """
-    node, instance, rest = None, context.instance, list(words[1:])
-    while rest:
-        word, *rest = rest
-        name, given, value = word.partition("=")
-        if name in ("--node", "-n") and (given or rest):
-            node = NodeName(value if given else rest.pop(0))
-        elif not word.startswith("-"):
-            instance = word
+    instance = instance or context.instance
     if node is None:
         there = [view.name for view in context.views if any(one.name == instance for one in view.instances)]
         node = context.node if context.node in there or not there else there[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, aclosing
@@ -19,19 +18,19 @@ from sparkctl.history.log_archive import SavedLog
 from sparkctl.logs import rank_verdict, start_verdict, verdict_builder
 from sparkctl.logs.analyzer import LogDiagnosis
 from sparkctl.logs.diagnosis import LogDiagnoser
+from sparkctl.logs.line_patterns import parse_log_time
 from sparkctl.logs.log_file import ByteSource, open_log, read_line_blocks
 from sparkctl.logs.rank_verdict import RankFailure, find_first_failure, measure_clock_offset
-from sparkctl.logs.timestamps import parse_log_time
+from sparkctl.logs.reader import read_log
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.events import CommandEnded, Outcome
 from sparkctl.model.guard_state import GuardReceipt
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.text.secrets import LineMasker, redact
+from sparkctl.model.text.secrets import redact
 from sparkctl.model.verdict import Evidence, Verdict
 from sparkctl.monitor import guard_receipts
 from sparkctl.profiles.container_labels import parse_rank_label, parse_rank_nodes_label, parse_start_id_label
-from sparkctl.transport.docker.log_stream import ContainerLogStream
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
 _SIGKILL_EXIT_CODE = 137
@@ -225,16 +224,14 @@ async def _diagnose_container(
     known = engine or (label if label in engine_names() else None)
     reading = LogDiagnoser(known, plan.ready if label == known and plan.ready.line else None)
     secrets = await session.docker.read_secret_values(container.id)
-    masker = LineMasker(secrets)
     stamps: dict[int, str] = {}  # when the lines of failures were written, by their number
     try:
-        async with aclosing(ContainerLogStream(session.link, container.id).read_available()) as batches:
+        async with aclosing(read_log(session, container.id, secrets=secrets)) as batches:
             async for batch in batches:
-                for line in await masker.mask_lines(batch):
+                for line in batch:
                     reading.feed_line(line)
                 new = {seen.number for seen in reading.analyzer.failures} - stamps.keys()
                 stamps |= {line.number: line.when for line in batch if line.number in new}
-                await asyncio.sleep(0)  # so that a long log does not block the event loop
     except LogUnreadable:
         if container.is_alive:
             raise  # only the log can tell; how an ended container ended is known without it

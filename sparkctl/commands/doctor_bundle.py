@@ -5,18 +5,25 @@ not be read.
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import os
 import platform
+import re
+import tarfile
+import time
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from sparkctl import __version__
 from sparkctl.commands.event_stream import stream_events
-from sparkctl.commands.support_bundle import SupportBundle, safe_file_name
+from sparkctl.commands.request import Request
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
-from sparkctl.errors import DockerError, ExitCode, NodeError
+from sparkctl.errors import DockerError, ExitCode, InvalidInput, NodeError
 from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, WarningEmitted
 from sparkctl.model.json_codec import to_json_data
@@ -40,6 +47,61 @@ in it: check it before you post it. missing.txt in each folder says what could n
 """
 
 
+class SupportBundle:
+    """A bundle that is opened at once, so that a bad path fails before any node is asked; use it with `with`.
+
+    An error before `write_files` has finished leaves no file behind. Raises `InvalidInput`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._done = False
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            raise InvalidInput(f"{path} already exists", "give another name, or none to have one made") from None
+        except OSError as error:
+            raise self._build_write_error(error) from error
+
+    def write_files(self, folder: str, files: Mapping[str, str]) -> int:
+        """Write all files under ``folder``; return the bundle's size in bytes."""
+        now = int(time.time())
+        try:
+            with (
+                os.fdopen(os.dup(self._fd), "wb") as out,
+                tarfile.open(fileobj=out, mode="w:gz", format=tarfile.PAX_FORMAT) as archive,
+            ):
+                for name in sorted(files):
+                    body = files[name].encode("utf-8", "replace")
+                    entry = tarfile.TarInfo(f"{folder}/{name}")
+                    entry.size, entry.mtime, entry.mode = len(body), now, 0o600
+                    archive.addfile(entry, io.BytesIO(body))
+            size = os.fstat(self._fd).st_size
+        except OSError as error:
+            raise self._build_write_error(error) from error
+        self._done = True
+        return size
+
+    def _build_write_error(self, error: OSError) -> InvalidInput:
+        return InvalidInput(
+            f"cannot write {self.path}: {error.strerror or error}", "name another place: --collect FILE"
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+        if not self._done:
+            with suppress(OSError):
+                self.path.unlink()
+
+
+def safe_file_name(name: str) -> str:
+    """Return a name that is one valid path component on any system, whatever its source."""
+    return re.sub(r"[^A-Za-z0-9_.@-]", "_", name).lstrip(".")[:100] or "_"
+
+
 @dataclass(slots=True, kw_only=True)
 class NodeReadings:
     """The readings of one node, unmasked until they are written: ``texts`` and decoded JSON ``data`` by file name."""
@@ -50,6 +112,24 @@ class NodeReadings:
     missing: list[tuple[str, str]] = field(default_factory=list)
     secrets: set[str] = field(default_factory=set)
     error: NodeError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectSupportBundle(Request):
+    """A request to write all readings of nodes to a file; see `collect_support_bundle`."""
+
+    nodes: Sequence[Node]
+    path: Path
+    config: str | None
+    environ: Mapping[str, str]
+
+    def format_as_command(self) -> tuple[str, ...]:
+        """Return the words of its command line."""
+        return ("doctor", f"--collect={self.path}", *self.format_node_options())
+
+    def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
+        """Read them and write the file."""
+        return collect_support_bundle(ctx, self.nodes, self.path, self.config, self.environ)
 
 
 def collect_support_bundle(

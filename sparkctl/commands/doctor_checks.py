@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from sparkctl.commands.drop_page_cache import format_sudoers_command
 from sparkctl.commands.event_stream import stream_events
+from sparkctl.commands.request import Request
 from sparkctl.concurrency import cancel_and_wait, gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.errors import DockerError, ExitCode, NodeError
@@ -33,6 +34,21 @@ _NODE_SECTIONS = ("identity", "memory", "docker", "sudo", "health", "gpu")
 _MAX_CLOCK_SKEW_SECONDS = 5.0
 _SPARK_PRODUCT = "DGX Spark"
 ReportFindings = Callable[[Iterable[Finding]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckNodes(Request):
+    """A request to check nodes."""
+
+    nodes: Sequence[Node]
+
+    def format_as_command(self) -> tuple[str, ...]:
+        """Return the words of its command line."""
+        return ("doctor", *self.format_node_options())
+
+    def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
+        """Check them."""
+        return check_nodes(ctx, self.nodes)
 
 
 def check_nodes(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator[Event, None]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 from sparkctl.commands.event_stream import stream_events
+from sparkctl.commands.request import Request
 from sparkctl.commands.start import connectivity_check
 from sparkctl.commands.transfer.transfer_stream import TransferRoute, open_transfer_stream
 from sparkctl.concurrency import gather_or_cancel
@@ -114,6 +115,21 @@ _MEASURE_TIMEOUT_SECONDS = 40.0
 _RDMA_PORT = 18515  # the default port of ib_write_bw
 
 SessionPair = tuple[NodeSession, NodeSession]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureFabric(Request):
+    """A request to measure the links between nodes."""
+
+    nodes: Sequence[Node]
+
+    def format_as_command(self) -> tuple[str, ...]:
+        """Return the words of its command line."""
+        return ("doctor", "--fabric", *self.format_node_options())
+
+    def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
+        """Measure them."""
+        return measure_fabric(ctx, self.nodes)
 
 
 def measure_fabric(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator[Event, None]:

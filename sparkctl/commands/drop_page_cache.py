@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
 
 from sparkctl.commands.event_stream import build_end_from_error, run_on_each_node, stream_events
+from sparkctl.commands.request import Request
 from sparkctl.context import CommandContext
 from sparkctl.errors import OperationRefused, SparkctlError
 from sparkctl.model.events import CachesDropped, CommandEnded, Emit, Event, Outcome
@@ -17,6 +19,21 @@ from sparkctl.transport.node_session import NodeSession
 TEE_COMMAND = ("/usr/bin/tee", "/proc/sys/vm/drop_caches")
 _DROP_ALL_CACHES = b"3"  # page cache and reclaimable slab
 _SYNC_TIMEOUT_SECONDS = 120.0  # seconds: writing back to a slow disk or NFS takes long
+
+
+@dataclass(frozen=True, slots=True)
+class DropCaches(Request):
+    """A request to drop the page cache of nodes."""
+
+    nodes: Sequence[Node]
+
+    def format_as_command(self) -> tuple[str, ...]:
+        """Return the words of its command line."""
+        return ("drop-caches", *self.format_node_options())
+
+    def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
+        """Drop them."""
+        return drop_caches(ctx, self.nodes)
 
 
 class MissingSudoRight(OperationRefused):

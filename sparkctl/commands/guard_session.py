@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from sparkctl.commands.drop_page_cache import format_sudoers_command
-from sparkctl.concurrency import run_until_first
 from sparkctl.context import CommandContext
 from sparkctl.errors import (
     ConnectionLost,
@@ -224,10 +223,15 @@ class GuardSession:
     async def _wait_for_change(self) -> None:
         """Return when the start has changed, the lease is due, or the guard is gone."""
         assert self._link is not None
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_LEASE_SECONDS):
-                await run_until_first(self.stepped.wait(), self._link.wait_closed())
-        self.stepped.clear()
+        # not `run_until_first`: a step that comes while the other wait ends must count for the next round
+        tasks = [asyncio.ensure_future(self.stepped.wait()), asyncio.ensure_future(self._link.wait_closed())]
+        try:
+            await asyncio.wait(tasks, timeout=_LEASE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            self.stepped.clear()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _reconnect_guard(self) -> bool:
         """Reconnect to the guard. False where nothing needs a guard any more, or no guard can be started."""

@@ -24,8 +24,7 @@ from sparkctl.profiles.importers.profile_draft import ImportResult
 from sparkctl.profiles.importers.profile_importer import ImportOptions, import_container, import_text
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.profile_lint import StartWarning, list_start_warnings
-from sparkctl.profiles.profile_overlays import find_token_issues
-from sparkctl.profiles.validation import validate_profile
+from sparkctl.profiles.validation import find_token_issues, validate_profile
 from sparkctl.profiles.yaml_reader import parse_yaml
 from sparkctl.profiles.yaml_writer import render_profile_yaml
 from sparkctl.transport.node_session import NodeSession
@@ -111,7 +110,7 @@ def check_imported_profile(imported: ImportResult) -> ImportedProfile:
     text = render_profile_yaml(imported.profile, imported.comments)
     name = f"{imported.profile.name}.yaml (as imported)"
     try:
-        tree = parse_yaml(text.encode(), name).root
+        tree = parse_yaml(text.encode(), name)
     except UnicodeEncodeError as error:
         line = text.count("\n", 0, error.start) + 1
         raise InvalidInput(f"{name}:{line}: invalid Unicode (half of a surrogate pair)") from error

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkctl.commands.served_endpoints import ServedEndpoint, ServedModel
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
@@ -15,7 +14,7 @@ from sparkctl.errors import ConnectionLost, ContainerNotFound, DockerError, Node
 from sparkctl.model.container import Container
 from sparkctl.model.endpoint_url import format_endpoint_url
 from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec
-from sparkctl.model.node import Node
+from sparkctl.model.node import Node, NodeName
 from sparkctl.model.text.sanitize import load_json, sanitize_line
 from sparkctl.monitor.engine_probe import request_engine
 from sparkctl.profiles.container_labels import parse_port_label
@@ -29,6 +28,31 @@ _REQUEST_TIMEOUT_SECONDS = 3.0  # seconds: a ready server answers at once
 _UNAUTHORIZED_STATUSES = (401, 403)
 _MAX_MODELS = 256  # of one engine: a base model with its adapters
 _MAX_MODEL_NAME_LENGTH = 1024  # characters of a name; a longer one is left out: cut, it could equal another name
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """``context``: tokens of one request, prompt and answer together; None where the engine does not say."""
+
+    name: str
+    context: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedEndpoint:
+    """An instance that answers requests now. ``url`` is the base URL for OpenAI clients; it ends with ``/v1``.
+
+    ``models`` is empty where the server needs a key that sparkctl does not know; ``needs_key``: it refuses requests
+    without a key.
+    """
+
+    node: NodeName
+    instance: str
+    url: str
+    models: tuple[ServedModel, ...]
+    needs_key: bool = False
+    ours: bool = True
+    engine: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -33,9 +33,10 @@ from sparkctl.errors import (
 from sparkctl.files import open_regular_file
 from sparkctl.history.log_archive import SavedLog
 from sparkctl.history.model import OperationKind
+from sparkctl.logs.line_patterns import parse_log_time
 from sparkctl.logs.own_requests import drop_own_requests, is_own_request
-from sparkctl.logs.rank_merge import LineBatches, merge_by_time
 from sparkctl.logs.rank_verdict import measure_clock_offset
+from sparkctl.logs.reader import LogFeed, read_log
 from sparkctl.logs.start_verdict import describe_memory_drop
 from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Emit, Event, LogArrived, Outcome, WarningEmitted
@@ -196,14 +197,15 @@ class _ShowLogRun:
     async def _read_lines(
         self, session: NodeSession, container: Container
     ) -> AsyncGenerator[tuple[LogLine, ...], None]:
-        masker = LineMasker(await session.docker.read_secret_values(container.id))
-        last, follower = await self._start_reading(session, container)
-        if last is not None:
-            yield await masker.mask_lines(last)
+        secrets = await session.docker.read_secret_values(container.id)
+        if self._looks_back:
+            last, _ = await self._read_last_lines(session, container)
+            yield LineMasker(secrets).mask_batch(last)
             return
-        async with aclosing(follower.read_available()) as batches:
+        logs = read_log(session, container.id, since=self._since, tail=self.request.tail, secrets=secrets)
+        async with aclosing(logs) as batches:
             async for batch in batches:
-                yield await masker.mask_lines(batch)
+                yield batch
 
     async def _check_guard_receipt(self, session: NodeSession, container: Container) -> None:
         """Report it where the guard stopped the instance: the log cannot contain that."""
@@ -227,56 +229,60 @@ class _ShowLogRun:
         """
         return bool(self.request.tail) and not self.request.everything
 
-    async def _start_reading(
+    @property
+    def _since(self) -> float | None:
+        return None if self.request.since is None else self.ctx.clock.unix_time() - self.request.since
+
+    async def _read_last_lines(
         self, session: NodeSession, container: Container
-    ) -> tuple[tuple[LogLine, ...] | None, ContainerLogStream]:
-        """Return the reader of the log, started far enough back for the last N lines of others where those are
-        wanted.
-        """
-        since = None if self.request.since is None else self.ctx.clock.unix_time() - self.request.since
-        if not self._looks_back:
-            return None, self._create_log_stream(session, container, since, self.request.tail)
+    ) -> tuple[tuple[LogLine, ...], ContainerLogStream]:
+        """Return the last N lines of others, and the stream that they were read from."""
         wanted = self.request.tail or 0
         queried = max(_FIRST_TAIL_LINES, 2 * wanted)
         while True:
-            follower = self._create_log_stream(session, container, since, queried)
+            stream = ContainerLogStream(session.link, container.id, since=self._since, tail=queried)
             found: deque[LogLine] = deque(maxlen=wanted)
             read = 0
-            async with aclosing(follower.read_available()) as batches:
+            async with aclosing(stream.read_available(is_end=not self.request.follow)) as batches:
                 async for batch in batches:
                     read += len(batch)
                     found.extend(drop_own_requests(batch))
             if len(found) == wanted or read < queried or queried >= _MAX_TAIL_LINES:
-                return tuple(found), follower
+                return tuple(found), stream
             queried *= _TAIL_GROWTH_FACTOR
 
-    def _create_log_stream(
-        self, session: NodeSession, container: Container, since: float | None, tail: int | None
-    ) -> ContainerLogStream:
+    async def _open_feed(self, session: NodeSession, container: Container) -> LogFeed:
+        """Return the lines to follow, after emitting the last N lines of others where those are wanted."""
+
         def warn_missing_lines() -> None:
             self.emit(build_missing_lines_warning(self.ctx, session.node.name, self.request.instance))
 
-        return ContainerLogStream(session.link, container.id, since=since, tail=tail, on_gap=warn_missing_lines)
+        stream, secrets = None, await session.docker.read_secret_values(container.id)
+        if self._looks_back:
+            last, stream = await self._read_last_lines(session, container)
+            await self._emit_lines(session.node.name, LineMasker(secrets).mask_batch(last))
+        return LogFeed(
+            session, container.id, since=self._since, tail=self.request.tail, stream=stream, secrets=secrets,
+            on_gap=warn_missing_lines,
+        )  # fmt: skip
 
     async def _follow_container(self, session: NodeSession, container: Container) -> CommandEnded:
         """Follow through disconnects and restarts until the container has ended; an outage of Docker is reported
         once.
         """
-        name, masker = session.node.name, LineMasker(await session.docker.read_secret_values(container.id))
-        out, refusals = False, 0
-        follower: ContainerLogStream | None = None
+        name, out, refusals = session.node.name, False, 0
+        feed: LogFeed | None = None
         while True:
             try:
                 if out:
                     await session.docker.inspect_container(container.id)
                     out = False
-                if follower is None:
-                    last, follower = await self._start_reading(session, container)
-                    await self._emit_lines(name, await masker.mask_lines(last or ()))
-                async with aclosing(follower.follow_lines()) as batches:
+                if feed is None:
+                    feed = await self._open_feed(session, container)
+                async with aclosing(feed.follow_lines()) as batches:
                     async for batch in batches:
                         refusals = 0
-                        await self._emit_lines(name, await masker.mask_lines(batch))
+                        await self._emit_lines(name, batch)
                 now = await session.docker.inspect_container(container.id)
                 if not now.is_alive:
                     return self._build_follow_end(name, now)
@@ -463,3 +469,69 @@ def _read_saved_lines(path: Path) -> Iterator[LogLine]:
         for number, raw in enumerate(file, 1):
             when, _, text = raw.rstrip("\n").partition(" ")
             yield LogLine(when=when, text=text, number=number)
+
+
+LineBatches = AsyncIterator[Sequence[LogLine]]
+
+
+async def merge_by_time(
+    sources: Mapping[NodeName, LineBatches], ahead: Mapping[NodeName, float]
+) -> AsyncGenerator[tuple[NodeName, tuple[LogLine, ...]], None]:
+    """Yield the lines of all sources in the order of their timestamps; consecutive lines of one source come together. At most
+    one batch of each source is in memory.
+
+    ``ahead``: seconds by which a source's clock is ahead of ours. The lines of one source keep their own order, also if its
+    clock was set back; a line without a timestamp follows the line before it.
+    """
+    if len(sources) == 1:
+        ((name, batches),) = sources.items()
+        async for batch in batches:
+            yield name, tuple(batch)
+        return
+    heads = [_MergeSource(name=name, batches=batches, ahead=ahead.get(name, 0.0)) for name, batches in sources.items()]
+    for head in heads:
+        await head.load_batch()
+    heads = [head for head in heads if head.lines]
+    while heads:
+        first = min(heads, key=lambda head: head.times[head.at])
+        limit = min((head.times[head.at] for head in heads if head is not first), default=float("inf"))
+        yield first.name, first.take_until(limit)
+        if first.at == len(first.lines):
+            await first.load_batch()
+            if not first.lines:
+                heads.remove(first)
+
+
+@dataclass(slots=True, kw_only=True)
+class _MergeSource:
+    """The current batch of one source; ``at`` is the index of the next line."""
+
+    name: NodeName
+    batches: LineBatches
+    ahead: float
+    lines: tuple[LogLine, ...] = ()
+    times: tuple[float, ...] = ()
+    at: int = 0
+    last: float = float("-inf")
+
+    async def load_batch(self) -> None:
+        """Load the next batch; it is empty at the end of the source."""
+        self.lines, self.times, self.at = (), (), 0
+        async for batch in self.batches:
+            if batch:
+                self.lines = tuple(batch)
+                self.times = tuple(self._line_time(line) for line in batch)
+                return
+
+    def take_until(self, limit: float) -> tuple[LogLine, ...]:
+        """Return the next line, and those after it that are not later than ``limit``."""
+        begin, self.at = self.at, self.at + 1
+        while self.at < len(self.lines) and self.times[self.at] <= limit:
+            self.at += 1
+        return self.lines[begin : self.at]
+
+    def _line_time(self, line: LogLine) -> float:
+        found = parse_log_time(line.when, "") if line.when else None
+        if found is not None:
+            self.last = max(self.last, found.seconds - self.ahead)
+        return self.last

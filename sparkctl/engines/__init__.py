@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,36 @@ def engine_names() -> tuple[str, ...]:
 
     found = (file.parent.name for file in Path(__file__).parent.glob("*/__init__.py"))
     return tuple(sorted(name for name in found if name not in _NON_ENGINE_FOLDERS))
+
+
+@dataclass(frozen=True, slots=True)
+class HealthPaths:
+    """Paths to use instead of a health path that generates a token.
+
+    ``ready`` answers 2xx if and only if the engine is ready; versions without it answer with another status. ``alive``
+    answers as soon as the HTTP server is up.
+    """
+
+    ready: str
+    alive: str
+
+
+@cache
+def find_health_paths(engine: str, health: str) -> HealthPaths | None:
+    """Return what to use instead of an engine's ``health`` path; None if that path generates no token.
+
+    It reads ``health_paths.json`` of the engine's folder (SGLang's /health generates a token in every version; 0.5.23
+    has /ready, 0.5.12 has not), and loads no engine: `status` asks for each instance.
+    """
+    import json
+    from pathlib import Path
+
+    if engine not in engine_names():
+        return None
+    file = Path(__file__).parent / engine / "health_paths.json"
+    found = json.loads(file.read_text("utf-8")) if file.exists() else {}
+    paths = found.get(health.partition("?")[0])
+    return None if paths is None else HealthPaths(**paths)
 
 
 def engine_title(name: str) -> str:

@@ -198,22 +198,11 @@ class EngineRank:
         return len(self.addresses)
 
 
-@dataclass(frozen=True, slots=True)
-class HealthPaths:
-    """Paths to use instead of a health path that generates a token.
-
-    ``ready`` answers 2xx if and only if the engine is ready; versions without it answer with another status. ``alive``
-    answers as soon as the HTTP server is up.
-    """
-
-    ready: str
-    alive: str
-
-
 class Engine:
     """What is known of one engine. Its folder has one instance, named ``ENGINE``, and is found by its name
     (``engine: sglang`` is engines/sglang/); in the same folder are, each with the same name for each engine: ``memory``,
-    ``lint``, ``simulated_engine`` (loaded by `engines.load_engine_part`), and ``flags-VERSION.json``.
+    ``lint``, ``simulated_engine`` (loaded by `engines.load_engine_part`), ``flags-VERSION.json``, and ``health_paths.json`` (see
+    `engines.find_health_paths`).
 
     What a subclass leaves out is what an unknown program has: no metrics, no drafts, one rank.
     """
@@ -233,7 +222,6 @@ class Engine:
     address_variables: tuple[str, ...] = ()  # environment variables that give a rank its own address
     process_titles: tuple[str, ...] = ()  # how the titles of its processes begin; nothing that a person types
     shm_names: tuple[str, ...] = ()  # how its files in /dev/shm begin
-    token_free_health: tuple[tuple[str, HealthPaths], ...] = ()  # a health path that generates a token, its substitute
 
     def build_command(self, profile: Profile) -> tuple[str, ...]:
         """Return the container's command: launch words, then model, host, port, served name, then ``args``."""
@@ -285,7 +273,3 @@ class Engine:
     def parse_stats_line(self, line: str) -> StatsLine | None:
         """Return the engine's figures in a prepared line, None for any other line. Cheap: checks the beginning first."""
         return None
-
-    def find_health_paths(self, health: str) -> HealthPaths | None:
-        """Return what to use instead of a ``health`` path; None if that path generates no token."""
-        return dict(self.token_free_health).get(health.partition("?")[0])

@@ -65,9 +65,7 @@ def diff_profiles(before: str | None, after: str | None) -> tuple[StartDifferenc
     if before is None or after is None:
         return None
     try:
-        old, new = (
-            dict(_flatten_fields(parse_yaml(text.encode(), "the stored profile").root)) for text in (before, after)
-        )
+        old, new = (dict(_flatten_fields(parse_yaml(text.encode(), "the stored profile"))) for text in (before, after))
     except InvalidInput:
         return None
     names = dict.fromkeys((*new, *old))

@@ -22,12 +22,13 @@ from sparkctl.logs.line_patterns import (  # fmt: skip
     STARTUP_ONLY_CAUSES,
     STOP_REQUESTS,
     TRACEBACK_STARTS,
+    LogTime,
     is_below_error,
     looks_like_error,
     may_hold_duration,
+    parse_log_time,
 )
 from sparkctl.logs.own_requests import is_own_request
-from sparkctl.logs.timestamps import LogTime, parse_log_time
 from sparkctl.logs.traceback_reader import TracebackReader, strip_group_frame
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, StatsLineKind
 from sparkctl.model.launch_plan import ReadinessRule

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -27,6 +28,24 @@ class FlagValues:
 # An argument's value: True is a bare flag, False omits it, a tuple repeats the flag, a JsonValue is one JSON word,
 # FlagValues are several words after one flag.
 ArgValue = str | bool | JsonValue | FlagValues | tuple[str, ...]
+
+
+def list_arg_texts(value: ArgValue) -> tuple[str, ...]:
+    """Return the texts of an argument in which references to the operator's environment count; none of a JSON."""
+    if isinstance(value, FlagValues):
+        return value.words
+    if isinstance(value, tuple):
+        return value
+    return (value,) if isinstance(value, str) else ()
+
+
+def map_arg_texts(value: ArgValue, change: Callable[[str], str]) -> ArgValue:
+    """Return an argument with each of `list_arg_texts` changed."""
+    if isinstance(value, FlagValues):
+        return FlagValues(tuple(map(change, value.words)))
+    if isinstance(value, tuple):
+        return tuple(map(change, value))
+    return change(value) if isinstance(value, str) else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

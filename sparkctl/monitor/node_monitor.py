@@ -16,6 +16,7 @@ from sparkctl.context import CommandContext
 from sparkctl.engines import decode_step_label, load_engine
 from sparkctl.errors import DockerError, GuardUnavailable, InvalidInput, NodeError
 from sparkctl.logs.analyzer import LogAnalyzer
+from sparkctl.logs.reader import read_log
 from sparkctl.model.container import Container
 from sparkctl.model.engine_metrics import EngineFact
 from sparkctl.model.events import (
@@ -45,7 +46,6 @@ from sparkctl.monitor.meters.engine_meters import EngineMeters, MeterReading, ha
 from sparkctl.monitor.node_status import ContainerInspections, build_instance_view
 from sparkctl.monitor.sampler import LOADING_INTERVAL, NodeSampler
 from sparkctl.node.agent_decoder import AgentHello
-from sparkctl.transport.docker.log_stream import ContainerLogStream
 from sparkctl.transport.node_connection import ConnectionStatus, node_state_for_error
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
@@ -80,13 +80,12 @@ class EngineFactsReader:
     async def _read_facts(self, container: str, engine: str) -> tuple[EngineFact, ...]:
         known = load_engine(engine)
         reader, left = LogAnalyzer(engine=known, ready=ReadinessRule(known.defaults.ready_line, None)), _MAX_FACT_LINES
-        async with aclosing(ContainerLogStream(self._session.link, container).read_available()) as batches:
+        async with aclosing(read_log(self._session, container)) as batches:
             async for batch in batches:
                 reader.feed_lines(batch[:left])
                 left -= len(batch)
                 if reader.was_ready or left <= 0:
                     break
-                await asyncio.sleep(0)  # let others run during a long log
         return tuple(reader.facts.values())
 
 

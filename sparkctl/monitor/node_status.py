@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
+from sparkctl.engines import find_health_paths
 from sparkctl.errors import ContainerNotFound, DockerError, LogUnreadable, NodeError
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.endpoint_url import format_endpoint_url
@@ -36,7 +37,6 @@ from sparkctl.transport.node_connection import node_state_for_error
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
 if TYPE_CHECKING:
-    from sparkctl.engines.base import HealthPaths
     from sparkctl.logs.analyzer import LogAnalyzer
 
 _TAIL_LINES, _SHORT_TAIL_LINES = 400, 60  # lines
@@ -256,7 +256,7 @@ async def _ask_health_paths(session: NodeSession, container: Container, rule: Re
     it is alive, once it was found ready; only its log shows a stop.
     """
     port = parse_port_label(container)
-    paths = _find_health_paths(container, rule)
+    paths = find_health_paths(container.get_label(ContainerLabel.ENGINE) or "", rule.health or "")
     if paths is None or port is None:
         return None
     if container.id not in session.seen_ready:
@@ -273,16 +273,9 @@ async def _ask_health_paths(session: NodeSession, container: Container, rule: Re
     return Phase.STOPPING if log is not None and log.stopped is not None else Phase.READY
 
 
-def _find_health_paths(container: Container, rule: ReadinessRule) -> HealthPaths | None:
-    from sparkctl.engines import engine_names, load_engine
-
-    engine = container.get_label(ContainerLabel.ENGINE)
-    return load_engine(engine).find_health_paths(rule.health or "") if engine in engine_names() else None
-
-
 async def _remember_ready(session: NodeSession, container: Container, rule: ReadinessRule) -> None:
     """Remember that it was found ready, if another health request would make it generate again."""
-    if _find_health_paths(container, rule) is not None:
+    if find_health_paths(container.get_label(ContainerLabel.ENGINE) or "", rule.health or "") is not None:
         session.seen_ready[container.id] = (await session.docker.inspect_container(container.id)).started
 
 

@@ -1,7 +1,7 @@
 """The agent: reads a Spark's memory, GPU, devices and processes. One file, standard library only, Python 3.8 or newer,
 nothing on disk.
 
-Started as ``python3 -ISu -c BOOT LENGTH NVML_LENGTH OPTIONS``: its own source and that of pynvml (zlib) arrive on
+Started as ``python3 -ISu -c BOOT LENGTHS NVML_LENGTH OPTIONS``: its own source and that of pynvml (zlib) arrive on
 stdin, then command lines. Any line is a keepalive; ``every SECONDS`` also sets the rate. It ends when stdin ends, and
 after ``--fed`` seconds without a keepalive. Each line of its stdout is a JSON object with a protocol number: first a
 hello, then samples.
@@ -1098,18 +1098,17 @@ def start_reader_thread(reading: Callable[[list[int]], Json]) -> HelperChannel:
 
 
 class NodeAgent:
-    """Sends samples at its rate while it receives keepalives; `NodeAgent.run` waits for no device."""
+    """Sends samples at its rate while it receives keepalives; `NodeAgent.run` waits for no device. ``clock`` as `time`."""
 
-    def __init__(self, root: str, every: float, fed: float, disks: list[str], nvml: bytes | None) -> None:
+    def __init__(
+        self, root: str, every: float, gpu: HelperChannel | None, devices: HelperChannel, clock: Any = time
+    ) -> None:
         self.root = root
         self.every = every
-        self.fed = fed
-        trim_memory()
-        self.gpu = (
-            start_gpu_process(nvml) if nvml != b"" else None
-        )  # before there is a thread: a fork only copies the calling one
-        self.devices = start_reader_thread(DeviceReader(root, disks, psutil=not root).read)
-        self.parts = [part for part in (self.gpu, self.devices) if part is not None]
+        self.gpu = gpu
+        self.devices = devices
+        self.clock = clock
+        self.parts = [part for part in (gpu, devices) if part is not None]
         self.meminfo = KernelFile(root + "/proc/meminfo", pause=0.0)
         self.vmstat = KernelFile(root + "/proc/vmstat", long=True, pause=0.0)
         self.pressure = KernelFile(root + "/proc/pressure/memory", pause=0.0)
@@ -1123,15 +1122,15 @@ class NodeAgent:
         self.pending = b""
         self.commands = b""
 
-    def run(self) -> None:
-        """Run until stdin ends, or until no keepalive has come for too long."""
+    def run(self, fed_within: float) -> None:
+        """Run until stdin ends, or until no keepalive has come for so many seconds."""
         os.set_blocking(1, False)  # a reader that stopped reading must not keep the agent from ending
         self.send_message({"kind": "hello", "identity": read_identity(self.root)})
         fed = due = time.monotonic()
         asked_at: float | None = None
         while True:
             now = time.monotonic()
-            if now - fed > self.fed and not is_readable(0):  # the agent may have been suspended while keepalives came
+            if now - fed > fed_within and not is_readable(0):  # the agent may have been suspended while keepalives came
                 return
             if asked_at is None and now >= due:
                 asked_at = self.request_readings(now)
@@ -1141,7 +1140,7 @@ class NodeAgent:
                 if due <= now:  # the agent was suspended: no second sample at once, nothing is caught up
                     due = now + self.every
                 continue
-            until = min(fed + self.fed, due if asked_at is None else asked_at + DEVICE_WAIT_SECONDS)
+            until = min(fed + fed_within, due if asked_at is None else asked_at + DEVICE_WAIT_SECONDS)
             open_parts = [part.answers for part in self.parts if not part.ended]
             ready, _, _ = select.select(
                 [0, *open_parts], [1] if self.pending else [], [], max(0.0, until - now) + 0.001
@@ -1194,7 +1193,7 @@ class NodeAgent:
         return {
             "kind": "sample",
             "sequence": self.sequence,
-            "time": round(time.time(), 3),
+            "time": round(self.clock.time(), 3),
             "uptime": round(now, 3),
             "memory": memory,
             "detail": detail,
@@ -1256,8 +1255,7 @@ class NodeAgent:
     def send_message(self, message: Json) -> None:
         """Send one line. While the last one is not written, new ones are dropped: old samples are worthless."""
         if not self.pending:
-            line = json.dumps(dict({"probe": AGENT_PROTOCOL}, **message), separators=(",", ":"))
-            self.pending = line.encode("ascii", "replace") + b"\n"
+            self.pending = encode_message(message)
         self.flush()
 
     def flush(self) -> None:
@@ -1269,19 +1267,31 @@ class NodeAgent:
             pass
 
 
+def encode_message(message: Json) -> bytes:
+    """Return a message as a line of the protocol."""
+    line = json.dumps(dict({"probe": AGENT_PROTOCOL}, **message), separators=(",", ":"))
+    return line.encode("ascii", "replace") + b"\n"
+
+
 def is_readable(fd: int) -> bool:
     """Tell whether there is data to read, or the end."""
     return bool(select.select([fd], [], [], 0.0)[0])
 
 
-def main(words: list[str]) -> None:
-    """Run with the options of the start command: LENGTH of pynvml on stdin, then pairs of option and value."""
-    length, packed = int(words[0]), b""
+def read_nvml_source(length: int) -> bytes:
+    """Return pynvml's source, which comes on stdin in ``length`` bytes; end the program if stdin ends before."""
+    packed = b""
     while len(packed) < length:
         said = os.read(0, length - len(packed))
         if not said:
-            return
+            os._exit(0)
         packed += said
+    return zlib.decompress(packed) if packed else b""
+
+
+def main(words: list[str]) -> None:
+    """Run with the options of the start command: LENGTH of pynvml on stdin, then pairs of option and value."""
+    sent = read_nvml_source(int(words[0]))
     options = {"--root": "", "--every": "2", "--fed": "10", "--nvml": "sent"}
     disks = []
     for at in range(1, len(words) - 1, 2):
@@ -1290,9 +1300,14 @@ def main(words: list[str]) -> None:
         else:
             options[words[at]] = words[at + 1]
     root = options["--root"].rstrip("/")
-    nvml = None if options["--nvml"] == "installed" else zlib.decompress(packed) if packed else b""
+    nvml = None if options["--nvml"] == "installed" else sent
+    trim_memory()
+    gpu = (
+        start_gpu_process(nvml) if nvml != b"" else None
+    )  # before there is a thread: a fork only copies the calling one
+    devices = start_reader_thread(DeviceReader(root, disks, psutil=not root).read)
     with contextlib.suppress(BrokenPipeError):  # nobody reads any more
-        NodeAgent(root, float(options["--every"]), float(options["--fed"]), disks, nvml).run()
+        NodeAgent(root, float(options["--every"]), gpu, devices).run(float(options["--fed"]))
     os._exit(0)  # end at once, whatever the thread waits for
 
 

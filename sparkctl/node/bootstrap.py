@@ -14,17 +14,9 @@ from functools import cache
 from pathlib import Path
 
 KEEPALIVE_SECONDS = 10.0  # seconds without a keepalive after which the agent ends itself
-# `python3 -` would wait for the end of stdin, so the interpreter gets the program's length.
+# `python3 -` would wait for the end of stdin, so the interpreter gets the lengths of the modules, each after those that
+# it imports; the packages around them are empty. The last one's main is the program.
 BOOTSTRAP_SCRIPT = """import os,sys
-n=int(sys.argv[1]);s=b""
-while len(s)<n:
- d=os.read(0,n-len(s))
- if not d:os._exit(0)
- s+=d
-exec(compile(s,"sparkctl-probe","exec",optimize=2))"""
-# Several modules with their lengths, each after those that it imports; the packages around them are empty. The last
-# one's main is the program.
-GUARD_BOOTSTRAP_SCRIPT = """import os,sys
 def take(n):
  s=b""
  while len(s)<n:
@@ -36,7 +28,7 @@ for w in sys.argv[1].split(","):
  k,n=w.split(":")
  m=sys.modules[k]=type(sys)(k)
  exec(compile(take(int(n)),k,"exec",optimize=2),m.__dict__)
-m.main(sys.argv[2:]) # sparkctl-guard"""
+m.main(sys.argv[2:]) # """
 GUARD_MODULES = (
     "agent", "guard.decision", "guard.guard_sockets", "guard.container_watch", "guard.guard_memory",
     "guard.kill_requests", "guard.daemon",
@@ -56,6 +48,26 @@ class RemoteProgram:
     stdin: bytes
 
 
+def build_program(
+    mark: str, modules: Sequence[str], words: Sequence[str] = (), stdin: bytes = b"", python: str = "python3"
+) -> RemoteProgram:
+    """Return how to run the last of these modules of `sparkctl.node`, with the others beside it.
+
+    ``mark`` is what its command line is known by, ``stdin`` what it reads first.
+    """
+    sources = [(Path(__file__).parent / f"{name.replace('.', '/')}.py").read_bytes() for name in modules]
+    lengths = [f"sparkctl.node.{name}:{len(source)}" for name, source in zip(modules, sources, strict=True)]
+    lengths = ["sparkctl:0", "sparkctl.node:0", "sparkctl.node.guard:0", *lengths]
+    argv = (python, "-ISu", "-c", BOOTSTRAP_SCRIPT + mark, ",".join(lengths), *words)
+    return RemoteProgram(argv, b"".join(sources) + stdin)
+
+
+def pack_pynvml(source: bytes | None, program: str = "agent") -> bytes:
+    """Return what is sent of pynvml: ``source``, or for None what ``program`` uses of the installed one."""
+    module = read_pynvml_source(program) if source is None else source
+    return zlib.compress(module, 9) if module else b""
+
+
 def build_agent_program(
     every: float,
     disks: Sequence[str] = (),
@@ -70,15 +82,11 @@ def build_agent_program(
     ``disks``: paths whose filesystems are watched. ``root``: where the node's /proc and /sys are. ``nvml``: the source
     of pynvml; None: the installed one, empty: no GPU.
     """
-    agent = (Path(__file__).parent / "agent.py").read_bytes()
-    module = read_pynvml_source() if nvml is None else nvml
-    packed = zlib.compress(module, 9) if module else b""
-    words = ["--every", f"{every:g}", "--fed", f"{fed:g}", "--root", root]
+    packed = pack_pynvml(nvml)
+    words = [str(len(packed)), "--every", f"{every:g}", "--fed", f"{fed:g}", "--root", root]
     for disk in disks:
         words += ["--disk", disk]
-    return RemoteProgram(
-        (python, "-ISu", "-c", BOOTSTRAP_SCRIPT, str(len(agent)), str(len(packed)), *words), agent + packed
-    )
+    return build_program("sparkctl-probe", ["agent"], words, packed, python)
 
 
 def build_local_agent_program(
@@ -108,28 +116,19 @@ def build_guard_program(
     Nothing is written after ``stdin``. ``options``: ``--dir``, ``--docker``, ``--sudo``, ``--linger``, ``--ask``, each
     with a value that overrides the guard's default.
     """
-    sources = [(Path(__file__).parent / f"{name.replace('.', '/')}.py").read_bytes() for name in GUARD_MODULES]
-    lengths = [f"sparkctl.node.{name}:{len(source)}" for name, source in zip(GUARD_MODULES, sources, strict=True)]
-    module = read_pynvml_source() if nvml is None else nvml
-    packed = zlib.compress(module, 9) if module else b""
-    words = [
-        ",".join(("sparkctl:0", "sparkctl.node:0", "sparkctl.node.guard:0", *lengths)),
-        str(len(packed)),
-        "--root",
-        root,
-        *options,
-    ]
-    return RemoteProgram((python, "-ISu", "-c", GUARD_BOOTSTRAP_SCRIPT, *words), b"".join(sources) + packed)
+    packed = pack_pynvml(nvml)
+    words = [str(len(packed)), "--root", root, *options]
+    return build_program("sparkctl-guard", GUARD_MODULES, words, packed, python)
 
 
 @cache
-def read_pynvml_source() -> bytes:
-    """Return the part of the installed pynvml that the agent uses, b"" if it is not installed."""
+def read_pynvml_source(program: str = "agent") -> bytes:
+    """Return the part of the installed pynvml that a program uses, b"" if it is not installed."""
     spec = importlib.util.find_spec("pynvml")
     if spec is None or spec.origin is None:
         return b""
-    agent = (Path(__file__).parent / "agent.py").read_text(encoding="utf-8")
-    return trim_module_source(Path(spec.origin).read_text(encoding="utf-8"), set(WORD_PATTERN.findall(agent))).encode()
+    user = (Path(__file__).parent / f"{program}.py").read_text(encoding="utf-8")
+    return trim_module_source(Path(spec.origin).read_text(encoding="utf-8"), set(WORD_PATTERN.findall(user))).encode()
 
 
 def trim_module_source(module: str, wanted: set[str]) -> str:

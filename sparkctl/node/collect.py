@@ -1,6 +1,6 @@
 """Collect every raw reading of a Spark for `doctor --collect`. Sent like the agent, standard library only.
 
-Started as ``python3 -ISu -c BOOT LENGTH NVML_LENGTH [ROOT]``. Each line of its stdout is a JSON object: a piece of a
+Started as ``python3 -ISu -c BOOT LENGTHS NVML_LENGTH [ROOT]``. Each line of its stdout is a JSON object: a piece of a
 reading (``name``, ``text``), or its end (``name``, ``end``; ``why`` if it could not be read, ``cut`` if there was
 more). It changes nothing. A command that does not end in time, and a driver that does not answer, are skipped and
 reported.
@@ -16,9 +16,9 @@ import re
 import select
 import signal
 import subprocess
-import sys
 import time
-import zlib
+
+from sparkctl.node.agent import load_module, read_nvml_source
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -276,9 +276,7 @@ def format_driver_answers(source: bytes) -> Iterator[str]:
     if not source:
         yield "no pynvml came along\n"
         return
-    nvml = type(sys)("pynvml")
-    sys.modules["pynvml"] = nvml
-    exec(compile(source, "pynvml.py", "exec", optimize=2), nvml.__dict__)  # noqa: S102  # our operator sent it
+    nvml = load_module("pynvml", source)
     yield from call_nvml(nvml, "nvmlInit")
     for name in SYSTEM_CALLS:
         yield from call_nvml(nvml, name)
@@ -332,15 +330,6 @@ def format_value(value: Any, deep: int = 0) -> str:
 def main(words: list[str]) -> None:
     """Run the program: LENGTH of pynvml on stdin, and the root of the node's /proc and /sys."""
     signal.alarm(LIFETIME_SECONDS)
-    length, packed = int(words[0]), b""
-    while len(packed) < length:
-        more = os.read(0, length - len(packed))
-        if not more:
-            return
-        packed += more
-    collect_readings(words[1] if len(words) > 1 else "", zlib.decompress(packed) if packed else b"")
+    nvml = read_nvml_source(int(words[0]))
+    collect_readings(words[1] if len(words) > 1 else "", nvml)
     write_line("end", end=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[2:])

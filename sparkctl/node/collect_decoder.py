@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import zlib
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from sparkctl.model.text.sanitize import load_json
-from sparkctl.node.bootstrap import BOOTSTRAP_SCRIPT, WORD_PATTERN, RemoteProgram, trim_module_source
+from sparkctl.node.bootstrap import RemoteProgram, build_program, pack_pynvml
 
 END_NAME = "end"
 _NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*){0,8}")
@@ -30,20 +27,8 @@ class CollectedReading:
 
 def build_collect_program(root: str = "", nvml: bytes | None = None, python: str = "python3") -> RemoteProgram:
     """Return the program's start command. ``root``: where the node's /proc and /sys are; ``nvml``: as for the agent."""
-    program = (Path(__file__).parent / "collect.py").read_bytes()
-    module = _trim_pynvml_source(program) if nvml is None else nvml
-    packed = zlib.compress(module, 9) if module else b""
-    boot = BOOTSTRAP_SCRIPT.replace("sparkctl-probe", "sparkctl-collect")
-    return RemoteProgram((python, "-ISu", "-c", boot, str(len(program)), str(len(packed)), root), program + packed)
-
-
-def _trim_pynvml_source(program: bytes) -> bytes:
-    spec = importlib.util.find_spec("pynvml")
-    if spec is None or spec.origin is None:
-        return b""
-    return trim_module_source(
-        Path(spec.origin).read_text(encoding="utf-8"), set(WORD_PATTERN.findall(program.decode()))
-    ).encode()
+    packed = pack_pynvml(nvml, "collect")
+    return build_program("sparkctl-collect", ["agent", "collect"], [str(len(packed)), root], packed, python)
 
 
 @dataclass(slots=True)

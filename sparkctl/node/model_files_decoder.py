@@ -1,4 +1,4 @@
-"""Start `file_listing.py`, `transfer.py` and `weights_check.py` on a node, and decode what they print about a model's
+"""Start `transfer.py` and `weights_check.py` on a node, and decode what they print about a model's
 files.
 """
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkctl.model.text.sanitize import load_json, sanitize_line
-from sparkctl.node.bootstrap import BOOTSTRAP_SCRIPT, RemoteProgram
+from sparkctl.node.bootstrap import RemoteProgram, build_program
 from sparkctl.node.transfer import PART_SUFFIX, is_safe_link, is_safe_name
 
 _LISTING_HEADER = b"@@ survey "
@@ -57,19 +57,13 @@ class FileListing:
 
 def build_listing_program(places: Sequence[str], rooms: Sequence[str] = (), python: str = "python3") -> RemoteProgram:
     """Return the program that lists the places, and the free space at ``rooms``; it ends by itself."""
-    program = (Path(__file__).parent / "file_listing.py").read_bytes()
-    boot = BOOTSTRAP_SCRIPT.replace("sparkctl-probe", "sparkctl-survey")
-    request = json.dumps({"places": list(places), "rooms": list(rooms)}).encode() + b"\n"
-    return RemoteProgram((python, "-ISu", "-c", boot, str(len(program))), program + request)
+    request = json.dumps({"role": "list", "places": list(places), "rooms": list(rooms)}).encode() + b"\n"
+    return build_program("sparkctl-survey", ["transfer"], stdin=request, python=python)
 
 
 def build_transfer_program(request: dict[str, Any], python: str = "python3") -> RemoteProgram:
     """Return the program for one end of a stream (see `transfer.py`); it ends with its stdin."""
-    program = (Path(__file__).parent / "transfer.py").read_bytes()
-    boot = BOOTSTRAP_SCRIPT.replace("sparkctl-probe", "sparkctl-carry")
-    return RemoteProgram(
-        (python, "-ISu", "-c", boot, str(len(program))), program + json.dumps(request).encode() + b"\n"
-    )
+    return build_program("sparkctl-carry", ["transfer"], stdin=json.dumps(request).encode() + b"\n", python=python)
 
 
 def decode_file_listing(answer: bytes) -> tuple[tuple[FileListing, ...], tuple[FreeSpace, ...]]:

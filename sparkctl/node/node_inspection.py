@@ -1,10 +1,13 @@
 """Inspect a node once: the script that reads it (`node_inspection.sh`, sent over stdin), and the decoder of its output.
 
-A section that was not requested, or that the node did not answer, is None: not known.
+A section that was not requested, or that the node did not answer, is None: not known. The look is a shell script beside
+the agent, because it also works where Python is missing, and because its start is cheap: measured with `status`'s
+sections on a machine with a GPU, 36 ms (31 ms of CPU) against 83 ms (78 ms) for the agent's source and NVML.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +16,15 @@ from sparkctl.model.fabric_route import FabricLane
 from sparkctl.model.memory_fit import CheckpointFiles
 from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.text.units import KIB, MIB
-from sparkctl.node import process_info
-from sparkctl.node.process_info import ProcessInfo, SharedMemoryFile
 
 _MAX_NUMBER = 10**15  # KiB, MiB, seconds: every count on a node is far below this
 _SECTION_HEADER = "@@ "
-_MEMINFO_PATTERN = re.compile(r"^(\w+(?:\(\w+\))?):\s+(\d+)", re.MULTILINE)
+_TICKS_PER_SECOND = 100  # ticks per second in /proc/PID/stat on every Linux: USER_HZ
+_STAT_PATTERN = re.compile(
+    r"^(\d+) \((.*)\) (\S) (\d+) (?:\S+ ){17}(\d+)", re.MULTILINE
+)  # pid, name, state, parent, start
+_CMDLINE_PATTERN = re.compile(r"^/proc/(\d+)/cmdline:(.*)$", re.MULTILINE)
+_BLOCK_BYTES = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +101,36 @@ class KernelSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessInfo:
+    """A process. ``start`` in ticks since boot: with the pid it identifies one process. ``born`` in unix seconds,
+    ``resident`` its own bytes, ``words`` the beginning of its command line.
+    """
+
+    pid: int
+    parent: int
+    start: int
+    name: str
+    is_alive: bool
+    words: tuple[str, ...] = ()
+    born: float | None = None
+    resident: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedMemoryFile:
+    """A file in /dev/shm. ``inode`` is (device, number); ``size`` its bytes; ``born`` unix seconds, None if the kernel
+    does not say. ``users``: the pids known to have it mapped or open.
+    """
+
+    path: str
+    inode: tuple[int, int]
+    owner: int
+    size: int
+    born: float | None
+    users: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeInspection:
     """The result of one inspection. ``drops``: the kernel's count of page cache drops.
 
@@ -162,7 +198,7 @@ def decode_inspection(answer: bytes) -> NodeInspection:
     return NodeInspection(
         identity=_parse_identity(sections.get("identity")),
         memory=parse_meminfo(sections["memory"]) if "memory" in sections else None,
-        drops=_parse_drop_count(sections.get("memory")),
+        drops=_parse_drop_count(sections.get("memory", "")),
         resident=_sum_container_memory(sections.get("cgroups"), sections.get("resident")),
         pids=_parse_container_pids(sections["cgroups"]) if "cgroups" in sections else None,
         gpu=_parse_gpu_memory(sections.get("gpu")),
@@ -175,8 +211,8 @@ def decode_inspection(answer: bytes) -> NodeInspection:
         models=tuple(models),
         lanes=_parse_lanes(sections.get("fabric")),
         everybody=_sum_process_memory(sections.get("resident"), sections.get("gpu")),
-        procs=process_info.parse_processes(sections.get("procs"), sections.get("commands"), sections.get("resident")),
-        shm=process_info.parse_shared_memory(sections.get("shm")),
+        procs=parse_processes(sections.get("procs"), sections.get("commands"), sections.get("resident")),
+        shm=parse_shared_memory(sections.get("shm")),
         journal=_parse_journal_file(sections.get("journal")),
     )
 
@@ -198,18 +234,17 @@ def _store_section(
 
 def parse_meminfo(meminfo: str) -> MemoryReading | None:
     """Return the reading of a /proc/meminfo text, None if a basic figure is missing."""
-    field = {name: _parse_count(value) * KIB for name, value in _MEMINFO_PATTERN.findall(meminfo)}
-    if not {"MemTotal", "MemFree", "MemAvailable"} <= field.keys():
-        return None
-    cache = field.get("Cached", 0) + field.get("Buffers", 0) + field.get("SReclaimable", 0) - field.get("Shmem", 0)
-    return MemoryReading(
-        total=field["MemTotal"],
-        available=field["MemAvailable"],
-        free=field["MemFree"],
-        page_cache=max(0, cache),
-        swap_total=field.get("SwapTotal", 0),
-        swap_free=field.get("SwapFree", 0),
-    )
+    from sparkctl.node import agent  # saves 1.5 ms at the start of every other command
+
+    found, _ = agent.parse_meminfo(meminfo.encode())
+    if found is not None and max(found.values()) > _MAX_NUMBER * KIB:
+        raise ValueError("a number out of all range")
+    return None if found is None else MemoryReading(**found)
+
+
+def _parse_drop_count(body: str) -> int | None:
+    match = re.search(r"^drop_pagecache (\d+)", body, re.MULTILINE)
+    return _parse_count(match[1]) if match else None
 
 
 def _parse_word_pairs(body: str) -> dict[str, str]:
@@ -235,11 +270,6 @@ def _parse_identity(body: str | None) -> NodeIdentity | None:
         os=word.get("os", ""),
         clock=float(_parse_count(clock)) if clock.isdigit() else None,
     )
-
-
-def _parse_drop_count(body: str | None) -> int | None:
-    match = re.search(r"^drop_pagecache (\d+)", body or "", re.MULTILINE)
-    return _parse_count(match[1]) if match else None
 
 
 def _parse_container_pids(body: str) -> dict[int, str]:
@@ -271,7 +301,7 @@ def _sum_process_memory(resident: str | None, gpu: str | None) -> int | None:
     on_gpu = _parse_gpu_memory(gpu)
     if resident is None or on_gpu is None:
         return None
-    return sum(process_info.parse_anonymous_memory(resident).values()) + sum(on_gpu.values())
+    return sum(parse_anonymous_memory(resident).values()) + sum(on_gpu.values())
 
 
 def _parse_gpu_memory(body: str | None) -> dict[int, int] | None:
@@ -400,3 +430,58 @@ def _parse_gid_ipv4(gid: str) -> str | None:
     except ValueError:
         return None
     return None if mapped is None else str(mapped)
+
+
+def parse_processes(body: str | None, commands: str | None, resident: str | None) -> tuple[ProcessInfo, ...] | None:
+    """Return the processes of a node, None if not reported."""
+    if body is None:
+        return None
+    words: dict[int, list[str]] = {}
+    for pid, word in _CMDLINE_PATTERN.findall(commands or ""):
+        words.setdefault(int(pid), []).append(word.strip())
+    boot = re.search(r"^btime (\d+)$", body, re.MULTILINE)
+    own = {} if resident is None else parse_anonymous_memory(resident)
+    return tuple(
+        ProcessInfo(
+            pid=int(pid),
+            parent=int(parent),
+            start=int(start),
+            name=name,
+            is_alive=state not in "ZXx",  # a zombie holds no memory
+            words=tuple(filter(None, words.get(int(pid), ()))),
+            born=int(boot[1]) + int(start) / _TICKS_PER_SECOND if boot else None,
+            resident=own.get(int(pid)),
+        )
+        for pid, name, state, parent, start in _STAT_PATTERN.findall(body)
+    )
+
+
+def parse_anonymous_memory(resident: str) -> dict[int, int]:
+    """Return the anonymous memory of each process, in bytes."""
+    found = re.findall(r"/proc/(\d+)/status:RssAnon:\s+(\d+)", resident)
+    return {int(pid): int(kib) * KIB for pid, kib in found}
+
+
+def parse_shared_memory(body: str | None) -> tuple[SharedMemoryFile, ...] | None:
+    """Return the files in /dev/shm and their known users, None if not reported."""
+    if body is None:
+        return None
+    users: dict[tuple[int, int], set[int]] = {}
+    for pid, major, minor, number in re.findall(
+        r"^/proc/(\d+)/maps:([0-9a-f]+):([0-9a-f]+) (\d+) ", body, re.MULTILINE
+    ):
+        device = os.makedev(int(major, 16), int(minor, 16))
+        users.setdefault((device, int(number)), set()).add(int(pid))
+    for number_of_device, number, pid in re.findall(r"^open (\d+) (\d+) /proc/(\d+)/fd/", body, re.MULTILINE):
+        users.setdefault((int(number_of_device), int(number)), set()).add(int(pid))
+    found = []
+    for one in re.findall(r"^file (\d+) (\d+) (\d+) (\d+) (\S+) (/dev/shm/.*)$", body, re.MULTILINE):
+        inode, born = (int(one[0]), int(one[1])), one[4]
+        since = float(born) if born.isdigit() and int(born) else None  # stat prints 0 or - if not known
+        users_ = frozenset(users.get(inode, ()))
+        found.append(
+            SharedMemoryFile(
+                path=one[5], inode=inode, owner=int(one[2]), size=int(one[3]) * _BLOCK_BYTES, born=since, users=users_
+            )
+        )
+    return tuple(found)

@@ -47,6 +47,12 @@ DOCKER_OPTIONS: dict[str, DockerOptionKind] = {
     "workdir": DockerOptionKind.TEXT,
 }
 
+
+def is_bare_flag(name: str) -> bool:
+    """Tell whether a further flag takes no value."""
+    return DOCKER_OPTIONS.get(name) is DockerOptionKind.FLAG
+
+
 _SIZE_PATTERN = r"-1|[0-9]{1,15}(\.[0-9]{1,6})?\s*[kmgtKMGT]?([iI]?[bB])?"
 _ADDRESS_PATTERN = r"\[[0-9a-fA-F:]+\]|[0-9.]+"
 

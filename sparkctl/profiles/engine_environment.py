@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sparkctl.errors import InvalidInput
 from sparkctl.files import open_regular_file
-from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, Profile
+from sparkctl.model.profile import ArgValue, JsonValue, Profile, list_arg_texts, map_arg_texts
 from sparkctl.model.text.secrets import is_secret_name
 from sparkctl.profiles.env_references import REFERENCE_PATTERN
 from sparkctl.profiles.file_issues import FileIssue, FilePosition, InvalidFile, quote_source
@@ -35,15 +35,7 @@ def resolve_engine_args(profile: Profile, environ: Mapping[str, str]) -> tuple[t
     missing: dict[str, list[str]] = {}
 
     def fill_value(name: str, value: ArgValue) -> ArgValue:
-        if isinstance(value, str):
-            return _expand_references(value, environ, missing.setdefault(name, []))
-        if isinstance(value, tuple):
-            return tuple(_expand_references(text, environ, missing.setdefault(name, [])) for text in value)
-        if isinstance(value, FlagValues):
-            return FlagValues(
-                tuple(_expand_references(text, environ, missing.setdefault(name, [])) for text in value.words)
-            )
-        return value
+        return map_arg_texts(value, lambda text: _expand_references(text, environ, missing.setdefault(name, [])))
 
     values = tuple((name, fill_value(name, value)) for name, value in profile.args)
     _refuse_missing(profile, "args", missing)
@@ -64,14 +56,7 @@ def find_engine_secrets(profile: Profile, environ: Mapping[str, str]) -> tuple[s
 def _iter_reference_texts(profile: Profile) -> Iterator[str]:
     yield from (text for _, text in profile.env)
     for _, value in profile.args:
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, tuple):
-            yield from value
-        elif isinstance(value, FlagValues):
-            yield from value.words
-        elif isinstance(value, JsonValue):
-            yield value.text
+        yield from (value.text,) if isinstance(value, JsonValue) else list_arg_texts(value)
 
 
 def _refuse_missing(profile: Profile, section: str, missing: Mapping[str, list[str]]) -> None:
@@ -120,7 +105,7 @@ def _find_variable_position(profile: Profile, section: str, name: str) -> FilePo
     from sparkctl.profiles.yaml_reader import find_value, read_yaml
 
     try:
-        root = read_yaml(Path(profile.origin)).root
+        root = read_yaml(Path(profile.origin))
     except InvalidInput:
         return FilePosition(profile.origin)
     item = find_value(root, (section, name))

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 # ${NAME} or ${NAME:-default}; $${ is a dollar sign before a brace.
 REFERENCE_PATTERN = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*+)(?::-(?P<default>[^}]{0,4096}+))?\}")
@@ -40,6 +40,15 @@ def resolve_defaults(text: str) -> str | None:
 def has_references(text: str) -> bool:
     """Tell whether the text refers to the operator's environment."""
     return any(match["name"] is not None for match in REFERENCE_PATTERN.finditer(text))
+
+
+def map_references(text: str, reference: Callable[[re.Match[str]], str], literal: Callable[[str], str] = str) -> str:
+    """Return the text in another notation: each reference by ``reference``, the text between them by ``literal``."""
+    out, end = "", 0
+    for match in REFERENCE_PATTERN.finditer(text):
+        out += literal(text[end : match.start()]) + (literal("${") if match["name"] is None else reference(match))
+        end = match.end()
+    return out + literal(text[end:])
 
 
 def list_referenced_names(text: str) -> tuple[str, ...]:

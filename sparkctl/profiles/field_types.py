@@ -24,6 +24,7 @@ from sparkctl.profiles.docker_options import (
     FIELDS_INSTEAD_OF_OPTIONS,
     VALUE_PATTERNS,
     DockerOptionKind,
+    is_bare_flag,
 )
 from sparkctl.profiles.env_references import REFERENCE_PATTERN
 from sparkctl.profiles.file_issues import quote_source
@@ -480,8 +481,8 @@ MAP_TYPES: dict[FieldKind, MapType] = {
             "description": "Further docker run flags.",
             "additionalProperties": False,
             "properties": {
-                key: {"type": "boolean"} if kind is DockerOptionKind.FLAG else {"type": ["string", "number", "array"]}
-                for key, kind in DOCKER_OPTIONS.items()
+                key: {"type": "boolean"} if is_bare_flag(key) else {"type": ["string", "number", "array"]}
+                for key in DOCKER_OPTIONS
             },
         },
     ),

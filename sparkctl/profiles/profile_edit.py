@@ -19,7 +19,7 @@ from sparkctl.files import read_regular_file
 from sparkctl.profiles.file_issues import FilePosition, InvalidFile
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.profile_lint import LintDiagnostic
-from sparkctl.profiles.profile_overlays import parse_setting
+from sparkctl.profiles.validation import parse_setting
 from sparkctl.profiles.yaml_reader import YamlEntry, YamlValue, parse_yaml
 
 _LINE_END = re.compile("\r\n|\r|\n|\u2028|\u2029")  # line ends, as YAML counts them
@@ -77,7 +77,7 @@ def apply_checked_edit(text: str, edit: TextEdit, intended: object) -> str | Non
         return None
     result = text[: edit.start] + edit.new + text[edit.start + len(edit.old) :]
     try:
-        means = parse_yaml(result.encode("utf-8"), "").root.to_plain_data()
+        means = parse_yaml(result.encode("utf-8"), "").to_plain_data()
     except InvalidFile:
         return None
     return result if means == intended else None
@@ -158,7 +158,7 @@ def save_setting(library: ProfileLibrary, name: str, setting: str) -> tuple[Path
 def set_field_in_text(text: str, setting: str, file: str) -> str:
     """Return the text with one field set. Raises `InvalidInput` if that cannot be done safely."""
     steps, wanted = _split_setting_tree(parse_setting(setting))
-    tree = parse_yaml(text.encode("utf-8"), file).root
+    tree = parse_yaml(text.encode("utf-8"), file)
     edit = plan_value_edit(text, tree, steps, _format_setting_value(wanted))
     result = None if edit is None else apply_checked_edit(text, edit, _compute_intended_data(tree, steps, wanted))
     if result is None:
@@ -180,7 +180,7 @@ def _format_setting_value(item: YamlValue) -> str:
     """Return a value as YAML: as typed if that means the same."""
     if item.raw is not None:
         try:
-            if parse_yaml(f"x: {item.raw}\n".encode(), "").root.to_plain_data() == {"x": item.value}:
+            if parse_yaml(f"x: {item.raw}\n".encode(), "").to_plain_data() == {"x": item.value}:
                 return item.raw
         except InvalidFile:
             pass
@@ -220,7 +220,7 @@ def apply_lint_fixes(path: Path, diagnostics: Sequence[LintDiagnostic]) -> tuple
 
 def _apply_lint_fix(text: str, place: FilePosition, change: LintFix, path: Path) -> str | None:
     """Return the text with one fix applied, None if that cannot be done safely."""
-    tree = parse_yaml(text.encode("utf-8"), str(path)).root
+    tree = parse_yaml(text.encode("utf-8"), str(path))
     section = tree.entries.get(str(change.where[0]))
     entry = None if section is None else section.item.entries.get(str(change.where[1]))
     if change.kind is LintFixKind.ADD:

@@ -92,7 +92,7 @@ class ProfileLibrary:
         found = []
         for one in self.list_names():
             with suppress(InvalidInput):
-                base = read_yaml(self.find_profile_file(one)).root.entries.get("extends")
+                base = read_yaml(self.find_profile_file(one)).entries.get("extends")
                 if one != name and base is not None and base.item.raw == name:
                     found.append(one)
         return tuple(found)
@@ -160,46 +160,24 @@ class ProfileLibrary:
         path = self.find_profile_file(name)
         shipped = self.is_shipped(path)
         overrides = not shipped and name in _list_profile_files(self.shipped)
+        profile: Profile | None = None
+        faults: tuple[FileIssue, ...] = ()
         try:
             profile = self._load_path(path, ())
         except InvalidFile as error:
-            return ProfileEntry(
-                ProfileSummary(
-                    name=name,
-                    title=None,
-                    engine=None,
-                    origin=path,
-                    shipped=shipped,
-                    overrides_shipped=overrides,
-                    faults=error.faults,
-                ),
-                None,
-            )
+            faults = error.faults
         except InvalidInput as error:
-            fault = FileIssue(FilePosition(str(path)), error.message)
-            return ProfileEntry(
-                ProfileSummary(
-                    name=name,
-                    title=None,
-                    engine=None,
-                    origin=path,
-                    shipped=shipped,
-                    overrides_shipped=overrides,
-                    faults=(fault,),
-                ),
-                None,
-            )
-        return ProfileEntry(
-            ProfileSummary(
-                name=name,
-                title=profile.title,
-                engine=profile.engine,
-                origin=path,
-                shipped=shipped,
-                overrides_shipped=overrides,
-            ),
-            profile,
+            faults = (FileIssue(FilePosition(str(path)), error.message),)
+        summary = ProfileSummary(
+            name=name,
+            title=None if profile is None else profile.title,
+            engine=None if profile is None else profile.engine,
+            origin=path,
+            shipped=shipped,
+            overrides_shipped=overrides,
+            faults=faults,
         )
+        return ProfileEntry(summary, profile)
 
     def _load_path(self, path: Path, overrides: Sequence[str]) -> Profile:
         return self.load_with_positions(path, overrides)[0]
@@ -210,13 +188,13 @@ class ProfileLibrary:
         Raises `InvalidFile` with every fault, `InvalidInput` if a file is unreadable.
         """
         from sparkctl.profiles.file_issues import InvalidFile
-        from sparkctl.profiles.profile_overlays import (
+        from sparkctl.profiles.validation import (
             find_token_issues,
             merge_profile_trees,
             parse_setting,
             strip_base_fields,
+            validate_profile,
         )
-        from sparkctl.profiles.validation import validate_profile
 
         chain = self._load_base_chain(path)
         faults = [fault for _, tree in chain for fault in find_token_issues(tree)]
@@ -244,7 +222,7 @@ class ProfileLibrary:
         from sparkctl.profiles.file_issues import FileIssue, InvalidFile, quote_source
         from sparkctl.profiles.yaml_reader import read_yaml
 
-        chain = [(path, read_yaml(path).root)]
+        chain = [(path, read_yaml(path))]
         seen = {path.resolve()}
         while (entry := chain[-1][1].entries.get("extends")) is not None and entry.item.value is not None:
             base = self._find_base_file(chain[-1][0], entry.item)
@@ -255,7 +233,7 @@ class ProfileLibrary:
             if len(chain) > MAX_BASES:
                 raise InvalidFile([FileIssue(entry.item.place, f"extends: more than {MAX_BASES} profiles in a row")])
             seen.add(base.resolve())
-            chain.append((base, read_yaml(base).root))
+            chain.append((base, read_yaml(base)))
         return chain
 
     def _find_base_file(self, path: Path, item: YamlValue) -> Path:

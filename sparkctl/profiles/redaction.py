@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import replace
 
-from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, Profile
+from sparkctl.model.profile import ArgValue, JsonValue, Profile, list_arg_texts, map_arg_texts
 from sparkctl.model.text.secrets import (
     MASK,
     Redactor,
@@ -25,8 +25,8 @@ def find_profile_secrets(profile: Profile) -> frozenset[str]:
     """Return the secrets in the profile itself: literal values, and defaults of ``${VAR:-default}``."""
     literal = [(name, REFERENCE_PATTERN.sub("", value)) for name, value in (*profile.env, *profile.container.options)]
     for key, value in profile.args:
-        literal += [(key, REFERENCE_PATTERN.sub("", text)) for text in _list_arg_texts(value)]
-        literal += [(key, default) for text in _list_arg_texts(value) for default in _list_reference_defaults(text)]
+        literal += [(key, REFERENCE_PATTERN.sub("", text)) for text in _list_secret_texts(value)]
+        literal += [(key, default) for text in _list_secret_texts(value) for default in _list_reference_defaults(text)]
     literal += [(name, default) for name, value in profile.env for default in _list_reference_defaults(value)]
     literal += [(key, kept.text) for key, kept in profile.extra]
     return (
@@ -79,14 +79,8 @@ def _list_reference_defaults(text: str) -> tuple[str, ...]:
     return tuple(match["default"] for match in REFERENCE_PATTERN.finditer(text) if match["default"])
 
 
-def _list_arg_texts(value: ArgValue) -> tuple[str, ...]:
-    if isinstance(value, tuple):
-        return value
-    if isinstance(value, FlagValues):
-        return value.words
-    if isinstance(value, JsonValue):
-        return (value.text,)
-    return (value,) if isinstance(value, str) else ()
+def _list_secret_texts(value: ArgValue) -> tuple[str, ...]:
+    return (value.text,) if isinstance(value, JsonValue) else list_arg_texts(value)
 
 
 def _redact_literal(text: str, own: frozenset[str], *, secret: bool) -> str:
@@ -103,15 +97,9 @@ def _redact_reference_default(match: re.Match[str], own: frozenset[str], *, secr
 def _redact_arg(key: str, value: ArgValue, own: frozenset[str]) -> ArgValue:
     """Return a value of the same type, so that the stored profile can be compared with another one."""
     secret = is_secret_name(key)
-    if isinstance(value, bool):
-        return value
     if isinstance(value, JsonValue):
         return MASK if secret else _parse_json_or_text(redact_word(value.text, own))
-    if isinstance(value, FlagValues):
-        return FlagValues(tuple(redact_value(text, own, secret=secret) for text in value.words))
-    if isinstance(value, tuple):
-        return tuple(redact_value(text, own, secret=secret) for text in value)
-    return redact_value(value, own, secret=secret)
+    return map_arg_texts(value, lambda text: redact_value(text, own, secret=secret))
 
 
 def _parse_json_or_text(text: str) -> ArgValue:

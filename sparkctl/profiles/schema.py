@@ -17,16 +17,23 @@ from sparkctl.profiles.field_types import FIELD_TYPES, MAP_TYPES
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileField:
     """A field of the file. ``name``: its attribute, None for a section of attributes of `Profile`, and for a field of
-    the file alone; ``default`` is MISSING where it has to be given; ``section``: the fields below it.
+    the file alone; ``value_type``: that of the value, or of each in a list; ``default`` is MISSING where it has to be
+    given; ``section``: the fields below it.
     """
 
     key: str
     name: str | None
     spec: ProfileField
+    value_type: Any = None
     default: Any = None
     allows_none: bool = True
     is_list: bool = False
     section: FileSection | None = None
+
+    @property
+    def is_collection(self) -> bool:
+        """Whether the value is a list or a map with free keys."""
+        return self.is_list or self.spec.kind in MAP_TYPES
 
     @property
     def can_be_off(self) -> bool:
@@ -79,13 +86,15 @@ def _build_section(kind: type) -> FileSection:
 def _build_field(name: str, spec: ProfileField, hint: Any, default: Any) -> FileField:
     choices = get_args(hint) if isinstance(hint, UnionType) else (hint,)
     own = next(one for one in choices if one is not NoneType)
+    is_list = getattr(own, "__origin__", None) is tuple and spec.kind not in MAP_TYPES
     return FileField(
         key=(spec.key or name).rpartition(".")[2],
         name=name,
         spec=spec,
+        value_type=get_args(own)[0] if is_list else own,
         default=default,
         allows_none=NoneType in choices,
-        is_list=getattr(own, "__origin__", None) is tuple and spec.kind not in MAP_TYPES,
+        is_list=is_list,
         section=_build_section(own) if spec.kind is FieldKind.SECTION else None,
     )
 
@@ -140,18 +149,19 @@ def _build_section_schema(section: FileSection, title: str, words: str, definiti
     return {
         "additionalProperties": False,
         "description": words,
-        "properties": {key: _build_field_schema(field, definitions) for key, field in section.fields.items()},
+        "properties": {key: build_field_schema(field, definitions) for key, field in section.fields.items()},
         **({"required": required} if required else {}),
         "title": title,
         "type": "object",
     }
 
 
-def _build_field_schema(field: FileField, definitions: dict[str, Any]) -> dict[str, Any]:
+def build_field_schema(field: FileField, definitions: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON Schema of a field; the sections in it are added to ``definitions``."""
     if field.section is not None:
         return _build_reference_schema(field, field.section, definitions)
     title = {"title": field.key.replace("_", " ").title()}
-    own = build_value_schema(field)
+    own = _build_value_schema(field)
     if field.default is None or not field.spec.shows_default:
         return {"anyOf": [own, {"type": "null"}], "default": None, **title}
     if field.default is MISSING or field.is_list:
@@ -171,7 +181,7 @@ def _build_reference_schema(field: FileField, section: FileSection, definitions:
     return reference
 
 
-def build_value_schema(field: FileField) -> dict[str, Any]:
+def _build_value_schema(field: FileField) -> dict[str, Any]:
     """Return the JSON Schema of a field's value, without its name and default."""
     spec = field.spec
     if spec.kind in MAP_TYPES:

@@ -78,29 +78,8 @@ class YamlEntry:
     item: YamlValue
 
 
-@dataclass(frozen=True, slots=True)
-class YamlDocument:
-    """A parsed file. Paths are tuples of keys and indices, ``("nodes", 0, "port")``."""
-
-    root: YamlValue
-
-    @property
-    def data(self) -> Any:
-        """Plain dicts, lists and scalars."""
-        return self.root.to_plain_data()
-
-    def position_of(self, path: YamlPath, *, key: bool = False) -> FilePosition:
-        """Return the position of a value (or of its key), or of the nearest existing value around it."""
-        return find_position(self.root, path, key=key)
-
-    def find_source_text(self, path: YamlPath) -> str | None:
-        """Return a scalar's source text, None if there is no scalar."""
-        item = find_value(self.root, path)
-        return item.raw if item else None
-
-
 def find_value(root: YamlValue, path: YamlPath) -> YamlValue | None:
-    """Return the value at a path, None if there is none."""
+    """Return the value at a path such as ``("nodes", 0, "port")``, None if there is none."""
     steps = list(_walk_path(root, path))
     return steps[-1].item if len(steps) == len(path) + 1 else None
 
@@ -125,7 +104,7 @@ def _walk_path(root: YamlValue, path: YamlPath) -> Iterator[YamlEntry]:
         item = entry.item
 
 
-def read_yaml(path: Path) -> YamlDocument:
+def read_yaml(path: Path) -> YamlValue:
     """Read one file. Raises `InvalidFile` with every fault and its position, `InvalidInput` if it cannot be read."""
     try:
         with open_regular_file(path) as file:
@@ -138,14 +117,14 @@ def read_yaml(path: Path) -> YamlDocument:
     return parse_yaml(raw, str(path))
 
 
-def parse_yaml(raw: bytes, file: str) -> YamlDocument:
+def parse_yaml(raw: bytes, file: str) -> YamlValue:
     """Parse the bytes of one document; ``file`` is its name in faults. Raises `InvalidFile`."""
     reader = _YamlTreeReader(file)
     text = reader.decode_text(raw)
     root = reader.build_tree(text) if not reader.faults else None
     if reader.faults or root is None:
         raise InvalidFile(reader.faults or [FileIssue(FilePosition(file, 1, 1), "the file is empty")])
-    return YamlDocument(root)
+    return root
 
 
 def resolve_scalar(text: str) -> YamlScalar:

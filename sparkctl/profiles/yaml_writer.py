@@ -11,7 +11,7 @@ from typing import Any
 from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, Profile
 from sparkctl.model.profile_field import FieldKind, ProfileField
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.profiles.docker_options import DOCKER_OPTIONS, DockerOptionKind
+from sparkctl.profiles.docker_options import is_bare_flag
 from sparkctl.profiles.field_types import FIELD_TYPES, MAP_TYPES
 from sparkctl.profiles.schema import FileField, FileSection, load_file_shape
 from sparkctl.profiles.yaml_reader import resolve_scalar
@@ -87,7 +87,7 @@ def _render_entry(kind: FieldKind, name: str, values: Sequence[Any]) -> Iterator
         return
     if kind is FieldKind.ARGS:
         texts = [_format_arg_value(value) for value in values]
-    elif DOCKER_OPTIONS.get(name) is DockerOptionKind.FLAG and kind is FieldKind.DOCKER_OPTIONS:
+    elif kind is FieldKind.DOCKER_OPTIONS and is_bare_flag(name):
         texts = [values[0]]
     else:
         texts = [_format_scalar(value, flow=len(values) > 1, words=True) for value in values]
@@ -104,7 +104,7 @@ def _render_value(field: FileField, value: Any, *, in_section: bool) -> list[str
         return [f"{field.key}:", *(f"  - {_format_scalar(item)}" for item in value)]
     elif field.spec.kind is FieldKind.TEXT and "\n" in value and not in_section:
         return list(_render_literal_block(f"{field.key}:", value))
-    is_flow = field.is_list or field.section is not None or field.spec.kind in MAP_TYPES
+    is_flow = field.is_collection or field.section is not None
     text = _format_flow_field(field, value) if is_flow else _format_field_scalar(field.spec, value, flow=False)
     return [f"{field.key}: {text}"]
 

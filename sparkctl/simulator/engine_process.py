@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from sparkctl.concurrency import run_until_first
 from sparkctl.engines.simulation.decode_model import DecodeModel
 from sparkctl.engines.simulation.engine_launch import EngineFault, SimLaunch
 from sparkctl.engines.simulation.rank_network import LossReason, RankLoss, RankMember, RankNetwork, RendezvousTimeout
@@ -26,7 +27,7 @@ from sparkctl.engines.simulation.script_player import (
     ScriptStep,
     TimedStep,
 )
-from sparkctl.engines.simulation.simulated_clock import DriftFreeTimer
+from sparkctl.engines.simulation.simulated_clock import MIN_SLEEP_SECONDS, DriftFreeTimer
 from sparkctl.engines.simulation.simulated_engine import SimulatedEngine, list_simulated_engines, parse_launch
 from sparkctl.engines.simulation.unified_memory import GIB
 from sparkctl.simulator.openai_api import SimOpenAiServer
@@ -214,21 +215,11 @@ class EngineProcess:
     async def _run_engine(self) -> ExitStep:
         """Start and serve; if another rank is lost, end as this engine does, or begin again."""
         while True:
-            serving, losing = (
-                asyncio.ensure_future(self._serve_requests()),
-                asyncio.ensure_future(self._wait_for_rank_loss()),
-            )
-            try:
-                await asyncio.wait({serving, losing}, return_when=asyncio.FIRST_COMPLETED)
-                if serving.done():
-                    return serving.result()
-                loss = losing.result()
-            finally:
-                serving.cancel()
-                losing.cancel()
-                await asyncio.gather(serving, losing, return_exceptions=True)
+            _, found = await run_until_first(self._serve_requests(), self._wait_for_rank_loss())
+            if isinstance(found, ExitStep):
+                return found
             self.ready.clear()
-            ended = await self._run_script(self.engine.play_section("apart", loss=loss))
+            ended = await self._run_script(self.engine.play_section("apart", loss=found))
             if ended is not None:
                 return ended
 
@@ -320,6 +311,7 @@ class EngineProcess:
                 self.member.group.mark_lost(LossReason.RAISED, self.member, said)
             case ScriptAction.CUT_CABLE:
                 self.fabric.cut_cable()
+                await asyncio.sleep(MIN_SLEEP_SECONDS)  # the others notice it first, however fast time goes
             case ScriptAction.FREE_MEMORY:
                 for pid in self.pids:
                     memory.release(pid)

@@ -14,7 +14,7 @@ from sparkctl.engines.simulation.engine_launch import EngineFault
 from sparkctl.engines.simulation.simulated_clock import SimClock, SimPace
 from sparkctl.engines.simulation.unified_memory import GIB, KIB, UnifiedMemory
 from sparkctl.node.agent import KernelFile
-from sparkctl.simulator.http_server import ReadStream, RequestHandler
+from sparkctl.simulator.http_server import RequestHandler
 
 UNLINK_SCRIPT_MARKER = "# sparkctl unlink 1"
 TMPFS_DEVICE = 27  # 0:1b, of the tmpfs
@@ -214,7 +214,7 @@ class GuardProtocol(Protocol):
     """The part of the guard that the node's shell calls."""
 
     def list_directory(self) -> bytes: ...
-    async def start(self, words: Sequence[str], stdin: ReadStream, stdout: ByteSink) -> None: ...
+    def start(self, stdout: ByteSink) -> None: ...
 
 
 class SimKernelFile(KernelFile):

@@ -7,7 +7,7 @@ import importlib
 import os
 import signal
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,10 +17,10 @@ from textual.binding import BindingType
 from textual.screen import Screen
 
 from sparkctl.commands.actions import ACTIONS, Action, ActionContext, ActionId, list_enabled_actions, parse_key
-from sparkctl.concurrency import cancel_and_wait
+from sparkctl.concurrency import cancel_and_wait, has_pending_input
 from sparkctl.errors import SparkctlError
 from sparkctl.tui.command_dispatcher import CommandDispatcher
-from sparkctl.tui.global_actions import GlobalActions
+from sparkctl.tui.global_actions import perform_global_action
 from sparkctl.tui.key_queue import KeyQueue
 from sparkctl.tui.node_selection import NodeSelection
 from sparkctl.tui.panel_interface import Panel
@@ -32,6 +32,7 @@ from sparkctl.tui.terminal_driver import StdoutDriver, freeze_gc, trim_render_ca
 from sparkctl.tui.theme import DARK_THEME, LIGHT_THEME, build_theme_styles
 
 if TYPE_CHECKING:
+    from sparkctl.commands.request import Request, ScreenTarget
     from sparkctl.config import Config
     from sparkctl.model.node import Node, NodeName
     from sparkctl.monitor.switch_progress import SwitchProgress
@@ -112,7 +113,7 @@ class PanelApp(Panel):
         self._selection = NodeSelection()
         self._controller: PanelController | None = None
         self.keyboard = KeyQueue(self)
-        self._global_actions = GlobalActions(self)
+        has_pending_input.set(self.keyboard.has_pending_key)
         self.orders = CommandDispatcher(self)
         self._leaving = False
         self._has_begun = False
@@ -180,6 +181,7 @@ class PanelApp(Panel):
         views = () if self._controller is None else self._controller.list_node_views(names)
         now = ActionContext(
             names=names,
+            config_nodes=self.config_nodes,
             views=views,
             node=self.selected_node,
             instance=self._find_selected_instance(),
@@ -404,10 +406,11 @@ class PanelApp(Panel):
         if why := one.why_not(self.build_action_context()):
             self.show_toast(why)
             return
-        what = one.id.name.lower()
-        getattr(front, f"do_{what}", getattr(self._global_actions, f"do_{what}", self._global_actions.perform_action))(
-            one
-        )
+        own = {} if front is None else front.action_handlers()
+        if one.id in own:
+            own[one.id]()
+        else:
+            perform_global_action(self, one)
 
     def action_act(self, name: str) -> None:
         """Run an action from a key binding."""
@@ -458,10 +461,17 @@ class PanelApp(Panel):
         for _ in places[places.index(name) + 1 :]:
             self.pop_screen()
 
-    def run_command_line(self, words: Sequence[str]) -> None:
-        """Carry out a command line; show the error where it is refused."""
+    def run_command_line(self, words: Sequence[str], confirms: Action | None = None) -> None:
+        """Carry out a command line, after a question as before this action; show the error where it is refused."""
         try:
-            self.orders.dispatch(words)
+            self.orders.dispatch_line(words, confirms)
+        except SparkctlError as error:
+            self.show_error(error)
+
+    def run_request(self, build_request: Callable[[], Request | ScreenTarget]) -> None:
+        """Carry out a request; show the error where it cannot be made or is refused."""
+        try:
+            self.orders.dispatch_request(build_request())
         except SparkctlError as error:
             self.show_error(error)
 

@@ -1,4 +1,4 @@
-"""Carries out command lines, whether they come from a key, the palette, a dialog or the `:` line."""
+"""Carries out requests, whether they come from a key, the palette, a dialog or the `:` line."""
 
 from __future__ import annotations
 
@@ -7,24 +7,27 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sparkctl.commands.action_context import is_state_unknown
-from sparkctl.commands.actions import ACTIONS, PANEL_VERBS, Action, ActionId, retarget_context
-from sparkctl.commands.stop.stop_impact import parse_names_and_nodes
+from sparkctl.commands.actions import PANEL_VERBS, Action, ActionId, find_verb_action, retarget_context
+from sparkctl.commands.request import Request, ScreenTarget
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.node import NodeState
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.tui.screens import registry
 
 if TYPE_CHECKING:
+    from sparkctl.commands.switch.switch_request import SwitchInstance
     from sparkctl.model.memory_fit import MemoryFit
     from sparkctl.model.node import NodeName
     from sparkctl.model.profile import Profile
     from sparkctl.monitor.node_views import NodeTelemetryView
     from sparkctl.profiles.profile_library import ProfileOffer
+    from sparkctl.tui.dialogs.profile_picker import PickedStart
     from sparkctl.tui.panel_interface import Panel
 
 _VERB_ALIASES = {"q": "quit", "q!": "quit", "exit": "quit", "h": "help"}  # habits from other programs
 _HELP_FLAGS = frozenset(("--help", "-h"))
 _MAX_TYPED_LINES = 50
+_SCREEN_VERBS = ("logs", "history")  # of a recording, too
 _LEFT_SWITCH_ACTIONS = (ActionId.RESUME, ActionId.ABORT)
 _USAGE_BY_ACTION = {  # without arguments these act on the selection
     ActionId.FREE: "free NODE", ActionId.FIT: "plan PROFILE", ActionId.DIAGNOSE: "diagnose INSTANCE [--node NODE]",
@@ -32,100 +35,126 @@ _USAGE_BY_ACTION = {  # without arguments these act on the selection
 
 
 class CommandDispatcher:
-    """Carries out command lines and opens the dialogs that lead to them."""
+    """Carries out requests and command lines, and opens the dialogs that lead to them."""
 
     def __init__(self, panel: Panel) -> None:
         self._panel = panel
         self._typed: list[str] = []
 
-    def dispatch(self, words: Sequence[str]) -> None:
-        """Carry out a command line; ask first where it is dangerous. Raises `SparkctlError` where it is refused."""
+    def dispatch_line(self, words: Sequence[str], confirms: Action | None = None) -> None:
+        """Carry out a command line. Raises `SparkctlError` where it is not valid, or refused.
+
+        ``confirms``: an action that asks before any command.
+        """
         panel = self._panel
         if words and words[0] in _VERB_ALIASES:
             words = (_VERB_ALIASES[words[0]], *words[1:])
         if len(words) == 2 and words[0] == "help":
             words = (words[1], "--help")
-        if len(words) == 1 and words[0] in PANEL_VERBS:
-            panel.perform_action(next(each.id for each in ACTIONS if each.verb == words[0]))
+        one = find_verb_action(words[0]) if words else None
+        is_bare = len(words) == 1
+        if is_bare and one is not None and words[0] in PANEL_VERBS:
+            panel.perform_action(one.id)
             return
-        one = next((each for each in ACTIONS if words and each.verb == words[0]), None)
-        if one is not None and one.changes and panel.setup.readonly:
-            raise InvalidInput(f"this panel is read-only: `{words[0]}` is not possible here")
-        if (
-            one is not None
-            and one.id is ActionId.SWITCH
-            and not _HELP_FLAGS.intersection(words)
-            and not panel.build_action_context().replaying
-        ):
-            self.plan_switch(tuple(words)) if len(words) > 1 else self.plan_selected_switch()
-        elif one is not None and one.id is ActionId.HISTORY and not _HELP_FLAGS.intersection(words):
-            self._show_history(words[1:])
-        elif (
-            one is not None and one.screen in registry.AVAILABLE_SCREENS and (len(words) == 1 or one.words is not None)
-        ):
-            target = (
-                words
-                if len(words) == 1 or panel.setup.commands is None
-                else panel.setup.commands.parse_screen_target(words)
-            )
-            panel.open_screen(str(one.screen), retarget_context(panel.build_action_context(), target))
-        elif panel.controller is None:
-            raise InvalidInput("one moment: no node was read yet")
-        elif panel.setup.recording is not None:
-            raise InvalidInput("this is a recording: commands are not possible here")
-        elif one is not None and not _HELP_FLAGS.intersection(words):
-            self._run_action_command(one, self._add_selected_target(one, words))
+        self._refuse_change(one)
+        if is_bare and one is not None and confirms is None and self._do_bare_verb(one):
+            return
+        if not words or (words[0] not in _SCREEN_VERBS and not _HELP_FLAGS.intersection(words)):
+            self._refuse_if_not_ready()
+        if panel.setup.commands is None:
+            raise InvalidInput("this panel has no commands")
+        request = panel.setup.commands.parse_request(words, self._list_nearest_nodes())
+        if confirms is not None and isinstance(request, Request):
+            self._confirm_and_run(request, confirms)
         else:
-            panel.controller.start_command(words)
+            self.dispatch_request(request)
 
-    def _add_selected_target(self, one: Action, words: Sequence[str]) -> Sequence[str]:
-        """Return the line with the selected target added, where it is a bare verb that needs one."""
-        if len(words) > 1 or one.id not in _USAGE_BY_ACTION or one.words is None:
-            return words
-        now = self._panel.build_action_context()
-        if why := one.why_not(now):
-            raise InvalidInput(why, f"or name it: {_USAGE_BY_ACTION[one.id]}")
-        return one.words(now)
+    def _do_bare_verb(self, one: Action) -> bool:
+        """Do what a verb without arguments means on the selection; tell whether it means anything there."""
+        panel, now = self._panel, self._panel.build_action_context()
+        if one.id is ActionId.SWITCH and not now.replaying:
+            self.plan_selected_switch()
+        elif one.id is ActionId.HISTORY:
+            self._show_history(ScreenTarget(verb="history"))
+        elif one.screen in registry.AVAILABLE_SCREENS:
+            panel.open_screen(str(one.screen), retarget_context(now, None, None))
+        elif one.id in _USAGE_BY_ACTION and one.request is not None:
+            self._refuse_if_not_ready()
+            if why := one.why_not(now):
+                raise InvalidInput(why, f"or name it: {_USAGE_BY_ACTION[one.id]}")
+            self.dispatch_request(one.request(now))
+        else:
+            return False
+        return True
 
-    def _run_action_command(self, one: Action, words: Sequence[str]) -> None:
-        from sparkctl.tui.dialogs.confirmations import needs_confirmation
-        from sparkctl.tui.dialogs.result_dialogs import show_diagnosis, show_memory_estimate
-
-        panel = self._panel
+    def dispatch_request(self, request: Request | ScreenTarget) -> None:
+        """Carry out a request; ask first where it is dangerous. Raises `SparkctlError` where it is refused."""
+        panel, one = self._panel, find_verb_action(request.verb)
+        assert one is not None
+        self._refuse_change(one)
+        if isinstance(request, ScreenTarget):
+            self._show_target(request)
+            return
+        self._refuse_if_not_ready()
         assert panel.controller is not None
-        if (
-            one.id in _LEFT_SWITCH_ACTIONS
-            and len(words) == 1
-            and (why := one.why_not(panel.build_action_context())) is not None
-        ):
+        from sparkctl.commands.start.check_fit import CheckFit
+        from sparkctl.commands.switch.switch_request import SwitchInstance
+
+        now = panel.build_action_context()
+        if isinstance(request, SwitchInstance) and not request.from_up:
+            self.plan_switch(request)
+        elif isinstance(request, CheckFit):
+            from sparkctl.tui.dialogs.result_dialogs import show_memory_estimate
+
+            show_memory_estimate(panel, request)
+        elif one.id in _LEFT_SWITCH_ACTIONS and len(request.format_as_command()) == 1 and (why := one.why_not(now)):
             raise InvalidInput(why)  # the same reason as for its key: there is nothing to confirm
-        if one.id is ActionId.FIT:
-            show_memory_estimate(panel, words)
-        elif one.id is ActionId.DIAGNOSE:
-            show_diagnosis(panel, words)
-        elif "--dry-run" not in words and needs_confirmation(one, words, panel.build_action_context()):
-            panel.controller.parse_command(words)  # an invalid line fails before the question
-            self.confirm_and_run(one, words)
+        elif request.preview(now).is_required:
+            self._confirm_and_run(request, one)
         else:
-            panel.controller.start_command(words)
+            panel.controller.start_command(request)
 
-    def confirm_and_run(self, one: Action, words: Sequence[str]) -> None:
-        """Carry out a command line after the operator has confirmed it; the default is no."""
-        self._panel.spawn_task(self._confirm_and_start(one, words))
+    def _refuse_change(self, one: Action | None) -> None:
+        if one is not None and one.changes and self._panel.setup.readonly:
+            raise InvalidInput(f"this panel is read-only: `{one.verb}` is not possible here")
 
-    async def _confirm_and_start(self, one: Action, words: Sequence[str]) -> None:
+    def _refuse_if_not_ready(self) -> None:
+        if self._panel.controller is None:
+            raise InvalidInput("one moment: no node was read yet")
+        if self._panel.setup.recording is not None:
+            raise InvalidInput("this is a recording: commands are not possible here")
+
+    def _list_nearest_nodes(self) -> tuple[NodeName, ...]:
+        """Return the nodes from the selected one on; none where there is no choice."""
+        names, first = self._panel.node_names, self._panel.selected_node
+        at = names.index(first) if first is not None and first in names else 0
+        return (*names[at:], *names[:at]) if len(names) > 1 else ()
+
+    def _show_target(self, target: ScreenTarget) -> None:
+        if target.verb == "history":
+            self._show_history(target)
+        elif target.verb == "diagnose":
+            from sparkctl.tui.dialogs.result_dialogs import show_diagnosis
+
+            self._refuse_if_not_ready()
+            show_diagnosis(self._panel, target)
+        else:
+            now = retarget_context(self._panel.build_action_context(), target.name, next(iter(target.nodes), None))
+            self._panel.open_screen(target.verb, now)
+
+    def _confirm_and_run(self, request: Request, one: Action) -> None:
+        """Carry out a request after the operator has confirmed it; the default is no."""
+        self._panel.spawn_task(self._confirm_and_start(request, one))
+
+    async def _confirm_and_start(self, request: Request, one: Action) -> None:
         from sparkctl.tui.dialogs.confirmations import CONFIRM_ANSWER, build_confirmation
 
         panel = self._panel
         assert panel.controller is not None
-        dialog = build_confirmation(one, words, panel.build_action_context())
-        dialog.set_refresh_source(lambda: build_confirmation(one, words, panel.build_action_context()))
-        if await panel.controller.dialogs.show_dialog(dialog) != CONFIRM_ANSWER:
-            return
-        try:
-            panel.controller.start_command(words)
-        except SparkctlError as error:
-            panel.show_error(error)
+        dialog = build_confirmation(request, one, panel.build_action_context())
+        dialog.set_refresh_source(lambda: build_confirmation(request, one, panel.build_action_context()))
+        if await panel.controller.dialogs.show_dialog(dialog) == CONFIRM_ANSWER:
+            panel.controller.start_command(request)
 
     def plan_selected_switch(self) -> None:
         """Plan a switch to the selected profile; where none is selected, ask for one."""
@@ -148,57 +177,45 @@ class CommandDispatcher:
             return
         found = offers[0].profile
         assert found is not None
-        self._panel.run_command_line(
-            ("switch", profile, *node_options_for_ranks(found, self._panel.node_names, self._panel.selected_node))
-        )
+        names = self._list_nearest_nodes() or self._panel.node_names
+        self._panel.run_request(lambda: self.build_switch(found, profile, names[: found.nodes]))
 
-    def plan_switch(self, words: tuple[str, ...]) -> None:
-        """Show the plan of a switch. Raises `SparkctlError` where the line is not valid."""
+    def build_switch(self, profile: Profile, typed: str, nodes: Sequence[NodeName]) -> SwitchInstance:
+        """Return the request to switch to a profile on these nodes; ``typed``: the name under which it was found."""
+        from sparkctl.commands.start.start_request import build_start_request
+        from sparkctl.commands.switch.switch_request import SwitchInstance
+
+        now = self._panel.build_action_context()
+        return SwitchInstance.from_start(build_start_request(profile, now.find_nodes(*nodes), typed), now.config_nodes)
+
+    def plan_switch(self, request: SwitchInstance) -> None:
+        """Show the plan of a switch."""
         from sparkctl.tui.screens.switch_screen import SwitchScreen
 
         panel = self._panel
-        if panel.controller is None:
-            raise InvalidInput("one moment: no node was read yet")
+        assert panel.controller is not None
         if panel.controller.switches.running_switch is not None:
             panel.open_screen("switch")
             panel.show_toast("this switch is still running: plan another when it has ended", severity="warning")
             return
-        words = self._add_node_options(words)
-        panel.controller.parse_command(words if "--dry-run" in words else (*words, "--dry-run"))
         there = next((one for one in panel.screen_stack if isinstance(one, SwitchScreen)), None)
         if there is None:
-            panel.keyboard.hold_until_mounted(panel.push_screen(SwitchScreen(words)))
+            panel.keyboard.hold_until_mounted(panel.push_screen(SwitchScreen(request)))
         else:
             panel.open_screen("switch")
-            there.set_command(words)
+            there.set_request(request)
 
-    def _add_node_options(self, words: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the line with ``--node`` added where it names no node: the selected one, and the next for further ranks."""
-        from sparkctl.profiles.profile_library import ProfileLibrary
-
-        names, nodes = parse_names_and_nodes(words[1:])
-        if nodes or len(names) != 1 or len(self._panel.node_names) < 2 or any("nodes=" in word for word in words):
-            return words
-        try:
-            profile = ProfileLibrary().load_profile(names[0])
-        except SparkctlError:
-            return words  # the command parser reports the error
-        return (*words, *node_options_for_ranks(profile, self._panel.node_names, self._panel.selected_node))
-
-    def _show_history(self, words: Sequence[str]) -> None:
+    def _show_history(self, target: ScreenTarget) -> None:
         """Show the history: all of it, that of a profile, or one operation as in ``history show 12``."""
         from sparkctl.tui.screens.history_screen import HistoryScreen
 
         panel = self._panel
-        shown = words[1:2] if words[:1] == ("show",) or words[:1] == ["show"] else ()
-        number = int(shown[0]) if shown and shown[0].isdecimal() else None
-        profile = "" if shown or not words or words[0].startswith("-") else words[0]
         there = next((each for each in panel.screen_stack if isinstance(each, HistoryScreen)), None)
         if there is None:
-            panel.keyboard.hold_until_mounted(panel.push_screen(HistoryScreen(profile, number)))
+            panel.keyboard.hold_until_mounted(panel.push_screen(HistoryScreen(target.name or "", target.operation)))
         else:
             panel.open_screen("history")
-            there.set_filter(profile, number)
+            there.set_filter(target.name or "", target.operation)
 
     def open_profile_picker(self) -> None:
         """Ask which of all profiles to start."""
@@ -229,9 +246,9 @@ class CommandDispatcher:
             )
             return
 
-        def run_chosen_command(words: tuple[str, ...] | None) -> None:
-            if words:
-                panel.run_command_line(words)
+        def run_picked(picked: PickedStart | None) -> None:
+            if picked is not None:
+                panel.run_request(lambda: self._build_picked_request(picked))
 
         controller = panel.controller
         assert controller is not None
@@ -243,8 +260,18 @@ class CommandDispatcher:
 
         panel.push_screen(
             ProfilePicker(offers, list_answering_views, panel.selected_node, title, look_up_fit, to_switch=to_switch),
-            run_chosen_command,
+            run_picked,
         )
+
+    def _build_picked_request(self, picked: PickedStart) -> Request:
+        from sparkctl.commands.start.start_request import build_start_request
+        from sparkctl.commands.switch.switch_request import SwitchInstance
+
+        now = self._panel.build_action_context()
+        start = build_start_request(picked.profile, now.find_nodes(*picked.nodes), picked.name)
+        if not (picked.switches or picked.replaces):
+            return start
+        return SwitchInstance.from_start(start, now.config_nodes, from_up=picked.replaces)
 
     def open_command_line(self, begun: str = "", refused: SparkctlError | None = None) -> None:
         """Open the command line and carry out what is typed; a refused line opens again with its error."""
@@ -259,7 +286,7 @@ class CommandDispatcher:
                 return
             self._typed = [*(one for one in self._typed[-_MAX_TYPED_LINES:] if one != line), line]
             try:
-                self.dispatch(_split_command_line(line))
+                self.dispatch_line(_split_command_line(line))
             except SparkctlError as error:
                 self.open_command_line(line, error)
 
@@ -277,13 +304,6 @@ class CommandDispatcher:
             names += self._panel.controller.context.history.list_instances_with_logs()
         # No name with control characters: the input field writes its text to the terminal unchanged.
         return tuple(dict.fromkeys(name for name in names if sanitize_line(name) == name))
-
-
-def node_options_for_ranks(profile: Profile, names: Sequence[NodeName], first: NodeName | None) -> tuple[str, ...]:
-    """Return ``--node`` for each rank of a profile: the selected node and the next ones, as many as there are."""
-    at = names.index(first) if first is not None and first in names else 0
-    chosen = [names[(at + each) % len(names)] for each in range(min(profile.nodes, len(names)))]
-    return tuple(word for name in chosen for word in ("--node", str(name)))
 
 
 def _split_command_line(line: str) -> list[str]:

@@ -10,14 +10,17 @@ import os
 import re
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textual.screen import ModalScreen
 
 from sparkctl.clock import Clock, SystemClock
 from sparkctl.commands.actions import OVERVIEW, ActionId
-from sparkctl.commands.doctor_checks import check_nodes
+from sparkctl.commands.doctor_checks import CheckNodes
+from sparkctl.commands.request import Request
 from sparkctl.commands.start.launch_plans import build_preview_plan
+from sparkctl.commands.stop.stop_instance import StopInstance
 from sparkctl.concurrency import cancel_and_wait
 from sparkctl.context import InterruptSignal
 from sparkctl.errors import InvalidInput, SparkctlError
@@ -82,7 +85,7 @@ async def run_demo_steps(controller: PanelController, story: Sequence[DemoStep])
         if one.says:
             controller.show_notice(one.says, TextStyle.ACCENT)
         if one.words:
-            controller.start_command(one.words, by_hand=False)
+            controller.start_command(controller.parse_command(one.words), by_hand=False)
             while controller.jobs.running_jobs:
                 await controller.clock.sleep(_DEMO_POLL_SECONDS)
 
@@ -327,30 +330,38 @@ class PanelController:
 
     # --- what the operator starts ---
 
-    def start_command(self, words: Sequence[str], *, by_hand: bool = True) -> None:
-        """Start a command line. Raises `SparkctlError` where it is not valid."""
+    def start_command(self, request: Request, *, by_hand: bool = True) -> None:
+        """Start a command."""
         self.is_taken_over = self.is_taken_over or by_hand
-        started = self.parse_command(words)
-        if started.verb == "doctor" and not any(word.startswith("--collect") for word in words):
+        started = self.prepare_command(request)
+        if started.verb == "doctor" and not any(word.startswith("--collect") for word in started.words):
             started = self._record_doctor_run(started)
             self._panel.open_screen("doctor")
         if started.verb in ("resume", "abort"):
             self.switches.hide_finished()
             self._panel.open_screen("switch")
-        if started.verb in ("down", "free"):
-            self.jobs.detach_starts(started)
+        if isinstance(request, StopInstance):
+            self.jobs.detach_starts(request, started.nodes)
         self.jobs.start_job(started)
         if len(started.nodes) == 1 and started.nodes[0] in self._panel.node_names:
             self._panel.select_node(self._panel.node_names.index(NodeName(started.nodes[0])))
         self.bridge.schedule_repaint()
 
-    def parse_command(self, words: Sequence[str]) -> PreparedCommand:
-        """Return the prepared command. Raises `SparkctlError` where the line is not valid."""
+    def parse_command(self, words: Sequence[str]) -> Request:
+        """Return what a command line asks for. Raises `SparkctlError` where it is not valid, or shows a screen."""
         commands = self._panel.setup.commands
-        if commands is None:
+        request = None if commands is None else commands.parse_request(words)
+        if not isinstance(request, Request):
             raise InvalidInput("this panel has no commands")
-        return commands.parse_command(
-            words, replace(self.context, interrupt=InterruptSignal(), lend=self.supervisor.create_command_session)
+        return request
+
+    def prepare_command(self, request: Request) -> PreparedCommand:
+        """Return the command with a context of its own."""
+        context = replace(self.context, interrupt=InterruptSignal(), lend=self.supervisor.create_command_session)
+        nodes = self._panel.config_nodes
+        only_node = str(nodes[0].name) if len(nodes) == 1 else None
+        return PreparedCommand(
+            request=request, context=context, events=partial(request.run, context), only_node=only_node
         )
 
     async def load_profile_offers(self) -> list[ProfileOffer]:
@@ -362,19 +373,7 @@ class PanelController:
         wanted = [node for node in nodes if node.name not in self.examinations.running_nodes]
         if not wanted:
             return
-        context = replace(self.context, interrupt=InterruptSignal(), lend=self.supervisor.create_command_session)
-        names = tuple(str(node.name) for node in wanted)
-        self.jobs.start_job(
-            self._record_doctor_run(
-                PreparedCommand(
-                    verb="doctor",
-                    words=("doctor",),
-                    nodes=names,
-                    context=context,
-                    events=lambda: check_nodes(context, wanted),
-                )
-            )
-        )
+        self.jobs.start_job(self._record_doctor_run(self.prepare_command(CheckNodes(wanted))))
         self.bridge.schedule_repaint()
 
     def _record_doctor_run(self, started: PreparedCommand) -> PreparedCommand:

@@ -115,7 +115,7 @@ class MemoryEstimateCache:
         self, node: Node, view: NodeTelemetryView, wanted: Sequence[Profile], plans: Sequence[LaunchPlan | None]
     ) -> None:
         """Read the model files on a node that were not read yet; retry later where the node does not answer."""
-        from sparkctl.profiles.memory_fit.estimate_input import list_checkpoint_paths
+        from sparkctl.profiles.fit_evaluation import list_checkpoint_paths
 
         now, controller = self._controller.clock.monotonic(), self._controller
         all_of_them = {
@@ -155,7 +155,7 @@ class MemoryEstimateCache:
         """
         from sparkctl.commands.start.node_fit import calculate_fit_from_budget, memory_budget_of_view
         from sparkctl.model.memory_fit import FitOutcome, MemoryFit
-        from sparkctl.profiles.memory_fit.estimate_input import list_checkpoint_paths
+        from sparkctl.profiles.fit_evaluation import list_checkpoint_paths
 
         is_news, is_now = False, self._controller.is_replaying or view.state is NodeState.OK
         for one, plan in zip(wanted, plans, strict=True):

@@ -1,4 +1,4 @@
-"""The actions that are the same on every screen: a ``do_`` method named after the action's id, or an entry of `HANDLERS`."""
+"""The actions that are the same on every screen: the table `HANDLERS`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,130 +20,79 @@ if TYPE_CHECKING:
     from sparkctl.tui.panel_interface import Panel
 
 
-class GlobalActions:
-    """Runs the actions that a screen does not handle itself."""
+def perform_global_action(panel: Panel, one: Action) -> None:
+    """Run an action that the screen in front does not handle itself: its handler, its screen or its request."""
+    if one.id in HANDLERS:
+        HANDLERS[one.id](panel)
+    elif one.screen is not None:
+        panel.open_screen(one.screen)
+    elif one.request is not None:
+        panel.run_request(partial(one.request, panel.build_action_context()))
 
-    def __init__(self, panel: Panel) -> None:
-        self._panel = panel
 
-    def perform_action(self, one: Action) -> None:
-        """Run an action that has no method: its handler, its screen or its command line."""
+def _show_or_plan_switch(panel: Panel) -> None:
+    """Show the running switch; else plan one to the selected profile, or ask for a profile."""
+    if panel.controller is not None and panel.controller.switches.running_switch is not None:
+        panel.open_screen("switch")
+    else:
+        panel.orders.plan_selected_switch()
 
-        if one.id in HANDLERS:
-            HANDLERS[one.id](self._panel)
-        elif one.screen is not None:
-            self._panel.open_screen(one.screen)
-        elif one.words is not None:
-            self._panel.run_command_line(one.words(self._panel.build_action_context()))
 
-    def do_up(self, _: Action) -> None:
-        """Ask what to start, and where."""
-        self._panel.orders.open_profile_picker()
+def _open_palette(panel: Panel) -> None:
+    from sparkctl.tui.dialogs.command_palette import THEME_PREFIX, ActionPalette, list_palette_entries
 
-    def do_switch(self, _: Action) -> None:
-        """Show the running switch; else plan one to the selected profile, or ask for a profile."""
-        panel = self._panel
-        if panel.controller is not None and panel.controller.switches.running_switch is not None:
-            panel.open_screen("switch")
-        else:
-            panel.orders.plan_selected_switch()
+    def run_chosen_entry(does: str | None) -> None:
+        if does is not None and does.startswith(THEME_PREFIX):
+            panel.theme = does.removeprefix(THEME_PREFIX)
+        elif does is not None:
+            panel.perform_action(does)
 
-    def do_command(self, _: Action) -> None:
-        """Open the command line."""
-        self._panel.orders.open_command_line()
+    panel.push_screen(ActionPalette(list_palette_entries(panel)), run_chosen_entry)
 
-    def do_palette(self, _: Action) -> None:
-        """Open the palette, which finds an action by its name."""
-        from sparkctl.tui.dialogs.command_palette import THEME_PREFIX, ActionPalette, list_palette_entries
 
-        panel = self._panel
+def _show_key_help(panel: Panel) -> None:
+    from sparkctl.tui.dialogs.base import TextDialog
+    from sparkctl.tui.key_hints import render_key_help
 
-        def run_chosen_entry(does: str | None) -> None:
-            if does is not None and does.startswith(THEME_PREFIX):
-                panel.theme = does.removeprefix(THEME_PREFIX)
-            elif does is not None:
-                panel.perform_action(does)
+    screen = panel.front_screen
+    actions = panel.actions if screen is None else screen.actions
+    crumb = "" if screen is None else screen.breadcrumb
+    rows = render_key_help(actions, panel.build_action_context(), panel.ascii_only)
+    panel.push_screen(TextDialog(f"keys{f' of {crumb}' if crumb else ''}", [(), *rows, ()]))
 
-        panel.push_screen(ActionPalette(list_palette_entries(panel)), run_chosen_entry)
 
-    def do_help(self, _: Action) -> None:
-        """Show the keys of the screen in front."""
-        from sparkctl.tui.dialogs.base import TextDialog
-        from sparkctl.tui.key_hints import render_key_help
+def _show_problems(panel: Panel) -> None:
+    """Show the problems of the selected node and of the config."""
+    from sparkctl.tui.dialogs.base import TextDialog
+    from sparkctl.views.finding_view import render_problems
 
-        panel = self._panel
-        screen = panel.front_screen
-        actions = panel.actions if screen is None else screen.actions
-        crumb = "" if screen is None else screen.breadcrumb
-        rows = render_key_help(actions, panel.build_action_context(), panel.ascii_only)
-        panel.push_screen(TextDialog(f"keys{f' of {crumb}' if crumb else ''}", [(), *rows, ()]))
+    assert panel.controller is not None
+    now = panel.build_action_context()
+    rows = render_problems(panel.collect_node_problems(now), min(96, panel.size.width - 10), panel.ascii_only)
+    panel.push_screen(TextDialog(f"{now.node}: what is wrong" if now.node else "what is wrong", [(), *rows, ()]))
 
-    def do_wrong(self, _: Action) -> None:
-        """Show the problems of the selected node and of the config."""
-        from sparkctl.tui.dialogs.base import TextDialog
-        from sparkctl.views.finding_view import render_problems
 
-        panel = self._panel
-        assert panel.controller is not None
-        now = panel.build_action_context()
-        name = now.node
-        rows = render_problems(panel.collect_node_problems(now), min(96, panel.size.width - 10), panel.ascii_only)
-        panel.push_screen(TextDialog(f"{name}: what is wrong" if name else "what is wrong", [(), *rows, ()]))
+def _go_back(panel: Panel) -> None:
+    """Close the front screen; on the overview, clear the notices."""
+    panel.clear_notifications()
+    if len(panel.screen_stack) > 1:
+        panel.pop_screen()
+    elif panel.controller is not None:
+        panel.controller.notices.clear()
+        panel.repaint_front_screen()
 
-    def do_next(self, _: Action) -> None:
-        """Select the next node."""
-        self._panel.move_node_selection(1)
 
-    def do_previous(self, _: Action) -> None:
-        """Select the previous node."""
-        self._panel.move_node_selection(-1)
+def _quit(panel: Panel) -> None:
+    """Close the front screen; on the overview, end the panel."""
+    if len(panel.screen_stack) > 1:
+        _go_back(panel)
+    else:
+        panel.request_exit()
 
-    def do_first(self, _: Action) -> None:
-        """Select the first node."""
-        self._panel.select_node(0)
 
-    def do_last(self, _: Action) -> None:
-        """Select the last node."""
-        self._panel.select_node(len(self._panel.node_names) - 1)
-
-    def do_lower(self, _: Action) -> None:
-        """Select the next instance."""
-        self._panel.move_instance_selection(1)
-
-    def do_upper(self, _: Action) -> None:
-        """Select the previous instance."""
-        self._panel.move_instance_selection(-1)
-
-    def do_pause(self, _: Action) -> None:
-        """Pause the display, or continue it."""
-        self._panel.toggle_pause()
-
-    def do_back(self, _: Action) -> None:
-        """Close the front screen; on the overview, clear the notices."""
-        panel = self._panel
-        panel.clear_notifications()
-        if len(panel.screen_stack) > 1:
-            panel.pop_screen()
-        elif panel.controller is not None:
-            panel.controller.notices.clear()
-            panel.repaint_front_screen()
-
-    def do_quit(self, one: Action) -> None:
-        """Close the front screen; on the overview, end the panel."""
-        if len(self._panel.screen_stack) > 1:
-            self.do_back(one)
-        else:
-            self._panel.request_exit()
-
-    def do_quit_at_once(self, _: Action) -> None:
-        """End the panel."""
-        self._panel.request_exit()
-
-    def do_reconnect(self, _: Action) -> None:
-        """Connect to the selected node now."""
-        panel = self._panel
-        if panel.controller is not None and panel.selected_node is not None:
-            panel.controller.supervisor.reconnect_node(panel.selected_node)
+def _reconnect(panel: Panel) -> None:
+    if panel.controller is not None and panel.selected_node is not None:
+        panel.controller.supervisor.reconnect_node(panel.selected_node)
 
 
 _SHELL_COMMAND = "command -v bash >/dev/null && exec bash; exec sh"  # an image may lack bash
@@ -213,7 +163,7 @@ def open_node_shell(panel: Panel) -> None:
 
 async def _open_shell(panel: Panel, node: Node) -> None:
     """Open a shell on a node; show ssh's errors as a toast, because the panel paints over its stderr."""
-    from sparkctl.tui.external_program import run_external_program
+    from sparkctl.tui.profile_editor import run_external_program
 
     words = build_ssh_command(node, os.environ)
     try:
@@ -238,7 +188,7 @@ def open_container_shell(panel: Panel) -> None:
 
 async def _open_shell_inside(panel: Panel, node: Node, container: str) -> None:
     """Open a shell in a container; report its exit status only where no shell was opened."""
-    from sparkctl.tui.external_program import run_external_program
+    from sparkctl.tui.profile_editor import run_external_program
 
     try:
         status, said = await run_external_program(
@@ -311,34 +261,12 @@ async def _write_screenshot(panel: Panel, picture: str) -> None:
         panel.show_toast(f"the screen is in {path}")
 
 
-def increase_sample_rate(panel: Panel) -> None:
-    """Use the next shorter sample interval."""
-    set_sample_interval(
-        panel,
-        max(
-            (
-                rate
-                for rate in SAMPLE_INTERVALS
-                if panel.controller and rate < panel.controller.supervisor.sample_interval
-            ),
-            default=None,
-        ),
-    )
-
-
-def decrease_sample_rate(panel: Panel) -> None:
-    """Use the next longer sample interval."""
-    set_sample_interval(
-        panel,
-        min(
-            (
-                rate
-                for rate in SAMPLE_INTERVALS
-                if panel.controller and rate > panel.controller.supervisor.sample_interval
-            ),
-            default=None,
-        ),
-    )
+def step_sample_rate(panel: Panel, *, faster: bool) -> None:
+    """Use the next shorter sample interval, or the next longer one."""
+    if panel.controller is not None:
+        now = panel.controller.supervisor.sample_interval
+        rates = [rate for rate in SAMPLE_INTERVALS if (rate < now if faster else rate > now)]
+        set_sample_interval(panel, (rates[-1] if faster else rates[0]) if rates else None)
 
 
 def set_sample_interval(panel: Panel, every: float | None) -> None:
@@ -365,24 +293,37 @@ def make_playback_handler(do: Callable[[RecordingPlayer], None]) -> Callable[[Pa
     return control_player
 
 
-def _suspend_to_background(panel: Panel) -> None:
-    panel.action_suspend_process()
-
-
 HANDLERS: dict[ActionId, Callable[[Panel], None]] = {
+    ActionId.UP: lambda panel: panel.orders.open_profile_picker(),
+    ActionId.SWITCH: _show_or_plan_switch,
+    ActionId.COMMAND: lambda panel: panel.orders.open_command_line(),
+    ActionId.PALETTE: _open_palette,
+    ActionId.HELP: _show_key_help,
+    ActionId.WRONG: _show_problems,
+    ActionId.NEXT: lambda panel: panel.move_node_selection(1),
+    ActionId.PREVIOUS: lambda panel: panel.move_node_selection(-1),
+    ActionId.FIRST: lambda panel: panel.select_node(0),
+    ActionId.LAST: lambda panel: panel.select_node(len(panel.node_names) - 1),
+    ActionId.LOWER: lambda panel: panel.move_instance_selection(1),
+    ActionId.UPPER: lambda panel: panel.move_instance_selection(-1),
+    ActionId.PAUSE: lambda panel: panel.toggle_pause(),
+    ActionId.BACK: _go_back,
+    ActionId.QUIT: _quit,
+    ActionId.QUIT_AT_ONCE: lambda panel: panel.request_exit(),
+    ActionId.RECONNECT: _reconnect,
     ActionId.EDIT_ITS: edit_selected_profile,
     ActionId.COPY_ADDRESS: _copy_address,
     ActionId.SHELL: open_node_shell,
     ActionId.SHELL_INSIDE: open_container_shell,
     ActionId.PLAN_OF: show_launch_plan,
     ActionId.SAVE_SCREEN: _save_screenshot,
-    ActionId.FASTER: increase_sample_rate,
-    ActionId.SLOWER: decrease_sample_rate,
+    ActionId.FASTER: lambda panel: step_sample_rate(panel, faster=True),
+    ActionId.SLOWER: lambda panel: step_sample_rate(panel, faster=False),
     ActionId.PLAY_FASTER: make_playback_handler(lambda player: player.change_speed(1)),
     ActionId.PLAY_SLOWER: make_playback_handler(lambda player: player.change_speed(-1)),
     ActionId.PLAY_ON: make_playback_handler(lambda player: player.seek(SHORT_SEEK_SECONDS)),
     ActionId.PLAY_BACK: make_playback_handler(lambda player: player.seek(-SHORT_SEEK_SECONDS)),
     ActionId.PLAY_FAR_ON: make_playback_handler(lambda player: player.seek(LONG_SEEK_SECONDS)),
     ActionId.PLAY_FAR_BACK: make_playback_handler(lambda player: player.seek(-LONG_SEEK_SECONDS)),
-    ActionId.BACKGROUND: _suspend_to_background,
+    ActionId.BACKGROUND: lambda panel: panel.action_suspend_process(),
 }

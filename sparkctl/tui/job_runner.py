@@ -6,11 +6,11 @@ The end of the panel ends these tasks, never the engines that they watch.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from sparkctl.commands.stop.stop_impact import parse_targets
+from sparkctl.commands.stop.stop_instance import StopInstance
 from sparkctl.concurrency import cancel_and_wait
 from sparkctl.model.events import (
     CachesDropped,
@@ -95,14 +95,11 @@ class JobRunner:
         task.add_done_callback(self._on_task_done)
         return job
 
-    def detach_starts(self, down: PreparedCommand) -> None:
-        """Stop watching the starts that a ``down`` or ``free`` is about to end: those that it names, on its nodes."""
-        names, _ = parse_targets(down.words)
+    def detach_starts(self, stop: StopInstance, nodes: Sequence[str]) -> None:
+        """Stop watching the starts that a stop is about to end: those that it names, on these nodes; none: on all."""
         for job in self.running_jobs:
-            is_named = (
-                down.verb == "free" or "--all" in down.words or (job.instance is not None and job.instance in names)
-            )
-            is_there = not (down.nodes and job.started.nodes) or set(down.nodes) & set(job.started.nodes)
+            is_named = stop.instance is None or stop.instance == job.instance
+            is_there = not (nodes and job.started.nodes) or set(nodes) & set(job.started.nodes)
             if job.started.verb == "up" and is_named and is_there:
                 job.started.context.interrupt.record_press()
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
 MAX_OPENING_SECONDS = 3.0  # seconds a dialog may take to open; keys typed during a longer wait are dropped
-KEY_PRIORITY_SECONDS = 0.1  # seconds at most for which other work waits for keys, so that it does not starve
+KEY_PRIORITY_SECONDS = 0.25  # seconds at most for which other work waits for keys, so that it does not starve
 PAINT_GRACE_SECONDS = 0.01  # seconds until the paint after a key has begun: Textual checks every 4 ms
 IGNORED_KEY_SECONDS = 0.5  # seconds in which keys cannot answer a dialog that opened by itself
 _CALM_ROUNDS = 2  # a bubbling key may post a message, which bubbles up in turn

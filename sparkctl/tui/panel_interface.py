@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
     from sparkctl.clock import Clock
     from sparkctl.commands.actions import Action, ActionContext
+    from sparkctl.commands.request import Request, ScreenTarget
     from sparkctl.commands.start.launch_plans import ContainerLaunch
+    from sparkctl.commands.switch.switch_request import SwitchInstance
     from sparkctl.context import CommandContext
     from sparkctl.errors import SparkctlError
     from sparkctl.model.events import CommandEnded, Event, WarningEmitted
@@ -152,12 +154,12 @@ class Controller(Protocol):
         """Run a task that ends with the controller at the latest."""
         ...
 
-    def start_command(self, words: Sequence[str], *, by_hand: bool = True) -> None:
-        """Start a command line. Raises `SparkctlError` where it is not valid."""
+    def start_command(self, request: Request, *, by_hand: bool = True) -> None:
+        """Start a command."""
         ...
 
-    def parse_command(self, words: Sequence[str]) -> PreparedCommand:
-        """Return the prepared command. Raises `SparkctlError` where the line is not valid."""
+    def prepare_command(self, request: Request) -> PreparedCommand:
+        """Return the command with a context of its own."""
         ...
 
     async def load_profile_offers(self) -> list[ProfileOffer]:
@@ -195,14 +197,18 @@ class FrontScreen(Protocol):
 
 
 class Dispatcher(Protocol):
-    """Carries out command lines and opens the dialogs that lead to them."""
+    """Carries out requests and command lines, and opens the dialogs that lead to them."""
 
-    def dispatch(self, words: Sequence[str]) -> None:
+    def dispatch_line(self, words: Sequence[str], confirms: Action | None = None) -> None:
         """Carry out a command line. Raises `SparkctlError` where it is refused."""
         ...
 
-    def confirm_and_run(self, one: Action, words: Sequence[str]) -> None:
-        """Carry out a command line after the operator has confirmed it."""
+    def dispatch_request(self, request: Request | ScreenTarget) -> None:
+        """Carry out a request. Raises `SparkctlError` where it is refused."""
+        ...
+
+    def build_switch(self, profile: Profile, typed: str, nodes: Sequence[NodeName]) -> SwitchInstance:
+        """Return the request to switch to a profile on these nodes."""
         ...
 
     def plan_selected_switch(self) -> None:
@@ -305,8 +311,12 @@ class Panel(ToastApp):
         """Run an action, or say why it is not possible now."""
         raise NotImplementedError
 
-    def run_command_line(self, words: Sequence[str]) -> None:
-        """Carry out a command line; show the error where it is refused."""
+    def run_command_line(self, words: Sequence[str], confirms: Action | None = None) -> None:
+        """Carry out a command line, after a question as before this action; show the error where it is refused."""
+        raise NotImplementedError
+
+    def run_request(self, build_request: Callable[[], Request | ScreenTarget]) -> None:
+        """Carry out a request; show the error where it cannot be made or is refused."""
         raise NotImplementedError
 
     def open_screen(self, name: str, now: ActionContext | None = None) -> None:

@@ -6,11 +6,12 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from sparkctl.model.node import Node
+from sparkctl.model.node import Node, NodeName
 from sparkctl.model.questions import Prompter
 
 if TYPE_CHECKING:
     from sparkctl.clock import Clock
+    from sparkctl.commands.request import Request, ScreenTarget
     from sparkctl.config import Config
     from sparkctl.context import CommandContext
     from sparkctl.model.events import Event
@@ -18,28 +19,45 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedCommand:
-    """A parsed command that is ready to run; empty ``nodes`` means all nodes."""
+    """A request, the context that it runs in, and its events. ``only_node``: of a config with one node."""
 
-    verb: str
-    words: tuple[str, ...]
-    nodes: tuple[str, ...]
+    request: Request
     context: CommandContext
     events: Callable[[], AsyncGenerator[Event, None]]
+    only_node: str | None = None
+
+    @property
+    def verb(self) -> str:
+        """Its verb."""
+        return self.request.verb
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of its command line, without ``sparkctl``."""
+        return self.request.format_as_command()
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes that it names; empty: all nodes."""
+        return tuple(map(str, self.request.named_nodes)) or (() if self.only_node is None else (self.only_node,))
+
+
+InstanceLister = Callable[[str], Sequence[str]]
 
 
 class CommandParser(Protocol):
     """Parses and completes command lines."""
 
-    def complete_line(self, line: str) -> tuple[str, ...]:
-        """Return the completions of the last word of a line, as whole words."""
+    def complete_line(self, line: str, instances: InstanceLister | None = None) -> tuple[str, ...]:
+        """Return the completions of the last word of a line, as whole words.
+
+        ``instances`` returns the names of the instances that a verb may take."""
         ...
 
-    def parse_screen_target(self, words: Sequence[str]) -> tuple[str, ...]:
-        """Return the line of a screen reduced to its instance and node. Raises `SparkctlError` where it is not valid."""
-        ...
+    def parse_request(self, words: Sequence[str], nearest: Sequence[NodeName] = ()) -> Request | ScreenTarget:
+        """Return what a command line asks for; ``nearest``: the nodes for a switch that names none.
 
-    def parse_command(self, words: Sequence[str], context: CommandContext) -> PreparedCommand:
-        """Parse a command line. Raises `SparkctlError` with what is wrong and what to do."""
+        Raises `SparkctlError` with what is wrong and what to do."""
         ...
 
 

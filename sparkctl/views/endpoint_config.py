@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sparkctl.commands.served_endpoints import ServedEndpoint
+from sparkctl.commands.list_endpoints import ServedEndpoint
 from sparkctl.model.text.sanitize import sanitize_line
 
 _KEY_PLACEHOLDER = "none"  # placeholder: clients need a key even if the server needs none

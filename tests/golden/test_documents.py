@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from sparkctl.commands.arm_guard import GuardStatus
-from sparkctl.commands.served_endpoints import ServedEndpoint
+from sparkctl.commands.list_endpoints import ServedEndpoint
 from sparkctl.commands.stop.pending_stops import PendingStop
 from sparkctl.history.model import OperationRecord
 from sparkctl.history.start_diff import StartDiff

@@ -18,8 +18,10 @@ from textual.geometry import Size
 from sparkctl.cli.command_line_parser import CommandLineParser
 from sparkctl.cli.main import sparkctl_command
 from sparkctl.commands.actions import find_action
+from sparkctl.commands.stop.stop_instance import StopInstance
 from sparkctl.context import CommandContext
 from sparkctl.history.operation_history import OperationHistory
+from sparkctl.model.node import Node, NodeName
 from sparkctl.model.questions import Prompter
 from sparkctl.profiles.profile_library import list_startable_profiles
 from sparkctl.tui.app import PanelApp
@@ -52,12 +54,13 @@ class DialogScene:
     push: Callable[[PanelApp], object] = lambda _: None
 
 
-def ask_to(words: str) -> Callable[[PanelApp], object]:
-    """Return what opens the question before a command line."""
-    given = tuple(words.split())
+def ask_to_stop(instance: str | None) -> Callable[[PanelApp], object]:
+    """Return what opens the question before an instance on spark1 is stopped, or before spark1 is freed."""
+    node = Node(name=NodeName("spark1"), host="spark1")
+    request = StopInstance(instance=instance, nodes=(node,), frees=instance is None)
 
     def push(panel: PanelApp) -> object:
-        return panel.push_screen(build_confirmation(find_action(given[0]), given, panel.build_action_context()))
+        return panel.push_screen(build_confirmation(request, find_action(request.verb), panel.build_action_context()))
 
     return push
 
@@ -74,12 +77,12 @@ DIALOGS: dict[str, tuple[DialogScene, ...]] = {
         DialogScene("keys", ("?",)),
         DialogScene("palette", ("ctrl+p",)),
         DialogScene("command-line", (":", *"up q")),
-        DialogScene("stop", push=ask_to("down qwen36-ngram --node spark1")),
-        DialogScene("free", push=ask_to("free spark1")),
+        DialogScene("stop", push=ask_to_stop("qwen36-ngram")),
+        DialogScene("free", push=ask_to_stop(None)),
         DialogScene("start", push=pick_profile),
         DialogScene("import", push=lambda panel: panel.push_screen(ImportProfileDialog())),
     ),
-    "failure": (DialogScene("remove", push=ask_to("down qwen36 --node spark1")),),
+    "failure": (DialogScene("remove", push=ask_to_stop("qwen36")),),
     "logs": (DialogScene("keys-of-log", ("?",)), DialogScene("find-in-log", ("/", *"error"))),
     "profiles": (DialogScene("filter", ("/", *"vllm")),),
     "instance": (DialogScene("runs-with", ("d",)),),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sparkctl import engines
 from sparkctl.commands.start.start_instance import start_instance
-from sparkctl.commands.switch.finish_switch import FinishSwitch
+from sparkctl.commands.switch.finish_switch import FinishSwitch, FinishVerb
 from sparkctl.commands.switch.switch_instance import switch_instance
 from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.config import load_config
@@ -135,3 +135,18 @@ async def open_two_rank_model(
 
 def list_switch_steps(events: list[Event]) -> list[SwitchStep]:
     return [event.step for event in events if isinstance(event, SwitchStepReported) and event.proof is None]
+
+
+def resume_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[Event, None]:
+    """Run `sparkctl resume`."""
+    return replace(request, way=FinishVerb.RESUME).run(ctx)
+
+
+def abort_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[Event, None]:
+    """Run `sparkctl abort`."""
+    return replace(request, way=FinishVerb.ABORT).run(ctx)
+
+
+def abandon_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[Event, None]:
+    """Run `sparkctl abort --give-up`."""
+    return replace(request, way=FinishVerb.ABANDON).run(ctx)

@@ -109,7 +109,7 @@ async def test_the_story_waits_while_a_dialog_is_open_which_tells_what_loads_the
         assert not sparks.docker["spark1"].containers, "it would have started its own by now"
         clock.set_rate(1.0)
         room = controller_of(pilot)
-        room.start_command(("up", "qwen36-vllm", "--node", "spark2"), by_hand=False)
+        room.start_command(room.parse_command(("up", "qwen36-vllm", "--node", "spark2")), by_hand=False)
         await pilot.press("tab")
         await wait_for_text(
             pilot, lambda text: re.search(r"qwen36-vllm is (starting|loading)\S* here now, 96.0 GiB expected", text)

@@ -14,11 +14,10 @@ from textual.widgets._toast import Toast
 from sparkctl.cli.command_line_parser import CommandLineParser as Grammar
 from sparkctl.cli.main import sparkctl_command
 from sparkctl.commands.actions import find_action
-from sparkctl.context import CommandContext
+from sparkctl.commands.request import Request, ScreenTarget
 from sparkctl.errors import InvalidInput
-from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import Outcome
-from sparkctl.model.node import NodeState
+from sparkctl.model.node import NodeName, NodeState
 from sparkctl.simulator import SimNodeOptions, SimulatedSparks, SudoRule
 from sparkctl.tui.app import PanelApp
 from sparkctl.tui.dialogs.command_palette import THEME_PREFIX, filter_entries, list_palette_entries
@@ -237,9 +236,7 @@ async def test_a_wrong_line_is_told_as_the_command_line_tells_it(
     config.write_text("nodes: [{name: spark1, host: 192.0.2.1}]\n")
     monkeypatch.setenv("SPARKCTL_CONFIG", str(config))
     with pytest.raises(InvalidInput) as caught:
-        Grammar(sparkctl_command).parse_command(
-            words, CommandContext(history=OperationHistory(tmp_path), operator="tester")
-        )
+        Grammar(sparkctl_command).parse_request(words)
     assert said in caught.value.message
 
 
@@ -587,18 +584,15 @@ async def test_what_a_start_warns_of_is_seen_at_once_and_where_its_instance_is(
 
 def test_an_options_value_is_no_instance_and_what_no_log_screen_knows_is_refused() -> None:
     grammar = Grammar(sparkctl_command)
-    assert grammar.parse_screen_target(["logs", "qwen36", "--node", "spark2"]) == ("logs", "qwen36", "--node", "spark2")
-    assert grammar.parse_screen_target(["logs", "-n", "spark2", "-f", "qwen36"]) == (
-        "logs",
-        "qwen36",
-        "--node",
-        "spark2",
-    )
+    meant = ScreenTarget(verb="logs", name="qwen36", nodes=(NodeName("spark2"),))
+    assert grammar.parse_request(["logs", "qwen36", "--node", "spark2"]) == meant
+    assert grammar.parse_request(["logs", "-n", "spark2", "-f", "qwen36"]) == meant
+    assert grammar.parse_request(["logs", "-nspark2", "qwen36"]) == meant
     for words in (["--tail", "5"], ["--grep", "nothing"], ["--since", "1h"]):
         with pytest.raises(InvalidInput, match=f"{words[0]} is for the command line"):
-            grammar.parse_screen_target(["logs", "qwen36", *words])
+            grammar.parse_request(["logs", "qwen36", *words])
     with pytest.raises(InvalidInput, match="No such option"):
-        grammar.parse_screen_target(["logs", "qwen36", "--tial=5"])
+        grammar.parse_request(["logs", "qwen36", "--tial=5"])
     assert set(grammar.complete_line("logs qwen36 --")) == {"--node", "--follow"}
     assert grammar.complete_line("profiles check ") == ()
 
@@ -645,9 +639,9 @@ async def test_while_it_is_not_known_whether_somebody_is_answered_the_name_is_as
         views = tuple(
             replace(view, instances=tuple(replace(one, numbers=None) for one in view.instances)) for view in now.views
         )
-        made = build_confirmation(
-            find_action("down"), ["down", "qwen36-ngram", "--node", "spark1"], replace(now, views=views)
-        )
+        request = Grammar(sparkctl_command).parse_request(["down", "qwen36-ngram", "--node", "spark1"])
+        assert isinstance(request, Request)
+        made = build_confirmation(request, find_action("down"), replace(now, views=views))
         assert isinstance(made, TypeNameDialog)
         panel.push_screen(made)
         shown = await wait_for_text(pilot, "Whether qwen36-ngram on spark1 is answering somebody")

@@ -23,9 +23,9 @@ from sparkctl.model.events import EVENT_TYPES
 from sparkctl.model.finding import FindingKind
 from sparkctl.model.node import Node
 from sparkctl.model.verdict import FailureCause
-from sparkctl.profiles.profile_library import ProfileLibrary, profile_json_schema
+from sparkctl.profiles.profile_library import ProfileLibrary
 from tests.tools.docs import words
-from tests.tools.docs.blocks import blocks, profile_fields
+from tests.tools.docs.blocks import blocks
 from tests.tools.docs.pages import DOCS, ROOT, block_names, outdated_blocks, owner_pages, refresh
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -74,14 +74,12 @@ def test_an_outdated_table_is_named_and_rewritten() -> None:
 
 def test_words_have_rows() -> None:
     """`blocks` fails for a row without words; this is the other direction."""
-    schema = profile_json_schema()
     assert set(words.CAUSE_REMEDIES) == set(FailureCause)
     assert set(words.FINDINGS) == set(FindingKind)
     assert set(words.LINT_RULES) == set(LintRule)
     assert set(words.VERB_PAGES) == set(VERBS)
     assert set(words.EVENT_NOTES) == set(EVENT_TYPES)
     assert set(words.CONFIG_FIELDS) == {one.name for one in fields(Node)}
-    assert set(words.PROFILE_FIELDS) == {name for name, _ in profile_fields(schema, schema["properties"])}
 
 
 def test_exit_codes_are_those_of_the_help() -> None:
@@ -213,10 +211,10 @@ def test_the_versions_with_known_flags_are_named() -> None:
     text = (DOCS / "profiles.md").read_text(encoding="utf-8")
     (line,) = re.findall(r"\*\*Known flags\*\*:(.*?)\n\n", text, re.DOTALL)
     names = {"sglang": "SGLang", "vllm": "vLLM", "llamacpp": "llama-server", "trtllm": "trtllm-serve"}
-    catalogues = list((ROOT / "sparkctl" / "engines" / "flags").glob("*.json"))
-    assert {one.stem.partition("-")[0] for one in catalogues} == set(names)
+    catalogues = list((ROOT / "sparkctl" / "engines").glob("*/flags-*.json"))
+    assert {one.parent.name for one in catalogues} == set(names)
     for catalogue in catalogues:
-        engine, _, version = catalogue.stem.partition("-")
+        engine, version = catalogue.parent.name, catalogue.stem.removeprefix("flags-")
         assert names[engine] in line
         assert version in line or engine == "trtllm", version
 

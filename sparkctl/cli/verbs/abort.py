@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import click
 
-from sparkctl.cli.options import json_option, node_option
+from sparkctl.cli.options import PreparedVerb, RequestCommand, json_option, node_option
+from sparkctl.cli.verbs.resume import prepare_finish
 
 
-@click.command("abort", short_help="Undo an interrupted switch and start the previous models again.")
+@click.command(
+    "abort", cls=RequestCommand, short_help="Undo an interrupted switch and start the previous models again."
+)
 @node_option(many=True)
 @click.option(
     "--give-up",
@@ -16,7 +19,7 @@ from sparkctl.cli.options import json_option, node_option
     help="Start nothing again: save the logs, remove the containers of both models, forget the switch.",
 )
 @json_option
-def command(node: tuple[str, ...], gives_up: bool, as_json: bool) -> int:
+def command(node: tuple[str, ...], gives_up: bool, as_json: bool) -> PreparedVerb:
     """Undo an interrupted switch: remove what it started, and start again what it had stopped.
 
     \b
@@ -28,7 +31,4 @@ def command(node: tuple[str, ...], gives_up: bool, as_json: bool) -> int:
     is nothing to undo (exit 6). If the previous model does not start again, or you no longer want it, --give-up stops and
     removes what is left of the containers of both models, so that you can use the Sparks for something else.
     """
-    from sparkctl.cli.verbs.resume import finish_switch
-    from sparkctl.commands.switch.finish_switch import abandon_switch, abort_switch
-
-    return finish_switch(abandon_switch if gives_up else abort_switch, node, as_json=as_json)
+    return prepare_finish("abort --give-up" if gives_up else "abort", node)

@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 
 from sparkctl.cli import verb_runner
 from sparkctl.cli.options import (
-    complete_profiles,
+    complete_instances,
     create_context,
     json_document_option,
     node_option,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def _complete_log_source(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     return [
-        *(CompletionItem(name) for name in complete_profiles(ctx, param, incomplete)),
+        *(CompletionItem(name) for name in complete_instances(ctx, param, incomplete)),
         CompletionItem(incomplete, type="file"),
     ]
 

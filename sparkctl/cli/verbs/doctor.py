@@ -9,20 +9,25 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli.options import create_context, json_option, node_option, select_configured_nodes
-from sparkctl.cli.record_options import RecordingPrinter, choose_exit_code, open_recorder, record_options
+from sparkctl.cli.options import (
+    PreparedVerb,
+    RequestCommand,
+    json_option,
+    node_option,
+    record_options,
+    select_configured_nodes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sparkctl.cli.verb_runner import EventPrinter
-    from sparkctl.context import CommandContext
     from sparkctl.model.node import Node
 
 _FINDING_INDENT = 18  # below the words of a finding
 
 
-@click.command("doctor", short_help="Check the nodes and show the command that fixes each problem.")
+@click.command("doctor", cls=RequestCommand, short_help="Check the nodes and show the command that fixes each problem.")
 @node_option(many=True)
 @click.option(
     "--collect", is_flag=False, flag_value="", metavar="[FILE]",
@@ -44,7 +49,7 @@ def command(
     record: Path | None,
     overwrite: bool,
     as_json: bool,
-) -> int:
+) -> PreparedVerb:
     """Examine the nodes: connection, memory, Docker, GPU access, the right to drop caches, disks.
 
     \b
@@ -55,46 +60,45 @@ def command(
     each in both directions with TCP, and with ib_write_bw if both Sparks have it; it installs nothing. --collect
     changes nothing on the nodes and judges nothing. Exit 5 if there is a problem, 3 if a node could not be read.
     """
-    from sparkctl.cli.event_printers import JsonPrinter
-    from sparkctl.cli.verb_runner import run_verb
-    from sparkctl.commands.doctor_checks import check_nodes
+    from sparkctl.commands.request import Request
 
     if collect is not None and record is not None:
         raise click.UsageError("either --collect or --record, not both", ctx)
     if collect is not None and fabric:
         raise click.UsageError("either --collect or --fabric, not both", ctx)
-    context = create_context(may_ask=not as_json)
     nodes = select_configured_nodes(node)
     if collect is not None:
-        return _collect_bundle(context, nodes, collect, as_json)
-    measure = check_nodes
+        ctx.params["overwrite"] = False  # nothing is recorded
+        return _prepare_collection(nodes, collect, names_nodes=bool(node))
+    request: Request
     if fabric:
-        from sparkctl.commands.doctor_fabric import measure_fabric
+        from sparkctl.commands.doctor_fabric import MeasureFabric
 
-        measure = measure_fabric
-    printer: EventPrinter = (
-        JsonPrinter() if as_json else _create_findings_printer([node.name for node in nodes], at_once=fabric)
-    )
-    with open_recorder(ctx, record, overwrite) as recording:
-        if recording is not None:
-            printer = RecordingPrinter(printer, recording)
-        return choose_exit_code(run_verb(context, lambda: measure(context, nodes), printer), recording)
+        request = MeasureFabric(nodes, names_nodes=bool(node))
+    else:
+        from sparkctl.commands.doctor_checks import CheckNodes
+
+        request = CheckNodes(nodes, names_nodes=bool(node))
+    names = [node.name for node in nodes]
+    return PreparedVerb(request=request, printer=lambda: _create_findings_printer(names, at_once=fabric))
 
 
-def _collect_bundle(context: CommandContext, nodes: Sequence[Node], file: str, as_json: bool) -> int:
-    """Write the bundle and print its path on stdout."""
+def _prepare_collection(nodes: Sequence[Node], file: str, *, names_nodes: bool) -> PreparedVerb:
+    """Return the request for the bundle; its path is printed on stdout."""
     import time
 
     from sparkctl.cli import stderr, stdout
-    from sparkctl.cli.event_printers import JsonPrinter, TextPrinter
-    from sparkctl.cli.verb_runner import run_verb
-    from sparkctl.commands.doctor_bundle import collect_support_bundle
-    from sparkctl.commands.support_bundle import SupportBundle
+    from sparkctl.cli.event_printers import TextPrinter
+    from sparkctl.commands.doctor_bundle import CollectSupportBundle, SupportBundle
     from sparkctl.files import read_regular_file
     from sparkctl.model.events import CommandEnded, Event
     from sparkctl.paths import config_file
 
     class BundlePrinter(TextPrinter):
+        def __init__(self) -> None:
+            super().__init__()
+            stderr.print_message(f"reading {', '.join(node.name for node in nodes)}; this may take a minute")
+
         def print_event(self, event: Event) -> None:
             super().print_event(event)
             if isinstance(event, CommandEnded) and event.file:
@@ -107,13 +111,8 @@ def _collect_bundle(context: CommandContext, nodes: Sequence[Node], file: str, a
         config = None
     with SupportBundle(path):  # refuse an impossible file name before any node is read
         pass
-    if not as_json:
-        stderr.print_message(f"reading {', '.join(node.name for node in nodes)}; this may take a minute")
-    return run_verb(
-        context,
-        lambda: collect_support_bundle(context, nodes, path, config, os.environ),
-        JsonPrinter() if as_json else BundlePrinter(),
-    )
+    request = CollectSupportBundle(nodes=nodes, names_nodes=names_nodes, path=path, config=config, environ=os.environ)
+    return PreparedVerb(request=request, printer=BundlePrinter)
 
 
 def _create_findings_printer(names: Sequence[str], *, at_once: bool = False) -> EventPrinter:

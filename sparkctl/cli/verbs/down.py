@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from sparkctl.cli.options import (
-    complete_profiles,
-    create_context,
+    PreparedVerb,
+    RequestCommand,
+    complete_instances,
     json_option,
     list_nodes,
     node_option,
@@ -15,8 +16,8 @@ from sparkctl.cli.options import (
 )
 
 
-@click.command("down", short_help="Stop an instance and wait until its memory is back.")
-@click.argument("instance", required=False, shell_complete=complete_profiles)
+@click.command("down", cls=RequestCommand, short_help="Stop an instance and wait until its memory is back.")
+@click.argument("instance", required=False, shell_complete=complete_instances)
 @click.option("--all", "everything", is_flag=True, help="Every instance that sparkctl started.")
 @node_option(many=True)
 @click.option(
@@ -36,7 +37,7 @@ def command(
     grace: float | None,
     kill: bool,
     as_json: bool,
-) -> int:
+) -> PreparedVerb:
     """Stop INSTANCE (or --all), save its log, remove its container, and check that it left nothing behind: memory,
     processes, files in /dev/shm.
 
@@ -49,9 +50,9 @@ def command(
       sparkctl down --all --node spark2
       sparkctl down qwen36 --kill            without a grace period
     """
-    from sparkctl.cli.event_printers import JsonPrinter, TextPrinter
-    from sparkctl.cli.verb_runner import run_verb
-    from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
+    from sparkctl.commands.stop.stop_instance import StopInstance
+    from sparkctl.history.operation_history import OperationHistory
+    from sparkctl.paths import state_dir
     from sparkctl.profiles.profile_library import ProfileLibrary
 
     if everything and instance is not None:
@@ -60,13 +61,9 @@ def command(
         raise click.UsageError("name an instance, or use --all", ctx)
     if kill and grace is not None:
         raise click.UsageError("either --grace or --kill, not both", ctx)
-    context = create_context(may_ask=not as_json)
-    known = frozenset((*ProfileLibrary().list_names(), *context.history.list_instances_with_logs()))
+    known = (*ProfileLibrary().list_names(), *OperationHistory(state_dir()).list_instances_with_logs())
     request = StopInstance(
-        instance=instance,
-        nodes=select_configured_nodes(node),
-        grace=0.0 if kill else grace,
-        known=known,
-        everywhere=list_nodes(),
-    )
-    return run_verb(context, lambda: stop_instance(context, request), JsonPrinter() if as_json else TextPrinter())
+        instance=instance, nodes=select_configured_nodes(node), names_nodes=bool(node), grace=0.0 if kill else grace,
+        known=frozenset(known), everywhere=list_nodes(),
+    )  # fmt: skip
+    return PreparedVerb(request=request)

@@ -6,30 +6,25 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli.options import create_context, json_option, node_option, select_configured_nodes
+from sparkctl.cli.options import PreparedVerb, RequestCommand, json_option, node_option, select_configured_nodes
 
 if TYPE_CHECKING:
     from sparkctl.cli.verb_runner import EventPrinter
 
 
-@click.command("drop-caches", short_help="Drop the page cache, and show memory before and after.")
+@click.command("drop-caches", cls=RequestCommand, short_help="Drop the page cache, and show memory before and after.")
 @node_option(many=True)
 @json_option
-def command(node: tuple[str, ...], as_json: bool) -> int:
+def command(node: tuple[str, ...], as_json: bool) -> PreparedVerb:
     """Drop the page cache on the nodes, and show MemFree, page cache and MemAvailable before and after.
 
     It needs the right to `sudo tee /proc/sys/vm/drop_caches`. Without it sparkctl asks for the password, or prints the
     sudoers line to add.
     """
-    from sparkctl.cli.event_printers import JsonPrinter
-    from sparkctl.cli.verb_runner import run_verb
-    from sparkctl.commands.drop_page_cache import drop_caches
+    from sparkctl.commands.drop_page_cache import DropCaches
 
-    context = create_context(may_ask=not as_json)
-    nodes = select_configured_nodes(node)
-    return run_verb(
-        context, lambda: drop_caches(context, nodes), JsonPrinter() if as_json else _create_cache_drop_printer()
-    )
+    request = DropCaches(select_configured_nodes(node), names_nodes=bool(node))
+    return PreparedVerb(request=request, printer=_create_cache_drop_printer)
 
 
 def _create_cache_drop_printer() -> EventPrinter:

@@ -12,7 +12,7 @@ from sparkctl.cli.options import create_context, node_option, select_configured_
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sparkctl.commands.served_endpoints import ServedEndpoint
+    from sparkctl.commands.list_endpoints import ServedEndpoint
 
 _CLIENT_FORMATS = ("env", "litellm", "openclaw", "opencode", "json")
 

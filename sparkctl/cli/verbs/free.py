@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from sparkctl.cli.options import (
+    PreparedVerb,
+    RequestCommand,
     complete_nodes,
-    create_context,
     json_option,
     list_nodes,
     parse_duration_option,
@@ -14,7 +15,7 @@ from sparkctl.cli.options import (
 )
 
 
-@click.command("free", short_help="Stop everything that sparkctl started on a node; list the rest.")
+@click.command("free", cls=RequestCommand, short_help="Stop everything that sparkctl started on a node; list the rest.")
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE...", shell_complete=complete_nodes)
 @click.option("--dry-run", is_flag=True, help="Show what would be stopped and what stays; change nothing.")
 @click.option(
@@ -24,7 +25,7 @@ from sparkctl.cli.options import (
     help="Time between SIGTERM and SIGKILL (default: the profiles').",
 )
 @json_option
-def command(nodes: tuple[str, ...], dry_run: bool, grace: float | None, as_json: bool) -> int:
+def command(nodes: tuple[str, ...], dry_run: bool, grace: float | None, as_json: bool) -> PreparedVerb:
     """Stop everything that sparkctl started on these nodes, and check that nothing is left behind.
 
     A model over several Sparks is stopped on all of them. What sparkctl did not start is listed and keeps running. Exit 3:
@@ -34,17 +35,9 @@ def command(nodes: tuple[str, ...], dry_run: bool, grace: float | None, as_json:
       sparkctl free spark2
       sparkctl free spark1 spark2 --dry-run
     """
-    from sparkctl.cli.event_printers import JsonPrinter, TextPrinter
-    from sparkctl.cli.verb_runner import run_verb
-    from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
+    from sparkctl.commands.stop.stop_instance import StopInstance
 
-    context = create_context(may_ask=not as_json)
     request = StopInstance(
-        instance=None,
-        nodes=select_configured_nodes(nodes),
-        grace=grace,
-        everywhere=list_nodes(),
-        frees=True,
-        dry_run=dry_run,
-    )
-    return run_verb(context, lambda: stop_instance(context, request), JsonPrinter() if as_json else TextPrinter())
+        instance=None, nodes=select_configured_nodes(nodes), grace=grace, everywhere=list_nodes(), frees=True, dry_run=dry_run
+    )  # fmt: skip
+    return PreparedVerb(request=request)

@@ -94,7 +94,7 @@ def guard_arm_command(
     context = create_context(may_ask=not as_json)
     rule = GuardRule(floor or DEFAULT_FLOOR_BYTES, 0, limit or _DAY_SECONDS)
     request = ArmGuard(select_configured_nodes(node), instance, foreign, rule)
-    return run_verb(context, lambda: begin(context, request), JsonPrinter() if as_json else TextPrinter())
+    return run_verb(context, lambda ctx: begin(ctx, request), JsonPrinter() if as_json else TextPrinter())
 
 
 @command.command("disarm")
@@ -109,4 +109,4 @@ def guard_disarm_command(instance: str | None, node: tuple[str, ...], as_json: b
 
     context = create_context(may_ask=not as_json)
     nodes = select_configured_nodes(node)
-    return run_verb(context, lambda: end(context, nodes, instance), JsonPrinter() if as_json else TextPrinter())
+    return run_verb(context, lambda ctx: end(ctx, nodes, instance), JsonPrinter() if as_json else TextPrinter())

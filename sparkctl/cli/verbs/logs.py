@@ -9,7 +9,7 @@ import click
 from sparkctl.cli import stdout
 from sparkctl.cli.event_printers import TextPrinter
 from sparkctl.cli.options import (
-    complete_profiles,
+    complete_instances,
     create_context,
     json_option,
     node_option,
@@ -41,7 +41,7 @@ class LogPrinter(TextPrinter):
 
 
 @click.command("logs", short_help="Show an instance's log, even after its container is gone.")
-@click.argument("instance", shell_complete=complete_profiles)
+@click.argument("instance", shell_complete=complete_instances)
 @node_option(many=True)
 @click.option("-f", "--follow", is_flag=True, help="Print new lines as they arrive, through reconnects.")
 @click.option("--since", callback=parse_duration_option, metavar="TIME", help="Show only the last TIME, e.g. 10m.")
@@ -85,4 +85,4 @@ def command(
         everything=everything,
     )
     printer = JsonPrinter(logs=True) if as_json else LogPrinter(timestamps)
-    return run_verb(context, lambda: show_log(context, request), printer)
+    return run_verb(context, lambda ctx: show_log(ctx, request), printer)

@@ -9,8 +9,10 @@ import click
 from sparkctl.cli import stdout
 from sparkctl.cli.event_printers import TextPrinter
 from sparkctl.cli.options import (
+    PreparedVerb,
+    RequestCommand,
     complete_profiles,
-    create_context,
+    format_overrides,
     json_document_option,
     node_option,
     select_configured_nodes,
@@ -89,7 +91,9 @@ class EstimateJsonPrinter:
         """Do nothing: the result line reports the interrupt."""
 
 
-@click.command("plan", short_help="Check whether a profile fits on a node, and show the calculation.")
+@click.command(
+    "plan", cls=RequestCommand, short_help="Check whether a profile fits on a node, and show the calculation."
+)
 @click.argument("profile", shell_complete=complete_profiles)
 @node_option(many=True)
 @click.option(
@@ -100,7 +104,7 @@ class EstimateJsonPrinter:
     help="Change a field of the profile for this calculation.",
 )
 @json_document_option
-def command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...], as_json: bool) -> int:
+def command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...], as_json: bool) -> PreparedVerb:
     """Check whether PROFILE can start on a node, without starting it. Nothing is changed.
 
     \b
@@ -115,14 +119,10 @@ def command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...], as_
     Exit 0: `up` would start it, even if it must drop the page cache first or part of the estimate is not known. Exit 6: `up`
     would refuse, even if it fits once something else stops. Exit 3: the node could not be read.
     """
-    from sparkctl.cli.verb_runner import run_verb
-    from sparkctl.commands.start.check_fit import CheckFit, check_fit
+    from sparkctl.commands.start.check_fit import CheckFit
     from sparkctl.profiles.profile_library import ProfileLibrary
 
     chosen = ProfileLibrary().load_profile(profile, overrides=overrides)
     nodes = select_rank_nodes(node, chosen) if chosen.nodes > 1 else select_configured_nodes(node)
-    words = (profile, *(word for override in overrides for word in ("--set", override)))
-    request = CheckFit(chosen, nodes, os.environ, words)
-    context = create_context(may_ask=not as_json)
-    printer = EstimateJsonPrinter(chosen.name) if as_json else EstimatePrinter()
-    return run_verb(context, lambda: check_fit(context, request), printer)
+    request = CheckFit(chosen, nodes, os.environ, (profile, *format_overrides(overrides)), names_nodes=bool(node))
+    return PreparedVerb(request=request, printer=EstimatePrinter, json_printer=lambda: EstimateJsonPrinter(chosen.name))

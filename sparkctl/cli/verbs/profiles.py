@@ -188,13 +188,9 @@ def export_command(name: str, form: str, overrides: tuple[str, ...]) -> int:
     profile = ProfileLibrary().load_profile(name, overrides=overrides)
     one = build_portable_launch(profile, load_engine(profile.engine))
     if form in ("docker", "systemd"):
-        from sparkctl.profiles.exporters import docker_run_exporter
+        from sparkctl.profiles.exporters import docker_command
 
-        lines = (
-            docker_run_exporter.export_docker_run(one)
-            if form == "docker"
-            else docker_run_exporter.export_systemd_unit(one)
-        )
+        lines = docker_command.export_docker_run(one) if form == "docker" else docker_command.export_systemd_unit(one)
     else:
         from sparkctl.profiles.exporters import yaml_exporter
 

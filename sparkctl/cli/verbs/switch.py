@@ -6,10 +6,22 @@ import os
 
 import click
 
-from sparkctl.cli.options import complete_profiles, create_context, json_option, node_option, parse_duration_option
+from sparkctl.cli.options import (
+    PreparedVerb,
+    RequestCommand,
+    add_other_nodes,
+    complete_profiles,
+    format_overrides,
+    json_option,
+    node_option,
+    parse_duration_option,
+    select_rank_nodes,
+)
 
 
-@click.command("switch", short_help="Stop what conflicts, start another profile; roll back if that fails.")
+@click.command(
+    "switch", cls=RequestCommand, short_help="Stop what conflicts, start another profile; roll back if that fails."
+)
 @click.argument("profile", shell_complete=complete_profiles)
 @node_option(many=True, about=" (repeatable for a model over several Sparks; name the one that answers clients first)")
 @click.option("--dry-run", is_flag=True, help="Show what would stop, stay and start; change nothing.")
@@ -35,7 +47,7 @@ from sparkctl.cli.options import complete_profiles, create_context, json_option,
 def command(
     profile: str, node: tuple[str, ...], dry_run: bool, keep_going: bool, no_rollback: bool, timeout: float | None,
     overrides: tuple[str, ...], no_guard: bool, as_json: bool,
-) -> int:  # fmt: skip
+) -> PreparedVerb:  # fmt: skip
     """Stop what conflicts with PROFILE, start PROFILE, and start the old instances again if that fails.
 
     \b
@@ -45,10 +57,7 @@ def command(
     Stops only what conflicts by memory, port, exclusive group or name, and always whole models. What sparkctl did not start
     is listed and left alone. The old containers are kept until the new instance has generated a token.
     """
-    from sparkctl.cli.event_printers import JsonPrinter, SwitchPrinter
-    from sparkctl.cli.options import add_other_nodes, select_rank_nodes
-    from sparkctl.cli.verb_runner import run_verb
-    from sparkctl.commands.switch.switch_instance import switch_instance
+    from sparkctl.cli.event_printers import SwitchPrinter
     from sparkctl.commands.switch.switch_request import SwitchInstance
     from sparkctl.engines import load_engine
     from sparkctl.profiles.profile_library import ProfileLibrary
@@ -59,16 +68,14 @@ def command(
         profile=chosen,
         engine=load_engine(chosen.engine),
         nodes=nodes,
+        names_nodes=bool(node),
         known=add_other_nodes(nodes),
         dry_run=dry_run,
         keep_going=keep_going,
         rolls_back=not no_rollback,
         timeout=timeout,
         environ=os.environ,
-        words=(profile, *(word for override in overrides for word in ("--set", override))),
+        words=(profile, *format_overrides(overrides)),
         guarded=not no_guard,
     )
-    context = create_context(may_ask=not as_json)
-    return run_verb(
-        context, lambda: switch_instance(context, request), JsonPrinter() if as_json else SwitchPrinter(dry_run)
-    )
+    return PreparedVerb(request=request, printer=lambda: SwitchPrinter(dry_run))

@@ -7,13 +7,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli.options import complete_nodes, complete_profiles, create_context, json_option, select_configured_nodes
+from sparkctl.cli.options import (
+    PreparedVerb,
+    RequestCommand,
+    complete_nodes,
+    complete_profiles,
+    format_overrides,
+    json_option,
+    select_configured_nodes,
+)
 
 if TYPE_CHECKING:
     from sparkctl.cli.verb_runner import EventPrinter
 
 
-@click.command("sync", short_help="Copy a profile's image and model from one Spark to another.")
+@click.command("sync", cls=RequestCommand, short_help="Copy a profile's image and model from one Spark to another.")
 @click.argument("profile", shell_complete=complete_profiles)
 @click.option(
     "--from", "source", required=True, metavar="NODE", shell_complete=complete_nodes, help="The Spark to copy from."
@@ -40,7 +48,7 @@ def command(
     overrides: tuple[str, ...],
     dry_run: bool,
     as_json: bool,
-) -> int:
+) -> PreparedVerb:
     """Copy what PROFILE needs from one Spark to another: its image, and the files of its model.
 
     \b
@@ -55,9 +63,7 @@ def command(
     Exit 0: equal on both, even if nothing had to be sent. Exit 6: refused before anything was sent, for example because
     there is not enough free disk space. Exit 3: a Spark could not be reached, or the transfer broke off.
     """
-    from sparkctl.cli.event_printers import JsonPrinter
-    from sparkctl.cli.verb_runner import run_verb
-    from sparkctl.commands.transfer.transfer_profile import TransferProfile, transfer_profile
+    from sparkctl.commands.transfer.transfer_profile import TransferProfile
     from sparkctl.profiles.profile_library import ProfileLibrary
 
     if image_only and model_only:
@@ -66,11 +72,9 @@ def command(
     near, *_ = select_configured_nodes([source])
     request = TransferProfile(
         profile=chosen, source=near, targets=select_configured_nodes(targets), image=not model_only, model=not image_only, dry_run=dry_run,
-        environ=os.environ,
+        environ=os.environ, words=(profile, *format_overrides(overrides)),
     )  # fmt: skip
-    context = create_context(may_ask=not as_json)
-    printer = JsonPrinter() if as_json else _create_transfer_printer()
-    return run_verb(context, lambda: transfer_profile(context, request), printer)
+    return PreparedVerb(request=request, printer=_create_transfer_printer)
 
 
 def _create_transfer_printer() -> EventPrinter:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from sparkctl.cli import verb_runner
-from sparkctl.cli.options import create_context, node_option, select_configured_nodes
-from sparkctl.cli.record_options import choose_exit_code, open_recorder, record_options
+from sparkctl.cli.options import create_context, node_option, record_options, select_configured_nodes
+from sparkctl.cli.verb_runner import choose_exit_code, open_recorder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from sparkctl.cli import stdout
 from sparkctl.cli.event_printers import TextPrinter
 from sparkctl.cli.options import (
+    PreparedVerb,
+    RequestCommand,
     complete_profiles,
-    create_context,
+    format_overrides,
     json_option,
     node_option,
-    parse_duration_option,
-    select_rank_nodes,
-)
-from sparkctl.cli.record_options import (
-    RecordingPrinter,
-    choose_exit_code,
-    open_recorder,
     overwrite_option,
+    parse_duration_option,
     record_option,
+    select_configured_nodes,
+    select_rank_nodes,
 )
 from sparkctl.model.events import Event, LaunchPlanned
 from sparkctl.model.json_codec import redact_launch_plan, to_json_data
@@ -31,8 +29,7 @@ from sparkctl.profiles.exporters.docker_command import format_docker_run
 from sparkctl.views.profiles.launch_plan_view import format_launch_plan
 
 if TYPE_CHECKING:
-    from sparkctl.commands.start.start_request import StartInstance
-    from sparkctl.commands.switch.switch_request import SwitchInstance
+    from sparkctl.cli.verb_runner import EventPrinter
 
 
 class LaunchPlanPrinter(TextPrinter):
@@ -55,7 +52,7 @@ class LaunchPlanPrinter(TextPrinter):
         return stdout.print_lines(format_launch_plan(event.plan, stdout.get_terminal_width()))
 
 
-@click.command("up", short_help="Start a profile on a node and wait until it is ready.")
+@click.command("up", cls=RequestCommand, short_help="Start a profile on a node and wait until it is ready.")
 @click.argument("profile", shell_complete=complete_profiles)
 @node_option(many=True, about=" (repeatable for a model over several Sparks; name the one that answers clients first)")
 @click.option("--dry-run", is_flag=True, help="Check the node and print the plan; change nothing.")
@@ -86,7 +83,7 @@ def command(
     ctx: click.Context, profile: str, node: tuple[str, ...], dry_run: bool, plan_format: str | None, detach: bool,
     timeout: float | None, overrides: tuple[str, ...], replace: bool, again: bool, no_guard: bool, record: Path | None,
     force: bool, overwrite: bool, as_json: bool,
-) -> int:  # fmt: skip
+) -> PreparedVerb:  # fmt: skip
     """Start PROFILE on a node: check the node, drop the page cache, create the container, and wait until a token is generated.
 
     \b
@@ -103,48 +100,27 @@ def command(
     never the engine.
     """
     _check_format_option(ctx, dry_run, plan_format, as_json)
-    from functools import partial
-
-    from sparkctl.cli import stderr
-    from sparkctl.cli.verb_runner import EventSource, run_verb
-    from sparkctl.commands.start.start_instance import start_instance
+    from sparkctl.cli.event_printers import SwitchPrinter
     from sparkctl.commands.start.start_request import StartInstance
+    from sparkctl.commands.switch.switch_request import SwitchInstance
     from sparkctl.engines import load_engine
     from sparkctl.profiles.engine_environment import check_env_file_permissions
     from sparkctl.profiles.profile_library import ProfileLibrary
 
     chosen = ProfileLibrary().load_profile(profile, overrides=overrides)
     request = StartInstance(
-        profile=chosen, engine=load_engine(chosen.engine), nodes=select_rank_nodes(node, chosen), dry_run=dry_run, detach=detach,
-        replace=replace, timeout=timeout, environ=os.environ, guarded=not no_guard, once_more=again, forced=force,
-        words=(profile, *(word for override in overrides for word in ("--set", override))),
+        profile=chosen, engine=load_engine(chosen.engine), nodes=select_rank_nodes(node, chosen), names_nodes=bool(node),
+        dry_run=dry_run, detach=detach, replace=replace, timeout=timeout, environ=os.environ, guarded=not no_guard,
+        once_more=again, forced=force, words=(profile, *format_overrides(overrides)),
     )  # fmt: skip
-    for warning in check_env_file_permissions(chosen):
-        stderr.print_warning(None, warning, None)
-    context = create_context(may_ask=not as_json)
-    printer = _create_start_printer(as_json, dry_run, plan_format)
-    verb: EventSource = partial(start_instance, context, request)
+    warnings = check_env_file_permissions(chosen)
     if replace and not (detach or force or plan_format):
-        from sparkctl.cli.event_printers import SwitchPrinter
-        from sparkctl.commands.switch.switch_instance import switch_instance
-
-        printer = printer if as_json else SwitchPrinter(dry_run)
-        verb = partial(switch_instance, context, _as_switch_request(request))
-    with open_recorder(ctx, record, overwrite) as recording:
-        if recording is not None:
-            printer = RecordingPrinter(printer, recording)
-        return choose_exit_code(run_verb(context, verb, printer), recording)
-
-
-def _as_switch_request(request: StartInstance) -> SwitchInstance:
-    """Return the request as a switch, which stops what conflicts and starts it again if this start fails."""
-    from sparkctl.cli.options import add_other_nodes
-    from sparkctl.commands.switch.switch_request import SwitchInstance
-
-    return SwitchInstance(
-        profile=request.profile, engine=request.engine, nodes=request.nodes, known=add_other_nodes(request.nodes), dry_run=request.dry_run,
-        timeout=request.timeout, environ=request.environ, words=request.words, guarded=request.guarded,
-    )  # fmt: skip
+        return PreparedVerb(
+            request=SwitchInstance.from_start(request, select_configured_nodes(()), from_up=True),
+            printer=lambda: SwitchPrinter(dry_run),
+            warnings=warnings,
+        )
+    return PreparedVerb(request=request, printer=lambda: _create_start_printer(dry_run, plan_format), warnings=warnings)
 
 
 def _check_format_option(ctx: click.Context, dry_run: bool, plan_format: str | None, as_json: bool) -> None:
@@ -154,12 +130,5 @@ def _check_format_option(ctx: click.Context, dry_run: bool, plan_format: str | N
         raise click.UsageError(f"either --json (events) or --format {plan_format} (the plan alone), not both", ctx)
 
 
-def _create_start_printer(as_json: bool, dry_run: bool, plan_format: str | None) -> Any:
-    from sparkctl.cli.event_printers import JsonPrinter, TextPrinter
-
-    if as_json:
-        return JsonPrinter()
-    if not dry_run:
-        return TextPrinter("stopping to watch ...")
-
-    return LaunchPlanPrinter(plan_format or "text")
+def _create_start_printer(dry_run: bool, plan_format: str | None) -> EventPrinter:
+    return LaunchPlanPrinter(plan_format or "text") if dry_run else TextPrinter("stopping to watch ...")

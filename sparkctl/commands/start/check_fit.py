@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 from sparkctl.commands.event_stream import stream_events
+from sparkctl.commands.request import Request
 from sparkctl.commands.start import node_fit
 from sparkctl.commands.start.launch_plans import build_rank_launches
 from sparkctl.commands.start.start_preflight import refuse_wrong_node_count
@@ -25,7 +26,7 @@ from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
 
 @dataclass(frozen=True, slots=True)
-class CheckFit:
+class CheckFit(Request):
     """A request to check whether a profile fits.
 
     ``nodes``: for a profile for several Sparks, exactly its nodes in the order of its ranks, checked together; for a
@@ -37,6 +38,15 @@ class CheckFit:
     nodes: Sequence[Node]
     environ: Mapping[str, str] = field(default_factory=dict)
     words: tuple[str, ...] = ()
+
+    def format_as_command(self) -> tuple[str, ...]:
+        """Return the words of its command line."""
+        profile, *settings = self.words or (self.profile.name,)
+        return ("plan", profile, *self.format_node_options(), *settings)
+
+    def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
+        """Check it."""
+        return check_fit(ctx, self)
 
     def to_start_request(self, node: Node) -> StartInstance:
         """Return the `up` request for this check: on this node, or on all nodes of a profile for several."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.engines.base import Engine, EngineRank
 from sparkctl.errors import NodeStarved, OperationRefused
 from sparkctl.model.fabric_route import FabricRoute, RouteEnd
+from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.node import NodeName
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.node import peer_checks
@@ -178,3 +180,33 @@ def _suggest_login_remedy(head: NodeSession, user: str, end: RouteEnd) -> str:
         f"on {head.node.name}, without a passphrase: ssh-keygen -t ed25519 (unless there is a key), then: "
         f"ssh-copy-id {sanitize_line(user)}@{end.address}"
     )
+
+
+_LOOPBACK = "127.0.0.1"
+_CONNECT_TIMEOUT_SECONDS = 5.0  # seconds; on its own loopback a node answers at once
+
+
+async def verify_port_access(session: NodeSession, plan: LaunchPlan) -> None:
+    """Open a connection to the port and close it again; a refused connection is fine, because nothing listens there
+    yet.
+
+    Raises:
+        ForwardingForbidden: sshd forwards no connection to it.
+        OperationRefused: nothing answers, not even with a refusal.
+    """
+    service = plan.readiness_target
+    is_asked = service.ready.health is not None or service.ready.probe != "none"
+    if plan.rank != 0 or service.port is None or not is_asked:
+        return
+    try:
+        async with asyncio.timeout(_CONNECT_TIMEOUT_SECONDS):
+            _, writer = await session.link.open_tcp(_LOOPBACK, service.port)
+        writer.close()
+    except ConnectionRefusedError:
+        return
+    except TimeoutError as silent:
+        node = session.node.name
+        raise OperationRefused(
+            f"port {service.port} of {node} does not answer on its own loopback, so the start could not be watched",
+            f"a firewall on {node} may drop it: sudo iptables -S; or take another port: --set port=PORT",
+        ) from silent

@@ -30,13 +30,13 @@ from sparkctl.monitor import engine_probe
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.node.node_inspection import NodeInspection
 from sparkctl.profiles.container_labels import parse_expected_memory_label, parse_port_label, parse_ready_rule_label
-from sparkctl.profiles.memory_fit.estimate_input import (
+from sparkctl.profiles.fit_evaluation import (
     build_estimate_input,
     count_nodes,
+    evaluate_memory_fit,
     find_missing_checkpoint,
     list_checkpoint_paths,
 )
-from sparkctl.profiles.memory_fit.fit_evaluation import evaluate_memory_fit
 from sparkctl.transport.node_session import NodeSession
 
 _READY_TOLERANCE_BYTES = 2 * GIB  # an instance that lacks less of its expected memory counts as ready

@@ -13,9 +13,9 @@ from sparkctl.commands.drop_page_cache import MissingSudoRight, drop_node_caches
 from sparkctl.commands.guard_session import stop_watching_containers
 from sparkctl.commands.history_writer import build_node_result
 from sparkctl.commands.start import node_fit
+from sparkctl.commands.start.connectivity_check import verify_port_access
 from sparkctl.commands.start.create_container import CreateTimeout, create_container
 from sparkctl.commands.start.launch_plans import RankLaunch
-from sparkctl.commands.start.port_check import verify_port_access
 from sparkctl.commands.start.rank_watch import RankWatch
 from sparkctl.commands.start.start_measurements import StartMemory, StartTimer
 from sparkctl.commands.start.start_preflight import PreflightInspection, StartDecision, decide_start

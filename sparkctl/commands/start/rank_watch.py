@@ -17,7 +17,7 @@ from sparkctl.engines.base import Engine
 from sparkctl.errors import DockerError, NodeError
 from sparkctl.logs import rank_verdict, start_verdict, verdict_builder
 from sparkctl.logs.rank_verdict import ClockOffset, RankFailure, find_first_failure, measure_clock_offset
-from sparkctl.logs.save_container_log import save_log
+from sparkctl.logs.reader import save_log
 from sparkctl.model.events import Emit, Event, PhaseChanged, WarningEmitted
 from sparkctl.model.guard_state import GuardReceipt, UnwatchReason
 from sparkctl.model.launch_plan import LaunchPlan

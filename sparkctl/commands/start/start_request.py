@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+from sparkctl.commands.request import Preview, Request, SentenceTone, describe_unreachable, list_flags
+from sparkctl.commands.stop.stop_impact import preview_replacement
+from sparkctl.engines import load_engine
 from sparkctl.engines.base import Engine
 from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.secrets import redact_words
 from sparkctl.model.verdict import FieldChange
 
+if TYPE_CHECKING:
+    from sparkctl.commands.action_context import ActionContext
+    from sparkctl.context import CommandContext
+    from sparkctl.model.events import Event
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartInstance:
+class StartInstance(Request):
     """What to start and how.
 
     Attributes:
@@ -26,6 +37,7 @@ class StartInstance:
         kept: ids of ended containers that a switch keeps until this start has proved itself; they are not removed.
         switch_flags: the options of that switch.
         words: the profile and its overrides as the operator typed them, for hints.
+        restarts: an instance that has ended is started again: it asks first.
     """
 
     profile: Profile
@@ -42,6 +54,33 @@ class StartInstance:
     forced: bool = False
     kept: frozenset[str] = frozenset()
     switch_flags: tuple[str, ...] = ()
+    restarts: bool = False
+
+    def format_as_command(self) -> tuple[str, ...]:
+        """Return the words of its command line."""
+        profile, *settings = self.words or (self.profile.name,)
+        flags = {
+            "--replace": self.replace, "--detach": self.detach, "--again": self.once_more, "--force": self.forced,
+            "--no-guard": not self.guarded, "--dry-run": self.dry_run, f"--timeout={self.timeout or 0:g}s": self.timeout is not None,
+        }  # fmt: skip
+        return ("up", profile, *self.format_node_options(), *list_flags(flags), *settings)
+
+    def preview(self, now: ActionContext) -> Preview:
+        """Return the question before it; where it replaces what runs under its name, what that cuts off."""
+        if self.restarts:
+            what = f"Start {self.words[0]} on {self.head_node.name} once more, as it was?"
+            sections = (((what, SentenceTone.STRONG),), *describe_unreachable(now, self.named_nodes))
+            return Preview(sections=sections, is_required=True, title="restart", accept="start it")
+        if not self.replace or self.dry_run:
+            return Request.preview(self, now)
+        return preview_replacement(now, self.profile.name, self.named_nodes)
+
+    def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
+        """Start it. The module that does it imports this one."""
+        events: AsyncGenerator[Event, None] = importlib.import_module(
+            "sparkctl.commands.start.start_instance"
+        ).start_instance(ctx, self)
+        return events
 
     @property
     def head_node(self) -> Node:
@@ -81,6 +120,13 @@ class StartInstance:
     def is_of_switch(self) -> bool:
         """Tell whether it is a step of a switch; started by itself it would be refused."""
         return bool(self.kept)
+
+
+def build_start_request(profile: Profile, nodes: Sequence[Node], typed: str) -> StartInstance:
+    """Return a start without options; ``typed``: the name under which the profile was found."""
+    return StartInstance(
+        profile=profile, engine=load_engine(profile.engine), nodes=tuple(nodes), environ=os.environ, words=(typed,)
+    )
 
 
 def to_switch_command(again: str) -> str:

@@ -25,8 +25,9 @@ from sparkctl.errors import (
 from sparkctl.history.log_archive import SavedLogWriter
 from sparkctl.logs import start_verdict
 from sparkctl.logs.analyzer import LogAnalyzer
+from sparkctl.logs.line_patterns import parse_log_time
 from sparkctl.logs.own_requests import drop_own_requests
-from sparkctl.logs.timestamps import parse_log_time
+from sparkctl.logs.reader import LogFeed
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.engine_metrics import EngineFact
 from sparkctl.model.events import Emit, EngineFactsReported, LogArrived, PhaseChanged, WarningEmitted
@@ -34,11 +35,10 @@ from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import ExpectedDurations, Phase, Step
-from sparkctl.model.text.secrets import LineMasker, redact
+from sparkctl.model.text.secrets import redact
 from sparkctl.model.verdict import Verdict
 from sparkctl.monitor import engine_probe
 from sparkctl.monitor.engine_probe import QueryMarkerSupport
-from sparkctl.transport.docker.log_stream import ContainerLogStream
 from sparkctl.transport.node_session import NodeSession
 
 _POLL_SECONDS = 1.0
@@ -96,7 +96,6 @@ class StartWatch:
         self.expected = ExpectedDurations()
         self.saved: SavedLogWriter | None = None
         self._secrets = collect_plan_secrets(plan)
-        self._masker = LineMasker(self._secrets)
         self._phase_began = ctx.clock.monotonic()
         self._why_not: str | None = None
         self._facts: tuple[EngineFact, ...] = ()  # as last reported
@@ -145,8 +144,13 @@ class StartWatch:
 
     async def _follow_to_end(self) -> WatchResult:
         """Follow the log through reconnects and restarts of Docker until the container has really ended."""
-        follower = ContainerLogStream(
-            self.session.link, self.container_id, since=self.since, on_gap=self._warn_missing_lines
+        feed = LogFeed(
+            self.session,
+            self.container_id,
+            since=self.since,
+            secrets=self._secrets,
+            on_gap=self._warn_missing_lines,
+            is_essential=True,
         )
         self.report_phase()
         failures = 0
@@ -157,10 +161,10 @@ class StartWatch:
                 if self._unreadable is not None:
                     failures = 0
                     continue
-                async with aclosing(follower.follow_lines()) as batches:
+                async with aclosing(feed.follow_lines()) as batches:
                     async for batch in batches:
                         failures = 0
-                        await self._read_batch(batch)
+                        self._read_batch(batch)
                 ended = await self._check_container_end()
                 if ended is not None:
                     return ended
@@ -191,8 +195,7 @@ class StartWatch:
         self._unreadable = silent
         self._moved.set()
 
-    async def _read_batch(self, batch: tuple[LogLine, ...]) -> None:
-        lines = await self._masker.mask_lines(batch)
+    def _read_batch(self, lines: tuple[LogLine, ...]) -> None:
         if self.saved is not None and self.saved.failed is None:
             self.saved.write(lines)
             if self.saved.failed is not None:

@@ -17,9 +17,8 @@ from sparkctl.model.memory_reading import MemoryBeforeStart
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import redact_words
 from sparkctl.model.text.units import GIB, MIB, format_gib, format_size
-from sparkctl.node import process_info
-from sparkctl.node.node_inspection import NodeInspection
-from sparkctl.node.process_info import ProcessInfo, SharedMemoryFile
+from sparkctl.node import node_inspection
+from sparkctl.node.node_inspection import NodeInspection, ProcessInfo, SharedMemoryFile
 from sparkctl.profiles.container_labels import parse_expected_memory_label
 from sparkctl.transport.node_session import NodeSession
 
@@ -285,7 +284,7 @@ class ReleaseCheck:
         certain, likely = find_leftover_shm_files(self._was, look)
         if certain:
             argv = [word for one in certain for word in ("{}:{}".format(*one.inode), one.path)]
-            script = (Path(process_info.__file__).parent / "remove_shared_memory.sh").read_bytes()
+            script = (Path(node_inspection.__file__).parent / "remove_shared_memory.sh").read_bytes()
             await self._session.run(["sh", "-s", "--", *argv], stdin=script)
             certain, likely = find_leftover_shm_files(self._was, await self._session.read_node("shm"))
         if likely and await self._is_shared_by_others():

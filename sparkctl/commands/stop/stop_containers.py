@@ -13,7 +13,7 @@ from sparkctl.concurrency import run_until_first
 from sparkctl.context import CommandContext
 from sparkctl.errors import ContainerNotFound, OperationRefused, SparkctlError
 from sparkctl.history.model import NodeResult
-from sparkctl.logs.save_container_log import save_log
+from sparkctl.logs.reader import save_log
 from sparkctl.model.container import Container
 from sparkctl.model.events import Emit, MemoryReleased, PhaseChanged, WarningEmitted
 from sparkctl.model.guard_state import UnwatchReason

@@ -1,22 +1,39 @@
-"""Which instances a command line would stop, and which of them are or may be answering requests. Pure."""
+"""Which instances a request would stop, which of them are or may be answering requests, and the question before it. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sparkctl.commands.request import Preview, Sentence, SentenceTone, describe_unreachable
 from sparkctl.model.engine_metrics import EngineActivity
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.monitor.ranks import find_ranks
+from sparkctl.monitor.ranks import count_ranks, find_ranks, list_nodes_of_instance
 
 if TYPE_CHECKING:  # loaded only for type checks: a key is looked up without them
     from sparkctl.commands.action_context import ActionContext
     from sparkctl.model.instance import InstanceView
 
-_NODE_OPTIONS = ("--node", "-n")
-OPTIONS_WITH_VALUES = (*_NODE_OPTIONS, "--grace", "--timeout", "--set", "--record", "--format")
 _POSSIBLY_SERVING_PHASES = (Phase.READY, Phase.UNKNOWN, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopTarget:
+    """What a request would stop.
+
+    Attributes:
+        instance: None: everything that sparkctl started.
+        nodes: only there; none: on every node.
+        frees: of a model with a rank on these nodes, also its ranks elsewhere.
+        replaces: it is started again.
+    """
+
+    instance: str | None
+    nodes: tuple[NodeName, ...] = ()
+    frees: bool = False
+    replaces: bool = False
 
 
 def is_rank_serving(one: InstanceView) -> bool | None:
@@ -40,81 +57,146 @@ def is_instance_serving(one: InstanceView, now: ActionContext) -> bool | None:
     return True if True in answers else False if False in answers else None
 
 
-def find_interrupted_instances(now: ActionContext, words: Sequence[str]) -> tuple[InstanceView, ...]:
-    """Return the instances that a ``down``, a ``free`` or an ``up --replace`` would stop while they answer, or may
-    answer.
+def find_interrupted_instances(now: ActionContext, target: StopTarget) -> tuple[InstanceView, ...]:
+    """Return the instances that would be stopped while they answer, or may answer.
 
-    The last figures decide; they are up to a few seconds old. An ``up`` of a file replaces the instance with the
-    file's name.
+    The last figures decide; they are up to a few seconds old.
     """
-    if not _ends_something(words):
-        return ()
-    return tuple(one for one in find_stopped_instances(now, words) if is_instance_serving(one, now) is not False)
+    return tuple(one for one in find_stopped_instances(now, target) if is_instance_serving(one, now) is not False)
 
 
-def find_stopped_instances(now: ActionContext, words: Sequence[str]) -> tuple[InstanceView, ...]:
-    """Return the known instances that a ``down``, a ``free`` or an ``up --replace`` would stop."""
-    return tuple(one for one in find_target_instances(now, words) if one.is_alive)
+def find_stopped_instances(now: ActionContext, target: StopTarget) -> tuple[InstanceView, ...]:
+    """Return the known instances that would be stopped."""
+    return tuple(one for one in find_target_instances(now, target) if one.is_alive)
 
 
-def find_target_instances(now: ActionContext, words: Sequence[str]) -> tuple[InstanceView, ...]:
-    """Return sparkctl's instances that a ``down``, a ``free`` or an ``up --replace`` names, ended ones included; of a
-    model with a rank on a freed Spark, all ranks.
-    """
-    named, nodes = parse_targets(words)
-    if words[0] == "free":
-        there = [one for view in now.views for one in view.instances]
-        mine = [one for one in there if one.ours and one.node in nodes]
-        parts = [each for one in mine for each in find_ranks(one, there)]
-        return (*mine, *(each for at, each in enumerate(parts) if each not in mine and each not in parts[:at]))
-    of_files = (name.rpartition("/")[2].removesuffix(".yaml").removesuffix(".yml") for name in named)
-    names = {*named, *of_files}  # a label may have any instance name
-    everything = words[0] == "down" and "--all" in words
-    return tuple(
+def find_target_instances(now: ActionContext, target: StopTarget) -> tuple[InstanceView, ...]:
+    """Return sparkctl's instances that are meant, ended ones included."""
+    mine = tuple(
         one
         for view in now.views
-        if not nodes or view.name in nodes
+        if not target.nodes or view.name in target.nodes
         for one in view.instances
-        if one.ours and (everything or one.name in names)
+        if one.ours and target.instance in (None, one.name)
     )
+    if not target.frees:
+        return mine
+    there = [one for view in now.views for one in view.instances]
+    parts = [each for one in mine for each in find_ranks(one, there)]
+    return (*mine, *(each for at, each in enumerate(parts) if each not in mine and each not in parts[:at]))
 
 
-def find_unlisted_nodes(now: ActionContext, words: Sequence[str]) -> tuple[NodeName, ...]:
-    """Return the target Sparks of a ``down``, a ``free`` or an ``up --replace`` whose containers are not known yet."""
-    if not _ends_something(words):
-        return ()
-    _, nodes = parse_targets(words)
+def find_unlisted_nodes(now: ActionContext, target: StopTarget) -> tuple[NodeName, ...]:
+    """Return the target Sparks whose containers are not known yet."""
     looked_at = {
         view.name
         for view in now.views
         if view.instances_seen is not None or view.state not in (NodeState.OK, NodeState.UNKNOWN)
     }
-    return tuple(name for name in now.names if (not nodes or name in nodes) and name not in looked_at)
+    return tuple(name for name in now.names if (not target.nodes or name in target.nodes) and name not in looked_at)
 
 
-def _ends_something(words: Sequence[str]) -> bool:
-    return bool(words) and (words[0] in ("down", "free") or (words[0] == "up" and "--replace" in words))
+def preview_stop(now: ActionContext, target: StopTarget, *, kills: bool = False) -> Preview:
+    """Return the question before a stop. A serving model, or one of which that is not known, needs its name typed."""
+    named = find_target_instances(now, target)
+    if target.instance is not None and not target.replaces and named and not any(one.is_alive for one in named):
+        return _preview_removal(named)
+    stopped = [one for one in named if one.is_alive]
+    serving, unlisted = find_interrupted_instances(now, target), find_unlisted_nodes(now, target)
+    risks = (
+        *(sentence for one in serving for sentence in _describe_served_clients(one, now)),
+        *((f"What runs on {name} is not known yet.", SentenceTone.ATTENTION) for name in unlisted),
+    )
+    names = {one.name for one in serving} or set(target.nodes if target.frees else filter(None, [target.instance]))
+    return Preview(
+        sections=(
+            (
+                (_format_question(target, stopped, kills=kills), SentenceTone.STRONG),
+                *(_describe_freed_nodes(target, stopped, now) if target.frees else ()),
+                *(_describe_other_ranks(stopped, now) if not target.frees and not target.replaces else ()),
+            ),
+            *((risks,) if serving or unlisted else ()),
+            *describe_unreachable(now, target.nodes),
+        ),
+        is_required=not target.replaces or bool(serving or unlisted),
+        accept="kill it" if kills else "stop it",
+        wanted=None if not serving and not unlisted else names.pop() if len(names) == 1 else "all",
+    )
 
 
-def parse_targets(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the names and nodes of a command line that starts with its command; the arguments of ``free`` are
-    nodes.
-    """
-    names, nodes = parse_names_and_nodes(words[1:])
-    return ([], names) if words[:1] and words[0] == "free" else (names, nodes)
+def preview_replacement(now: ActionContext, instance: str, nodes: tuple[NodeName, ...]) -> Preview:
+    """Return the question before a start in place of what runs under its name."""
+    return preview_stop(now, StopTarget(instance=instance, nodes=nodes, replaces=True))
 
 
-def parse_names_and_nodes(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the names and nodes after a command, in their order."""
-    names: list[str] = []
-    nodes: list[str] = []
-    rest = list(words)
-    while rest:
-        word, *rest = rest
-        option, given, value = word.partition("=")
-        if option in OPTIONS_WITH_VALUES:
-            value = value if given else rest.pop(0) if rest else ""
-            nodes += [value] if option in _NODE_OPTIONS else []
-        elif not word.startswith("-"):
-            names.append(word)
-    return names, nodes
+def _preview_removal(ended: Sequence[InstanceView]) -> Preview:
+    """Return the question before the removal of an instance that has ended."""
+    first = ended[0]
+    there = " and ".join(dict.fromkeys(str(one.node) for one in ended))
+    how = "has failed" if first.phase is Phase.FAILED else "has ended"
+    return Preview(
+        sections=((
+            (f"Remove {first.name} from {there}?", SentenceTone.STRONG),
+            (f"It {how}: nothing is running any more. Its container goes; its log is saved first.", SentenceTone.PLAIN),
+        ),),
+        is_required=True, title="remove", accept="remove it",
+    )  # fmt: skip
+
+
+def _format_question(target: StopTarget, stopped: Sequence[InstanceView], *, kills: bool) -> str:
+    nodes = target.nodes or tuple(dict.fromkeys(one.node for one in stopped))
+    there = f" on {' and '.join(nodes)}" if nodes else ""
+    if target.replaces:
+        return f"Stop what runs as {target.instance}{there}, and start it again?"
+    if target.frees:
+        return f"Stop everything that sparkctl started{there}?"
+    return f"{'Kill' if kills else 'Stop'} {target.instance or 'every instance that sparkctl started'}{there}?"
+
+
+def _describe_served_clients(one: InstanceView, now: ActionContext) -> tuple[Sentence, ...]:
+    """Return the requests that would be cut off; a rank without requests of its own adds nothing."""
+    there = f"{one.name} on {one.node}"
+    if is_instance_serving(one, now) is None:
+        return ((f"Whether {there} is answering somebody right now is not known.", SentenceTone.ATTENTION),)
+    count = round(one.numbers.running) if one.numbers and one.numbers.running else 0
+    if not count and count_ranks(one) > 1:
+        return ()
+    requests = "a request" if count <= 1 else f"{count} requests"
+    return ((f"{there} is answering {requests} right now.", SentenceTone.ATTENTION),)
+
+
+def _describe_other_ranks(stopped: Sequence[InstanceView], now: ActionContext) -> tuple[Sentence, ...]:
+    """Return what happens to the other ranks of each model on several nodes."""
+    sentences: list[Sentence] = []
+    for name, one in {one.name: one for one in stopped if count_ranks(one) > 1}.items():
+        on, seen = {each.node for each in stopped if each.name == name}, list_nodes_of_instance(one, now.views)
+        left = [node for node in seen if node not in on]
+        if left:
+            where = " and ".join(left)
+            sentences.append((f"Its part on {where} stays, and answers nobody without this one.", SentenceTone.BAD))
+        elif len(seen) < count_ranks(one):
+            what = f"It is one of {count_ranks(one)} parts; the others are not visible and not stopped by this."
+            sentences.append((what, SentenceTone.ATTENTION))
+        else:
+            what = f"It is one model on {len(seen)} Sparks: its parts stop together."
+            sentences.append((what, SentenceTone.PLAIN))
+    return tuple(sentences)
+
+
+def _describe_freed_nodes(
+    target: StopTarget, stopped: Sequence[InstanceView], now: ActionContext
+) -> tuple[Sentence, ...]:
+    """Return what stops, on which nodes, and which foreign containers are left alone."""
+    sentences: list[Sentence] = []
+    for name in dict.fromkeys(one.name for one in stopped):
+        where = list(dict.fromkeys(one.node for one in stopped if one.name == name))
+        others = [node for node in where if node not in target.nodes]
+        apart = ": one model, so its other part stops too" if others else ""
+        tone = SentenceTone.ATTENTION if others else SentenceTone.PLAIN
+        sentences.append((f"{name} stops on {' and '.join(where)}{apart}.", tone))
+    if not stopped:
+        sentences.append(("No instance of sparkctl is known to run there.", SentenceTone.PLAIN))
+    there = [one for view in now.views if view.name in target.nodes for one in view.instances if one.is_alive]
+    if foreign := [f"{one.name} on {one.node}" for one in there if not one.ours]:
+        sentences.append((f"Not started by sparkctl, left alone: {', '.join(foreign)}.", SentenceTone.LABEL))
+    return tuple(sentences)

@@ -7,14 +7,17 @@ import contextlib
 import shlex
 from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from sparkctl.commands.event_stream import build_end_from_error, open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
 from sparkctl.commands.node_lock import BorrowedNodeLock, HeldNodeLock, acquire_node_lock
+from sparkctl.commands.request import Preview, Request, list_flags
 from sparkctl.commands.stop.pending_stops import COMPLETING_COMMANDS, PendingStop, PendingStopFiles
 from sparkctl.commands.stop.stop_containers import StopResult, stop_containers
+from sparkctl.commands.stop.stop_impact import StopTarget, preview_stop
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.errors import (
@@ -43,6 +46,9 @@ from sparkctl.monitor.node_status import build_instance_view
 from sparkctl.monitor.ranks import InstanceContainers, RankContainer, group_by_instance
 from sparkctl.profiles.container_labels import parse_port_label
 from sparkctl.transport.node_session import NodeSession
+
+if TYPE_CHECKING:
+    from sparkctl.commands.action_context import ActionContext
 
 _ID_LENGTH = 12  # digits of a container's id that every record has
 
@@ -145,12 +151,12 @@ _UNREACHABLE_ERRORS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopInstance:
+class StopInstance(Request):
     """A request to stop instances.
 
     Attributes:
         instance: None: every instance of sparkctl on these nodes.
-        grace: seconds between TERM and KILL.
+        grace: seconds between TERM and KILL; 0: KILL at once.
         known: valid names: profiles, and everything that was started before.
         everywhere: all nodes, where other ranks of a model are searched.
         frees: free the nodes, and report what stays there.
@@ -163,6 +169,28 @@ class StopInstance:
     everywhere: Sequence[Node] = ()
     frees: bool = False
     dry_run: bool = False
+
+    @property
+    def target(self) -> StopTarget:
+        """What it would stop."""
+        return StopTarget(instance=self.instance, nodes=self.named_nodes, frees=self.frees)
+
+    def format_as_command(self) -> tuple[str, ...]:
+        """Return the words of its command line."""
+        grace = () if not self.grace else (f"--grace={self.grace:g}s",)
+        more = (*list_flags({"--kill": self.grace == 0, "--dry-run": self.dry_run}), *grace)
+        if self.frees:
+            return ("free", *map(str, self.named_nodes), *more)
+        return ("down", self.instance or "--all", *self.format_node_options(), *more)
+
+    def preview(self, now: ActionContext) -> Preview:
+        """Return the question before it; a dry run needs none."""
+        question = preview_stop(now, self.target, kills=self.grace == 0)
+        return replace(question, is_required=not self.dry_run)
+
+    def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
+        """Stop what was requested."""
+        return stop_instance(ctx, self)
 
     @property
     def retry_command(self) -> str | None:

@@ -6,10 +6,11 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import partial
+from typing import TYPE_CHECKING
 
 from sparkctl.commands.event_stream import open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
+from sparkctl.commands.request import Preview, Request, SentenceTone, describe_unreachable
 from sparkctl.commands.switch.switch_instance import rerun_switch
 from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.commands.switch.switch_runner import SwitchStepRunner, list_remaining_steps
@@ -21,6 +22,7 @@ from sparkctl.errors import NodeError, OperationRefused, SparkctlError
 from sparkctl.history.model import OperationKind
 from sparkctl.model.events import CommandEnded, Emit, Event, Outcome
 from sparkctl.model.node import Node, NodeName
+from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
 from sparkctl.model.switch_plan import JournalPresence, SwitchJournal, SwitchJournalStatus, SwitchStep
 from sparkctl.monitor import switch_journal_io as journals
@@ -28,13 +30,24 @@ from sparkctl.profiles.launch_planning import build_launch_plan
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.transport.node_session import NodeSession
 
+if TYPE_CHECKING:
+    from sparkctl.commands.action_context import ActionContext
+
 _UNCHANGED_MESSAGE = "interrupted before anything was changed"
 _STEP_ORDER = tuple(SwitchStep)
 _ROLLBACK_STEPS = (SwitchStep.UNDOING, SwitchStep.RESTORING, SwitchStep.RESTORED)
 
 
+class FinishVerb(StrEnum):
+    """The commands, as typed after ``sparkctl``."""
+
+    RESUME = "resume"
+    ABORT = "abort"
+    ABANDON = "abort --give-up"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FinishSwitch:
+class FinishSwitch(Request):
     """``nodes``: where to look for a journal. ``known``: every node of the config, for those that the journal names
     besides.
     """
@@ -44,14 +57,59 @@ class FinishSwitch:
     environ: Mapping[str, str] = field(default_factory=dict)
     timeout: float | None = None
     guarded: bool = True
+    way: FinishVerb = FinishVerb.RESUME
+
+    def format_as_command(self) -> tuple[str, ...]:
+        """Return the words of its command line."""
+        verb, *flags = self.way.split()
+        return (verb, *self.format_node_options(), *flags)
+
+    def preview(self, now: ActionContext) -> Preview:
+        """Return the question before it."""
+        return Preview(
+            sections=(
+                ((self._format_question(now), SentenceTone.STRONG),),
+                *describe_unreachable(now, self.named_nodes),
+            ),
+            is_required=True,
+        )
+
+    def _format_question(self, now: ActionContext) -> str:
+        """Return what happens to the models of the switch, by name where its journal is readable."""
+        one = now.journal
+        if one is None:
+            what, new, old = "the switch that was left", "What it started", "what it stopped"
+        else:
+            what = f"the switch to {one.instance} that {one.operator} left at its step {one.step}"
+            new, old = one.instance, " and ".join(one.stops)
+        if self.way is FinishVerb.RESUME:
+            return f"Go on with {what}?"
+        serves = one is not None and any(
+            each.name == one.instance and each.phase is Phase.READY for view in now.views for each in view.instances
+        )
+        ready = ", which is ready now," if serves else ""
+        if self.way is FinishVerb.ABANDON:
+            both = f"{new}{ready} and {old} go" if old else f"{new}{ready} goes"
+            return f"Give up {what}? {both}, logs saved, and none of its models serves."
+        return f"Undo {what}? {new}{ready} goes{f', and {old} serves again' if old else ''}."
+
+    def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
+        """Finish it this way."""
+        return finish_switch(ctx, self)
 
 
-class FinishVerb(StrEnum):
-    """The commands, as typed after ``sparkctl``."""
+def finish_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[Event, None]:
+    """Finish the switch found on these nodes.
 
-    RESUME = "resume"
-    ABORT = "abort"
-    ABANDON = "abort --give-up"
+    RESUME goes on in the direction in which it was going; ABORT removes the new containers and starts the old ones again;
+    ABANDON removes both sides, with logs saved, and deletes the journal. The latter two need no profile.
+    """
+
+    def stream_finish(own: CommandContext) -> AsyncGenerator[Event, None]:
+        return stream_events(own, _FinishRun(own, request).run, on_interrupt=None)
+
+    subject = OperationSubject(kind=OperationKind.SWITCH, nodes=request.nodes, command=f"sparkctl {request.way}")
+    return record_operation(ctx, subject, stream_finish)
 
 
 class FinishAction(StrEnum):
@@ -65,29 +123,6 @@ class FinishAction(StrEnum):
     REFUSE = "refuse"  # the new instance serves
 
 
-def resume_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[Event, None]:
-    """Finish the switch found on these nodes, in the direction in which it was going."""
-    return _finish_switch(ctx, request, FinishVerb.RESUME)
-
-
-def abort_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[Event, None]:
-    """Undo the switch: remove the new containers and start the old ones again. Needs no profile."""
-    return _finish_switch(ctx, request, FinishVerb.ABORT)
-
-
-def abandon_switch(ctx: CommandContext, request: FinishSwitch) -> AsyncGenerator[Event, None]:
-    """Give the switch up: remove both sides, with logs saved, and delete the journal. Needs no profile."""
-    return _finish_switch(ctx, request, FinishVerb.ABANDON)
-
-
-def _finish_switch(ctx: CommandContext, request: FinishSwitch, verb: FinishVerb) -> AsyncGenerator[Event, None]:
-    def stream_finish(own: CommandContext) -> AsyncGenerator[Event, None]:
-        return stream_events(own, partial(_FinishRun(own, request).run, verb), on_interrupt=None)
-
-    subject = OperationSubject(kind=OperationKind.SWITCH, nodes=request.nodes, command=f"sparkctl {verb}")
-    return record_operation(ctx, subject, stream_finish)
-
-
 class _FinishRun:
     """One run of one of the commands."""
 
@@ -96,7 +131,8 @@ class _FinishRun:
         self.began = ctx.clock.monotonic()
         self.sessions: dict[NodeName, NodeSession] = {}
 
-    async def run(self, verb: FinishVerb, emit: Emit) -> CommandEnded:
+    async def run(self, emit: Emit) -> CommandEnded:
+        verb = self.request.way
         async with AsyncExitStack() as stack:
             journal = await self._find_journal(stack, emit)
             if journal is None:

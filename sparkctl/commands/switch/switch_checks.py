@@ -11,7 +11,7 @@ from functools import cache
 
 from sparkctl.commands.drop_page_cache import format_sudoers_command
 from sparkctl.commands.start import connectivity_check, node_fit
-from sparkctl.commands.start.port_check import verify_port_access
+from sparkctl.commands.start.connectivity_check import verify_port_access
 from sparkctl.commands.start.start_preflight import (
     PreflightInspection,
     check_mounts,
@@ -37,9 +37,9 @@ from sparkctl.monitor.ranks import RankContainer
 from sparkctl.node import model_files_decoder
 from sparkctl.node.node_inspection import NodeInspection
 from sparkctl.profiles.container_labels import parse_port_label
+from sparkctl.profiles.fit_evaluation import list_checkpoint_paths
 from sparkctl.profiles.launch_planning import RankPlacement
 from sparkctl.profiles.launch_planning import build_launch_plan as make_plan
-from sparkctl.profiles.memory_fit.estimate_input import list_checkpoint_paths
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.profile_lint import list_start_warnings
 from sparkctl.transport.node_session import NodeSession

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import importlib
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+from sparkctl.commands.request import Preview, Request, list_flags
 from sparkctl.commands.start.start_request import StartInstance
+from sparkctl.commands.stop.stop_impact import preview_replacement
 from sparkctl.engines.base import Engine
 from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
 
+if TYPE_CHECKING:
+    from sparkctl.commands.action_context import ActionContext
+    from sparkctl.context import CommandContext
+    from sparkctl.model.events import Event
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SwitchInstance:
+class SwitchInstance(Request):
     """What to start, and where.
 
     Attributes:
@@ -22,6 +31,7 @@ class SwitchInstance:
         rolls_back: False: leave a failed new instance as it is, for study.
         timeout: seconds for the start of the new one.
         words: the profile and its overrides as the operator typed them.
+        from_up: it is an ``up --replace``: without a plan to look at first.
     """
 
     profile: Profile
@@ -35,6 +45,29 @@ class SwitchInstance:
     environ: Mapping[str, str] = field(default_factory=dict)
     words: tuple[str, ...] = ()
     guarded: bool = True
+    from_up: bool = False
+
+    def format_as_command(self) -> tuple[str, ...]:
+        """Return the words of its command line."""
+        profile, *settings = self.words or (self.profile.name,)
+        flags = {
+            "--replace": self.from_up, "--keep-going": self.keep_going, "--no-rollback": not self.rolls_back,
+            "--no-guard": not self.guarded, "--dry-run": self.dry_run, f"--timeout={self.timeout or 0:g}s": self.timeout is not None,
+        }  # fmt: skip
+        return ("up" if self.from_up else "switch", profile, *self.format_node_options(), *list_flags(flags), *settings)
+
+    def preview(self, now: ActionContext) -> Preview:
+        """Return the question before an ``up --replace``, for what runs under that name; a switch shows its plan."""
+        if not self.from_up or self.dry_run:
+            return Request.preview(self, now)
+        return preview_replacement(now, self.profile.name, self.named_nodes)
+
+    def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
+        """Switch. The module that does it imports this one."""
+        events: AsyncGenerator[Event, None] = importlib.import_module(
+            "sparkctl.commands.switch.switch_instance"
+        ).switch_instance(ctx, self)
+        return events
 
     def to_start_request(self, kept: Iterable[str] = ()) -> StartInstance:
         """Return the `up` request for the new instance; ``kept``: the containers that a rollback may need."""
@@ -43,6 +76,15 @@ class SwitchInstance:
             profile=self.profile, engine=self.engine, nodes=self.nodes, timeout=self.timeout, environ=self.environ, words=self.words,
             guarded=self.guarded, once_more=True, kept=frozenset(kept),
             switch_flags=tuple(flag for flag, given in flags if given),
+        )  # fmt: skip
+
+    @classmethod
+    def from_start(cls, start: StartInstance, known: Sequence[Node], *, from_up: bool = False) -> SwitchInstance:
+        """Return the switch that starts the same; ``known``: further nodes that may hold a rank of a stopped model."""
+        return cls(
+            profile=start.profile, engine=start.engine, nodes=start.nodes, names_nodes=start.names_nodes,
+            known=tuple({node.name: node for node in (*start.nodes, *known)}.values()), dry_run=start.dry_run,
+            timeout=start.timeout, environ=start.environ, words=start.words, guarded=start.guarded, from_up=from_up,
         )  # fmt: skip
 
     @property

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sparkctl.commands.event_stream import stream_events
+from sparkctl.commands.request import Request, list_flags
 from sparkctl.commands.start.start_preflight import refuse_without_docker
 from sparkctl.commands.transfer import transfer_plan
 from sparkctl.commands.transfer.transfer_files import TransferReporter, compare_checksums, transfer_files
@@ -30,8 +31,8 @@ from sparkctl.model.text.units import format_duration, format_gib, format_size
 from sparkctl.monitor.find_fabric_route import find_fabric_route
 from sparkctl.node import model_files_decoder
 from sparkctl.node.model_files_decoder import FileListing, FreeSpace
+from sparkctl.profiles.fit_evaluation import list_checkpoint_paths
 from sparkctl.profiles.launch_planning import build_launch_plan as make_plan
-from sparkctl.profiles.memory_fit.estimate_input import list_checkpoint_paths
 from sparkctl.transport.docker.docker_errors import error_for_response
 from sparkctl.transport.docker.docker_responses import ImageInfo
 from sparkctl.transport.node_session import NodeSession
@@ -107,9 +108,9 @@ _IMAGE_SPACE_FACTOR = 2  # free space per byte of image: docker load unpacks bef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransferProfile:
+class TransferProfile(Request):
     """What to copy and where: ``targets`` one after the other. ``environ``: the operator's, for the variables of the
-    profile.
+    profile. ``words``: the profile and its overrides as the operator typed them.
     """
 
     profile: Profile
@@ -119,6 +120,28 @@ class TransferProfile:
     model: bool = True
     dry_run: bool = False
     environ: Mapping[str, str] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """Both ends."""
+        return (self.source, *self.targets)
+
+    @property
+    def named_nodes(self) -> tuple[NodeName, ...]:
+        """None: ``--node`` is no option of it."""
+        return ()
+
+    def format_as_command(self) -> tuple[str, ...]:
+        """Return the words of its command line."""
+        profile, *settings = self.words or (self.profile.name,)
+        targets = (word for node in self.targets for word in ("--to", str(node.name)))
+        flags = {"--image-only": not self.model, "--model-only": not self.image, "--dry-run": self.dry_run}
+        return ("sync", profile, "--from", str(self.source.name), *targets, *list_flags(flags), *settings)
+
+    def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
+        """Copy it."""
+        return transfer_profile(ctx, self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

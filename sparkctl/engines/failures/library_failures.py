@@ -148,17 +148,6 @@ MEMORY_WORDS = (
         on="args.max-model-len",
         to="{has}",
     ),
-    failure_rule(
-        r"[Cc]annot allocate memory|std::bad_alloc"
-        r"|^(?:[\w.]{1,60}: )?MemoryError\b|\[Errno 12\]|ibv_reg_mr\w{0,20}.{0,80}Cannot allocate",
-        FailureCause.HOST_MEMORY,
-        "The kernel refused memory to the engine's own process.",
-        "On a Spark CPU and GPU share one memory: lower the engine's share, drop the page cache, stop what else runs. "
-        "With locked or registered memory (RDMA), raise the memlock limit: container.options.ulimit: memlock=-1.",
-        needle=None,
-        exception=True,
-        weight=FailureWeight.LIKELY,
-    ),
 )
 DISTRIBUTED_FAILURES = (
     failure_rule(

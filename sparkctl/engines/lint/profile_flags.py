@@ -12,7 +12,7 @@ from typing import Any
 
 from sparkctl.engines import command_builder
 from sparkctl.engines.flags.command_flags import find_shell_script
-from sparkctl.engines.flags.model import EngineFlag, FlagCatalogue
+from sparkctl.engines.flags.flag_catalogue import EngineFlag, FlagCatalogue
 from sparkctl.engines.lint.model import FieldPath
 from sparkctl.model.profile import FlagValues, JsonValue, Profile
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text

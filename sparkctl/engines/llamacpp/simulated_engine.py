@@ -34,10 +34,14 @@ class SimulatedLlamaServer(SimulatedEngine):
             bond=RendezvousKind.RPC, places=places, own=None, patience=0.0, is_head=True, count=1 + len(places)
         )
 
-    @property
-    def draft_kind(self) -> str:
-        """How it drafts."""
-        return "ngram-simple" if self.launch.is_ngram else "draft-mtp"
+    def describe_launch(self) -> dict[str, object]:
+        """Return how it drafts."""
+        return {"draft_kind": "ngram-simple" if self.launch.is_ngram else "draft-mtp"}
+
+    def describe_work(self, made: DecodeCounts, seconds: float) -> dict[str, object]:
+        """Return the tokens of one slot in a stride, and per second."""
+        rate = made.generated / seconds / max(1, self.running)
+        return {"slot_rate": rate, "slot_tokens": rate * seconds}
 
     @property
     def wanted_mib(self) -> float:
@@ -48,16 +52,6 @@ class SimulatedLlamaServer(SimulatedEngine):
     def slot(self) -> int:
         """The busy slot of a line; there is no line for all of them."""
         return self.done - 1
-
-    @property
-    def slot_rate(self) -> float:
-        """Tokens per second of one slot."""
-        return self.rate / self.running
-
-    @property
-    def slot_tokens(self) -> float:
-        """Tokens of one slot in a stride."""
-        return self.slot_rate * float(self["seconds"])
 
     def build_metrics(self, counts: DecodeCounts) -> tuple[str, MetricRows]:
         """Return no labels, and the metrics."""

@@ -14,7 +14,6 @@ from sparkctl.engines.base import (
     Engine,
     EngineDefaults,
     EngineRank,
-    HealthPaths,
     LineSignal,
     LogSignature,
 )
@@ -153,8 +152,6 @@ class SglangEngine(Engine):
         probe="completions",
         gpus="all",
     )
-    # /health generates a token on an idle engine in every version. 0.5.23 has /ready, 0.5.12 does not.
-    token_free_health = tuple((path, HealthPaths("/ready", "/model_info")) for path in ("/health", "/health_generate"))
     process_titles = ("sglang::",)
     shm_names = ("sglang",)
     import_rules = ImportRules(

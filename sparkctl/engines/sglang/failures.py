@@ -6,7 +6,7 @@ import math
 import re
 
 from sparkctl.engines.base import FailureWeight
-from sparkctl.engines.failures.common_failures import COMMON_CAUSES, CRASH_FAILURES
+from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES
 from sparkctl.engines.failures.memory_failures import cuda_memory_rules
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, MatchGroups, failure_rule
 from sparkctl.model.engine_metrics import EngineFactName

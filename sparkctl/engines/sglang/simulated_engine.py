@@ -43,37 +43,45 @@ class SimulatedSglang(SimulatedEngine):
         place = parse_address(flags.get("dist-init-addr") or "127.0.0.1", _INIT_PORT)
         return argv, parse_torch_store(flags, place, env.get("VLLM_HOST_IP"))
 
-    @property
-    def tag(self) -> str:
-        """What begins the lines of its scheduler."""
-        return f"[{LOG_TIME}]" if self.launch.nodes == 1 else f"[{LOG_TIME} TP{self.launch.rank}]"
+    def describe_launch(self) -> dict[str, object]:
+        """Return its tag, its settings of drafts, and what is known of the model."""
+        launch, drafts = self.launch, self.launch.draft_tokens
+        eagle = f"'EAGLE', speculative_num_steps={drafts}"
+        return {
+            "tag": f"[{LOG_TIME}]" if launch.nodes == 1 else f"[{LOG_TIME} TP{launch.rank}]",
+            "speculation": ("'NGRAM'" if launch.is_ngram else eagle) if drafts else "None",
+            "load_seconds": launch.shards * 11.0,
+            "architecture": "Qwen3_5ForConditionalGeneration" if "Qwen3." in launch.model else "Qwen3MoeForCausalLM",
+            "quantization": "quant=fp8, " if "FP8" in launch.model else "",
+            "has_draft_model": drafts > 0 and not launch.is_ngram,
+            "workspace": drafts * _WORKSPACE_BYTES,
+            "batch_sizes": list(_BATCH_SIZES),
+            # a hybrid model such as Qwen3.5 and 3.6 has two pools
+            "empty_usage": "full token usage: 0.00, mamba usage: 0.00" if launch.is_hybrid else "token usage: 0.00",
+            "first_usage": "full token usage: 0.00, mamba usage: 0.02" if launch.is_hybrid else "token usage: 0.00",
+        }
 
-    @property
-    def speculation(self) -> str:
-        """Its settings of drafts."""
-        if not self.launch.draft_tokens:
-            return "None"
-        return "'NGRAM'" if self.launch.is_ngram else f"'EAGLE', speculative_num_steps={self.launch.draft_tokens}"
+    def describe_work(self, made: DecodeCounts, seconds: float) -> dict[str, object]:
+        """Return how full the cache is, and how many drafts were accepted."""
+        tokens, drafts = self.decoding.context_tokens, self.launch.draft_tokens
+        used = f"token usage: {tokens / self.decoding.kv_tokens:.2f}"
+        states = f"mamba num: {self.running}, mamba usage: {self.running / _MAX_REQUESTS:.2f}"
+        accepted = ""
+        if drafts:
+            rate = (made.accept_length - 1) / drafts
+            accepted = f"accept len: {made.accept_length:.2f}, accept rate: {rate:.2f}, "
+        return {
+            "usage": f"#full token: {tokens}, full {used}, {states}"
+            if self.launch.is_hybrid
+            else f"#token: {tokens}, {used}",
+            "has_new_requests": bool(made.requests) and not made.generated < 1,
+            "accept_text": accepted,
+        }
 
     @property
     def free_gib(self) -> float:
         """MemAvailable, which it prints as "avail mem" on a GB10."""
         return self.available() / GIB
-
-    @property
-    def load_seconds(self) -> float:
-        """How long the weights took."""
-        return self.launch.shards * 11.0
-
-    @property
-    def architecture(self) -> str:
-        """The model's class."""
-        return "Qwen3_5ForConditionalGeneration" if "Qwen3." in self.launch.model else "Qwen3MoeForCausalLM"
-
-    @property
-    def quantization(self) -> str:
-        """The quantization of the weights."""
-        return "quant=fp8, " if "FP8" in self.launch.model else ""
 
     def compute_memory_before(self) -> None:
         """Measure what is available before it loads: its pool is a share of that."""
@@ -95,57 +103,9 @@ class SimulatedSglang(SimulatedEngine):
         return self.pool / 2 / GIB
 
     @property
-    def batch_sizes(self) -> list[int]:
-        """The batches whose graphs it captures."""
-        return list(_BATCH_SIZES)
-
-    @property
     def batch_size(self) -> int:
         """The batch whose graph is captured next."""
         return _BATCH_SIZES[max(0, len(_BATCH_SIZES) - 1 - self.done)]
-
-    @property
-    def has_draft_model(self) -> bool:
-        """Whether a head of the model drafts."""
-        return self.launch.draft_tokens > 0 and not self.launch.is_ngram
-
-    @property
-    def workspace(self) -> int:
-        """The memory of all draft steps."""
-        return self.launch.draft_tokens * _WORKSPACE_BYTES
-
-    @property
-    def empty_usage(self) -> str:
-        """The pools of an empty cache: both for a hybrid model such as Qwen3.5 and 3.6."""
-        return "full token usage: 0.00, mamba usage: 0.00" if self.launch.is_hybrid else "token usage: 0.00"
-
-    @property
-    def first_usage(self) -> str:
-        """The pools when a request begins."""
-        return "full token usage: 0.00, mamba usage: 0.02" if self.launch.is_hybrid else "token usage: 0.00"
-
-    @property
-    def usage(self) -> str:
-        """The pools now."""
-        tokens = self.decoding.context_tokens
-        used = tokens / self.decoding.kv_tokens
-        if not self.launch.is_hybrid:
-            return f"#token: {tokens}, token usage: {used:.2f}"
-        states = f"mamba num: {self.running}, mamba usage: {self.running / _MAX_REQUESTS:.2f}"
-        return f"#full token: {tokens}, full token usage: {used:.2f}, {states}"
-
-    @property
-    def has_new_requests(self) -> bool:
-        """Whether requests began in a stride that decoded something."""
-        return bool(self["made"].requests) and not self.is_idle
-
-    @property
-    def accept_text(self) -> str:
-        """How many drafts were accepted."""
-        if not self.launch.draft_tokens:
-            return ""
-        length = self["made"].accept_length
-        return f"accept len: {length:.2f}, accept rate: {(length - 1) / self.launch.draft_tokens:.2f}, "
 
     def build_metrics(self, counts: DecodeCounts) -> tuple[str, MetricRows]:
         """Return the labels of each metric, and the metrics. The gauges are those of the last stride."""

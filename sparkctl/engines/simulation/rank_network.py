@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from sparkctl.concurrency import run_until_first
 from sparkctl.engines.simulation.engine_launch import RankRendezvous, RendezvousKind, SimLaunch, SocketAddress
 
 T = TypeVar("T")
@@ -212,13 +213,9 @@ class RankNetwork:
 
     async def _wait_with_limit(self, coming: Coroutine[Any, Any, T], limit: Awaitable[None]) -> T | None:
         """Return the result, or None if the limit is over first."""
-        task = asyncio.ensure_future(coming)
-        waiting = asyncio.gather(limit, asyncio.sleep(self.courtesy))
-        try:
-            both: set[asyncio.Future[Any]] = {task, waiting}
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            return task.result() if task.done() else None
-        finally:
-            task.cancel()
-            waiting.cancel()
-            await asyncio.gather(task, waiting, return_exceptions=True)
+
+        async def wait_for_limit() -> None:
+            await asyncio.gather(limit, asyncio.sleep(self.courtesy))
+
+        _, found = await run_until_first(coming, wait_for_limit())
+        return found

@@ -46,7 +46,7 @@ class SimulatedEngine(ScriptPlayer):
     The sections of its script: ``start``; ``out-of-memory`` (values: bytes ``wanted``, ``free`` and ``held`` already),
     ``bad-flag``; ``farewell`` after a SIGTERM; ``alone`` if only ``have`` of ``of`` ranks came, ``apart`` if a rank was
     lost (``loss``); ``follow`` for a rank that learns from the head what to load; ``work`` for the log of a stride of
-    decoding (``made`` in ``seconds``).
+    decoding (``made``, at a ``rate`` of tokens per second).
     """
 
     kind: str
@@ -73,6 +73,7 @@ class SimulatedEngine(ScriptPlayer):
         super().__init__(folder / self.script, launch)
         self.launch, self.decoding = launch, decoding
         self.available, self._port_taken = available, port_taken
+        self._given |= self.describe_launch()
 
     # --- how a launch is read ---
 
@@ -90,6 +91,14 @@ class SimulatedEngine(ScriptPlayer):
         return argv, None
 
     # --- names in its script ---
+
+    def describe_launch(self) -> dict[str, object]:
+        """Return the values of names that stay the same during a run."""
+        return {}
+
+    def describe_work(self, made: DecodeCounts, seconds: float) -> dict[str, object]:
+        """Return the values of names in ``work`` for what was decoded in ``seconds``."""
+        return {}
 
     @property
     def port_taken(self) -> bool:
@@ -207,15 +216,12 @@ class SimulatedEngine(ScriptPlayer):
         """Requests running now."""
         return self.decoding.running_requests
 
-    @property
-    def rate(self) -> float:
-        """Tokens per second of a stride."""
-        return float(self["made"].generated / self["seconds"])
-
     def build_work_lines(self, made: DecodeCounts, seconds: float) -> Iterator[tuple[str, str]]:
         """Yield the log lines of one stride, with their stream; only the first rank counts."""
         if not self.launch.rank and self.has_section("work"):
-            for step in self.play_section("work", made=made, seconds=seconds):
+            for step in self.play_section(
+                "work", made=made, rate=made.generated / seconds, **self.describe_work(made, seconds)
+            ):
                 assert isinstance(step, LogStep)
                 yield step.text, step.stream
 

@@ -18,11 +18,10 @@ from sparkctl.engines.base import (
     EngineRank,
     Failure,
     FailureWeight,
-    HealthPaths,
     LineSignal,
     LogSignature,
 )
-from sparkctl.engines.failures.common_failures import COMMON_FAILURES, cuda_memory_rules
+from sparkctl.engines.failures import COMMON_FAILURES, cuda_memory_rules
 from sparkctl.engines.import_rules import ImportRules, ModelWord
 from sparkctl.engines.log_rules import LogRules, failure_rule, loading_signal
 from sparkctl.engines.trtllm import mpirun
@@ -278,7 +277,6 @@ class TensorRtLlmEngine(Engine):
         probe="completions",
         gpus="all",
     )
-    token_free_health = (("/health_generate", HealthPaths("/health", "/health")),)
     import_rules = ImportRules(
         program="trtllm-serve",
         subcommand="serve",

@@ -38,10 +38,10 @@ class SimulatedTrtllm(SimulatedEngine):
             count=1 + len(workers),
         )
 
-    @property
-    def worker_count(self) -> int:
-        """The number of its workers."""
-        return len(self.joining.places)
+    def describe_launch(self) -> dict[str, object]:
+        """Return how many workers it has, and how long the weights take."""
+        workers = len(self.joining.places) if self.is_spread else 0
+        return {"worker_count": workers, "init_seconds": self.launch.shards * 4.0 + 1}
 
     @property
     def worker_address(self) -> str:
@@ -52,11 +52,6 @@ class SimulatedTrtllm(SimulatedEngine):
     def worker_port(self) -> int:
         """Its port."""
         return self.joining.places[self.done - 1][1]
-
-    @property
-    def init_seconds(self) -> float:
-        """How long the weights took."""
-        return self.launch.shards * 4.0 + 1
 
     def compute_pool(self) -> None:
         """Compute the KV cache in bytes and tokens: a share of what the weights leave."""

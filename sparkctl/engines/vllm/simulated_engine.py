@@ -23,6 +23,7 @@ from sparkctl.engines.simulation.unified_memory import GIB, TOTAL_BYTES
 _RAY_PORT, _STORE_PORT = 6379, 29501  # if nothing else is given
 _RAY_WAIT_SECONDS = 1800.0  # for which a head waits for its workers
 _RAY_HEAD_WAIT_SECONDS = 30.0  # for which `ray start --address` looks for a head
+_SHARD_SECONDS = 8.0
 _OVERHEAD_BYTES = int(3.2 * GIB)  # activations, graphs, CUDA contexts
 
 
@@ -79,42 +80,11 @@ class SimulatedVllm(SimulatedEngine):
         """Whether its ranks connect by Ray."""
         return self.is_spread and self.joining.bond is RendezvousKind.RAY
 
-    @property
-    def over_store(self) -> bool:
-        """Whether its ranks connect by torch's store."""
-        return self.is_spread and not self.over_ray
-
-    @property
-    def specs(self) -> str:
-        """The GPUs that it asks Ray for."""
-        return str([{f"node:{self.joining.own}": 0.001, "GPU": 1.0}, *[{"GPU": 1.0}] * (self.launch.nodes - 1)])
-
-    @property
-    def tag(self) -> str:
-        """What begins the lines of a worker, or of the core."""
-        return f"(Worker_TP{self.launch.rank} pid=214)" if self.launch.rank else "(EngineCore pid=214)"
-
-    @property
-    def rank_tag(self) -> str:
-        """What begins the lines of the error with which a rank ends."""
-        source = "multiproc_executor.py:918" if self.launch.rank else "core.py:1108"
-        return f"{self.tag} ERROR {LOG_TIME} [{source}]"
-
-    @property
-    def worker_count(self) -> int:
-        """The other ranks."""
-        return self.launch.nodes - 1
-
-    @property
-    def store_place(self) -> str:
-        """Where torch's store of the ranks is."""
-        return f"{self.address if self.is_spread else '127.0.0.1'}:{_STORE_PORT}"
-
-    @property
-    def arguments(self) -> dict[str, object]:
-        """The arguments as it logs them."""
-        launch = self.launch
-        given: dict[str, object] = {
+    def describe_launch(self) -> dict[str, object]:
+        """Return its tags, its arguments, and its share of the memory with what is in it."""
+        launch, is_worker = self.launch, self.launch.rank > 0
+        tag = f"(Worker_TP{launch.rank} pid=214)" if is_worker else "(EngineCore pid=214)"
+        arguments: dict[str, object] = {
             "model_tag": launch.model,
             "host": launch.host,
             "port": launch.port,
@@ -124,28 +94,59 @@ class SimulatedVllm(SimulatedEngine):
             "gpu_memory_utilization": launch.fraction,
         }
         if launch.draft_tokens:
-            given["speculative_config"] = {"method": "mtp", "num_speculative_tokens": launch.draft_tokens}
-        return given
+            arguments["speculative_config"] = {"method": "mtp", "num_speculative_tokens": launch.draft_tokens}
+        own = launch.joining.own if launch.joining else None
+        pool = self.wanted_bytes - launch.weights - _OVERHEAD_BYTES
+        tokens = pool * launch.nodes // compute_kv_bytes_per_token(launch.model) // 16 * 16
+        return {
+            "over_store": self.is_spread and not self.over_ray,
+            "specs": [
+                {f"node:{own}": 0.001, "GPU": 1.0},
+                *[{"GPU": 1.0}] * (launch.nodes - 1),
+            ],  # GPUs that it asks Ray for
+            "tag": tag,
+            "rank_tag": f"{tag} ERROR {LOG_TIME} [{'multiproc_executor.py:918' if is_worker else 'core.py:1108'}]",
+            "worker_count": launch.nodes - 1,
+            "store_place": f"{self.address if self.is_spread else '127.0.0.1'}:{_STORE_PORT}",
+            "arguments": arguments,
+            "architecture": get_model_architecture(launch.model),
+            "is_nvfp4": "NVFP4" in launch.model.upper(),
+            "wanted_gib": self.wanted_bytes / GIB,
+            "load_seconds": launch.shards * _SHARD_SECONDS,
+            "model_seconds": launch.shards * _SHARD_SECONDS + 2.4,
+            "pool": pool,
+            "worker_pool": max(0, pool + _OVERHEAD_BYTES // 2),
+            "has_no_pool": pool <= 0,
+            "pool_gib": pool / GIB,
+            "tokens": tokens,
+            "concurrency": tokens / launch.context,
+        }
 
-    @property
-    def architecture(self) -> str:
-        """The model's class."""
-        return get_model_architecture(self.launch.model)
-
-    @property
-    def is_nvfp4(self) -> bool:
-        """Whether the weights are NVFP4."""
-        return "NVFP4" in self.launch.model.upper()
+    def describe_work(self, made: DecodeCounts, seconds: float) -> dict[str, object]:
+        """Return the rates of prompts and drafts, and how full the cache is."""
+        decoding, accepted, drafted = self.decoding, sum(made.accepted), made.steps * self.launch.draft_tokens
+        found: dict[str, object] = {
+            "prompt_rate": (made.prompt - made.cached) / seconds,
+            "cache_percent": decoding.context_tokens * 100 / decoding.kv_tokens,
+            "hit_percent": CACHED_PROMPT_TOKENS / PROMPT_TOKENS * 100 if decoding.background else 0.0,
+            "has_drafted": self.is_drafting and not made.generated < 1,
+        }
+        if found["has_drafted"]:
+            found |= {
+                "accepted": accepted,
+                "drafted": drafted,
+                "accept_length": 1 + accepted / made.steps,
+                "accepted_rate": accepted / seconds,
+                "drafted_rate": drafted / seconds,
+                "accept_percent": accepted / drafted * 100,
+                "positions": ", ".join(f"{count / made.steps:.3f}" for count in made.accepted),
+            }
+        return found
 
     @property
     def wanted_bytes(self) -> int:
         """Its share of all memory."""
         return int(TOTAL_BYTES * self.launch.fraction)
-
-    @property
-    def wanted_gib(self) -> float:
-        """The same in GiB."""
-        return self.wanted_bytes / GIB
 
     @property
     def free_gib(self) -> float:
@@ -158,46 +159,6 @@ class SimulatedVllm(SimulatedEngine):
         return self.available() < self.wanted_bytes
 
     @property
-    def load_seconds(self) -> float:
-        """How long the weights took."""
-        return self.launch.shards * 8.0
-
-    @property
-    def model_seconds(self) -> float:
-        """How long the model took."""
-        return self.load_seconds + 2.4
-
-    @property
-    def pool(self) -> int:
-        """The KV cache in bytes."""
-        return self.wanted_bytes - self.launch.weights - _OVERHEAD_BYTES
-
-    @property
-    def worker_pool(self) -> int:
-        """What a worker takes beside its weights."""
-        return max(0, self.wanted_bytes - self.launch.weights - _OVERHEAD_BYTES // 2)
-
-    @property
-    def has_no_pool(self) -> bool:
-        """Whether the weights left nothing for a KV cache."""
-        return self.pool <= 0
-
-    @property
-    def pool_gib(self) -> float:
-        """The KV cache in GiB."""
-        return self.pool / GIB
-
-    @property
-    def tokens(self) -> int:
-        """How many tokens the KV cache holds, on all Sparks together."""
-        return self.pool * self.launch.nodes // compute_kv_bytes_per_token(self.launch.model) // 16 * 16
-
-    @property
-    def concurrency(self) -> float:
-        """How many requests of full length it holds."""
-        return self.tokens / self.launch.context
-
-    @property
     def is_raised(self) -> bool:
         """Whether a lost rank sent its error."""
         return bool(self["loss"].how == "raised")
@@ -206,62 +167,6 @@ class SimulatedVllm(SimulatedEngine):
     def lost_error(self) -> str:
         """The error of a lost rank."""
         return str(self["loss"].said)
-
-    @property
-    def prompt_rate(self) -> float:
-        """Prompt tokens per second that were not cached."""
-        made = self["made"]
-        return float((made.prompt - made.cached) / self["seconds"])
-
-    @property
-    def cache_percent(self) -> float:
-        """How full the cache is."""
-        return self.decoding.context_tokens * 100 / self.decoding.kv_tokens
-
-    @property
-    def hit_percent(self) -> float:
-        """How much of the prompts was cached."""
-        return CACHED_PROMPT_TOKENS / PROMPT_TOKENS * 100 if self.decoding.background else 0.0
-
-    @property
-    def has_drafted(self) -> bool:
-        """Whether a stride has drafts."""
-        return self.is_drafting and not self.is_idle
-
-    @property
-    def accepted(self) -> float:
-        """Accepted drafts of a stride."""
-        return float(sum(self["made"].accepted))
-
-    @property
-    def drafted(self) -> float:
-        """All drafts of a stride."""
-        return float(self["made"].steps * self.launch.draft_tokens)
-
-    @property
-    def accept_length(self) -> float:
-        """Tokens per step of a stride."""
-        return 1 + self.accepted / float(self["made"].steps)
-
-    @property
-    def accepted_rate(self) -> float:
-        """Accepted drafts per second."""
-        return self.accepted / float(self["seconds"])
-
-    @property
-    def drafted_rate(self) -> float:
-        """Drafts per second."""
-        return self.drafted / float(self["seconds"])
-
-    @property
-    def accept_percent(self) -> float:
-        """How many of the drafts were accepted."""
-        return self.accepted / self.drafted * 100
-
-    @property
-    def positions(self) -> str:
-        """How many drafts were accepted at each position."""
-        return ", ".join(f"{count / self['made'].steps:.3f}" for count in self["made"].accepted)
 
     def build_metrics(self, counts: DecodeCounts) -> tuple[str, MetricRows]:
         """Return the labels of each metric, and the metrics."""

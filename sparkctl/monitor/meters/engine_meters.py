@@ -15,6 +15,7 @@ from sparkctl.engines import engine_names, load_engine
 from sparkctl.engines.base import Engine
 from sparkctl.engines.line_preparer import LinePreparer
 from sparkctl.errors import DockerError, DockerUnavailable, MetricsUnreadable, NodeError
+from sparkctl.logs.reader import LogFeed, read_log
 from sparkctl.model.engine_metrics import (
     DraftAcceptance,
     EngineActivity,
@@ -29,10 +30,10 @@ from sparkctl.model.phase import Phase
 from sparkctl.monitor.engine_probe import QueryMarkerSupport, request_engine
 from sparkctl.monitor.meters.metrics_window import WINDOW_SECONDS, MetricsWindow, ReportCadence
 from sparkctl.transport import http_client
-from sparkctl.transport.docker.log_stream import ContainerLogStream
 from sparkctl.transport.node_session import NodeSession
 
 _LATE_FACTOR = 1.5  # a line that comes every 10 s is late after 15
+_MAX_STATS_LINES = 4_000  # lines in memory: an engine at work writes some a second
 TimedStatsLine = tuple[float, StatsLine]
 
 
@@ -45,7 +46,7 @@ class StatsLineWindow:
 
     def __init__(self, seconds: float = WINDOW_SECONDS) -> None:
         self.seconds = seconds
-        self._lines: deque[TimedStatsLine] = deque()
+        self._lines: deque[TimedStatsLine] = deque(maxlen=_MAX_STATS_LINES)
         self._last: dict[str, TimedStatsLine] = {}  # of each engine or slot, its newest line with a speed
         self._pulse = ReportCadence()
         self._last_work = float("-inf")  # time of the last line that shows work
@@ -348,10 +349,7 @@ class InstanceMeter:
 
     def _create_log_meter(self, ahead: float) -> LogMeter:
         since = self._clock.unix_time() + ahead - _LOG_LOOKBACK_SECONDS
-        return LogMeter(
-            engine=self._engine,
-            follower=ContainerLogStream(self._session.link, self._container, since=since, tail=_LOG_TAIL_LINES),
-        )
+        return LogMeter(engine=self._engine, session=self._session, container=self._container, since=since)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -359,7 +357,10 @@ class LogMeter:
     """The stats lines of one log, by the node's clock. While the stream is cut, its silence does not mean an idle engine."""
 
     engine: Engine
-    follower: ContainerLogStream
+    session: NodeSession
+    container: str
+    since: float  # unix seconds on the node
+    _feed: LogFeed | None = None
     _window: StatsLineWindow = field(default_factory=StatsLineWindow)
     _preparer: LinePreparer = field(default_factory=LinePreparer)
     _whole: bool = False
@@ -375,7 +376,7 @@ class LogMeter:
 
     async def read_log(self) -> None:
         """Read the available lines once."""
-        await self._consume_lines(self.follower.read_available())
+        await self._consume_lines(read_log(self.session, self.container, since=self.since, tail=_LOG_TAIL_LINES))
         self._whole = True
 
     def follow_log(self) -> None:
@@ -390,7 +391,9 @@ class LogMeter:
                 return  # another request would give the same answer
         if self._task is None:
             self._whole = True
-            self._task = asyncio.create_task(self._consume_lines(self.follower.follow_lines()))
+            if self._feed is None:
+                self._feed = LogFeed(self.session, self.container, since=self.since, tail=_LOG_TAIL_LINES)
+            self._task = asyncio.create_task(self._consume_lines(self._feed.follow_lines()))
 
     async def aclose(self) -> None:
         """Stop following."""

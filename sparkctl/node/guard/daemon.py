@@ -14,7 +14,6 @@ disk under /tmp. Helper processes and threads query the GPU's driver and the pro
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import select
@@ -22,9 +21,8 @@ import signal
 import sys
 import threading
 import time
-import zlib
 
-from sparkctl.node.agent import AGENT_PROTOCOL, KernelFile, read_file, start_gpu_process
+from sparkctl.node.agent import KernelFile, encode_message, read_file, read_nvml_source, start_gpu_process
 from sparkctl.node.guard.container_watch import (
     ContainerWatch,
     DockerPoller,
@@ -377,11 +375,8 @@ def print_start_line(place: str, pid: int | None, already: bool) -> None:
 
 def write_line(message: Json) -> None:
     """Write a line to stdout."""
-    line = (
-        json.dumps(dict({"probe": AGENT_PROTOCOL}, **message), separators=(",", ":")).encode("ascii", "replace") + b"\n"
-    )
     with contextlib.suppress(OSError):  # nobody reads any more, but the guard is needed all the same
-        os.write(1, line)
+        os.write(1, encode_message(message))
 
 
 def open_guard(options: dict[str, str], place: str, nvml: bytes) -> GuardDaemon:
@@ -426,12 +421,7 @@ def start_daemon(options: dict[str, str], nvml: bytes) -> GuardDaemon | None:
 
 def main(words: list[str]) -> None:
     """Run with the options of the start command: LENGTH of pynvml on stdin, then pairs of option and value."""
-    length, packed = int(words[0]), b""
-    while len(packed) < length:
-        said = os.read(0, length - len(packed))
-        if not said:
-            return
-        packed += said
+    nvml = read_nvml_source(int(words[0]))
     sudo = "sudo -n" if os.geteuid() else ""
     place = f"/tmp/sparkctl-guard-{os.geteuid()}"  # noqa: S108  # owner and mode are checked
     options = {
@@ -443,7 +433,6 @@ def main(words: list[str]) -> None:
     }
     options["--ask"] = str(DOCKER_POLL_SECONDS)
     options.update(zip(words[1::2], words[2::2]))  # noqa: B905  # strict came with Python 3.10
-    nvml = zlib.decompress(packed) if packed else b""
 
     def run_guard(is_up: Callable[[], None]) -> None:
         try:

@@ -11,8 +11,8 @@ from typing import Any
 from sparkctl.engines import load_engine
 from sparkctl.engines.flags.command_flags import find_shell_script
 from sparkctl.errors import InvalidInput
-from sparkctl.profiles.docker_options import DOCKER_OPTIONS, DockerOptionKind
-from sparkctl.profiles.env_references import REFERENCE_PATTERN, has_references, resolve_defaults
+from sparkctl.profiles.docker_options import DOCKER_OPTIONS, DockerOptionKind, is_bare_flag
+from sparkctl.profiles.env_references import has_references, map_references, resolve_defaults
 from sparkctl.profiles.exporters.portable_launch import PortableLaunch
 from sparkctl.profiles.importers.export_metadata import format_metadata_json
 
@@ -67,7 +67,7 @@ def _add_docker_options(service: dict[str, Any], options: tuple[tuple[str, str],
         elif name == "log-opt":
             key, _, text = value.partition("=")
             service.setdefault("logging", {}).setdefault("options", {})[key] = _double_dollars(text)
-        elif DOCKER_OPTIONS.get(name) is DockerOptionKind.FLAG:
+        elif is_bare_flag(name):
             service[_COMPOSE_KEYS[name]] = True
         elif DOCKER_OPTIONS.get(name) is DockerOptionKind.LIST:
             service.setdefault(_COMPOSE_KEYS[name], []).append(_double_dollars(value))
@@ -101,11 +101,7 @@ def _double_dollars(text: str) -> str:
 
 def _escape_for_compose(word: str) -> str:
     """Return a text in compose's notation: references are kept, any other dollar sign is doubled."""
-    out, end = "", 0
-    for match in REFERENCE_PATTERN.finditer(word):
-        out += _double_dollars(word[end : match.start()]) + ("$${" if match["name"] is None else match[0])
-        end = match.end()
-    return out + _double_dollars(word[end:])
+    return map_references(word, lambda match: match[0], _double_dollars)
 
 
 def export_sparkrun(one: PortableLaunch) -> list[str]:
@@ -186,18 +182,15 @@ def _build_command_template(
 
 def _quote_template_word(word: str, references: dict[str, str]) -> str:
     """Return a word quoted for a shell, its braces doubled, and a placeholder for what the environment gives."""
-    marked, end = "", 0
-    for match in REFERENCE_PATTERN.finditer(word):
-        marked += word[end : match.start()]
-        if match["name"] is None:
-            marked += "${"
-        else:
-            name = f"env_{match['name']}"
-            while references.setdefault(name, match[0]) != match[0]:
-                name += "_"
-            marked += f"\0{name}\0"
-        end = match.end()
-    quoted = shlex.quote(marked + word[end:])
+
+    def name_placeholder(match: re.Match[str]) -> str:
+        name = f"env_{match['name']}"
+        while references.setdefault(name, match[0]) != match[0]:
+            name += "_"
+        return f"\0{name}\0"
+
+    marked = map_references(word, name_placeholder)
+    quoted = shlex.quote(marked)
     doubled = quoted.replace("{", "{{").replace("}", "}}")
     return re.sub("\0([^\0]*)\0", r"{\1}", doubled)
 
@@ -223,7 +216,7 @@ def _build_executor_config(one: PortableLaunch) -> dict[str, Any]:
         if DOCKER_OPTIONS.get(name) is DockerOptionKind.LIST:
             found.setdefault(key, []).append(value)
         else:
-            found[key] = True if DOCKER_OPTIONS.get(name) is DockerOptionKind.FLAG else value
+            found[key] = True if is_bare_flag(name) else value
     return {key: value for key, value in found.items() if value not in (None, [])}
 
 

@@ -8,8 +8,17 @@ from typing import Any
 
 from sparkctl.errors import InvalidInput
 from sparkctl.model.text.suggestions import format_did_you_mean
-from sparkctl.profiles.env_references import convert_shell_references
-from sparkctl.profiles.importers import docker_flags, foreign_yaml
+from sparkctl.profiles.env_references import convert_shell_references, resolve_defaults
+from sparkctl.profiles.importers import docker_flags
+from sparkctl.profiles.importers.foreign_yaml import (
+    as_mapping,
+    describe_kind,
+    is_empty_value,
+    is_truthy,
+    scalar_text,
+    scalar_texts,
+    to_json_data,
+)
 from sparkctl.profiles.importers.import_report import ImportReport
 from sparkctl.profiles.importers.profile_draft import ProfileDraft, SourceFormat
 
@@ -38,9 +47,9 @@ def import_compose(
     data: dict[str, Any], ledger: ImportReport, service: str | None, defined: Mapping[str, str]
 ) -> ProfileDraft:
     """Return the draft of one service. Raises `InvalidInput` if it is not clear which, or the service has no image."""
-    services = foreign_yaml.as_mapping(data.get("services"))
+    services = as_mapping(data.get("services"))
     name = _select_service(services, service)
-    body = foreign_yaml.as_mapping(services[name])
+    body = as_mapping(services[name])
     draft = ProfileDraft(kind=SourceFormat.COMPOSE, ledger=ledger, name=name)
     reader = _ComposeReader(draft, defined)
     reader.read_service(body)
@@ -49,14 +58,14 @@ def import_compose(
             ledger.add_unsupported(f"services.{other}", f"one service is read; --service {other} reads this one")
     for key, value in data.items():
         if key == "x-sparkctl":
-            draft.beside, draft.beside_key = foreign_yaml.scalar_text(value) or "", key
-        elif key not in _TOP_LEVEL_KEYS and not foreign_yaml.is_empty_value(value):
-            ledger.keep_extra(key, foreign_yaml.to_json_data(value), "not part of the service")
-        elif key in ("configs", "secrets") and not foreign_yaml.is_empty_value(value):
+            draft.beside, draft.beside_key = scalar_text(value) or "", key
+        elif key not in _TOP_LEVEL_KEYS and not is_empty_value(value):
+            ledger.keep_extra(key, to_json_data(value), "not part of the service")
+        elif key in ("configs", "secrets") and not is_empty_value(value):
             ledger.add_unsupported(key, "a profile has no such files; mount them")
         elif key in ("volumes", "networks"):
-            for one, body in foreign_yaml.as_mapping(value).items():
-                if foreign_yaml.is_empty_value(body):
+            for one, body in as_mapping(value).items():
+                if is_empty_value(body):
                     ledger.add_mapped(f"{key}.{one}", "nothing: Docker's own settings")
                 else:
                     ledger.add_unsupported(
@@ -96,33 +105,33 @@ class _ComposeReader:
     def read_service(self, body: dict[str, Any]) -> None:
         for key, value in body.items():
             before = len(self.ledger.accounts)
-            if foreign_yaml.is_empty_value(value) and key not in ("command", "entrypoint"):
+            if is_empty_value(value) and key not in ("command", "entrypoint"):
                 self.ledger.add_mapped(key, "nothing: it is empty")
             elif key in _KEY_READERS:
                 _KEY_READERS[key](self, key, value)
             elif key in _DOCKER_FLAGS:
                 self._read_flag(key, value)
             elif key.startswith("x-"):
-                self.ledger.keep_extra(key, foreign_yaml.to_json_data(value), "a private extension of the file")
+                self.ledger.keep_extra(key, to_json_data(value), "a private extension of the file")
             else:
-                self.ledger.keep_extra(key, foreign_yaml.to_json_data(value), "a profile has no such field")
+                self.ledger.keep_extra(key, to_json_data(value), "a profile has no such field")
             if len(self.ledger.accounts) == before:
-                self.ledger.add_malformed(key, f"{key} cannot be {foreign_yaml.describe_kind(value)}")
+                self.ledger.add_malformed(key, f"{key} cannot be {describe_kind(value)}")
 
     def to_profile_text(self, value: object) -> str:
         """Return a scalar in a profile's notation: ``${NAME}`` is an environment variable, ``$$`` a dollar sign."""
-        return convert_shell_references(foreign_yaml.scalar_text(value) or "", self.defined, dollar="$$")
+        return convert_shell_references(scalar_text(value) or "", self.defined, dollar="$$")
 
     def apply_flag(self, flag: str, value: str, key: str) -> None:
         docker_flags.apply_docker_flag(self.draft, flag, value, key)
 
     def _read_flag(self, key: str, value: object) -> None:
-        pairs = foreign_yaml.as_mapping(value) if isinstance(value, dict) else None
+        pairs = as_mapping(value) if isinstance(value, dict) else None
         if pairs is not None:
             for name, one in pairs.items():
                 self.apply_flag(
                     _DOCKER_FLAGS[key],
-                    self.to_profile_text(f"{name}:{foreign_yaml.scalar_text(one) or ''}"),
+                    self.to_profile_text(f"{name}:{scalar_text(one) or ''}"),
                     f"{key}.{name}",
                 )
             return
@@ -133,17 +142,13 @@ class _ComposeReader:
             self.apply_flag(
                 _DOCKER_FLAGS[key],
                 self.to_profile_text(one),
-                f"{key} {foreign_yaml.scalar_text(one)}" if len(values) > 1 else key,
+                f"{key} {scalar_text(one)}" if len(values) > 1 else key,
             )
 
     def read_image(self, key: str, value: object) -> None:
-        from sparkctl.profiles.env_references import resolve_defaults
-
         image = resolve_defaults(self.to_profile_text(value))
         if image is None:
-            raise InvalidInput(
-                f"the image {foreign_yaml.scalar_text(value)} depends on a variable", "--define NAME=VALUE gives it"
-            )
+            raise InvalidInput(f"the image {scalar_text(value)} depends on a variable", "--define NAME=VALUE gives it")
         self.draft.image = image
         self.ledger.add_mapped(key, "image")
 
@@ -164,34 +169,29 @@ class _ComposeReader:
         if isinstance(value, list):
             return [self.to_profile_text(one) for one in value]
         try:
-            return [
-                self.to_profile_text(word)
-                for word in shlex.split((foreign_yaml.scalar_text(value) or "").replace("\\\n", " "))
-            ]
+            return [self.to_profile_text(word) for word in shlex.split((scalar_text(value) or "").replace("\\\n", " "))]
         except ValueError as error:
             raise InvalidInput(f"the command cannot be read: {error}", "is a quote left open?") from error
 
     def read_environment(self, key: str, value: object) -> None:
-        for name, one in foreign_yaml.as_mapping(value).items():
-            told = foreign_yaml.scalar_text(one)
+        for name, one in as_mapping(value).items():
+            told = scalar_text(one)
             if told is None and one is not None:
-                self.ledger.add_malformed(f"{key}.{name}", f"a variable cannot be {foreign_yaml.describe_kind(one)}")
+                self.ledger.add_malformed(f"{key}.{name}", f"a variable cannot be {describe_kind(one)}")
                 continue
             self.apply_flag("env", name if told is None else f"{name}={self.to_profile_text(told)}", f"{key}.{name}")
 
     def read_volumes(self, key: str, value: object) -> None:
         for one in value if isinstance(value, list) else [value]:
             if not isinstance(one, dict):
-                self.apply_flag(
-                    "volume", self._shorten_home(self.to_profile_text(one)), f"{key} {foreign_yaml.scalar_text(one)}"
-                )
+                self.apply_flag("volume", self._shorten_home(self.to_profile_text(one)), f"{key} {scalar_text(one)}")
                 continue
-            said = foreign_yaml.as_mapping(one)
+            said = as_mapping(one)
             kind, source = (
-                foreign_yaml.scalar_text(said.get("type")) or "volume",
+                scalar_text(said.get("type")) or "volume",
                 self._shorten_home(self.to_profile_text(said.get("source"))),
             )
-            mode = ",readonly" if foreign_yaml.is_truthy(said.get("read_only")) else ""
+            mode = ",readonly" if is_truthy(said.get("read_only")) else ""
             named = f"{key} {source}"
             self.apply_flag(
                 "mount", f"type={kind},source={source},target={self.to_profile_text(said.get('target'))}{mode}", named
@@ -206,30 +206,24 @@ class _ComposeReader:
     def read_ports(self, key: str, value: object) -> None:
         for one in value if isinstance(value, list) else [value]:
             if isinstance(one, dict):
-                said = foreign_yaml.as_mapping(one)
+                said = as_mapping(one)
                 text = (
                     f"{self.to_profile_text(said.get('published'))}:{self.to_profile_text(said.get('target'))}".lstrip(
                         ":"
                     )
                 )
-                if foreign_yaml.scalar_text(said.get("host_ip")):
-                    text = f"{foreign_yaml.scalar_text(said['host_ip'])}:{text}"
-                text += (
-                    f"/{foreign_yaml.scalar_text(said['protocol'])}"
-                    if foreign_yaml.scalar_text(said.get("protocol"))
-                    else ""
-                )
+                if scalar_text(said.get("host_ip")):
+                    text = f"{scalar_text(said['host_ip'])}:{text}"
+                text += f"/{scalar_text(said['protocol'])}" if scalar_text(said.get("protocol")) else ""
             else:
                 text = self.to_profile_text(one)
             self.apply_flag("publish", text, f"{key} {text}")
 
     def read_ulimits(self, key: str, value: object) -> None:
-        for name, one in foreign_yaml.as_mapping(value).items():
-            limits = foreign_yaml.as_mapping(one)
+        for name, one in as_mapping(value).items():
+            limits = as_mapping(one)
             text = (
-                f"{foreign_yaml.scalar_text(limits.get('soft'))}:{foreign_yaml.scalar_text(limits.get('hard'))}"
-                if limits
-                else foreign_yaml.scalar_text(one)
+                f"{scalar_text(limits.get('soft'))}:{scalar_text(limits.get('hard'))}" if limits else scalar_text(one)
             )
             self.apply_flag("ulimit", f"{name}={text}", f"{key}.{name}")
 
@@ -242,25 +236,25 @@ class _ComposeReader:
     def _read_gpu_reservations(self, key: str, value: object) -> None:
         """A reservation of GPUs: ``{driver: nvidia, count: all, capabilities: [gpu]}``."""
         for one in value if isinstance(value, list) else []:
-            said = foreign_yaml.as_mapping(one)
-            if foreign_yaml.scalar_text(said.get("driver")) == "cdi":
-                for name in foreign_yaml.scalar_texts(said.get("device_ids")):
+            said = as_mapping(one)
+            if scalar_text(said.get("driver")) == "cdi":
+                for name in scalar_texts(said.get("device_ids")):
                     self.apply_flag("device", name, f"{key} {name}")
-            elif ids := foreign_yaml.scalar_texts(said.get("device_ids")):
+            elif ids := scalar_texts(said.get("device_ids")):
                 self.apply_flag("gpus", f"device={','.join(ids)}", key)
             else:
-                self.apply_flag("gpus", foreign_yaml.scalar_text(said.get("count")) or "all", key)
+                self.apply_flag("gpus", scalar_text(said.get("count")) or "all", key)
             for more in said:
                 if more not in ("driver", "count", "device_ids", "capabilities"):
                     self.ledger.add_unsupported(f"{key}.{more}", "a profile names GPUs, nothing more")
 
     def read_deploy(self, key: str, value: object) -> None:
-        for name, one in foreign_yaml.as_mapping(value).items():
-            resources = foreign_yaml.as_mapping(one) if name == "resources" else {}
+        for name, one in as_mapping(value).items():
+            resources = as_mapping(one) if name == "resources" else {}
             if not resources:
                 self.ledger.add_unsupported(f"{key}.{name}", "there is no swarm here")
             for part, said in resources.items():
-                for field, what in foreign_yaml.as_mapping(said).items():
+                for field, what in as_mapping(said).items():
                     path = f"{key}.{name}.{part}.{field}"
                     if field == "devices":
                         self._read_gpu_reservations(path, what)
@@ -274,29 +268,27 @@ class _ComposeReader:
                         self.ledger.add_unsupported(path, "a profile only limits, it reserves nothing")
 
     def read_healthcheck(self, key: str, value: object) -> None:
-        for name, one in foreign_yaml.as_mapping(value).items():
+        for name, one in as_mapping(value).items():
             if name == "test":
-                self.apply_flag(
-                    "health-cmd", self.to_profile_text(" ".join(foreign_yaml.scalar_texts(one))), f"{key}.test"
-                )
+                self.apply_flag("health-cmd", self.to_profile_text(" ".join(scalar_texts(one))), f"{key}.test")
             else:
                 self.ledger.add_unsupported(
                     f"{key}.{name}", "sparkctl asks at its own pace; start.timeouts say how long"
                 )
 
     def read_logging(self, key: str, value: object) -> None:
-        said = foreign_yaml.as_mapping(value)
+        said = as_mapping(value)
         for name, one in said.items():
             if name == "driver":
                 self.apply_flag("log-driver", self.to_profile_text(one), f"{key}.driver")
             elif name == "options":
-                for option, what in foreign_yaml.as_mapping(one).items():
+                for option, what in as_mapping(one).items():
                     self.apply_flag("log-opt", f"{option}={self.to_profile_text(what)}", f"{key}.options.{option}")
             else:
                 self.ledger.add_unsupported(f"{key}.{name}", "docker run has no such option")
 
     def read_networks(self, key: str, value: object) -> None:
-        names = foreign_yaml.scalar_texts(value) if isinstance(value, list) else list(foreign_yaml.as_mapping(value))
+        names = scalar_texts(value) if isinstance(value, list) else list(as_mapping(value))
         if names == ["host"]:
             self.apply_flag("network", "host", key)
         else:
@@ -305,7 +297,7 @@ class _ComposeReader:
             )
 
     def read_labels(self, key: str, value: object) -> None:
-        for name in foreign_yaml.as_mapping(value):
+        for name in as_mapping(value):
             self.ledger.add_unsupported(f"{key}.{name}", "labels are how sparkctl knows its containers")
 
     def note_unsupported_key(self, key: str, value: object) -> None:

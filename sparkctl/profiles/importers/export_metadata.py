@@ -8,68 +8,70 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from typing import Any
 
 from sparkctl.engines import FALLBACK_ENGINE
 from sparkctl.engines.flags.command_flags import find_shell_script
-from sparkctl.model.decode_step import RoutedExperts
-from sparkctl.model.launch_plan import GuardRule, PhaseTimeouts
-from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, ModelSpec, Profile, StartOptions
+from sparkctl.model.profile import ArgValue, JsonValue, Profile, map_arg_texts
+from sparkctl.model.profile_field import FieldKind
 from sparkctl.profiles.env_references import escape_references
 from sparkctl.profiles.importers import docker_flags, foreign_yaml
 from sparkctl.profiles.importers.profile_draft import ImportResult, ProfileDraft, SourceFormat
+from sparkctl.profiles.schema import FileField, FileSection, load_file_shape
 
-_TOP_LEVEL_FIELDS = (
-    "title",
-    "nodes",
-    "engine_version",
-    "expected_memory",
-    "floor_memory",
-    "draft_workspace",
-    "stop_grace",
-    "liveness",
-    "group",
-    "notes",
-    "source",
-)
-_MODEL_FIGURES = ("weights", "active_parameters", "parameters", "draft_weights", "kv_per_token")
-_START_FIELDS = ("drop_caches", "ready_line", "health", "probe", "prompt", "expected")
+_FIRST_FIELDS = ("name", "engine", "port", "title", "nodes")  # in the JSON; the rest in the order of its type
 
 
 def format_metadata_json(profile: Profile, **more: object) -> str:
     """Return what an import of the exported form could not find out, as JSON on one line."""
-    model, rules, box = profile.model, profile.start, profile.container
-    limits, guard, experts = rules.timeouts, rules.guard, model.experts
-    said: dict[str, Any] = {"name": profile.name, "engine": profile.engine, "port": profile.port}
-    said |= {key: getattr(profile, key) for key in _TOP_LEVEL_FIELDS}
-    said["model"] = _drop_empty_values(
-        {key: getattr(model, key) for key in ("path", "served_name", *_MODEL_FIGURES)}
-    ) | _drop_empty_values({"experts": experts and [experts.weights, experts.count, experts.per_token]})
-    said["start"] = _drop_empty_values({key: getattr(rules, key) for key in _START_FIELDS})
-    if limits != PhaseTimeouts():
-        said["start"]["timeouts"] = [limits.creating, limits.starting, limits.loading, limits.warming]
-    if guard != GuardRule():
-        said["start"]["guard"] = guard and [guard.floor, guard.cache_below, guard.limit]
-    said["container"] = _drop_empty_values({"name": box.name, "gpus": box.gpus, "network": box.network})
-    said["patched_flags"] = list(profile.patched_flags)
-    said["extra"] = [[key, kept.text] for key, kept in profile.extra]
-    return json.dumps(_drop_empty_values(said) | more, ensure_ascii=True, separators=(",", ":"))
+    found = _collect_metadata(load_file_shape(), profile) | more
+    return json.dumps(found, ensure_ascii=True, separators=(",", ":"))
 
 
-def _drop_empty_values(values: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if value not in (None, [], {})}
+def _collect_metadata(section: FileSection, owner: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, field in _list_metadata_fields(section).items():
+        value = _get_json_value(field, getattr(owner, name))
+        if value not in (None, [], {}) or (value is None and field.can_be_off):
+            found[name] = value
+    return found
+
+
+def _list_metadata_fields(section: FileSection) -> dict[str, FileField]:
+    """Return the fields that a `docker run` does not tell, by their attributes, in the order of the JSON."""
+    found: dict[str, FileField] = {}
+    for field in section.fields.values():
+        if field.name is None:
+            found |= {} if field.section is None else _list_metadata_fields(field.section)
+        elif not field.spec.is_in_launch:
+            found[field.name] = field
+    if section.type is None:
+        return found
+    names = [one.name for one in fields(section.type) if one.name in found]
+    if section.type is Profile:
+        names = [*_FIRST_FIELDS, *(name for name in names if name not in _FIRST_FIELDS)]
+    names.sort(key=lambda name: (found[name].is_collection, found[name].section is not None, name == "container"))
+    return {name: found[name] for name in names}
+
+
+def _is_map_in_json(field: FileField) -> bool:
+    """Whether a field is a map in the JSON: a section of the file's top level. One below it is the list of its values."""
+    return field.section is not None and field.key in load_file_shape().fields
+
+
+def _get_json_value(field: FileField, value: Any) -> Any:
+    if field.section is None:
+        pairs = field.spec.kind is FieldKind.EXTRA
+        return [[key, kept.text] for key, kept in value] if pairs else list(value) if field.is_list else value
+    if _is_map_in_json(field):
+        return _collect_metadata(field.section, value)
+    if value is None or value == field.default:
+        return None if field.can_be_off and value is None else []
+    return [getattr(value, one.name or "") for one in field.section.fields.values()]
 
 
 # --- and back ---
-
-_RECIPE_ONLY_FIELDS = (
-    "mounts",
-    "env",
-    "env_file",
-    "placeholders",
-    "unsaid",
-)  # only a sparkrun recipe cannot express these
 
 
 def read_metadata(draft: ProfileDraft) -> dict[str, Any] | None:
@@ -91,12 +93,8 @@ def read_metadata(draft: ProfileDraft) -> dict[str, Any] | None:
     if not _TEXT_TYPE.holds(said.get("engine")):
         draft.ledger.add_malformed(draft.beside_key, "engine must be a text; without it the other fields are not used")
         return None
-    form = {
-        key: rule
-        for key, rule in _FIELD_TYPES.items()
-        if draft.kind is SourceFormat.SPARKRUN or key not in _RECIPE_ONLY_FIELDS
-    }
-    return _check_fields(said, form, "", draft)
+    form = _build_section_rules(load_file_shape())
+    return _check_fields(said, form | (_RECIPE_RULES if draft.kind is SourceFormat.SPARKRUN else {}), "", draft)
 
 
 class _FieldType:
@@ -127,19 +125,6 @@ def _choice_type(*words: str) -> _FieldType:
     return _FieldType(" or ".join(words), lambda value: value in words and isinstance(value, str))
 
 
-def _is_valid_guard(value: Any) -> bool:
-    """Return whether a guard is valid: off, or with its floor, its page cache limit and its time limit."""
-    if value is None:
-        return True
-    if not isinstance(value, list) or len(value) != 3:
-        return False
-    return (
-        _WHOLE_NUMBER_TYPE.holds(value[0])
-        and (value[1] is None or _WHOLE_NUMBER_TYPE.holds(value[1]))
-        and (value[2] is None or _SECONDS_TYPE.holds(value[2]))
-    )
-
-
 def _is_valid_extra(value: Any) -> bool:
     if not _list_type(_TEXT_TYPE, 2).holds(value):
         return False
@@ -150,42 +135,47 @@ def _is_valid_extra(value: Any) -> bool:
     return True
 
 
-_FIELD_TYPES: dict[str, Any] = {
-    "name": _NAME_TYPE,
-    "engine": _TEXT_TYPE,
-    "port": _FieldType("a port", lambda value: type(value) is int and 0 < value < 65536),
-    "title": _TEXT_TYPE,
-    "nodes": _FieldType("1 to 8", lambda value: type(value) is int and 0 < value < 9),
-    "engine_version": _TEXT_TYPE,
-    "expected_memory": _WHOLE_NUMBER_TYPE,
-    "floor_memory": _WHOLE_NUMBER_TYPE,
-    "draft_workspace": _choice_type("before-weights"),
-    "stop_grace": _SECONDS_TYPE,
-    "liveness": _choice_type("none"),
-    "group": _NAME_TYPE,
-    "notes": _TEXT_TYPE,
-    "source": _TEXT_TYPE,
-    "patched_flags": _list_type(_TEXT_TYPE),
-    "extra": _FieldType(
-        "a list of names with JSON", lambda value: isinstance(value, list) and all(map(_is_valid_extra, value))
-    ),
-    "model": {
-        "path": _TEXT_TYPE,
-        "served_name": _TEXT_TYPE,
-        **dict.fromkeys(_MODEL_FIGURES, _WHOLE_NUMBER_TYPE),
-        "experts": _list_type(_WHOLE_NUMBER_TYPE, 3),
-    },
-    "start": {
-        "drop_caches": _BOOLEAN_TYPE,
-        "ready_line": _TEXT_TYPE,
-        "health": _TEXT_TYPE,
-        "probe": _choice_type("completions", "chat", "none"),
-        "prompt": _TEXT_TYPE,
-        "expected": _SECONDS_TYPE,
-        "timeouts": _list_type(_SECONDS_TYPE, 4),
-        "guard": _FieldType("null, or three numbers", _is_valid_guard),
-    },
-    "container": {"name": _NAME_TYPE, "gpus": _TEXT_TYPE, "network": _TEXT_TYPE},
+def _build_section_rules(section: FileSection) -> dict[str, Any]:
+    """Return the rule of each field in the JSON; of a map the rules of its fields."""
+    return {name: _build_rule(field) for name, field in _list_metadata_fields(section).items()}
+
+
+def _build_rule(field: FileField) -> Any:
+    if field.section is None:
+        return _build_value_rule(field)
+    if _is_map_in_json(field):
+        return _build_section_rules(field.section)
+    inner = [(_build_value_rule(one), one.default is None) for one in field.section.fields.values()]
+
+    def holds(value: Any) -> bool:
+        if value is None or not isinstance(value, list) or len(value) != len(inner):
+            return value is None and field.can_be_off
+        return all(
+            rule.holds(own) or (own is None and may_lack) for own, (rule, may_lack) in zip(value, inner, strict=True)
+        )
+
+    words = " or ".join(dict.fromkeys(rule.words for rule, _ in inner))
+    return _FieldType(f"{'null, or ' if field.can_be_off else ''}a list of {words}", holds)
+
+
+def _build_value_rule(field: FileField) -> _FieldType:
+    spec = field.spec
+    if spec.kind is FieldKind.EXTRA:
+        return _FieldType(
+            "a list of names with JSON", lambda value: isinstance(value, list) and all(map(_is_valid_extra, value))
+        )
+    if spec.choices:
+        return _choice_type(*spec.choices)
+    if spec.limits is not None:
+        low, high = spec.limits
+        return _FieldType(f"{low} to {high}", lambda value: type(value) is int and low <= value <= high)
+    by_type = {int: _WHOLE_NUMBER_TYPE, float: _SECONDS_TYPE, bool: _BOOLEAN_TYPE}
+    rule = _NAME_TYPE if spec.kind is FieldKind.NAME else by_type.get(field.value_type, _TEXT_TYPE)
+    return _list_type(rule) if field.is_list else rule
+
+
+# What only a sparkrun recipe cannot express.
+_RECIPE_RULES: dict[str, Any] = {
     "mounts": _list_type(_TEXT_TYPE),
     "env": _FieldType("a list of pairs of text", _list_type(_list_type(_TEXT_TYPE, 2)).holds),
     "env_file": _TEXT_TYPE,
@@ -204,7 +194,7 @@ def _check_fields(said: dict[str, Any], form: dict[str, Any], above: str, draft:
     for name, value in said.items():
         field, rule = f"{above}{name}"[:80], form.get(name)
         key = f"{draft.beside_key}: {field}"
-        if value is None and name != "guard":
+        if value is None and above + name != "start.guard":
             continue
         if rule is None:
             draft.ledger.add_unsupported(key, f"{place}: exports of sparkctl as {draft.kind.value} write no such field")
@@ -216,18 +206,14 @@ def _check_fields(said: dict[str, Any], form: dict[str, Any], above: str, draft:
         else:
             found[name] = value
             if name not in ("mounts", "env", "env_file"):  # they pass the same checks as those of the form
-                draft.ledger.add_mapped(key, _PROFILE_FIELD_NAMES.get(field, field))
+                draft.ledger.add_mapped(key, _name_profile_field(field))
     return found
 
 
-_PROFILE_FIELD_NAMES = {
-    "expected_memory": "memory.expected",
-    "floor_memory": "memory.floor",
-    "draft_workspace": "memory.draft_workspace",
-    "stop_grace": "stop.grace",
-    "placeholders": "args",
-    "unsaid": "container",
-}
+def _name_profile_field(name: str) -> str:
+    """Return the profile's field that a field of the JSON gives."""
+    own = _list_metadata_fields(load_file_shape()).get(name)
+    return {"placeholders": "args", "unsaid": "container"}.get(name, name if own is None else own.spec.key or name)
 
 
 def complete_draft(draft: ProfileDraft, fields: dict[str, Any]) -> None:
@@ -250,52 +236,57 @@ def complete_draft(draft: ProfileDraft, fields: dict[str, Any]) -> None:
             )
 
 
-def restore_profile(imported: ImportResult, fields: dict[str, Any]) -> ImportResult:
+def restore_profile(imported: ImportResult, metadata: dict[str, Any]) -> ImportResult:
     """Add to an imported profile the fields that its form cannot express."""
-    one, said = imported.profile, fields
-    model, box = said.get("model", {}), said.get("container", {})
+    one = imported.profile
     # A container, or a shell with its script: the form does not say these by flags of the engine's.
     own = one.engine == FALLBACK_ENGINE or find_shell_script(one.command or ()) is not None
-    path, name, experts = model.get("path"), model.get("served_name"), model.get("experts")
+    path, name = metadata.get("model", {}).get("path"), metadata.get("model", {}).get("served_name")
     if one.command and one.model.path is None and one.command[-1] == path and not own:
         one = replace(one, command=one.command[:-1])  # launch words of somebody's own, with the model behind them
-    placeholders, unsaid = said.get("placeholders", {}), said.get("unsaid", [])
-    same: dict[str, Any] = {key: said.get(key) for key in _TOP_LEVEL_FIELDS} | {
-        "nodes": said.get("nodes", one.nodes), "stop_grace": float(said.get("stop_grace", one.stop_grace)),
-    }  # fmt: skip
+    placeholders, unsaid = metadata.get("placeholders", {}), metadata.get("unsaid", [])
+    filled: Profile = _restore_fields(
+        load_file_shape(), one, {"nodes": one.nodes, "stop_grace": one.stop_grace} | metadata
+    )
     profile = replace(
-        one, **same, patched_flags=tuple(said.get("patched_flags", [])),
-        port=said.get("port") if own else one.port,
+        filled,
+        port=filled.port if own else one.port,
         args=tuple((key, _restore_references(value, placeholders)) for key, value in one.args),
-        model=ModelSpec(
-            path=path if own else one.model.path or path, served_name=name if own else one.model.served_name or name,
-            experts=RoutedExperts(*experts) if experts else None, **{key: model.get(key) for key in _MODEL_FIGURES},
+        model=replace(
+            filled.model,
+            path=path if own else one.model.path or path,
+            served_name=name if own else one.model.served_name or name,
         ),
         container=replace(
-            one.container, name=box.get("name"), gpus=box.get("gpus"), network=box.get("network"),
-            ipc=None if "ipc" in unsaid else one.container.ipc,
-            shm_size=None if "shm_size" in unsaid else one.container.shm_size,
+            filled.container,
+            ipc=None if "ipc" in unsaid else filled.container.ipc,
+            shm_size=None if "shm_size" in unsaid else filled.container.shm_size,
         ),
-        start=_restore_start_options(said.get("start", {})),
-        extra=tuple((key, JsonValue(text)) for key, text in said.get("extra", [])),
-    )  # fmt: skip
+    )
     return replace(imported, profile=profile)
 
 
-def _restore_start_options(rules: dict[str, Any]) -> StartOptions:
-    guard: GuardRule | None = GuardRule()
-    if "guard" in rules:
-        guard = GuardRule(*rules["guard"]) if rules["guard"] else None
-    same: dict[str, Any] = {key: rules.get(key) for key in _START_FIELDS} | {
-        "drop_caches": rules.get("drop_caches", True)
-    }
-    return StartOptions(timeouts=PhaseTimeouts(*rules.get("timeouts", [])), guard=guard, **same)
+def _restore_fields(section: FileSection, owner: Any, metadata: dict[str, Any]) -> Any:
+    """Return a part of a profile with the fields of the metadata; what is not there gets its default."""
+    found: dict[str, Any] = {}
+    for name, field in _list_metadata_fields(section).items():
+        if field.section is not None and _is_map_in_json(field):
+            found[name] = _restore_fields(field.section, getattr(owner, name), metadata.get(name, {}))
+        elif field.default is not MISSING:  # the draft has name and engine
+            found[name] = _parse_json_value(field, metadata[name]) if name in metadata else field.default
+    return replace(owner, **found)
+
+
+def _parse_json_value(field: FileField, value: Any) -> Any:
+    if field.section is not None and field.section.type is not None:
+        return None if value is None else field.section.type(*value)
+    if field.spec.kind is FieldKind.EXTRA:
+        return tuple((key, JsonValue(text)) for key, text in value)
+    return tuple(value) if field.is_list else float(value) if field.value_type is float else value
 
 
 def _restore_references(value: ArgValue, placeholders: dict[str, str]) -> ArgValue:
     """Return a flag's value with the references that a recipe has only placeholders for."""
-    if isinstance(value, str):
-        return re.sub(r"\{([^{}]*)\}", lambda found: placeholders.get(found[1], found[0]), value)
-    if isinstance(value, FlagValues):
-        return FlagValues(tuple(str(_restore_references(word, placeholders)) for word in value.words))
-    return tuple(str(_restore_references(word, placeholders)) for word in value) if isinstance(value, tuple) else value
+    return map_arg_texts(
+        value, lambda text: re.sub(r"\{([^{}]*)\}", lambda found: placeholders.get(found[1], found[0]), text)
+    )

@@ -15,7 +15,7 @@ from functools import cache
 from sparkctl.engines import load_engine, load_engines
 from sparkctl.engines.base import EngineRank
 from sparkctl.model.launch_plan import GuardRule
-from sparkctl.model.profile import ArgValue, FlagValues, Profile
+from sparkctl.model.profile import ArgValue, FlagValues, Profile, list_arg_texts
 from sparkctl.model.text.node_paths import find_misleading_part
 from sparkctl.model.text.secrets import is_secret_name
 from sparkctl.model.text.suggestions import format_did_you_mean
@@ -252,7 +252,7 @@ def _list_risks(one: Profile, is_beside: Callable[[str], bool]) -> Iterator[Impo
         for variable in list_unlisted_variables(value):
             yield ImportRisk("env", f"env.{name}", variable, _explain_variable_risk(variable, value))
     for name, arg in one.args:
-        for text in _list_reference_texts(arg):
+        for text in list_arg_texts(arg):
             for variable in list_unlisted_variables(text):
                 yield ImportRisk("env", f"args.{name}", variable, _explain_variable_risk(variable, text))
     guard = one.start.guard
@@ -501,7 +501,7 @@ def _fill_withheld_defaults(text: str, field: str, withheld: frozenset[tuple[str
 
 
 def _fill_withheld_arg(value: ArgValue, field: str, withheld: frozenset[tuple[str, str]]) -> ArgValue | None:
-    texts = [_fill_withheld_defaults(text, field, withheld) for text in _list_reference_texts(value)]
+    texts = [_fill_withheld_defaults(text, field, withheld) for text in list_arg_texts(value)]
     if not texts:
         return value
     plain = tuple(text for text in texts if text is not None)
@@ -510,20 +510,11 @@ def _fill_withheld_arg(value: ArgValue, field: str, withheld: frozenset[tuple[st
     return FlagValues(plain) if isinstance(value, FlagValues) else plain if isinstance(value, tuple) else plain[0]
 
 
-def _list_reference_texts(value: ArgValue) -> tuple[str, ...]:
-    """Return the parts of a flag's value that are filled in from the operator's environment."""
-    if isinstance(value, FlagValues):
-        return value.words
-    if isinstance(value, tuple):
-        return value
-    return (value,) if isinstance(value, str) else ()
-
-
 def _note_environment_secrets(profile: Profile, ledger: ImportReport) -> None:
     """Report which secrets of the operator's environment go into the container, unless that is reported already."""
     known = {remark.path for remark in ledger.remarks}
     texts = [*((f"env.{name}", value) for name, value in profile.env)]
-    texts += [(f"args.{name}", text) for name, value in profile.args for text in _list_reference_texts(value)]
+    texts += [(f"args.{name}", text) for name, value in profile.args for text in list_arg_texts(value)]
     for field, text in texts:
         taken = [name for name in list_referenced_names(text) if is_secret_name(name)] if has_references(text) else []
         if taken and field not in known:

@@ -8,6 +8,8 @@ from enum import StrEnum
 from sparkctl.model.profile import Profile
 from sparkctl.profiles.importers.import_report import ImportReport
 
+METADATA_COMMENT = "# sparkctl: "  # the comment in which an export writes what has no docker flag
+
 
 class SourceFormat(StrEnum):
     """The format of the source."""

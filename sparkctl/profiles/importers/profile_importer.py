@@ -12,13 +12,11 @@ from sparkctl.model.launch_plan import DockerRunSpec
 from sparkctl.profiles.importers import (
     compose_file,
     docker_run,
-    eugr_recipe,
     export_metadata,
     foreign_yaml,
     import_policy,
     services_recipe,
     sparkrun_recipe,
-    systemd_unit,
 )
 from sparkctl.profiles.importers.docker_run import build_container_draft
 from sparkctl.profiles.importers.draft_to_profile import build_imported_profile
@@ -58,8 +56,8 @@ def import_text(text: str, origin: str, wishes: ImportOptions) -> ImportResult:
     ledger = ImportReport(allow=wishes.allow)
     ledger.locate = lambda key: _locate_key(text, origin, key)
     suffix = PurePath(origin).suffix.lower()
-    if suffix not in (".yaml", ".yml") and systemd_unit.is_unit_file(text):
-        draft = systemd_unit.import_systemd(text, ledger, wishes.defined)
+    if suffix not in (".yaml", ".yml") and docker_run.is_unit_file(text):
+        draft = docker_run.import_systemd(text, ledger, wishes.defined)
     elif suffix not in (".yaml", ".yml") and docker_run.has_docker_run(text) and not _has_recipe_keys(text):
         draft = docker_run.import_docker_run(text, ledger, wishes.defined)
     else:
@@ -111,7 +109,7 @@ def _import_yaml(text: str, origin: str, ledger: ImportReport, wishes: ImportOpt
             "compose files, sparkrun and eugr recipes, and docker run lines can be imported",
         )
     if str(data.get("recipe_version", "")).strip() in ("1", "1.0") and "runtime" not in data:
-        return eugr_recipe.import_eugr(data, ledger, wishes.defined)
+        return sparkrun_recipe.import_eugr(data, ledger, wishes.defined)
     return sparkrun_recipe.import_sparkrun(data, ledger, wishes.defined, wishes.lookup)
 
 

@@ -12,7 +12,14 @@ from sparkctl.engines import load_engines
 from sparkctl.engines.import_rules import HUB_CACHE, HUB_CACHE_TARGET, ImportRules
 from sparkctl.errors import InvalidInput
 from sparkctl.profiles.env_references import escape_references
-from sparkctl.profiles.importers import docker_flags, foreign_yaml, shell_parser
+from sparkctl.profiles.importers import docker_flags, shell_parser
+from sparkctl.profiles.importers.foreign_yaml import (
+    is_empty_value,
+    is_truthy,
+    scalar_text,
+    to_compact_json,
+    to_json_data,
+)
 from sparkctl.profiles.importers.profile_draft import ProfileDraft
 
 _PLACEHOLDER_PATTERN = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -133,7 +140,6 @@ def detect_recipe_engine(word: str | None, command: str | None, image: str | Non
     return next(found, text if word else None)
 
 
-RecipeKeyReader = Callable[["RecipeReader", str, Any], None]
 _BASH_WORDS = ("bash", "-c")
 
 
@@ -156,7 +162,7 @@ class RecipeReader:
         found = {key: _format_command_value(value) for key, value in self.defaults.items() if value is not None} | dict(
             self.defined
         )
-        model = foreign_yaml.scalar_text(self.data.get("model"))
+        model = scalar_text(self.data.get("model"))
         return ({"model": model} if model else {}) | found
 
     def take_defaults(self, defaults: Mapping[str, Any], defined: Mapping[str, str]) -> None:
@@ -166,7 +172,7 @@ class RecipeReader:
     def take_env(self, pairs: Mapping[str, Any], key: str = "env") -> None:
         """Read environment entries; their values are literal."""
         for name, value in pairs.items():
-            text = foreign_yaml.scalar_text(value)
+            text = scalar_text(value)
             if text is None:
                 self.ledger.add_unsupported(f"{key}.{name}", 'it has no value; write "" for an empty one')
                 continue
@@ -197,7 +203,7 @@ class RecipeReader:
                 continue
             used.add(key)
             if key in rules.recipe_switches:
-                words += [flag] if foreign_yaml.is_truthy(values[key]) else []
+                words += [flag] if is_truthy(values[key]) else []
             else:
                 words += [flag, values[key]]
             self.ledger.add_mapped(f"defaults.{key}", flag.lstrip("-"))
@@ -220,17 +226,13 @@ class RecipeReader:
 
     def _report_unused_defaults(self, used: frozenset[str]) -> None:
         used = used | self.used_defaults
-        idle = {
-            key: value
-            for key, value in self.defaults.items()
-            if key not in used and not foreign_yaml.is_empty_value(value)
-        }
+        idle = {key: value for key, value in self.defaults.items() if key not in used and not is_empty_value(value)}
         for key, value in idle.items():
             if key == "served_model_name" and self.draft.model is not None and self.data.get("command"):
                 continue  # added to the command by `_append_served_name`
             self.ledger.keep_extra(
                 f"defaults.{key}",
-                foreign_yaml.to_json_data(value),
+                to_json_data(value),
                 "nothing in the command asks for it"
                 if self.data.get("command")
                 else "its own tool makes no flag of it",
@@ -284,10 +286,10 @@ class RecipeReader:
     def keep_extra(self, key: str, why: str | None = None) -> None:
         """Keep a key of the recipe under ``extra:``."""
         value = self.data.get(key)
-        if foreign_yaml.is_empty_value(value):
+        if is_empty_value(value):
             self.ledger.add_mapped(key, "nothing: it is empty")
         else:
-            self.ledger.keep_extra(key, foreign_yaml.to_json_data(value), why)
+            self.ledger.keep_extra(key, to_json_data(value), why)
 
     def note_local_build(self, args: list[str]) -> None:
         """Note how an image is built that exists only after a build on the node, and what can be pulled instead."""
@@ -308,7 +310,7 @@ class RecipeReader:
 
 def _format_command_value(value: object) -> str:
     """Return a value as Python's tools write it into a command."""
-    return str(value) if not isinstance(value, dict | list) else foreign_yaml.to_compact_json(value)
+    return str(value) if not isinstance(value, dict | list) else to_compact_json(value)
 
 
 def note_mods(recipe: RecipeReader, mods: list[str]) -> None:

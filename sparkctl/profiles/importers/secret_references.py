@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from sparkctl.engines.flags.command_flags import find_shell_script
-from sparkctl.model.profile import ArgValue, FlagValues, JsonValue
+from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, map_arg_texts
 from sparkctl.model.text.secrets import contains_token, find_secret_arguments, find_secret_values, is_secret_name
 from sparkctl.profiles.env_references import REFERENCE_PATTERN, format_reference, resolve_defaults
 from sparkctl.profiles.importers.profile_draft import ProfileDraft
@@ -74,14 +74,7 @@ def replace_data_secrets(value: object, name: str = "") -> object:
 
 
 def _strip_arg_secret_defaults(draft: ProfileDraft, key: str, value: ArgValue) -> ArgValue:
-    if isinstance(value, bool | JsonValue):
-        return value
-    field = f"args.{key}"
-    if isinstance(value, FlagValues):
-        return FlagValues(tuple(_strip_secret_defaults(draft, field, key, word) for word in value.words))
-    if isinstance(value, tuple):
-        return tuple(_strip_secret_defaults(draft, field, key, word) for word in value)
-    return _strip_secret_defaults(draft, field, key, value)
+    return map_arg_texts(value, lambda text: _strip_secret_defaults(draft, f"args.{key}", key, text))
 
 
 def _strip_secret_defaults(draft: ProfileDraft, field: str, name: str, text: str) -> str:

@@ -15,7 +15,6 @@ from sparkctl.profiles.env_references import (
     format_reference,
     has_references,
     is_variable_name,
-    list_referenced_names,
     resolve_defaults,
 )
 
@@ -294,27 +293,20 @@ class UnwrappedCommand:
 
     words: tuple[str, ...] | None
     env: tuple[tuple[str, str], ...] = ()
-    script: str | None = None
     directory: str | None = None
 
 
 def find_sole_shell_script(words: Sequence[str]) -> str | None:
     """Return the script of ``bash -lc '...'``, None for any other command, also if words follow the script."""
-    text = find_shell_script_text(words)
-    return text if text is not None and words[-1] == text and words[-2].startswith("-") else None
-
-
-def find_shell_script_text(words: Sequence[str]) -> str | None:
-    """Return the script of a shell, whatever follows it; None if there is no shell with a script."""
     at = find_shell_script(words)
-    return None if at is None else words[at]
+    return None if at is None or words[-1] != words[at] or not words[-2].startswith("-") else words[at]
 
 
 def unwrap_shell_command(script: str, env: Mapping[str, str]) -> UnwrappedCommand:
     """Return the one command of a script; its variables come from ``env`` (a profile's notation)."""
     commands = parse_shell(script.strip(), {name: value for name, value in env.items() if not has_references(value)})
     found: dict[str, str] = {}
-    whole = UnwrappedCommand(None, (), script)
+    whole = UnwrappedCommand(None)
     if len(script) > MAX_CHARS:
         return whole
     rest: list[ShellCommand] = []
@@ -351,14 +343,8 @@ def unwrap_shell_command(script: str, env: Mapping[str, str]) -> UnwrappedComman
             return whole
         if any(_has_glob(word) for word in words):
             return whole
-        return UnwrappedCommand(tuple(plain), tuple(found.items()), None, directory)
+        return UnwrappedCommand(tuple(plain), tuple(found.items()), directory)
     return whole
-
-
-def list_unset_variables(script: str, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the variables of a script that nothing sets before their use."""
-    words = [word for command in parse_shell(script, env) for word in command.words]
-    return tuple(dict.fromkeys(name for word in words for name in list_referenced_names(word.text)))
 
 
 def _join_command_words(command: ShellCommand) -> str:

@@ -1,4 +1,6 @@
-"""Import sparkrun's recipes (v2, the keys of 0.4.2) and their community variants (v3, v4, additional keys)."""
+"""Import sparkrun's recipes (v2, the keys of 0.4.2), their community variants (v3, v4, additional keys), and eugr's
+(spark-vllm-docker, ``recipe_version: "1"``): filled in by str.format, run by a shell in the container.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,18 @@ from typing import Any
 
 from sparkctl.errors import InvalidInput
 from sparkctl.profiles.env_references import escape_references
-from sparkctl.profiles.importers import docker_flags, foreign_yaml, recipe_reader
-from sparkctl.profiles.importers.eugr_recipe import count_parallel_nodes
+from sparkctl.profiles.importers import docker_flags, recipe_reader
+from sparkctl.profiles.importers.foreign_yaml import (
+    as_mapping,
+    describe_kind,
+    is_empty_value,
+    is_truthy,
+    load_foreign_yaml,
+    parse_whole_number,
+    scalar_text,
+    scalar_texts,
+    to_json_data,
+)
 from sparkctl.profiles.importers.import_report import ImportReport
 from sparkctl.profiles.importers.profile_draft import ProfileDraft, SourceFormat
 from sparkctl.profiles.importers.recipe_reader import RecipeReader, note_mods
@@ -24,8 +36,8 @@ def merge_included_recipes(
 ) -> dict[str, Any]:
     """Return a recipe merged over the one it includes. Raises `InvalidInput` for a chain that is too long or circular."""
     chain, seen = [data], set[str]()
-    while foreign_yaml.scalar_text(name := chain[-1].get("include")):
-        reference = foreign_yaml.scalar_text(name) or ""
+    while scalar_text(name := chain[-1].get("include")):
+        reference = scalar_text(name) or ""
         if reference in seen:
             raise InvalidInput(f"include: {reference} leads back to here")
         if len(seen) >= MAX_INCLUDES:
@@ -37,7 +49,7 @@ def merge_included_recipes(
                 f"include {reference}", "that recipe was not found (looked for beside this one); imported without it"
             )
             break
-        base, mended = foreign_yaml.load_foreign_yaml(text, reference)
+        base, mended = load_foreign_yaml(text, reference)
         for remark in mended:
             ledger.add_remark(f"{reference}: {remark}.")
         ledger.add_mapped(f"include {reference}", "the fields it gives")
@@ -74,8 +86,8 @@ def apply_overrides(data: dict[str, Any], ledger: ImportReport, nodes: int) -> d
     found = dict(data)
     entries = data.get("overrides")
     for number, entry in enumerate(entries if isinstance(entries, list) else [entries] if entries else []):
-        key, body = f"overrides[{number}]", foreign_yaml.as_mapping(entry)
-        when = foreign_yaml.as_mapping(body.get("when"))
+        key, body = f"overrides[{number}]", as_mapping(entry)
+        when = as_mapping(body.get("when"))
         doubt = [name for name in when if name not in ("nodes", "arch", "config", "runtime", "engine")]
         if doubt:
             ledger.add_unsupported(key, f"the condition {', '.join(doubt)} is not known here: it does not match")
@@ -83,27 +95,24 @@ def apply_overrides(data: dict[str, Any], ledger: ImportReport, nodes: int) -> d
             found = _merge_maps(found, {part: value for part, value in body.items() if part != "when"})
             ledger.add_mapped(key, "the fields it gives: its condition holds")
         else:
-            ledger.keep_extra(key, foreign_yaml.to_json_data(body), "its condition does not hold here")
+            ledger.keep_extra(key, to_json_data(body), "its condition does not hold here")
     return found
 
 
 def _matches_condition(name: str, wanted: object, data: Mapping[str, Any], nodes: int) -> bool:
     if name == "nodes":
-        text = (foreign_yaml.scalar_text(wanted) or "").replace(" ", "")
+        text = (scalar_text(wanted) or "").replace(" ", "")
         for sign, test in ((">=", nodes.__ge__), ("<=", nodes.__le__), (">", nodes.__gt__), ("<", nodes.__lt__)):
             if text.startswith(sign):
-                limit = foreign_yaml.parse_whole_number(text.removeprefix(sign))
+                limit = parse_whole_number(text.removeprefix(sign))
                 return limit is not None and bool(test(limit))
-        return nodes in [foreign_yaml.parse_whole_number(one) for one in foreign_yaml.scalar_texts(wanted)]
+        return nodes in [parse_whole_number(one) for one in scalar_texts(wanted)]
     if name == "arch":
-        return any(one.lower() in _ARCHITECTURES for one in foreign_yaml.scalar_texts(wanted))
+        return any(one.lower() in _ARCHITECTURES for one in scalar_texts(wanted))
     if name in ("runtime", "engine"):
-        return foreign_yaml.scalar_text(data.get("runtime")) in foreign_yaml.scalar_texts(wanted)
-    defaults = foreign_yaml.as_mapping(data.get("defaults"))
-    return all(
-        foreign_yaml.scalar_text(defaults.get(key)) == foreign_yaml.scalar_text(value)
-        for key, value in foreign_yaml.as_mapping(wanted).items()
-    )
+        return scalar_text(data.get("runtime")) in scalar_texts(wanted)
+    defaults = as_mapping(data.get("defaults"))
+    return all(scalar_text(defaults.get(key)) == scalar_text(value) for key, value in as_mapping(wanted).items())
 
 
 RecipeLookup = Callable[[str], str | None]
@@ -131,7 +140,6 @@ _EXTRA_KEYS = {
 }
 _FORMAT_KEYS = ("sparkrun_version", "recipe_version", "min_sparkrun_version")
 _HOOK_KEYS = ("pre_exec", "post_exec", "post_commands")
-_METADATA_FIELDS = {"model_params": "parameters", "description": "title"}
 _EXECUTOR_FLAGS = {
     "shm_size": "shm-size", "memory_limit": "memory", "devices": "device", "cap_add": "cap-add", "cap_drop": "cap-drop",
     "security_opt": "security-opt", "auto_remove": "rm", "restart_policy": "restart", "labels": "label",
@@ -148,17 +156,15 @@ def import_sparkrun(
     Raises `InvalidInput` if it names no image, or includes itself.
     """
     data = merge_included_recipes(data, ledger, lookup)
-    draft = ProfileDraft(kind=SourceFormat.SPARKRUN, ledger=ledger, name=foreign_yaml.scalar_text(data.get("name")))
+    draft = ProfileDraft(kind=SourceFormat.SPARKRUN, ledger=ledger, name=scalar_text(data.get("name")))
     recipe = RecipeReader(draft, data, recipe_reader.fill_sparkrun_placeholders)
     _read_node_count(recipe, defined)
     data = apply_overrides(data, ledger, draft.nodes)
     recipe.data = data
-    recipe.take_defaults(foreign_yaml.as_mapping(data.get("defaults")), defined)
-    draft.model = foreign_yaml.scalar_text(data.get("model"))
-    metadata = foreign_yaml.as_mapping(data.get("metadata"))
-    draft.title = foreign_yaml.scalar_text(data.get("description")) or foreign_yaml.scalar_text(
-        metadata.get("description")
-    )
+    recipe.take_defaults(as_mapping(data.get("defaults")), defined)
+    draft.model = scalar_text(data.get("model"))
+    metadata = as_mapping(data.get("metadata"))
+    draft.title = scalar_text(data.get("description")) or scalar_text(metadata.get("description"))
     _read_launch(recipe, defined)
     for key, value in data.items():
         before = len(ledger.accounts)
@@ -175,7 +181,7 @@ def import_sparkrun(
         if len(ledger.accounts) == before and (
             key in _KEY_READERS or (key in ("env", "defaults") and not isinstance(value, dict))
         ):
-            ledger.add_malformed(key, f"{key} cannot be {foreign_yaml.describe_kind(value)}")
+            ledger.add_malformed(key, f"{key} cannot be {describe_kind(value)}")
     recipe.mount_hub_cache()
     draft.ipc, draft.network = draft.ipc or "host", draft.network or "host"
     draft.shm_size, draft.gpus = draft.shm_size or "10.24gb", draft.gpus or "all"
@@ -189,9 +195,9 @@ _LAUNCH_KEYS = ("model", "command", "container", "runtime", "defaults", "env", "
 def _read_launch(recipe: RecipeReader, defined: Mapping[str, str]) -> None:
     """Read model, environment, command and image; the report covers each by its key."""
     data, draft, ledger = recipe.data, recipe.draft, recipe.ledger
-    command = foreign_yaml.scalar_text(data.get("command"))
-    said = foreign_yaml.scalar_text(data.get("runtime"))
-    image = defined.get("container") or foreign_yaml.scalar_text(data.get("container"))
+    command = scalar_text(data.get("command"))
+    said = scalar_text(data.get("runtime"))
+    image = defined.get("container") or scalar_text(data.get("container"))
     engine = recipe_reader.detect_recipe_engine(said, command, image)
     draft.engine_hint = engine
     if draft.model:
@@ -199,10 +205,7 @@ def _read_launch(recipe: RecipeReader, defined: Mapping[str, str]) -> None:
     if said is not None:
         ledger.add_mapped("runtime", "engine")
     recipe.take_env(
-        {
-            name: _fill_config_reference(recipe, value)
-            for name, value in foreign_yaml.as_mapping(data.get("env")).items()
-        }
+        {name: _fill_config_reference(recipe, value) for name, value in as_mapping(data.get("env")).items()}
     )
     recipe.take_image("container", engine, image)
     recipe.take_command(command, engine)
@@ -244,13 +247,13 @@ def _fill_config_reference(recipe: RecipeReader, value: object) -> object:
 
 def _read_node_count(recipe: RecipeReader, defined: Mapping[str, str]) -> None:
     data, ledger = recipe.data, recipe.ledger
-    recipe.take_defaults(foreign_yaml.as_mapping(data.get("defaults")), defined)
-    count = foreign_yaml.parse_whole_number(data.get("min_nodes")) or 1
-    if foreign_yaml.is_truthy(data.get("cluster_only")):
+    recipe.take_defaults(as_mapping(data.get("defaults")), defined)
+    count = parse_whole_number(data.get("min_nodes")) or 1
+    if is_truthy(data.get("cluster_only")):
         count = max(2, count)
-    if foreign_yaml.is_truthy(data.get("solo_only")) or foreign_yaml.parse_whole_number(data.get("max_nodes")) == 1:
+    if is_truthy(data.get("solo_only")) or parse_whole_number(data.get("max_nodes")) == 1:
         count = 1
-    elif _has_ranks(foreign_yaml.scalar_text(data.get("runtime")), foreign_yaml.scalar_text(data.get("command"))):
+    elif _has_ranks(scalar_text(data.get("runtime")), scalar_text(data.get("command"))):
         count = max(count, count_parallel_nodes(recipe))  # one GPU per Spark: each rank is a node
         recipe.draft.by_ranks = True
     recipe.draft.nodes = max(1, min(count, 8))
@@ -265,64 +268,48 @@ def _has_ranks(runtime: str | None, command: str | None) -> bool:
 
 
 def _note_hook(recipe: RecipeReader, key: str, value: object) -> None:
-    if foreign_yaml.is_empty_value(value):
+    if is_empty_value(value):
         recipe.ledger.add_mapped(key, "nothing: it is empty")
     elif recipe.ledger.check_permission(key, "hooks", "it runs commands of the recipe's author"):
         recipe.keep_extra(key, "sparkctl runs no hooks: what they do has to be in the image")
 
 
 def _read_metadata(recipe: RecipeReader, key: str, value: object) -> None:
-    rest = foreign_yaml.as_mapping(value)
-    if not rest and not foreign_yaml.is_empty_value(value):
+    rest = as_mapping(value)
+    if not rest and not is_empty_value(value):
         recipe.keep_extra(key)
         return
-    if (count := foreign_yaml.scalar_text(rest.get("model_params"))) and re.fullmatch(
-        r"[0-9]+(\.[0-9]+)?\s*[KMBTkmbt]?", count
-    ):
+    if (count := scalar_text(rest.get("model_params"))) and re.fullmatch(r"[0-9]+(\.[0-9]+)?\s*[KMBTkmbt]?", count):
         recipe.draft.parameters = count
         recipe.ledger.add_mapped("metadata.model_params", "model.parameters")
         del rest["model_params"]
-    if foreign_yaml.scalar_text(rest.get("description")) and rest["description"] == recipe.draft.title:
+    if scalar_text(rest.get("description")) and rest["description"] == recipe.draft.title:
         recipe.ledger.add_mapped("metadata.description", "title")
         del rest["description"]
     if "sparkctl" in rest:
         recipe.draft.beside, recipe.draft.beside_key = (
-            foreign_yaml.scalar_text(rest.pop("sparkctl")) or "",
+            scalar_text(rest.pop("sparkctl")) or "",
             f"{key}.sparkctl",
         )
     if rest:
-        recipe.ledger.keep_extra("metadata", foreign_yaml.to_json_data(rest), "what the author says of it")
+        recipe.ledger.keep_extra("metadata", to_json_data(rest), "what the author says of it")
 
 
 def _read_executor(recipe: RecipeReader, key: str, value: object) -> None:
-    for name, one in foreign_yaml.as_mapping(value).items():
+    for name, one in as_mapping(value).items():
         flag = _EXECUTOR_FLAGS.get(name, name.replace("_", "-"))
-        if (isinstance(one, bool) and not one) or foreign_yaml.is_empty_value(one):
+        if (isinstance(one, bool) and not one) or is_empty_value(one):
             recipe.ledger.add_mapped(f"{key}.{name}", "nothing: it is off")
             continue
-        values = (
-            one
-            if isinstance(one, list)
-            else list(foreign_yaml.as_mapping(one).items())
-            if isinstance(one, dict)
-            else [one]
-        )
+        values = one if isinstance(one, list) else list(as_mapping(one).items()) if isinstance(one, dict) else [one]
         for each in values:
-            text = (
-                f"{each[0]}={foreign_yaml.scalar_text(each[1])}"
-                if isinstance(each, tuple)
-                else foreign_yaml.scalar_text(each) or ""
-            )
+            text = f"{each[0]}={scalar_text(each[1])}" if isinstance(each, tuple) else scalar_text(each) or ""
             docker_flags.apply_docker_flag(recipe.draft, flag, escape_references(text), f"{key}.{name}")
 
 
 def _read_volumes(recipe: RecipeReader, key: str, value: object) -> None:
     """Read ``volumes``: sparkrun itself does not know the key, but people use it."""
-    pairs = (
-        [f"{a}:{foreign_yaml.scalar_text(b)}" for a, b in value.items()]
-        if isinstance(value, dict)
-        else foreign_yaml.scalar_texts(value)
-    )
+    pairs = [f"{a}:{scalar_text(b)}" for a, b in value.items()] if isinstance(value, dict) else scalar_texts(value)
     for text in pairs:
         docker_flags.apply_docker_flag(
             recipe.draft,
@@ -334,20 +321,20 @@ def _read_volumes(recipe: RecipeReader, key: str, value: object) -> None:
 
 def _read_readiness(recipe: RecipeReader, key: str, value: object) -> None:
     draft, ledger = recipe.draft, recipe.ledger
-    for name, one in foreign_yaml.as_mapping(value).items():
-        path, number = f"{key}.{name}", foreign_yaml.parse_whole_number(one)
+    for name, one in as_mapping(value).items():
+        path, number = f"{key}.{name}", parse_whole_number(one)
         phase = {"port_timeout_s": "loading", "health_timeout_s": "warming"}.get(name)
         if phase and number is not None and number > 0:
             draft.timeouts[phase] = float(number)
             ledger.add_mapped(path, f"start.timeouts.{phase}")
         elif name == "inference":
-            draft.probe = draft.probe if foreign_yaml.is_truthy(one) else "none"
+            draft.probe = draft.probe if is_truthy(one) else "none"
             ledger.add_mapped(path, "start.probe")
-        elif name == "inference_style" and foreign_yaml.scalar_text(one) in ("chat", "completions", "auto"):
+        elif name == "inference_style" and scalar_text(one) in ("chat", "completions", "auto"):
             draft.probe = None if one == "auto" else draft.probe or str(one)
             ledger.add_mapped(path, "start.probe")
-        elif name == "inference_prompt" and foreign_yaml.scalar_text(one):
-            draft.prompt = foreign_yaml.scalar_text(one)
+        elif name == "inference_prompt" and scalar_text(one):
+            draft.prompt = scalar_text(one)
             ledger.add_mapped(path, "start.prompt")
         else:
             ledger.add_unsupported(path, "sparkctl has no such limit of its own")
@@ -358,7 +345,7 @@ def _note_mapped(recipe: RecipeReader, key: str, value: object) -> None:
 
 
 def _read_mods(recipe: RecipeReader, key: str, value: object) -> None:
-    mods = foreign_yaml.scalar_texts(value) if isinstance(value, list | str) else []
+    mods = scalar_texts(value) if isinstance(value, list | str) else []
     note_mods(recipe, mods)
     if not mods:
         recipe.keep_extra(key)
@@ -366,11 +353,11 @@ def _read_mods(recipe: RecipeReader, key: str, value: object) -> None:
 
 def _read_build_args(recipe: RecipeReader, key: str, value: object) -> None:
     recipe.keep_extra(key, "how eugr's build makes the image")
-    recipe.note_local_build(foreign_yaml.scalar_texts(value))
+    recipe.note_local_build(scalar_texts(value))
 
 
 def _read_model_revision(recipe: RecipeReader, key: str, value: object) -> None:
-    text, words = foreign_yaml.scalar_text(value), recipe.draft.words
+    text, words = scalar_text(value), recipe.draft.words
     rules = recipe_reader.find_recipe_rules(recipe.draft.engine_hint)
     if text and words and words[:1] != ["bash"] and rules is not None and rules.is_python_server:
         if not any(word.startswith("--revision") for word in words):
@@ -381,7 +368,7 @@ def _read_model_revision(recipe: RecipeReader, key: str, value: object) -> None:
 
 
 def _note_auto_stop(recipe: RecipeReader, key: str, value: object) -> None:
-    if foreign_yaml.is_truthy(value):
+    if is_truthy(value):
         recipe.ledger.add_unsupported(key, "what sparkctl starts stays until it is stopped")
     else:
         recipe.ledger.add_mapped(key, "nothing: it is off")
@@ -392,3 +379,91 @@ _KEY_READERS: dict[str, Callable[[RecipeReader, str, Any], None]] = {
     "name": _note_mapped, "description": _note_mapped, "mods": _read_mods, "build_args": _read_build_args,
     "model_revision": _read_model_revision, "stop_after_post": _note_auto_stop,
 }  # fmt: skip
+
+
+# --- eugr's ---
+
+_EUGR_KEYS = ("recipe_version", "name", "description", "model", "container", "command", "defaults", "env", "mods", "build_args",
+        "cluster_only", "solo_only", "pull_image")  # fmt: skip
+
+
+def import_eugr(data: dict[str, Any], ledger: ImportReport, defined: Mapping[str, str]) -> ProfileDraft:
+    """Return the draft of a recipe. Raises `InvalidInput` where it names no image."""
+    draft = ProfileDraft(
+        kind=SourceFormat.EUGR,
+        ledger=ledger,
+        name=scalar_text(data.get("name")),
+        title=scalar_text(data.get("description")),
+    )
+    recipe = RecipeReader(draft, data, recipe_reader.fill_eugr_placeholders)
+    for key, to in (("name", "name"), ("description", "title"), ("recipe_version", "nothing: how the recipe is read")):
+        if key in data:
+            ledger.add_mapped(key, to)
+    recipe.take_defaults(as_mapping(data.get("defaults")), defined)
+    draft.model = scalar_text(data.get("model"))
+    if draft.model:
+        ledger.add_mapped("model", "model.path")
+    _read_eugr_env(recipe)
+    command = scalar_text(data.get("command"))
+    engine = recipe_reader.detect_recipe_engine(
+        scalar_text(data.get("runtime")), command, scalar_text(data.get("container"))
+    )
+    draft.engine_hint = engine or recipe_reader.get_default_engine()
+    recipe.take_image("container", draft.engine_hint, defined.get("container") or scalar_text(data.get("container")))
+    recipe.take_command(command, draft.engine_hint)
+    _read_eugr_build(recipe)
+    _read_eugr_nodes(recipe)
+    for key in data:
+        if key not in _EUGR_KEYS:
+            recipe.keep_extra(key, "no key of eugr's recipes")
+    recipe.mount_hub_cache()
+    draft.ipc, draft.network, draft.gpus = "host", "host", "all"
+    return draft
+
+
+def _read_eugr_env(recipe: RecipeReader) -> None:
+    """Read ``export K="V"`` in the launch script; a shell in the container expands dollar signs there."""
+    literal: dict[str, Any] = {}
+    for name, value in as_mapping(recipe.data.get("env")).items():
+        text = scalar_text(value) or ""
+        if "$" in text:
+            known = recipe.env | {key: scalar_text(one) or "" for key, one in literal.items()}
+            for other, said in known.items():
+                text = text.replace(f"${{{other}}}", said).replace(f"${other}", said)
+        if "$" in text:
+            recipe.ledger.add_unsupported(
+                f"env.{name}", f"{text} is filled in by a shell in the container; sparkctl gives it literal values"
+            )
+        else:
+            literal[name] = text if value is not None else None
+    recipe.take_env(literal)
+
+
+def _read_eugr_build(recipe: RecipeReader) -> None:
+    args = scalar_texts(recipe.data.get("build_args")) if recipe.data.get("build_args") else []
+    if "build_args" in recipe.data:
+        recipe.keep_extra("build_args", "how eugr's build makes the image")
+    note_mods(recipe, scalar_texts(recipe.data.get("mods")) if recipe.data.get("mods") else [])
+    if "mods" in recipe.data and is_empty_value(recipe.data["mods"]):
+        recipe.ledger.add_mapped("mods", "nothing: it is empty")
+    if "pull_image" in recipe.data:
+        recipe.ledger.add_unsupported("pull_image", "sparkctl never pulls images; run `docker pull` on the node")
+    recipe.note_local_build(args)
+
+
+def _read_eugr_nodes(recipe: RecipeReader) -> None:
+    solo, cluster = (is_truthy(recipe.data.get(key)) for key in ("solo_only", "cluster_only"))
+    if cluster and not solo:
+        recipe.draft.nodes = max(2, count_parallel_nodes(recipe))
+    recipe.draft.by_ranks = not solo
+    for key in ("solo_only", "cluster_only"):
+        if key in recipe.data:
+            recipe.ledger.add_mapped(key, "nodes")
+
+
+def count_parallel_nodes(recipe: RecipeReader) -> int:
+    """Return how many Sparks the parallel sizes need: each has one GPU."""
+    count = 1
+    for key in ("tensor_parallel", "pipeline_parallel", "data_parallel"):
+        count *= max(1, parse_whole_number(recipe.placeholder_values.get(key)) or 1)
+    return min(count, 8)

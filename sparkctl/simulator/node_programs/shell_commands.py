@@ -151,19 +151,26 @@ async def _run_python(node: SimNode, argv: list[str], streams: CommandStreams) -
         return 0
     if argv[1:3] == ["-IS", "-c"] and "socket" in argv[3]:
         return await _query_port(node, int(argv[4]), streams)
-    if argv[1:3] == ["-ISu", "-c"] and "sparkctl-guard" in argv[3] and node.guard is not None:
-        await node.guard.start(argv[4:], streams.stdin, streams.stdout)
-        return 0
-    if argv[1:3] == ["-ISu", "-c"] and "sparkctl-collect" in argv[3]:
-        await streams.stdin.read(int(argv[4]) + int(argv[5]))
-        streams.stdout.write(run_collector(node))
-        return 0
-    for mark, work in (("sparkctl-survey", run_survey), ("sparkctl-carry", run_transfer)):
-        if argv[1:3] == ["-ISu", "-c"] and mark in argv[3]:
-            return await work(node, argv[4:], streams.stdin, streams.stdout)
-    if argv[1:3] != ["-ISu", "-c"] or "sparkctl-probe" not in argv[3]:
+    if argv[1:3] != ["-ISu", "-c"]:
         return await _reject_command(node, argv, streams)
-    await run_agent(node, argv[4:], streams.stdin, streams.stdout)
+    mark, words = argv[3].rpartition("# ")[2], argv[5:]
+    left = sum(int(part.rpartition(":")[2]) for part in argv[4].split(","))  # the modules, and the source of pynvml
+    left += int(words[0]) if words else 0
+    while left > 0 and (taken := await streams.stdin.read(min(left, 65536))):
+        left -= len(taken)
+    if left:
+        return 0
+    if mark == "sparkctl-guard" and node.guard is not None:
+        node.guard.start(streams.stdout)
+    elif mark == "sparkctl-collect":
+        streams.stdout.write(run_collector(node))
+    elif mark == "sparkctl-probe":
+        await run_agent(node, words[1:], streams.stdin, streams.stdout)
+    elif mark in ("sparkctl-survey", "sparkctl-carry"):
+        work = run_survey if mark == "sparkctl-survey" else run_transfer
+        return await work(node, streams.stdin, streams.stdout)
+    else:
+        return await _reject_command(node, argv, streams)
     return 0
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 from sparkctl.engines.simulation.unified_memory import MAPPED_FILE_BYTES, SWAP_TOTAL_BYTES
@@ -20,7 +20,7 @@ from sparkctl.simulator.fabric_ports import (
     list_link_speeds,
 )
 from sparkctl.simulator.http_server import ReadStream
-from sparkctl.simulator.sim_node import FULL_DISK_FREE_BYTES, HOME, KERNEL_VERSION, NodeFault, SimNode
+from sparkctl.simulator.sim_node import FULL_DISK_FREE_BYTES, HOME, KERNEL_VERSION, NodeFault, SimKernelFile, SimNode
 
 SLOW_CORES, FAST_CORES = [*range(5), *range(10, 15)], [*range(5, 10), *range(15, 20)]  # A725 and X925, as on a GB10
 IDLE_REASON_BIT, POWER_CAP_REASON_BIT, THERMAL_REASON_BIT = 0x1, 0x4, 0x20
@@ -28,7 +28,8 @@ _LANE_BYTES_PER_SECOND = (
     13.8e9 / 8 / 2
 )  # bytes/s each way between two Sparks that share a model: 13.8 Gb/s in all, measured on a real pair
 _SYSCTL_VALUES = {"swappiness": 60, "min_free_kbytes": 45056, "compaction_proactiveness": 20}
-_FREE_BLOCK_COUNTS = [2214, 1801, 1204, 911, 702, 540, 411, 302, 214, 160, 141, 120, 88, 1530]
+_PRESSURE = "".join(f"{kind} avg10=0.00 avg60=0.00 avg300=0.00 total=0\n" for kind in ("some", "full"))
+_BUDDYINFO = "Node 0, zone Normal 2214 1801 1204 911 702 540 411 302 214 160 141 120 88 1530\n"
 
 
 class AgentOutput(Protocol):
@@ -38,17 +39,12 @@ class AgentOutput(Protocol):
 
 
 async def run_agent(node: SimNode, words: Sequence[str], stdin: ReadStream, stdout: AgentOutput) -> None:
-    """Run the agent: read its source from stdin, sample at its rate, end with stdin or without keepalives."""
-    left = int(words[0]) + int(words[1])
-    while left > 0:
-        taken = await stdin.read(min(left, 65536))
-        if not taken:
-            return
-        left -= len(taken)
-    options = dict(zip(words[2::2], words[3::2], strict=False))
-    probe = SimAgent(node, float(options.get("--every", 2)), _parse_disks(words))
+    """Run the agent: sample at its rate, end with stdin or without keepalives."""
+    options = dict(zip(words[::2], words[1::2], strict=False))
+    disks = [value for option, value in pairwise(words) if option == "--disk"]
+    probe = SimAgent(node, float(options.get("--every", 2)), disks)
     fed = float(options.get("--fed", 10))
-    stdout.write(_encode_message({"kind": "hello", "identity": _build_identity(node)}))
+    stdout.write(agent.encode_message({"kind": "hello", "identity": _build_identity(node)}))
     sampling = asyncio.ensure_future(probe.send_samples(stdout))
     try:
         with suppress(TimeoutError):
@@ -57,18 +53,11 @@ async def run_agent(node: SimNode, words: Sequence[str], stdin: ReadStream, stdo
                     said = await stdin.read(4096)
                 if not said:
                     return
-                probe.handle_command(said)
+                probe.handle_commands(said)
+                probe.changed.set()
     finally:
         sampling.cancel()
         await asyncio.gather(sampling, return_exceptions=True)
-
-
-def _parse_disks(words: Sequence[str]) -> list[str]:
-    return [value for option, value in pairwise(words) if option == "--disk"]
-
-
-def _encode_message(message: dict[str, Any]) -> bytes:
-    return json.dumps({"probe": agent.AGENT_PROTOCOL, **message}, separators=(",", ":")).encode() + b"\n"
 
 
 def _build_identity(node: SimNode) -> dict[str, Any]:
@@ -93,52 +82,42 @@ def _build_identity(node: SimNode) -> dict[str, Any]:
     }
 
 
-class SimAgent:
-    """Samples of one node. Counters of links start at zero."""
+class SimAgent(agent.NodeAgent):
+    """The real agent of one node, with simulated files of its kernel and simulated answers of GPU and devices. Counters
+    of links start at zero.
+    """
 
     def __init__(self, node: SimNode, every: float, disks: list[str]) -> None:
+        self.gpu_helper = agent.HelperChannel(-1, -1)
+        devices = agent.HelperChannel(-1, -1)
+        super().__init__("/simulated", every, self.gpu_helper, devices, clock=SimpleNamespace(time=node.unix_time))
         self.node = node
-        self.every = every
         self.disks = disks
-        self.sequence = 0
+        self.meminfo = SimKernelFile(node.memory.format_meminfo)
+        self.vmstat = SimKernelFile(node.format_vmstat)
+        self.pressure = SimKernelFile(lambda: _PRESSURE)
+        self.buddy = SimKernelFile(lambda: _BUDDYINFO)
+        self.load = SimKernelFile(lambda: f"{node.gpu_busy_share * 2:.2f} 0.80 0.75")
+        self.clusters = [{"capacity": 1024, "cores": FAST_CORES}, {"capacity": 718, "cores": SLOW_CORES}]
         self.began = self.counted = node.clock.monotonic()
         self.moved: dict[str, float] = {}  # bytes each way, by RDMA device
         self.changed = asyncio.Event()
 
-    def handle_command(self, said: bytes) -> None:
-        for line in said.splitlines():
-            words = line.split()
-            if len(words) == 2 and words[0] == b"every":
-                self.every = float(words[1])
-                self.changed.set()
-
     async def send_samples(self, stdout: AgentOutput) -> None:
         while True:
-            self.sequence += 1
-            stdout.write(_encode_message(self.take_sample()))
+            stdout.write(agent.encode_message(self.take_sample()))
             self.changed.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self.every / self.node.clock.rate):
                     await self.changed.wait()
 
     def take_sample(self) -> dict[str, Any]:
-        node, busy = self.node, self.node.gpu_busy_share
-        memory, detail = agent.parse_meminfo(node.memory.format_meminfo().encode())
-        detail.update(agent.parse_vmstat(node.format_vmstat().encode()))
-        detail.update(pressure={"some": 0.0, "full": 0.0, "some_total": 0, "full_total": 0}, blocks=_FREE_BLOCK_COUNTS)
-        return {
-            "kind": "sample",
-            "sequence": self.sequence,
-            "time": round(node.unix_time(), 3),
-            "uptime": round(node.uptime, 3),
-            "memory": memory,
-            "detail": detail,
-            "cpu": self._sample_cpu(busy),
-            "gpus": [self._sample_gpu(busy)],
-            "gpu_trouble": None,
-            "gpu_silent_for": None,
-            "devices_silent_for": None,
-            "spent": round(0.0009 * self.sequence, 3),
+        """Return a sample as of now, with the answers of the helpers as of now."""
+        busy, is_first = self.node.gpu_busy_share, self.sequence == 0
+        shares = self._sample_cpu(busy)
+        self.cores: Any = SimpleNamespace(compute_shares=lambda _: dict.fromkeys(shares) if is_first else shares)
+        self.gpu_helper.answer = {"gpus": [self._sample_gpu(busy)], "trouble": None}
+        self.devices.answer = {
             "temperatures": self._sample_temperatures(busy),
             "disks": [self._sample_disk(path) for path in self.disks],
             "links": self._sample_links(),
@@ -146,19 +125,18 @@ class SimAgent:
             "processes": self._sample_processes(busy),
             "psutil": None,
         }
+        sample = self.build_sample(self.node.uptime)
+        listed = [one for one in sample["processes"] if "parent" in one]  # others have ended, and the driver frees them
+        return {**sample, "processes": listed, "spent": round(0.0009 * self.sequence, 3)}
 
     def _add_jitter(self, around: float, by: float) -> float:
         return around + self.node.random.uniform(-by, by)
 
-    def _sample_cpu(self, busy: float) -> dict[str, Any]:
-        shares: dict[int, float | None] = {
+    def _sample_cpu(self, busy: float) -> dict[int, float | None]:
+        return {
             core: round(max(0.0, self._add_jitter(0.02 + (0.09 * busy if core in FAST_CORES else 0), 0.015)), 4)
             for core in range(20)
         }
-        clusters = [{"capacity": 1024, "cores": FAST_CORES}, {"capacity": 718, "cores": SLOW_CORES}]
-        return agent.build_cpu_sample(
-            shares if self.sequence > 1 else dict.fromkeys(shares), clusters, b"%.2f 0.80 0.75" % (busy * 2)
-        )
 
     def _sample_gpu(self, busy: float) -> dict[str, Any]:
         works = busy > 0.01
@@ -237,8 +215,8 @@ class SimAgent:
                 "received": passed if name in linked else 0,
                 "sent": passed if name in linked else 0,
                 "errors": 0,
-                "receive_rate": (1200.0 if name in linked else 0.0) if self.sequence > 1 else None,
-                "send_rate": (1200.0 if name in linked else 0.0) if self.sequence > 1 else None,
+                "receive_rate": (1200.0 if name in linked else 0.0) if self.sequence else None,
+                "send_rate": (1200.0 if name in linked else 0.0) if self.sequence else None,
                 "networks": list_interface_networks(self.node, name),
             }
             for name in names
@@ -265,8 +243,8 @@ class SimAgent:
                 "rate": "200 Gb/sec (2X NDR)" if up else "40 Gb/sec (4X QDR)",
                 "received": int(self.moved[name]),
                 "sent": int(self.moved[name]),
-                "receive_rate": rate if self.sequence > 1 else None,
-                "send_rate": rate if self.sequence > 1 else None,
+                "receive_rate": rate if self.sequence else None,
+                "send_rate": rate if self.sequence else None,
                 "errors": dict.fromkeys((*agent.NetworkPorts.ERRORS, *agent.NetworkPorts.HARDWARE), 0),
                 "gids": list_gids(self.node, interface) if up else [],
             }
@@ -274,19 +252,13 @@ class SimAgent:
         ]
 
     def _sample_processes(self, busy: float) -> list[dict[str, Any]]:
+        """Return the processes, without their GPU memory, which the agent adds."""
         memory = self.node.memory
-        lost = [pid for pid in sorted(memory.gpu) if pid not in self.node.processes]
-        return [
-            {
-                "pid": pid,
-                "parent": 1,
-                "name": "VLLM::EngineCor",
-                "unit": "session-12.scope",
-                "gpu_memory": memory.gpu[pid],
-            }
-            for pid in lost
-            if NodeFault.ORPHAN in self.node.options.troubles
-        ] + [
+        found: list[dict[str, Any]] = []
+        if NodeFault.ORPHAN in self.node.options.troubles:
+            lost = [pid for pid in sorted(memory.gpu) if pid not in self.node.processes]
+            found = [{"pid": pid, "parent": 1, "name": "VLLM::EngineCor", "unit": "session-12.scope"} for pid in lost]
+        return found + [
             {
                 "pid": pid,
                 "parent": 1,
@@ -294,8 +266,7 @@ class SimAgent:
                 "container": container,
                 "resident": memory.anonymous.get(pid, 0),
                 "rss": memory.anonymous.get(pid, 0) + MAPPED_FILE_BYTES // 4,
-                "cpu": round(busy, 3) if self.sequence > 1 else None,
-                "gpu_memory": memory.gpu.get(pid),
+                "cpu": round(busy, 3) if self.sequence else None,
             }
             for pid, container in sorted(self.node.processes.items())
         ]

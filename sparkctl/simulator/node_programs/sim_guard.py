@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ from typing import Any
 
 from sparkctl.concurrency import cancel_and_wait
 from sparkctl.engines.simulation.unified_memory import GIB, SWAP_TOTAL_BYTES
-from sparkctl.node.agent import AGENT_PROTOCOL
+from sparkctl.node.agent import encode_message
 from sparkctl.node.guard.container_watch import ContainerWatch, DockerPoller, WatchRegistry
 from sparkctl.node.guard.daemon import IDLE_EXIT_SECONDS, GuardDaemon
 from sparkctl.node.guard.decision import CALM_READ_SECONDS, FAST_READ_SECONDS, MeminfoReading
@@ -156,22 +156,16 @@ class SimGuard:
         holdings: Any = SimpleNamespace(request_readings=lambda now: None, compute_growth=lambda container: None)
         return GuardDaemon(caches, clients, holdings, receipts, SimDockerPoller(self), IDLE_EXIT_SECONDS)
 
-    async def start(self, words: Sequence[str], stdin: ReadStream, stdout: ByteSink) -> None:
-        """Run the start command: read all modules from stdin, print where the guard listens."""
-        left = sum(int(part.rpartition(":")[2]) for part in words[0].split(",")) + int(words[1])
-        while left > 0:
-            taken = await stdin.read(min(left, 65536))
-            if not taken:
-                return
-            left -= len(taken)
-        message = {"probe": AGENT_PROTOCOL, "kind": "guard", "socket": GUARD_SOCKET, "already": self.is_running}
+    def start(self, stdout: ByteSink) -> None:
+        """Run the start command: print where the guard listens."""
+        message = {"kind": "guard", "socket": GUARD_SOCKET, "already": self.is_running}
         if not self.is_running:
             self.is_running = True
             self.daemon = self._open_daemon()
             self.daemon.is_locked = True
             self.check_memory()
             self._begin_task(self._run())
-        stdout.write(json.dumps({**message, "pid": 3100}).encode() + b"\n")
+        stdout.write(encode_message({**message, "pid": 3100}))
 
     def list_directory(self) -> bytes:
         """Return the content of its directory: the directory, the socket, the receipts."""
@@ -241,7 +235,12 @@ class SimGuard:
     def _begin_task(self, work: Any) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._end_task)
+
+    def _end_task(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.result()  # an error surfaces in the loop's handler, when it happens
 
     async def _run(self) -> None:
         while self.daemon.is_needed(self.node.clock.monotonic()):

@@ -1,4 +1,4 @@
-"""Simulated `node/file_listing.py` and `node/transfer.py`: models that exist by name, and bytes that are only counted."""
+"""Simulated `node/transfer.py`: models that exist by name, and bytes that are only counted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -55,9 +54,8 @@ class TransferRendezvous:
 _RENDEZVOUS_BY_CERTIFICATE: dict[str, TransferRendezvous] = {}
 
 
-async def run_survey(node: SimNode, given: Sequence[str], stdin: ReadStream, stdout: ByteSink) -> int:
+async def run_survey(node: SimNode, stdin: ReadStream, stdout: ByteSink) -> int:
     """Answer one request."""
-    await _skip_bytes(stdin, int(given[0]))
     request = await _read_json_line(stdin)
     places = [_survey_place(node, place) for place in request["places"]]
     rooms = [{"room": path, "there": path, **_build_space_json(node)} for path in request["rooms"]]
@@ -101,9 +99,8 @@ def _list_all_files(place: str) -> dict[str, int]:
     return {**files, f"{place}/config.json": len(json.dumps(build_model_config(place)))}
 
 
-async def run_transfer(node: SimNode, given: Sequence[str], stdin: ReadStream, stdout: ByteSink) -> int:
+async def run_transfer(node: SimNode, stdin: ReadStream, stdout: ByteSink) -> int:
     """Run one end of a transfer until it is done, or its stdin closes."""
-    await _skip_bytes(stdin, int(given[0]))
     request = await _read_json_line(stdin)
 
     def send_message(**words: Any) -> None:
@@ -266,14 +263,6 @@ async def _read_messages(stdin: ReadStream, words: asyncio.Queue[Json | None]) -
 async def _wait_for_eof(stdin: ReadStream) -> None:
     while await stdin.read(65536):
         pass
-
-
-async def _skip_bytes(stdin: ReadStream, count: int) -> None:
-    while count:
-        data = await stdin.read(count)
-        if not data:
-            return
-        count -= len(data)
 
 
 async def _read_json_line(stdin: ReadStream) -> Json:

@@ -29,7 +29,7 @@ from sparkctl.transport.docker.log_resume import (
 )
 from sparkctl.transport.node_connection import ByteReader, NodeConnection
 
-_READ_BYTES = 1 << 16  # small enough that one batch never delays a screen
+_READ_BYTES = 1 << 15  # about 250 lines: small enough that one batch never delays a screen
 _MAX_HEAD_BYTES = 1 << 16
 _QUIET_LIMIT_SECONDS = 30.0  # seconds; a daemon with the log on disk is never silent for that long
 _HTTP_OK = 200
@@ -61,7 +61,7 @@ class ContainerLogStream:
         self._id = container_id
         self._since = since
         self._tail = tail
-        self._on_gap = on_gap
+        self.on_gap = on_gap
         self._about: tuple[str, bool] | None = None
         self._joiner = LogLineAssembler(position=position, repeatable=tail is None)
 
@@ -83,9 +83,12 @@ class ContainerLogStream:
         """
         return self._follow_to_end()
 
-    def read_available(self) -> LogBatches:
-        """Yield the lines available now, in batches; raises as `follow_lines`."""
-        return self._read_stream(follow=False)
+    def read_available(self, *, is_end: bool = True) -> LogBatches:
+        """Yield the lines available now, in batches; raises as `follow_lines`.
+
+        ``is_end``: a last line without a newline is complete; else it is left for the reading that follows.
+        """
+        return self._read_stream(follow=False, is_end=is_end)
 
     async def _follow_to_end(self) -> LogBatches:
         async with aclosing(self._read_stream(follow=True)) as batches:
@@ -101,7 +104,7 @@ class ContainerLogStream:
             if lines := self._joiner.finish():
                 yield lines
 
-    async def _read_stream(self, follow: bool) -> LogBatches:
+    async def _read_stream(self, follow: bool, is_end: bool = True) -> LogBatches:
         api, terminal = await self._read_stream_format()
         path = f"/v{api}/containers/{quote(self._id, safe='')}/logs?{self._build_query(follow)}"
         reader, writer = await self._link.open_unix(DOCKER_SOCKET)
@@ -118,7 +121,7 @@ class ContainerLogStream:
             ) as batches:
                 async for lines in batches:
                     yield lines
-            if not follow and (lines := self._joiner.finish()):
+            if not follow and is_end and (lines := self._joiner.finish()):
                 yield lines
         except (InvalidLogStream, http_client.InvalidHttpResponse, h11.ProtocolError, ConnectionError) as error:
             raise _stream_cut_error(self._link.node.name) from error
@@ -131,9 +134,9 @@ class ContainerLogStream:
         is_told = False
         while not body.is_done:
             lines = self._joiner.add_fragments(parser.feed(await body.read_available()))
-            if self._joiner.gap and not is_told and self._on_gap is not None:
+            if self._joiner.gap and not is_told and self.on_gap is not None:
                 is_told = True
-                self._on_gap()
+                self.on_gap()
             if lines:
                 yield lines
             await asyncio.sleep(0)  # data that has already arrived would never yield to other tasks

@@ -13,7 +13,6 @@ from textual.containers import Horizontal
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
-from sparkctl.commands.stop.stop_impact import OPTIONS_WITH_VALUES, parse_names_and_nodes
 from sparkctl.tui.widgets.text_surface import TextSurface
 from sparkctl.views.command_result_view import render_refused_line
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitize_span, truncate_row
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
     from sparkctl.tui.panel_options import CommandParser
 
 _MAX_COMPLETIONS = 6
-
-
-INSTANCE_VERBS = ("down", "logs", "diagnose")  # commands that take an existing instance
 
 
 class CommandLineDialog(ModalScreen[str]):
@@ -121,19 +117,10 @@ class CommandLineDialog(ModalScreen[str]):
 
     def _show_completions(self, line: str) -> None:
         line = line.removeprefix(":")
-        self._found = self._find_completions(line)
+        self._found = self._commands.complete_line(line, self._instances)
         self._stem = line[: line.rfind(" ") + 1]
         self._cycle = -1
         self._paint_completions()
-
-    def _find_completions(self, line: str) -> tuple[str, ...]:
-        """Return the completions of the last word: instance names where the verb takes one, else those of the CLI."""
-        words = line.split()
-        last = words.pop() if words and not line.endswith(" ") else ""
-        wants = words and words[0] in INSTANCE_VERBS and last[:1] != "-" and words[-1] not in OPTIONS_WITH_VALUES
-        if not wants or parse_names_and_nodes(words[1:])[0]:
-            return self._commands.complete_line(line)
-        return tuple(name for name in self._instances(words[0]) if name.startswith(last))
 
     def _paint_completions(self) -> None:
         surface = self.query_one("#found", TextSurface)

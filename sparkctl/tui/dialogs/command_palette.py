@@ -13,7 +13,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
-from sparkctl.commands.actions import ActionId, list_available_actions
+from sparkctl.commands.actions import Action, ActionContext, ActionId, list_available_actions
+from sparkctl.errors import SparkctlError
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.tui.dialogs.base import Dialog
 from sparkctl.tui.key_hints import format_key
@@ -62,7 +63,7 @@ def list_palette_entries(panel: Panel) -> list[PaletteEntry]:
             does=one.id,
             title=one.title,
             key=format_key(one.keys[0], panel.ascii_only) if one.keys else "",
-            line=sanitize_line(" ".join(one.words(now))) if one.words else one.verb or "",
+            line=_describe_command(one, now),
             names=tuple(dict.fromkeys(name for name in (one.short, one.verb, str(one.id)) if name)),
             changes=one.changes,
         )
@@ -72,6 +73,14 @@ def list_palette_entries(panel: Panel) -> list[PaletteEntry]:
     return found + [
         PaletteEntry(does=THEME_PREFIX + name, title=THEME_PREFIX + name) for name in sorted(panel.available_themes)
     ]
+
+
+def _describe_command(one: Action, now: ActionContext) -> str:
+    """Return the command line of an action; of one whose profile cannot be read, its verb."""
+    try:
+        return one.verb or "" if one.request is None else sanitize_line(" ".join(one.request(now).format_as_command()))
+    except SparkctlError:
+        return one.verb or ""
 
 
 def filter_entries(entries: Sequence[PaletteEntry], typed: str) -> list[PaletteEntry]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -56,8 +57,19 @@ def _is_running(profile: Profile, view: NodeTelemetryView) -> bool:
     return any(one.ours and one.is_alive and one.name == profile.name for one in view.instances)
 
 
-class ProfilePicker(Dialog[tuple[str, ...]]):
-    """Returns the words of an `up` or a `switch` command."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PickedStart:
+    """What was picked: a profile under its name, the nodes of its ranks, and how to start it."""
+
+    name: str
+    profile: Profile
+    nodes: tuple[NodeName, ...]
+    switches: bool = False
+    replaces: bool = False
+
+
+class ProfilePicker(Dialog[PickedStart]):
+    """Returns what to start or to switch to, and where."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,j", "move(1)", show=False),
@@ -250,8 +262,8 @@ class ProfilePicker(Dialog[tuple[str, ...]]):
     def action_switch(self) -> None:
         """Plan a switch to the selected profile and node."""
         if (chosen := self._offers[self._at].profile) is not None:
-            nodes = [word for each in self._list_rank_views(chosen) for word in ("--node", each.name)]
-            self.dismiss(("switch", self._offers[self._at].name, *nodes))
+            nodes = tuple(each.name for each in self._list_rank_views(chosen))
+            self.dismiss(PickedStart(name=self._offers[self._at].name, profile=chosen, nodes=nodes, switches=True))
 
     def action_take(self) -> None:
         """Start the selected profile; replace a running version of it. Ask first where an obstacle is known."""
@@ -265,12 +277,13 @@ class ProfilePicker(Dialog[tuple[str, ...]]):
         if len(ranks) < chosen.nodes:
             self.panel.bell()  # the dialog shows why
             return
-        runs = any(_is_running(chosen, each) for each in ranks)
-        nodes = [word for each in ranks for word in ("--node", each.name)]
-        words = ("up", self._offers[self._at].name, *nodes, *(("--replace",) if runs else ()))
+        picked = PickedStart(
+            name=self._offers[self._at].name, profile=chosen, nodes=tuple(each.name for each in ranks),
+            replaces=any(_is_running(chosen, each) for each in ranks),
+        )  # fmt: skip
         against = [why for each in ranks for why in list_start_obstacles(chosen, each, self._fit(chosen, each.name))]
         if not against:
-            self.dismiss(words)
+            self.dismiss(picked)
             return
         where = " and ".join(each.name for each in ranks)
         question = wrap_paragraph(f"Start {chosen.name} on {where} anyway?", TextStyle.STRONG)
@@ -278,7 +291,7 @@ class ProfilePicker(Dialog[tuple[str, ...]]):
 
         def start_if_confirmed(answer: str | None) -> None:
             if answer == _ANYWAY_ANSWER:
-                self.dismiss(words)
+                self.dismiss(picked)
 
         choices = (("cancel", "Cancel"), (_ANYWAY_ANSWER, "start it"))
         self.panel.push_screen(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from sparkctl.commands.actions import INSTANCE, retarget_context
-from sparkctl.commands.stop.stop_impact import parse_names_and_nodes
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.events import CommandEnded, Event, MemoryFitEvaluated, WarningEmitted
 from sparkctl.model.finding import Severity
@@ -22,6 +20,8 @@ from sparkctl.views.text.styled_text import TextRow, TextStyle, make_row, saniti
 
 if TYPE_CHECKING:
     from sparkctl.commands.diagnose_log import DiagnosisReport
+    from sparkctl.commands.request import ScreenTarget
+    from sparkctl.commands.start.check_fit import CheckFit
     from sparkctl.tui.panel_interface import Panel
     from sparkctl.tui.panel_options import PreparedCommand
 
@@ -29,10 +29,10 @@ _MAX_COLUMNS = 104
 _HANGING_INDENT = 10  # columns, below the labels of a diagnosis
 
 
-def show_memory_estimate(panel: Panel, words: Sequence[str]) -> None:
-    """Show whether a profile fits, as ``plan`` does. Raises `SparkctlError` where the line is not valid."""
+def show_memory_estimate(panel: Panel, request: CheckFit) -> None:
+    """Show whether a profile fits, as ``plan`` does."""
     assert panel.controller is not None
-    panel.spawn_dialog_task(_show_fit(panel, panel.controller.parse_command(words)))
+    panel.spawn_dialog_task(_show_fit(panel, panel.controller.prepare_command(request)))
 
 
 async def _show_fit(panel: Panel, started: PreparedCommand) -> None:
@@ -44,7 +44,7 @@ async def _show_fit(panel: Panel, started: PreparedCommand) -> None:
     except SparkctlError as error:
         panel.show_error(error)
         return
-    name = parse_names_and_nodes(started.words[1:])[0][0]
+    name = started.words[1]
     rows = render_estimate_result(received, _get_dialog_columns(panel), panel.ascii_only)
     panel.push_screen(TextDialog(f"does {name} fit", [(), *rows, ()]))
 
@@ -90,25 +90,18 @@ def _render_error(message: str, hint: str | None, columns: int) -> list[TextRow]
     ]
 
 
-def show_diagnosis(panel: Panel, words: Sequence[str]) -> None:
+def show_diagnosis(panel: Panel, target: ScreenTarget) -> None:
     """Open the screen of a failed instance, which shows its verdict; show a diagnosis of the log of any other.
 
-    Raises `InvalidInput` for a line that only the CLI supports.
+    Raises `InvalidInput` for a node that the panel does not have.
     """
-    names, nodes = parse_names_and_nodes(words[1:])
-    own = [word for word in words[1:] if word.startswith("-") and word.partition("=")[0] not in ("--node", "-n")]
-    if own or len(names) != 1 or "/" in names[0] or names[0] == "-":
-        raise InvalidInput(
-            "the panel diagnoses instances only: diagnose NAME [--node NODE]",
-            f"for a file or other options use the command line: sparkctl {shlex.join(words)}",
-        )
-    if unknown := [node for node in nodes if node not in panel.node_names]:
+    if unknown := [node for node in target.nodes if node not in panel.node_names]:
         raise InvalidInput(f"no node is called {unknown[0]}", f"there are: {', '.join(panel.node_names)}")
-    now = retarget_context(panel.build_action_context(), words)
+    now = retarget_context(panel.build_action_context(), target.name, next(iter(target.nodes), None))
     if now.selected_instance is not None and now.selected_instance.ours and now.selected_instance.phase is Phase.FAILED:
         panel.open_screen(INSTANCE, now)
     else:
-        panel.spawn_dialog_task(_show_diagnosis(panel, names[0], nodes))
+        panel.spawn_dialog_task(_show_diagnosis(panel, str(target.name), target.nodes))
 
 
 async def _show_diagnosis(panel: Panel, name: str, nodes: Sequence[str]) -> None:

@@ -17,7 +17,7 @@ from sparkctl.logs.buffer import BufferedLine
 from sparkctl.logs.filter_pattern import FilterPattern
 from sparkctl.logs.line_classifier import LineMark, LogLevel, parse_level_header
 from sparkctl.model.text.sanitize import truncate_text
-from sparkctl.tui.log_viewer.line_layout import MAX_SHOWN_CHARACTERS, LogRow, find_fit_end, wrap_indent
+from sparkctl.tui.log_viewer.log_navigation import MAX_SHOWN_CHARACTERS, LogRow, find_fit_end, wrap_indent
 
 SOURCE_STYLES = ("source-1", "source-2", "source-3")  # the sources use these in turn
 STYLE_NAMES = ("dim", "debug", "warning", "error", "failure", "ready", "match", "current", "selected", *SOURCE_STYLES)

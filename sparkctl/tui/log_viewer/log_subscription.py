@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sparkctl.commands.show_log import ShowLog, read_saved_log, show_log
+from sparkctl.concurrency import yield_to_input
 from sparkctl.context import InterruptSignal
 from sparkctl.model.events import CommandEnded, LogArrived, NodeStateChanged, Outcome, WarningEmitted
 from sparkctl.model.log_line import LogLine
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from sparkctl.history.log_archive import SavedLog
     from sparkctl.tui.panel_interface import Controller
 
-MAX_LINES_AT_ONCE = 100  # lines between two checks for keys: about a millisecond of work
-KEY_WAIT_SECONDS = 0.002  # s between two checks whether a key is done
+MAX_LINES_AT_ONCE = 64  # lines between two checks for keys: about a millisecond of work
 _RETRY_SECONDS = 5.0  # s at least until an unreachable node is tried again
 _LOOK_SECONDS = 1.0  # s between two checks whether the instance was started again
 _REPLAY_STEP_SECONDS = 0.25
@@ -36,15 +36,13 @@ class LogConsumer:
     """The callbacks of a reader.
 
     ``begin`` is called before the first line of a container's log, ``take`` with lines in their order, ``tell`` with a
-    problem or with None when there is none, and ``over`` at the end of a complete log. ``is_to_wait`` tells whether lines
-    have to wait because a key is in progress.
+    problem or with None when there is none, and ``over`` at the end of a complete log.
     """
 
     begin: Callable[[], None]
     take: Callable[[Sequence[LogLine]], None]
     tell: Callable[[str | None], None]
     over: Callable[[], None] = lambda: None
-    is_to_wait: Callable[[], bool] = lambda: False
 
 
 class LogSubscription:
@@ -166,9 +164,7 @@ class LogSubscription:
     async def _deliver_lines(self, lines: Sequence[LogLine]) -> None:
         for start in range(0, len(lines), MAX_LINES_AT_ONCE):
             self._reader.take(lines[start : start + MAX_LINES_AT_ONCE])
-            await asyncio.sleep(0)
-            while self._reader.is_to_wait():  # noqa: ASYNC110 - a key may end by the clock, which sets no event
-                await asyncio.sleep(KEY_WAIT_SECONDS)
+            await yield_to_input()
         self._delivered.set()
 
     async def _wait_for_delivery(self) -> None:

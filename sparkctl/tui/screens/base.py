@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
@@ -12,7 +13,15 @@ from textual.reactive import Reactive
 from textual.screen import Screen
 from textual.widget import Widget
 
-from sparkctl.commands.actions import ACTIONS, OVERVIEW, Action, ActionContext, list_screen_actions, parse_key
+from sparkctl.commands.actions import (
+    ACTIONS,
+    OVERVIEW,
+    Action,
+    ActionContext,
+    ActionId,
+    list_screen_actions,
+    parse_key,
+)
 from sparkctl.tui.key_hints import FooterKey, render_key_footer
 from sparkctl.tui.widgets.text_surface import TextSurface
 from sparkctl.views.text.frame_layout import describe_guard_coverage, render_header, render_too_small
@@ -22,6 +31,7 @@ if TYPE_CHECKING:
     from sparkctl.tui.panel_interface import Panel
 
 MIN_TERMINAL_SIZE = (50, 12)
+ActionHandlers = Mapping[ActionId, Callable[[], object]]
 
 
 def build_bindings(place: str | None) -> list[BindingType]:
@@ -64,7 +74,7 @@ class StaticFocusScreen(Screen[None]):
 class PanelScreen(StaticFocusScreen):
     """A screen of the panel. Subclasses set `SCREEN_ID` and `BINDINGS` and implement `create_body` and `paint_body`.
 
-    A ``do_`` method named after an action's id handles that action; the others are handled by `GlobalActions`.
+    Actions without an entry in `action_handlers` are the same on every screen (`global_actions`).
     """
 
     SCREEN_ID: ClassVar[str]
@@ -84,6 +94,10 @@ class PanelScreen(StaticFocusScreen):
     def actions(self) -> tuple[Action, ...]:
         """The actions of this screen, in the order of the help."""
         return list_screen_actions(self.panel.actions, self.SCREEN_ID)
+
+    def action_handlers(self) -> ActionHandlers:
+        """Return what this screen does itself, by action."""
+        return {}
 
     def add_selection(self, now: ActionContext) -> ActionContext:
         """Return the action context with this screen's selection."""
@@ -216,26 +230,13 @@ class ScrollScreen(PanelScreen):
         super().on_resize(event)
         self.call_after_refresh(self.repaint)
 
-    def do_lower(self, _: Action) -> None:
-        """Scroll down."""
-        self.scroll_rows(1)
-
-    def do_upper(self, _: Action) -> None:
-        """Scroll up."""
-        self.scroll_rows(-1)
-
-    def do_further(self, _: Action) -> None:
-        """Scroll down."""
-        self.scroll_rows(_PAGE_ROWS)
-
-    def do_nearer(self, _: Action) -> None:
-        """Scroll up."""
-        self.scroll_rows(-_PAGE_ROWS)
-
-    def do_first(self, _: Action) -> None:
-        """Scroll to the beginning."""
-        self.scroll_rows(-_MANY_ROWS)
-
-    def do_last(self, _: Action) -> None:
-        """Scroll to the end."""
-        self.scroll_rows(_MANY_ROWS)
+    def action_handlers(self) -> ActionHandlers:
+        """Return the handlers that scroll."""
+        return {
+            ActionId.LOWER: lambda: self.scroll_rows(1),
+            ActionId.UPPER: lambda: self.scroll_rows(-1),
+            ActionId.FURTHER: lambda: self.scroll_rows(_PAGE_ROWS),
+            ActionId.NEARER: lambda: self.scroll_rows(-_PAGE_ROWS),
+            ActionId.FIRST: lambda: self.scroll_rows(-_MANY_ROWS),
+            ActionId.LAST: lambda: self.scroll_rows(_MANY_ROWS),
+        }

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from sparkctl.commands.actions import DOCTOR, Action, ActionContext
+from sparkctl.commands.actions import DOCTOR, ActionContext, ActionId, find_action
 from sparkctl.logs import filter_pattern
-from sparkctl.tui.screens.base import build_bindings
+from sparkctl.tui.screens.base import ActionHandlers, build_bindings
 from sparkctl.tui.screens.list_screen import ListScreen
 from sparkctl.views.doctor_view import DoctorProgress, DoctorScreenModel, merge_findings, render_doctor
 
@@ -86,19 +86,28 @@ class DoctorScreen(ListScreen[tuple[str, ...]]):
         one = model.selected
         return tuple(each.stable_key for each in model.visible_findings), None if one is None else one.stable_key
 
-    def do_examine(self, _: Action) -> None:
+    def action_handlers(self) -> ActionHandlers:
+        """Return the handlers of the list and its own."""
+        return {
+            **super().action_handlers(),
+            ActionId.EXAMINE: self._run_doctor,
+            ActionId.COPY: self._copy_remedy,
+            ActionId.MEND: self._apply_remedy,
+        }
+
+    def _run_doctor(self) -> None:
         """Run `doctor` again."""
         if self.panel.controller is not None:
             self.panel.controller.run_doctor(self.panel.config_nodes)
 
-    def do_copy(self, _: Action) -> None:
+    def _copy_remedy(self) -> None:
         """Copy the command of the remedy."""
         one = self._build_model().selected
         if one is not None and one.remedy_command is not None:
             self.panel.copy_text(one.remedy_command, "the remedy")
 
-    def do_mend(self, one: Action) -> None:
+    def _apply_remedy(self) -> None:
         """Run the remedy after a confirmation."""
         selected = self._build_model().selected
         if selected is not None and selected.fix_argv is not None:
-            self.panel.orders.confirm_and_run(one, selected.fix_argv)
+            self.panel.run_command_line(selected.fix_argv, find_action(ActionId.MEND))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import BindingType
 
-from sparkctl.commands.actions import HISTORY, Action, ActionContext
+from sparkctl.commands.actions import HISTORY, ActionContext, ActionId
 from sparkctl.logs import filter_pattern
-from sparkctl.tui.screens.base import build_bindings
+from sparkctl.tui.screens.base import ActionHandlers, build_bindings
 from sparkctl.tui.screens.list_screen import ListScreen
 from sparkctl.views.history_view import HistoryScreenModel, OperationDetail, render_history_page
 
@@ -90,7 +90,11 @@ class HistoryScreen(ListScreen[int]):
         one = model.selected
         return tuple(each.id for each in model.visible_operations), None if one is None else one.id
 
-    def do_copy(self, _: Action) -> None:
+    def action_handlers(self) -> ActionHandlers:
+        """Return the handlers of the list and its own."""
+        return {**super().action_handlers(), ActionId.COPY: self._copy_command}
+
+    def _copy_command(self) -> None:
         """Copy the command that repeats the operation."""
         one = self._build_model().selected
         if one is not None and one.command is not None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import BindingType
 from textual.widget import Widget
 
-from sparkctl.commands.actions import INSTANCE, Action, ActionContext, ActionId
+from sparkctl.commands.actions import INSTANCE, ActionContext, ActionId
 from sparkctl.commands.start.launch_plans import ContainerLaunch, read_container_launch
 from sparkctl.engines.line_preparer import split_carriage_returns
 from sparkctl.errors import DockerError, NodeError, SparkctlError
@@ -29,7 +29,7 @@ from sparkctl.tui.dialogs.base import ChoiceDialog, wrap_paragraph
 from sparkctl.tui.global_actions import edit_selected_profile
 from sparkctl.tui.key_hints import format_key
 from sparkctl.tui.log_viewer.log_subscription import LogConsumer, LogSubscription
-from sparkctl.tui.screens.base import PanelScreen, ScrollScreen, ScrollSurface, build_bindings
+from sparkctl.tui.screens.base import ActionHandlers, PanelScreen, ScrollScreen, ScrollSurface, build_bindings
 from sparkctl.tui.widgets.text_surface import TextSurface
 from sparkctl.views.instance_rows import (
     find_evidence_line,
@@ -207,7 +207,6 @@ class InstanceScreen(ScrollScreen):
                 begin=self._mark_lines_old,
                 take=self._append_log_lines,
                 tell=self._set_log_trouble,
-                is_to_wait=self.panel.keyboard.has_pending_key,
             )
             self._subscription = LogSubscription(controller, self._node, self._instance, reader, tail=_MAX_TAIL_LINES)
 
@@ -326,12 +325,17 @@ class InstanceScreen(ScrollScreen):
                 controller.bridge.set_start_result(end)
         controller.bridge.schedule_repaint()
 
-    def do_restart(self, one: Action) -> None:
-        """Start it again after a confirmation."""
-        assert one.words is not None
-        self.panel.orders.confirm_and_run(one, one.words(self.panel.build_action_context()))
+    def action_handlers(self) -> ActionHandlers:
+        """Return the handlers that scroll and its own."""
+        return {
+            **super().action_handlers(),
+            ActionId.ACCEPT: self._propose_change,
+            ActionId.EDIT_ITS: self._edit_profile,
+            ActionId.COPY_VERDICT: self._copy_verdict,
+            ActionId.PLAN: self._show_launch_plan,
+        }
 
-    def do_accept(self, _: Action) -> None:
+    def _propose_change(self) -> None:
         """Show the change that the verdict proposes, and apply it as chosen."""
 
         end, one = self._start_result(), self.panel.build_action_context().selected_instance
@@ -342,12 +346,12 @@ class InstanceScreen(ScrollScreen):
                 ask_to_apply_remedy(self.panel, profile, self._node, end.verdict.edit, verdict.again)
             )
 
-    def do_edit_its(self, _: Action) -> None:
+    def _edit_profile(self) -> None:
         """Open its profile in the editor at the field that the verdict names."""
         end = self._start_result()
         edit_selected_profile(self.panel, None if end is None or end.verdict is None else end.verdict.field)
 
-    def do_copy_verdict(self, _: Action) -> None:
+    def _copy_verdict(self) -> None:
         """Copy the verdict as a message for others; without a failure copy the endpoint."""
         one = self.panel.build_action_context().selected_instance
         if (end := self._start_result()) is not None:
@@ -355,7 +359,7 @@ class InstanceScreen(ScrollScreen):
         elif one is not None and one.endpoint is not None:
             self.panel.copy_text(one.endpoint, one.endpoint)
 
-    def do_plan(self, _: Action) -> None:
+    def _show_launch_plan(self) -> None:
         """Show the whole launch plan."""
         from sparkctl.tui.dialogs.base import TextDialog as Page
 

@@ -10,8 +10,8 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widget import Widget
 
-from sparkctl.commands.actions import Action, ActionRole
-from sparkctl.tui.screens.base import PanelScreen
+from sparkctl.commands.actions import ActionId, ActionRole
+from sparkctl.tui.screens.base import ActionHandlers, PanelScreen
 from sparkctl.tui.widgets.search_prompt import PromptMode, SearchPrompt
 from sparkctl.tui.widgets.text_surface import TextSurface
 from sparkctl.views.text.styled_text import ScrollPage
@@ -130,36 +130,20 @@ class ListScreen(PanelScreen, Generic[KeyT]):
         wide, high = surface.size
         return (wide, high) if wide and high else (self.size.width, self.size.height - 2)
 
-    def do_lower(self, _: Action) -> None:
-        """Select the next entry."""
-        self._move_selection(1)
+    def action_handlers(self) -> ActionHandlers:
+        """Return the handlers of the list, of its detail and of its filter."""
+        return {
+            ActionId.LOWER: lambda: self._move_selection(1),
+            ActionId.UPPER: lambda: self._move_selection(-1),
+            ActionId.FIRST: lambda: self._move_selection(-len(self.list_keys()[0])),
+            ActionId.LAST: lambda: self._move_selection(len(self.list_keys()[0])),
+            ActionId.FURTHER: lambda: self._scroll_detail(_PAGE_ROWS),
+            ActionId.NEARER: lambda: self._scroll_detail(-_PAGE_ROWS),
+            ActionId.FILTER: lambda: self.query_one(SearchPrompt).open_prompt(PromptMode.ONLY, self._typed),
+            ActionId.BACK: self._clear_filter_or_close,
+        }
 
-    def do_upper(self, _: Action) -> None:
-        """Select the previous entry."""
-        self._move_selection(-1)
-
-    def do_first(self, _: Action) -> None:
-        """Select the first entry."""
-        self._move_selection(-len(self.list_keys()[0]))
-
-    def do_last(self, _: Action) -> None:
-        """Select the last entry."""
-        self._move_selection(len(self.list_keys()[0]))
-
-    def do_further(self, _: Action) -> None:
-        """Scroll the detail down."""
-        self._scroll_detail(_PAGE_ROWS)
-
-    def do_nearer(self, _: Action) -> None:
-        """Scroll the detail up."""
-        self._scroll_detail(-_PAGE_ROWS)
-
-    def do_filter(self, _: Action) -> None:
-        """Open the prompt for the filter."""
-        self.query_one(SearchPrompt).open_prompt(PromptMode.ONLY, self._typed)
-
-    def do_back(self, _: Action) -> None:
-        """Clear the filter; without one, close the screen."""
+    def _clear_filter_or_close(self) -> None:
         if self._typed:
             self._set_filter_text("")
         else:

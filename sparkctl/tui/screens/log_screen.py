@@ -21,7 +21,7 @@ from sparkctl.model.text.units import format_duration
 from sparkctl.tui.log_viewer.log_pane import LogPane
 from sparkctl.tui.log_viewer.log_subscription import LogConsumer, LogSubscription
 from sparkctl.tui.log_viewer.log_view import LogView
-from sparkctl.tui.screens.base import PanelScreen, build_bindings
+from sparkctl.tui.screens.base import ActionHandlers, PanelScreen, build_bindings
 from sparkctl.tui.widgets.text_surface import TextSurface
 from sparkctl.views.instance_rows import find_evidence_line, format_log_status, list_evidence_lines
 from sparkctl.views.text.state_symbols import get_state_symbol
@@ -220,59 +220,33 @@ class LogScreen(PanelScreen):
 
     # --- keys ---
 
-    def do_log_follow(self, _: Action) -> None:
-        """Follow, or pause."""
-        self._act_on_view(LogView.action_follow)
+    def action_handlers(self) -> ActionHandlers:
+        """Return the handlers of the log."""
 
-    def do_log_find(self, _: Action) -> None:
-        """Open the search prompt."""
-        self._open_prompt("find")
+        def on_view(do: Callable[[LogView], None]) -> Callable[[], None]:
+            return lambda: self._act_on_view(do)
 
-    def do_log_only(self, _: Action) -> None:
-        """Open the filter prompt."""
-        self._open_prompt("only")
+        return {
+            ActionId.LOG_FOLLOW: on_view(LogView.action_follow),
+            ActionId.LOG_FIND: lambda: self._open_prompt("find"),
+            ActionId.LOG_ONLY: lambda: self._open_prompt("only"),
+            ActionId.LOG_NEXT: on_view(LogView.action_next_match),
+            ActionId.LOG_PREVIOUS: on_view(lambda view: view.action_next_match(backwards=True)),
+            ActionId.LOG_FIRST_ERROR: on_view(LogView.action_first_error),
+            ActionId.LOG_NEXT_MARK: on_view(LogView.action_next_mark),
+            ActionId.LOG_PREVIOUS_MARK: on_view(lambda view: view.action_next_mark(backwards=True)),
+            ActionId.LOG_WRAP: on_view(LogView.action_wrap),
+            ActionId.LOG_TIMES: on_view(LogView.action_times),
+            ActionId.LOG_NUMBERS: on_view(LogView.action_numbers),
+            ActionId.LOG_BACK: on_view(LogView.action_back),
+            ActionId.LOG_SOURCE: on_view(LogView.action_source),
+            ActionId.LOG_SCOPE: self._widen_scope,
+            ActionId.LOG_EARLIER: self._show_earlier_log,
+            ActionId.LOG_COPY: on_view(LogView.action_copy),
+            ActionId.LOG_SAVE: lambda: None if self._pane is None else self._pane.action_save(),
+        }
 
-    def do_log_next(self, _: Action) -> None:
-        """Go to the next match."""
-        self._act_on_view(LogView.action_next_match)
-
-    def do_log_previous(self, _: Action) -> None:
-        """Go to the previous match."""
-        self._act_on_view(lambda view: view.action_next_match(backwards=True))
-
-    def do_log_first_error(self, _: Action) -> None:
-        """Go to the first error."""
-        self._act_on_view(LogView.action_first_error)
-
-    def do_log_next_mark(self, _: Action) -> None:
-        """Go to the next ready line or failure."""
-        self._act_on_view(LogView.action_next_mark)
-
-    def do_log_previous_mark(self, _: Action) -> None:
-        """Go to the previous ready line or failure."""
-        self._act_on_view(lambda view: view.action_next_mark(backwards=True))
-
-    def do_log_wrap(self, _: Action) -> None:
-        """Wrap long lines, or not."""
-        self._act_on_view(LogView.action_wrap)
-
-    def do_log_times(self, _: Action) -> None:
-        """Show the times, or hide them."""
-        self._act_on_view(LogView.action_times)
-
-    def do_log_numbers(self, _: Action) -> None:
-        """Show the line numbers, or hide them."""
-        self._act_on_view(LogView.action_numbers)
-
-    def do_log_back(self, _: Action) -> None:
-        """Go further back in time."""
-        self._act_on_view(LogView.action_back)
-
-    def do_log_source(self, _: Action) -> None:
-        """Show all sources merged, or the next one alone."""
-        self._act_on_view(LogView.action_source)
-
-    def do_log_scope(self, _: Action) -> None:
+    def _widen_scope(self) -> None:
         """Widen the scope of the logs; after the widest comes the narrowest."""
         controller, scopes = self.panel.controller, list(LogScope)
         assert controller is not None
@@ -285,7 +259,7 @@ class LogScreen(PanelScreen):
                 return
         self.panel.show_toast("no other log is there now")
 
-    def do_log_earlier(self, _: Action) -> None:
+    def _show_earlier_log(self) -> None:
         """Show the saved log of the previous start."""
         if not (kept := self._list_saved_logs()):
             self.panel.show_toast(f"no log of an earlier start of {self._instance} on {self._node} is saved here")
@@ -293,15 +267,6 @@ class LogScreen(PanelScreen):
         self._earlier, self._scope = (self._earlier + 1) % (len(kept) + 1), LogScope.INSTANCE
         self._restart_reading()
         self.repaint()
-
-    def do_log_copy(self, _: Action) -> None:
-        """Copy the selection, the current line or the page."""
-        self._act_on_view(LogView.action_copy)
-
-    def do_log_save(self, _: Action) -> None:
-        """Save the shown lines to a file."""
-        if self._pane is not None:
-            self._pane.action_save()
 
     def on_log_view_saved(self, event: LogView.Saved) -> None:
         """Show the whole path of the saved file."""
@@ -422,7 +387,6 @@ class LogScreen(PanelScreen):
             take=append_lines,
             tell=set_trouble,
             over=finish_loading,
-            is_to_wait=self.panel.keyboard.has_pending_key,
         )
 
     def _go_to_evidence(self) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import BindingType
 
-from sparkctl.commands.actions import PROFILES, Action, ActionContext
+from sparkctl.commands.actions import PROFILES, ActionContext, ActionId
 from sparkctl.commands.start.launch_plans import preview_launch
 from sparkctl.errors import InvalidInput
 from sparkctl.history.operation_history import LastStart
@@ -23,7 +23,7 @@ from sparkctl.profiles.file_issues import FilePosition, read_source_lines
 from sparkctl.profiles.profile_library import ProfileEntry, ProfileLibrary, ProfileOffer
 from sparkctl.tui.dialogs.base import ChoiceDialog, wrap_paragraph
 from sparkctl.tui.profile_editor import edit_profile, fix_profile
-from sparkctl.tui.screens.base import build_bindings
+from sparkctl.tui.screens.base import ActionHandlers, build_bindings
 from sparkctl.tui.screens.list_screen import ListScreen
 from sparkctl.views.profiles.profiles_screen_model import (
     SORT_BY_COLUMN,
@@ -43,8 +43,10 @@ if TYPE_CHECKING:
     from sparkctl.tui.panel_interface import Panel
 
 
-async def ask_and_start_transfer(panel: Panel, profile: str) -> None:
+async def ask_and_start_transfer(panel: Panel, name: str, profile: Profile) -> None:
     """Ask for the direction of a `sync` and start it; while one runs, ask whether to end it."""
+    from sparkctl.commands.transfer.transfer_profile import TransferProfile
+
     controller = panel.controller
     assert controller is not None
     going = next((job for job in controller.jobs.running_jobs if job.started.verb == "sync"), None)
@@ -63,7 +65,7 @@ async def ask_and_start_transfer(panel: Panel, profile: str) -> None:
     ways += [(other, first) for other in names if other != first]
     body = [
         *wrap_paragraph(
-            f"Bring what {profile} needs, its image and the files of its model, from one Spark to another?",
+            f"Bring what {name} needs, its image and the files of its model, from one Spark to another?",
             TextStyle.STRONG,
         ),
         (),
@@ -76,10 +78,15 @@ async def ask_and_start_transfer(panel: Panel, profile: str) -> None:
         ("cancel", "Cancel"),
         *((f"{source}\n{target}", f"{source} {arrow} {target}") for source, target in ways),
     )
-    answer = await controller.dialogs.show_dialog(ChoiceDialog(f"sync {profile}", body, choices))
+    answer = await controller.dialogs.show_dialog(ChoiceDialog(f"sync {name}", body, choices))
     if answer is not None and "\n" in answer:
         source, target = answer.split("\n")
-        panel.run_command_line(("sync", profile, "--from", source, "--to", target))
+
+        def build_request() -> TransferProfile:
+            near, far = panel.build_action_context().find_nodes(NodeName(source), NodeName(target))
+            return TransferProfile(profile=profile, source=near, targets=(far,), environ=os.environ, words=(name,))
+
+        panel.run_request(build_request)
 
 
 _REFRESH_SECONDS = 2.0  # seconds between two checks for changed files
@@ -308,19 +315,31 @@ class ProfilesScreen(ListScreen[str]):
         one = model.selected
         return tuple(each.summary.name for each in model.visible_entries), None if one is None else one.summary.name
 
-    def do_up(self, _: Action) -> None:
+    def action_handlers(self) -> ActionHandlers:
+        """Return the handlers of the list and its own."""
+        return {
+            **super().action_handlers(),
+            ActionId.UP: self._pick_node,
+            ActionId.SORT: lambda: self._sort_by(self._order.next_order),
+            ActionId.COPY: self._copy_docker_command,
+            ActionId.EDIT: self._edit_profile,
+            ActionId.IMPORT: self._import_profile,
+            ActionId.SYNC: self._transfer_profile,
+            ActionId.MEND_PROFILE: self._fix_profile,
+        }
+
+    def _pick_node(self) -> None:
         """Ask where to start the selected profile, and show the effect."""
+        if (found := self._get_readable_profile()) is not None:
+            self.panel.orders.show_profile_picker([ProfileOffer(*found)], f"start {found[0]}")
+
+    def _get_readable_profile(self) -> tuple[str, Profile] | None:
+        """Return the selected profile with its name; say so where it cannot be read."""
         one = self._build_model().selected
         if one is None or one.profile is None:
             self.panel.show_toast("this profile cannot be read: e edits it", severity="warning")
-            return
-        self.panel.orders.show_profile_picker(
-            [ProfileOffer(one.summary.name, one.profile)], f"start {one.summary.name}"
-        )
-
-    def do_sort(self, _: Action) -> None:
-        """Sort by the next order."""
-        self._sort_by(self._order.next_order)
+            return None
+        return one.summary.name, one.profile
 
     def on_header_click(self, x: int) -> None:
         """Sort by the column that was clicked."""
@@ -335,7 +354,7 @@ class ProfilesScreen(ListScreen[str]):
         self._order = order
         self.repaint()
 
-    def do_copy(self, _: Action) -> None:
+    def _copy_docker_command(self) -> None:
         """Copy the shown docker command."""
         one = self._build_model()
         if one.preview.lines:
@@ -343,13 +362,13 @@ class ProfilesScreen(ListScreen[str]):
         else:
             self.panel.show_toast("there is no command to copy")
 
-    def do_edit(self, _: Action) -> None:
+    def _edit_profile(self) -> None:
         """Open the selected profile in the editor; a shipped one is copied first."""
         one = self._build_model().selected
         if one is not None:
             self.panel.spawn_terminal_task(self._edit_and_reload(one.summary.name))
 
-    def do_import(self, _: Action) -> None:
+    def _import_profile(self) -> None:
         """Import a profile from pasted text, and select it."""
         from sparkctl.tui.dialogs.import_profile_dialog import ImportProfileDialog
 
@@ -364,14 +383,12 @@ class ProfilesScreen(ListScreen[str]):
         panel = self.panel
         panel.push_screen(ImportProfileDialog(panel.pasted, keep_pasted_text), select_imported)
 
-    def do_sync(self, _: Action) -> None:
+    def _transfer_profile(self) -> None:
         """Ask between which nodes to copy what the selected profile needs."""
+        if (found := self._get_readable_profile()) is not None:
+            self.panel.spawn_task(ask_and_start_transfer(self.panel, *found))
 
-        one = self._build_model().selected
-        if one is not None:
-            self.panel.spawn_task(ask_and_start_transfer(self.panel, one.summary.name))
-
-    def do_mend_profile(self, _: Action) -> None:
+    def _fix_profile(self) -> None:
         """Apply the safe fixes to the selected profile; a shipped one is copied first."""
         one = self._build_model().selected
         if one is not None:

@@ -12,17 +12,18 @@ from textual.binding import BindingType
 from textual.widget import Widget
 
 from sparkctl.commands.action_context import reason_node_silent
-from sparkctl.commands.actions import SWITCH, Action, ActionContext, ActionId
-from sparkctl.commands.stop.stop_impact import is_instance_serving, parse_names_and_nodes
+from sparkctl.commands.actions import SWITCH, ActionContext, ActionId
+from sparkctl.commands.stop.stop_impact import is_instance_serving
+from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.errors import SparkctlError
 from sparkctl.model.events import CommandEnded, Outcome, SwitchPlanned, WarningEmitted
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.node import NodeName
 from sparkctl.model.switch_plan import SwitchPlan
 from sparkctl.monitor.ranks import list_nodes_of_instance
+from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.tui.dialogs.base import ChoiceDialog, RefreshingDialog, wrap_paragraph
 from sparkctl.tui.key_hints import format_key
-from sparkctl.tui.screens.base import ScrollScreen, ScrollSurface, build_bindings
+from sparkctl.tui.screens.base import ActionHandlers, ScrollScreen, ScrollSurface, build_bindings
 from sparkctl.tui.widgets.text_surface import TextSurface
 from sparkctl.views.switch_plan_view import describe_rollback_window, summarize_switch_plan
 from sparkctl.views.switch_view import SwitchScreenModel, find_offered_command, render_switch
@@ -31,24 +32,22 @@ from sparkctl.views.text.styled_text import TextRow, TextStyle
 if TYPE_CHECKING:
     from sparkctl.monitor.switch_progress import SwitchProgress
 
-_DRY_RUN_FLAG = "--dry-run"
-
 
 def create_switch_screen(now: ActionContext) -> SwitchScreen:
     """Return the screen of the running switch."""
     del now
-    return SwitchScreen(())
+    return SwitchScreen(None)
 
 
 class SwitchScreen(ScrollScreen):
-    """Shows the plan of a command line, or the running switch where ``words`` is empty. The plan is a dry run."""
+    """Shows the plan of a switch, or the running switch where no other is asked for. The plan is a dry run."""
 
     SCREEN_ID = SWITCH
     BINDINGS: ClassVar[list[BindingType]] = build_bindings(SWITCH)
 
-    def __init__(self, words: tuple[str, ...]) -> None:
+    def __init__(self, request: SwitchInstance | None) -> None:
         super().__init__()
-        self._words = tuple(word for word in words if word != _DRY_RUN_FLAG)
+        self._request = None if request is None else replace(request, dry_run=False)
         self._plan: SwitchPlan | None = None
         self._refusal: tuple[str, str | None] | None = None
         self._cautions: tuple[tuple[str, str | None], ...] = ()
@@ -60,12 +59,15 @@ class SwitchScreen(ScrollScreen):
     def breadcrumb(self) -> str:
         """The profile that is switched to."""
         course = self._get_switch_progress()
-        name = course.instance if course is not None else parse_names_and_nodes(self._words[1:])[0][:1]
-        return f"switch › {name if isinstance(name, str) else ''.join(name)}"
+        return f"switch › {self._profile_name if course is None else course.instance}"
 
-    def set_command(self, words: tuple[str, ...]) -> None:
+    @property
+    def _profile_name(self) -> str:
+        return "" if self._request is None else self._request.format_as_command()[1]
+
+    def set_request(self, request: SwitchInstance) -> None:
         """Plan another switch."""
-        self._words = tuple(word for word in words if word != _DRY_RUN_FLAG)
+        self._request = replace(request, dry_run=False)
         self._plan, self._further = None, 0
         self._replan_switch()
 
@@ -75,7 +77,7 @@ class SwitchScreen(ScrollScreen):
 
     def _find_shown_command(self) -> str | None:
         """Return the command that the screen offers as a remedy, else this switch's own command."""
-        own = f"sparkctl {shlex.join(self._words)}" if self._words else None
+        own = None if self._request is None else shlex.join(("sparkctl", *self._request.format_as_command()))
         return find_offered_command(self._build_model()) or own
 
     def _why_not(self, now: ActionContext) -> str | None:
@@ -110,7 +112,7 @@ class SwitchScreen(ScrollScreen):
         """Paint; the first time that the controller exists, compute the plan."""
         if not self._has_begun and self.panel.controller is not None:
             self._has_begun = True
-            if self._words:
+            if self._request is not None:
                 self.panel.controller.switches.hide_finished()
                 self._replan_switch()
         surface = self.query_one("#switch", TextSurface)
@@ -123,7 +125,6 @@ class SwitchScreen(ScrollScreen):
 
     def _build_model(self) -> SwitchScreenModel:
         panel, controller = self.panel, self.panel.controller
-        profile, nodes = parse_names_and_nodes(self._words[1:])
         views = () if controller is None else controller.list_node_views(panel.node_names)
         trouble, hint = self._refusal or (None, None)
         bars = (
@@ -135,8 +136,8 @@ class SwitchScreen(ScrollScreen):
         )
         do = next((one for one in self.actions if one.id is ActionId.SWITCH_DO), None)
         return SwitchScreenModel(
-            profile="".join(profile[:1]),
-            nodes=tuple(map(NodeName, nodes)),
+            profile=self._profile_name,
+            nodes=() if self._request is None else self._request.named_nodes,
             plan=self._plan,
             is_planning=self._planning is not None,
             trouble=trouble,
@@ -170,9 +171,10 @@ class SwitchScreen(ScrollScreen):
     async def _request_plan(self) -> None:
         controller = self.panel.controller
         assert controller is not None
+        assert self._request is not None
         task = asyncio.current_task()
         try:
-            started = controller.parse_command((*self._words, _DRY_RUN_FLAG))
+            started = controller.prepare_command(replace(self._request, dry_run=True))
             async with aclosing(started.events()) as events:
                 async for event in events:
                     if isinstance(event, SwitchPlanned):
@@ -197,31 +199,40 @@ class SwitchScreen(ScrollScreen):
 
     # --- keys ---
 
-    def do_switch_do(self, _: Action) -> None:
-        """Ask for a confirmation that names what stops, and start the switch."""
-        if self._plan is not None:
-            self.panel.spawn_task(self._confirm_and_switch(self._plan))
+    def action_handlers(self) -> ActionHandlers:
+        """Return the handlers that scroll and its own; another node: a model on several nodes gets another head."""
+        return {
+            **super().action_handlers(),
+            ActionId.SWITCH_DO: self._confirm_switch,
+            ActionId.INTERRUPT: self._interrupt_switch,
+            ActionId.SWITCH_AGAIN: self._plan_again,
+            ActionId.COPY: self._copy_command,
+            ActionId.NEXT: lambda: self._move_target_node(1),
+            ActionId.PREVIOUS: lambda: self._move_target_node(-1),
+        }
 
-    async def _confirm_and_switch(self, plan: SwitchPlan) -> None:
+    def _confirm_switch(self) -> None:
+        """Ask for a confirmation that names what stops, and start the switch."""
+        if self._plan is not None and self._request is not None:
+            self.panel.spawn_task(self._confirm_and_switch(self._plan, self._request))
+
+    async def _confirm_and_switch(self, plan: SwitchPlan, request: SwitchInstance) -> None:
         from sparkctl.tui.dialogs.confirmations import CONFIRM_ANSWER
 
         controller = self.panel.controller
         assert controller is not None
         if (
             await controller.dialogs.show_dialog(
-                build_switch_confirmation(plan, self._words, self.panel.build_action_context())
+                build_switch_confirmation(plan, request, self.panel.build_action_context())
             )
             != CONFIRM_ANSWER
         ):
             return
         self._further = 0
-        try:
-            controller.switches.hide_finished()
-            controller.start_command(self._words)
-        except SparkctlError as error:
-            self.panel.show_error(error)
+        controller.switches.hide_finished()
+        controller.start_command(request)
 
-    def do_interrupt(self, _: Action) -> None:
+    def _interrupt_switch(self) -> None:
         """Ask for a confirmation and interrupt the switch."""
         controller = self.panel.controller
         if controller is not None and (course := controller.own_switch) is not None:
@@ -235,42 +246,38 @@ class SwitchScreen(ScrollScreen):
         if await controller.dialogs.show_dialog(build_interrupt_dialog(course)) == LEAVE_ANSWER:
             controller.jobs.interrupt_switch()
 
-    def do_switch_again(self, _: Action) -> None:
+    def _plan_again(self) -> None:
         """Plan again, unless a switch is running."""
         controller, course = self.panel.controller, self._get_switch_progress()
         if controller is None or (course is not None and not course.is_over):
             self.panel.show_toast("the switch is running")
             return
         controller.switches.hide_finished()
-        if not self._words and course is not None and course.plan is not None:
-            plan = course.plan
-            self._words = ("switch", plan.profile, *(word for node in plan.nodes for word in ("--node", node)))
-        if self._words:
+        if self._request is None and course is not None and course.plan is not None:
+            try:
+                profile = ProfileLibrary().load_profile(course.plan.profile)
+                self._request = self.panel.orders.build_switch(profile, course.plan.profile, course.plan.nodes)
+            except SparkctlError as error:
+                self.panel.show_error(error)
+                return
+        if self._request is not None:
             self._plan = None
             self._replan_switch()
 
-    def do_copy(self, _: Action) -> None:
+    def _copy_command(self) -> None:
         """Copy the command of the remedy, else this switch's own command."""
         if (command := self._find_shown_command()) is not None:
             self.panel.copy_text(command, command)
 
-    def do_next(self, _: Action) -> None:
-        """Plan it for the next node; a model on several nodes gets another head."""
-        self._move_target_node(1)
-
-    def do_previous(self, _: Action) -> None:
-        """Plan it for the previous node."""
-        self._move_target_node(-1)
-
     def _move_target_node(self, by: int) -> None:
-        if self._get_switch_progress() is not None:
+        if self._get_switch_progress() is not None or self._request is None:
             return
-        names, nodes = list(self.panel.node_names), parse_names_and_nodes(self._words[1:])[1]
-        nodes = nodes or ([] if self._plan is None else [str(one) for one in self._plan.nodes])
-        if not nodes or any(node not in names for node in nodes):
+        names, nodes = list(self.panel.node_names), [node.name for node in self._request.nodes]
+        if any(node not in names for node in nodes):
             return
-        turned = [names[(names.index(NodeName(node)) + by) % len(names)] for node in nodes]
-        self.set_command((*_drop_node_options(self._words), *(word for node in turned for word in ("--node", node))))
+        turned = [names[(names.index(node) + by) % len(names)] for node in nodes]
+        found = self.panel.build_action_context().find_nodes(*turned)
+        self.set_request(replace(self._request, nodes=found, names_nodes=True))
 
     def scroll_rows(self, by: int) -> None:
         """Scroll by so many rows."""
@@ -278,19 +285,7 @@ class SwitchScreen(ScrollScreen):
         self.repaint()
 
 
-def _drop_node_options(words: tuple[str, ...]) -> tuple[str, ...]:
-    others: list[str] = []
-    rest = list(words)
-    while rest:
-        word, *rest = rest
-        if word in ("--node", "-n"):
-            rest = rest[1:]
-        elif word.partition("=")[0] not in ("--node", "-n"):
-            others.append(word)
-    return tuple(others)
-
-
-def build_switch_confirmation(plan: SwitchPlan, words: tuple[str, ...], now: ActionContext) -> RefreshingDialog:
+def build_switch_confirmation(plan: SwitchPlan, request: SwitchInstance, now: ActionContext) -> RefreshingDialog:
     """Return the dialog that names what stops; `CONFIRM_ANSWER` is its yes. A serving model needs its name typed."""
     from sparkctl.tui.dialogs.confirmations import CONFIRM_ANSWER, TypeNameDialog
 
@@ -310,7 +305,7 @@ def build_switch_confirmation(plan: SwitchPlan, words: tuple[str, ...], now: Act
         if is_answering is not False:
             what = "is answering somebody right now" if is_answering else "may be answering somebody: that is not known"
             body += wrap_paragraph(f"{name} {what}.", TextStyle.ATTENTION)
-    body += [(), *wrap_paragraph(f"sparkctl {' '.join(words)}", TextStyle.LABEL)]
+    body += [(), *wrap_paragraph(f"sparkctl {' '.join(request.format_as_command())}", TextStyle.LABEL)]
     cut_off = [name for name, is_answering in serving.items() if is_answering is not False]
     if cut_off:
         return TypeNameDialog("switch", body, cut_off[0] if len(cut_off) == 1 else "all")

@@ -10,7 +10,7 @@ import asyncssh
 import docker
 import pytest
 
-from sparkctl.simulator.container_log import ContainerLog, LogQuery, parse_nanoseconds
+from sparkctl.simulator.sim_container import ContainerLog, LogQuery, parse_nanoseconds
 from tests.support import sim_clients
 from tests.support.sim_clients import run_in_thread
 

@@ -7,7 +7,6 @@ from contextlib import aclosing
 import pytest
 
 from sparkctl.commands.start.start_instance import start_instance
-from sparkctl.commands.switch.finish_switch import abort_switch, resume_switch
 from sparkctl.commands.switch.switch_instance import switch_instance
 from sparkctl.model.events import CommandEnded, Outcome, SwitchStepReported
 from sparkctl.model.phase import Phase
@@ -16,7 +15,7 @@ from sparkctl.monitor.node_status import read_node_statuses
 from sparkctl.simulator import SimulatedSparks
 from tests.sim.start.test_start_guard import make_start_request
 from tests.support.events import collect_events_and_end
-from tests.support.switch_scene import FAULT, OLD, SwitchScene, list_switch_steps
+from tests.support.switch_scene import FAULT, OLD, SwitchScene, abort_switch, list_switch_steps, resume_switch
 
 pytestmark = [pytest.mark.simulation(speed=20), pytest.mark.usefixtures("own_profiles")]
 

@@ -17,8 +17,8 @@ from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
 from sparkctl.engines.simulation.engine_launch import EngineFault
+from sparkctl.logs.line_patterns import parse_log_time
 from sparkctl.logs.rank_verdict import measure_clock_offset
-from sparkctl.logs.timestamps import parse_log_time
 from sparkctl.model.events import (
     Event,
     LaunchPlanned,

@@ -10,7 +10,6 @@ import pytest
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.stop.pending_stops import PendingStop, PendingStopFiles
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
-from sparkctl.commands.switch.finish_switch import abort_switch
 from sparkctl.commands.switch.switch_instance import switch_instance
 from sparkctl.context import CommandContext
 from sparkctl.history.operation_history import OperationHistory
@@ -20,7 +19,7 @@ from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.simulator import SimNodeOptions, SimulatedSparks
 from tests.sim.start.test_start_guard import make_start_request
 from tests.support.events import collect_events_and_end
-from tests.support.switch_scene import FAULT, NEW, OLD, SwitchScene
+from tests.support.switch_scene import FAULT, NEW, OLD, SwitchScene, abort_switch
 
 pytestmark = [pytest.mark.simulation(speed=20), pytest.mark.usefixtures("own_profiles")]
 

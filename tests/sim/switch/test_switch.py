@@ -12,7 +12,6 @@ from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.stop.pending_stops import PendingStopFiles
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
-from sparkctl.commands.switch.finish_switch import abort_switch, resume_switch
 from sparkctl.commands.switch.switch_instance import switch_instance
 from sparkctl.commands.switch.switch_transaction import OwnershipLost, SwitchTransaction
 from sparkctl.concurrency import gather_or_cancel
@@ -29,7 +28,17 @@ from sparkctl.simulator import SimulatedSparks
 from sparkctl.views.status_view import format_status
 from tests.support.events import collect_events_and_end
 from tests.support.sim_clients import wait_until_true
-from tests.support.switch_scene import FAULT, NEW, OLD, SPEED, SwitchScene, list_switch_steps, open_two_rank_model
+from tests.support.switch_scene import (
+    FAULT,
+    NEW,
+    OLD,
+    SPEED,
+    SwitchScene,
+    abort_switch,
+    list_switch_steps,
+    open_two_rank_model,
+    resume_switch,
+)
 
 pytestmark = pytest.mark.usefixtures("own_profiles")
 

@@ -11,7 +11,6 @@ import pytest
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.stop.pending_stops import PendingStopFiles
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
-from sparkctl.commands.switch.finish_switch import abandon_switch, abort_switch, resume_switch
 from sparkctl.commands.switch.switch_instance import switch_instance
 from sparkctl.history.model import OperationKind
 from sparkctl.history.operation_history import OperationHistory
@@ -24,7 +23,7 @@ from sparkctl.views.history_view import describe_reason
 from sparkctl.views.switch_plan_view import describe_rollback_window
 from tests.support.events import collect_events_and_end
 from tests.support.sim_clients import wait_until_true
-from tests.support.switch_scene import FAULT, NEW, OLD, SwitchScene
+from tests.support.switch_scene import FAULT, NEW, OLD, SwitchScene, abandon_switch, abort_switch, resume_switch
 
 pytestmark = pytest.mark.usefixtures("own_profiles")
 

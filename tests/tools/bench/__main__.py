@@ -17,11 +17,13 @@ BENCHES = (
     "probe",
     "guard",
     "logview",
+    "storm",
     "panel",
     "growth",
     "diagnose",
     "history",
     "switch",
+    "sync",
 )
 
 

@@ -25,12 +25,13 @@ from textual.screen import Screen
 from textual.widgets import Label, Log
 
 from sparkctl import engines
+from sparkctl.concurrency import has_pending_input, yield_to_input
 from sparkctl.logs.buffer import LogBuffer
 from sparkctl.logs.line_classifier import LineClassifier
 from sparkctl.model.log_line import LogLine
 from sparkctl.tui.key_queue import KeyQueue
 from sparkctl.tui.log_viewer.log_pane import LogPane
-from sparkctl.tui.log_viewer.log_subscription import KEY_WAIT_SECONDS, MAX_LINES_AT_ONCE
+from sparkctl.tui.log_viewer.log_subscription import MAX_LINES_AT_ONCE
 from sparkctl.tui.screens.base import StaticFocusScreen
 from sparkctl.tui.terminal_driver import StdoutDriver, freeze_gc
 
@@ -71,6 +72,8 @@ class Bench(App[None]):
         self.is_ours, self.has_no_log = which == "ours", which == "empty"
         self.beside: set[asyncio.Task[None]] = set()
         self.keyboard = KeyQueue(self)  # type: ignore[arg-type] - of the panel it wants what is here, too
+        if self.is_ours:
+            has_pending_input.set(self.keyboard.has_pending_key)
         self.rate, self.lines, self.report = rate, lines, report
         self.label = Label("mark 0;")
         self.count = self.taken = 0
@@ -149,9 +152,7 @@ class Bench(App[None]):
             due = start + int(self.rate * (time.monotonic() - begun))
             while self.taken < due:
                 self.take(min(due - self.taken, MAX_LINES_AT_ONCE))
-                await asyncio.sleep(0)
-                while self.is_ours and self.keyboard.has_pending_key():
-                    await asyncio.sleep(KEY_WAIT_SECONDS)
+                await yield_to_input()
             self.figures["rate"] = (self.taken - start) / (time.monotonic() - begun)
 
     def pages(self) -> float:

@@ -64,7 +64,7 @@ class Terminal:
         self.wait_for(mark)
         return 1000 * (time.perf_counter() - begun)
 
-    def wait_for(self, mark: bytes, seconds: float = 30) -> None:
+    def wait_for(self, mark: bytes, seconds: float = 60) -> None:
         """Read until the mark was written."""
         pattern, until = re.compile(mark), time.monotonic() + seconds
         while not pattern.search(self._seen):

@@ -15,7 +15,8 @@ from sparkctl.model.events import EVENT_TYPES
 from sparkctl.model.finding import FindingKind
 from sparkctl.model.node import Node
 from sparkctl.model.verdict import CAUSE_MEANINGS, FailureCause
-from sparkctl.profiles.profile_library import ProfileLibrary, profile_json_schema
+from sparkctl.profiles.profile_library import ProfileLibrary
+from sparkctl.profiles.schema import build_field_schema, iter_value_fields
 from sparkctl.tui.key_hints import format_key
 from sparkctl.tui.screens.registry import AVAILABLE_SCREENS
 from tests.tools.docs import words
@@ -96,34 +97,11 @@ def _default_words(one: Field[Any]) -> str:
 
 
 def _profile_fields() -> str:
-    schema = profile_json_schema()
     rows = (
-        (f"`{name}`", _field_values(node), words.PROFILE_FIELDS[name])
-        for name, node in profile_fields(schema, schema["properties"])
+        (f"`{path}`", _field_values(build_field_schema(field, {})), field.spec.help)
+        for path, field in iter_value_fields()
     )
     return table(("field", "value", "meaning"), rows)
-
-
-def profile_fields(
-    schema: Mapping[str, Any], properties: Mapping[str, Any], prefix: str = ""
-) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    """Yield each field of a profile that holds a value, by its path (``model.weights``), with its JSON Schema."""
-    for name, node in properties.items():
-        section = _section(schema, node)
-        if section is None:
-            yield prefix + name, node
-        else:
-            yield from profile_fields(schema, section["properties"], f"{prefix}{name}.")
-
-
-def _section(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the section that a field is, without its ``null`` and its ``off``; None where it is a value."""
-    reference = next((one["$ref"] for one in (node, *node.get("anyOf", ())) if "$ref" in one), None)
-    if reference is None:
-        return None
-    found = schema["$defs"][reference.rpartition("/")[2]]
-    section: Mapping[str, Any] = next(one for one in (found, *found.get("anyOf", ())) if "properties" in one)
-    return section
 
 
 def _field_values(node: Mapping[str, Any]) -> str:

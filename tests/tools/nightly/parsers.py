@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sparkctl.engines.flags import flag_catalogue
-from sparkctl.engines.flags.model import EngineFlag, FlagArity, FlagCatalogue
+from sparkctl.engines.flags.flag_catalogue import EngineFlag, FlagArity, FlagCatalogue
 from sparkctl.engines.lint.flag_check import check_flags_by_catalogue
 from sparkctl.engines.lint.model import LintSeverity
 from sparkctl.engines.lint.profile_flags import LintContext, ProfileFlag

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from sparkctl.cli.command_line_parser import CommandLineParser
 from sparkctl.cli.main import sparkctl_command
+from sparkctl.commands.request import Request
 from sparkctl.commands.show_log import ShowLog, show_log
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext, InterruptSignal
@@ -79,11 +80,10 @@ class Stage:
 
     async def run(self, *words: str, told: bool = True) -> CommandEnded:
         """Run a verb to its end."""
-        started = CommandLineParser(sparkctl_command).parse_command(
-            words, replace(self._context, interrupt=InterruptSignal())
-        )
+        request = CommandLineParser(sparkctl_command).parse_request(words)
+        assert isinstance(request, Request)
         ended = None
-        async for event in started.events():
+        async for event in request.run(replace(self._context, interrupt=InterruptSignal())):
             if told:
                 self._emit(event)
             if isinstance(event, PhaseChanged):

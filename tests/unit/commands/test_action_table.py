@@ -93,13 +93,9 @@ def test_a_key_may_mean_one_thing_on_each_screen() -> None:
 
 def test_a_line_of_a_screen_means_what_it_names() -> None:
     now = ActionContext(node=NodeName("spark1"), instance="a")
-    assert (retarget_context(now, ["logs"]).node, retarget_context(now, ["logs"]).instance) == ("spark1", "a")
-    for words in (
-        ["logs", "b", "--node", "spark2"],
-        ["logs", "--node=spark2", "b", "-f"],
-        ["logs", "-n", "spark2", "b"],
-    ):
-        assert (retarget_context(now, words).node, retarget_context(now, words).instance) == ("spark2", "b")
+    selected, other = retarget_context(now, None, None), retarget_context(now, "b", NodeName("spark2"))
+    assert (selected.node, selected.instance) == ("spark1", "a")
+    assert (other.node, other.instance) == ("spark2", "b")
 
 
 def test_a_screen_that_is_not_there_has_no_action() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.commands.support_bundle import SupportBundle, safe_file_name
+from sparkctl.commands.doctor_bundle import SupportBundle, safe_file_name
 from sparkctl.errors import InvalidInput
 from sparkctl.model.text.secrets import Redactor
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkctl.engines.flags import flag_catalogue
-from sparkctl.engines.flags.model import FlagArity, FlagCatalogue
+from sparkctl.engines.flags.flag_catalogue import FlagArity, FlagCatalogue
 from sparkctl.engines.lint.profile_flags import FlagMatchKind, match_flag
 from sparkctl.engines.lint.profile_flags import collect_profile_flags as flags_of
 from sparkctl.model.profile import FlagValues, JsonValue, ModelSpec, Profile

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.logs.rank_merge import merge_by_time
+from sparkctl.commands.show_log import merge_by_time
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import NodeName
 

@@ -13,7 +13,7 @@ from sparkctl.model.guard_state import DEFAULT_FLOOR_BYTES
 from sparkctl.model.launch_plan import GuardRule, LaunchPlan, PhaseTimeouts, ReadinessRule
 from sparkctl.model.node import NodeName
 from sparkctl.model.verdict import ChangeDirection, FieldChange
-from sparkctl.profiles.profile_overlays import parse_setting
+from sparkctl.profiles.validation import parse_setting
 
 LOWER, RAISE, REMOVE, SET = ChangeDirection.LOWER, ChangeDirection.RAISE, ChangeDirection.REMOVE, ChangeDirection.SET
 PLAN = LaunchPlan(

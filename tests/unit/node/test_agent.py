@@ -397,9 +397,8 @@ def _wait_for(claim: object) -> None:
 
 def make_small_agent(tmp_path: Path, **files: str) -> agent.NodeAgent:
     """A probe in this process, without a GPU, that is not run."""
-    return agent.NodeAgent(
-        write_machine_files(tmp_path, {f"/proc/{name}": text for name, text in files.items()}), 1.0, 10.0, [], b""
-    )
+    root = write_machine_files(tmp_path, {f"/proc/{name}": text for name, text in files.items()})
+    return agent.NodeAgent(root, 1.0, None, agent.start_reader_thread(agent.DeviceReader(root, []).read))
 
 
 def feed_agent(probe: agent.NodeAgent, now: float) -> None:

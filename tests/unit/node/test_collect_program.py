@@ -37,6 +37,8 @@ def test_it_is_written_for_python_3_8_and_needs_nothing_but_it() -> None:
     tree = ast.parse(SOURCE, feature_version=(3, 8))
     imported = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
     assert imported <= set(sys.stdlib_module_names)
+    beside = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert beside <= {"__future__", "typing", "collections.abc", "sparkctl.node.agent"}, "the agent comes along"
     assert "shell=True" not in SOURCE
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.node import node_inspection, process_info
+from sparkctl.node import node_inspection
 
 UNLINK = (Path(node_inspection.__file__).parent / "remove_shared_memory.sh").read_bytes()
 
@@ -89,12 +89,14 @@ def test_only_that_very_file_is_removed(shared: Path) -> None:
 def test_names_of_processes_and_files_are_no_syntax() -> None:
     rest = " ".join(["0"] * 17)
     body = f"btime 1000\n7 (a) S 1 (x) R) Z 1 {rest} 250 0\n8 (VLLM::EngineCor) S 1 {rest} 300 0\nnonsense\n"
-    found = process_info.parse_processes(body, "/proc/8/cmdline:VLLM::EngineCore\n/proc/8/cmdline: \ngarbage\n", None)
+    found = node_inspection.parse_processes(
+        body, "/proc/8/cmdline:VLLM::EngineCore\n/proc/8/cmdline: \ngarbage\n", None
+    )
     assert found is not None
     assert [(one.pid, one.is_alive, one.start) for one in found] == [(7, False, 250), (8, True, 300)]
     assert found[1].words == ("VLLM::EngineCore",)
     assert found[1].born == 1003.0
-    files = process_info.parse_shared_memory(
+    files = node_inspection.parse_shared_memory(
         "file 27 4 0 8 0 /dev/shm/a b\nfile 27 5 0 8 - /dev/shm/c\nfile x\nopen 27 4 /proc/9/fd/3\n"
     )
     assert files is not None
@@ -105,5 +107,5 @@ def test_names_of_processes_and_files_are_no_syntax() -> None:
 
 
 def test_a_node_that_did_not_say_is_not_empty() -> None:
-    assert process_info.parse_processes(None, None, None) is None
-    assert process_info.parse_shared_memory(None) is None
+    assert node_inspection.parse_processes(None, None, None) is None
+    assert node_inspection.parse_shared_memory(None) is None

@@ -13,7 +13,7 @@ from sparkctl.node import bootstrap
 from tests.unit.node.agent_process import list_pythons
 
 HERE = Path(bootstrap.__file__).parent
-PROGRAMS = ("agent", "transfer", "collect", "file_listing", *bootstrap.GUARD_MODULES)
+PROGRAMS = ("agent", "transfer", "collect", *bootstrap.GUARD_MODULES)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -135,7 +135,7 @@ def test_any_file_means_the_same_but_for_what_was_mended(
     )
     path = tmp_path_factory.getbasetemp() / "mine.yaml"
     after, _ = fix_profile_text(path, text)
-    was, now = (parse_yaml(each.encode(), "x").root.to_plain_data() for each in (text, after))
+    was, now = (parse_yaml(each.encode(), "x").to_plain_data() for each in (text, after))
     names = {"tp": "tp-size", "speculative-algo": "speculative-algorithm", "mem_fraction_static": "mem-fraction-static",
              "stream-output": "incremental-streaming-output", "context-len": "context-length"}  # fmt: skip
     left = {key: value for key, value in now["args"].items() if key != "enable-metrics"}

@@ -13,7 +13,7 @@ from sparkctl.engines.memory.model_weights import WeightsSize
 from sparkctl.model.memory_fit import EstimateSource, FitOutcome, MeasuredPeak, MemoryBudget, MemoryFit, MemoryHolder
 from sparkctl.model.node import NodeName
 from sparkctl.model.text.units import GIB, KIB
-from sparkctl.profiles.memory_fit.fit_evaluation import evaluate_memory_fit
+from sparkctl.profiles.fit_evaluation import evaluate_memory_fit
 from tests.unit.engines import model_configs
 
 TOTAL = 127_600_592 * KIB

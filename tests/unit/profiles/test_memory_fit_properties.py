@@ -14,7 +14,7 @@ from sparkctl.engines.memory.model_weights import WeightsSize
 from sparkctl.model.memory_fit import EstimateSource, FitOutcome, MeasuredPeak, MemoryBudget, MemoryFit, MemoryHolder
 from sparkctl.model.node import NodeName
 from sparkctl.model.text.units import GIB, MIB
-from sparkctl.profiles.memory_fit.fit_evaluation import evaluate_memory_fit
+from sparkctl.profiles.fit_evaluation import evaluate_memory_fit
 
 SIZES = st.integers(0, 400 * GIB)
 GOOD = (FitOutcome.FITS, FitOutcome.AFTER_DROP_CACHES)

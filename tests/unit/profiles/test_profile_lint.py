@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkctl.engines.flags import flag_catalogue
-from sparkctl.engines.flags.model import FlagArity
+from sparkctl.engines.flags.flag_catalogue import FlagArity
 from sparkctl.engines.lint.model import LintRule, LintSeverity
 from sparkctl.profiles import profile_lint
 from sparkctl.profiles.profile_library import ProfileLibrary

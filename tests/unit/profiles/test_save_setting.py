@@ -61,7 +61,7 @@ def test_whatever_is_set_the_file_means_it_or_is_not_changed(field: str, value: 
         result = set_field_in_text(TEXT, f"{field}={value}", "f")
     except SparkctlError:
         return
-    before, after = parse_yaml(TEXT.encode(), "f").data, parse_yaml(result.encode(), "f").data
+    before, after = parse_yaml(TEXT.encode(), "f").to_plain_data(), parse_yaml(result.encode(), "f").to_plain_data()
     for step in field.split(".")[:-1]:
         before, after = before.get(step, {}), after[step]
     last = field.rpartition(".")[2]

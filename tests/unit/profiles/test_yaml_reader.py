@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from sparkctl.errors import InvalidInput
 from sparkctl.profiles.file_issues import FileIssue, InvalidFile
-from sparkctl.profiles.yaml_reader import MAX_DEPTH, YamlDocument, parse_yaml, read_yaml, resolve_scalar
+from sparkctl.profiles.yaml_reader import (
+    MAX_DEPTH,
+    YamlValue,
+    find_position,
+    find_value,
+    parse_yaml,
+    read_yaml,
+    resolve_scalar,
+)
 
 
 def list_faults(raw: bytes) -> list[str]:
@@ -51,26 +59,29 @@ def test_scalars_are_yaml_1_2_in_decimal(text: str, meaning: object) -> None:
 
 def test_places_and_raw_text_are_kept() -> None:
     read = parse_yaml(b"a: 1.10\nb:\n  - x\n  - {c: 'y'}\n", "f.yaml")
-    assert read.data == {"a": 1.1, "b": ["x", {"c": "y"}]}
-    assert read.find_source_text(("a",)) == "1.10"
-    assert str(read.position_of(("a",))) == "f.yaml:1:4"
-    assert str(read.position_of(("b", 1, "c"))) == "f.yaml:4:9"
-    assert str(read.position_of(("b", 1, "c"), key=True)) == "f.yaml:4:6"
-    assert str(read.position_of(("b", 1, "missing"), key=True)) == "f.yaml:4:5"
-    assert read.find_source_text(("b",)) is None
+    assert read.to_plain_data() == {"a": 1.1, "b": ["x", {"c": "y"}]}
+    first, inner = find_value(read, ("a",)), find_value(read, ("b",))
+    assert first is not None
+    assert first.raw == "1.10"
+    assert str(find_position(read, ("a",))) == "f.yaml:1:4"
+    assert str(find_position(read, ("b", 1, "c"))) == "f.yaml:4:9"
+    assert str(find_position(read, ("b", 1, "c"), key=True)) == "f.yaml:4:6"
+    assert str(find_position(read, ("b", 1, "missing"), key=True)) == "f.yaml:4:5"
+    assert inner is not None
+    assert inner.raw is None
 
 
 def test_json_keeps_numbers_as_written() -> None:
-    root = parse_yaml('{a: 1.10, b: 1e-5, c: .5, d: "1", e: [true, ~, é]}'.encode(), "f").root
+    root = parse_yaml('{a: 1.10, b: 1e-5, c: .5, d: "1", e: [true, ~, é]}'.encode(), "f")
     assert root.to_json_text() == '{"a":1.10,"b":1e-5,"c":0.5,"d":"1","e":[true,null,"é"]}'
 
 
 def test_an_alias_is_its_anchor() -> None:
-    assert parse_yaml(b"a: &x [1]\nb: *x\n", "f").data == {"a": [1], "b": [1]}
+    assert parse_yaml(b"a: &x [1]\nb: *x\n", "f").to_plain_data() == {"a": [1], "b": [1]}
 
 
 def test_a_byte_order_mark_is_no_content() -> None:
-    assert parse_yaml(b"\xef\xbb\xbfa: 1\r\n", "f").data == {"a": 1}
+    assert parse_yaml(b"\xef\xbb\xbfa: 1\r\n", "f").to_plain_data() == {"a": 1}
 
 
 BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 17))
@@ -126,8 +137,8 @@ YAMLISH = st.text(alphabet="ab:-[]{}&*!|>'\"%@`#?, \n\t0.~é\x00\x1b", max_size=
 def test_any_bytes_are_data_or_located_faults(raw: bytes) -> None:
     read, faults = try_parse(raw)
     if read is not None:
-        assert read.position_of(()).line is not None
-        read.root.to_json_text()
+        assert find_position(read, ()).line is not None
+        read.to_json_text()
         return
     assert faults
     for fault in faults:
@@ -136,7 +147,7 @@ def test_any_bytes_are_data_or_located_faults(raw: bytes) -> None:
         assert str(fault).isprintable()
 
 
-def try_parse(raw: bytes) -> tuple[YamlDocument | None, tuple[FileIssue, ...]]:
+def try_parse(raw: bytes) -> tuple[YamlValue | None, tuple[FileIssue, ...]]:
     try:
         return parse_yaml(raw, "f.yaml"), ()
     except InvalidFile as error:

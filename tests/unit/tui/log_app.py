@@ -11,9 +11,8 @@ from textual.pilot import Pilot
 
 from sparkctl.logs.buffer import DiskLineBuffer, LogBuffer
 from sparkctl.model.log_line import LogLine
-from sparkctl.tui.log_viewer.log_pane import LogPane
+from sparkctl.tui.log_viewer.log_pane import LogPane, LogStatusLine, format_status_line
 from sparkctl.tui.log_viewer.log_view import LogView
-from sparkctl.tui.log_viewer.status_line import LogStatusLine, format_status_line
 
 BEGIN = datetime(2026, 5, 1, 10, tzinfo=UTC)
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)

@@ -15,7 +15,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sparkctl.tui.log_viewer.status_line import LogStatusLine
+from sparkctl.tui.log_viewer.log_pane import LogStatusLine
 from tests.unit.tui.log_app import LogApp, make_log_lines, wait_until_settled
 
 NASTY = (

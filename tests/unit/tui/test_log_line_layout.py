@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from sparkctl.logs.buffer import LogBuffer
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.tui.log_viewer.line_layout import LogLayout, wrap_indent, wrap_offsets
+from sparkctl.tui.log_viewer.log_navigation import LogLayout, wrap_indent, wrap_offsets
 from tests.unit.tui.log_app import make_log_lines
 
 TEXT = st.text(st.sampled_from("ab  -宽é\N{COMBINING ACUTE ACCENT}🦀"), max_size=80).map(sanitize_line)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from sparkctl.tui.log_viewer.status_line import LogViewState, format_status_line
+from sparkctl.tui.log_viewer.log_pane import LogViewState, format_status_line
 
 FULL = LogViewState(
     is_following=False, new=124, total=1204, shown=17, find="oom", found=17, at=3, only="!info",

@@ -9,8 +9,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from sparkctl.commands.list_endpoints import EndpointFailure, choose_default_endpoint
-from sparkctl.commands.served_endpoints import ServedEndpoint, ServedModel
+from sparkctl.commands.list_endpoints import EndpointFailure, ServedEndpoint, ServedModel, choose_default_endpoint
 from sparkctl.model.node import NodeName
 from sparkctl.views.endpoint_config import api_key_variable, build_endpoints_json, format_endpoint_config
 

@@ -17,8 +17,7 @@ from sparkctl.commands.stop.release_check import (
 )
 from sparkctl.model.memory_reading import MemoryBeforeStart, MemoryReading
 from sparkctl.model.text.units import GIB, MIB
-from sparkctl.node.node_inspection import NodeInspection
-from sparkctl.node.process_info import ProcessInfo, SharedMemoryFile
+from sparkctl.node.node_inspection import NodeInspection, ProcessInfo, SharedMemoryFile
 
 ID, OTHER = "a" * 64, "b" * 64
 CORE = ProcessInfo(

@@ -1,4 +1,4 @@
-"""Whom a command line would cut off."""
+"""Whom a request would cut off."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ import pytest
 
 from sparkctl.commands.action_context import ActionContext
 from sparkctl.commands.actions import find_action
-from sparkctl.commands.stop.stop_impact import find_interrupted_instances, find_unlisted_nodes
+from sparkctl.commands.stop.stop_impact import (
+    StopTarget,
+    find_interrupted_instances,
+    find_unlisted_nodes,
+    preview_stop,
+)
+from sparkctl.commands.stop.stop_instance import StopInstance
 from sparkctl.model.container import ContainerState
 from sparkctl.model.decode_step import DecodeStepSpec
 from sparkctl.model.engine_metrics import EngineMeter
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.monitor.node_views import NodeTelemetryView
 
@@ -61,39 +67,46 @@ def make_action_context() -> ActionContext:
 
 
 @pytest.mark.parametrize(
-    ("line", "ends"),
+    ("target", "ends"),
     [
-        ("down busy --node spark1", ["busy@spark1"]),
-        ("down busy -n spark2", ["busy@spark2"]),
-        ("down --node=spark2 busy", ["busy@spark2"]),
-        ("down busy", ["busy@spark1", "busy@spark2"]),
-        ("down --grace 5s busy -n spark1", ["busy@spark1"]),
-        ("down idle --node spark1", []),
-        ("down silent --node spark1", ["silent@spark1"]),  # not known
-        ("down loading --node spark1", []),
-        ("down big --node spark2", ["big@spark2"]),  # the head answers, and not without it
-        ("down theirs --node spark1", []),
-        ("down --all", ["busy@spark1", "silent@spark1", "big@spark1", "busy@spark2", "big@spark2"]),
-        ("down --all --kill --node spark2", ["busy@spark2", "big@spark2"]),
-        ("up busy --node spark1", []),
-        ("up busy --node spark1 --replace", ["busy@spark1"]),
-        ("up ./mine/busy.yaml --replace -n spark2", ["busy@spark2"]),
-        ("up --set name=busy other --replace", []),
-        ("logs busy", []),
-        ("", []),
+        (StopTarget(instance="busy", nodes=(ONE,)), ["busy@spark1"]),
+        (StopTarget(instance="busy"), ["busy@spark1", "busy@spark2"]),
+        (StopTarget(instance="idle", nodes=(ONE,)), []),
+        (StopTarget(instance="silent", nodes=(ONE,)), ["silent@spark1"]),  # not known
+        (StopTarget(instance="loading", nodes=(ONE,)), []),
+        (StopTarget(instance="big", nodes=(TWO,)), ["big@spark2"]),  # the head answers, and not without it
+        (StopTarget(instance="theirs", nodes=(ONE,)), []),
+        (StopTarget(instance=None), ["busy@spark1", "silent@spark1", "big@spark1", "busy@spark2", "big@spark2"]),
+        (StopTarget(instance=None, nodes=(TWO,)), ["busy@spark2", "big@spark2"]),
+        (StopTarget(instance=None, nodes=(TWO,), frees=True), ["busy@spark2", "big@spark2", "big@spark1"]),
+        (StopTarget(instance="busy", nodes=(TWO,), replaces=True), ["busy@spark2"]),
     ],
 )
-def test_who_answers_requests_and_would_be_ended(line: str, ends: list[str]) -> None:
-    assert [f"{one.name}@{one.node}" for one in find_interrupted_instances(make_action_context(), line.split())] == ends
+def test_who_answers_requests_and_would_be_ended(target: StopTarget, ends: list[str]) -> None:
+    assert [f"{one.name}@{one.node}" for one in find_interrupted_instances(make_action_context(), target)] == ends
+
+
+def test_a_start_in_place_of_what_runs_asks_only_where_somebody_may_be_cut_off() -> None:
+    now = make_action_context()
+    now = replace(now, views=tuple(replace(view, instances_seen=1.0) for view in now.views))
+    asked = preview_stop(now, StopTarget(instance="busy", nodes=(ONE,), replaces=True))
+    assert (asked.is_required, asked.wanted) == (True, "busy")
+    assert not preview_stop(now, StopTarget(instance="idle", nodes=(ONE,), replaces=True)).is_required
+    assert preview_stop(now, StopTarget(instance="idle", nodes=(ONE,))).is_required
 
 
 def test_a_model_on_two_sparks_is_stopped_on_both_by_its_key() -> None:
-    now = replace(make_action_context(), instance="big", node=TWO)
+    nodes = tuple(Node(name=name, host=name) for name in (ONE, TWO))
+    now = replace(make_action_context(), instance="big", node=TWO, config_nodes=nodes)
     for key, more in (("down", ()), ("kill", ("--kill",))):
-        words = find_action(key).words
-        assert words is not None
-        assert words(now) == ("down", "big", "--node", "spark1", "--node", "spark2", *more)
-        assert words(replace(now, instance="busy")) == ("down", "busy", "--node", "spark2", *more)
+        build_request = find_action(key).request
+        assert build_request is not None
+        request = build_request(now)
+        assert isinstance(request, StopInstance)
+        assert request.nodes == nodes
+        assert request.format_as_command() == ("down", "big", "--node", "spark1", "--node", "spark2", *more)
+        alone = build_request(replace(now, instance="busy")).format_as_command()
+        assert alone == ("down", "busy", "--node", "spark2", *more)
 
 
 def test_where_nobody_has_looked_is_not_known_to_be_empty() -> None:
@@ -101,8 +114,9 @@ def test_where_nobody_has_looked_is_not_known_to_be_empty() -> None:
     looked = replace(now.views[0], instances_seen=1.0)
     dark = replace(now.views[1], state=NodeState.UNKNOWN, instances=())
     now = replace(now, views=(looked, dark))
-    assert find_unlisted_nodes(now, ["down", "big"]) == (TWO,)
-    assert find_unlisted_nodes(now, ["down", "big", "--node", "spark1"]) == ()
-    assert find_unlisted_nodes(now, ["logs", "big"]) == ()
+    assert find_unlisted_nodes(now, StopTarget(instance="big")) == (TWO,)
+    assert find_unlisted_nodes(now, StopTarget(instance="big", nodes=(ONE,))) == ()
     gone = replace(now, views=(looked, replace(dark, state=NodeState.UNREACHABLE)))
-    assert find_unlisted_nodes(gone, ["down", "big"]) == (), "nothing can be cut off where nothing can be reached"
+    assert find_unlisted_nodes(gone, StopTarget(instance="big")) == (), (
+        "nothing can be cut off where nothing can be reached"
+    )

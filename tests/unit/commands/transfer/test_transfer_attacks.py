@@ -210,7 +210,8 @@ elif verb == "tag":
     names[words[1]] = words[0]
 elif verb == "rmi":
     del names[words[-1]]
-(at / "names").write_text(json.dumps(names))
+if verb in ("load", "tag", "rmi"):  # the others run beside each other
+    (at / "names").write_text(json.dumps(names))
 '''
 WANTED, OTHER = "me/model:1", "vllm/vllm-openai:latest"
 

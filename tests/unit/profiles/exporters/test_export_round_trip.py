@@ -14,7 +14,7 @@ from sparkctl import engines
 from sparkctl.errors import InvalidInput
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import ArgValue, ContainerOptions, FlagValues, JsonValue, ModelSpec, Profile
-from sparkctl.profiles.exporters import docker_run_exporter, yaml_exporter
+from sparkctl.profiles.exporters import docker_command, yaml_exporter
 from sparkctl.profiles.exporters.portable_launch import build_portable_launch
 from sparkctl.profiles.launch_planning import build_launch_plan
 from sparkctl.profiles.profile_library import ProfileLibrary
@@ -34,8 +34,8 @@ from tests.unit.profiles.test_yaml_writer import (
 )
 
 FORMS = {
-    "docker": (docker_run_exporter.export_docker_run, "pasted"),
-    "systemd": (docker_run_exporter.export_systemd_unit, "pasted"),
+    "docker": (docker_command.export_docker_run, "pasted"),
+    "systemd": (docker_command.export_systemd_unit, "pasted"),
     "compose": (yaml_exporter.export_compose, "x.yaml"),
     "sparkrun": (yaml_exporter.export_sparkrun, "x.yaml"),
 }
@@ -132,7 +132,7 @@ PLAIN = Profile(
 
 
 def test_a_docker_line_has_one_flag_a_line() -> None:
-    lines = docker_run_exporter.export_docker_run(build_portable_launch(PLAIN, engines.load_engine("vllm")))
+    lines = docker_command.export_docker_run(build_portable_launch(PLAIN, engines.load_engine("vllm")))
     assert lines[0] == "# Mine"
     assert [line.removesuffix(" \\").strip() for line in lines[2:]] == [
         "docker run -d", "--name vllm-mine", "--gpus all", "--shm-size 16g", "--network host", "-v ~/models:/models",
@@ -145,9 +145,7 @@ def test_a_shell_reads_the_line_as_docker_is_meant_to() -> None:
     profile = replace(
         PLAIN, args=(("xx", "a$b`c\"d'e\\ !f"), ("y", '${MINE:-$ "q"}z'), ("json", JsonValue('{"a":"${K}"}')))
     )
-    lines = "\n".join(
-        docker_run_exporter.export_docker_run(build_portable_launch(profile, engines.load_engine("vllm")))
-    )
+    lines = "\n".join(docker_command.export_docker_run(build_portable_launch(profile, engines.load_engine("vllm"))))
     script = f"docker() {{ printf '%s\\0' \"$@\"; }}\n{lines}\n"
     done = subprocess.run(
         ["bash", "-c", script], capture_output=True, text=True, env={"HOME": "/h", "MY_KEY": "k"}, check=True

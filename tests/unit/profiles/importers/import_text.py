@@ -42,5 +42,5 @@ def write_and_read(profile: Profile) -> Profile:
     from pathlib import Path
 
     return validate_profile(
-        parse_yaml(render_profile_yaml(profile).encode(), "x.yaml").root, Path(profile.origin), shipped=profile.shipped
+        parse_yaml(render_profile_yaml(profile).encode(), "x.yaml"), Path(profile.origin), shipped=profile.shipped
     )

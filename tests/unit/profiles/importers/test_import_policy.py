@@ -473,7 +473,7 @@ def test_a_part_that_leads_elsewhere_is_found(path: str, part: str | None) -> No
      "container: {devices: [/dev/infiniband/../sda]}", "container: {devices: ['/dev/dri:/dev/../x']}"],
 )  # fmt: skip
 def test_no_profile_has_such_a_path(body: str) -> None:
-    tree = parse_yaml(f"schema: 1\nname: aa\nengine: vllm\nimage: x/y:1\n{body}\n".encode(), "aa.yaml").root
+    tree = parse_yaml(f"schema: 1\nname: aa\nengine: vllm\nimage: x/y:1\n{body}\n".encode(), "aa.yaml")
     with pytest.raises(InvalidInput, match="write the real path"):
         validate_profile(tree, Path("aa.yaml"), shipped=False)
 

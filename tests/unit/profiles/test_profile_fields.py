@@ -1,0 +1,143 @@
+"""Every declared field of a profile is read, written back, exported and described: from its declaration alone."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkctl.engines import engine_names, load_engine
+from sparkctl.model.profile import Profile
+from sparkctl.profiles.exporters import docker_command
+from sparkctl.profiles.exporters.portable_launch import build_portable_launch
+from sparkctl.profiles.file_issues import InvalidFile
+from sparkctl.profiles.importers.profile_importer import ImportOptions, import_text
+from sparkctl.profiles.schema import FileSection, build_json_schema, iter_value_fields, load_file_shape
+from sparkctl.profiles.validation import merge_profile_trees, parse_setting, validate_profile
+from sparkctl.profiles.yaml_reader import parse_yaml
+from sparkctl.profiles.yaml_writer import render_profile_yaml
+
+EVERY_FIELD = """\
+schema: 1
+name: every-field
+title: All of them
+engine: vllm
+engine_version: 0.19.1
+patched_flags: [some-flag]
+image: registry/vllm:1
+model:
+  path: /models/m
+  served_name: m
+  weights: 27GB
+  parameters: 27B
+  active_parameters: 3B
+  experts: {weights: 20GiB, count: 128, per_token: 8}
+  draft_weights: 1500MB
+  kv_per_token: 65536
+nodes: 2
+port: 8000
+command: [vllm, serve, 1.10]
+args:
+  max-model-len: 4096
+env:
+  A: ${A:-1}
+env_file: x.env
+mounts:
+  - ~/a:/a
+container:
+  name: its-name
+  gpus: "1"
+  shm_size: 16g
+  ipc: private
+  network: host
+  entrypoint: /entry
+  ulimits: {memlock: -1}
+  devices: [/dev/infiniband]
+  options:
+    hostname: h
+memory:
+  expected: 96GiB
+  floor: 2GiB
+  draft_workspace: before-weights
+start:
+  drop_caches: false
+  ready_line: is up
+  health: /health
+  probe: chat
+  prompt: Hi
+  timeouts: {creating: 1s, starting: 2s, loading: 30m, warming: 3s}
+  expected: 5m
+  guard: {floor: 600MiB, cache_below: 2GiB, limit: 45m}
+stop:
+  grace: 1m
+liveness: none
+group: a-group
+notes: |
+  two
+  lines
+source: here
+# Kept from the imported source; sparkctl does not use it.
+extra:
+  x: 1.50
+"""
+
+
+def read(text: str) -> Profile:
+    return validate_profile(parse_yaml(text.encode(), "every-field.yaml"), Path("every-field.yaml"), shipped=False)
+
+
+def list_values(section: FileSection, owner: Any) -> list[tuple[str, Any, Any]]:
+    """Return path, value and default of each field with an attribute."""
+    found: list[tuple[str, Any, Any]] = []
+    for key, field in section.fields.items():
+        inner = owner if field.name is None else getattr(owner, field.name)
+        if field.section is not None:
+            found += [(f"{key}.{path}", value, default) for path, value, default in list_values(field.section, inner)]
+        elif field.name is not None:
+            found.append((key, inner, field.default))
+    return found
+
+
+def test_the_example_has_every_field_at_another_value_than_its_default() -> None:
+    values = list_values(load_file_shape(), read(EVERY_FIELD))
+    assert [path for path, value, default in values if value == default] == []
+    declared = {path for path, _ in iter_value_fields()}
+    assert {path for path, _, _ in values} == declared - {"schema", "extends"}
+
+
+def test_every_field_is_written_as_it_was_read() -> None:
+    assert render_profile_yaml(read(EVERY_FIELD)) == EVERY_FIELD
+
+
+def test_every_field_survives_an_export_and_an_import() -> None:
+    profile = read(EVERY_FIELD)
+    lines = docker_command.export_docker_run(build_portable_launch(profile, load_engine("vllm")))
+    wishes = ImportOptions(engines=engine_names(), allow=True, is_beside=lambda _: True)
+    back = import_text("\n".join(lines), "pasted", wishes).profile
+    launch = {"args", "command", "container", "digest", "origin"}  # a docker run may tell them in another way
+    for field in dataclasses.fields(Profile):
+        if field.name not in launch:
+            assert getattr(back, field.name) == getattr(profile, field.name), field.name
+
+
+def test_every_field_has_words_and_a_schema() -> None:
+    assert all(field.spec.help for _, field in iter_value_fields())
+    schema = build_json_schema()
+    assert list(schema["properties"]) == list(load_file_shape().fields)
+
+
+@pytest.mark.parametrize("path", [path for path, _ in iter_value_fields() if path not in ("schema", "extra")])
+def test_a_value_of_another_shape_is_a_fault_of_that_field(path: str) -> None:
+    """A map where a value belongs, text where a map does: the fault names the field and its line."""
+    tree = parse_yaml(EVERY_FIELD.encode(), "every-field.yaml")
+    is_map = path in ("args", "env", "container.ulimits", "container.options")
+    if path in ("name", "extends"):  # --set cannot change them
+        tree = merge_profile_trees(tree, parse_yaml(f"{path}: {{a: b}}".encode(), "--set"))
+    else:
+        tree = merge_profile_trees(tree, parse_setting(f"{path}={'x' if is_map else '[[x]]'}"))
+    with pytest.raises(InvalidFile) as caught:
+        validate_profile(tree, Path("every-field.yaml"), shipped=False)
+    assert path in caught.value.message
+    assert "must be" in caught.value.message
