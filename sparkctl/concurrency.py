@@ -48,22 +48,27 @@ async def gather_or_cancel(*work: Work[Any]) -> tuple[Any, ...]:
 
 @asynccontextmanager
 async def run_in_background(*work: Work[None]) -> AsyncIterator[None]:
-    """Run coroutines beside a block. The end of the block cancels them; an error of theirs ends the block and is raised."""
-    own_error: Exception | None = None
+    """Run coroutines beside a block. The end of the block cancels them; an error of theirs ends the block at once.
+
+    What was raised first is raised, not a group: neither an error nor a cancellation of the block is lost to one in a clean-up.
+    """
+    first: BaseException | None = None
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one) for one in work]
             try:
                 yield
-            except Exception as error:
-                own_error = error
+            except BaseException as error:
+                if not any(task.done() and not task.cancelled() and task.exception() for task in tasks):
+                    first = error
                 raise
             finally:
                 for task in tasks:
                     task.cancel()
-    except BaseExceptionGroup as failed:
-        first = own_error or failed.exceptions[0]
-        raise first from first.__cause__
+    except BaseExceptionGroup as errors:
+        first = first or errors.exceptions[0]
+    if first is not None:
+        raise first
 
 
 async def run_until_first(*work: Work[A]) -> tuple[int, A]:
@@ -96,3 +101,45 @@ async def cancel_and_wait(tasks: Iterable[asyncio.Future[Any]], within: float | 
         for task in ended:
             if not task.cancelled():
                 task.exception()  # retrieved, so that asyncio does not log it
+
+
+class BackgroundTasks:
+    """The tasks that run beside one owner. One that raises ends alone, and ``on_error`` gets its exception at once.
+
+    Not a TaskGroup: there one exception ends all tasks, and the end waits for each without a limit.
+    """
+
+    def __init__(self, on_error: Callable[[BaseException], None]) -> None:
+        self._on_error = on_error
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no task runs."""
+        return not self._tasks
+
+    def start_task(
+        self,
+        work: Coroutine[Any, Any, None],
+        name: str | None = None,
+        on_end: Callable[[BaseException | None], None] | None = None,
+    ) -> asyncio.Task[None]:
+        """Start a task. With ``on_end`` that is called at its end in place of ``on_error``, unless it was cancelled."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(lambda _: self._finish_task(task, on_end))
+        return task
+
+    def _finish_task(self, task: asyncio.Task[None], on_end: Callable[[BaseException | None], None] | None) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if on_end is not None:
+            on_end(error)
+        elif error is not None:
+            self._on_error(error)
+
+    async def aclose(self, within: float | None) -> None:
+        """Cancel all tasks but the one that closes, and wait for their end, at most ``within`` seconds."""
+        await cancel_and_wait(self._tasks - {asyncio.current_task()}, within)

@@ -14,8 +14,7 @@ from sparkctl.commands.request import Request, ScreenTarget
 from sparkctl.errors import InvalidInput
 from sparkctl.model.node import NodeName
 from sparkctl.model.text.suggestions import format_did_you_mean
-from sparkctl.tui.panel_options import InstanceLister
-from sparkctl.tui.screens.registry import AVAILABLE_SCREENS
+from sparkctl.tui.panel_options import AVAILABLE_SCREENS, InstanceLister
 
 _CLI_ONLY_OPTIONS = ("--json", "--record", "--format")
 _HIDDEN_OPTIONS = frozenset(_CLI_ONLY_OPTIONS)

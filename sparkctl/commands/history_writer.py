@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from sparkctl.commands.start.start_preflight import PreflightInspection
 from sparkctl.context import CommandContext
 from sparkctl.errors import ExitCode
 from sparkctl.history.expected_durations import compute_model_key
@@ -32,7 +31,6 @@ from sparkctl.model.events import (  # fmt: skip
     WarningEmitted,
 )
 from sparkctl.model.guard_state import GuardAction
-from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import ExpectedDurations, Phase, PhaseDuration
 from sparkctl.model.profile import Profile
@@ -77,15 +75,6 @@ async def record_operation(
                 yield event
     finally:  # the consumer closed the stream, or a defect ended the command
         clerk.entry.record_end(str(Outcome.INTERRUPTED), None, why="sparkctl ended in the middle of it")
-
-
-def build_node_result(plan: LaunchPlan, scene: PreflightInspection) -> NodeResult:
-    """Return what the inspection before a start knows of its node, for the history."""
-    who = scene.look.identity
-    return NodeResult(
-        node=plan.node, instance=plan.instance, image_digest=scene.image.id if scene.image is not None else None,
-        driver=(who.driver or None) if who is not None else None, kernel=(who.kernel or None) if who is not None else None,
-    )  # fmt: skip
 
 
 class HistoryWriter:

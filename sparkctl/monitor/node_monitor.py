@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 
-from sparkctl.concurrency import gather_or_cancel
+from sparkctl.concurrency import gather_or_cancel, run_in_background
 from sparkctl.context import CommandContext
 from sparkctl.engines import decode_step_label, load_engine
 from sparkctl.errors import DockerError, GuardUnavailable, InvalidInput, NodeError
@@ -188,15 +188,15 @@ class NodeMonitor:
             session.link.add_status_listener(lambda status: self._on_link_changed(session, status))
             sampler = NodeSampler(session, self.every)
             inspections = ContainerInspections(session)
-            works = (
+            polls = (
                 self._poll_containers(session, sampler, inspections), self._poll_meters(session), self._poll_liveness(session, inspections),
                 GuardPoller(session, self.emit).run(self._answers), self._read_engine_facts(session),
                 self._poll_switch_journal(session),
             )  # fmt: skip
-            beside = [asyncio.create_task(work) for work in works]
             try:
                 with isolate_node_failures(self.node):
-                    await self._emit_samples(sampler, beside)
+                    async with run_in_background(*polls):
+                        await self._emit_samples(sampler)
             except NodeError as error:
                 again, self._is_misplaced = self.again, False
                 self.emit(replace(build_failure_state(session, error), next_try=again))
@@ -210,12 +210,9 @@ class NodeMonitor:
                 return self.again
             finally:
                 self.session = None
-                for task in beside:
-                    task.cancel()
-                await asyncio.gather(*beside, return_exceptions=True)
         return again
 
-    async def _emit_samples(self, sampler: NodeSampler, beside: Iterable[asyncio.Task[None]]) -> None:
+    async def _emit_samples(self, sampler: NodeSampler) -> None:
         async with aclosing(sampler.stream_samples()) as events:
             async for event in events:
                 if isinstance(event, SampleArrived):
@@ -225,9 +222,6 @@ class NodeMonitor:
                 if isinstance(event, SampleArrived) and sampler.identity is not self.who:
                     self.who = sampler.identity
                     self._emit_setting_findings(event)
-                for task in beside:
-                    if task.done():
-                        task.result()  # do not hide a defect
 
     def _emit_setting_findings(self, event: SampleArrived) -> None:
         """Report problems of the node's settings, and those that are solved."""

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
-from sparkctl.concurrency import cancel_and_wait
+from sparkctl.concurrency import BackgroundTasks
 from sparkctl.context import CommandContext
 from sparkctl.model.events import Event, NodeStateChanged
 from sparkctl.model.node import Node, NodeName, NodeState
@@ -18,20 +17,19 @@ from sparkctl.monitor.recording.recording_player import RecordingPlayer
 from sparkctl.monitor.sampler import INTERACTIVE_INTERVAL
 from sparkctl.transport.node_session import NodeSession, SharedSession
 
-if TYPE_CHECKING:
-    pass
-
 _CLOSE_TIMEOUT_SECONDS = 3.0  # seconds for closing connections
 
 
 class NodeSupervisor:
-    """Starts and ends the tasks. ``emit`` gets every event."""
+    """Starts and ends the tasks. ``emit`` gets every event, ``on_error`` a defect in the player of a recording."""
 
-    def __init__(self, ctx: CommandContext, emit: Callable[[Event], None], every: float = INTERACTIVE_INTERVAL) -> None:
-        self._ctx, self._emit, self._every = ctx, emit, every
+    def __init__(
+        self, ctx: CommandContext, emit: Callable[[Event], None], on_error: Callable[[BaseException], None]
+    ) -> None:
+        self._ctx, self._emit, self._every = ctx, emit, INTERACTIVE_INTERVAL
         self._nodes: dict[NodeName, Node] = {}
-        self._tasks: dict[NodeName | None, asyncio.Task[None]] = {}  # None: a recording's
-        self._ending: set[asyncio.Task[None]] = set()
+        self._tasks: dict[NodeName, asyncio.Task[None]] = {}
+        self._background = BackgroundTasks(on_error)
         self._followers: dict[NodeName, NodeMonitor] = {}
 
     @property
@@ -86,32 +84,30 @@ class NodeSupervisor:
 
     def play_recording(self, player: RecordingPlayer) -> None:
         """Play a recording instead of monitoring nodes."""
-        self._tasks[None] = asyncio.create_task(player.run(), name="play")
+        self._background.start_task(player.run(), "play")
 
     async def aclose(self) -> None:
         """End everything and wait for it."""
         self._nodes.clear()
-        await cancel_and_wait([*self._tasks.values(), *self._ending], _CLOSE_TIMEOUT_SECONDS)
+        await self._background.aclose(_CLOSE_TIMEOUT_SECONDS)
 
     def _start_follower(self, node: Node) -> None:
         follower = NodeMonitor(ctx=self._ctx, node=node, every=self._every, emit=self._emit)
         self._followers[node.name] = follower
-        task = asyncio.create_task(follower.run(), name=f"follow {node.name}")
-        self._tasks[node.name] = task
-        task.add_done_callback(lambda done: self._report_defect(node, done))
+        self._tasks[node.name] = self._background.start_task(
+            follower.run(), f"follow {node.name}", lambda defect: self._report_defect(follower, defect)
+        )
 
     def _stop_follower(self, name: NodeName) -> None:
         del self._nodes[name]
         self._followers.pop(name, None)
         if task := self._tasks.pop(name, None):
-            self._ending.add(task)  # it puts away its connection, and nobody else holds it then
-            task.add_done_callback(self._ending.discard)
-            task.cancel()
+            task.cancel()  # it puts away its connection, and nobody else holds it then
 
-    def _report_defect(self, node: Node, task: asyncio.Task[None]) -> None:
+    def _report_defect(self, follower: NodeMonitor, defect: BaseException | None) -> None:
         """Say of what a follower died; one that ended by itself has said why."""
-        defect = None if task.cancelled() else task.exception()
-        if defect is not None and self._tasks.get(node.name) is task:
+        node = follower.node
+        if defect is not None and self._followers.get(node.name) is follower:
             what = f"a defect in sparkctl, not in {node.name}: {type(defect).__name__}: {defect}"
             self._emit(
                 NodeStateChanged(

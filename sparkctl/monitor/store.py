@@ -1,4 +1,4 @@
-"""The live store: every event goes through `Store.apply_event`, and every front end reads the state from here.
+"""The live store: all state is here. Every event goes through `Store.apply_event`, and every front end reads from here.
 
 Pure: it awaits, requests and writes nothing. The same events, live or from a recording, give the same state.
 """
@@ -36,16 +36,27 @@ from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.model.sample import Sample
+from sparkctl.model.sample import MemoryBar, Sample
 from sparkctl.model.switch_plan import SwitchJournalStatus
+from sparkctl.monitor.activity import (
+    JobEnded,
+    Jobs,
+    JobStarted,
+    NoticeBoard,
+    NoticesCleared,
+    NoticeShown,
+    StartDiagnosed,
+    SwitchHidden,
+)
+from sparkctl.monitor.event_log import EventLog, RecentLogLines, StartRefused
 from sparkctl.monitor.findings.base import NodeSnapshot
-from sparkctl.monitor.findings.node_detectors import NodeDetectors, detect_across_nodes
-from sparkctl.monitor.findings.slow_path import detect_slow_path
+from sparkctl.monitor.findings.node_detectors import NodeDetectors, detect_across_nodes, detect_slow_path
 from sparkctl.monitor.meters.meter_series import MeterSeries
 from sparkctl.monitor.node_views import NodeTelemetryView, list_rollback_containers, mark_rollback_containers
 from sparkctl.monitor.ranks import apply_head_state
 from sparkctl.monitor.sample_series import SampleSeries
 from sparkctl.monitor.startup_timeline import StartupTimeline, advance_timeline
+from sparkctl.monitor.switch_progress import SwitchState
 
 _STOP_TIMEOUT_SECONDS = 180.0  # seconds without news, after which a reported stop no longer counts
 _GONE_STOP_TIMEOUT_SECONDS = 5.0  # the same once its container is gone: then news comes every second or two
@@ -197,42 +208,136 @@ class TopicKind(StrEnum):
     FINDINGS = "findings"
     GUARD = "guard"
     SWITCH = "switch"
+    ACTIVITY = "activity"  # of the operator's commands: no view of a node shows it
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One change: of which kind, on which node, and of which instance if it concerns one."""
+    """One change: of which kind, on which node, and of which instance if it concerns one.
+
+    ``node`` is None for `TopicKind.ACTIVITY` alone.
+    """
 
     what: TopicKind
-    node: NodeName
+    node: NodeName | None
     instance: str | None = None
 
 
+StoreEvent = Event | JobStarted | JobEnded | NoticeShown | NoticesCleared | SwitchHidden | StartDiagnosed | StartRefused
+
+
 class Store:
-    """The state of the nodes as of the last event. Nodes keep the given order; others follow as they appear."""
+    """The state as of the last event. Nodes keep the given order; others follow as they appear.
+
+    The parts are for reading; they change by `apply_event` alone.
+    """
 
     def __init__(self, nodes: Iterable[NodeName] = (), now: float = 0.0) -> None:
-        self._nodes = {name: create_node_record(name, now) for name in nodes}
+        self.clear()
+        self._nodes |= {name: create_node_record(name, now) for name in nodes}
+
+    def clear(self) -> None:
+        """Forget everything, because a recording begins again."""
+        self._nodes: dict[NodeName, NodeRecord] = {}
+        self._start_results: dict[tuple[NodeName, str], CommandEnded] = {}
+        self.event_log = EventLog()
+        self.log_lines = RecentLogLines()
+        self.switches = SwitchState()
+        self.jobs = Jobs()
+        self.notices = NoticeBoard()
 
     @property
     def nodes(self) -> tuple[NodeName, ...]:
         """The names of all known nodes."""
         return tuple(self._nodes)
 
-    def apply_event(self, event: Event) -> tuple[Topic, ...]:
-        """Apply an event; return what changed, nothing if the event was no news."""
-        if event.node is None:
-            return ()
-        if event.node not in self._nodes:
-            self._nodes[event.node] = create_node_record(event.node, event.ts)
-        live = self._nodes[event.node]
-        if topics := self._apply(event, live):
-            live.when = event.ts
-        return topics
+    def apply_event(self, event: StoreEvent, job: int | None = None) -> tuple[Topic, ...]:
+        """Apply an event; return what changed, nothing if the event was no news. ``job``: by which it was emitted."""
+        topics: tuple[Topic, ...] = ()
+        if event.node is not None:
+            if event.node not in self._nodes:
+                self._nodes[event.node] = create_node_record(event.node, event.ts)
+            live = self._nodes[event.node]
+            if topics := self._apply(event, live):
+                live.when = event.ts
+        return (*topics, Topic(TopicKind.ACTIVITY, None)) if self._apply_activity(event, topics, job) else topics
 
-    def get_views(self) -> tuple[NodeTelemetryView, ...]:
-        """Return a view of every node."""
-        return tuple(self.get_view(name) for name in self._nodes)
+    def _apply_activity(self, event: StoreEvent, topics: tuple[Topic, ...], job: int | None) -> bool:
+        """Apply an event to the parts that are not about one node; return whether one of them has changed."""
+        match event:
+            case SampleArrived():
+                if topics and topics[0].what is TopicKind.STATE:  # the first sample after a break
+                    self.event_log.add_event(NodeStateChanged(ts=event.ts, node=event.node, state=NodeState.OK))
+                return False
+            case NoticeShown():
+                self.notices.add_notice(event, {name: self._list_instances(name) for name in self._nodes})
+            case NoticesCleared():
+                self.notices.clear()
+            case SwitchHidden():
+                self.switches.hide()
+            case StartDiagnosed():
+                self._record_start_result(event.end)
+            case StartRefused():
+                self.event_log.add_event(event)
+            case JobStarted() | JobEnded():
+                self.jobs.apply_event(event, job)
+            case _:
+                return self._follow_commands(event, job)
+        return True
+
+    def _follow_commands(self, event: Event, job: int | None) -> bool:
+        """Apply an event of a command or of the monitoring; return whether it changed the activity."""
+        is_news = self.jobs.apply_event(event, job)
+        is_news |= self.switches.apply_event(event, job, self.list_memory_bars)
+        match event:
+            case ContainersListed():
+                if event.known:
+                    self.event_log.add_container_list(event, self._list_instances(event.node))
+            case LogArrived():
+                self.log_lines.add_lines(event)
+            case PhaseChanged():
+                self._start_results.pop((event.node, event.instance), None)
+            case CommandEnded() if event.verdict is not None:
+                is_news |= self._record_start_result(event)
+            case NodeStateChanged() if event.state is not NodeState.OK:
+                self.switches.forget_journal(event.node)
+            case _:
+                pass
+        self.event_log.add_event(event)
+        if isinstance(event, ContainersListed | PhaseChanged) and self.notices.rests_on(event.node):
+            live = self._nodes[event.node]
+            if live.state.state is NodeState.OK and (live.docker is None or live.docker.known):
+                self.notices.drop_outdated(event.node, self._list_instances(event.node))
+        return is_news
+
+    def _record_start_result(self, end: CommandEnded) -> bool:
+        if end.node is None or end.instance is None:
+            return False
+        self._start_results[end.node, end.instance] = end
+        return True
+
+    def get_start_results(self, name: NodeName) -> dict[str, CommandEnded]:
+        """Return how the last starts on a node ended with a verdict, by instance."""
+        return {instance: end for (node, instance), end in self._start_results.items() if node == name}
+
+    def list_memory_bars(self) -> dict[NodeName, MemoryBar]:
+        """Return the last memory reading of each node that has one and answers."""
+        views = (self.get_view(name) for name in self._nodes)
+        return {view.name: view.memory for view in views if view.memory is not None}
+
+    def get_views(self, names: Iterable[NodeName] | None = None) -> tuple[NodeTelemetryView, ...]:
+        """Return a view of every node, or of those with these ``names`` that are known, in that order."""
+        return tuple(self.get_view(name) for name in (self._nodes if names is None else names) if name in self._nodes)
+
+    def find_instance(self, name: NodeName, instance: str) -> InstanceView | None:
+        """Return an instance as last known; None where it is not there."""
+        there = self._list_instances(name) if name in self._nodes else ()
+        return next((one for one in there if one.name == instance), None)
+
+    def find_start_failure(self, name: NodeName, instance: str) -> CommandEnded | None:
+        """Return how the last start failed; None where it did not, or the instance was started again since."""
+        one = self.find_instance(name, instance)
+        return self._start_results.get((name, instance)) if one is None or one.phase is Phase.FAILED else None
 
     def _collect_findings(self, name: NodeName) -> tuple[Finding, ...]:
         """Return the findings of a node, worst first: by its samples, by comparison with other nodes, and by checks."""
@@ -334,10 +439,6 @@ class Store:
         """Return the instances that a guard watches, empty if no guard runs; None if not known. Raises KeyError."""
         return self._nodes[name].guarded
 
-    def get_switch_status(self, name: NodeName) -> SwitchJournalStatus | None:
-        """Return the status of the switch journal on the node, None if not known. Raises KeyError."""
-        return self._nodes[name].switch
-
     def get_sample_series(self, name: NodeName) -> SampleSeries:
         """Return the time series of the last hours. Raises KeyError."""
         return self._nodes[name].rings
@@ -353,7 +454,7 @@ class Store:
         return tuple(self._nodes[name].told.values())
 
     @singledispatchmethod
-    def _apply(self, event: Event, live: NodeRecord) -> tuple[Topic, ...]:
+    def _apply(self, event: StoreEvent, live: NodeRecord) -> tuple[Topic, ...]:
         """Apply an event to one node. Other events are shown to the operator as they come, and change nothing here."""
         return ()
 

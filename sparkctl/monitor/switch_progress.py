@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from sparkctl.model.events import CommandEnded, Event, SwitchPlanned, SwitchStepReported
+from sparkctl.model.events import CommandEnded, Event, SwitchJournalReported, SwitchPlanned, SwitchStepReported
 from sparkctl.model.node import NodeName
-from sparkctl.model.switch_plan import SwitchPlan, SwitchStep
+from sparkctl.model.sample import MemoryBar
+from sparkctl.model.switch_plan import JournalPresence, SwitchJournal, SwitchJournalStatus, SwitchPlan, SwitchStep
 
 ROLLBACK_STEPS = (SwitchStep.UNDOING, SwitchStep.RESTORING, SwitchStep.RESTORED)
 _INSTANT_STEPS = (SwitchStep.DONE, SwitchStep.RESTORED, SwitchStep.LEFT)  # reached at once
@@ -99,3 +101,89 @@ def _record_step(course: SwitchProgress | None, event: SwitchStepReported) -> Sw
 def _breaks_off(one: SwitchStepProgress, by: SwitchStep) -> bool:
     """Tell whether a step had not finished when the next one began: then it failed."""
     return not one.proofs and (by is SwitchStep.LEFT or (by in ROLLBACK_STEPS and one.step not in ROLLBACK_STEPS))
+
+
+class SwitchState:
+    """The running or last switch, and the switch journals on the nodes. A part of the store."""
+
+    def __init__(self) -> None:
+        self.last: SwitchProgress | None = None
+        self.memory_at_start: Mapping[NodeName, MemoryBar] = {}
+        self._job: int | None = None  # that runs the switch, if it is one of this panel's
+        self._is_hidden = False
+        self._journals: dict[NodeName, SwitchJournalReported] = {}
+        self._ended = 0.0  # when the last followed switch ended, unix seconds
+
+    @property
+    def visible(self) -> SwitchProgress | None:
+        """The running or last switch; None where it has ended and `hide` has put it aside."""
+        return None if self._is_hidden else self.last
+
+    @property
+    def running(self) -> SwitchProgress | None:
+        """The switch that runs now."""
+        return None if self.last is None or self.last.is_over else self.last
+
+    def build_running_with_stops(self) -> SwitchProgress | None:
+        """Return the running switch; a resumed one has no plan, so its journal tells which instances it stops."""
+        last = self.running
+        if last is None or last.plan is not None:
+            return last
+        found = (one.view.journal for one in self._journals.values() if one.view.journal is not None)
+        return replace(last, old=next((one.stops for one in found if one.instance == last.instance), ()))
+
+    def hide(self) -> None:
+        """Put a finished switch aside; a running one stays visible."""
+        self._is_hidden = self.running is None
+
+    def apply_event(
+        self, event: Event, job: int | None, read_memory: Callable[[], Mapping[NodeName, MemoryBar]]
+    ) -> bool:
+        """Apply an event, and return whether it was about a switch. ``read_memory`` returns the nodes' memory now.
+
+        ``job``: by which the event was emitted, if by any.
+        """
+        if isinstance(event, SwitchJournalReported):
+            self._journals[event.node] = event
+            return True
+        if isinstance(event, SwitchPlanned):
+            self.memory_at_start = read_memory()
+        if isinstance(event, CommandEnded) and job != self._job:
+            return False  # the end of another command
+        before, self.last = self.last, advance_switch(self.last, event)
+        if self.last is before:
+            return False
+        self._job, self._is_hidden = job, False
+        if self.last is not None and self.last.is_over:
+            self._ended = event.ts
+        return True
+
+    def forget_journal(self, node: NodeName) -> None:
+        """Forget the journal of a node that does not answer."""
+        self._journals.pop(node, None)
+
+    def list_journals(self, names: Iterable[NodeName]) -> dict[str, tuple[NodeName, SwitchJournalStatus]]:
+        """Return each journal of these nodes once: by its id, or by the node where the journal cannot be read.
+
+        One that was read before the last followed switch ended is outdated.
+        """
+        found = dict[str, tuple[NodeName, SwitchJournalStatus]]()
+        for name, event in ((name, self._journals[name]) for name in names if name in self._journals):
+            view = event.view
+            if view.found is not JournalPresence.NONE and event.ts >= self._ended:
+                key = name if view.journal is None else view.journal.id
+                if key not in found or view.is_held:
+                    found[key] = name, view
+        return found
+
+    @property
+    def is_abandoned(self) -> bool | None:
+        """True where a switch was abandoned on the nodes, False where one runs, None where none is known."""
+        views = [view for _, view in self.list_journals(self._journals).values()]
+        return False if self.running is not None else not any(view.is_held for view in views) if views else None
+
+    @property
+    def abandoned_journal(self) -> SwitchJournal | None:
+        """The journal of the abandoned switch; None where there is none or several, or it cannot be read."""
+        views = [view for _, view in self.list_journals(self._journals).values()]
+        return views[0].journal if len(views) == 1 and not views[0].is_held else None

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 
-from sparkctl.concurrency import gather_or_cancel
+from sparkctl.concurrency import BackgroundTasks, gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.errors import InvalidInput, NodeError, NodeStarved
 from sparkctl.model.events import ContainersListed, Emit, Event, FindingReported, NodeStateChanged, SampleArrived
@@ -46,12 +46,12 @@ async def read_load_views(
 
 
 def _create_emitter(store: Store, record: Emit | None, news: asyncio.Event | None = None) -> Emit:
-    """Return a function that records an event, applies it to the store, and sets ``news`` if anything changed."""
+    """Return a function that records an event, applies it to the store, and sets ``news`` if a view changed."""
 
     def emit(event: Event) -> None:
         if record is not None:
             record(event)
-        if store.apply_event(event) and news is not None:
+        if any(topic.node is not None for topic in store.apply_event(event)) and news is not None:
             news.set()
 
     return emit
@@ -157,22 +157,25 @@ async def watch_load_views(
     _emit_initial_states(ctx, nodes, emit)
     followers = [NodeMonitor(ctx=ctx, node=node, every=every, emit=emit, again=again) for node in nodes]
     compared: dict[NodeName, AgentHello] = {}
-    tasks = [asyncio.create_task(follower.run()) for follower in followers]
-    for task in tasks:
-        task.add_done_callback(lambda _: news.set())
+    defects: list[BaseException] = []
+
+    def report_defect(defect: BaseException) -> None:
+        defects.append(defect)
+        news.set()
+
+    tasks = BackgroundTasks(report_defect)
+    for follower in followers:
+        tasks.start_task(follower.run())
     try:
         while True:
             await news.wait()
             news.clear()
-            for task in tasks:
-                if task.done():
-                    task.result()  # do not hide a defect
+            if defects:
+                raise defects[0]
             known = {one.node.name: one.who for one in followers if one.who is not None}
             if known != compared:
                 _emit_version_differences(ctx, compared, known, emit)
                 compared = known
             yield store.get_views()
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await tasks.aclose(None)

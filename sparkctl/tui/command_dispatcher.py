@@ -12,7 +12,7 @@ from sparkctl.commands.request import Request, ScreenTarget
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.node import NodeState
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.tui.screens import registry
+from sparkctl.tui.panel_options import AVAILABLE_SCREENS
 
 if TYPE_CHECKING:
     from sparkctl.commands.switch.switch_request import SwitchInstance
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sparkctl.monitor.node_views import NodeTelemetryView
     from sparkctl.profiles.profile_library import ProfileOffer
     from sparkctl.tui.dialogs.profile_picker import PickedStart
-    from sparkctl.tui.panel_interface import Panel
+    from sparkctl.tui.panel import Panel
 
 _VERB_ALIASES = {"q": "quit", "q!": "quit", "exit": "quit", "h": "help"}  # habits from other programs
 _HELP_FLAGS = frozenset(("--help", "-h"))
@@ -76,7 +76,7 @@ class CommandDispatcher:
             self.plan_selected_switch()
         elif one.id is ActionId.HISTORY:
             self._show_history(ScreenTarget(verb="history"))
-        elif one.screen in registry.AVAILABLE_SCREENS:
+        elif one.screen in AVAILABLE_SCREENS:
             panel.open_screen(str(one.screen), retarget_context(now, None, None))
         elif one.id in _USAGE_BY_ACTION and one.request is not None:
             self._refuse_if_not_ready()
@@ -194,7 +194,7 @@ class CommandDispatcher:
 
         panel = self._panel
         assert panel.controller is not None
-        if panel.controller.switches.running_switch is not None:
+        if panel.controller.store.switches.running is not None:
             panel.open_screen("switch")
             panel.show_toast("this switch is still running: plan another when it has ended", severity="warning")
             return

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sparkctl.commands.start.launch_plans import read_node_home
 from sparkctl.errors import NodeError, SparkctlError
@@ -18,11 +18,14 @@ from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
 
 if TYPE_CHECKING:
+    from sparkctl.concurrency import BackgroundTasks
+    from sparkctl.context import CommandContext
     from sparkctl.model.launch_plan import LaunchPlan
     from sparkctl.model.memory_fit import CheckpointFiles, MemoryBudget, MemoryFit
     from sparkctl.model.profile import Profile
+    from sparkctl.monitor.node_supervisor import NodeSupervisor
     from sparkctl.monitor.node_views import NodeTelemetryView
-    from sparkctl.tui.panel_interface import Controller
+    from sparkctl.monitor.store import Store
 
 _UPDATE_SECONDS = 2.0  # seconds at least between two updates of a node
 _RECHECK_SECONDS = 60.0  # seconds until missing or incomplete files are read again
@@ -32,10 +35,18 @@ _EstimateKey = tuple[str, NodeName]  # a profile's hash, and the node
 
 
 class MemoryEstimateCache:
-    """Computes memory estimates in the background and schedules a repaint when one has changed."""
+    """Computes memory estimates in the background and schedules a repaint when one has changed.
 
-    def __init__(self, controller: Controller) -> None:
-        self._controller = controller
+    ``context`` never asks the operator. A defect in the work goes to the owner of ``tasks``.
+    """
+
+    def __init__(
+        self, context: CommandContext, store: Store, supervisor: NodeSupervisor, tasks: BackgroundTasks,
+        schedule_repaint: Callable[[], None], *, is_replaying: bool,
+    ) -> None:  # fmt: skip
+        self._context, self._store, self._supervisor, self._tasks = context, store, supervisor, tasks
+        self._schedule_repaint, self._is_replaying = schedule_repaint, is_replaying
+        self._homes: dict[NodeName, str | None] = {}  # the users' home directories; None: being read
         self._wanted: dict[str, Profile] = {}
         self._answers: dict[_EstimateKey, MemoryFit] = {}
         self._counted: dict[_EstimateKey, object] = {}  # the inputs of each answer
@@ -44,11 +55,11 @@ class MemoryEstimateCache:
         self._refused: dict[_EstimateKey, str] = {}  # why there is no plan
         self._found: dict[tuple[NodeName, str], tuple[float, CheckpointFiles]] = {}
         self._tried: dict[NodeName, float] = {}
-        self._running: dict[NodeName, asyncio.Task[None]] = {}
+        self._running: set[NodeName] = set()
 
     def get_estimate(self, profile: Profile, node: NodeName) -> MemoryFit | None:
         """Return the current estimate; None where there is none yet or other instances run on the node now."""
-        key, store = (profile.digest, node), self._controller.bridge.store
+        key, store = (profile.digest, node), self._store
         is_old = node in store.nodes and self._counted_for.get(key) != _budget_fingerprint(
             store.get_last_known_view(node)
         )
@@ -57,38 +68,48 @@ class MemoryEstimateCache:
     def request_estimates(self, profiles: Sequence[Profile]) -> None:
         """Compute estimates for these profiles on every node, and keep them current."""
         self._wanted = {one.digest: one for one in profiles}
-        for name in self._controller.bridge.store.nodes:
+        for name in self._store.nodes:
             if name not in self._running:
-                task = self._controller.run_background_task(self._update_and_rest(name), f"fits on {name}")
-                self._running[name] = task
-                task.add_done_callback(lambda done, name=name: self._finish_update(name, done))  # type: ignore[misc]
+                self._running.add(name)
+                self._tasks.start_task(self._update_and_rest(name), f"fits on {name}")
 
     async def compute_estimate(self, profile: Profile, node: NodeName) -> MemoryFit | None:
         """Return the estimate for any profile; None where it cannot be computed."""
-        if node not in self._controller.bridge.store.nodes:
+        if node not in self._store.nodes:
             return None
         await self._update_node(node, [profile])
         return self.get_estimate(profile, node)
 
-    def _finish_update(self, name: NodeName, task: asyncio.Task[None]) -> None:
-        del self._running[name]
-        if not task.cancelled():
-            task.result()  # raises its exception
-
     async def _update_and_rest(self, name: NodeName) -> None:
         """Update the requested estimates of a node, then wait until the next update may start."""
-        await self._update_node(name, list(self._wanted.values()))
-        await self._controller.clock.sleep(_UPDATE_SECONDS)
+        try:
+            await self._update_node(name, list(self._wanted.values()))
+            await self._context.clock.sleep(_UPDATE_SECONDS)
+        finally:
+            self._running.discard(name)
+
+    def get_home_directory(self, node: Node) -> str | None:
+        """Return the user's home on a node; None while it is not known, and then read it where the node answers."""
+        if node.name not in self._homes and self._store.get_view(node.name).state is NodeState.OK:
+            self._homes[node.name] = None
+            self._tasks.start_task(self._fetch_home_directory(node))
+        return self._homes.get(node.name)
+
+    async def _fetch_home_directory(self, node: Node) -> None:
+        try:
+            self._homes[node.name] = await read_node_home(self._context, node)
+        except SparkctlError:
+            del self._homes[node.name]  # the tile shows the error; read again when the node answers
+        self._schedule_repaint()
 
     async def _update_node(self, name: NodeName, wanted: Sequence[Profile]) -> None:
-        controller = self._controller
-        view = controller.bridge.store.get_last_known_view(name)
-        node = controller.supervisor.get_node(name) or Node(name=name, host=str(name))
-        home = None if controller.is_replaying else controller.find_home_directory(node)
+        view = self._store.get_last_known_view(name)
+        node = self._supervisor.get_node(name) or Node(name=name, host=str(name))
+        home = None if self._is_replaying else self.get_home_directory(node)
         plans = await asyncio.to_thread(self._build_launch_plans, wanted, node, home)
         if home is not None:
             await self._read_checkpoint_files(node, view, wanted, plans)
-        is_live = not controller.is_replaying and view.state is NodeState.OK
+        is_live = not self._is_replaying and view.state is NodeState.OK
         if is_live and home is None:
             return  # the location of the files is not known yet
         is_news = await asyncio.to_thread(
@@ -97,7 +118,7 @@ class MemoryEstimateCache:
         counted = {(one.digest, name): _budget_fingerprint(view) for one in wanted}
         if is_news or any(self._counted_for.get(key) != there for key, there in counted.items()):
             self._counted_for |= counted
-            controller.bridge.schedule_repaint()
+            self._schedule_repaint()
 
     def _build_launch_plans(self, wanted: Sequence[Profile], node: Node, home: str | None) -> list[LaunchPlan | None]:
         from sparkctl.commands.start.launch_plans import preview_launch
@@ -105,7 +126,7 @@ class MemoryEstimateCache:
         for one in wanted:
             key = one.digest, node.name, home
             if key not in self._plans:
-                seen = preview_launch(self._controller.context, one, node, home, os.environ)
+                seen = preview_launch(self._context, one, node, home, os.environ)
                 self._plans[key] = seen.plan
                 if seen.plan is None and seen.refusal is not None:
                     self._refused[one.digest, node.name] = seen.refusal.message
@@ -117,7 +138,7 @@ class MemoryEstimateCache:
         """Read the model files on a node that were not read yet; retry later where the node does not answer."""
         from sparkctl.profiles.fit_evaluation import list_checkpoint_paths
 
-        now, controller = self._controller.clock.monotonic(), self._controller
+        now = self._context.clock.monotonic()
         all_of_them = {
             place
             for one, plan in zip(wanted, plans, strict=True)
@@ -133,7 +154,7 @@ class MemoryEstimateCache:
             return
         self._tried[node.name] = now
         with suppress(NodeError):
-            async with controller.supervisor.create_background_session(node) as session:
+            async with self._supervisor.create_background_session(node) as session:
                 await session.link.connect()
                 look = await session.read_node(*(f"model={place}" for place in new))
             self._found |= {(node.name, one.place): (now, one) for one in look.models}
@@ -157,7 +178,7 @@ class MemoryEstimateCache:
         from sparkctl.model.memory_fit import FitOutcome, MemoryFit
         from sparkctl.profiles.fit_evaluation import list_checkpoint_paths
 
-        is_news, is_now = False, self._controller.is_replaying or view.state is NodeState.OK
+        is_news, is_now = False, self._is_replaying or view.state is NodeState.OK
         for one, plan in zip(wanted, plans, strict=True):
             key = one.digest, view.name
             if plan is None:
@@ -177,8 +198,8 @@ class MemoryEstimateCache:
             premises = (_round_budget(there), tuple(found))
             if self._counted.get(key) != premises:
                 self._counted[key] = premises
-                ranks = one.nodes if len(self._controller.bridge.store.nodes) >= one.nodes else 1
-                self._answers[key] = calculate_fit_from_budget(self._controller.context, one, plan, found, there, ranks)
+                ranks = one.nodes if len(self._store.nodes) >= one.nodes else 1
+                self._answers[key] = calculate_fit_from_budget(self._context, one, plan, found, there, ranks)
                 is_news = True
         return is_news
 
@@ -196,25 +217,3 @@ def _round_budget(there: MemoryBudget | None) -> object:
         for one in there.holders
     )
     return there.available >> _MEMORY_STEP_BITS, there.droppable >> _MEMORY_STEP_BITS, holders
-
-
-class HomeDirectoryCache:
-    """The users' home directories on the nodes, each read once. ``spawn`` runs a background task."""
-
-    def __init__(self, controller: Controller, spawn: Callable[[Coroutine[Any, Any, None]], object]) -> None:
-        self._controller, self._spawn = controller, spawn
-        self._known: dict[NodeName, str | None] = {}  # None: being read
-
-    def get_home_directory(self, node: Node) -> str | None:
-        """Return a home directory; None while it is not known, and then read it where the node answers."""
-        if node.name not in self._known and self._controller.bridge.store.get_view(node.name).state is NodeState.OK:
-            self._known[node.name] = None
-            self._spawn(self._fetch_home_directory(node))
-        return self._known.get(node.name)
-
-    async def _fetch_home_directory(self, node: Node) -> None:
-        try:
-            self._known[node.name] = await read_node_home(self._controller.non_interactive_context, node)
-        except SparkctlError:
-            del self._known[node.name]  # the tile shows the error; read again when the node answers
-        self._controller.bridge.schedule_repaint()

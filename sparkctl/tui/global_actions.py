@@ -17,7 +17,7 @@ from sparkctl.model.node import Node
 
 if TYPE_CHECKING:
     from sparkctl.monitor.recording.recording_player import RecordingPlayer
-    from sparkctl.tui.panel_interface import Panel
+    from sparkctl.tui.panel import Panel
 
 
 def perform_global_action(panel: Panel, one: Action) -> None:
@@ -32,7 +32,7 @@ def perform_global_action(panel: Panel, one: Action) -> None:
 
 def _show_or_plan_switch(panel: Panel) -> None:
     """Show the running switch; else plan one to the selected profile, or ask for a profile."""
-    if panel.controller is not None and panel.controller.switches.running_switch is not None:
+    if panel.controller is not None and panel.controller.store.switches.running is not None:
         panel.open_screen("switch")
     else:
         panel.orders.plan_selected_switch()
@@ -78,7 +78,7 @@ def _go_back(panel: Panel) -> None:
     if len(panel.screen_stack) > 1:
         panel.pop_screen()
     elif panel.controller is not None:
-        panel.controller.notices.clear()
+        panel.controller.clear_notices()
         panel.repaint_front_screen()
 
 
@@ -163,11 +163,9 @@ def open_node_shell(panel: Panel) -> None:
 
 async def _open_shell(panel: Panel, node: Node) -> None:
     """Open a shell on a node; show ssh's errors as a toast, because the panel paints over its stderr."""
-    from sparkctl.tui.profile_editor import run_external_program
-
     words = build_ssh_command(node, os.environ)
     try:
-        status, said = await run_external_program(panel, words, "install OpenSSH", listen=not node.is_local)
+        status, said = await panel.run_external_program(words, "install OpenSSH", listen=not node.is_local)
     except InvalidInput as error:
         panel.show_toast(f"{error.message}\n{error.hint}", severity="error")
         return
@@ -188,11 +186,9 @@ def open_container_shell(panel: Panel) -> None:
 
 async def _open_shell_inside(panel: Panel, node: Node, container: str) -> None:
     """Open a shell in a container; report its exit status only where no shell was opened."""
-    from sparkctl.tui.profile_editor import run_external_program
-
     try:
-        status, said = await run_external_program(
-            panel, build_container_shell_command(node, container), "install OpenSSH, or Docker where this machine is the Spark",
+        status, said = await panel.run_external_program(
+            build_container_shell_command(node, container), "install OpenSSH, or Docker where this machine is the Spark",
             listen=not node.is_local,
         )  # fmt: skip
     except InvalidInput as error:

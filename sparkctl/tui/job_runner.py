@@ -1,4 +1,4 @@
-"""Runs the commands that the operator has started, each as a task that emits events.
+"""Runs the commands that the operator has started, each as a task that emits events. The store holds what they report.
 
 The end of the panel ends these tasks, never the engines that they watch.
 """
@@ -8,110 +8,83 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
 
 from sparkctl.commands.stop.stop_instance import StopInstance
-from sparkctl.concurrency import cancel_and_wait
-from sparkctl.model.events import (
-    CachesDropped,
-    CommandEnded,
-    Event,
-    LaunchPlanned,
-    PhaseChanged,
-    SwitchStepReported,
-    WarningEmitted,
-)
+from sparkctl.concurrency import BackgroundTasks
+from sparkctl.model.events import Event
+from sparkctl.model.node import NodeName
 from sparkctl.model.text.sanitize import sanitize_lines
+from sparkctl.monitor.activity import Job, JobEnded, JobStarted
+from sparkctl.monitor.store import Store
 from sparkctl.tui.panel_options import PreparedCommand
 
 _STOP_SECONDS = 2.0  # seconds that a command has to reach a safe point
 
 
-@dataclass(slots=True, kw_only=True)
-class Job:
-    """One running command and the events that its report needs. ``switches``: it has begun the steps of a switch."""
-
-    started: PreparedCommand
-    warnings: list[WarningEmitted] = field(default_factory=list)
-    caches: list[CachesDropped] = field(default_factory=list)
-    plan: LaunchPlanned | None = None
-    instance: str | None = None
-    ended: CommandEnded | None = None
-    switches: bool = False
-
-    def record_event(self, event: Event) -> None:
-        """Keep what the report at the end needs."""
-        match event:
-            case WarningEmitted():
-                self.warnings.append(event)
-            case CachesDropped():
-                self.caches.append(event)
-            case LaunchPlanned():
-                self.plan, self.instance = event, event.plan.instance
-            case PhaseChanged():
-                self.instance = event.instance
-            case SwitchStepReported():
-                self.switches = True
-            case CommandEnded():
-                self.ended = event
-            case _:
-                pass
-
-
 class JobRunner:
-    """Runs commands. ``emit`` gets every event, ``finished`` each ended job and the exception that ended it, if any."""
+    """Runs commands. ``emit`` gets every event and its job, ``finished`` each ended job and what it raised, if anything."""
 
-    def __init__(self, emit: Callable[[Event], None], finished: Callable[[Job, BaseException | None], object]) -> None:
-        self._emit, self._finished = emit, finished
-        self._tasks: dict[asyncio.Task[None], Job] = {}
+    def __init__(
+        self,
+        store: Store,
+        emit: Callable[[Event | JobStarted | JobEnded, int], None],
+        finished: Callable[[Job, BaseException | None], object],
+    ) -> None:
+        self._store, self._emit, self._finished = store, emit, finished
+        self._commands: dict[int, tuple[PreparedCommand, asyncio.Task[None]]] = {}
+        self._tasks = BackgroundTasks(lambda _: None)  # each job's end is handled
+        self._last_number = 0
 
-    @property
-    def running_jobs(self) -> tuple[Job, ...]:
-        """The jobs that have not ended."""
-        return tuple(self._tasks.values())
-
-    @property
-    def switch_job(self) -> Job | None:
-        """The job that runs a switch."""
-        return next((job for job in self.running_jobs if job.switches), None)
+    def interrupt_job(self, number: int) -> None:
+        """End a job at its next safe point, as Ctrl-C does."""
+        if number in self._commands:
+            self._commands[number][0].context.interrupt.record_press()
 
     def interrupt_switch(self) -> None:
         """End the switch at its next safe point, as Ctrl-C does."""
-        if self.switch_job is not None:
-            self.switch_job.started.context.interrupt.record_press()
+        if (job := self._store.jobs.switch_job) is not None:
+            self.interrupt_job(job.started.job)
 
-    def start_job(self, started: PreparedCommand) -> Job:
-        """Run a command as a task."""
-        job = Job(started=started)
+    def start_job(self, prepared: PreparedCommand, nodes: tuple[NodeName, ...]) -> None:
+        """Run a command as a task; ``nodes`` are those that it is about."""
+        self._last_number += 1
+        number, clock = self._last_number, prepared.context.clock
 
         async def emit_events() -> None:
-            async with aclosing(started.events()) as events:
+            async with aclosing(prepared.events()) as events:
                 async for event in events:
-                    job.record_event(event)
-                    self._emit(event)
+                    self._emit(event, number)
 
-        task = asyncio.create_task(emit_events(), name=" ".join(started.words))
-        self._tasks[task] = job
-        task.add_done_callback(self._on_task_done)
-        return job
+        def end_job(defect: BaseException | None) -> None:
+            del self._commands[number]
+            job = self._store.jobs.running[number]
+            self._emit(JobEnded(clock.unix_time(), number), number)
+            self._finished(job, defect)
+
+        self._emit(
+            JobStarted(ts=clock.unix_time(), job=number, verb=prepared.verb, words=prepared.words, nodes=nodes), number
+        )
+        task = self._tasks.start_task(emit_events(), " ".join(prepared.words), end_job)
+        self._commands[number] = prepared, task
 
     def detach_starts(self, stop: StopInstance, nodes: Sequence[str]) -> None:
         """Stop watching the starts that a stop is about to end: those that it names, on these nodes; none: on all."""
-        for job in self.running_jobs:
+        for number, job in self._store.jobs.running.items():
             is_named = stop.instance is None or stop.instance == job.instance
             is_there = not (nodes and job.started.nodes) or set(nodes) & set(job.started.nodes)
             if job.started.verb == "up" and is_named and is_there:
-                job.started.context.interrupt.record_press()
+                self.interrupt_job(number)
 
     async def aclose(self) -> tuple[str, ...]:
         """End every command at its next safe point; return their messages and hints, one per line."""
-        tasks = dict(self._tasks)
-        for job in tasks.values():
-            job.started.context.interrupt.record_press()
+        jobs = list(self._store.jobs.running.values())
+        tasks = [task for _, task in self._commands.values()]
+        for number in self._commands:
+            self.interrupt_job(number)
         if tasks:
             await asyncio.wait(tasks, timeout=_STOP_SECONDS)
-        await cancel_and_wait(tasks, _STOP_SECONDS)
-        ends = [job.ended for job in tasks.values() if job.ended is not None and job.ended.message]
+        await self._tasks.aclose(_STOP_SECONDS)
+        ends = [job.ended for job in jobs if job.ended is not None and job.ended.message]
         return tuple(
             line
             for one in ends
@@ -120,8 +93,3 @@ class JobRunner:
                 *(f"  try: {way}" for way in sanitize_lines(one.hint or "")),
             )
         )
-
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        job = self._tasks.pop(task)
-        if not task.cancelled():
-            self._finished(job, task.exception())

@@ -12,14 +12,14 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from textual import events
 
 if TYPE_CHECKING:
+    from textual.app import App
     from textual.dom import DOMNode
-    from textual.screen import Screen
-    from textual.widget import Widget
+    from textual.message_pump import MessagePump
 
 MAX_OPENING_SECONDS = 3.0  # seconds a dialog may take to open; keys typed during a longer wait are dropped
 KEY_PRIORITY_SECONDS = 0.25  # seconds at most for which other work waits for keys, so that it does not starve
@@ -28,41 +28,16 @@ IGNORED_KEY_SECONDS = 0.5  # seconds in which keys cannot answer a dialog that o
 _CALM_ROUNDS = 2  # a bubbling key may post a message, which bubbles up in turn
 
 
-class MessageReceiver(Protocol):
-    """A Textual message pump."""
-
-    def call_later(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
-        """Call a function after the messages that wait now; return False where none are taken any more."""
-        ...
-
-
-class KeyTarget(MessageReceiver, Protocol):
-    """The app that a `KeyQueue` delivers keys to."""
-
-    @property
-    def focused(self) -> Widget | None:
-        """The widget that has the focus."""
-        ...
-
-    @property
-    def screen(self) -> Screen[object]:
-        """The screen in front."""
-        ...
-
-    def spawn_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run a task in the background."""
-        ...
-
-    async def deliver_key_event(self, event: events.Key | events.Paste) -> None:
-        """Handle a key now."""
-        ...
-
-
 class KeyQueue:
-    """Holds keys while the panel handles the previous one or opens a dialog."""
+    """Holds keys while the app handles the previous one or opens a dialog. ``deliver`` handles a key now."""
 
-    def __init__(self, panel: KeyTarget) -> None:
-        self._panel = panel
+    def __init__(
+        self,
+        app: App[Any],
+        spawn_task: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        deliver: Callable[[events.Key | events.Paste], Coroutine[Any, Any, None]],
+    ) -> None:
+        self._app, self._spawn_task, self._deliver = app, spawn_task, deliver
         self._typed: deque[events.Key | events.Paste] = deque()
         self._typing: asyncio.Task[None] | None = None
         self._opening: set[asyncio.Task[None]] = set()
@@ -109,7 +84,7 @@ class KeyQueue:
         self._typed.append(event)
         if self._typing is None or self._typing.done():
             self._begun = time.monotonic()
-            self._typing = self._panel.spawn_task(self._deliver_queued_keys())
+            self._typing = self._spawn_task(self._deliver_queued_keys())
 
     def hold_until_done(self, opening: asyncio.Task[None]) -> None:
         """Hold keys until a task has ended that opens a dialog."""
@@ -118,7 +93,7 @@ class KeyQueue:
 
     def hold_until_mounted(self, mounting: Awaitable[object]) -> None:
         """Hold keys, including escape, until a screen or widget is mounted."""
-        task = self._panel.spawn_task(_wait_for_mount(mounting))
+        task = self._spawn_task(_wait_for_mount(mounting))
         self._coming.add(task)
         task.add_done_callback(self._coming.discard)
 
@@ -148,7 +123,7 @@ class KeyQueue:
                 await self._wait_for_opening()
                 continue
             event = self._typed.popleft()
-            if await _drain_pump(self._panel, partial(self._panel.deliver_key_event, event)):
+            if await _drain_pump(self._app, partial(self._deliver, event)):
                 await self._wait_until_settled()
         self._done = time.monotonic()
 
@@ -173,7 +148,7 @@ class KeyQueue:
 
     def _find_key_target(self) -> DOMNode:
         """Return the widget or screen that gets the next key."""
-        return self._panel.focused or self._panel.screen
+        return self._app.focused or self._app.screen
 
 
 async def _wait_for_mount(mounting: Awaitable[object]) -> None:
@@ -182,7 +157,7 @@ async def _wait_for_mount(mounting: Awaitable[object]) -> None:
             await mounting
 
 
-async def _drain_pump(pump: MessageReceiver, do: Callable[[], Awaitable[None]] | None = None) -> bool:
+async def _drain_pump(pump: MessagePump, do: Callable[[], Awaitable[None]] | None = None) -> bool:
     """Wait until a pump has handled its messages and run ``do`` after them; return False where it takes none now."""
     passed = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""The options of the panel and the protocols that its caller implements. Imports little, for a fast start."""
+"""The options of the panel, the table of its screens, and the protocols that its caller implements. Imports little, for a fast start."""
 
 from __future__ import annotations
 
@@ -15,6 +15,19 @@ if TYPE_CHECKING:
     from sparkctl.config import Config
     from sparkctl.context import CommandContext
     from sparkctl.model.events import Event
+
+
+# The screens other than the overview: the module in `screens`, imported when the screen opens, and the function that
+# creates the screen for an action context. Key, help and palette entry of a screen depend on its line here.
+SCREENS: dict[str, tuple[str, str]] = {
+    "instance": ("instance_screen", "create_instance_screen"),
+    "logs": ("log_screen", "create_log_screen"),
+    "profiles": ("profiles_screen", "create_profiles_screen"),
+    "doctor": ("doctor_screen", "create_doctor_screen"),
+    "switch": ("switch_screen", "create_switch_screen"),
+    "history": ("history_screen", "create_history_screen"),
+}
+AVAILABLE_SCREENS = frozenset(SCREENS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from sparkctl.profiles.profile_library import ProfileLibrary
 
 if TYPE_CHECKING:
     from sparkctl.profiles.profile_lint import LintDiagnostic, LintResult
-    from sparkctl.tui.panel_interface import Panel
+    from sparkctl.tui.panel import Panel
 
 
 _DEFAULT_EDITORS = ("nano", "vi")
@@ -92,8 +92,8 @@ async def open_editor(panel: Panel, path: Path, line: int | None = None, column:
 
     Raises `InvalidInput` where there is no editor or it cannot be run.
     """
-    status, _ = await run_external_program(
-        panel, build_editor_argv(find_editor(), path, line, column), "set $EDITOR to your editor"
+    status, _ = await panel.run_external_program(
+        build_editor_argv(find_editor(), path, line, column), "set $EDITOR to your editor"
     )
     return status
 

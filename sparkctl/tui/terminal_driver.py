@@ -24,7 +24,7 @@ from textual.strip import Strip
 from textual.widgets import Input
 
 if TYPE_CHECKING:
-    from sparkctl.tui.panel_interface import Panel
+    from sparkctl.tui.panel import Panel
 
 
 _ESCAPE_CODE = "\x1b[27u"  # escape alone, in kitty's keyboard protocol

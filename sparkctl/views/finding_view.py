@@ -7,16 +7,17 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from sparkctl.model.events import CommandEnded, FindingReported
+from sparkctl.model.events import CommandEnded, FindingReported, GuardActed
 from sparkctl.model.finding import Finding, Severity
 from sparkctl.model.finding import FindingKind as Kind
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line, sanitize_lines
 from sparkctl.model.text.units import format_duration
+from sparkctl.monitor.event_log import EventLogEntry
 from sparkctl.monitor.node_views import NodeTelemetryView
+from sparkctl.views.event_log_view import describe_log_entry
 from sparkctl.views.event_text import format_verdict
-from sparkctl.views.overview.event_log_view import EventLogEntry
 from sparkctl.views.text.line_wrap import wrap_line
 from sparkctl.views.text.state_symbols import get_state_symbol
 from sparkctl.views.text.styled_text import TextRow, TextStyle, make_row, sanitize_span
@@ -160,7 +161,7 @@ class NodeProblems:
     def guard_actions(self) -> tuple[EventLogEntry, ...]:
         """What the guard warned of or did recently, the latest last."""
         mine = [one for one in self.happened if self.view is not None and one.node == self.view.name]
-        return tuple(one for one in mine if one.what[0] == "guard" and one.tone in _BAD_STYLES)[-_MAX_GUARD_ACTIONS:]
+        return tuple(one for one in mine if isinstance(one.event, GuardActed))[-_MAX_GUARD_ACTIONS:]
 
     @property
     def bad_notices(self) -> tuple[str, ...]:
@@ -191,7 +192,8 @@ def render_problems(wrong: NodeProblems, columns: int, ascii_only: bool = False)
             blocks.append([head + (f": {sanitize_line(detail)}" if detail else "; enter on it says why")])
     for one in wrong.guard_actions:
         when = time.strftime("%H:%M:%S", time.localtime(one.when))
-        blocks.append([f"{bad if one.tone is TextStyle.BAD else warned} guard, {when}: {sanitize_line(one.text)}"])
+        text, tone = describe_log_entry(one)
+        blocks.append([f"{bad if tone is TextStyle.BAD else warned} guard, {when}: {sanitize_line(text)}"])
     blocks += [[sanitize_line(words)] for words in wrong.bad_notices]
     lines = [
         part

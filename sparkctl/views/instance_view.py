@@ -26,6 +26,11 @@ from sparkctl.views.instance_rows import (
     render_verdict_keys,
 )
 from sparkctl.views.meter_view import IDLE
+from sparkctl.views.overview.startup_timeline_view import (
+    render_startup_duration,
+    render_startup_progress,
+    render_startup_timeline,
+)
 from sparkctl.views.overview.tile_charts import build_gpu_charts, build_memory_groups, build_throughput_chart
 from sparkctl.views.overview.tile_model import TRANSITION_PHASES, NodeTileModel, StateBadge, build_instance_badge
 from sparkctl.views.overview.tile_rows import (
@@ -43,11 +48,6 @@ from sparkctl.views.overview.tile_rows import (
     render_labelled_text,
     render_throughput,
     render_unreachable,
-)
-from sparkctl.views.startup_timeline_view import (
-    render_startup_duration,
-    render_startup_progress,
-    render_startup_timeline,
 )
 from sparkctl.views.text.frame_layout import draw_frame, pad_screen
 from sparkctl.views.text.row_layout import drop_least_important, expand_charts

@@ -24,9 +24,9 @@ from sparkctl.monitor.meters.bandwidth import (
 )
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.views import meter_view as words
-from sparkctl.views.fabric_view import format_node_links
 from sparkctl.views.finding_view import format_node_findings
 from sparkctl.views.meter_view import UNKNOWN, format_bandwidth
+from sparkctl.views.overview.fabric_view import format_node_links
 from sparkctl.views.status_view import format_instance_blocks, sort_by_owner
 from sparkctl.views.text.charts import render_memory_bar
 from sparkctl.views.text.line_wrap import wrap_cells, wrap_line

@@ -138,7 +138,7 @@ async def read_resting(pilot: Driver, size: tuple[int, int]) -> str:
             await pilot.pause(0.01)
             await pilot.pause()
             now = read_screen(pilot)
-            rests = rests + 1 if now == before and panel.size == Size(*size) and not panel._background_tasks else 0
+            rests = rests + 1 if now == before and panel.size == Size(*size) and panel.is_idle else 0
             before = now
     return "\n".join(before)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl.commands.actions import LOGS
-from sparkctl.tui.screens.registry import AVAILABLE_SCREENS
+from sparkctl.tui.panel_options import AVAILABLE_SCREENS
 from tests.lab.bed.node import LabNode
 from tests.lab.support.command_outcomes import inspect_container, list_containers
 from tests.lab.support.sparkctl_process import Sparkctl

@@ -266,7 +266,7 @@ async def test_plus_and_minus_are_how_often_the_sparks_are_read(
             said.update(one.message for one in pilot.app._notifications)
         assert "the Sparks are read every 5 s; every second while something loads" in said
         assert "the Sparks are read every 0.5 s, and there is nothing beyond that" in said
-        store, node, times = panel.controller.bridge.store, panel.node_names[0], set[float]()
+        store, node, times = panel.controller.store, panel.node_names[0], set[float]()
 
         def comes_often(_: str) -> bool:
             if (sample := store.get_last_known_view(node).sample) is not None:

@@ -185,7 +185,7 @@ async def _walk_panel(pilot: Pilot, panel: PanelApp) -> set[str]:
         pilot,
         lambda: (
             panel.controller is not None
-            and panel.controller.bridge.store.get_last_known_view(panel.node_names[0]).sample is not None
+            and panel.controller.store.get_last_known_view(panel.node_names[0]).sample is not None
         ),
     )
     seen = set()

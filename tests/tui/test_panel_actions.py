@@ -264,7 +264,7 @@ async def test_a_start_that_is_stopped_is_left_wherever_it_is_and_has_not_failed
         await wait_for_text(pilot, lambda text: all(len(docker.running) == 1 for docker in sparks.docker.values()))
         room, panel = controller_of(pilot), panel_of(pilot)
         panel.select_node(0)
-        one, other = room.jobs.running_jobs
+        one, other = room.store.jobs.running.values()
         await type_line(pilot, line)
         await wait_for_text(pilot, "? ")
         await pilot.press("tab", "enter")
@@ -274,7 +274,7 @@ async def test_a_start_that_is_stopped_is_left_wherever_it_is_and_has_not_failed
             await wait_for_text(pilot, lambda _: one.ended is not None)
             assert one.ended.outcome is Outcome.INTERRUPTED
         else:
-            assert one in room.jobs.running_jobs, "the other Spark's start is still watched"
+            assert one in room.store.jobs.running.values(), "the other Spark's start is still watched"
         await wait_for_text(pilot, "spark2 ○ nothing runs")
 
 

@@ -24,14 +24,15 @@ from sparkctl.model.sample import Sample
 from sparkctl.monitor import node_monitor
 from sparkctl.monitor.node_monitor import NodeMonitor
 from sparkctl.monitor.recording.recording_file import read_recording
+from sparkctl.monitor.store import Store
 from sparkctl.monitor.watch_nodes import watch_load_views
 from sparkctl.profiles.file_issues import InvalidFile
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.tui.app import PanelApp
-from sparkctl.tui.controller import PanelController
 from sparkctl.tui.key_queue import IGNORED_KEY_SECONDS
-from sparkctl.tui.repaint_scheduler import RepaintScheduler
+from sparkctl.tui.screens.overview_screen import OverviewScreen
 from sparkctl.tui.widgets.text_surface import TextSurface
+from sparkctl.views.event_log_view import describe_log_entry
 from tests.support.run_command import run_in_process
 from tests.support.sim_clients import FAST
 from tests.tui.panel_driver import (
@@ -178,18 +179,18 @@ async def test_a_config_that_is_gone_or_empty_for_a_while_is_no_empty_config(tmp
         assert "one " in await wait_for_text(pilot, lambda text: "config has faults" not in text)
 
 
-async def test_a_verb_on_a_spark_that_never_was_away_does_not_say_that_it_answers(tmp_path: Path) -> None:
+def test_a_verb_on_a_spark_that_never_was_away_does_not_say_that_it_answers() -> None:
     one = NodeName("one")
     sample = SampleArrived(2.0, one, Sample(sequence=1, time=2.0, uptime=2.0), "boot")
-    bridge = RepaintScheduler([one], lambda: 0.0, lambda: None)
+    store = Store([one])
     for event in (sample, NodeStateChanged(ts=3.0, node=one, state=NodeState.OK)):
-        bridge.apply_event(event)
-    assert [each.text for each in bridge.event_log] == []
-    bridge.apply_event(NodeStateChanged(ts=4.0, node=one, state=NodeState.UNREACHABLE, detail="no answer"))
-    bridge.apply_event(replace(sample, ts=5.0, sample=Sample(sequence=2, time=5.0, uptime=5.0)))
-    bridge.apply_event(NodeStateChanged(ts=6.0, node=one, state=NodeState.OK))
-    assert [each.text for each in bridge.event_log] == ["unreachable: no answer", "answers"]
-    bridge.close()
+        store.apply_event(event)
+    assert not store.event_log.entries
+    store.apply_event(NodeStateChanged(ts=4.0, node=one, state=NodeState.UNREACHABLE, detail="no answer"))
+    store.apply_event(replace(sample, ts=5.0, sample=Sample(sequence=2, time=5.0, uptime=5.0)))
+    store.apply_event(NodeStateChanged(ts=6.0, node=one, state=NodeState.OK))
+    texts = [describe_log_entry(each)[0] for each in store.event_log.entries]
+    assert texts == ["unreachable: no answer", "answers"]
 
 
 async def test_quitting_says_what_ran_on_a_spark_that_does_not_answer_any_more(tmp_path: Path) -> None:
@@ -338,7 +339,7 @@ async def test_a_defect_ends_the_panel_without_a_traceback_on_the_screen(
     async def look() -> None:
         async with panel.run_test() as pilot:
             await wait_for_text(pilot, "unreachable")
-            monkeypatch.setattr(PanelController, "build_overview_model", broken)
+            monkeypatch.setattr(OverviewScreen, "build_node_tile", broken)
             async with asyncio.timeout(PATIENCE):
                 while panel.defect is None:  # noqa: ASYNC110  the panel has no event for its own end
                     await asyncio.sleep(0.05)

@@ -108,7 +108,7 @@ def _play_recording(
     from sparkctl.cli import stderr
     from sparkctl.clock import SystemClock
     from sparkctl.monitor.recording.recording_file import read_recording
-    from sparkctl.monitor.recording.recording_replay import load_final_views, replay_recording
+    from sparkctl.monitor.recording.recording_player import load_final_views, replay_recording
 
     events = read_recording(path, lambda cut: stderr.print_warning(None, cut, None))
     if once:

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from sparkctl.commands.drop_page_cache import MissingSudoRight, drop_node_caches
 from sparkctl.commands.guard_session import stop_watching_containers
-from sparkctl.commands.history_writer import build_node_result
 from sparkctl.commands.start import node_fit
 from sparkctl.commands.start.connectivity_check import verify_port_access
 from sparkctl.commands.start.create_container import CreateTimeout, create_container
@@ -305,3 +304,12 @@ def verdict_of_create_timeout(plan: LaunchPlan, late: CreateTimeout) -> Verdict:
         field=limit,
         edit=verdict_builder.suggest_field_change(plan, limit, ChangeDirection.RAISE),
     )
+
+
+def build_node_result(plan: LaunchPlan, scene: PreflightInspection) -> NodeResult:
+    """Return what the inspection before a start knows of its node, for the history."""
+    who = scene.look.identity
+    return NodeResult(
+        node=plan.node, instance=plan.instance, image_digest=scene.image.id if scene.image is not None else None,
+        driver=(who.driver or None) if who is not None else None, kernel=(who.kernel or None) if who is not None else None,
+    )  # fmt: skip

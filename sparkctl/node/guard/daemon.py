@@ -23,15 +23,7 @@ import threading
 import time
 
 from sparkctl.node.agent import KernelFile, encode_message, read_file, read_nvml_source, start_gpu_process
-from sparkctl.node.guard.container_watch import (
-    ContainerWatch,
-    DockerPoller,
-    WatchRegistry,
-    list_health_connections,
-    parse_command,
-    read_field,
-    record_health_answer,
-)
+from sparkctl.node.guard.container_watch import ContainerWatch, parse_command, read_field
 from sparkctl.node.guard.decision import (
     CALM_READ_SECONDS,
     FAST_READ_SECONDS,
@@ -56,7 +48,14 @@ from sparkctl.node.guard.guard_sockets import (
     create_private_directory,
     is_socket_open,
 )
-from sparkctl.node.guard.kill_requests import KillCoordinator, ReceiptStore
+from sparkctl.node.guard.kill_requests import (
+    DockerPoller,
+    KillCoordinator,
+    ReceiptStore,
+    WatchRegistry,
+    list_health_connections,
+    record_health_answer,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

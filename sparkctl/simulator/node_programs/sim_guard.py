@@ -14,7 +14,7 @@ from typing import Any
 from sparkctl.concurrency import cancel_and_wait
 from sparkctl.engines.simulation.unified_memory import GIB, SWAP_TOTAL_BYTES
 from sparkctl.node.agent import encode_message
-from sparkctl.node.guard.container_watch import ContainerWatch, DockerPoller, WatchRegistry
+from sparkctl.node.guard.container_watch import ContainerWatch
 from sparkctl.node.guard.daemon import IDLE_EXIT_SECONDS, GuardDaemon
 from sparkctl.node.guard.decision import CALM_READ_SECONDS, FAST_READ_SECONDS, MeminfoReading
 from sparkctl.node.guard.guard_memory import (
@@ -25,7 +25,7 @@ from sparkctl.node.guard.guard_memory import (
     PageCacheDropper,
 )
 from sparkctl.node.guard.guard_sockets import GUARD_PROTOCOL
-from sparkctl.node.guard.kill_requests import ReceiptStore
+from sparkctl.node.guard.kill_requests import DockerPoller, ReceiptStore, WatchRegistry
 from sparkctl.simulator.docker_daemon import SimDockerDaemon
 from sparkctl.simulator.http_server import ReadStream, SimHttpRequest, WriteStream
 from sparkctl.simulator.sim_node import ByteSink, SimKernelFile, SimNode, SudoRule

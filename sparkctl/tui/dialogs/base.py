@@ -17,7 +17,7 @@ from sparkctl.views.text.line_wrap import find_command, wrap_line_for_screen
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, measure_row, sanitize_span, wrap_rows
 
 if TYPE_CHECKING:
-    from sparkctl.tui.panel_interface import Panel
+    from sparkctl.tui.panel import Panel
 
 T = TypeVar("T")
 _SENTENCE_COLUMNS = 70  # columns of a sentence that is easy to read

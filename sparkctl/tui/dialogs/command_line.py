@@ -19,7 +19,7 @@ from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, 
 
 if TYPE_CHECKING:
     from sparkctl.errors import SparkctlError
-    from sparkctl.tui.panel_interface import Panel
+    from sparkctl.tui.panel import Panel
     from sparkctl.tui.panel_options import CommandParser
 
 _MAX_COMPLETIONS = 6

@@ -31,7 +31,7 @@ from sparkctl.views.text.styled_text import (
 )
 
 if TYPE_CHECKING:
-    from sparkctl.tui.panel_interface import Panel
+    from sparkctl.tui.panel import Panel
 
 THEME_PREFIX = "theme "  # prefix of the theme entries
 _NO_SELECTION = -1  # no entry is selected until an arrow key selects one

@@ -16,7 +16,7 @@ from sparkctl.views.command_result_view import describe_stopped_models
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitize_span
 
 if TYPE_CHECKING:
-    from sparkctl.tui.panel_interface import Panel
+    from sparkctl.tui.panel import Panel
 
 CONFIRM_ANSWER = "do"  # the answer of both dialogs that confirms
 

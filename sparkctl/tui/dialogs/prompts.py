@@ -14,7 +14,7 @@ from sparkctl.views.text.styled_text import Span, TextStyle, make_row, sanitize_
 if TYPE_CHECKING:
     from textual.screen import ModalScreen
 
-    from sparkctl.tui.panel_interface import Panel
+    from sparkctl.tui.panel import Panel
 
 
 _QUOTE_COLUMNS = 66

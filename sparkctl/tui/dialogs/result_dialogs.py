@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sparkctl.commands.diagnose_log import DiagnosisReport
     from sparkctl.commands.request import ScreenTarget
     from sparkctl.commands.start.check_fit import CheckFit
-    from sparkctl.tui.panel_interface import Panel
+    from sparkctl.tui.panel import Panel
     from sparkctl.tui.panel_options import PreparedCommand
 
 _MAX_COLUMNS = 104

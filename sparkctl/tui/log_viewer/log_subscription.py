@@ -22,7 +22,7 @@ from sparkctl.model.node import NodeName, NodeState
 
 if TYPE_CHECKING:
     from sparkctl.history.log_archive import SavedLog
-    from sparkctl.tui.panel_interface import Controller
+    from sparkctl.tui.controller import PanelController
 
 MAX_LINES_AT_ONCE = 64  # lines between two checks for keys: about a millisecond of work
 _RETRY_SECONDS = 5.0  # s at least until an unreachable node is tried again
@@ -52,7 +52,7 @@ class LogSubscription:
     """
 
     def __init__(
-        self, controller: Controller, node: NodeName, instance: str, reader: LogConsumer, tail: int | None = None,
+        self, controller: PanelController, node: NodeName, instance: str, reader: LogConsumer, tail: int | None = None,
         saved: SavedLog | None = None,
     ) -> None:  # fmt: skip
         self._saved = saved
@@ -172,12 +172,12 @@ class LogSubscription:
         await self._delivered.wait()
 
     def _is_node_answering(self) -> bool:
-        store = self._controller.bridge.store
+        store = self._controller.store
         return self._node in store.nodes and store.get_state(self._node).state is NodeState.OK
 
     def _find_container(self) -> str | None:
         """Return the id of the instance's live container; None where none is known."""
-        store = self._controller.bridge.store
+        store = self._controller.store
         if self._node not in store.nodes:
             return None
         views = store.get_last_known_view(self._node).instances

@@ -28,7 +28,10 @@ from sparkctl.views.text.frame_layout import describe_guard_coverage, render_hea
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, sanitize_span
 
 if TYPE_CHECKING:
-    from sparkctl.tui.panel_interface import Panel
+    from sparkctl.model.node import NodeName
+    from sparkctl.tui.controller import PanelController
+    from sparkctl.tui.panel import Panel
+    from sparkctl.views.overview.tile_model import NodeTileModel
 
 MIN_TERMINAL_SIZE = (50, 12)
 ActionHandlers = Mapping[ActionId, Callable[[], object]]
@@ -102,6 +105,16 @@ class PanelScreen(StaticFocusScreen):
     def add_selection(self, now: ActionContext) -> ActionContext:
         """Return the action context with this screen's selection."""
         return now
+
+    def build_node_tile(self, controller: PanelController, name: NodeName, chosen: str | None) -> NodeTileModel:
+        """Return what the store knows of a node; ``chosen``: the selected instance. Raises KeyError."""
+        from sparkctl.views.overview.tile_model import build_tile_model
+
+        panel = self.panel
+        return build_tile_model(
+            controller.store, name, panel.displayed_time(), chosen=chosen, recent=controller.recent, start_key=panel.start_key,
+            address=next((node.host for node in panel.config_nodes if node.name == name), None),
+        )  # fmt: skip
 
     def create_body(self) -> Widget:
         """Return the widget between header and footer."""

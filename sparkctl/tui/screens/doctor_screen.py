@@ -51,9 +51,9 @@ class DoctorScreen(ListScreen[tuple[str, ...]]):
         if self._has_begun or controller is None:
             return
         self._has_begun = True
-        if controller.examinations.running_nodes:
+        if controller.store.jobs.doctor.running_nodes:
             return
-        when = [controller.examinations.get_last_run_time(node.name) for node in self.panel.config_nodes]
+        when = [controller.store.jobs.doctor.get_last_run_time(node.name) for node in self.panel.config_nodes]
         if any(one is None or controller.displayed_time() - one > _FRESH_SECONDS for one in when):
             controller.run_doctor(self.panel.config_nodes)
 
@@ -62,10 +62,14 @@ class DoctorScreen(ListScreen[tuple[str, ...]]):
         controller = panel.controller
         if controller is None:
             return DoctorScreenModel(ascii_only=panel.ascii_only)
-        views, seen, now = controller.list_node_views(panel.node_names), controller.examinations, panel.displayed_time()
-        reported = [one for view in views for one in controller.bridge.store.get_reported_findings(view.name)]
+        views, seen, now = (
+            controller.store.get_views(panel.node_names),
+            controller.store.jobs.doctor,
+            panel.displayed_time(),
+        )
+        reported = [one for view in views for one in controller.store.get_reported_findings(view.name)]
         asked = tuple(
-            DoctorProgress(name, now - seen.looks[name].begun, len(seen.looks[name].found)) for name in seen.running_nodes
+            DoctorProgress(name, now - seen.runs[name].begun, len(seen.runs[name].found)) for name in seen.running_nodes
         )  # fmt: skip
         when = [one for name in panel.node_names if (one := seen.get_last_run_time(name)) is not None]
         return DoctorScreenModel(

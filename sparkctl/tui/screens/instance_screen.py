@@ -50,7 +50,8 @@ if TYPE_CHECKING:
     from sparkctl.model.profile import Profile
     from sparkctl.model.verdict import FieldChange
     from sparkctl.monitor.node_views import NodeTelemetryView
-    from sparkctl.tui.panel_interface import Controller, Panel
+    from sparkctl.tui.controller import PanelController
+    from sparkctl.tui.panel import Panel
 
 
 _ONCE_ANSWER, _KEEP_ANSWER = "once", "keep"
@@ -194,7 +195,7 @@ class InstanceScreen(ScrollScreen):
 
     def _start_result(self) -> CommandEnded | None:
         controller = self.panel.controller
-        return None if controller is None else controller.find_start_failure(self._node, self._instance)
+        return None if controller is None else controller.store.find_start_failure(self._node, self._instance)
 
     def create_body(self) -> Widget:
         """Return the text surface."""
@@ -241,10 +242,10 @@ class InstanceScreen(ScrollScreen):
 
     def _build_model(self) -> InstanceScreenModel | None:
         controller = self.panel.controller
-        if controller is None or self._node not in controller.bridge.store.nodes:
+        if controller is None or self._node not in controller.store.nodes:
             return None
-        store, seen = controller.bridge.store, controller.build_instance_tile(self._node, self._instance)
-        one = controller.find_instance(self._node, self._instance)
+        store, seen = controller.store, self.build_node_tile(controller, self._node, self._instance)
+        one = controller.store.find_instance(self._node, self._instance)
         if one is not None and one.container_id not in (None, self._plan_container):
             self._read_plan(controller, str(one.container_id))
         self._diagnose_exit(controller, one)
@@ -263,7 +264,7 @@ class InstanceScreen(ScrollScreen):
             ascii_only=self.panel.ascii_only,
             remedies=self._list_remedy_keys(end, run),
             end_trouble=self._diagnosis_status,
-            warnings=controller.list_start_warnings(self._node, self._instance),
+            warnings=controller.store.jobs.list_start_warnings(self._node, self._instance),
             accepts=self._find_accept_key(),
         )
 
@@ -289,7 +290,7 @@ class InstanceScreen(ScrollScreen):
         accept = next((one for one in self.actions if one.id is ActionId.ACCEPT and one.why_not(now) is None), None)
         return None if accept is None else format_key(accept.keys[0], self.panel.ascii_only)
 
-    def _diagnose_exit(self, controller: Controller, one: InstanceView | None) -> None:
+    def _diagnose_exit(self, controller: PanelController, one: InstanceView | None) -> None:
         """Diagnose, once, a failure that this panel did not watch."""
         if (
             one is None
@@ -302,7 +303,7 @@ class InstanceScreen(ScrollScreen):
         if (
             node is None
             or self._start_result() is not None
-            or controller.bridge.store.get_view(self._node).state is not NodeState.OK
+            or controller.store.get_view(self._node).state is not NodeState.OK
         ):
             return
         self._diagnosed_container = one.container_id
@@ -311,7 +312,7 @@ class InstanceScreen(ScrollScreen):
             self._start_exit_diagnosis(controller, node, str(one.container_id))
         )
 
-    async def _start_exit_diagnosis(self, controller: Controller, node: Node, container: str) -> None:
+    async def _start_exit_diagnosis(self, controller: PanelController, node: Node, container: str) -> None:
         from sparkctl.commands.diagnose_log import diagnose_exit
 
         try:
@@ -322,8 +323,8 @@ class InstanceScreen(ScrollScreen):
         else:
             self._diagnosis_status = None if end is not None else "its log gives no verdict"
             if end is not None:
-                controller.bridge.set_start_result(end)
-        controller.bridge.schedule_repaint()
+                controller.record_diagnosis(self._node, end)
+        controller.schedule_repaint()
 
     def action_handlers(self) -> ActionHandlers:
         """Return the handlers that scroll and its own."""
@@ -377,7 +378,7 @@ class InstanceScreen(ScrollScreen):
 
     # --- reads in the background ---
 
-    def _read_plan(self, controller: Controller, container: str) -> None:
+    def _read_plan(self, controller: PanelController, container: str) -> None:
         node = controller.supervisor.get_node(self._node)
         if node is None:
             return
@@ -386,7 +387,7 @@ class InstanceScreen(ScrollScreen):
             self._plan_task.cancel()
         self._plan_task = self.panel.spawn_task(self._load_launch_plan(controller, node, container))
 
-    async def _load_launch_plan(self, controller: Controller, node: Node, container: str) -> None:
+    async def _load_launch_plan(self, controller: PanelController, node: Node, container: str) -> None:
         try:
             self._launch, self._launch_error = (
                 await read_container_launch(controller.non_interactive_context, node, container),
@@ -396,7 +397,7 @@ class InstanceScreen(ScrollScreen):
             self._launch, self._launch_error = None, f"not known: {error.message}"
             self._plan_container = None if isinstance(error, NodeError) else container  # a node may answer later
         controller.remember_ready_line(self._node, self._instance, self._launch)
-        controller.bridge.schedule_repaint()
+        controller.schedule_repaint()
 
     def _mark_lines_old(self) -> None:
         self._is_old = True  # older lines stay until newer ones arrive
@@ -419,14 +420,14 @@ class InstanceScreen(ScrollScreen):
 
     def _request_repaint(self) -> None:
         if (controller := self.panel.controller) is not None:
-            controller.bridge.schedule_repaint()
+            controller.schedule_repaint()
 
 
-def _find_pending_plan(controller: Controller, node: NodeName, instance: str) -> ContainerLaunch | None:
+def _find_pending_plan(controller: PanelController, node: NodeName, instance: str) -> ContainerLaunch | None:
     """Return the plan of a start that this panel watches, while there is no container yet."""
-    plan = controller.bridge.store.get_launch_plan(node, instance)
+    plan = controller.store.get_launch_plan(node, instance)
     return None if plan is None else ContainerLaunch(redact_launch_plan(plan), plan.ready, None)
 
 
-def _explain_missing_plan(controller: Controller) -> str | None:
+def _explain_missing_plan(controller: PanelController) -> str | None:
     return "this recording does not contain it" if controller.is_replaying else None

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sparkctl.engines.base import Engine
     from sparkctl.history.log_archive import SavedLog
     from sparkctl.monitor.store import Store
-    from sparkctl.tui.panel_interface import Controller
+    from sparkctl.tui.controller import PanelController
 
 
 _MAX_LOGS = 24  # logs shown at once
@@ -175,7 +175,7 @@ class LogScreen(PanelScreen):
         controller = self.panel.controller
         if controller is None:
             return
-        end = controller.find_start_failure(self._node, self._instance)
+        end = controller.store.find_start_failure(self._node, self._instance)
         if end is not None and end.verdict is not None:
             self._wanted, self._proofs = find_evidence_line(end.verdict), list_evidence_lines(end.verdict)
         self._restart_reading()
@@ -206,7 +206,7 @@ class LogScreen(PanelScreen):
         """Return the problems of these logs, else the warning about differing clocks; None without either."""
         controller = self.panel.controller
         if self._troubles and controller is not None:
-            named = zip(self._sources, label_log_sources(self._sources, controller.bridge.store), strict=True)
+            named = zip(self._sources, label_log_sources(self._sources, controller.store), strict=True)
             problems = [(name, self._troubles[one]) for one, name in named if one in self._troubles]
             is_one = len(self._sources) == 1
             return "; ".join(
@@ -215,7 +215,7 @@ class LogScreen(PanelScreen):
         return (
             None
             if controller is None or len(self._sources) == 1
-            else describe_clock_skew(controller.bridge.store, self._sources)
+            else describe_clock_skew(controller.store, self._sources)
         )
 
     # --- keys ---
@@ -252,7 +252,7 @@ class LogScreen(PanelScreen):
         assert controller is not None
         at = scopes.index(self._scope)
         for scope in (*scopes[at + 1 :], *scopes[:at]):
-            if set(list_log_sources(controller.bridge.store, scope, self._chosen)) != set(self._sources):
+            if set(list_log_sources(controller.store, scope, self._chosen)) != set(self._sources):
                 self._earlier, self._scope = 0, scope
                 self._restart_reading()
                 self.repaint()
@@ -291,13 +291,11 @@ class LogScreen(PanelScreen):
         self._troubles.clear()
         saved = self._list_saved_logs()[self._earlier - 1] if self._earlier else None
         self._sources = (
-            (self._chosen,)
-            if saved is not None
-            else list_log_sources(controller.bridge.store, self._scope, self._chosen)
+            (self._chosen,) if saved is not None else list_log_sources(controller.store, self._scope, self._chosen)
         )
         self._show_log(
             LogBuffer(
-                label_log_sources(self._sources, controller.bridge.store),
+                label_log_sources(self._sources, controller.store),
                 [self._create_classifier(controller, one) for one in self._sources],
             )
         )
@@ -316,7 +314,7 @@ class LogScreen(PanelScreen):
         controller = self.panel.controller
         if controller is None or controller.is_replaying:
             return []
-        now = controller.find_instance(self._node, self._instance)
+        now = controller.store.find_instance(self._node, self._instance)
         mine = None if now is None or now.container_id is None else now.container_id[:12]
         saved = controller.context.history.list_saved_logs(self._instance, [self._node])
         return [one for one in saved if one.short_container_id != mine]
@@ -326,7 +324,7 @@ class LogScreen(PanelScreen):
         controller = self.panel.controller
         if controller is None or self._pane is None or self._earlier or not self._pane.view.is_following:
             return
-        if set(list_log_sources(controller.bridge.store, self._scope, self._chosen)) - set(self._sources):
+        if set(list_log_sources(controller.store, self._scope, self._chosen)) - set(self._sources):
             self._restart_reading()
 
     def _show_log(self, book: LogBuffer) -> None:
@@ -343,10 +341,10 @@ class LogScreen(PanelScreen):
         if pane is self._pane:
             self.set_focus(pane.view)
 
-    def _create_classifier(self, controller: Controller, one: LogSource) -> LineClassifier:
+    def _create_classifier(self, controller: PanelController, one: LogSource) -> LineClassifier:
         """Return the classifier that marks ready lines and failures, for the engine where it is known."""
         engine, ready = None, controller.find_ready_line(one.node, one.instance)
-        view = controller.find_instance(one.node, one.instance)
+        view = controller.store.find_instance(one.node, one.instance)
         if view is not None and view.engine is not None:
             engine = _load_known_engine(view.engine)
         return LineClassifier(engine, ready or (engine.defaults.ready_line if engine is not None else None))

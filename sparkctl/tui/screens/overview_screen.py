@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
 from textual.binding import BindingType
 from textual.widget import Widget
 
-from sparkctl.commands.actions import OVERVIEW
+from sparkctl.commands.actions import OVERVIEW, ActionId
 from sparkctl.tui.screens.base import PanelScreen, build_bindings
 from sparkctl.tui.widgets.text_surface import TextSurface
 from sparkctl.views.text.frame_layout import (
@@ -22,7 +23,9 @@ from sparkctl.views.text.frame_layout import (
 )
 
 if TYPE_CHECKING:
+    from sparkctl.monitor.store import Store
     from sparkctl.views.overview.overview_view import OverviewScreenModel
+    from sparkctl.views.text.styled_text import TextRow, TextStyle
 
 
 class TileGrid(TextSurface):
@@ -52,7 +55,7 @@ class OverviewScreen(PanelScreen):
     def toggle_freeze(self) -> None:
         """Pause the figures; the selection can still be moved."""
         super().toggle_freeze()
-        self._held = None if self.frozen_at is None else deepcopy(self.panel.build_overview_model())
+        self._held = None if self.frozen_at is None else deepcopy(self._build_model())
 
     def create_body(self) -> Widget:
         """Return the grid of tiles."""
@@ -65,7 +68,7 @@ class OverviewScreen(PanelScreen):
         if not wide or not high:
             wide, high = self.size.width, self.size.height - 2
         panel = self.panel
-        model: OverviewScreenModel | None = panel.build_overview_model(self._held)
+        model = self._build_model() if self._held is None else self._update_held_model(self._held)
         if panel.setup.recording is not None and not panel.node_names:
             tiles.set_rows(pad_screen(render_recording_wait(), wide, high, panel.ascii_only))
         elif model is not None:
@@ -78,3 +81,60 @@ class OverviewScreen(PanelScreen):
             tiles.set_rows(render_first_frame(panel.node_names, wide, high, panel.ascii_only))
         else:
             tiles.set_rows(pad_screen(render_welcome(), wide, high, panel.ascii_only))
+
+    def _build_model(self) -> OverviewScreenModel | None:
+        """Return what the store knows of all nodes; None before the first paint."""
+        from sparkctl.views.overview.overview_view import OverviewScreenModel
+        from sparkctl.views.overview.tile_model import TRANSITION_PHASES
+
+        panel, controller = self.panel, self.panel.controller
+        if controller is None:
+            return None
+        store = controller.store
+        glances = tuple(
+            self.build_node_tile(controller, name, panel.chosen_instances.get(name)) for name in panel.node_names
+        )
+        loading = {one.name for seen in glances for one in seen.view.instances if one.phase in TRANSITION_PHASES}
+        return OverviewScreenModel(
+            glances=glances, chosen=panel.selected_index, ascii_only=panel.ascii_only, notices=self._list_notices(),
+            lines=tuple(line for line in store.log_lines.lines if not loading or line.instance in loading),
+            happened=tuple(store.event_log.entries), switching=self._render_operations(store),
+        )  # fmt: skip
+
+    def _update_held_model(self, held: OverviewScreenModel) -> OverviewScreenModel:
+        """Return the model of a paused screen with the current selection and notices."""
+        panel = self.panel
+        glances = tuple(replace(one, chosen=panel.chosen_instances.get(one.name)) for one in held.glances)
+        return replace(held, glances=glances, chosen=panel.selected_index, notices=self._list_notices())
+
+    def _list_notices(self) -> tuple[tuple[str, TextStyle], ...]:
+        from sparkctl.views.event_log_view import style_notice
+
+        return tuple(map(style_notice, self.panel.list_notices()))
+
+    def _render_operations(self, store: Store) -> tuple[TextRow, ...]:
+        """Return a row for the running or unfinished switch, and one for each transfer."""
+        from sparkctl.views.switch_view import (
+            describe_switch_journal,
+            render_switch_progress_line,
+            render_transfer,
+            render_unfinished_switch,
+        )
+
+        panel, running = self.panel, store.switches.running
+        if running is not None:
+            key = panel.format_action_key(ActionId.SWITCH)
+            rows = [render_switch_progress_line(running, panel.displayed_time(), key, panel.ascii_only)]
+        else:
+            words = ((ActionId.RESUME, "goes on with it"), (ActionId.ABORT, "undoes it"))
+            keys = [(key, word) for action, word in words if (key := panel.format_action_key(action)) is not None]
+            keys = [] if panel.setup.recording is not None else keys
+            rows = [
+                row
+                for name, view in store.switches.list_journals(store.nodes).values()
+                for row in render_unfinished_switch(
+                    describe_switch_journal(name, view), () if view.is_held or view.journal is None else tuple(keys),
+                    is_held=view.is_held, ascii_only=panel.ascii_only, columns=panel.size.width - 2,
+                )
+            ]  # fmt: skip
+        return (*rows, *(render_transfer(one, panel.ascii_only) for one in store.jobs.running_transfers))

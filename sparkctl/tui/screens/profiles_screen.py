@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from sparkctl.model.node import Node
     from sparkctl.model.profile import Profile
     from sparkctl.profiles.profile_lint import LintResult
-    from sparkctl.tui.panel_interface import Panel
+    from sparkctl.tui.panel import Panel
 
 
 async def ask_and_start_transfer(panel: Panel, name: str, profile: Profile) -> None:
@@ -49,15 +49,15 @@ async def ask_and_start_transfer(panel: Panel, name: str, profile: Profile) -> N
 
     controller = panel.controller
     assert controller is not None
-    going = next((job for job in controller.jobs.running_jobs if job.started.verb == "sync"), None)
+    going = next((job.started for job in controller.store.jobs.running.values() if job.started.verb == "sync"), None)
     if going is not None:
         body = [
-            *wrap_paragraph(f"sparkctl {' '.join(going.started.words)}", TextStyle.LABEL), (),
+            *wrap_paragraph(f"sparkctl {' '.join(going.words)}", TextStyle.LABEL), (),
             *wrap_paragraph("It is running. If you end it, what has arrived stays, and the same sync continues from there."),
         ]  # fmt: skip
         whether = (("go on", "let it go on"), ("end", "end it"))
         if await controller.dialogs.show_dialog(ChoiceDialog("sync", body, whether, TextStyle.ATTENTION)) == "end":
-            going.started.context.interrupt.record_press()
+            controller.jobs.interrupt_job(going.job)
         return
     names = panel.node_names
     first = panel.selected_node or names[0]
@@ -187,7 +187,7 @@ class ProfilesScreen(ListScreen[str]):
         model = ProfilesScreenModel(
             entries=None if files is None else files.entries,
             chosen=self._selected_key,
-            views=() if controller is None else controller.list_node_views(names),
+            views=() if controller is None else controller.store.get_views(names),
             names=names,
             node=panel.selected_node,
             last=self._last_starts,
@@ -232,7 +232,7 @@ class ProfilesScreen(ListScreen[str]):
             (one.profile.name, node): controller.fits.get_estimate(one.profile, node)
             for one in entries
             if one.profile is not None
-            for node in controller.bridge.store.nodes
+            for node in controller.store.nodes
         }
 
     def _request_lint(self, path: Path) -> None:
@@ -259,7 +259,7 @@ class ProfilesScreen(ListScreen[str]):
             profile.name,
             profile.digest,
             str(panel.selected_node),
-            None if node is None else controller.find_home_directory(node),
+            None if node is None else controller.fits.get_home_directory(node),
         )
         if key not in self._previews:
             self._previews[key] = ProfilePreview()

@@ -113,7 +113,7 @@ class SwitchScreen(ScrollScreen):
         if not self._has_begun and self.panel.controller is not None:
             self._has_begun = True
             if self._request is not None:
-                self.panel.controller.switches.hide_finished()
+                self.panel.controller.hide_finished_switch()
                 self._replan_switch()
         surface = self.query_one("#switch", TextSurface)
         wide, high = surface.size
@@ -125,14 +125,14 @@ class SwitchScreen(ScrollScreen):
 
     def _build_model(self) -> SwitchScreenModel:
         panel, controller = self.panel, self.panel.controller
-        views = () if controller is None else controller.list_node_views(panel.node_names)
+        views = () if controller is None else controller.store.get_views(panel.node_names)
         trouble, hint = self._refusal or (None, None)
         bars = (
             {}
             if controller is None
-            else controller.memory_bars
+            else controller.store.list_memory_bars()
             if self._get_switch_progress() is None
-            else controller.switches.memory_at_start
+            else controller.store.switches.memory_at_start
         )
         do = next((one for one in self.actions if one.id is ActionId.SWITCH_DO), None)
         return SwitchScreenModel(
@@ -145,7 +145,7 @@ class SwitchScreen(ScrollScreen):
             bars=bars,
             glances={}
             if controller is None
-            else {view.name: controller.build_instance_tile(view.name, "") for view in views},
+            else {view.name: self.build_node_tile(controller, view.name, "") for view in views},
             course=self._get_switch_progress(),
             now=panel.displayed_time(),
             further=self._further,
@@ -156,7 +156,7 @@ class SwitchScreen(ScrollScreen):
 
     def _get_switch_progress(self) -> SwitchProgress | None:
         controller = self.panel.controller
-        return None if controller is None else controller.switches.visible_switch
+        return None if controller is None else controller.store.switches.visible
 
     # --- the plan ---
 
@@ -229,7 +229,7 @@ class SwitchScreen(ScrollScreen):
         ):
             return
         self._further = 0
-        controller.switches.hide_finished()
+        controller.hide_finished_switch()
         controller.start_command(request)
 
     def _interrupt_switch(self) -> None:
@@ -252,7 +252,7 @@ class SwitchScreen(ScrollScreen):
         if controller is None or (course is not None and not course.is_over):
             self.panel.show_toast("the switch is running")
             return
-        controller.switches.hide_finished()
+        controller.hide_finished_switch()
         if self._request is None and course is not None and course.plan is not None:
             try:
                 profile = ProfileLibrary().load_profile(course.plan.profile)

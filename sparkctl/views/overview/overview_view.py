@@ -9,12 +9,14 @@ from itertools import groupby, zip_longest
 from sparkctl.logs.line_classifier import LogLevel, parse_level_header
 from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.views.fabric_view import render_fabric
+from sparkctl.monitor.event_log import EventLogEntry, RecentLogLine
+from sparkctl.views.event_log_view import render_event_log_entry
 from sparkctl.views.finding_view import format_since
-from sparkctl.views.overview.event_log_view import EventLogEntry, render_event_log_entry
+from sparkctl.views.overview.fabric_view import render_fabric
+from sparkctl.views.overview.startup_timeline_view import render_startup_progress
 from sparkctl.views.overview.tile_charts import (
     build_gpu_charts,
     build_memory_groups,
@@ -45,7 +47,6 @@ from sparkctl.views.overview.tile_rows import (
     render_throughput,
     render_unreachable,
 )
-from sparkctl.views.startup_timeline_view import render_startup_progress
 from sparkctl.views.text.frame_layout import (
     MIN_TILE_LINES,
     TileBox,
@@ -289,15 +290,6 @@ _SEVERITY_STYLES = {
     Severity.WARNING: TextStyle.ATTENTION,
     Severity.NOTE: TextStyle.LABEL,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class RecentLogLine:
-    """A log line that arrived a moment ago."""
-
-    node: NodeName
-    instance: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

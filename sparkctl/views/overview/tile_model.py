@@ -107,10 +107,12 @@ class StateBadge:
     tone: TextStyle
 
 
+_ACTIVITY_BY_VERB = {"drop-caches": "dropping the page cache ...", "doctor": "being examined ..."}
+
+
 def build_tile_model(
-    store: Store, name: NodeName, now: float, *, ends: Mapping[str, CommandEnded], address: str | None = None,
-    jobs: tuple[str, ...] = (), chosen: str | None = None, recent: tuple[str, ...] = (),
-    start_key: str | None = None,
+    store: Store, name: NodeName, now: float, *, address: str | None = None, chosen: str | None = None,
+    recent: tuple[str, ...] = (), start_key: str | None = None,
 ) -> NodeTileModel:  # fmt: skip
     """Return what the store knows of a node. Raises KeyError for an unknown node."""
     view = store.get_last_known_view(name)
@@ -128,9 +130,9 @@ def build_tile_model(
         drafting={key: one for key, one in drafting.items() if one},
         starts={key: one for key, one in starts.items() if one},
         courses={key: one for key, one in courses.items() if one},
-        ends=ends,
+        ends=store.get_start_results(name),
         address=address,
-        jobs=jobs,
+        jobs=tuple(_ACTIVITY_BY_VERB[one] for one in store.jobs.list_running_verbs(name) if one in _ACTIVITY_BY_VERB),
         chosen=chosen,
         recent=recent,
         dropped=store.get_last_cache_drop(name),

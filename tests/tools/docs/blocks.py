@@ -18,7 +18,7 @@ from sparkctl.model.verdict import CAUSE_MEANINGS, FailureCause
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.schema import build_field_schema, iter_value_fields
 from sparkctl.tui.key_hints import format_key
-from sparkctl.tui.screens.registry import AVAILABLE_SCREENS
+from sparkctl.tui.panel_options import AVAILABLE_SCREENS
 from tests.tools.docs import words
 from tests.tools.docs.pages import ROOT
 

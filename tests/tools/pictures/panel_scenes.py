@@ -22,8 +22,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.questions import Prompter
 from sparkctl.monitor.recording.recording_file import read_recording
 from sparkctl.tui.app import PanelApp
-from sparkctl.tui.panel_options import PanelOptions
-from sparkctl.tui.screens import registry
+from sparkctl.tui.panel_options import AVAILABLE_SCREENS, PanelOptions
 
 RECORDINGS = Path(__file__).with_name("recordings")
 PATIENCE = 30.0  # seconds
@@ -67,7 +66,7 @@ SCENES: dict[str, Scene] = {
 
 def when_there_are() -> dict[str, Scene]:
     """Return the scenes whose screens exist."""
-    return {name: scene for name, scene in SCENES.items() if scene.place in (None, *registry.AVAILABLE_SCREENS)}
+    return {name: scene for name, scene in SCENES.items() if scene.place in (None, *AVAILABLE_SCREENS)}
 
 
 class FrozenClock:
@@ -137,7 +136,7 @@ async def enact_scene(pilot: Driver, scene: Scene) -> None:
                 await pilot.pause()
             before = None
             while (
-                before != (now := read_screen_text(pilot)) or scene.shows not in now or there._background_tasks
+                before != (now := read_screen_text(pilot)) or scene.shows not in now or not there.is_idle
             ):  # what is fetched beside
                 before = now
                 there.repaint_unless_frozen()

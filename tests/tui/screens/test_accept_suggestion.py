@@ -41,12 +41,12 @@ async def open_failed_instance(
         assert isinstance(app, PanelApp)
         controller = app.controller
         assert controller is not None
-        await wait_for_text(pilot, lambda _: (NodeName("spark1"), "qwen36") in controller.bridge.start_results)
-        end = controller.bridge.start_results[NodeName("spark1"), "qwen36"]
+        await wait_for_text(pilot, lambda _: "qwen36" in controller.store.get_start_results(NodeName("spark1")))
+        end = controller.store.get_start_results(NodeName("spark1"))["qwen36"]
         assert end.verdict is not None
         proofs = (*end.verdict.evidence, Evidence("a", "log", 8), Evidence("b", "log", 3))
-        controller.bridge.set_start_result(
-            replace(end, verdict=replace(end.verdict, evidence=proofs, edit=EDIT, again=AGAIN))
+        controller.record_diagnosis(
+            NodeName("spark1"), replace(end, verdict=replace(end.verdict, evidence=proofs, edit=EDIT, again=AGAIN))
         )
         await pilot.press("enter")
         await wait_for_text(pilot, "copy verdict")
@@ -116,8 +116,10 @@ async def test_a_change_is_kept_in_a_copy_of_the_shipped_profile(
     async with open_failed_instance(tmp_path, monkeypatch, size=(120, 40)) as (pilot, sparks):
         sparks.nodes["spark1"].fault = None
         await pilot.press("a")
-        shown = await wait_for_text(pilot, "change qwen36 and start it again")
-        assert "your copy of the shipped one" in shown
+        shown = await wait_for_text(
+            pilot, lambda text: "your copy of the shipped one" in " ".join(text.replace("│", " ").split())
+        )
+        assert "change qwen36 and start it again" in shown
         await pilot.press("tab", "tab", "enter")
         await wait_for_text(pilot, "● ready")
         mine = ProfileLibrary().load_profile("qwen36")

@@ -62,7 +62,7 @@ def report_page_cache_problem(pilot: Driver, node: str) -> None:
     panel = pilot.app
     assert isinstance(panel, PanelApp)
     assert panel.controller is not None
-    panel.controller.bridge.apply_event(
+    panel.controller.handle_event(
         FindingReported(
             ts=time.time(), node=NodeName(node), check="page-cache", severity=Severity.WARNING, message="page cache takes the room of a load",
             remedy=f"sparkctl drop-caches --node {node}",
@@ -104,7 +104,7 @@ async def test_all_sparks_are_examined_the_worst_comes_first_and_its_remedy_is_c
         await pilot.press("y")
         assert pilot.app.clipboard.startswith("echo 'milo ALL=(root) NOPASSWD: /usr/bin/tee")
         await wait_for_text(pilot, "examined ")  # findings are told while it goes on, and r begins nothing then
-        seen = controller_of(pilot).examinations
+        seen = controller_of(pilot).store.jobs.doctor
         before = seen.get_last_run_time(NodeName("spark1"))
         await pilot.press("r")
         await wait_until_true(pilot, lambda: seen.get_last_run_time(NodeName("spark1")) > before)

@@ -106,5 +106,5 @@ async def test_an_answer_for_others_than_stand_there_now_is_no_answer(
         await pilot.press("u")
         await wait_for_text(pilot, lambda text: "✓ fits" in text and "▲ stop first" in text)
         await wait_for_text(pilot, lambda _: room.fits.get_estimate(one, node) is not None)
-        room.bridge.apply_event(ContainersListed(ts=room.displayed_time(), node=node, instances=()))
+        room.handle_event(ContainersListed(ts=room.displayed_time(), node=node, instances=()))
         assert room.fits.get_estimate(one, node) is None, "it was counted beside an engine that is gone"

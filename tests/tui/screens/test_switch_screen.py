@@ -139,7 +139,7 @@ async def test_it_is_done_step_by_step_with_its_proofs_and_the_other_spark_is_fr
         panel = pilot.app
         assert isinstance(panel, PanelApp)
         assert panel.controller is not None
-        assert set(panel.controller.switches.memory_at_start) == {"spark1", "spark2"}, (
+        assert set(panel.controller.store.switches.memory_at_start) == {"spark1", "spark2"}, (
             "as sampled, and not as the plan makes it"
         )
         assert "spark2 is free" in shown

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sparkctl.logs.own_requests import REQUEST_MARK, drop_own_requests, is_own_request, mark_request_path
 from sparkctl.model.log_line import LogLine
-from sparkctl.node.guard import container_watch
+from sparkctl.node.guard import kill_requests
 
 OURS = [
     f'INFO:     127.0.0.1:48384 - "GET /metrics?{REQUEST_MARK} HTTP/1.1" 200 OK',
@@ -55,7 +55,7 @@ def test_a_path_that_asks_for_something_keeps_it() -> None:
 
 
 def test_the_guard_on_the_node_asks_in_the_same_way() -> None:
-    assert container_watch.QUERY_MARK == REQUEST_MARK
+    assert kill_requests.QUERY_MARK == REQUEST_MARK
 
 
 @given(st.text(), st.text())

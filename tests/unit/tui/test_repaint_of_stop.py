@@ -9,7 +9,8 @@ from sparkctl.model.events import ContainersListed, NodeStateChanged, PhaseChang
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.tui.repaint_scheduler import RepaintScheduler
+from sparkctl.monitor.store import Store
+from sparkctl.views.event_log_view import describe_log_entry
 
 NODE = NodeName("spark1")
 READY = InstanceView(
@@ -26,9 +27,9 @@ READY = InstanceView(
 )
 
 
-async def test_a_poll_in_a_stop_makes_no_false_ready() -> None:
-    bridge = RepaintScheduler([NODE], lambda: 0.0, lambda: None)
-    bridge.apply_event(NodeStateChanged(ts=0.0, node=NODE, state=NodeState.OK))
+def test_a_poll_in_a_stop_makes_no_false_ready() -> None:
+    store = Store([NODE])
+    store.apply_event(NodeStateChanged(ts=0.0, node=NODE, state=NodeState.OK))
     for event in (
         ContainersListed(ts=1.0, node=NODE, instances=(READY,)),
         PhaseChanged(ts=5.0, node=NODE, instance="q", phase=Phase.STOPPING, elapsed=0.0),
@@ -39,7 +40,6 @@ async def test_a_poll_in_a_stop_makes_no_false_ready() -> None:
         PhaseChanged(ts=21.0, node=NODE, instance="q", phase=Phase.STOPPED, elapsed=16.0),
         ContainersListed(ts=22.0, node=NODE, instances=()),
     ):
-        bridge.apply_event(event)
-    bridge.close()
-    said = [one.text for one in bridge.event_log if one.what == ("phase", "q")]
+        store.apply_event(event)
+    said = [describe_log_entry(one)[0] for one in store.event_log.entries if one.what == ("phase", "q")]
     assert said == ["q: stopping", "q: stopped"]

@@ -8,7 +8,7 @@ from sparkctl.model.events import NodeStateChanged
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.sample import NetworkInterface, RdmaLane, Sample
 from sparkctl.monitor.node_views import NodeTelemetryView
-from sparkctl.views.fabric_view import render_fabric
+from sparkctl.views.overview.fabric_view import render_fabric
 from sparkctl.views.overview.tile_model import NodeTileModel
 from sparkctl.views.text.styled_text import join_text
 

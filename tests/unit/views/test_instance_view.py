@@ -23,6 +23,7 @@ from sparkctl.model.phase import Phase, PhaseDuration, Step
 from sparkctl.model.sample import Gpu, GpuProcess, NodeProcess, Sample
 from sparkctl.model.text.units import GIB
 from sparkctl.model.verdict import Evidence, FailureCause, FieldChange, Verdict
+from sparkctl.monitor.activity import StartDiagnosed
 from sparkctl.monitor.store import Store
 from sparkctl.views.instance_rows import (
     describe_ready_rule,
@@ -130,7 +131,9 @@ def make_store(*more: events.Event, one: InstanceView = READY) -> Store:
 def make_scene(
     made: Store, *, now: float = 130.0, end: CommandEnded | None = None, **more: object
 ) -> InstanceScreenModel:
-    seen = build_tile_model(made, NODE, now, ends={} if end is None else {"qwen36": end}, chosen="qwen36")
+    if end is not None:
+        made.apply_event(StartDiagnosed(now, NODE, end))
+    seen = build_tile_model(made, NODE, now, chosen="qwen36")
     one = next((each for each in made.get_last_known_view(NODE).instances if each.name == "qwen36"), None)
     return InstanceScreenModel(
         seen=seen, name="qwen36", one=one, course=made.get_startup_timeline(NODE, "qwen36"), end=end, **more

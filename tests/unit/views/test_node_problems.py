@@ -13,9 +13,9 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.verdict import Evidence, FailureCause, Verdict
+from sparkctl.monitor.event_log import build_log_entry
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.views.finding_view import NodeProblems, render_problems
-from sparkctl.views.overview.event_log_view import describe_event
 from sparkctl.views.text.styled_text import TextStyle, join_text
 
 NODE = NodeName("spark2")
@@ -65,11 +65,12 @@ def test_a_failed_start_is_told_with_its_proof_and_not_twice() -> None:
 
 
 def test_what_the_guard_did_here_is_told_and_not_what_it_did_elsewhere() -> None:
-    did = describe_event(
-        GuardActed(ts=5.0, node=NODE, what=GuardAction.KILLED, why="swap grew by 3 GiB", at=5.0, instance="big")
-    )
+    killed = GuardActed(ts=5.0, node=NODE, what=GuardAction.KILLED, why="swap grew by 3 GiB", at=5.0, instance="big")
+    did = build_log_entry(killed)
+    elsewhere = build_log_entry(replace(killed, node=NodeName("spark1"), why="other"))
     assert did is not None
-    wrong = replace(WELL, happened=(did, replace(did, node=NodeName("spark1"), text="other")))
+    assert elsewhere is not None
+    wrong = replace(WELL, happened=(did, elsewhere))
     assert wrong.has_other_problems
     assert "big was stopped: swap grew by 3 GiB" in render_text(wrong)
     assert "other" not in render_text(wrong)

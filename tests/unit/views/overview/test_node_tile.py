@@ -26,11 +26,11 @@ from sparkctl.model.phase import Phase, PhaseDuration, Step
 from sparkctl.model.sample import Gpu, GpuProcess, Sample
 from sparkctl.model.text.units import GIB
 from sparkctl.model.verdict import Evidence, FailureCause, Verdict
+from sparkctl.monitor.event_log import EventLogEntry, RecentLogLine, StartRefused, build_log_entry
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.sample_series import SampleSeries
 from sparkctl.monitor.startup_timeline import advance_timeline
-from sparkctl.views.overview.event_log_view import EventLogEntry
-from sparkctl.views.overview.overview_view import NodeTile, OverviewScreenModel, RecentLogLine, render_overview
+from sparkctl.views.overview.overview_view import NodeTile, OverviewScreenModel, render_overview
 from sparkctl.views.overview.tile_model import NodeTileModel
 from sparkctl.views.overview.tile_rows import DrawArea, describe_engine, render_engine_facts
 from sparkctl.views.text.frame_layout import MIN_TILE_LINES
@@ -91,6 +91,12 @@ AWAY = NodeStateChanged(
     next_try=8.0,
     hint="is it on?",
 )
+
+
+def make_log_entry(text: str) -> EventLogEntry:
+    entry = build_log_entry(StartRefused(ts=NOW, node=NODE, words=("up",), reason=text))
+    assert entry is not None
+    return entry
 
 
 def make_tile(*instances: InstanceView, told: NodeStateChanged = OK, **more: object) -> NodeTileModel:
@@ -398,9 +404,7 @@ def test_no_notice_and_no_curve_moves_a_tile(columns: int, high: int) -> None:
         busy = replace(GPU, busy=second / 30, power=10.0 + 2 * second)
         steep.add_sample(replace(sample, memory=moving, gpus=(busy,)), NOW - 30 + second)
     quiet = OverviewScreenModel(glances=(make_tile(READY, rings=flat), make_tile(READY, rings=flat)), chosen=0)
-    happened = tuple(
-        EventLogEntry(when=NOW, node=NODE, text=f"event {at}", tone=TextStyle.VALUE, what=("node",)) for at in range(6)
-    )
+    happened = tuple(make_log_entry(f"event {at}") for at in range(6))
     loud = OverviewScreenModel(
         glances=(make_tile(READY, rings=steep), make_tile(READY, rings=steep)), chosen=0, lines=(RecentLogLine(NODE, "q", "line"),) * 12,
         notices=(("a notice of some length " * 6, TextStyle.ACCENT),) * 2, happened=happened,
@@ -417,10 +421,7 @@ def test_no_notice_and_no_curve_moves_a_tile(columns: int, high: int) -> None:
 
 
 def test_where_there_is_room_more_of_what_happened_is_seen() -> None:
-    happened = tuple(
-        EventLogEntry(when=NOW, node=NODE, text=f"event {at:02}", tone=TextStyle.VALUE, what=("node",))
-        for at in range(20)
-    )
+    happened = tuple(make_log_entry(f"event {at:02}") for at in range(20))
     scene = OverviewScreenModel(glances=(make_tile(READY), make_tile(READY)), chosen=0, happened=happened)
     counts = [
         sum("event " in line for line in map(join_text, render_overview(scene, columns, high).rows))

@@ -1,0 +1,72 @@
+"""The event log and the notices as text."""
+
+from __future__ import annotations
+
+import time
+
+from sparkctl.model.events import CachesDropped, CommandEnded, GuardActed, NodeStateChanged, PhaseChanged
+from sparkctl.model.finding import Severity
+from sparkctl.model.guard_state import GuardAction
+from sparkctl.model.node import NodeState
+from sparkctl.model.phase import Phase
+from sparkctl.model.text.units import format_clock
+from sparkctl.monitor.activity import Notice
+from sparkctl.monitor.event_log import ContainerChanged, EventLogEntry, StartRefused
+from sparkctl.views.event_text import format_cache_drop, format_guard_event, format_phase_name
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitize_span
+
+_NOTICE_STYLES = {
+    Severity.GOOD: TextStyle.GOOD,
+    Severity.WARNING: TextStyle.ATTENTION,
+    Severity.NOTE: TextStyle.ACCENT,
+}
+_PHASE_STYLES = {Phase.READY: TextStyle.GOOD, Phase.FAILED: TextStyle.BAD}
+
+
+def style_notice(one: Notice) -> tuple[str, TextStyle]:
+    """Return the words of a notice and their style."""
+    return one.text, _NOTICE_STYLES.get(one.severity, TextStyle.BAD)
+
+
+def describe_log_entry(one: EventLogEntry) -> tuple[str, TextStyle]:
+    """Return what an entry means to an owner, and its style."""
+    event = one.event
+    match event:
+        case PhaseChanged():
+            words, style = (
+                f"{event.instance}: {format_phase_name(event.phase)}",
+                _PHASE_STYLES.get(event.phase, TextStyle.VALUE),
+            )
+            is_timed = event.phase in _PHASE_STYLES and event.elapsed is not None
+            return words + (f" after {format_clock(event.elapsed or 0.0)}" if is_timed else ""), style
+        case ContainerChanged(phase=None):
+            return f"{event.instance}: gone from Docker's list", TextStyle.ATTENTION
+        case ContainerChanged(phase=Phase() as phase):
+            words = f"{event.instance}: {format_phase_name(phase)}" + (f", {event.status}" if event.status else "")
+            return words, _PHASE_STYLES.get(phase, TextStyle.VALUE)
+        case CachesDropped():
+            return format_cache_drop(event), TextStyle.VALUE
+        case GuardActed():
+            style = TextStyle.ATTENTION if event.what is GuardAction.WARNED else TextStyle.BAD
+            return format_guard_event(event), style
+        case NodeStateChanged(state=NodeState.OK):
+            return "answers", TextStyle.VALUE
+        case NodeStateChanged():
+            return f"{event.state}" + (f": {event.detail}" if event.detail else ""), TextStyle.ATTENTION
+        case StartRefused():
+            return f"{' '.join(event.words[:2])} refused: {event.reason}", TextStyle.ATTENTION
+        case CommandEnded():
+            return f"{event.instance} failed: {event.verdict.summary if event.verdict else ''}", TextStyle.BAD
+        case _:
+            raise AssertionError(f"no words for {event!r}")
+
+
+def render_event_log_entry(one: EventLogEntry, names: int) -> TextRow:
+    """Return an entry as a row; ``names`` is the width of the node's name."""
+    when = time.strftime("%H:%M:%S", time.localtime(one.when))
+    return make_row(
+        " ",
+        Span(f"{when}  ", TextStyle.UNIT),
+        sanitize_span(f"{one.node:<{names}}  ", TextStyle.LABEL),
+        sanitize_span(*describe_log_entry(one)),
+    )
