@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import dataclass
 
 from sparkctl.cli import stderr, stdout
-from sparkctl.cli.terminal_style import colour_text, is_ascii_only, supports_colour
 from sparkctl.model.events import (
     CachesDropped,
     CommandEnded,
@@ -41,11 +39,11 @@ from sparkctl.views.event_text import (
     format_release,
     format_step,
     format_verdict,
+    judge_guard_action,
 )
 from sparkctl.views.profiles.memory_estimate_view import format_estimate
 from sparkctl.views.switch_plan_view import describe_switch_step, format_switch_plan
-from sparkctl.views.text.state_symbols import get_state_symbol
-from sparkctl.views.text.styled_text import join_text, to_ascii_row
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, get_severity_style, get_state_symbol, measure_text
 
 _SUMMARIZED_PHASES = (Phase.LOADING, Phase.WARMING)  # phases whose length an owner wants to see afterwards
 _FINAL_PHASES = (Phase.READY, Phase.FAILED, Phase.STOPPED)
@@ -101,8 +99,6 @@ class TextPrinter:
     def __init__(self, on_interrupt: str = "stopping ...") -> None:
         self.on_interrupt = on_interrupt
         self.live = stderr.LiveLine()
-        self.colour = supports_colour(sys.stderr)
-        self.ascii = is_ascii_only(sys.stderr)
         self._phases: dict[str, _PhaseProgress] = {}  # by node
         self._connected: set[str] = set()
         self._away: set[str] = set()
@@ -115,9 +111,7 @@ class TextPrinter:
             case PhaseChanged():
                 self._print_phase(event)
             case CachesDropped():
-                self._print_line(
-                    event.node, "good", get_state_symbol(Phase.READY, self.ascii), format_cache_drop(event)
-                )
+                self._print_line(event.node, TextStyle.GOOD, get_state_symbol(Phase.READY), format_cache_drop(event))
                 self._phases.pop(event.node, None)
             case GuardActed():
                 self._print_guard_action(event)
@@ -125,8 +119,8 @@ class TextPrinter:
                 not event.holders and (event.missing or 0) <= GIB
             ):  # the rest is a warning with a next step
                 severity = Severity.WARNING if event.missing is None else Severity.GOOD
-                style = "attention" if event.missing is None else "good"
-                self._print_line(event.node, style, get_state_symbol(severity, self.ascii), format_release(event))
+                style = TextStyle.ATTENTION if event.missing is None else TextStyle.GOOD
+                self._print_line(event.node, style, get_state_symbol(severity), format_release(event))
             case MemoryFitEvaluated() if event.fit.is_refused:
                 self.live.clear()
                 for line in format_estimate(event.fit):
@@ -151,9 +145,7 @@ class TextPrinter:
         for progress in going:
             if now - progress.printed_at >= _STILL_RUNNING_SECONDS and progress.event.node not in self._away:
                 progress.printed_at = now
-                stderr.print_message(
-                    f"{progress.event.node}  {format_phase(progress.event, progress.elapsed_seconds, self.ascii)}"
-                )
+                stderr.print_message(f"{progress.event.node}  {format_phase(progress.event, progress.elapsed_seconds)}")
         return None
 
     def print_interrupt(self, presses: int) -> None:
@@ -168,13 +160,9 @@ class TextPrinter:
         """That a watch has ended because we ended it is no news."""
         if event.what in _SILENT_GUARD_ACTIONS:
             return
-        bad = event.what in (GuardAction.KILLED, GuardAction.KILL_FAILED)
-        good = event.what in (GuardAction.DROPPED, GuardAction.COMPACTED)
-        severity = Severity.PROBLEM if bad else Severity.GOOD if good else Severity.WARNING
-        style = "bad" if bad else "good" if good else "attention"
-        self._print_line(
-            event.node, style, get_state_symbol(severity, self.ascii), f"guard: {format_guard_event(event)}"
-        )
+        severity = judge_guard_action(event.what)
+        words = f"guard: {format_guard_event(event)}"
+        self._print_line(event.node, get_severity_style(severity), get_state_symbol(severity), words)
 
     def _print_node_state(self, event: NodeStateChanged) -> None:
         """A lost connection is news, and so are its attempts and its return. A first one that fails is the verb's end."""
@@ -189,8 +177,8 @@ class TextPrinter:
         if away or was_away:
             self._print_line(
                 event.node,
-                "attention" if away else "good",
-                get_state_symbol(event.state, self.ascii),
+                TextStyle.ATTENTION if away else TextStyle.GOOD,
+                get_state_symbol(event.state),
                 format_node_state(event),
             )
 
@@ -206,7 +194,7 @@ class TextPrinter:
             and self.live.on
         ):
             words = f"{format_phase_name(before.phase)} done   {format_duration(now - progress.since)}{_format_usual_duration(before)}"
-            self._print_line(before.node, "good", get_state_symbol(Phase.READY, self.ascii), words)
+            self._print_line(before.node, TextStyle.GOOD, get_state_symbol(Phase.READY), words)
         new_phase = progress is None or before is None or before.phase is not event.phase
         since = now if progress is None or new_phase else progress.since
         progress = self._phases[event.node] = _PhaseProgress(
@@ -219,17 +207,17 @@ class TextPrinter:
         new_step = before is None or (before.step and before.step.name) != (event.step and event.step.name)
         if new_phase or new_step or now - progress.printed_at > _PROGRESS_SECONDS:
             progress.printed_at = now
-            stderr.print_message(f"{event.node}  {format_phase(event, event.elapsed, self.ascii)}")
+            stderr.print_message(f"{event.node}  {format_phase(event, event.elapsed)}")
         return None
 
     def _print_final_phase(self, event: PhaseChanged) -> None:
-        style = {Phase.READY: "good", Phase.FAILED: "bad"}.get(event.phase, "dim")
+        style = {Phase.READY: TextStyle.GOOD, Phase.FAILED: TextStyle.BAD}.get(event.phase, TextStyle.LABEL)
         words = f"{event.instance} {format_phase_name(event.phase)}"
         if event.elapsed:
             words += f" after {format_duration(event.elapsed)}"
         if event.detail:
             words += f"   {sanitize_line(event.detail)}"
-        self._print_line(event.node, style, get_state_symbol(event.phase, self.ascii), words)
+        self._print_line(event.node, style, get_state_symbol(event.phase), words)
 
     def _print_end(self, event: CommandEnded) -> None:
         self._phases.clear()
@@ -237,7 +225,7 @@ class TextPrinter:
         if event.verdict is not None:
             if event.outcome is Outcome.TIMED_OUT:
                 words = f"{event.instance} not ready after {format_duration(event.seconds)}"
-                self._print_line(event.node or "", "attention", get_state_symbol(Phase.UNKNOWN, self.ascii), words)
+                self._print_line(event.node or "", TextStyle.ATTENTION, get_state_symbol(Phase.UNKNOWN), words)
             stderr.print_message()
             for line in format_verdict(event.verdict, event.instance, event.node):
                 stderr.print_message(line, _VERDICT_INDENT if line.startswith(" ") else 0)
@@ -263,15 +251,18 @@ class TextPrinter:
         if not going:
             return
         first, *others = going
-        mark = colour_text(get_state_symbol(first.event.phase, self.ascii), "attention", self.colour)
-        line = f"{first.event.node}  {mark} {format_phase(first.event, first.elapsed_seconds, self.ascii)}"
+        phase = format_phase(first.event, first.elapsed_seconds)
+        mark = Span(get_state_symbol(first.event.phase), TextStyle.ATTENTION)
+        line: TextRow = (Span(f"{first.event.node}  "), mark, Span(f" {phase}"))
         for progress in others:
-            line += f"   {progress.event.node} {format_phase_name(progress.event.phase)} {format_step(progress.event.step, self.ascii)}".rstrip()
+            event = progress.event
+            words = f"   {event.node} {format_phase_name(event.phase)} {format_step(event.step)}".rstrip()
+            line = (*line, Span(words))
         self.live.update(line)
 
-    def _print_line(self, node: str, style: str, mark: str, words: str) -> None:
+    def _print_line(self, node: str, tone: TextStyle, mark: str, words: str) -> None:
         self.live.clear()
-        stderr.print_message(f"{node}  {colour_text(mark, style, self.colour)} {words}", len(node) + 4)
+        stderr.print_message((Span(f"{node}  "), Span(mark, tone), Span(f" {words}")), measure_text(node) + 4)
         if self.live.on:
             self._update_live_line()
 
@@ -307,13 +298,11 @@ class SwitchPrinter(TextPrinter):
         if not isinstance(event, SwitchPlanned):
             return super().print_event(event)
         self._stops = event.plan.stops
-        plain = is_ascii_only(sys.stdout if self._plan_only else sys.stderr)
-        rows = format_switch_plan(event.plan, stdout.get_terminal_width() or 80, plain)
-        lines = [join_text(to_ascii_row(one) if plain else one).rstrip() for one in rows]
+        rows = format_switch_plan(event.plan, stdout.get_terminal_width() or 80)
         if self._plan_only:
-            return stdout.print_lines(lines)
-        for line in lines:
-            stderr.print_message(line)
+            return stdout.print_rows(rows)
+        for row in rows:
+            stderr.print_message(row)
         return None
 
     def _print_step(self, event: SwitchStepReported) -> None:
@@ -322,7 +311,7 @@ class SwitchPrinter(TextPrinter):
         self._phase = None
         if event.proof is None:
             words = sanitize_line(describe_switch_step(event.step, event.instance, event.stops or self._stops))
-            stderr.print_message(f"{colour_text('--' if self.ascii else '──', 'dim', self.colour)} {words}")
+            stderr.print_message((Span("──", TextStyle.FRAME), Span(f" {words}")))
         elif event.step not in _FINAL_STEPS:
-            mark = colour_text(get_state_symbol(Phase.READY, self.ascii), "good", self.colour)
-            stderr.print_message(f"   {mark} {sanitize_line(event.proof)}", 5)
+            mark = Span(get_state_symbol(Phase.READY), TextStyle.GOOD)
+            stderr.print_message((Span("   "), mark, Span(f" {sanitize_line(event.proof)}")), 5)

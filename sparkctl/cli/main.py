@@ -13,6 +13,7 @@ import click
 
 from sparkctl import __version__
 from sparkctl.cli import stderr, stdout
+from sparkctl.cli.options import ascii_option
 from sparkctl.errors import ExitCode, SparkctlError
 
 _INTERNAL_ERROR_EXIT_CODE = 70  # EX_SOFTWARE of sysexits.h
@@ -111,17 +112,15 @@ class LazyVerbGroup(click.Group):
 @click.option("--replay", type=click.Path(), metavar="FILE", help="Show a recording in the panel; connects to no node.")
 @click.option("--readonly", is_flag=True, help="Open the panel read-only: it changes nothing on any node.")
 @click.option("--plain", is_flag=True, help="Print changes as sentences instead of opening the panel.")
-@click.option("--ascii", "ascii_only", is_flag=True, help="Use only ASCII characters.")
+@ascii_option
 @click.version_option(__version__, "-V", "--version", prog_name="sparkctl", message="%(prog)s %(version)s")
 @click.pass_context
-def sparkctl_command(ctx: click.Context, replay: str | None, readonly: bool, plain: bool, ascii_only: bool) -> int:
+def sparkctl_command(ctx: click.Context, replay: str | None, readonly: bool, plain: bool) -> int:
     """Start, watch and stop LLM engines on NVIDIA DGX Sparks, and explain why one did not start.
 
     Without a verb, on a terminal, sparkctl opens the panel. Data goes to stdout, messages to stderr; --json prints JSON lines. For one
     verb, see sparkctl VERB --help.
     """
-    if ascii_only:
-        os.environ["SPARKCTL_ASCII"] = "1"
     if ctx.invoked_subcommand is not None:
         given = {"--replay": replay is not None, "--readonly": readonly, "--plain": plain}
         if ctx.invoked_subcommand == "demo" and replay is None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import os
-import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,6 +84,9 @@ class RequestCommand(click.Command):
 
 def get_operator() -> str:
     """Return ``user@laptop``, which labels started containers and locks, so that other operators see whose they are."""
+    import getpass
+    import socket
+
     try:
         user = getpass.getuser()
     except (OSError, KeyError):
@@ -214,6 +215,18 @@ def parse_duration_option(ctx: click.Context, param: click.Parameter, value: str
     if found == 0:
         raise click.BadParameter(f"{value!r} is zero; give a duration such as 20m", ctx, param)
     return found
+
+
+def _use_ascii_only(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    del param
+    if value and not os.environ.get("SPARKCTL_ASCII"):
+        os.environ["SPARKCTL_ASCII"] = "1"
+        ctx.call_on_close(lambda: os.environ.pop("SPARKCTL_ASCII", None))
+
+
+ascii_option = click.option(
+    "--ascii", is_flag=True, expose_value=False, callback=_use_ascii_only, help="Use only ASCII characters."
+)
 
 
 def record_option(command: F) -> F:

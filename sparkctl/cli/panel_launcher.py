@@ -52,7 +52,7 @@ def open_panel(
     """
     from sparkctl.cli.command_line_parser import CommandLineParser
     from sparkctl.cli.options import create_context
-    from sparkctl.cli.terminal_style import is_ascii_only
+    from sparkctl.cli.stdout import is_ascii_only
     from sparkctl.config import load_config
     from sparkctl.tui.app import PanelApp
     from sparkctl.tui.panel_options import PanelOptions

@@ -6,23 +6,30 @@ import contextlib
 import os
 import re
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli.stdout import discard_buffer
-from sparkctl.cli.terminal_style import colour_text, is_ascii_only, supports_colour, terminal_columns
+from sparkctl.cli.stdout import discard_buffer, format_row, terminal_columns
 from sparkctl.model.text.sanitize import sanitize_lines
-from sparkctl.views.text.line_wrap import truncate_line, wrap_line
+
+if TYPE_CHECKING:
+    from sparkctl.views.text.styled_text import TextRow
 
 _HOME_DIRECTORY = os.environ.get("HOME", "").rstrip("/")  # read at import, before `demo` changes the variable
 _HOME_PATTERN = re.compile(rf"(?<![^\s(`]){re.escape(_HOME_DIRECTORY)}(?=/)") if len(_HOME_DIRECTORY) > 1 else None
 
 
-def print_message(line: str = "", hang: int | None = None) -> None:
+def print_message(line: str | TextRow = "", hang: int | None = None) -> None:
     """Print one message: the home directory as ~; on a terminal wrapped between words, continued with ``hang`` spaces."""
+    from sparkctl.views.text.line_wrap import wrap_styled_line
+    from sparkctl.views.text.styled_text import Span
+
+    row = (Span(line),) if isinstance(line, str) else line
     if _HOME_PATTERN is not None:
-        line = _HOME_PATTERN.sub("~", line)
-    _write_ignoring_errors("".join(f"{part}\n" for part in wrap_line(line, terminal_columns(sys.stderr), hang)))
+        row = tuple(Span(_HOME_PATTERN.sub("~", span.text), span.tone) for span in row)
+    rows = wrap_styled_line(row, terminal_columns(sys.stderr), hang)
+    _write_ignoring_errors("".join(f"{format_row(one, sys.stderr)}\n" for one in rows))
 
 
 def print_prompt(question: str) -> None:
@@ -47,36 +54,34 @@ def flush_stderr() -> None:
 
 def print_error(message: str, hint: str | None) -> None:
     """Print an error and its hint. Both may quote text from a node, so both are sanitised."""
-    colour = supports_colour(sys.stderr)
+    from sparkctl.views.text.styled_text import Span, TextStyle
+
     first, *rest = sanitize_lines(message)
-    print_message(f"{colour_text('sparkctl:', 'bad', colour)} {first}", 2)
+    print_message((Span("sparkctl:", TextStyle.BAD), Span(f" {first}")), 2)
     for line in rest:
         print_message(f"  {line}")
-    if hint:
-        print_hints(hint)
+    print_hints(hint)
 
 
 def print_warning(where: str | None, message: str, hint: str | None) -> None:
     """Print a warning; the work goes on."""
-    colour = supports_colour(sys.stderr)
-    mark = "!" if is_ascii_only(sys.stderr) else "▲"
+    from sparkctl.model.finding import Severity
+    from sparkctl.views.text.styled_text import Span, TextStyle, get_state_symbol
+
     first, *rest = sanitize_lines(message)
-    print_message(
-        colour_text(
-            f"{mark} {where + ': ' if where and not first.startswith(where) else ''}{first}", "attention", colour
-        ),
-        2,
-    )
+    place = f"{where}: " if where and not first.startswith(where) else ""
+    print_message((Span(f"{get_state_symbol(Severity.WARNING)} {place}{first}", TextStyle.ATTENTION),), 2)
     for line in rest:
         print_message(f"  {line}")
-    if hint:
-        print_hints(hint)
+    print_hints(hint)
 
 
-def print_hints(hint: str) -> None:
+def print_hints(hint: str | None) -> None:
     """Print hints, one a line."""
-    for line in sanitize_lines(hint):
-        print_message(f"  {colour_text('try:', 'dim', supports_colour(sys.stderr))} {line}", 4)
+    from sparkctl.views.text.styled_text import Span, TextStyle
+
+    for line in sanitize_lines(hint) if hint else ():
+        print_message((Span("  "), Span("try:", TextStyle.LABEL), Span(f" {line}")), 4)
 
 
 def print_usage_error(wrong: click.ClickException) -> str | None:
@@ -111,11 +116,14 @@ class LiveLine:
         self.on = is_terminal()
         self._shown = False
 
-    def update(self, line: str) -> None:
+    def update(self, line: TextRow) -> None:
         """Rewrite the line, cut to the terminal's width."""
         if not self.on or _is_live_line_paused:
             return
-        _write_ignoring_errors(f"\r\x1b[2K{truncate_line(line, (terminal_columns(sys.stderr) or 80) - 1)}")
+        from sparkctl.views.text.styled_text import truncate_row
+
+        row = truncate_row(line, (terminal_columns(sys.stderr) or 80) - 1, "")
+        _write_ignoring_errors(f"\r\x1b[2K{format_row(row, sys.stderr)}")
         self._shown = True
 
     def clear(self) -> None:

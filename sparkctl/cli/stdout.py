@@ -1,4 +1,4 @@
-"""Writing data to stdout, for pipes and scripts; no other module writes there."""
+"""Writing data to stdout, for pipes and scripts; no other module writes there. Size, colour and characters of a terminal."""
 
 from __future__ import annotations
 
@@ -8,11 +8,59 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from sparkctl.cli.terminal_style import terminal_columns, terminal_rows
 from sparkctl.errors import ExitCode, SparkctlError
 from sparkctl.model.text.sanitize import sanitize_line
+
+if TYPE_CHECKING:
+    from sparkctl.views.text.styled_text import TextRow
+
+_ANSI_CODES = {"good": "32", "attention": "33", "bad": "31", "label": "2", "frame": "2"}  # by `TextStyle`
+
+
+def supports_colour(stream: TextIO) -> bool:
+    """Tell whether to colour what goes to ``stream`` (NO_COLOR, TERM=dumb and pipes say no)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def is_ascii_only(stream: TextIO) -> bool:
+    """Tell whether only ASCII symbols may be used: SPARKCTL_ASCII, or an encoding that has no others."""
+    encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
+    return bool(os.environ.get("SPARKCTL_ASCII")) or not encoding.startswith("utf")
+
+
+def terminal_columns(stream: TextIO) -> int | None:
+    """Return the width of the terminal ``stream`` ($COLUMNS overrides it), None if it is no terminal."""
+    if not stream.isatty():
+        return None
+    value = os.environ.get("COLUMNS", "")
+    if value.isdecimal() and int(value) > 0:
+        return int(value)
+    with contextlib.suppress(OSError):
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    return 80
+
+
+def terminal_rows(stream: TextIO) -> int:
+    """Return the number of lines of the terminal ``stream`` ($LINES overrides it)."""
+    value = os.environ.get("LINES", "")
+    if value.isdecimal() and int(value) > 0:
+        return int(value)
+    with contextlib.suppress(OSError):
+        return os.get_terminal_size(stream.fileno()).lines or 24
+    return 24
+
+
+def format_row(row: TextRow, stream: TextIO) -> str:
+    """Return a row as text for ``stream``: with ANSI codes where it has colour, in ASCII where it has nothing else."""
+    from sparkctl.views.text.styled_text import to_ascii
+
+    colour, ascii_only = supports_colour(stream), is_ascii_only(stream)
+    texts = [(to_ascii(span.text) if ascii_only else span.text, _ANSI_CODES.get(span.tone)) for span in row]
+    return "".join(f"\x1b[{code}m{text}\x1b[0m" if code and colour and text else text for text, code in texts).rstrip(
+        " "
+    )
 
 
 class StdoutClosed(Exception):
@@ -83,6 +131,17 @@ def print_lines(lines: Iterable[str]) -> None:
         print_line(line)
 
 
+def print_rows(rows: Iterable[TextRow | str]) -> None:
+    """Print rows or lines of text in the characters and colours that the terminal has."""
+    print_lines(_format_rows(rows))
+
+
+def _format_rows(rows: Iterable[TextRow | str]) -> list[str]:
+    from sparkctl.views.text.styled_text import Span
+
+    return [format_row((Span(row),) if isinstance(row, str) else row, sys.stdout) for row in rows]
+
+
 def print_sanitized_lines(lines: Iterable[str]) -> None:
     """Print lines from a node in one write, sanitised so that no control character passes."""
     sys.stdout.write("".join(f"{sanitize_line(line)}\n" for line in lines))
@@ -98,7 +157,7 @@ def repaint_screen(lines: Iterable[str]) -> None:
     """Repaint the terminal from the top. Lines that do not fit are cut and counted, because scrolling would break it."""
     from sparkctl.views.text.line_wrap import limit_height
 
-    body = "\x1b[K\n".join(limit_height(list(lines), terminal_rows(sys.stdout) - 1))
+    body = "\x1b[K\n".join(limit_height(_format_rows(lines), terminal_rows(sys.stdout) - 1))
     sys.stdout.write(f"\x1b[H{body}\x1b[K\n\x1b[J")
     sys.stdout.flush()
 

@@ -38,9 +38,6 @@ CSS = """
 Toast { max-width: 70; padding: 0 1; }
 ToastRack { margin-bottom: 2; }
 ModalScreen ToastRack { display: none; }
-PanelApp.-ascii Toast.-information { border-left: ascii $success; }
-PanelApp.-ascii Toast.-warning { border-left: ascii $warning; }
-PanelApp.-ascii Toast.-error { border-left: ascii $error; }
 Dialog { align: center middle; background: $background 60%; }
 Dialog Input { border: none; height: 1; padding: 0; }
 CommandLineDialog { align: left bottom; background: transparent; }
@@ -86,9 +83,10 @@ _MAX_DIALOG_COLUMNS = 96
 def _build_job_dialog(job: Job, columns: int, *, by_hand: bool) -> TextDialog | None:
     """Return a dialog with the details of an ended job; None where one line is enough."""
     from sparkctl.model.events import Outcome
-    from sparkctl.tui.dialogs.base import TextDialog, wrap_paragraph
+    from sparkctl.tui.dialogs.base import TextDialog
     from sparkctl.views.command_result_view import render_refused_start
     from sparkctl.views.profiles.launch_plan_view import format_launch_plan
+    from sparkctl.views.text.line_wrap import wrap_text
 
     verb, ended, rows = job.started.verb, job.ended, list[TextRow]()
     if ended is None or not (by_hand or ended.outcome is Outcome.PLANNED):
@@ -100,7 +98,7 @@ def _build_job_dialog(job: Job, columns: int, *, by_hand: bool) -> TextDialog | 
     if ended.outcome is Outcome.PLANNED and job.plan is not None:
         rows = [make_row(sanitize_span(line)) for line in format_launch_plan(job.plan.plan, columns)]
     elif ended.outcome is Outcome.PLANNED and verb in ("down", "free"):
-        rows = [row for line in (ended.message or "").splitlines() for row in wrap_paragraph(line, columns=columns)]
+        rows = wrap_text(ended.message or "", columns)
     return TextDialog("a dry run: nothing was changed", [(), *rows, ()]) if rows else None
 
 
@@ -135,7 +133,6 @@ class PanelApp(Panel):
 
     def on_mount(self) -> None:
         """Set up keys, theme and signals; the controller starts after the first paint."""
-        self.set_class(self.ascii_only, "-ascii")
         if self.setup.keys:
             self._map_keys()
         self.theme_changed_signal.subscribe(self, self._apply_theme_change)
@@ -213,7 +210,7 @@ class PanelApp(Panel):
             words, tone = f"a defect in sparkctl: {type(defect).__name__}: {defect}", TextStyle.BAD
         elif ended is not None:
             nodes = [ended.node] if ended.node else list(started.nodes)
-            words, tone = describe_command_result(started.verb, ended, nodes, job.caches, self.ascii_only)
+            words, tone = describe_command_result(started.verb, ended, nodes, job.caches)
         else:
             return
         if started.verb == "doctor" and ended is not None and not ended.message:

@@ -69,7 +69,6 @@ class ControllerHost(Protocol):
     """What the controller asks of the panel. `PanelApp` is one; the controller imports no screen and no dialog."""
 
     setup: PanelOptions
-    ascii_only: bool
 
     @property
     def node_names(self) -> tuple[NodeName, ...]:
@@ -241,11 +240,8 @@ class PanelController:
             self._panel.select_instance(event.plan.node, event.plan.instance)  # select what is being started
         elif isinstance(event, WarningEmitted):
             is_shown = self._panel.already_shows(event.message)  # checked now, while the message is new
-            self.show_notice(*describe_warning(event, self._panel.ascii_only), is_shown=is_shown)
-        if (
-            isinstance(event, GuardActed)
-            and (notice := describe_guard_action(event, self._panel.ascii_only)) is not None
-        ):
+            self.show_notice(*describe_warning(event), is_shown=is_shown)
+        if isinstance(event, GuardActed) and (notice := describe_guard_action(event)) is not None:
             self.show_notice(*notice)
         if topics := self.store.apply_event(event, job):
             self.schedule_repaint(topics)

@@ -57,7 +57,7 @@ def _show_key_help(panel: Panel) -> None:
     screen = panel.front_screen
     actions = panel.actions if screen is None else screen.actions
     crumb = "" if screen is None else screen.breadcrumb
-    rows = render_key_help(actions, panel.build_action_context(), panel.ascii_only)
+    rows = render_key_help(actions, panel.build_action_context())
     panel.push_screen(TextDialog(f"keys{f' of {crumb}' if crumb else ''}", [(), *rows, ()]))
 
 
@@ -68,7 +68,7 @@ def _show_problems(panel: Panel) -> None:
 
     assert panel.controller is not None
     now = panel.build_action_context()
-    rows = render_problems(panel.collect_node_problems(now), min(96, panel.size.width - 10), panel.ascii_only)
+    rows = render_problems(panel.collect_node_problems(now), min(96, panel.size.width - 10))
     panel.push_screen(TextDialog(f"{now.node}: what is wrong" if now.node else "what is wrong", [(), *rows, ()]))
 
 
@@ -210,7 +210,7 @@ def show_launch_plan(panel: Panel) -> None:
 async def _show_plan(panel: Panel) -> None:
     from sparkctl.commands.start.launch_plans import read_container_launch
     from sparkctl.tui.dialogs.base import TextDialog
-    from sparkctl.views.instance_rows import render_launched_plan
+    from sparkctl.views.instance_view import render_launched_plan
 
     one, controller = panel.build_action_context().selected_instance, panel.controller
     node = None if one is None or controller is None else controller.supervisor.get_node(one.node)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sparkctl.commands import action_context as why
 from sparkctl.commands.actions import Action, ActionContext, ActionId, ActionRole, list_footer_actions
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, measure_text, pad_row, to_ascii_row
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, measure_text, pad_row
 
 _KEY_SYMBOLS = {
     "up": "↑", "down": "↓", "left": "←", "right": "→", "escape": "esc", "question_mark": "?", "colon": ":",
@@ -16,7 +16,6 @@ _KEY_SYMBOLS = {
 }  # fmt: skip
 _LOW_PRIORITY_ACTIONS = (ActionId.DROP_CACHES, ActionId.PROFILES)  # footer keys that come after the key for problems
 _GAP_COLUMNS = 3  # columns between two keys of the footer
-_ASCII_KEY_NAMES = {"↑": "up", "↓": "down", "←": "left", "→": "right"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +27,13 @@ class FooterKey:
     stop: int
 
 
-def format_key(key: str, ascii_only: bool = False) -> str:
+def format_key(key: str) -> str:
     """Return a key as the footer and the help show it."""
-    shown = _KEY_SYMBOLS.get(key, key)
-    return _ASCII_KEY_NAMES.get(shown, shown) if ascii_only else shown
+    return _KEY_SYMBOLS.get(key, key)
 
 
 def render_key_footer(
-    actions: Sequence[Action], now: ActionContext, columns: int, ascii_only: bool = False
+    actions: Sequence[Action], now: ActionContext, columns: int
 ) -> tuple[TextRow, tuple[FooterKey, ...]]:
     """Return the footer and the columns of each of its keys.
 
@@ -50,7 +48,7 @@ def render_key_footer(
         others = [one for one in placed if one is not wrong]
         at = next((at for at, one in enumerate(others) if one.id in _LOW_PRIORITY_ACTIONS), len(others))
         placed = (*others[:at], wrong, *others[at:])
-    wide = {one.id: measure_text(format_key(one.keys[0], ascii_only)) + 1 + measure_text(one.short) for one in placed}
+    wide = {one.id: measure_text(format_key(one.keys[0])) + 1 + measure_text(one.short) for one in placed}
     kept = {placed[-1].id} if placed else set()
     taken = 1 + sum(wide[one] for one in kept)
     for one in sorted(placed[:-1], key=lambda each: not can[each.id]):
@@ -65,22 +63,22 @@ def render_key_footer(
         if one.id in kept:
             if places:
                 spans.append(Span(" " * _GAP_COLUMNS))
-            spans.append(Span(format_key(one.keys[0], ascii_only), TextStyle.KEY if can[one.id] else TextStyle.FRAME))
+            spans.append(Span(format_key(one.keys[0]), TextStyle.KEY if can[one.id] else TextStyle.FRAME))
             spans.append(Span(f" {one.short}", TextStyle.VALUE if can[one.id] else TextStyle.FRAME))
             places.append(FooterKey(one.id, start, start + wide[one.id]))
             start += wide[one.id] + _GAP_COLUMNS
     line = tuple(spans)
-    return pad_row(to_ascii_row(line) if ascii_only else line, columns), tuple(places)
+    return pad_row(line, columns), tuple(places)
 
 
-def render_key_help(actions: Sequence[Action], now: ActionContext, ascii_only: bool = False) -> list[TextRow]:
+def render_key_help(actions: Sequence[Action], now: ActionContext) -> list[TextRow]:
     """Return a row per action of this screen: its keys, its title, its command and why it is not possible now.
 
     Actions that this kind of panel (live or recording) never offers are left out.
     """
     never = {why.reason_recording} if now.replaying else {why.reason_no_recording}  # not in this kind of panel
     actions = [one for one in actions if one.why_not not in never and not (now.replaying and one.changes)]
-    keys = [", ".join(format_key(key, ascii_only) for key in one.keys) or f":{one.verb}" for one in actions]
+    keys = [", ".join(format_key(key) for key in one.keys) or f":{one.verb}" for one in actions]
     wide = max((len(each) for each in keys), default=0)
     rows = []
     for one, each in zip(actions, keys, strict=True):

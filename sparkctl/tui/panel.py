@@ -13,7 +13,10 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
+from rich.segment import Segment
 from textual.app import App
+from textual.color import Color
+from textual.filter import LineFilter
 from textual.screen import ModalScreen
 
 from sparkctl.commands.actions import ACTIONS, OVERVIEW, Action, ActionContext, ActionId, list_enabled_actions
@@ -24,6 +27,7 @@ from sparkctl.model.text.sanitize import sanitize_lines
 from sparkctl.tui.key_hints import format_key
 from sparkctl.tui.key_queue import KeyQueue
 from sparkctl.tui.panel_options import AVAILABLE_SCREENS, SCREENS, PanelOptions
+from sparkctl.views.text.styled_text import to_ascii
 
 if TYPE_CHECKING:
     from rich.style import Style
@@ -114,6 +118,18 @@ class Dispatcher(Protocol):
         ...
 
 
+class AsciiFilter(LineFilter):
+    """Paints every widget in ASCII, of equal width, for a terminal that has nothing else."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """Return the segments of a line in ASCII."""
+        del background
+        return [Segment(to_ascii(text), style, control) for text, style, control in segments]
+
+
+_ASCII_FILTER = AsciiFilter()
+
+
 class Panel(App[tuple[str, ...]]):
     """The app without its life: `PanelApp` adds start, keys and exit. ``pasted``: the text of an import that was cancelled.
 
@@ -189,7 +205,7 @@ class Panel(App[tuple[str, ...]]):
     @property
     def progress_summary(self) -> str:
         """The running switch or transfer in a few words, for screens other than the overview; empty where none runs."""
-        from sparkctl.views.switch_view import format_transfer_short
+        from sparkctl.views.transfer_view import format_transfer_short
 
         if self.controller is None:
             return ""
@@ -205,7 +221,7 @@ class Panel(App[tuple[str, ...]]):
     def format_action_key(self, action: ActionId) -> str | None:
         """Return the key of an action; None where this panel does not have it."""
         keys = (one.keys[0] for one in self.actions if one.id is action and one.keys)
-        return next((format_key(key, self.ascii_only) for key in keys), None)
+        return next((format_key(key) for key in keys), None)
 
     @property
     def config_nodes(self) -> tuple[Node, ...]:
@@ -463,6 +479,10 @@ class Panel(App[tuple[str, ...]]):
         await self._tasks.aclose(_SHUTDOWN_SECONDS)
         return () if self.controller is None else await self.controller.aclose()
 
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Return the filters of painted lines, among them that for ASCII where the terminal has nothing else."""
+        return [*super().get_line_filters(), *([_ASCII_FILTER] if self.ascii_only else ())]
+
     # --- toasts and the clipboard ---
 
     def announce_notice(self, words: str, severity: Severity, *, is_shown: bool) -> None:
@@ -481,7 +501,7 @@ class Panel(App[tuple[str, ...]]):
         else:
             self.call_later(self.clear_notifications)  # one at a time
             message = "\n".join([*sanitize_lines(words)][:_MAX_TOAST_LINES])
-            self.notify(message, severity=severity, markup=False)
+            self.notify(message, severity=severity, markup=False)  # type: ignore[arg-type]
 
     def show_pending_toasts(self) -> None:
         """Show the toasts that waited for a dialog to close."""
@@ -495,13 +515,6 @@ class Panel(App[tuple[str, ...]]):
     def show_error(self, error: SparkctlError) -> None:
         """Show an error and its hint."""
         self.show_toast(error.message + (f"\n{error.hint}" if error.hint else ""), severity="warning")
-
-    def notify(self, message: str, **more: Any) -> None:
-        """Show a toast, in ASCII where the terminal needs it."""
-        from sparkctl.views.text.state_symbols import to_ascii
-
-        shown = "\n".join(map(to_ascii, message.splitlines())) if self.ascii_only else message
-        super().notify(shown, **more)
 
     def copy_text(self, text: str, what: str) -> None:
         """Copy text to the terminal's clipboard by OSC 52, which not every terminal accepts."""

@@ -16,22 +16,29 @@ from sparkctl.model.text.sanitize import sanitize_lines
 from sparkctl.model.text.units import format_duration
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.switch_progress import SwitchProgress
-from sparkctl.views.event_text import describe_missing_guard, format_cache_drop, format_guard_event
+from sparkctl.views.event_text import describe_missing_guard, format_cache_drop, format_guard_event, judge_guard_action
 from sparkctl.views.switch_plan_view import join_names
-from sparkctl.views.text.line_wrap import wrap_line_for_screen
-from sparkctl.views.text.state_symbols import get_state_symbol
-from sparkctl.views.text.styled_text import TextRow, TextStyle, make_row, sanitize_span, truncate_row
+from sparkctl.views.text.line_wrap import wrap_text
+from sparkctl.views.text.styled_text import (
+    TextRow,
+    TextStyle,
+    get_severity_style,
+    get_state_symbol,
+    make_row,
+    sanitize_span,
+    truncate_row,
+)
 
 _SUCCESS_OUTCOMES = (Outcome.READY, Outcome.DONE, Outcome.PLANNED, Outcome.DETACHED)
 _VERB_PAST_FORMS = {"up": "started", "down": "stopped"}
 
 
 def describe_command_result(
-    verb: str, ended: CommandEnded, nodes: Sequence[str], caches: Sequence[CachesDropped] = (), ascii_only: bool = False
+    verb: str, ended: CommandEnded, nodes: Sequence[str], caches: Sequence[CachesDropped] = ()
 ) -> tuple[str, TextStyle]:
     """Return how a command ended as one sentence with its symbol, and its style. The text is not sanitised yet."""
     good = ended.outcome in _SUCCESS_OUTCOMES
-    sign = get_state_symbol(Phase.READY if good else Phase.FAILED, ascii_only)
+    sign = get_state_symbol(Phase.READY if good else Phase.FAILED)
     where = f" on {' and '.join(nodes)}" if nodes else ""
     tone = TextStyle.GOOD if good else TextStyle.BAD if ended.outcome is Outcome.FAILED else TextStyle.ATTENTION
     if caches and verb == "drop-caches":
@@ -55,11 +62,11 @@ def describe_command_result(
     return f"{sign} {what}{where}: {ended.outcome}, {format_duration(ended.seconds)}", tone
 
 
-def describe_warning(event: WarningEmitted, ascii_only: bool = False) -> tuple[str, TextStyle]:
+def describe_warning(event: WarningEmitted) -> tuple[str, TextStyle]:
     """Return a warning as one sentence with its symbol."""
     where = f"{event.node}: " if event.node else ""
     return (
-        f"{get_state_symbol(Severity.WARNING, ascii_only)} {where}{event.message}{format_hints(event.hint)}",
+        f"{get_state_symbol(Severity.WARNING)} {where}{event.message}{format_hints(event.hint)}",
         TextStyle.ATTENTION,
     )
 
@@ -69,15 +76,13 @@ def format_hints(hint: str | None) -> str:
     return "".join(f"   try: {line}" for line in (hint or "").splitlines())
 
 
-def describe_guard_action(event: GuardActed, ascii_only: bool = False) -> tuple[str, TextStyle] | None:
+def describe_guard_action(event: GuardActed) -> tuple[str, TextStyle] | None:
     """Return what the guard did as one sentence; None if a watch ended because sparkctl ended it."""
     if event.what is GuardAction.ENDED:
         return None
-    bad = event.what in (GuardAction.KILLED, GuardAction.KILL_FAILED)
-    good = event.what in (GuardAction.DROPPED, GuardAction.COMPACTED)
-    sign = get_state_symbol(Severity.PROBLEM if bad else Severity.GOOD if good else Severity.WARNING, ascii_only)
-    tone = TextStyle.BAD if bad else TextStyle.GOOD if good else TextStyle.ATTENTION
-    return f"{sign} {event.node}: guard: {format_guard_event(event)}", tone
+    severity = judge_guard_action(event.what)
+    words = f"{get_state_symbol(severity)} {event.node}: guard: {format_guard_event(event)}"
+    return words, get_severity_style(severity)
 
 
 def last_drop_per_node(caches: Sequence[CachesDropped]) -> list[CachesDropped]:
@@ -89,22 +94,17 @@ def render_refused_start(words: Sequence[str], ended: CommandEnded, columns: int
     """Return why a start was refused, followed by each remedy on lines of its own."""
     rows = [make_row(sanitize_span(f"sparkctl {' '.join(words)}", TextStyle.LABEL)), ()]
     for line in sanitize_lines(ended.message or ""):
-        rows += [make_row(sanitize_span(one, TextStyle.BAD)) for one in wrap_line_for_screen(line, columns, 0)]
+        rows += wrap_text(line, columns, TextStyle.BAD)
     for way in sanitize_lines(ended.hint or ""):
-        rows += [(), *(make_row(sanitize_span(one, TextStyle.VALUE)) for one in wrap_line_for_screen(way, columns, 2))]
+        rows += [(), *wrap_text(way, columns, TextStyle.VALUE, 2)]
     return rows
 
 
 def render_refused_line(message: str, hint: str | None, columns: int, lines: int) -> list[TextRow]:
     """Return why a typed command was refused and what to do, in at most this many lines, to be shown above the
     command line."""
-    rows = []
-    for words, tone in ((message, TextStyle.BAD), *(((hint, TextStyle.LABEL),) if hint else ())):
-        rows += [
-            make_row(" ", sanitize_span(one, tone))
-            for line in sanitize_lines(words)
-            for one in wrap_line_for_screen(line, columns - 2, 0)
-        ]
+    rows = wrap_text(message, columns - 1, TextStyle.BAD, head=make_row(" "))
+    rows += wrap_text(hint or "", columns - 1, TextStyle.LABEL, head=make_row(" "))
     return [truncate_row(one, columns) for one in rows[:lines]]
 
 

@@ -17,29 +17,26 @@ from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_duration
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.views.finding_view import explain_finding, format_since
-from sparkctl.views.text.frame_layout import draw_frame, pad_screen
-from sparkctl.views.text.line_wrap import wrap_line
-from sparkctl.views.text.state_symbols import get_state_symbol
+from sparkctl.views.text.frame_layout import draw_page, pad_screen
+from sparkctl.views.text.line_wrap import wrap_text
 from sparkctl.views.text.styled_text import (
     ScrollPage,
     Span,
     TextRow,
     TextStyle,
     compute_visible_range,
+    get_severity_style,
+    get_state_symbol,
     justify_row,
     make_row,
     measure_row,
     measure_text,
+    pad_text,
+    render_state,
     sanitize_span,
-    scroll_rows,
 )
 
 _SEVERITY_ORDER = (Severity.PROBLEM, Severity.WARNING, Severity.UNKNOWN, Severity.NOTE, Severity.GOOD)
-_SEVERITY_STYLES = {
-    Severity.GOOD: TextStyle.GOOD,
-    Severity.WARNING: TextStyle.ATTENTION,
-    Severity.PROBLEM: TextStyle.BAD,
-}
 _SEVERITY_NOUNS = {
     Severity.PROBLEM: ("problem", "problems"), Severity.WARNING: ("warning", "warnings"),
     Severity.UNKNOWN: ("not known", "not known"), Severity.NOTE: ("note", "notes"), Severity.GOOD: ("good", "good"),
@@ -111,7 +108,6 @@ class DoctorScreenModel:
     chosen: tuple[str, ...] | None = None
     further: int = 0
     is_recording: bool = False
-    ascii_only: bool = False
     now: float = 0.0
     pattern: FilterPattern | None = None
 
@@ -213,7 +209,7 @@ def render_doctor(checkup: DoctorScreenModel, columns: int, lines: int) -> Scrol
         there = compute_visible_range(count, at, upper if count <= upper else upper - 1)
         rows += _render_list(checkup, shown, there)
         if len(there) < count:
-            rows.append(_render_hidden_counts(there, count, checkup.ascii_only))
+            rows.append(_render_hidden_counts(there, count))
         if (left := lines - len(rows)) >= 4 and checkup.selected is not None:
             below = _render_detail_page(
                 checkup, checkup.selected, columns, min(left, _max_detail_lines(shown, checkup.now, columns))
@@ -221,7 +217,7 @@ def render_doctor(checkup: DoctorScreenModel, columns: int, lines: int) -> Scrol
             rows, further = [*rows, *below.rows], below.further
     elif checkup.pattern is None and not checkup.running and checkup.when is not None:
         rows += [(), make_row("  ", Span("No findings.", TextStyle.STALE))]
-    return ScrollPage(pad_screen(rows, columns, lines, checkup.ascii_only), further, top, there)
+    return ScrollPage(pad_screen(rows, columns, lines), further, top, there)
 
 
 def _render_summary(checkup: DoctorScreenModel, columns: int) -> TextRow:
@@ -245,11 +241,11 @@ def _render_counts(checkup: DoctorScreenModel) -> Iterator[TextRow]:
     numbers = [(each, number) for each, number in numbers if number]
 
     def join_parts(parts: Sequence[tuple[Severity, str]], by: str) -> TextRow:
-        spans = [Span(words, _SEVERITY_STYLES.get(each, TextStyle.LABEL)) for each, words in parts]
+        spans = [Span(words, get_severity_style(each)) for each, words in parts]
         return tuple(span for at, one in enumerate(spans) for span in ([Span(by, TextStyle.LABEL)] * bool(at) + [one]))
 
     yield join_parts([(each, f"{number} {_SEVERITY_NOUNS[each][number != 1]}") for each, number in numbers], " · ")
-    signs = [(each, f"{get_state_symbol(each, checkup.ascii_only)} {number}") for each, number in numbers]
+    signs = [(each, f"{get_state_symbol(each)} {number}") for each, number in numbers]
     yield join_parts(signs, "  ")
     yield join_parts(signs[:2], "  ")
 
@@ -295,9 +291,9 @@ def _render_filter(checkup: DoctorScreenModel, pattern: FilterPattern) -> TextRo
     )
 
 
-def _render_hidden_counts(there: range, count: int, ascii_only: bool) -> TextRow:
+def _render_hidden_counts(there: range, count: int) -> TextRow:
     """Return how many findings are above and below the visible ones."""
-    up, down = ("^", "v") if ascii_only else ("↑", "↓")
+    up, down = ("↑", "↓")
     above, below = there.start, count - there.stop
     words = [*([f"{up} {above} above"] if above else []), *([f"{down} {below} below"] if below else [])]
     return make_row(Span(f"   {'   '.join(words)}", TextStyle.LABEL))
@@ -306,7 +302,7 @@ def _render_hidden_counts(there: range, count: int, ascii_only: bool) -> TextRow
 def _render_list(checkup: DoctorScreenModel, shown: Sequence[DoctorFinding], there: range) -> list[TextRow]:
     wide = max(measure_text(sanitize_line(one.found.node or "")) for one in shown)
     kind = max(measure_text(sanitize_line(one.found.check)) for one in shown)
-    mark = ">" if checkup.ascii_only else "▸"
+    mark = "▸"
     chosen = checkup.selected
     rows: list[TextRow] = []
     for one in [shown[each] for each in there]:
@@ -315,9 +311,9 @@ def _render_list(checkup: DoctorScreenModel, shown: Sequence[DoctorFinding], the
         rows.append(
             make_row(
                 Span(f" {mark if mine else ' '} ", TextStyle.ACCENT),
-                Span(f"{get_state_symbol(each.severity, checkup.ascii_only)} ", _SEVERITY_STYLES.get(each.severity, TextStyle.LABEL)),
-                sanitize_span(f"{sanitize_line(each.node or ''):<{wide}}  ", TextStyle.TITLE if mine else TextStyle.LABEL),
-                sanitize_span(f"{sanitize_line(each.check):<{kind}}  ", TextStyle.LABEL), sanitize_span(each.message, tone),
+                render_state(each.severity),
+                sanitize_span(f"{pad_text(sanitize_line(each.node or ''), wide)}  ", TextStyle.TITLE if mine else TextStyle.LABEL),
+                sanitize_span(f"{pad_text(sanitize_line(each.check), kind)}  ", TextStyle.LABEL), sanitize_span(each.message, tone),
             )
         )  # fmt: skip
     return rows
@@ -329,17 +325,14 @@ def _max_detail_lines(shown: Sequence[DoctorFinding], now: float, columns: int) 
 
 
 def _render_detail_page(checkup: DoctorScreenModel, one: DoctorFinding, columns: int, lines: int) -> ScrollPage:
-    tone = _SEVERITY_STYLES.get(one.found.severity, TextStyle.LABEL)
-    sign = get_state_symbol(one.found.severity, checkup.ascii_only)
+    tone = get_severity_style(one.found.severity)
+    sign = get_state_symbol(one.found.severity)
     title = make_row(
         Span(f"{sign} {_SEVERITY_NOUNS[one.found.severity][0]}", tone), sanitize_span(f"  {one.found.node or ''}", TextStyle.TITLE),
         sanitize_span(f"  {one.found.check}", TextStyle.LABEL),
     )  # fmt: skip
     whole = _render_detail(one, checkup.now, max(8, columns - 4), is_read=_is_shown_in_full(checkup, one, columns))
-    page = scroll_rows(whole, checkup.further, lines - 2, checkup.ascii_only)
-    return ScrollPage(
-        draw_frame(title, page.rows, columns, lines, chosen=False, ascii_only=checkup.ascii_only), page.further
-    )
+    return draw_page(title, whole, checkup.further, columns, lines)
 
 
 def _is_shown_in_full(checkup: DoctorScreenModel, one: DoctorFinding, columns: int) -> bool:
@@ -371,8 +364,4 @@ def _render_detail(one: DoctorFinding, now: float, columns: int, *, is_read: boo
 
 
 def _render_labelled(label: str, words: str, tone: TextStyle, columns: int) -> list[TextRow]:
-    lines = wrap_line(sanitize_line(words), max(8, columns - _LABEL_COLUMNS), 0)
-    return [
-        make_row(Span(f"{label if not at else '':<{_LABEL_COLUMNS}}", TextStyle.UNIT), sanitize_span(line, tone))
-        for at, line in enumerate(lines)
-    ]
+    return wrap_text(words, columns, tone, head=make_row(Span(f"{label:<{_LABEL_COLUMNS}}", TextStyle.UNIT)))

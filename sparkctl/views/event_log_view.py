@@ -9,11 +9,12 @@ from sparkctl.model.finding import Severity
 from sparkctl.model.guard_state import GuardAction
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
+from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_clock
 from sparkctl.monitor.activity import Notice
 from sparkctl.monitor.event_log import ContainerChanged, EventLogEntry, StartRefused
 from sparkctl.views.event_text import format_cache_drop, format_guard_event, format_phase_name
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitize_span
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, pad_text, sanitize_span
 
 _NOTICE_STYLES = {
     Severity.GOOD: TextStyle.GOOD,
@@ -67,6 +68,6 @@ def render_event_log_entry(one: EventLogEntry, names: int) -> TextRow:
     return make_row(
         " ",
         Span(f"{when}  ", TextStyle.UNIT),
-        sanitize_span(f"{one.node:<{names}}  ", TextStyle.LABEL),
+        sanitize_span(f"{pad_text(sanitize_line(one.node), names)}  ", TextStyle.LABEL),
         sanitize_span(*describe_log_entry(one)),
     )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import shlex
 
 from sparkctl.model.events import CachesDropped, GuardActed, MemoryReleased, NodeStateChanged, PhaseChanged
+from sparkctl.model.finding import Severity
 from sparkctl.model.guard_state import GuardAction, GuardCoverage
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_clock, format_size
 from sparkctl.model.verdict import LAST_LINE_ORIGIN, FieldChange, Verdict
-from sparkctl.views.text.state_symbols import format_progress_bar
+from sparkctl.views.text.styled_text import format_progress_bar
 
 _PHASE_NAMES = {
     Phase.DROPPING_CACHES: "dropping caches",
@@ -48,7 +49,7 @@ def format_step_name(step: Step) -> str:
     return _STEP_NAMES.get(step.name, sanitize_line(step.name))
 
 
-def format_step(step: Step | None, ascii_only: bool = False) -> str:
+def format_step(step: Step | None) -> str:
     """Return ``weights ▕█████▋   ▏ 12/18``, or the known part of it."""
     if step is None:
         return ""
@@ -57,7 +58,7 @@ def format_step(step: Step | None, ascii_only: bool = False) -> str:
     if fraction is None and step.done is not None and step.total:
         fraction = step.done / step.total
     if fraction is not None:
-        words.append(format_progress_bar(fraction, ascii_only=ascii_only))
+        words.append(format_progress_bar(fraction))
     if step.done is not None and step.total is not None:
         words.append(f"{step.done}/{step.total}")
     elif fraction is not None:
@@ -72,9 +73,9 @@ def format_elapsed(event: PhaseChanged, elapsed: float | None) -> str:
     return format_clock(elapsed) + (f" of about {format_clock(event.expected)}" if event.expected else "")
 
 
-def format_phase(event: PhaseChanged, elapsed: float | None, ascii_only: bool = False) -> str:
+def format_phase(event: PhaseChanged, elapsed: float | None) -> str:
     """Return the live line of a phase, without the node."""
-    parts = [format_phase_name(event.phase), format_step(event.step, ascii_only), format_elapsed(event, elapsed)]
+    parts = [format_phase_name(event.phase), format_step(event.step), format_elapsed(event, elapsed)]
     if event.detail:
         parts.append(sanitize_line(event.detail))
     return "   ".join(part for part in parts if part)
@@ -121,6 +122,13 @@ def describe_missing_guard(coverage: GuardCoverage | None) -> str | None:
         GuardCoverage.NONE: "no guard watched its start",
         GuardCoverage.PARTLY: "its guard did not answer for part of the start",
     }.get(coverage or GuardCoverage.OFF)
+
+
+def judge_guard_action(what: GuardAction) -> Severity:
+    """Return how bad it is for an owner that the guard did this."""
+    if what in (GuardAction.KILLED, GuardAction.KILL_FAILED):
+        return Severity.PROBLEM
+    return Severity.GOOD if what in (GuardAction.DROPPED, GuardAction.COMPACTED) else Severity.WARNING
 
 
 def format_guard_event(event: GuardActed) -> str:

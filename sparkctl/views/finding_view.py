@@ -19,23 +19,22 @@ from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.views.event_log_view import describe_log_entry
 from sparkctl.views.event_text import format_verdict
 from sparkctl.views.text.line_wrap import wrap_line
-from sparkctl.views.text.state_symbols import get_state_symbol
-from sparkctl.views.text.styled_text import TextRow, TextStyle, make_row, sanitize_span
+from sparkctl.views.text.styled_text import TextRow, TextStyle, get_state_symbol, make_row, sanitize_span
 
 _INDENT_COLUMNS, _HANG_COLUMNS = 4, 6
 _JUST_NOW_SECONDS = 1.0  # seconds; a younger finding began with the newest sample
 
 
-def format_finding(found: FindingReported, ascii_only: bool = False) -> list[str]:
+def format_finding(found: FindingReported) -> list[str]:
     """Return one line for a finding, and its remedy in a second line if it has one."""
-    lines = [f"  {get_state_symbol(found.severity, ascii_only)} {found.check:12}  {sanitize_line(found.message)}"]
+    lines = [f"  {get_state_symbol(found.severity)} {found.check:12}  {sanitize_line(found.message)}"]
     if found.remedy:
         lines.append(f"    {'':12}  try: {sanitize_line(found.remedy)}")
     return lines
 
 
 def format_node_findings(
-    findings: Sequence[Finding], now: float, ascii_only: bool = False, width: int | None = None,
+    findings: Sequence[Finding], now: float, width: int | None = None,
     wanted: Collection[str] | None = None,
 ) -> list[str]:  # fmt: skip
     """Return the findings of a node as rows: the sentence, since when, its evidence, the remedy.
@@ -49,9 +48,7 @@ def format_node_findings(
         words = (
             sanitize_line(one.summary) if proven else f"{sanitize_line(one.summary)} · {format_since(one.since, now)}"
         )
-        lines += wrap_line(
-            f"{'':{_INDENT_COLUMNS}}{get_state_symbol(one.severity, ascii_only)} {words}", width, _HANG_COLUMNS
-        )
+        lines += wrap_line(f"{'':{_INDENT_COLUMNS}}{get_state_symbol(one.severity)} {words}", width, _HANG_COLUMNS)
         if proven:
             lines += wrap_line(f"{'':{_HANG_COLUMNS}}{_format_evidence(one, now)}", width, _HANG_COLUMNS)
         if one.remedy and (wanted is None or f"try {index}" in wanted):
@@ -173,9 +170,9 @@ class NodeProblems:
         )  # fmt: skip
 
 
-def render_problems(wrong: NodeProblems, columns: int, ascii_only: bool = False) -> list[TextRow]:
+def render_problems(wrong: NodeProblems, columns: int) -> list[TextRow]:
     """Return all problems as rows, each with its symbol."""
-    bad, warned = get_state_symbol(Phase.FAILED, ascii_only), get_state_symbol(Severity.WARNING, ascii_only)
+    bad, warned = get_state_symbol(Phase.FAILED), get_state_symbol(Severity.WARNING)
     blocks: list[list[str]] = []
     if wrong.fault:
         lines = [f"{bad} the config is invalid; the previous one stays in use", *sanitize_lines(wrong.fault)]
@@ -202,11 +199,11 @@ def render_problems(wrong: NodeProblems, columns: int, ascii_only: bool = False)
         for part in _wrap_text(line.strip(), " " * (6 if at else 4), columns)
     ]
     if view is not None:
-        lines += format_node_findings(view.findings, wrong.now, ascii_only, columns)
+        lines += format_node_findings(view.findings, wrong.now, columns)
     return [make_row(sanitize_span(line)) for line in lines]
 
 
 def _wrap_text(line: str, indent: str, columns: int) -> list[str]:
-    """Wrap a line; a word that is longer than a line, such as a path, continues on the next line."""
+    """Wrap a line between all words, those of a command too; a longer word, such as a path, continues on the next line."""
     wide = max(20, columns)
     return textwrap.wrap(line, wide, initial_indent=indent, subsequent_indent=" " * 6, break_on_hyphens=False)

@@ -24,35 +24,35 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_duration, format_gib, format_size
 from sparkctl.views.event_text import format_guard_event
-from sparkctl.views.text.line_wrap import wrap_line
-from sparkctl.views.text.state_symbols import get_state_symbol
+from sparkctl.views.text.line_wrap import align_cells, wrap_line
+from sparkctl.views.text.styled_text import get_state_symbol
 
 _MAX_EVENTS = 5
 _INDENT_COLUMNS = 4
 
 
-def format_guard_status(views: Sequence[GuardStatus], ascii_only: bool = False, width: int | None = None) -> list[str]:
+def format_guard_status(views: Sequence[GuardStatus], width: int | None = None) -> list[str]:
     """Return the lines of ``guard status``, wrapped to ``width`` columns if given."""
     lines: list[str] = []
     for view in views:
-        lines += ([""] if lines else []) + _format_node_guard(view, ascii_only)
+        lines += ([""] if lines else []) + _format_node_guard(view)
     return [part for line in lines for part in wrap_line(line, width, _INDENT_COLUMNS + 2)]
 
 
-def _format_node_guard(view: GuardStatus, ascii_only: bool) -> list[str]:
+def _format_node_guard(view: GuardStatus) -> list[str]:
     hint = [f"    try: {sanitize_line(view.hint)}"] if view.hint else []
     detail = [f"    {sanitize_line(view.detail)}"] if view.detail else []
     if view.state is not NodeState.OK:
-        words = f"{get_state_symbol(view.state, ascii_only)} {view.name}   {view.state}"
+        words = f"{get_state_symbol(view.state)} {view.name}   {view.state}"
         return [words + (f": {sanitize_line(view.detail)}" if view.detail else ""), *hint]
     if view.guard is None:
         is_silent = view.answer is GuardRunState.SILENT
         words = "a guard runs, but does not answer" if is_silent else "no guard runs"
-        sign = get_state_symbol(Severity.WARNING if is_silent else Phase.STOPPED, ascii_only)
+        sign = get_state_symbol(Severity.WARNING if is_silent else Phase.STOPPED)
         lines = [f"{sign} {view.name}   {words}", *detail, *hint]
         return lines + [_format_receipt(receipt, view.name) for receipt in view.receipts]
     lines = [
-        f"{get_state_symbol(view.state, ascii_only)} {view.name}   {_format_guard_state(view.guard)}",
+        f"{get_state_symbol(view.state)} {view.name}   {_format_guard_state(view.guard)}",
         *detail,
         *hint,
     ]
@@ -109,11 +109,7 @@ def _format_watches(watches: Sequence[GuardWatch], now: float) -> list[str]:
         )
         for watch in watches
     ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        " " * _INDENT_COLUMNS + "   ".join(cell.ljust(wide) for cell, wide in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    return [" " * _INDENT_COLUMNS + "   ".join(cells).rstrip() for cells in align_cells(rows)]
 
 
 def _format_receipt(receipt: GuardReceipt, node: str) -> str:

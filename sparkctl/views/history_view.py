@@ -16,7 +16,8 @@ from sparkctl.model.text.sanitize import sanitize_line, sanitize_lines
 from sparkctl.model.text.units import format_clock, format_duration, format_gib
 from sparkctl.views.event_text import format_phase_name, format_step_name, format_verdict
 from sparkctl.views.text.charts import render_gauge
-from sparkctl.views.text.frame_layout import draw_frame, pad_screen
+from sparkctl.views.text.frame_layout import draw_frame, draw_page, pad_screen
+from sparkctl.views.text.line_wrap import align_cells, wrap_rows
 from sparkctl.views.text.styled_text import (
     ScrollPage,
     Span,
@@ -26,10 +27,10 @@ from sparkctl.views.text.styled_text import (
     make_row,
     measure_text,
     pad_row,
+    pad_text,
     sanitize_span,
-    scroll_rows,
     truncate_row,
-    wrap_rows,
+    truncate_text,
 )
 
 _UNKNOWN_END = "not known how it ended"
@@ -151,8 +152,6 @@ def describe_reason(one: OperationRecord) -> str:
 def format_history(found: Sequence[OperationRecord], columns: int | None, *, has_others: bool = False) -> list[str]:
     """Return the list as a table. On a narrow terminal each reason has a line of its own, and the year and the usual
     time are left out. ``has_others``: the history has more entries than were selected."""
-    from sparkctl.views.text.line_wrap import truncate_line
-
     if not found:
         if has_others:
             return ["no entry matches; to see all: sparkctl history"]
@@ -160,15 +159,15 @@ def format_history(found: Sequence[OperationRecord], columns: int | None, *, has
     made = [build_history_row(one) for one in found]
     rows = [_TABLE_HEAD, *((str(r.id), r.when, r.what, r.profile, r.nodes, r.outcome, r.took, r.why) for r in made)]
     lines = _align_table(rows)
-    if columns is None or all(len(line) <= columns for line in lines):
+    if columns is None or all(measure_text(line) <= columns for line in lines):
         return lines
     table = _align_table([one[:-1] for one in rows])
-    if any(len(line) > columns for line in table):
+    if any(measure_text(line) > columns for line in table):
         table = _align_table([_TABLE_HEAD[:-1], *(_shorten_cells(one) for one in rows[1:])])
     lines = []
     for line, one in zip(table, rows, strict=True):
         why = one[-1] if one is not _TABLE_HEAD else ""
-        lines += [truncate_line(line, columns), *([truncate_line(f"      {why}", columns)] if why else [])]
+        lines += [truncate_text(line, columns), *([truncate_text(f"      {why}", columns)] if why else [])]
     return lines
 
 
@@ -180,11 +179,7 @@ _TABLE_HEAD = ("id", "when", "what", "profile", "nodes", "outcome", "took", "why
 
 
 def _align_table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(one[at]) for one in rows) for at in range(len(rows[0]))]
-    return [
-        "  ".join([f"{one[0]:>{widths[0]}}", *(f"{one[at]:{widths[at]}}" for at in range(1, len(one)))]).rstrip()
-        for one in rows
-    ]
+    return ["  ".join(cells).rstrip() for cells in align_cells(rows, right=(0,))]
 
 
 def build_operation_sections(
@@ -339,7 +334,7 @@ def _render_switch_parts(parts: Sequence[OperationRecord]) -> Iterator[TextRow]:
 
 
 def _render_memory(one: OperationRecord) -> Iterator[TextRow]:
-    widest = max((len(_describe_share(one, share)) for share in one.shares), default=0)
+    widest = max((measure_text(_describe_share(one, share)) for share in one.shares), default=0)
     for share in one.shares:
         known = (
             ("available before", share.available_before if one.kind is OperationKind.START else None), ("at its peak", share.peak),
@@ -350,7 +345,7 @@ def _render_memory(one: OperationRecord) -> Iterator[TextRow]:
         )  # fmt: skip
         words = [f"{name} {format_gib(value)}" for name, value in known if value is not None]
         if words:
-            yield _render_label_value(f"{_describe_share(one, share):{widest}}", ", ".join(words))
+            yield _render_label_value(pad_text(_describe_share(one, share), widest), ", ".join(words))
 
 
 def _render_speed(one: OperationRecord) -> Iterator[TextRow]:
@@ -430,10 +425,10 @@ def _to_json_object(value: object) -> dict[str, object]:
 
 _HANG_COLUMNS = 4  # indent of continuation lines
 _STYLE_SYMBOLS = {
-    TextStyle.GOOD: ("●", "+"),
-    TextStyle.BAD: ("✕", "x"),
-    TextStyle.ATTENTION: ("▲", "!"),
-    TextStyle.ACCENT: ("◐", "*"),
+    TextStyle.GOOD: "●",
+    TextStyle.BAD: "✕",
+    TextStyle.ATTENTION: "▲",
+    TextStyle.ACCENT: "◐",
 }
 _GAP_COLUMNS = 2
 _MAX_PROFILE_COLUMNS = 24  # width of a profile's name
@@ -461,7 +456,6 @@ class HistoryScreenModel:
     trouble: str | None = None
     pattern: FilterPattern | None = None
     further: int = 0
-    ascii_only: bool = False
 
     @property
     def visible_operations(self) -> tuple[OperationRecord, ...]:
@@ -502,7 +496,7 @@ def render_history_page(past: HistoryScreenModel, columns: int, lines: int) -> S
             else _EMPTY_HISTORY_TEXT
         )
         rows += [(), make_row("  ", Span(words, TextStyle.STALE))]
-        return ScrollPage(pad_screen(rows, columns, lines, past.ascii_only))
+        return ScrollPage(pad_screen(rows, columns, lines))
     made = [build_history_row(one) for one in past.visible_operations]
     fields, wide = _format_page_table(made, columns)
     rows.append(_render_page_row(_PAGE_COLUMNS, wide, "   ", "", TextStyle.LABEL))
@@ -513,12 +507,12 @@ def render_history_page(past: HistoryScreenModel, columns: int, lines: int) -> S
     at = next((at for at, one in enumerate(past.visible_operations) if one is selected), 0)
     there = compute_visible_range(len(made), at, upper)
     for each in there:
-        rows.append(_render_operation_row(fields[each], made[each].tone, wide, past.ascii_only, is_chosen=each == at))
+        rows.append(_render_operation_row(fields[each], made[each].tone, wide, is_chosen=each == at))
     further = 0
     if (left := lines - len(rows)) >= 4 and selected is not None:
         below = _render_operation_frame(past, selected, columns, left)
         rows, further = [*rows, *below.rows], below.further
-    return ScrollPage(pad_screen(rows, columns, lines, past.ascii_only), further, top, there)
+    return ScrollPage(pad_screen(rows, columns, lines), further, top, there)
 
 
 _EMPTY_HISTORY_TEXT = "The history is empty. Every start, stop and switch from here will be listed."
@@ -571,11 +565,9 @@ def _render_page_row(
     return tuple(spans)
 
 
-def _render_operation_row(
-    fields: Sequence[str], tone: TextStyle, wide: Sequence[int], ascii_only: bool, *, is_chosen: bool
-) -> TextRow:
-    mark = (" > " if ascii_only else " ▸ ") if is_chosen else "   "
-    sign = _STYLE_SYMBOLS.get(tone, ("·", "."))[ascii_only]
+def _render_operation_row(fields: Sequence[str], tone: TextStyle, wide: Sequence[int], *, is_chosen: bool) -> TextRow:
+    mark = " ▸ " if is_chosen else "   "
+    sign = _STYLE_SYMBOLS.get(tone, "·")
     return _render_page_row(fields, wide, mark, sign, TextStyle.STRONG if is_chosen else TextStyle.VALUE, tone)
 
 
@@ -589,7 +581,7 @@ def _render_operation_frame(past: HistoryScreenModel, one: OperationRecord, colu
     title = make_row(sanitize_span(f"{one.id}  {describe_verb(one)} {describe_subject(one)}", TextStyle.TITLE))
     if told is None:
         body = [make_row(Span("being read ...", TextStyle.STALE))]
-        return ScrollPage(draw_frame(title, body, columns, lines, chosen=False, ascii_only=past.ascii_only))
+        return ScrollPage(draw_frame(title, body, columns, lines))
     rows: list[TextRow] = []
     head, *sections = build_operation_sections(told.operation, told.worked, told.changes)
     for section in (head, *sorted(sections, key=_section_sort_key)):
@@ -598,12 +590,9 @@ def _render_operation_frame(past: HistoryScreenModel, one: OperationRecord, colu
         if section is not head:
             rows.append(make_row(Span(section.title, TextStyle.LABEL)))
         share = _find_section_share(section, told.operation)
-        made = list(section.rows) if share is None else render_phase_bars(told.operation, share, inner, past.ascii_only)
+        made = list(section.rows) if share is None else render_phase_bars(told.operation, share, inner)
         rows += wrap_rows(made, inner, _HANG_COLUMNS)
-    page = scroll_rows(rows, past.further, lines - 2, past.ascii_only)
-    return ScrollPage(
-        draw_frame(title, page.rows, columns, lines, chosen=False, ascii_only=past.ascii_only), page.further
-    )
+    return draw_page(title, rows, past.further, columns, lines)
 
 
 def _section_sort_key(one: DetailSection) -> int:
@@ -619,7 +608,7 @@ def _find_section_share(section: DetailSection, one: OperationRecord) -> NodeRes
     return named[0] if named else next((share for share in one.shares if share.parts), None)
 
 
-def render_phase_bars(one: OperationRecord, share: NodeResult, columns: int, ascii_only: bool = False) -> list[TextRow]:
+def render_phase_bars(one: OperationRecord, share: NodeResult, columns: int) -> list[TextRow]:
     """Return each phase with its duration, a bar and the usual duration; repeated phases are matched in order. Phases
     that took much longer than usual stand out."""
     left = list_expected_durations(one, share)
@@ -640,7 +629,7 @@ def render_phase_bars(one: OperationRecord, share: NodeResult, columns: int, asc
             make_row(
                 *pad_row((sanitize_span(format_part_name(part), TextStyle.LABEL),), names),
                 "  ",
-                *render_gauge(part.seconds / most, bar, ascii_only, tone),
+                *render_gauge(part.seconds / most, bar, tone),
                 Span(f"{format_clock(part.seconds):>8}", TextStyle.ATTENTION if is_late else TextStyle.VALUE),
                 Span(expected, TextStyle.LABEL),
             )

@@ -2,40 +2,45 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from sparkctl.commands.start.launch_plans import ContainerLaunch
-from sparkctl.model.engine_metrics import EngineActivity
+from sparkctl.model.decode_step import DecodeStepSpec
+from sparkctl.model.engine_metrics import DraftAcceptance, EngineActivity, EngineMeter, Quantiles
 from sparkctl.model.events import CommandEnded, WarningEmitted
 from sparkctl.model.finding import Severity
 from sparkctl.model.instance import InstanceView
+from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.model.text.units import format_duration
+from sparkctl.model.text.units import GIB, format_duration, format_gib
+from sparkctl.model.verdict import FieldChange, Verdict
+from sparkctl.monitor.meters.meter_series import LastValue, MeterSeries
 from sparkctl.monitor.ranks import is_head
 from sparkctl.monitor.startup_timeline import StartupTimeline
-from sparkctl.views.instance_rows import (
-    render_latencies,
-    render_launched_plan,
-    render_log_tail,
-    render_memory_claim,
-    render_position_acceptance,
-    render_step_cost,
-    render_verdict,
-    render_verdict_keys,
-)
+from sparkctl.profiles.exporters.docker_command import format_docker_run
+from sparkctl.views import meter_view as words
 from sparkctl.views.meter_view import IDLE
 from sparkctl.views.overview.startup_timeline_view import (
     render_startup_duration,
     render_startup_progress,
     render_startup_timeline,
 )
-from sparkctl.views.overview.tile_charts import build_gpu_charts, build_memory_groups, build_throughput_chart
-from sparkctl.views.overview.tile_model import TRANSITION_PHASES, NodeTileModel, StateBadge, build_instance_badge
+from sparkctl.views.overview.tile_model import (
+    TRANSITION_PHASES,
+    NodeTileModel,
+    StateBadge,
+    build_instance_badge,
+    format_age,
+)
 from sparkctl.views.overview.tile_rows import (
     DrawArea,
-    RowBlock,
+    build_gpu_charts,
+    build_memory_groups,
+    build_throughput_chart,
     describe_engine,
     describe_head,
     describe_rank,
@@ -46,25 +51,38 @@ from sparkctl.views.overview.tile_rows import (
     render_failure,
     render_gpus,
     render_labelled_text,
+    render_log_text,
     render_throughput,
     render_unreachable,
 )
-from sparkctl.views.text.frame_layout import draw_frame, pad_screen
-from sparkctl.views.text.row_layout import drop_least_important, expand_charts
-from sparkctl.views.text.state_symbols import get_state_symbol
+from sparkctl.views.profiles.launch_plan_view import describe_ready_rule
+from sparkctl.views.text.charts import render_claim_bar, render_gauge
+from sparkctl.views.text.frame_layout import (
+    RowBlock,
+    dim_blocks,
+    draw_frame,
+    drop_least_important,
+    expand_charts,
+    make_block,
+    pad_screen,
+)
+from sparkctl.views.text.line_wrap import wrap_row, wrap_text
 from sparkctl.views.text.styled_text import (
     ScrollPage,
     Span,
     TextRow,
     TextStyle,
+    get_state_symbol,
     make_row,
     measure_row,
-    restyle_row,
+    measure_text,
+    pad_row,
     sanitize_span,
     scroll_rows,
     truncate_row,
 )
 
+_PLAN_TITLE = make_row(Span("runs with", TextStyle.LABEL))
 _SIDE_BY_SIDE_COLUMNS = 110  # from this width on, the plan is shown beside the state
 _MIN_LOG_LINES = 8  # fewest useful lines of the log box or the plan box if both are shown
 _MIN_BOX_LINES = 4  # fewest useful lines of a box
@@ -89,7 +107,6 @@ class InstanceScreenModel:
     run_trouble: str | None = None
     tail: tuple[str, ...] = ()
     tail_trouble: str | None = None
-    ascii_only: bool = False
     remedies: tuple[tuple[str, str], ...] = ()
     end_trouble: str | None = None
     warnings: tuple[WarningEmitted, ...] = ()
@@ -103,20 +120,20 @@ def render_instance(scene: InstanceScreenModel, columns: int, lines: int) -> tup
         if columns >= _SIDE_BY_SIDE_COLUMNS and lines >= 20
         else _render_stacked(scene, columns, lines)
     )
-    return pad_screen(rows, columns, lines, scene.ascii_only)
+    return pad_screen(rows, columns, lines)
 
 
 def render_instance_page(scene: InstanceScreenModel, columns: int, lines: int, further: int) -> ScrollPage:
     """Return what fits in ``lines`` rows; when the user pages on, everything in one column from row ``further`` on."""
     if further <= 0:
         return ScrollPage(render_instance(scene, columns, lines))
-    page = scroll_rows(_render_all(scene, columns, lines), further, lines, scene.ascii_only)
-    return ScrollPage(pad_screen(page.rows, columns, lines, scene.ascii_only), page.further)
+    page = scroll_rows(_render_all(scene, columns, lines), further, lines)
+    return ScrollPage(pad_screen(page.rows, columns, lines), page.further)
 
 
 def _render_all(scene: InstanceScreenModel, columns: int, lines: int) -> list[TextRow]:
     """Return all boxes, each as tall as useful."""
-    space = DrawArea(max(8, columns - 4), scene.ascii_only)
+    space = DrawArea(max(8, columns - 4))
     state, memory = _render_state(scene, space, roomy=True), _render_memory(scene, space)
     boxes = [
         (
@@ -125,18 +142,16 @@ def _render_all(scene: InstanceScreenModel, columns: int, lines: int) -> list[Te
         )
     ]
     if memory:
-        boxes.append(
-            (_render_section_title(_format_memory_title(scene)), [each for part in memory for each in part.rows])
-        )
-    boxes.append((_render_section_title("runs with"), _render_plan(scene, columns - 4)))
-    rows = [each for title, body in boxes for each in _draw_box(scene, title, body, columns, len(body) + 2)]
+        boxes.append((_render_memory_title(scene), [each for part in memory for each in part.rows]))
+    boxes.append((_PLAN_TITLE, _render_plan(scene, columns - 4)))
+    rows = [each for title, body in boxes for each in draw_frame(title, body, columns, len(body) + 2)]
     return [*rows, *_render_log_box(scene, columns, max(_MIN_LOG_LINES, lines - 1))]
 
 
 def _render_columns(scene: InstanceScreenModel, columns: int, lines: int) -> list[TextRow]:
     left = max(columns // 2, 60)
     right = columns - left
-    space = DrawArea(left - 4, scene.ascii_only)
+    space = DrawArea(left - 4)
     state, memory = _render_state(scene, space, roomy=True), _render_memory(scene, space)
     plan = _render_plan(scene, right - 4)
     needed = _count_rows(state) + 2 + (_count_rows(memory) + 2 if memory else 0)
@@ -144,39 +159,35 @@ def _render_columns(scene: InstanceScreenModel, columns: int, lines: int) -> lis
     below = min(_count_rows(memory) + 2, top // 2) if memory else 0
     room = top - below - 2
     lefts = [
-        *_draw_box(
-            scene, _render_title(scene), drop_least_important(expand_charts(state, room), room), left, top - below
-        )
+        *draw_frame(_render_title(scene), drop_least_important(expand_charts(state, room), room), left, top - below)
     ]
     if memory:
-        lefts += _draw_box(
-            scene,
-            _render_section_title(_format_memory_title(scene)),
+        lefts += draw_frame(
+            _render_memory_title(scene),
             drop_least_important(memory, below - 2),
             left,
             below,
         )
-    rights = _draw_box(scene, _render_section_title("runs with"), _limit_rows(plan, top - 2), right, top)
+    rights = draw_frame(_PLAN_TITLE, _limit_rows(plan, top - 2), right, top)
     rows = [(*one, *other) for one, other in zip(lefts, rights, strict=True)]
     return [*rows, *_render_log_box(scene, columns, lines - top)]
 
 
 def _render_stacked(scene: InstanceScreenModel, columns: int, lines: int) -> list[TextRow]:
-    space = DrawArea(max(8, columns - 4), scene.ascii_only)
+    space = DrawArea(max(8, columns - 4))
     state, memory = _render_state(scene, space, roomy=lines >= _FULL_DETAIL_LINES), _render_memory(scene, space)
     first = min(lines, _count_rows(state) + 2)
     left = lines - first
     title = _append_page_key(_render_title(scene), columns)
     if left < _MIN_BOX_LINES:
-        return list(_draw_box(scene, title, drop_least_important(state, lines - 2), columns, lines))
-    rows = [*_draw_box(scene, title, drop_least_important(state, first - 2), columns, first)]
+        return list(draw_frame(title, drop_least_important(state, lines - 2), columns, lines))
+    rows = [*draw_frame(title, drop_least_important(state, first - 2), columns, first)]
     if memory and left >= _MIN_BOX_LINES:
         high = min(_count_rows(memory) + 2, max(3, left - _MIN_BOX_LINES))
         if left - high < _MIN_BOX_LINES:
             high = left
-        rows += _draw_box(
-            scene,
-            _render_section_title(_format_memory_title(scene)),
+        rows += draw_frame(
+            _render_memory_title(scene),
             drop_least_important(memory, high - 2),
             columns,
             high,
@@ -188,7 +199,7 @@ def _render_stacked(scene: InstanceScreenModel, columns: int, lines: int) -> lis
         for_plan = 0  # one key away
     rows += _render_log_box(scene, columns, left - for_plan) if left else []
     if for_plan:
-        rows += _draw_box(scene, _render_section_title("runs with"), _limit_rows(plan, for_plan - 2), columns, for_plan)
+        rows += draw_frame(_PLAN_TITLE, _limit_rows(plan, for_plan - 2), columns, for_plan)
     return rows
 
 
@@ -196,18 +207,11 @@ def _count_rows(parts: Sequence[RowBlock]) -> int:
     return sum(len(part.rows) for part in parts)
 
 
-def _draw_box(
-    scene: InstanceScreenModel, title: TextRow, rows: Sequence[TextRow], columns: int, lines: int
-) -> tuple[TextRow, ...]:
-    return draw_frame(title, rows, columns, lines, chosen=False, ascii_only=scene.ascii_only)
-
-
-def _render_section_title(name: str) -> TextRow:
-    return make_row(Span(name, TextStyle.LABEL))
-
-
-def _format_memory_title(scene: InstanceScreenModel) -> str:
-    return f"memory of {sanitize_line(scene.seen.name)} now, not at the failure" if _has_failed(scene) else "memory"
+def _render_memory_title(scene: InstanceScreenModel) -> TextRow:
+    is_late = _has_failed(scene)
+    return make_row(
+        sanitize_span(f"memory of {scene.seen.name} now, not at the failure" if is_late else "memory", TextStyle.LABEL)
+    )
 
 
 def _limit_rows(rows: Sequence[TextRow], room: int) -> list[TextRow]:
@@ -222,7 +226,7 @@ def _limit_rows(rows: Sequence[TextRow], room: int) -> list[TextRow]:
 
 def _render_title(scene: InstanceScreenModel) -> TextRow:
     badge = _build_badge(scene)
-    dash = Span(" - " if scene.ascii_only else " ─ ", TextStyle.FRAME)
+    dash = Span(" ─ ", TextStyle.FRAME)
     return make_row(
         sanitize_span(scene.seen.name, TextStyle.TITLE), dash, Span(f"{badge.sign} {badge.word}", badge.tone), dash,
         sanitize_span(scene.name, TextStyle.TITLE),
@@ -240,14 +244,14 @@ def _build_badge(scene: InstanceScreenModel) -> StateBadge:
     one = scene.one
     if not scene.seen.is_known:
         state = scene.seen.told.state
-        return StateBadge(get_state_symbol(state, scene.ascii_only), str(state), TextStyle.STALE)
+        return StateBadge(get_state_symbol(state), str(state), TextStyle.STALE)
     if _has_failed(scene):
         taken = _get_start_seconds(scene)
         words = f"failed after {format_duration(taken)}" if taken else "failed"
-        return StateBadge(get_state_symbol(Phase.FAILED, scene.ascii_only), words, TextStyle.BAD)
+        return StateBadge(get_state_symbol(Phase.FAILED), words, TextStyle.BAD)
     if one is None:
-        return StateBadge(get_state_symbol(Phase.STOPPED, scene.ascii_only), "not there", TextStyle.LABEL)
-    return build_instance_badge(one, scene.ascii_only, scene.seen.seconds_ready(one))
+        return StateBadge(get_state_symbol(Phase.STOPPED), "not there", TextStyle.LABEL)
+    return build_instance_badge(one, scene.seen.seconds_ready(one))
 
 
 def _get_start_seconds(scene: InstanceScreenModel) -> float | None:
@@ -267,19 +271,15 @@ def _has_failed(scene: InstanceScreenModel) -> bool:
 def _render_state(scene: InstanceScreenModel, space: DrawArea, *, roomy: bool) -> list[RowBlock]:
     seen, one = scene.seen, scene.one
     if not seen.is_known:
-        parts = [RowBlock(spare=1, rows=tuple(render_unreachable(seen, space)))]
-        return parts if one is None else [*parts, *_dim_blocks(_render_identity(one, space))]
+        parts = [make_block(1, *render_unreachable(seen, space))]
+        return parts if one is None else [*parts, *dim_blocks(_render_identity(one, space))]
     if _has_failed(scene):
         return [
             *_render_failure_blocks(scene, space, roomy=roomy),
             *_render_warnings(scene, space),
         ]  # phases before warnings
     if one is None:
-        return [
-            RowBlock(
-                spare=0, rows=(make_row(Span("It is not on this Spark now.", TextStyle.VALUE)), _render_log_hint())
-            )
-        ]
+        return [make_block(0, make_row(Span("It is not on this Spark now.", TextStyle.VALUE)), _render_log_hint())]
     if one.phase in TRANSITION_PHASES:
         return [
             *_render_startup(scene, one, space),
@@ -297,15 +297,13 @@ def _render_state(scene: InstanceScreenModel, space: DrawArea, *, roomy: bool) -
 
 def _render_warnings(scene: InstanceScreenModel, space: DrawArea) -> list[RowBlock]:
     """Return the warnings of its start, one line each with a symbol; the notice and key `i` show them in full."""
-    sign = get_state_symbol(Severity.WARNING, scene.ascii_only)
+    sign = get_state_symbol(Severity.WARNING)
     return [
-        RowBlock(
-            spare=9,
-            rows=(
-                truncate_row(
-                    make_row(make_label("warned"), sanitize_span(f"{sign} {one.message}", TextStyle.ATTENTION)),
-                    space.columns,
-                ),
+        make_block(
+            9,
+            truncate_row(
+                make_row(make_label("warned"), sanitize_span(f"{sign} {one.message}", TextStyle.ATTENTION)),
+                space.columns,
             ),
         )
         for one in scene.warnings[-3:]
@@ -314,13 +312,6 @@ def _render_warnings(scene: InstanceScreenModel, space: DrawArea) -> list[RowBlo
 
 def _render_log_hint() -> TextRow:
     return make_row(Span("l", TextStyle.KEY), Span(" shows its saved log, if there is one", TextStyle.LABEL))
-
-
-def _dim_blocks(parts: Sequence[RowBlock]) -> list[RowBlock]:
-    return [
-        RowBlock(spare=one.spare + 1, rows=tuple(restyle_row(each, TextStyle.STALE) for each in one.rows))
-        for one in parts
-    ]
 
 
 def _render_identity(one: InstanceView, space: DrawArea) -> list[RowBlock]:
@@ -337,7 +328,7 @@ def _render_identity(one: InstanceView, space: DrawArea) -> list[RowBlock]:
         rows.append(make_row(make_label("at"), sanitize_span(one.endpoint, TextStyle.VALUE)))
     if (uses := render_engine_facts(one, space)) is not None:
         rows.append(uses)
-    told = [RowBlock(spare=3, rows=(rows[0],)), *(RowBlock(spare=6, rows=(each,)) for each in rows[1:])]
+    told = [make_block(3, rows[0]), *(make_block(6, each) for each in rows[1:])]
     return [*told, *_render_ranks(one, space)] if is_head(one) or one.phase is not Phase.READY else told
 
 
@@ -347,7 +338,7 @@ def _render_ranks(one: InstanceView, space: DrawArea) -> list[RowBlock]:
         return []
     others = [sanitize_line(node) for node in one.nodes if node != one.node]
     words = describe_rank(one) + (f", with {' and '.join(others)}" if others else "")
-    return [RowBlock(spare=3, rows=tuple(render_labelled_text("part", words, space, TextStyle.VALUE, 2)))]
+    return [make_block(3, *render_labelled_text("part", words, space, TextStyle.VALUE, 2))]
 
 
 def _render_failure_blocks(scene: InstanceScreenModel, space: DrawArea, *, roomy: bool) -> list[RowBlock]:
@@ -356,7 +347,7 @@ def _render_failure_blocks(scene: InstanceScreenModel, space: DrawArea, *, roomy
         parts = [
             *render_verdict(verdict, space),
             *(
-                RowBlock(spare=1, rows=(each,))
+                make_block(1, each)
                 for each in render_verdict_keys(verdict, space, scene.remedies, scene.accepts, roomy=roomy)
             ),
         ]
@@ -371,8 +362,8 @@ def _render_failure_blocks(scene: InstanceScreenModel, space: DrawArea, *, roomy
         )
         why = scene.end_trouble or "this start was not watched from here"
         parts = [
-            RowBlock(spare=0, rows=tuple(rows)),
-            RowBlock(spare=1, rows=(*render_labelled_text("", why, space, TextStyle.STALE, 2), hint)),
+            make_block(0, *rows),
+            make_block(1, *render_labelled_text("", why, space, TextStyle.STALE, 2), hint),
         ]
     parts += _render_startup_result(scene, space, roomy=roomy)
     return (
@@ -385,11 +376,7 @@ def _render_failure_blocks(scene: InstanceScreenModel, space: DrawArea, *, roomy
 def _render_startup(scene: InstanceScreenModel, one: InstanceView, space: DrawArea) -> list[RowBlock]:
     if scene.course is not None and not scene.course.is_over and one.phase is not Phase.STOPPING:
         return render_startup_timeline(scene.course, scene.seen.now, space)
-    told = (
-        [RowBlock(spare=3, rows=(make_row(make_label(""), sanitize_span(one.detail, TextStyle.LABEL)),))]
-        if one.detail
-        else []
-    )
+    told = [make_block(3, make_row(make_label(""), sanitize_span(one.detail, TextStyle.LABEL)))] if one.detail else []
     return [*render_startup_progress(one, scene.seen, space), *told]
 
 
@@ -399,11 +386,11 @@ def _render_startup_result(scene: InstanceScreenModel, space: DrawArea, *, roomy
         return []
     if roomy:
         return [
-            RowBlock(spare=7 + part.spare, rows=part.rows)
+            make_block(7 + part.spare, *part.rows)
             for part in render_startup_timeline(scene.course, scene.seen.now, space)
         ]
     took = render_startup_duration(scene.course, space)
-    return [] if took is None else [RowBlock(spare=8, rows=(took,))]
+    return [] if took is None else [make_block(8, took)]
 
 
 def _render_throughput(
@@ -414,43 +401,41 @@ def _render_throughput(
         part = make_row(
             make_label("part"), *([Span(f"{rank} · ", TextStyle.LABEL)] if rank else []), *describe_head(one, head)
         )
-        decode = RowBlock(spare=1, rows=(render_throughput(head.numbers, space),))
+        decode = make_block(1, render_throughput(head.numbers, space))
         accept = render_acceptance(head, scene.seen, space)
         return [
-            RowBlock(spare=1, rows=(part,)),
+            make_block(1, part),
             decode,
-            *([] if accept is None else [RowBlock(spare=2, rows=(accept,))]),
+            *([] if accept is None else [make_block(2, accept)]),
             *_render_gpu(scene, space),
         ]
     if one.phase is not Phase.READY or one.port is None:
         words = one.detail or (
             "a container that sparkctl did not start; its figures are not read" if not one.ours else ""
         )
-        parts = (
-            [RowBlock(spare=1, rows=tuple(render_labelled_text("", words, space, TextStyle.LABEL, 3)))] if words else []
-        )
+        parts = [make_block(1, *render_labelled_text("", words, space, TextStyle.LABEL, 3))] if words else []
         return [*parts, *_render_gpu(scene, space)]
-    parts = [RowBlock(spare=0, rows=(render_throughput(one.numbers, space),))]
+    parts = [make_block(0, render_throughput(one.numbers, space))]
     if roomy and (speed := build_throughput_chart(one, scene.seen, space)) is not None:
         parts.append(speed)
     numbers = one.numbers
     if (accept := render_acceptance(one, scene.seen, space)) is not None:
-        parts.append(RowBlock(spare=1, rows=(accept,)))
+        parts.append(make_block(1, accept))
     if numbers is not None:
         if numbers.activity is EngineActivity.IDLE and one.per_step is not None and one.per_step.draft_tokens:
-            parts.append(RowBlock(spare=2, rows=(make_row(make_label("accept"), Span(IDLE, TextStyle.VALUE)),)))
+            parts.append(make_block(2, make_row(make_label("accept"), Span(IDLE, TextStyle.VALUE))))
         last = scene.seen.drafting.get(one.container_id or "")
         if positions := render_position_acceptance(numbers.acceptance, space, last, scene.seen.now):
-            parts.append(RowBlock(spare=4, rows=tuple(positions)))
+            parts.append(make_block(4, *positions))
         if (reads := render_bandwidth(one, scene.seen, space)) is not None:
-            parts.append(RowBlock(spare=3, rows=(reads,)))
+            parts.append(make_block(3, reads))
         drafts = one.per_step is not None and bool(one.per_step.draft_tokens)
-        parts += [RowBlock(spare=5, rows=(each,)) for each in render_latencies(numbers, drafts, last, scene.seen.now)]
+        parts += [make_block(5, each) for each in render_latencies(numbers, drafts, last, scene.seen.now)]
         if (steps := render_step_cost(numbers, one.per_step)) is not None:
-            parts.append(RowBlock(spare=6, rows=(steps,)))
+            parts.append(make_block(6, steps))
     if one.metrics_hint is not None:
         hint = f"/metrics is off; in the profile: {one.metrics_hint}"
-        parts.append(RowBlock(spare=7, rows=tuple(render_labelled_text("", hint, space, TextStyle.LABEL, 2))))
+        parts.append(make_block(7, *render_labelled_text("", hint, space, TextStyle.LABEL, 2)))
     parts += _render_gpu(scene, space)
     if roomy:
         parts += build_gpu_charts(scene.seen, space)
@@ -458,7 +443,7 @@ def _render_throughput(
 
 
 def _render_gpu(scene: InstanceScreenModel, space: DrawArea) -> list[RowBlock]:
-    return [RowBlock(spare=4, rows=tuple(render_gpus(scene.seen, space)))]
+    return [make_block(4, *render_gpus(scene.seen, space))]
 
 
 # --- the other boxes --------------------------------------------------------------------------------------------------
@@ -469,10 +454,10 @@ def _render_memory(scene: InstanceScreenModel, space: DrawArea) -> list[RowBlock
     bar = scene.seen.view.memory
     if scene.one is not None:
         rows = render_memory_claim(scene.one, None if bar is None else bar.total, space)
-        parts += [RowBlock(spare=1 if not at else 2, rows=(each,)) for at, each in enumerate(rows)]
+        parts += [make_block(1 if not at else 2, each) for at, each in enumerate(rows)]
     if bar is not None:
         parts += build_memory_groups(scene.seen, space)
-    return parts if scene.seen.is_known else _dim_blocks(parts)
+    return parts if scene.seen.is_known else dim_blocks(parts)
 
 
 def _render_plan(scene: InstanceScreenModel, columns: int) -> list[TextRow]:
@@ -483,6 +468,306 @@ def _render_plan(scene: InstanceScreenModel, columns: int) -> list[TextRow]:
 
 def _render_log_box(scene: InstanceScreenModel, columns: int, lines: int) -> tuple[TextRow, ...]:
     title = make_row(Span("log", TextStyle.LABEL), Span("   l", TextStyle.KEY), Span(" all of it", TextStyle.LABEL))
-    return _draw_box(
-        scene, title, render_log_tail(scene.tail, scene.tail_trouble, lines - 2, columns - 4), columns, lines
+    return draw_frame(title, render_log_tail(scene.tail, scene.tail_trouble, lines - 2, columns - 4), columns, lines)
+
+
+_POLLING_REQUEST_PATTERN = re.compile(r'"GET /(?:health|metrics)\S* HTTP')
+_MAX_POSITIONS = 8
+_EXCESS_RATIO = 1.1  # factor of the expected memory; smaller differences count as expected
+
+
+# --- a verdict --------------------------------------------------------------------------------------------------------
+
+
+def render_verdict(verdict: Verdict, space: DrawArea) -> list[RowBlock]:
+    """Return what happened, the evidence from the log, and what to change."""
+    room = max(8, space.columns)
+    parts = [make_block(0, *wrap_text(verdict.summary, room, TextStyle.STRONG))]
+    for at, proof in enumerate(verdict.evidence):
+        where = f"{proof.location:<10} "
+        parts.append(
+            make_block(
+                2 + at, *render_labelled_text("proof" if not at else "", where + proof.text, space, TextStyle.VALUE, 2)
+            )
+        )
+    parts.append(make_block(1, *render_labelled_text("try", verdict.remedy, space, TextStyle.VALUE, 4)))
+    if verdict.edit is not None:
+        parts.append(make_block(1, *_wrap_change(verdict.edit, room)))
+    for at, one in enumerate(verdict.contributing):
+        line = find_evidence_line(one)
+        where = "" if line is None else f"line {line:<5} "
+        parts.append(
+            make_block(
+                3 + at, *render_labelled_text("also" if not at else "", where + one.summary, space, TextStyle.LABEL, 2)
+            )
+        )
+    return parts
+
+
+def _wrap_change(edit: FieldChange, columns: int) -> list[TextRow]:
+    """Return the change in one row, or the field above and its values below if it is too long."""
+    field, *values = render_change(edit)
+    if measure_row(whole := make_row(make_label("change"), field, *values)) <= columns:
+        return [whole]
+    below = make_row(Span(values[0].text.lstrip(), values[0].tone), *values[1:])
+    return [
+        truncate_row(make_row(make_label("change"), field), columns),
+        truncate_row(make_row(make_label(""), *below), columns),
+    ]
+
+
+def render_change(edit: FieldChange) -> TextRow:
+    """Return the proposed change: the field, its value and the new value."""
+    spans = [sanitize_span(edit.field, TextStyle.LABEL)]
+    if edit.was is not None:
+        spans += [sanitize_span(f"  {edit.was}", TextStyle.VALUE), Span(" → ", TextStyle.LABEL)]
+    else:
+        spans.append(Span("  " if edit.value == "null" else " = ", TextStyle.LABEL))
+    spans.append(
+        Span("taken away", TextStyle.STRONG) if edit.value == "null" else sanitize_span(edit.value, TextStyle.STRONG)
     )
+    return tuple(spans)
+
+
+def render_verdict_keys(
+    verdict: Verdict,
+    space: DrawArea,
+    more: Sequence[tuple[str, str]] = (),
+    accepts: str | None = None,
+    *,
+    roomy: bool = False,
+) -> list[TextRow]:
+    """Return the keys under a verdict: in one column if it is ``roomy``, else in several. ``more``: further keys with
+    their labels; ``accepts``: the key that applies the proposed change."""
+    line = find_evidence_line(verdict)
+    tries = [] if accepts is None or verdict.edit is None else [(accepts, "tries the change")]
+    log = ("l", "log") if line is None else ("enter", f"log at line {line}")
+    keys = [*tries, log, *more, ("y", "copy verdict")]
+    names, does = (max(measure_text(key[at]) for key in keys) for at in range(2))
+    wide = names + 1 + does + 4
+    across = 1 if roomy else max(1, min(len(keys), (space.columns + 4) // wide))
+    made = [make_row(Span(f"{key:<{names}} ", TextStyle.KEY), Span(words, TextStyle.LABEL)) for key, words in keys]
+    lines = [made[begin : begin + across] for begin in range(0, len(made), across)]
+    return [make_row(*(span for one in line[:-1] for span in pad_row(one, wide)), *line[-1]) for line in lines]
+
+
+def format_profile_field(field: str, run: ContainerLaunch | None) -> str:
+    """Return a profile's field with the value that the container was started with, if it can be read back."""
+    flag = f"--{field.removeprefix('args.')}"
+    args = () if run is None or not field.startswith("args.") else run.plan.command
+    value = next((after for one, after in pairwise(args) if one == flag), None)
+    value = value or next((one.partition("=")[2] for one in args if one.startswith(f"{flag}=")), None)
+    return sanitize_line(f"{field} {value}" if value else field)
+
+
+def find_evidence_line(verdict: Verdict) -> int | None:
+    """Return the number of the log line that proves the verdict best, None if no log line does."""
+    return next((proof.line for proof in verdict.evidence if proof.line is not None), None)
+
+
+def list_evidence_lines(verdict: Verdict) -> tuple[int, ...]:
+    """Return the numbers of all log lines that prove the verdict or contributed to it, in order."""
+    every = (proof.line for one in (verdict, *verdict.contributing) for proof in one.evidence)
+    return tuple(sorted({line for line in every if line is not None}))
+
+
+def format_verdict_for_copy(end: CommandEnded) -> str:
+    """Return a verdict as text for the clipboard."""
+    verdict = end.verdict
+    if verdict is None:
+        return sanitize_line(end.message or str(end.outcome))
+    lines = [f"{end.instance} on {end.node} failed: {verdict.summary}"]
+    for proof in verdict.evidence:
+        where = f"log {proof.location}" if proof.origin == "log" else proof.location
+        lines.append(f"  {where}: {proof.text}")
+    return "\n".join(sanitize_line(line) for line in [*lines, f"  try: {verdict.remedy}"])
+
+
+# --- figures ----------------------------------------------------------------------------------------------------------
+
+
+def render_position_acceptance(
+    seen: DraftAcceptance | None, space: DrawArea, last: MeterSeries | None = None, now: float = 0.0
+) -> list[TextRow]:
+    """Return the acceptance of the first, second and third draft token as bars; nothing if it was never reported.
+
+    ``last`` is the last report, which stays, faded and with its age at ``now``, while there is no newer one.
+    """
+    kept = None if last is None else last.positions
+    fresh = () if seen is None else seen.per_position or ()
+    shares = fresh or (() if kept is None else kept.value)
+    tone = TextStyle.ACCENT if fresh else TextStyle.STALE
+    rows = []
+    for at, share in enumerate(shares[:_MAX_POSITIONS], 1):
+        name = f"draft {at}" if at < 10 else f"dr. {at}"
+        line = render_gauge(share, space.bar_columns, tone)
+        age = (
+            Span(f"   {format_age(now - kept.ts)}", TextStyle.STALE)
+            if kept is not None and not fresh and at == 1
+            else Span("")
+        )
+        figure = Span(f"{words.format_percent(share):>5}", TextStyle.VALUE if fresh else TextStyle.STALE)
+        rows.append(make_row(make_label(name), *line, "  ", figure, age))
+    if (more := len(shares) - _MAX_POSITIONS) > 0:
+        rows.append(make_row(make_label(""), Span(f"{more} more", TextStyle.LABEL)))
+    return rows
+
+
+def render_latencies(
+    numbers: EngineMeter, drafts: bool, last: MeterSeries | None = None, now: float = 0.0
+) -> list[TextRow]:
+    """Return time to first token, inter-token time, prompt throughput and prefix cache.
+
+    ``last`` holds the last value of each. If there is nothing newer it stays, faded and with its age at ``now``, so
+    that the rows below do not move with every request.
+    """
+    kept = last or MeterSeries()
+    between = "step" if drafts or numbers.acceptance is not None else "token"
+    rows = [
+        _render_latency("TTFT", numbers.ttft, kept.ttft, now),
+        _render_latency("between", numbers.inter_token, kept.inter_token, now, f"   from {between} to {between}"),
+        _render_prompt_rate(numbers, kept, now),
+    ]
+    return [each for each in rows if each is not None]
+
+
+def _render_latency(
+    name: str, fresh: Quantiles | None, last: LastValue[Quantiles] | None, now: float, of: str = ""
+) -> TextRow | None:
+    if fresh is not None:
+        return make_row(make_label(name), Span(words.format_latency(fresh), TextStyle.VALUE), Span(of, TextStyle.LABEL))
+    if last is None:
+        return None
+    return make_row(
+        make_label(name), Span(f"{words.format_latency(last.value)}   {format_age(now - last.ts)}", TextStyle.STALE)
+    )
+
+
+def _render_prompt_rate(numbers: EngineMeter, last: MeterSeries, now: float) -> TextRow | None:
+    prompts: list[Span] = []
+    if numbers.prompt_rate:
+        prompts.append(Span(f"{words.format_token_rate(numbers.prompt_rate):<12}", TextStyle.VALUE))
+    if numbers.prefix_hit_rate is not None:
+        prompts += [
+            Span("prefix cache ", TextStyle.LABEL),
+            Span(words.format_percent(numbers.prefix_hit_rate), TextStyle.VALUE),
+        ]
+        prompts.append(Span(" found", TextStyle.UNIT))
+    rate, found = last.prompt_rate, last.prefix_hit_rate
+    if not prompts and (told := [one.ts for one in (rate, found) if one is not None]):
+        text = "" if rate is None else f"{words.format_token_rate(rate.value):<12}"
+        text += "" if found is None else f"prefix cache {words.format_percent(found.value)} found"
+        prompts.append(Span(f"{text.rstrip()}   {format_age(now - max(told))}", TextStyle.STALE))
+    return (make_label("prompts"), *prompts) if prompts else None
+
+
+def render_step_cost(numbers: EngineMeter, per_step: DecodeStepSpec | None) -> TextRow | None:
+    """Return steps per second, requests per step, and drafted tokens; None if nothing is known."""
+    spans: list[Span] = []
+    if numbers.steps is not None:
+        spans += [Span(f"{numbers.steps:.1f}", TextStyle.VALUE), Span(" per second", TextStyle.UNIT)]
+    if numbers.batch is not None:
+        spans += [
+            Span("   " if spans else ""),
+            Span(f"{numbers.batch:.1f}", TextStyle.VALUE),
+            Span(" requests each", TextStyle.UNIT),
+        ]
+    if per_step is not None and per_step.draft_tokens:
+        spans += [
+            Span("   " if spans else ""),
+            Span(f"{per_step.draft_tokens}", TextStyle.VALUE),
+            Span(" drafted", TextStyle.UNIT),
+        ]
+    return make_row(make_label("steps"), *spans) if spans else None
+
+
+def render_memory_claim(one: InstanceView, total: int | None, space: DrawArea) -> list[TextRow]:
+    """Return the memory held against the expected memory, on the scale of the memory bar; nothing if neither is
+    known. A small difference gets no words."""
+    if one.memory is None:
+        if one.expected is None:
+            return []
+        expected = Span(f" of {format_gib(one.expected)} expected", TextStyle.UNIT)
+        return [make_row(make_label("holds"), Span(words.UNKNOWN, TextStyle.STALE), expected)]
+    more = 0 if one.expected is None else one.memory - one.expected
+    over = one.expected is not None and one.memory > _EXCESS_RATIO * one.expected
+    figure = make_row(Span(f"{one.memory / GIB:5.1f}", TextStyle.ATTENTION if over else TextStyle.STRONG))
+    if one.expected is not None:
+        figure = make_row(*figure, Span(f" of {one.expected / GIB:.1f} GiB", TextStyle.UNIT))
+    else:
+        figure = make_row(*figure, Span(" GiB", TextStyle.UNIT))
+    line = (
+        ()
+        if total is None
+        else (
+            *render_claim_bar(one.memory, one.expected, total, space.bar_columns, _EXCESS_RATIO),
+            Span("  "),
+        )
+    )
+    rows = [make_row(make_label("holds"), *line, *figure)]
+    if one.expected is None:
+        rows.append(make_row(make_label(""), Span("no claim is known", TextStyle.LABEL)))
+    elif over:
+        rows.append(make_row(make_label(""), Span(f"{format_gib(more)} more than expected", TextStyle.ATTENTION)))
+    elif one.expected > _EXCESS_RATIO * one.memory or (more < 0 and one.phase is not Phase.READY):
+        less = "less than expected" if one.phase is Phase.READY else "still to come, as expected"
+        rows.append(make_row(make_label(""), Span(f"{format_gib(one.expected - one.memory)} {less}", TextStyle.LABEL)))
+    return rows
+
+
+# --- what it runs with ------------------------------------------------------------------------------------------------
+
+
+def render_launched_plan(run: ContainerLaunch, columns: int) -> list[TextRow]:
+    """Return the plan as read back from the container: its labels, then the ``docker run`` line."""
+    plan = run.plan
+    heads = [
+        ("profile", f"{plan.profile}   hash {plan.profile_hash}" if plan.profile else words.UNKNOWN),
+        ("image", plan.image), ("ready", describe_ready_rule(run.ready)),
+        ("claims", words.UNKNOWN if plan.expected_memory is None else format_gib(plan.expected_memory)),
+    ]  # fmt: skip
+    space = DrawArea(columns)
+    rows = [
+        each for name, sentence in heads for each in render_labelled_text(name, sentence, space, TextStyle.VALUE, 4)
+    ]
+    return [*rows, (), *render_docker_run(plan, columns)]
+
+
+def render_docker_run(plan: LaunchPlan, columns: int) -> list[TextRow]:
+    """Return the ``docker run`` line, one option per row; flags dim, values bright."""
+    rows = []
+    for line in format_docker_run(plan, with_labels=False).splitlines():
+        text = sanitize_line(line)
+        indent = len(text) - len(text.lstrip(" "))
+        flag, gap, value = text.strip().partition(" ")
+        spans = [Span(" " * indent), Span(flag, TextStyle.LABEL if flag.startswith("-") else TextStyle.VALUE)]
+        rows += wrap_row((*spans, Span(gap + value, TextStyle.VALUE)), columns, 4)
+    return rows
+
+
+def render_log_status(
+    words: str | None, columns: int, tone: TextStyle = TextStyle.ACCENT, head: TextRow = ()
+) -> list[TextRow]:
+    """Return the problem of a log as rows, by default in a style that no log line has, after ``head``; a path at its end
+    gets a line of its own if needed, so that it can be copied."""
+    words, columns = sanitize_line(words or ""), max(8, columns)
+    before, gap, path = words.rpartition(": ")
+    if gap and path.startswith("/") and measure_text(words) + measure_row(head) > columns:
+        words = f"{before}:\n{path}"
+    return wrap_text(words, columns, tone, head=head)
+
+
+def render_log_tail(lines: Sequence[str], trouble: str | None, room: int, columns: int = 80) -> list[TextRow]:
+    """Return the last log lines, oldest first and without their headers, or why there are none.
+
+    Requests for health and metrics, such as sparkctl's own, are left out.
+    """
+    last = render_log_status(trouble, columns)[-max(1, room) :]
+    shown = (
+        [line for line in lines if not _POLLING_REQUEST_PATTERN.search(line)][-max(1, room - len(last)) :]
+        if room > len(last)
+        else []
+    )
+    if not shown and not last:
+        return [make_row(Span("reading ...", TextStyle.STALE))]
+    return [*(make_row(render_log_text(line)) for line in shown), *last]

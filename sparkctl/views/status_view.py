@@ -14,43 +14,43 @@ from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.text.units import GIB, format_gib
 from sparkctl.monitor.node_views import NodeStatusView
 from sparkctl.views.event_text import format_phase_name, format_step
-from sparkctl.views.text.line_wrap import wrap_line
-from sparkctl.views.text.state_symbols import get_state_symbol, to_ascii
+from sparkctl.views.text.line_wrap import align_cells, wrap_line
+from sparkctl.views.text.styled_text import get_state_symbol, measure_text
 
 _MEMORY_COLUMN_INDEX = 2
 _INDENT_COLUMNS = 4
 _MAX_NAME_COLUMNS = 64  # width of the name column; the longest name that a profile may have
 
 
-def format_status(views: Sequence[NodeStatusView], ascii_only: bool = False, width: int | None = None) -> list[str]:
+def format_status(views: Sequence[NodeStatusView], width: int | None = None) -> list[str]:
     """Return the lines of ``status``, wrapped to ``width`` columns if given."""
     lines: list[str] = []
     for view in views:
         if lines:
             lines.append("")
-        lines += _format_node_status(view, ascii_only, width)
-    return [to_ascii(line) for line in lines] if ascii_only else lines
+        lines += _format_node_status(view, width)
+    return lines
 
 
-def _format_node_status(view: NodeStatusView, ascii_only: bool, width: int | None) -> list[str]:
-    head = f"{get_state_symbol(view.state, ascii_only)} {view.name}"
+def _format_node_status(view: NodeStatusView, width: int | None) -> list[str]:
+    head = f"{get_state_symbol(view.state)} {view.name}"
     if view.state is not NodeState.OK:
         words = f"{head}   {view.state}" + (f": {sanitize_line(view.detail)}" if view.detail else "")
         if view.attempt is not None:
             words += f"   attempt {view.attempt}" + (f", next try in {view.next_try:.1f} s" if view.next_try else "")
         return wrap_line(words, width, _INDENT_COLUMNS) + _format_hint(view, width)
     lines = wrap_line(f"{head}   {describe_memory(view.memory)}", width, len(head) + 3)
-    lines += _format_switch_notice(view, ascii_only, width)
+    lines += _format_switch_notice(view, width)
     if not view.docker_known:
         return (
             lines
             + wrap_line(f"    Docker: {sanitize_line(view.detail or 'no answer')}", width)
             + _format_hint(view, width)
         )
-    return lines + format_instances(view.instances, ascii_only, width)
+    return lines + format_instances(view.instances, width)
 
 
-def _format_switch_notice(view: NodeStatusView, ascii_only: bool, width: int | None) -> list[str]:
+def _format_switch_notice(view: NodeStatusView, width: int | None) -> list[str]:
     """Return the lines about a switch that is in progress or was interrupted on the node."""
     if view.switch is None:
         return []
@@ -58,23 +58,21 @@ def _format_switch_notice(view: NodeStatusView, ascii_only: bool, width: int | N
 
     told = build_switch_refusal(view.name, view.switch, is_held=view.switch.is_held)
     said = told.message.removeprefix(f"{view.name}: ")
-    lines = wrap_line(f"    {get_state_symbol(Severity.WARNING, ascii_only)} {sanitize_line(said)}", width, 6)
+    lines = wrap_line(f"    {get_state_symbol(Severity.WARNING)} {sanitize_line(said)}", width, 6)
     return lines + [
         each for one in (told.hint or "").splitlines() for each in wrap_line(f"    try: {sanitize_line(one)}", width)
     ]
 
 
-def format_instances(instances: Sequence[InstanceView], ascii_only: bool, width: int | None = None) -> list[str]:
+def format_instances(instances: Sequence[InstanceView], width: int | None = None) -> list[str]:
     """Return a row for each instance; those that sparkctl started come first."""
-    blocks = format_instance_blocks(instances, ascii_only, width)
+    blocks = format_instance_blocks(instances, width)
     return [line for block in blocks for line in block] or ["    nothing runs"]
 
 
-def format_instance_blocks(
-    instances: Sequence[InstanceView], ascii_only: bool, width: int | None = None
-) -> list[list[str]]:
+def format_instance_blocks(instances: Sequence[InstanceView], width: int | None = None) -> list[list[str]]:
     """Return each instance as one line, or as several if it is narrow; in the order of `sort_by_owner`."""
-    return _align_columns([_list_instance_cells(instance, ascii_only) for instance in sort_by_owner(instances)], width)
+    return _align_columns([_list_instance_cells(instance) for instance in sort_by_owner(instances)], width)
 
 
 def sort_by_owner(instances: Sequence[InstanceView]) -> list[InstanceView]:
@@ -101,10 +99,10 @@ def describe_memory(memory: MemoryReading | None) -> str:
     return " · ".join(words)
 
 
-def _list_instance_cells(instance: InstanceView, ascii_only: bool) -> list[str]:
+def _list_instance_cells(instance: InstanceView) -> list[str]:
     name = truncate_text(sanitize_line(instance.name), _MAX_NAME_COLUMNS)
     if not instance.ours:
-        mark = "." if ascii_only else "·"
+        mark = "·"
         return [
             f"{mark} {name}",
             "foreign",
@@ -117,15 +115,15 @@ def _list_instance_cells(instance: InstanceView, ascii_only: bool) -> list[str]:
     if instance.is_kept:
         where = sanitize_line(_describe_worker_rank(instance) or instance.container)
         return [
-            f"{get_state_symbol(phase, ascii_only)} {name}",
+            f"{get_state_symbol(phase)} {name}",
             state,
             format_gib(instance.memory),
             where,
             "kept for the way back",
         ]
-    more = format_step(instance.step, ascii_only) or (sanitize_line(instance.detail) if instance.detail else "")
+    more = format_step(instance.step) or (sanitize_line(instance.detail) if instance.detail else "")
     return [
-        f"{get_state_symbol(phase, ascii_only)} {name}",
+        f"{get_state_symbol(phase)} {name}",
         state,
         format_gib(instance.memory),
         sanitize_line(instance.endpoint or _describe_worker_rank(instance) or instance.image),
@@ -143,18 +141,9 @@ def _describe_worker_rank(instance: InstanceView) -> str | None:
 
 def _align_columns(rows: list[list[str]], width: int | None) -> list[list[str]]:
     """Return the rows in columns. If one row is too wide, the last two cells of all rows go to a second line."""
-    if not rows:
-        return []
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    lines = []
-    for row in rows:
-        cells = [
-            cell.rjust(wide) if column == _MEMORY_COLUMN_INDEX else cell.ljust(wide)
-            for column, (cell, wide) in enumerate(zip(row, widths, strict=False))
-        ]
-        lines.append([*cells, row[-1]])
+    lines = align_cells(rows, right=(_MEMORY_COLUMN_INDEX,))
     whole = [" " * _INDENT_COLUMNS + "   ".join(cells).rstrip() for cells in lines]
-    if width is None or all(len(line) <= width for line in whole):
+    if width is None or all(measure_text(line) <= width for line in whole):
         return [[line] for line in whole]
     return [
         [

@@ -14,19 +14,20 @@ from sparkctl.model.switch_plan import (
     SwitchStep,
     distinguish_names,
 )
-from sparkctl.model.text.units import GIB, format_duration, format_gib
-from sparkctl.views.text.charts import list_memory_bar_symbols, render_memory_bar_line
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import format_duration, format_gib
+from sparkctl.views.text.charts import render_memory_bar_line, render_memory_legend
 from sparkctl.views.text.frame_layout import draw_frame
+from sparkctl.views.text.line_wrap import wrap_rows
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,
     TextStyle,
     justify_row,
     make_row,
-    measure_row,
+    measure_text,
+    pad_text,
     sanitize_span,
-    truncate_row,
-    wrap_rows,
 )
 
 _CONFLICT_REASONS = {
@@ -160,50 +161,48 @@ _MAX_BAR_COLUMNS = 44
 
 
 def render_switch_plan(
-    plan: SwitchPlan, bars: Mapping[NodeName, MemoryBar], columns: int, ascii_only: bool = False, *, has_begun: bool = False
+    plan: SwitchPlan, bars: Mapping[NodeName, MemoryBar], columns: int, *, has_begun: bool = False
 ) -> list[TextRow]:  # fmt: skip
     """Return every Spark of a plan before and after the switch; ``bars`` is its last known memory. Until the switch
     ``has_begun``, "before" is now."""
     make = _render_columns if columns >= SIDE_BY_SIDE_COLUMNS else _render_stacked
     was = "before" if has_begun else "now"
-    return [each for change in plan.changes for each in make(change, bars, columns, ascii_only, was)]
+    return [each for change in plan.changes for each in make(change, bars, columns, was)]
 
 
 def _render_columns(
-    change: NodeSwitchPlan, bars: Mapping[NodeName, MemoryBar], columns: int, ascii_only: bool, was: str
+    change: NodeSwitchPlan, bars: Mapping[NodeName, MemoryBar], columns: int, was: str
 ) -> list[TextRow]:
-    arrow = " > " if ascii_only else " → "
+    arrow = " → "
     left, right = (columns - len(arrow)) // 2, columns - len(arrow) - (columns - len(arrow)) // 2
-    sides = [_render_before(change, bars, left - 4, ascii_only), _render_after(change, bars, right - 4, ascii_only)]
+    sides = [_render_before(change, bars, left - 4), _render_after(change, bars, right - 4)]
     lines = max(map(len, sides)) + 2
     titles = (
         make_row(sanitize_span(change.node, TextStyle.TITLE), Span(f" {was}", TextStyle.LABEL)),
         make_row(sanitize_span(change.node, TextStyle.TITLE), Span(" afterwards", TextStyle.LABEL)),
     )
     now, then = (
-        draw_frame(title, side, wide, lines, chosen=False, ascii_only=ascii_only)
-        for title, side, wide in zip(titles, sides, (left, right), strict=True)
+        draw_frame(title, side, wide, lines) for title, side, wide in zip(titles, sides, (left, right), strict=True)
     )
     gaps = [Span(arrow if at == lines // 2 else " " * len(arrow), TextStyle.ACCENT) for at in range(lines)]
     return [(*one, gap, *other) for one, gap, other in zip(now, gaps, then, strict=True)]
 
 
 def _render_stacked(
-    change: NodeSwitchPlan, bars: Mapping[NodeName, MemoryBar], columns: int, ascii_only: bool, was: str
+    change: NodeSwitchPlan, bars: Mapping[NodeName, MemoryBar], columns: int, was: str
 ) -> list[TextRow]:
     now, then = (
-        make(change, bars, columns - 4, ascii_only, name)
-        for make, name in ((_render_before, was), (_render_after, "then"))
+        make(change, bars, columns - 4, name) for make, name in ((_render_before, was), (_render_after, "then"))
     )
     body = [*now, *then]
     title = make_row(sanitize_span(change.node, TextStyle.TITLE), Span(f" {was}, and afterwards", TextStyle.LABEL))
-    return list(draw_frame(title, body, columns, len(body) + 2, chosen=False, ascii_only=ascii_only))
+    return list(draw_frame(title, body, columns, len(body) + 2))
 
 
 def _render_before(
-    change: NodeSwitchPlan, bars: Mapping[NodeName, MemoryBar], columns: int, ascii_only: bool, name: str = "memory"
+    change: NodeSwitchPlan, bars: Mapping[NodeName, MemoryBar], columns: int, name: str = "memory"
 ) -> list[TextRow]:
-    rows = _render_memory(name, get_memory_before_switch(change, bars), columns, ascii_only)
+    rows = _render_memory(name, get_memory_before_switch(change, bars), columns)
     if not change.tenants:
         rows.append(make_row(" " * _LABEL_COLUMNS, Span("nothing runs here", TextStyle.STALE)))
     for one in change.tenants:
@@ -215,19 +214,17 @@ def _render_before(
 
 
 def _render_after(
-    change: NodeSwitchPlan, bars: Mapping[NodeName, MemoryBar], columns: int, ascii_only: bool, name: str = "memory"
+    change: NodeSwitchPlan, bars: Mapping[NodeName, MemoryBar], columns: int, name: str = "memory"
 ) -> list[TextRow]:
-    rows = _render_memory(name, predict_memory_after_switch(change, bars), columns, ascii_only, is_expected=True)
+    rows = _render_memory(name, predict_memory_after_switch(change, bars), columns, is_expected=True)
     rows += [_render_instance(one, columns, "stays") for one in change.remaining_containers]
     if change.starts is not None:
         need = None if change.fit is None else change.fit.needed_bytes
-        size = "" if need is None else f"{'~' if ascii_only else '≈'} {format_gib(need)} est.  "
+        size = "" if need is None else f"≈ {format_gib(need)} est.  "
         left = make_row(" " * _LABEL_COLUMNS, Span("+ ", TextStyle.GOOD), sanitize_span(change.starts, TextStyle.TITLE))
         rows.append(justify_row(left, make_row(Span(size, TextStyle.UNIT), Span("starts", TextStyle.GOOD)), columns))
     elif change.is_free_after:
-        rows.append(
-            make_row(" " * _LABEL_COLUMNS, Span(f"{'o' if ascii_only else '○'} nothing: it is free", TextStyle.GOOD))
-        )
+        rows.append(make_row(" " * _LABEL_COLUMNS, Span("○ nothing: it is free", TextStyle.GOOD)))
     return rows
 
 
@@ -251,39 +248,17 @@ def _render_instance(one: SwitchContainer, columns: int, does: str) -> TextRow:
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 
-def _render_memory(
-    name: str, bar: MemoryBar | None, columns: int, ascii_only: bool, is_expected: bool = False
-) -> list[TextRow]:
+def _render_memory(name: str, bar: MemoryBar | None, columns: int, is_expected: bool = False) -> list[TextRow]:
     if bar is None:
         return [make_row(Span(f"{name:<{_LABEL_COLUMNS}}", TextStyle.LABEL), Span("not known", TextStyle.STALE))]
     wide = max(4, min(_MAX_BAR_COLUMNS, columns - _LABEL_COLUMNS - _BAR_TEXT_COLUMNS))
-    first = render_memory_bar_line(f"{name:<{_LABEL_COLUMNS}}", bar, wide, ascii_only, is_expected=is_expected)
-    return [first, _render_memory_shares(bar, columns, ascii_only)]
-
-
-def _render_memory_shares(bar: MemoryBar, columns: int, ascii_only: bool) -> TextRow:
-    """Return the four parts of memory in figures, each with its texture, with fewer words if it is narrow."""
-    marks = list_memory_bar_symbols(ascii_only)
-    parts: Sequence[tuple[TextStyle, str, int | None]] = (
-        (TextStyle.GPU, "GPU", bar.gpu_processes),
-        (TextStyle.OTHER, "other", bar.other_used),
-        (TextStyle.CACHE, "cache", bar.page_cache),
-        (TextStyle.FREE, "free", bar.free),
-    )
-    made: TextRow = ()
-    for decimals, gap in ((1, "  "), (0, "  "), (0, " ")):
-        spans: list[Span] = [Span(" " * _LABEL_COLUMNS)]
-        for at, (tone, name, amount) in enumerate(parts):
-            figure = "—" if amount is None else f"{amount / GIB:.{decimals}f}"
-            spans += [
-                Span((gap if at else "") + marks[tone], tone),
-                Span(f" {name} ", TextStyle.LABEL),
-                Span(figure, TextStyle.VALUE),
-            ]
-        made = tuple(spans)
-        if measure_row(made) <= columns:
-            break
-    return truncate_row(made, columns)
+    first = render_memory_bar_line(f"{name:<{_LABEL_COLUMNS}}", bar, wide, is_expected=is_expected)
+    return [
+        first,
+        render_memory_legend(
+            bar, columns, [(_LABEL_COLUMNS, gap, 0, places) for places, gap in ((1, "  "), (0, "  "), (0, " "))]
+        ),
+    ]
 
 
 _MAX_PLAIN_BAR_COLUMNS = 36
@@ -291,13 +266,13 @@ _PLAIN_BAR_TEXT_COLUMNS = 40  # width of the words beside a bar
 _INDENT_TEXT = " " * 8
 
 
-def format_switch_plan(plan: SwitchPlan, columns: int = 80, ascii_only: bool = False) -> list[TextRow]:
+def format_switch_plan(plan: SwitchPlan, columns: int = 80) -> list[TextRow]:
     """Return the whole plan: each Spark before and after, then the problems."""
     if plan.is_there:
         return [make_row(sanitize_span(summarize_switch_plan(plan)))]
     rows: list[TextRow] = []
     for change in plan.changes:
-        rows += [*format_node_change(change, columns, ascii_only), ()]
+        rows += [*format_node_change(change, columns), ()]
     usual = (
         ""
         if plan.seconds is None or not plan.is_possible
@@ -305,32 +280,29 @@ def format_switch_plan(plan: SwitchPlan, columns: int = 80, ascii_only: bool = F
     )
     rows.append(make_row(sanitize_span(summarize_switch_plan(plan) + usual)))
     rows += [make_row(sanitize_span(each)) for each in (describe_rollback_window(plan),) if each is not None]
-    mark = "x" if ascii_only else "✕"
-    rows += [make_row(Span(f"{mark} ", TextStyle.BAD), sanitize_span(one, TextStyle.BAD)) for one in plan.obstacles]
-    mark = "!" if ascii_only else "▲"
+    rows += [make_row(Span("✕ ", TextStyle.BAD), sanitize_span(one, TextStyle.BAD)) for one in plan.obstacles]
     rows += [
-        make_row(Span(f"{mark} ", TextStyle.ATTENTION), sanitize_span(one, TextStyle.ATTENTION))
-        for one in plan.cautions
+        make_row(Span("▲ ", TextStyle.ATTENTION), sanitize_span(one, TextStyle.ATTENTION)) for one in plan.cautions
     ]
     return rows
 
 
-def format_node_change(change: NodeSwitchPlan, columns: int = 80, ascii_only: bool = False) -> list[TextRow]:
+def format_node_change(change: NodeSwitchPlan, columns: int = 80) -> list[TextRow]:
     """Return one Spark before and after."""
     cells = max(8, min(_MAX_PLAIN_BAR_COLUMNS, columns - _PLAIN_BAR_TEXT_COLUMNS))
-    names = max((len(one.instance) for one in change.tenants), default=0)
-    names = max(names, len(change.starts or ""))
+    names = max((measure_text(sanitize_line(one.instance)) for one in change.tenants), default=0)
+    names = max(names, measure_text(change.starts or ""))
     rows = [make_row(sanitize_span(change.node, TextStyle.TITLE))]
-    rows.append(_format_memory_row("now", get_memory_before_switch(change, {}), cells, ascii_only))
+    rows.append(_format_memory_row("now", get_memory_before_switch(change, {}), cells))
     rows += [_format_instance(one, names) for one in change.tenants]
     if not change.tenants:
         rows.append(make_row(_INDENT_TEXT, Span("nothing is there", TextStyle.LABEL)))
-    rows.append(_format_memory_row("then", predict_memory_after_switch(change, {}), cells, ascii_only, expected=True))
+    rows.append(_format_memory_row("then", predict_memory_after_switch(change, {}), cells, expected=True))
     rows += [_format_kept_instance(one, names) for one in change.remaining_containers]
     if change.starts is not None:
         need = None if change.fit is None else change.fit.needed_bytes
         size = "      not known" if need is None else f"≈ {format_gib(need):>9}"
-        name = sanitize_span(f"{change.starts:<{names}}", TextStyle.TITLE)
+        name = sanitize_span(pad_text(change.starts, names), TextStyle.TITLE)
         rows.append(
             make_row(_INDENT_TEXT, name, Span(f"  {size:>11}", TextStyle.VALUE), Span("  starts", TextStyle.GOOD))
         )
@@ -358,16 +330,14 @@ def _format_instance_name(one: SwitchContainer, names: int) -> tuple[Span, ...]:
     held = "—" if one.held is None else format_gib(one.held)
     return (
         Span(_INDENT_TEXT),
-        sanitize_span(f"{one.instance:<{names}}", TextStyle.TITLE),
+        sanitize_span(pad_text(sanitize_line(one.instance), names), TextStyle.TITLE),
         Span(f"  {held:>11}", TextStyle.VALUE),
         Span(rank, TextStyle.LABEL),
     )
 
 
-def _format_memory_row(
-    name: str, bar: MemoryBar | None, cells: int, ascii_only: bool, *, expected: bool = False
-) -> TextRow:
+def _format_memory_row(name: str, bar: MemoryBar | None, cells: int, *, expected: bool = False) -> TextRow:
     label = f"  {name:<6}"
     if bar is None:
         return make_row(Span(label, TextStyle.LABEL), Span("memory not known", TextStyle.STALE))
-    return render_memory_bar_line(label, bar, cells, ascii_only, is_expected=expected)
+    return render_memory_bar_line(label, bar, cells, is_expected=expected)

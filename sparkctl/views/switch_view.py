@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import dropwhile
 
-from sparkctl.model.events import CommandEnded, Outcome, TransferProgressed
+from sparkctl.model.events import CommandEnded, Outcome
 from sparkctl.model.finding import Severity
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import MemoryBar
 from sparkctl.model.switch_plan import SwitchJournalStatus, SwitchPlan, SwitchStep
-from sparkctl.model.text.units import format_clock, format_duration, format_size
+from sparkctl.model.text.units import format_clock, format_duration
 from sparkctl.monitor.switch_progress import SwitchProgress
 from sparkctl.monitor.switch_progress import SwitchStepProgress as Taken
 from sparkctl.views.command_result_view import describe_command_result
@@ -26,22 +26,20 @@ from sparkctl.views.switch_plan_view import (
     render_switch_plan,
     summarize_switch_plan,
 )
-from sparkctl.views.text.charts import render_gauge
 from sparkctl.views.text.frame_layout import pad_screen
-from sparkctl.views.text.line_wrap import find_command, wrap_line, wrap_line_for_screen
-from sparkctl.views.text.state_symbols import get_state_symbol
+from sparkctl.views.text.line_wrap import find_command, wrap_text
 from sparkctl.views.text.styled_text import (
     ScrollPage,
     Span,
     TextRow,
     TextStyle,
+    get_state_symbol,
     justify_row,
     make_row,
     measure_row,
     sanitize_span,
     scroll_rows,
 )
-from sparkctl.views.transfer_view import format_byte_rate
 
 SWITCH_STEPS = (
     SwitchStep.CHECKING, SwitchStep.STOPPING, SwitchStep.RELEASING, SwitchStep.STARTING, SwitchStep.CLEARING, SwitchStep.DONE,
@@ -75,7 +73,6 @@ class SwitchScreenModel:
     course: SwitchProgress | None = None
     now: float = 0.0
     further: int = 0
-    ascii_only: bool = False
     do_key: str | None = "enter"
     cautions: tuple[tuple[str, str | None], ...] = ()
 
@@ -94,11 +91,9 @@ def render_switch(scene: SwitchScreenModel, columns: int, lines: int) -> ScrollP
         plan = scene.plan
         rows += [*_render_plan_summary(scene, inner), ()]
     if plan is not None and not (course is not None and _is_undone(course)):
-        rows += render_switch_plan(plan, scene.bars, inner, scene.ascii_only, has_begun=course is not None)
-    page = scroll_rows(rows, scene.further, lines, scene.ascii_only)
-    return ScrollPage(
-        pad_screen([make_row(" ", *one) for one in page.rows], columns, lines, scene.ascii_only), page.further
-    )
+        rows += render_switch_plan(plan, scene.bars, inner, has_begun=course is not None)
+    page = scroll_rows(rows, scene.further, lines)
+    return ScrollPage(pad_screen([make_row(" ", *one) for one in page.rows], columns, lines), page.further)
 
 
 def _is_undone(course: SwitchProgress) -> bool:
@@ -113,15 +108,13 @@ def _render_plan_summary(scene: SwitchScreenModel, columns: int) -> list[TextRow
     """Return the result of the plan, its problems, and the key to press."""
     if scene.plan is None:
         if scene.trouble is not None:
-            rows = _render_sentences(
-                scene.trouble, columns, get_state_symbol(Severity.PROBLEM, scene.ascii_only), TextStyle.BAD
-            )
+            rows = _render_sentences(scene.trouble, columns, get_state_symbol(Severity.PROBLEM), TextStyle.BAD)
             return rows + _render_hints(scene.hint, columns)
         return [make_row(Span("reading the Sparks: what runs there, and what conflicts ...", TextStyle.STALE))]
     plan = scene.plan
     about = "" if plan.seconds is None else f"about {format_clock(plan.seconds)} until ready"
     rows = _render_sentences(summarize_switch_plan(plan), columns, "", TextStyle.STRONG)
-    bad, caution = (get_state_symbol(one, scene.ascii_only) for one in (Severity.PROBLEM, Severity.WARNING))
+    bad, caution = (get_state_symbol(one) for one in (Severity.PROBLEM, Severity.WARNING))
     rows += [each for one in plan.obstacles for each in _render_sentences(one, columns, bad, TextStyle.BAD)]
     rows += [each for one in plan.cautions for each in _render_sentences(one, columns, caution, TextStyle.ATTENTION)]
     for words, hint in scene.cautions:
@@ -140,12 +133,9 @@ def _render_plan_summary(scene: SwitchScreenModel, columns: int) -> list[TextRow
 
 
 def _render_sentences(words: str, columns: int, sign: str, tone: TextStyle) -> list[TextRow]:
-    head = f"{sign} " if sign else ""
-    rows: list[TextRow] = []
-    for line in filter(None, words.splitlines()):
-        for piece in wrap_line_for_screen(sanitize_span(line).text, max(16, columns - len(head)), 0):
-            rows.append(make_row(Span(head if not rows or piece == line else " " * len(head), tone), Span(piece, tone)))
-    return rows
+    """Return sentences, each line of them with the symbol."""
+    head = make_row(Span(f"{sign} ", tone)) if sign else ()
+    return [row for line in words.splitlines() for row in wrap_text(line, columns, tone, head=head)]
 
 
 def _render_hints(hint: str | None, columns: int) -> list[TextRow]:
@@ -158,11 +148,7 @@ def _render_hints(hint: str | None, columns: int) -> list[TextRow]:
         )
         for at, way in enumerate(ways):
             head = "  or: " if at else "  try: "
-            told = wrap_line_for_screen(sanitize_span(way).text, max(16, columns - len(head)), 0)
-            rows += [
-                make_row(Span(head if not each else " " * len(head), TextStyle.VALUE), Span(piece, TextStyle.VALUE))
-                for each, piece in enumerate(told)
-            ]
+            rows += wrap_text(way, columns, TextStyle.VALUE, head=make_row(Span(head, TextStyle.VALUE)))
     return rows
 
 
@@ -192,7 +178,7 @@ def _render_steps(course: SwitchProgress, scene: SwitchScreenModel, columns: int
         is_last = at == len(course.steps) - 1
         rows += _render_step(one, course, scene, columns, goes_on=is_last and one.ended is None and not course.is_over)
     if not course.is_over:
-        rows += [_render_pending_step(step, course, scene.ascii_only) for step in _list_pending_steps(course)]
+        rows += [_render_pending_step(step, course) for step in _list_pending_steps(course)]
     return rows or [make_row(Span("beginning ...", TextStyle.STALE))]
 
 
@@ -200,7 +186,7 @@ def _render_step(
     one: Taken, course: SwitchProgress, scene: SwitchScreenModel, columns: int, *, goes_on: bool
 ) -> list[TextRow]:
     is_asked = one.step is SwitchStep.UNDOING and all(each.step in ROLLBACK_STEPS for each in course.steps)
-    sign, tone = _choose_step_symbol(one, scene.ascii_only, goes_on=goes_on, is_asked=is_asked)
+    sign, tone = _choose_step_symbol(one, goes_on=goes_on, is_asked=is_asked)
     until = scene.now if goes_on else one.ended
     taken = "" if until is None or one.step in _FINAL_STEPS else format_clock(max(0.0, until - one.began))
     head, hang = make_row(Span(f"{sign} ", tone), Span(f"{taken:>5}  ", TextStyle.VALUE)), _HANG_COLUMNS
@@ -221,14 +207,9 @@ def _render_step(
             if told and one.step in _FINAL_STEPS
             else [(words, TextStyle.STRONG if goes_on else TextStyle.PLAIN), *told]
         )
-    lines = [
-        (line, kind)
-        for words, kind in told
-        for line in wrap_line_for_screen(sanitize_span(words).text, max(16, columns - hang), 0)
-    ]
-    rows = [
-        make_row(*(head if not at else make_row(" " * hang)), Span(line, kind)) for at, (line, kind) in enumerate(lines)
-    ]
+    rows: list[TextRow] = []
+    for words, kind in told:
+        rows += wrap_text(words, columns, kind, head=make_row(" " * hang) if rows else head)
     return rows + (_render_live_progress(course, scene, columns) if goes_on else [])
 
 
@@ -236,7 +217,7 @@ def _render_live_progress(course: SwitchProgress, scene: SwitchScreenModel, colu
     """Return the progress of the instances that this step stops or starts, on each Spark."""
     old = () if course.plan is None else course.plan.stops
     rows: list[TextRow] = []
-    space = DrawArea(max(24, columns - _HANG_COLUMNS), scene.ascii_only)
+    space = DrawArea(max(24, columns - _HANG_COLUMNS))
     for name, seen in scene.glances.items():
         for one in seen.view.instances:
             stops = one.phase is Phase.STOPPING
@@ -253,15 +234,15 @@ def _render_live_progress(course: SwitchProgress, scene: SwitchScreenModel, colu
     return rows
 
 
-def _choose_step_symbol(one: Taken, ascii_only: bool, *, goes_on: bool, is_asked: bool) -> tuple[str, TextStyle]:
+def _choose_step_symbol(one: Taken, *, goes_on: bool, is_asked: bool) -> tuple[str, TextStyle]:
     """Return the symbol of a step. ``is_asked``: nothing failed; an operator undoes an interrupted switch."""
     if one.step in (SwitchStep.UNDOING, SwitchStep.LEFT) and not is_asked:
-        return get_state_symbol(Phase.FAILED, ascii_only), TextStyle.BAD
+        return get_state_symbol(Phase.FAILED), TextStyle.BAD
     if goes_on:
-        return get_state_symbol(Phase.STARTING, ascii_only), TextStyle.ATTENTION
+        return get_state_symbol(Phase.STARTING), TextStyle.ATTENTION
     if one.ended is None:
-        return get_state_symbol(Phase.FAILED, ascii_only), TextStyle.BAD
-    return "+" if ascii_only else "✓", TextStyle.GOOD
+        return get_state_symbol(Phase.FAILED), TextStyle.BAD
+    return "✓", TextStyle.GOOD
 
 
 def _list_pending_steps(course: SwitchProgress) -> Sequence[SwitchStep]:
@@ -272,8 +253,8 @@ def _list_pending_steps(course: SwitchProgress) -> Sequence[SwitchStep]:
     return list(dropwhile(lambda each: each is not step, way))[1:]
 
 
-def _render_pending_step(step: SwitchStep, course: SwitchProgress, ascii_only: bool) -> TextRow:
-    return make_row(Span(f"{'.' if ascii_only else '·'} {'':5}  {describe_step(step, course)}", TextStyle.STALE))
+def _render_pending_step(step: SwitchStep, course: SwitchProgress) -> TextRow:
+    return make_row(Span(f"· {'':5}  {describe_step(step, course)}", TextStyle.STALE))
 
 
 # --- its end -----------------------------------------------------------------------------------------------------------
@@ -282,10 +263,10 @@ def _render_pending_step(step: SwitchStep, course: SwitchProgress, ascii_only: b
 def _render_result(course: SwitchProgress, end: CommandEnded, scene: SwitchScreenModel, columns: int) -> list[TextRow]:
     """Return how the switch ended: ready, or why not, and the state of the previous models."""
     if end.outcome in (Outcome.READY, Outcome.DONE):
-        words, tone = describe_command_result("switch", end, [end.node] if end.node else [], (), scene.ascii_only)
+        words, tone = describe_command_result("switch", end, [end.node] if end.node else [], ())
         rows = _render_sentences(words, columns, "", tone)
         return [*rows, make_row(Span(f"{format_duration(end.seconds)} in all", TextStyle.LABEL))]
-    bad = get_state_symbol(Phase.FAILED, scene.ascii_only)
+    bad = get_state_symbol(Phase.FAILED)
     rows = _render_rollback(course, scene, columns)
     has_story = end.verdict is not None
     if end.verdict is not None:
@@ -294,7 +275,7 @@ def _render_result(course: SwitchProgress, end: CommandEnded, scene: SwitchScree
             told = _render_sentences(f"{proof.location}: {proof.text}", columns, " ", TextStyle.VALUE)
             rows += told[:_MAX_PROOF_LINES]
             if len(told) > _MAX_PROOF_LINES:
-                rows[-1] = (*rows[-1], Span(" .." if scene.ascii_only else " …", TextStyle.LABEL))
+                rows[-1] = (*rows[-1], Span(" …", TextStyle.LABEL))
         rows += _render_hints(end.verdict.remedy, columns)
     if end.message is not None and not (has_story and course.steps[-1].step is SwitchStep.RESTORED):
         rows += _render_sentences(
@@ -312,15 +293,10 @@ def _render_rollback(course: SwitchProgress, scene: SwitchScreenModel, columns: 
     old = describe_step(SwitchStep.RESTORED, course, is_done=True)
     proofs = "; ".join(one.text for one in restored.proofs)
     said = proofs if proofs.startswith(old) else f"{old}: {proofs}" if proofs else old
-    return _render_sentences(said, columns, get_state_symbol(Phase.READY, scene.ascii_only), TextStyle.GOOD)
+    return _render_sentences(said, columns, get_state_symbol(Phase.READY), TextStyle.GOOD)
 
 
-_BAR_COLUMNS = 20  # columns
-
-
-def render_switch_progress_line(
-    course: SwitchProgress, now: float, key: str | None, ascii_only: bool = False
-) -> TextRow:
+def render_switch_progress_line(course: SwitchProgress, now: float, key: str | None) -> TextRow:
     """Return the progress of a running switch; ``key`` shows its screen."""
     step = course.current_step
     tone = TextStyle.BAD if course.is_rolling_back else TextStyle.ATTENTION
@@ -328,7 +304,7 @@ def render_switch_progress_line(
     which = _format_step_number(step)
     shows = () if key is None else (Span(f"   {key}", TextStyle.KEY), Span(" shows it", TextStyle.LABEL))
     return make_row(
-        Span(f"{get_state_symbol(Phase.STARTING, ascii_only)} ", tone), sanitize_span(f"switch to {course.instance}", TextStyle.STRONG),
+        Span(f"{get_state_symbol(Phase.STARTING)} ", tone), sanitize_span(f"switch to {course.instance}", TextStyle.STRONG),
         sanitize_span(f"{which} · {format_clock(max(0.0, now - course.began))}", tone), *shows, sanitize_span(f"   {words}", tone),
     )  # fmt: skip
 
@@ -338,46 +314,18 @@ def _format_step_number(step: SwitchStep | None) -> str:
 
 
 def render_unfinished_switch(
-    words: str, keys: tuple[tuple[str, str], ...], *, is_held: bool, ascii_only: bool = False, columns: int = 80
+    words: str, keys: tuple[tuple[str, str], ...], *, is_held: bool, columns: int = 80
 ) -> tuple[TextRow, ...]:
     """Return the rows about a switch that another operator runs or that was interrupted: ``words`` say who, which
     step, since when; ``keys`` are the actions with their labels. Rows are wrapped to ``columns``."""
-    sign = get_state_symbol(Phase.STARTING if is_held else Severity.WARNING, ascii_only)
+    sign = get_state_symbol(Phase.STARTING if is_held else Severity.WARNING)
     shown = [
         span for key, does in keys for span in (Span(f"  {key}", TextStyle.KEY), Span(f" {does}", TextStyle.LABEL))
     ]
-    lines = wrap_line(sanitize_span(words).text, max(20, columns - 2), 0)
-    told = [
-        make_row(Span("  " if at else f"{sign} ", TextStyle.ATTENTION), Span(line, TextStyle.ATTENTION))
-        for at, line in enumerate(lines)
-    ]
+    told = wrap_text(words, columns, TextStyle.ATTENTION, head=make_row(Span(f"{sign} ", TextStyle.ATTENTION)))
     if len(told) > 1 and shown and measure_row(told[-1]) + measure_row(tuple(shown)) <= columns:
         return (*told[:-1], (*told[-1], *shown))  # a narrow terminal has few lines
     return (*told, tuple(shown)) if shown else tuple(told)
-
-
-def render_transfer(one: TransferProgressed, ascii_only: bool = False) -> TextRow:
-    """Return the progress of a transfer between Sparks, the most important figures first."""
-    arrow = ">" if ascii_only else "→"
-    spans = [sanitize_span(f"{one.source} {arrow} {one.node}  ", TextStyle.TITLE)]
-    if one.total:
-        spans += [
-            *render_gauge(one.done / one.total, _BAR_COLUMNS, ascii_only),
-            Span(f"  {min(100, one.done * 100 // one.total)} %"),
-        ]
-    if one.rate is not None:
-        spans.append(Span(f"  {format_byte_rate(one.rate)}", TextStyle.VALUE))
-    if one.left is not None and one.total and one.done < one.total:
-        spans.append(Span(f"  {format_clock(one.left)} left", TextStyle.STRONG))
-    of = f" of {format_size(one.total)}" if one.total else ""
-    return make_row(*spans, sanitize_span(f"   {one.what}, {format_size(one.done)}{of}", TextStyle.LABEL))
-
-
-def format_transfer_short(one: TransferProgressed) -> str:
-    """Return ``to spark2: 36 %, 0:18 left``."""
-    share = f" {min(100, round(100 * one.done / one.total))} %" if one.total else ""
-    left = "" if one.left is None else f", {format_clock(one.left)} left"
-    return f"to {one.node}:{share}{left}"
 
 
 def describe_switch_journal(node: NodeName, view: SwitchJournalStatus) -> str:

@@ -30,7 +30,7 @@ from sparkctl.views.overview.fabric_view import format_node_links
 from sparkctl.views.status_view import format_instance_blocks, sort_by_owner
 from sparkctl.views.text.charts import render_memory_bar
 from sparkctl.views.text.line_wrap import wrap_cells, wrap_line
-from sparkctl.views.text.state_symbols import get_state_symbol, to_ascii
+from sparkctl.views.text.styled_text import get_state_symbol
 
 _INDENT_TEXT = "      "
 _CELL_SEPARATOR = " · "
@@ -158,7 +158,6 @@ _TALLER_WINDOW_TEXT = "a taller window shows them"
 
 def format_top(
     views: Sequence[NodeTelemetryView],
-    ascii_only: bool = False,
     width: int | None = None,
     explain: bool = False,
     height: int | None = None,
@@ -168,18 +167,17 @@ def format_top(
     ``explain`` adds the formula and the inputs of each instance's bandwidth estimate, or why there is none. If there
     are more lines than ``height``, the least important items are left out one by one, and a line says so.
     """
-    style = _TopFormat(ascii_only=ascii_only, width=width, explain=explain)
+    style = _TopFormat(width=width, explain=explain)
     lines = _format_nodes(views, style)
     if height is not None and len(lines) > height:
         lines = _fit_height(views, style, max(1, height))
-    return [to_ascii(line) for line in lines] if ascii_only else lines
+    return lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TopFormat:
     """Format options; ``brief``: only problems, plus the optional items that fit."""
 
-    ascii_only: bool
     width: int | None
     explain: bool
     brief: bool = False
@@ -265,16 +263,14 @@ def _count_omitted_findings(view: NodeTelemetryView, room: int, style: _TopForma
     """Return how many findings of each severity are not within this many lines under the node's head."""
     counts: Counter[Severity] = Counter()
     for one in view.findings if view.state is NodeState.OK else ():
-        room -= len(format_node_findings([one], view.when, style.ascii_only, style.width, ()))
+        room -= len(format_node_findings([one], view.when, style.width, ()))
         counts[one.severity] += room < 0
-    return ", ".join(
-        f"{count} {get_state_symbol(severity, style.ascii_only)}" for severity, count in counts.items() if count
-    )
+    return ", ".join(f"{count} {get_state_symbol(severity)}" for severity, count in counts.items() if count)
 
 
 def _format_node_block(view: NodeTelemetryView, style: _TopFormat) -> list[str]:
-    ascii_only, width = style.ascii_only, style.width
-    head = f"{get_state_symbol(view.state, ascii_only)} {view.name}"
+    width = style.width
+    head = f"{get_state_symbol(view.state)} {view.name}"
     hint = wrap_line(f"    try: {sanitize_line(view.hint)}", width) if view.hint else []
     nothing = view.sample is None and view.memory is None and not view.instances
     if view.state is not NodeState.OK or nothing:
@@ -282,14 +278,14 @@ def _format_node_block(view: NodeTelemetryView, style: _TopFormat) -> list[str]:
             wrap_line(f"{head}   {view.state}" + (f": {sanitize_line(view.detail)}" if view.detail else ""), width, 4)
             + hint
         )
-    rows = _list_memory_rows(view.memory, view.sample, ascii_only, width)
+    rows = _list_memory_rows(view.memory, view.sample, width)
     if view.sample is not None:
         rows += _list_gpu_rows(view.sample, get_node_bandwidth(view))
         rows += _list_machine_rows(view, view.sample, style)
     now = view.sample.time if view.sample is not None else view.when
     found_first = style.brief and (view.name, "first") in style.items
     wanted = [part for what, part in style.items if what == view.name] if style.brief else None
-    troubles = format_node_findings(view.findings, now, ascii_only, width, wanted)
+    troubles = format_node_findings(view.findings, now, width, wanted)
     lines = [
         head,
         *(troubles if found_first else []),
@@ -313,10 +309,7 @@ def _list_machine_rows(view: NodeTelemetryView, sample: Sample, style: _TopForma
             else []
         ),
         *(("device", [words]) for words in list_missing_readings(sample)),
-        *(
-            ("link", cells)
-            for cells in ([] if said else format_node_links(sample, style.ascii_only, only_idle=not all_links))
-        ),
+        *(("link", cells) for cells in ([] if said else format_node_links(sample, only_idle=not all_links))),
         *(("disk", _list_disk_cells(disk)) for disk in disks),
     ]
 
@@ -340,7 +333,7 @@ def _format_instances(view: NodeTelemetryView, style: _TopFormat) -> list[str]:
     lines = [f"    as of {format_duration(age)} ago:"] if age > _OLD_LIST_SECONDS or not view.docker_known else []
     if not view.instances:
         return [*lines, "    nothing runs"]
-    rows = format_instance_blocks(view.instances, style.ascii_only, style.width)
+    rows = format_instance_blocks(view.instances, style.width)
     for one, row in zip(sort_by_owner(view.instances), rows, strict=True):
         lines += [
             *row,
@@ -351,9 +344,7 @@ def _format_instances(view: NodeTelemetryView, style: _TopFormat) -> list[str]:
     return lines
 
 
-def _list_memory_rows(
-    bar: MemoryBar | None, sample: Sample | None, ascii_only: bool, width: int | None
-) -> list[tuple[str, list[str]]]:
+def _list_memory_rows(bar: MemoryBar | None, sample: Sample | None, width: int | None) -> list[tuple[str, list[str]]]:
     if bar is None:
         return [("memory", [UNKNOWN])]
     cells = [
@@ -363,7 +354,7 @@ def _list_memory_rows(
         f"free {_format_gib_number(bar.free)}",
     ]
     columns = _BAR_COLUMNS if width is None or width >= _WIDE_MIN_COLUMNS else _SHORT_BAR_COLUMNS
-    whole = f"{format_memory_bar(bar, ascii_only, columns)} {format_gib(bar.total)}"
+    whole = f"{format_memory_bar(bar, columns)} {format_gib(bar.total)}"
     more = [whole, f"available {format_gib(bar.available)}", f"swap {format_gib(bar.swap_used)}"]
     pressure = sample.detail.pressure if sample is not None and sample.detail is not None else None
     if pressure is not None and pressure.some is not None:
@@ -384,10 +375,10 @@ def _format_gib_number(size: int | None) -> str:
     return UNKNOWN if size is None else f"{size / GIB:.1f}"
 
 
-def format_memory_bar(bar: MemoryBar, ascii_only: bool, width: int = _BAR_COLUMNS) -> str:
+def format_memory_bar(bar: MemoryBar, width: int = _BAR_COLUMNS) -> str:
     """Return the four parts of memory as one bar of this many cells."""
-    ends = "[]" if ascii_only else "▕▏"
-    return ends[0] + "".join(span.text for span in render_memory_bar(bar, width, ascii_only)) + ends[1]
+    ends = "▕▏"
+    return ends[0] + "".join(span.text for span in render_memory_bar(bar, width)) + ends[1]
 
 
 def _list_gpu_rows(sample: Sample, read: Bandwidth | None) -> list[tuple[str, list[str]]]:

@@ -1,9 +1,13 @@
-"""The progress of a transfer between two nodes, in one line."""
+"""The progress of a transfer between two nodes, in one line: for the command line, for the panel, and in short."""
 
 from __future__ import annotations
 
 from sparkctl.model.events import TransferProgressed
 from sparkctl.model.text.units import format_clock, format_size
+from sparkctl.views.text.charts import render_gauge
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitize_span
+
+_BAR_COLUMNS = 20
 
 
 def format_transfer(event: TransferProgressed) -> str:
@@ -24,3 +28,26 @@ def format_transfer(event: TransferProgressed) -> str:
 def format_byte_rate(rate: float) -> str:
     """Return bytes per second as ``1.21 GB/s``, or ``34 MB/s`` below 1 GB/s."""
     return f"{rate / 1e9:.2f} GB/s" if rate >= 1e8 else f"{rate / 1e6:.0f} MB/s"
+
+
+def render_transfer(one: TransferProgressed) -> TextRow:
+    """Return the progress of a transfer between Sparks, the most important figures first."""
+    spans = [sanitize_span(f"{one.source} → {one.node}  ", TextStyle.TITLE)]
+    if one.total:
+        spans += [
+            *render_gauge(one.done / one.total, _BAR_COLUMNS),
+            Span(f"  {min(100, one.done * 100 // one.total)} %"),
+        ]
+    if one.rate is not None:
+        spans.append(Span(f"  {format_byte_rate(one.rate)}", TextStyle.VALUE))
+    if one.left is not None and one.total and one.done < one.total:
+        spans.append(Span(f"  {format_clock(one.left)} left", TextStyle.STRONG))
+    of = f" of {format_size(one.total)}" if one.total else ""
+    return make_row(*spans, sanitize_span(f"   {one.what}, {format_size(one.done)}{of}", TextStyle.LABEL))
+
+
+def format_transfer_short(one: TransferProgressed) -> str:
+    """Return ``to spark2: 36 %, 0:18 left``."""
+    share = f" {min(100, round(100 * one.done / one.total))} %" if one.total else ""
+    left = "" if one.left is None else f", {format_clock(one.left)} left"
+    return f"to {one.node}:{share}{left}"

@@ -24,6 +24,7 @@ from sparkctl.tui.app import PanelApp
 from sparkctl.tui.controller import PanelController
 from sparkctl.tui.panel_options import PanelOptions
 from sparkctl.tui.widgets.text_surface import TextSurface
+from sparkctl.views.text.styled_text import to_ascii
 
 Driver = Pilot[tuple[str, ...]]
 PATIENCE = 60.0  # seconds: a test that passes never waits so long, however slow the machine
@@ -75,10 +76,9 @@ def controller_of(pilot: Driver) -> PanelController:
 
 
 def read_screen(pilot: Driver) -> str:
-    """What is on the screen that is seen, sheet by sheet, as bare text."""
-    return "\n".join(
-        line for sheet in pilot.app.screen.query(TextSurface) if sheet.display for line in sheet.plain_lines
-    )
+    """What is on the screen that is seen, sheet by sheet, as bare text, in the characters that are painted."""
+    lines = [line for sheet in pilot.app.screen.query(TextSurface) if sheet.display for line in sheet.plain_lines]
+    return "\n".join(map(to_ascii, lines) if getattr(pilot.app, "ascii_only", False) else lines)
 
 
 def read_toasts(pilot: Driver) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import click
 
+from sparkctl.cli.options import ascii_option
 from sparkctl.cli.panel_launcher import DemoOptions
 from sparkctl.clock import Clock
 from sparkctl.history.expected_durations import compute_model_key
@@ -129,11 +130,11 @@ _PROFILES_LOST_MESSAGE = "profiles written in the demo are deleted with it; your
 @click.option("--serve", is_flag=True, help="Keep the simulated Sparks running for other terminals.")
 @click.option("--readonly", is_flag=True, help="Open the panel read-only, without the guided tour.")
 @click.option("--plain", is_flag=True, help="Print changes as sentences instead of opening the panel.")
-@click.option("--ascii", "ascii_only", is_flag=True, help="Use only ASCII characters.")
+@ascii_option
 @click.argument("verb", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def command(
-    ctx: click.Context, scenario: str | None, speed: float, serve: bool, readonly: bool, plain: bool, ascii_only: bool,
+    ctx: click.Context, scenario: str | None, speed: float, serve: bool, readonly: bool, plain: bool,
     verb: tuple[str, ...],
 ) -> int:  # fmt: skip
     """Run VERB, or the panel without one, on two simulated Sparks, spark1 and spark2. They speak real SSH and the real
@@ -154,8 +155,6 @@ def command(
     """
     from sparkctl.cli import panel_launcher
 
-    if ascii_only:
-        os.environ["SPARKCTL_ASCII"] = "1"
     if serve and verb:
         raise click.UsageError("--serve runs no verb: use the printed config in another terminal", ctx)
     if (serve or verb) and (idle := [name for name, given in (("--readonly", readonly), ("--plain", plain)) if given]):

@@ -119,7 +119,7 @@ def _print_diagnosis(found: DiagnosisReport, *, as_json: bool) -> None:
         stderr.print_message(found.source)
     width = stdout.get_terminal_width()
     for line in format_diagnosis(found.diagnosis, lambda name: load_engine(name).title, found.instance, found.node):
-        stdout.print_lines(wrap_line(line, width, 10))
+        stdout.print_rows(wrap_line(line, width, 10))
 
 
 def _list_causes(as_json: bool) -> int:

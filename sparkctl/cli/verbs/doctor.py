@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -118,7 +117,6 @@ def _prepare_collection(nodes: Sequence[Node], file: str, *, names_nodes: bool) 
 def _create_findings_printer(names: Sequence[str], *, at_once: bool = False) -> EventPrinter:
     from sparkctl.cli import stdout
     from sparkctl.cli.event_printers import TextPrinter
-    from sparkctl.cli.terminal_style import is_ascii_only
     from sparkctl.model.events import CheckCompleted, CommandEnded, Event, FindingReported
     from sparkctl.views.finding_view import format_finding
     from sparkctl.views.text.line_wrap import wrap_line
@@ -156,8 +154,8 @@ def _create_findings_printer(names: Sequence[str], *, at_once: bool = False) -> 
             if found and node != self.node:
                 self.node = node
                 stdout.print_line(f"{node}")
-            lines = [line for one in found for line in format_finding(one, is_ascii_only(sys.stdout))]
-            stdout.print_lines(
+            lines = [line for one in found for line in format_finding(one)]
+            stdout.print_rows(
                 part for line in lines for part in wrap_line(line, stdout.get_terminal_width(), _FINDING_INDENT)
             )
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from sparkctl.cli import verb_runner
@@ -43,7 +41,6 @@ def command() -> None:
 def guard_status_command(node: tuple[str, ...], as_json: bool) -> int:
     """Show what is guarded, what the guard did, and what it stopped. Exit 3 if a node or its guard cannot be read."""
     from sparkctl.cli import stdout
-    from sparkctl.cli.terminal_style import is_ascii_only
     from sparkctl.commands.arm_guard import read_guard_status
     from sparkctl.errors import ExitCode
     from sparkctl.model.guard_state import GuardRunState
@@ -54,7 +51,7 @@ def guard_status_command(node: tuple[str, ...], as_json: bool) -> int:
     if as_json:
         stdout.print_json({"schema": 1, "nodes": to_json_data(views)})
     else:
-        stdout.print_lines(format_guard_status(views, is_ascii_only(sys.stdout), stdout.get_terminal_width()))
+        stdout.print_rows(format_guard_status(views, stdout.get_terminal_width()))
     is_known = all(view.answer in (GuardRunState.RUNS, GuardRunState.NONE) for view in views)
     return int(ExitCode.DONE if is_known else ExitCode.UNREACHABLE)
 

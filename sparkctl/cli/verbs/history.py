@@ -103,7 +103,7 @@ def _print_operation(history: OperationHistory, number: int, as_json: bool) -> i
         return 0
     width = stdout.get_terminal_width()
     for line in format_sections(build_operation_sections(one, worked, changes, parts)):
-        stdout.print_lines(wrap_line(line, width))
+        stdout.print_rows(wrap_line(line, width))
     return 0
 
 

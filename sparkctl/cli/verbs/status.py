@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from sparkctl.cli import verb_runner
-from sparkctl.cli.options import create_context, json_document_option, node_option, select_configured_nodes
+from sparkctl.cli.options import (
+    ascii_option,
+    create_context,
+    json_document_option,
+    node_option,
+    select_configured_nodes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,8 +30,8 @@ if TYPE_CHECKING:
 @click.option("-w", "--watch", is_flag=True, help="Refresh every two seconds until Ctrl-C.")
 @click.option("--check", is_flag=True, help="Exit 5 unless every node and every instance is healthy.")
 @json_document_option
-@click.option("--ascii", "plain_letters", is_flag=True, help="Use only ASCII characters.")
-def command(node: tuple[str, ...], watch: bool, check: bool, as_json: bool, plain_letters: bool) -> int:
+@ascii_option
+def command(node: tuple[str, ...], watch: bool, check: bool, as_json: bool) -> int:
     """Show every node: state, memory, the instances that sparkctl started and their state, and engines that it did not start.
 
     Exit 3 if a node could not be read.
@@ -34,13 +39,11 @@ def command(node: tuple[str, ...], watch: bool, check: bool, as_json: bool, plai
     context = create_context(may_ask=not as_json)
     nodes = select_configured_nodes(node)
     if watch:
-        return verb_runner.run_async(_watch_status(context, nodes, as_json, plain_letters))
-    return verb_runner.run_async(_print_status_once(context, nodes, check, as_json, plain_letters))
+        return verb_runner.run_async(_watch_status(context, nodes, as_json))
+    return verb_runner.run_async(_print_status_once(context, nodes, check, as_json))
 
 
-async def _print_status_once(
-    context: CommandContext, nodes: Sequence[Node], check: bool, as_json: bool, plain_letters: bool
-) -> int:
+async def _print_status_once(context: CommandContext, nodes: Sequence[Node], check: bool, as_json: bool) -> int:
     from sparkctl.concurrency import gather_or_cancel
     from sparkctl.monitor.node_status import read_node_statuses
 
@@ -50,7 +53,7 @@ async def _print_status_once(
 
     # the connections start first; meanwhile import what printing needs
     views, _ = await gather_or_cancel(read_node_statuses(context, nodes), import_status_view())
-    _print_status(context, views, as_json, plain_letters)
+    _print_status(context, views, as_json)
     return _choose_exit_code(views, check)
 
 
@@ -90,9 +93,8 @@ def _describe_pending_stops(context: CommandContext, views: Sequence[NodeStatusV
     ]
 
 
-def _print_status(context: CommandContext, views: Sequence[NodeStatusView], as_json: bool, plain_letters: bool) -> None:
+def _print_status(context: CommandContext, views: Sequence[NodeStatusView], as_json: bool) -> None:
     from sparkctl.cli import stdout
-    from sparkctl.cli.terminal_style import is_ascii_only
     from sparkctl.model.json_codec import to_json_data
     from sparkctl.views.status_view import format_status
 
@@ -105,17 +107,16 @@ def _print_status(context: CommandContext, views: Sequence[NodeStatusView], as_j
             }
         )
     else:
-        picture = format_status(views, plain_letters or is_ascii_only(sys.stdout), stdout.get_terminal_width())
-        stdout.print_lines([*picture, *_describe_pending_stops(context, views)])
+        picture = format_status(views, stdout.get_terminal_width())
+        stdout.print_rows([*picture, *_describe_pending_stops(context, views)])
 
 
-async def _watch_status(context: CommandContext, nodes: Sequence[Node], as_json: bool, plain_letters: bool) -> int:
+async def _watch_status(context: CommandContext, nodes: Sequence[Node], as_json: bool) -> int:
     """Repaint on a terminal, print again elsewhere, until Ctrl-C, which is no error here."""
     import time
     from contextlib import aclosing
 
     from sparkctl.cli import stdout
-    from sparkctl.cli.terminal_style import is_ascii_only
     from sparkctl.cli.verb_runner import run_until_interrupt
     from sparkctl.monitor.node_status import watch_node_statuses
     from sparkctl.views.status_view import format_status
@@ -125,14 +126,12 @@ async def _watch_status(context: CommandContext, nodes: Sequence[Node], as_json:
         async with aclosing(watch_node_statuses(context, nodes)) as updates:
             async for views in updates:
                 if painting:
-                    picture = format_status(
-                        views, plain_letters or is_ascii_only(sys.stdout), stdout.get_terminal_width()
-                    )
+                    picture = format_status(views, stdout.get_terminal_width())
                     stdout.repaint_screen(
                         [time.strftime("%H:%M:%S"), "", *picture, *_describe_pending_stops(context, views)]
                     )
                 else:
-                    _print_status(context, views, as_json, plain_letters)
+                    _print_status(context, views, as_json)
 
     await run_until_interrupt(print_updates())
     return 0

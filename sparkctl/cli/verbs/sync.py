@@ -78,15 +78,13 @@ def command(
 
 
 def _create_transfer_printer() -> EventPrinter:
-    import sys
     import time
 
     from sparkctl.cli import stderr
     from sparkctl.cli.event_printers import TextPrinter
-    from sparkctl.cli.terminal_style import colour_text, is_ascii_only
     from sparkctl.model.events import Event, TransferProgressed
     from sparkctl.model.phase import Phase
-    from sparkctl.views.text.state_symbols import get_state_symbol, to_ascii
+    from sparkctl.views.text.styled_text import Span, TextStyle, get_state_symbol, make_row
     from sparkctl.views.transfer_view import format_transfer
 
     class TransferPrinter(TextPrinter):
@@ -101,10 +99,8 @@ def _create_transfer_printer() -> EventPrinter:
             super().print_event(event)
             if not isinstance(event, TransferProgressed):
                 return
-            plain = is_ascii_only(sys.stderr)
-            words = format_transfer(event)
-            line = f"{event.node}  {colour_text(get_state_symbol(Phase.LOADING, plain), 'attention', self.colour)} "
-            line += to_ascii(words) if plain else words
+            mark = Span(get_state_symbol(Phase.LOADING), TextStyle.ATTENTION)
+            line = make_row(f"{event.node}  ", mark, f" {format_transfer(event)}")
             is_whole = event.total is not None and event.done >= event.total
             if self.live.on and not is_whole:
                 self.live.update(line)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sparkctl.cli import verb_runner
-from sparkctl.cli.options import create_context, node_option, record_options, select_configured_nodes
+from sparkctl.cli.options import ascii_option, create_context, node_option, record_options, select_configured_nodes
 from sparkctl.cli.verb_runner import choose_exit_code, open_recorder
 
 if TYPE_CHECKING:
@@ -29,17 +28,13 @@ class TopPrinter:
     as_json: bool
     plain: bool
     explain: bool
-    ascii_only: bool
 
     def format_lines(self, views: Sequence[NodeTelemetryView], height: int | None = None) -> list[str]:
         """Return the views as text, shortened if it has more lines than ``height``."""
         from sparkctl.cli import stdout
-        from sparkctl.cli.terminal_style import is_ascii_only
         from sparkctl.views.top_view import format_top
 
-        return format_top(
-            views, self.ascii_only or is_ascii_only(sys.stdout), stdout.get_terminal_width(), self.explain, height
-        )
+        return format_top(views, stdout.get_terminal_width(), self.explain, height)
 
     def print_views(self, views: Sequence[NodeTelemetryView]) -> None:
         """Print the views once."""
@@ -49,7 +44,7 @@ class TopPrinter:
         if self.as_json:
             stdout.print_json(build_top_json(views))
         else:
-            stdout.print_lines([*self.format_lines(views), ""])
+            stdout.print_rows([*self.format_lines(views), ""])
 
 
 @click.command("top", short_help="Show memory, GPU, CPU, links and instances, live.")
@@ -62,7 +57,7 @@ class TopPrinter:
     is_flag=True,
     help="Explain under each instance how its memory bandwidth was estimated or measured, or why not.",
 )
-@click.option("--ascii", "ascii_only", is_flag=True, help="Use only ASCII characters.")
+@ascii_option
 @record_options
 @click.option(
     "--replay", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
@@ -71,7 +66,7 @@ class TopPrinter:
 @click.option("--speed", type=click.FloatRange(min=0.01), metavar="N", help="Replay N times as fast.")
 @click.pass_context
 def command(
-    ctx: click.Context, node: tuple[str, ...], once: bool, plain: bool, as_json: bool, explain: bool, ascii_only: bool,
+    ctx: click.Context, node: tuple[str, ...], once: bool, plain: bool, as_json: bool, explain: bool,
     record: Path | None, overwrite: bool, replay: Path | None, speed: float | None,
 ) -> int:  # fmt: skip
     """Show the load of every node, every two seconds until Ctrl-C. The agent is sent over SSH and leaves no files behind.
@@ -79,7 +74,7 @@ def command(
     Page cache is memory that the kernel can reclaim; it is never counted as used. Exit 3 (--once) if a node could not be
     read.
     """
-    printer = TopPrinter(as_json, plain, explain, ascii_only)
+    printer = TopPrinter(as_json, plain, explain)
     if replay is not None:
         return _play_recording(
             ctx, replay, names=node, once=once, printer=printer, record=record, overwrite=overwrite, speed=speed

@@ -13,8 +13,8 @@ from textual.widgets import Input
 
 from sparkctl.tui.widgets.text_surface import TextSurface
 from sparkctl.views.text.frame_layout import draw_frame, pad_screen
-from sparkctl.views.text.line_wrap import find_command, wrap_line_for_screen
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, measure_row, sanitize_span, wrap_rows
+from sparkctl.views.text.line_wrap import wrap_rows
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, measure_row, sanitize_span
 
 if TYPE_CHECKING:
     from sparkctl.tui.panel import Panel
@@ -27,15 +27,9 @@ _MIN_FRAMED_SIZE = 16, 6  # columns and rows of the smallest terminal with a fra
 _MIN_PADDED_SIZE = 60, 20  # and of the smallest with space around the frame
 
 
-def wrap_paragraph(words: str, tone: TextStyle = TextStyle.PLAIN, columns: int | None = None) -> list[TextRow]:
-    """Return a sentence, which may quote a node, as rows of so many ``columns``.
-
-    Without ``columns`` it is one row that the dialog wraps, except where it contains a command, which is kept whole.
-    """
-    text = sanitize_span(words).text
-    if columns is None and find_command(text) is None:
-        return [make_row(Span(text, tone))]
-    return [make_row(sanitize_span(line, tone)) for line in wrap_line_for_screen(text, columns or _SENTENCE_COLUMNS, 0)]
+def render_sentence(words: str, tone: TextStyle = TextStyle.PLAIN) -> list[TextRow]:
+    """Return a sentence, which may quote a node, as a row that the dialog wraps."""
+    return [make_row(sanitize_span(words, tone))]
 
 
 class Dialog(ModalScreen[T], Generic[T]):
@@ -106,15 +100,15 @@ class Dialog(ModalScreen[T], Generic[T]):
         answers = [*wrap_rows(self.render_footer_rows(), most), *self.reserved_rows()]
         rows = _fit_rows(rows, high - len(answers))
         shown = [*rows, *answers][-high:]
-        surface, panel = self.query_one(TextSurface), self.panel
+        surface = self.query_one(TextSurface)
         if not self.is_framed:
             surface.styles.width, surface.styles.height = most, len(shown)
-            surface.set_rows(pad_screen(shown, most, len(shown), panel.ascii_only))
+            surface.set_rows(pad_screen(shown, most, len(shown)))
             self._place_field(most, 0)
             return
         title = make_row(sanitize_span(self._heading, self._tone))
         inner = min(most, max([measure_row(each) for each in shown] + [measure_row(title) + 4]))
-        made = draw_frame(title, shown, inner + 4, len(shown) + 2, chosen=False, ascii_only=panel.ascii_only)
+        made = draw_frame(title, shown, inner + 4, len(shown) + 2)
         surface.styles.width, surface.styles.height = inner + 4, len(made)
         surface.set_rows(made)
         self._place_field(inner, self.field_row(len(made)) - len(made))

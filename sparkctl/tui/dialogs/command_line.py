@@ -134,4 +134,4 @@ class CommandLineDialog(ModalScreen[str]):
             else make_row(Span(" tab completes, enter does it, esc leaves", TextStyle.STALE))
         )
         panel: Panel = self.app  # type: ignore[assignment]
-        surface.set_rows((truncate_row(shown, max(4, panel.size.width), "~" if panel.ascii_only else "…"),))
+        surface.set_rows((truncate_row(shown, max(4, panel.size.width), "…"),))

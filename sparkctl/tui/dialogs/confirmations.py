@@ -11,7 +11,7 @@ from sparkctl.commands.actions import Action, ActionContext
 from sparkctl.commands.request import Request
 from sparkctl.monitor.switch_journal_io import format_step_number
 from sparkctl.monitor.switch_progress import SwitchProgress
-from sparkctl.tui.dialogs.base import ChoiceDialog, InputDialog, RefreshingDialog, wrap_paragraph
+from sparkctl.tui.dialogs.base import ChoiceDialog, InputDialog, RefreshingDialog, render_sentence
 from sparkctl.views.command_result_view import describe_stopped_models
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitize_span
 
@@ -26,9 +26,9 @@ def build_confirmation(request: Request, one: Action, now: ActionContext) -> Ref
     preview = request.preview(now)
     body: list[TextRow] = []
     for section in preview.sections:
-        body += [row for text, tone in section for row in wrap_paragraph(text, TextStyle(tone))]
+        body += [row for text, tone in section for row in render_sentence(text, TextStyle(tone))]
         body += [()]
-    body += wrap_paragraph(f"sparkctl {' '.join(request.format_as_command())}", TextStyle.LABEL)
+    body += render_sentence(f"sparkctl {' '.join(request.format_as_command())}", TextStyle.LABEL)
     title = preview.title or one.short
     if preview.wanted is not None:
         return TypeNameDialog(title, body, preview.wanted)
@@ -73,11 +73,11 @@ LEAVE_ANSWER = "leave"
 
 def _render_switch_question(course: SwitchProgress, question: str, way_on: str) -> list[TextRow]:
     at = "" if course.current_step is None else f" It is at {format_step_number(course.current_step)}."
-    body = wrap_paragraph(f"{question}{at}", TextStyle.STRONG)
+    body = render_sentence(f"{question}{at}", TextStyle.STRONG)
     body += [
-        row for words in describe_stopped_models(course) for row in wrap_paragraph(f"{words}.", TextStyle.ATTENTION)
+        row for words in describe_stopped_models(course) for row in render_sentence(f"{words}.", TextStyle.ATTENTION)
     ]
-    return [*body, *wrap_paragraph(way_on)]
+    return [*body, *render_sentence(way_on)]
 
 
 class LeaveSwitchDialog(ChoiceDialog):

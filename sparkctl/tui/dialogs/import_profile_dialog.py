@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rich.text import Text
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -21,12 +20,12 @@ from sparkctl.model.text.sanitize import sanitize_lines
 from sparkctl.profiles import field_types
 from sparkctl.profiles.importers.import_report import KeyOutcome
 from sparkctl.profiles.profile_library import ProfileLibrary
-from sparkctl.tui.dialogs.base import ChoiceDialog, Dialog, wrap_paragraph
+from sparkctl.tui.dialogs.base import ChoiceDialog, Dialog, render_sentence
 from sparkctl.tui.widgets.text_surface import TextSurface
 from sparkctl.views.profiles.profile_import_view import render_import_preview
 from sparkctl.views.text.frame_layout import draw_frame, pad_screen
-from sparkctl.views.text.line_wrap import wrap_line
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, scroll_rows, wrap_rows
+from sparkctl.views.text.line_wrap import wrap_rows, wrap_text
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, scroll_rows
 
 _MAX_INPUT_CHARACTERS = 256 * 1024  # characters; longer input is cut
 _IDLE_SECONDS = 0.15  # seconds without a key before the text is parsed
@@ -41,16 +40,9 @@ _EMPTY_HINT = (
 class PasteArea(TextArea):
     """A text area that accepts pasted text of any source and removes non-printable characters."""
 
-    ascii_only = False
-
     def on_paste(self, event: events.Paste) -> None:
         """Change the pasted text before Textual calls the handler of the base class, which inserts it."""
         event.text = "\n".join(sanitize_lines(event.text[:_MAX_INPUT_CHARACTERS]))
-
-    def get_line(self, line_index: int) -> Text:
-        """Return a line as shown, in ASCII where the terminal needs it."""
-        line = super().get_line(line_index)
-        return Text(line.plain.encode("ascii", "replace").decode(), end="") if self.ascii_only else line
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +102,6 @@ class ImportProfileDialog(Dialog[str]):
         with Container(id="box"):
             yield TextSurface(self.panel.tones)
             text = PasteArea(self._begun, soft_wrap=True, show_line_numbers=True, compact=True)
-            text.ascii_only = self.panel.ascii_only
             yield text
             yield Input(compact=True)
 
@@ -147,7 +138,6 @@ class ImportProfileDialog(Dialog[str]):
             preview,
             self._from,
             max(0, high - len(above) - len(answers) - len(gap)),
-            self.panel.ascii_only,
             _SCROLL_KEYS,
         )
         self._from = page.further
@@ -158,19 +148,13 @@ class ImportProfileDialog(Dialog[str]):
     def _arrange_widgets(
         self, rows: list[TextRow], wide: int, high: int, at: int, typed: int, left: int, top: int
     ) -> None:
-        panel, box = self.panel, self.query_one("#box")
+        box = self.query_one("#box")
         surface, text, name = self.query_one(TextSurface), self.query_one(PasteArea), self.query_one(Input)
-        if top:
-            made = draw_frame(
-                make_row(Span(self._heading, self._tone)),
-                rows,
-                wide + 4,
-                high + 2,
-                chosen=False,
-                ascii_only=panel.ascii_only,
-            )
-        else:
-            made = pad_screen(rows, wide, high, panel.ascii_only)
+        made = (
+            draw_frame(make_row(Span(self._heading, self._tone)), rows, wide + 4, high + 2)
+            if top
+            else pad_screen(rows, wide, high)
+        )
         box.styles.width = surface.styles.width = wide + 2 * left
         box.styles.height = surface.styles.height = len(made)
         surface.set_rows(made)
@@ -187,11 +171,11 @@ class ImportProfileDialog(Dialog[str]):
 
     def _render_import_result(self, columns: int) -> list[TextRow]:
         if isinstance(self._answer, SparkctlError):
-            return render_import_preview(None, self._answer, columns, self.panel.ascii_only)
+            return render_import_preview(None, self._answer, columns)
         if self._answer is None and self._import_input.source.strip():
             return [make_row(Span("reading ...", TextStyle.STALE))]
-        rows = render_import_preview(self._answer, None, columns, self.panel.ascii_only)
-        return rows or [make_row(Span(line, TextStyle.STALE)) for line in wrap_line(_EMPTY_HINT, columns, 0)]
+        rows = render_import_preview(self._answer, None, columns)
+        return rows or wrap_text(_EMPTY_HINT, columns, TextStyle.STALE)
 
     def render_footer_rows(self) -> list[TextRow]:
         """Return the key hints."""
@@ -278,8 +262,8 @@ class ImportProfileDialog(Dialog[str]):
 
     async def _ask_to_overwrite(self, found: ImportedProfile, error: OperationRefused) -> None:
         body = [
-            *wrap_paragraph(f"Overwrite your profile {found.profile.name}?", TextStyle.STRONG), (),
-            *wrap_paragraph(error.message, TextStyle.ATTENTION),
+            *render_sentence(f"Overwrite your profile {found.profile.name}?", TextStyle.STRONG), (),
+            *render_sentence(error.message, TextStyle.ATTENTION),
         ]  # fmt: skip
         choices = (("cancel", "Cancel"), (_OVERWRITE_ANSWER, "overwrite it"))
 

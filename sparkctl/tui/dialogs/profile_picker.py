@@ -15,7 +15,7 @@ from sparkctl.model.profile import Profile
 from sparkctl.model.text.units import format_gib
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.profiles.profile_library import ProfileOffer
-from sparkctl.tui.dialogs.base import ChoiceDialog, Dialog, wrap_paragraph
+from sparkctl.tui.dialogs.base import ChoiceDialog, Dialog, render_sentence
 from sparkctl.views.profiles.launch_plan_view import (
     describe_rank_nodes,
     list_start_obstacles,
@@ -28,16 +28,17 @@ from sparkctl.views.profiles.memory_estimate_view import (
     render_estimate_symbol,
     render_rank_estimates,
 )
-from sparkctl.views.text.line_wrap import wrap_line
-from sparkctl.views.text.state_symbols import get_state_symbol
+from sparkctl.views.text.line_wrap import wrap_text
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,
     TextStyle,
+    get_state_symbol,
     justify_row,
     make_row,
     measure_row,
     measure_text,
+    pad_text,
     sanitize_span,
     truncate_row,
 )
@@ -129,14 +130,14 @@ class ProfilePicker(Dialog[PickedStart]):
             (),
         ]  # the first row may show how many profiles follow
         shown = max(2, high - len(below) - 2)
-        legend = format_symbol_legend(self.panel.ascii_only)
+        legend = format_symbol_legend()
         if high >= _MIN_LEGEND_LINES and measure_row(legend) <= self.inner_size[0]:
             below.insert(1, legend)
             shown = max(2, shown - 1)
         first = max(0, min(self._at - shown // 2, len(self._offers) - shown))
         more = len(self._offers) - first - shown
         if more > 0:
-            below[0] = make_row(Span(f"  {'v' if self.panel.ascii_only else '↓'} {more} more", TextStyle.LABEL))
+            below[0] = make_row(Span(f"  ↓ {more} more", TextStyle.LABEL))
         wide = min(
             max((measure_text(one.name) for one in self._offers), default=0),
             max(_NAME_COLUMNS, self.inner_size[0] // 3),
@@ -147,15 +148,16 @@ class ProfilePicker(Dialog[PickedStart]):
 
     def _render_offer(self, at: int, one: ProfileOffer, wide: int, widest: int) -> TextRow:
         mine = at == self._at
-        mark = (">" if self.panel.ascii_only else "▸") if mine else " "
-        name = truncate_row(make_row(sanitize_span(one.name)), wide, "~" if self.panel.ascii_only else "…")[0].text
+        mark = "▸" if mine else " "
+        name = truncate_row(make_row(sanitize_span(one.name)), wide, "…")[0].text
         if one.profile is None:
             return make_row(
-                Span(f"{mark} ", TextStyle.ACCENT), sanitize_span(f"{name:<{wide}}   {one.trouble}", TextStyle.STALE)
+                Span(f"{mark} ", TextStyle.ACCENT),
+                sanitize_span(f"{pad_text(name, wide)}   {one.trouble}", TextStyle.STALE),
             )
-        plain, fit = self.panel.ascii_only, self._worst_estimate(one.profile)
+        fit = self._worst_estimate(one.profile)
         left = make_row(
-            Span(f"{mark} ", TextStyle.ACCENT), sanitize_span(f"{name:<{wide}}", TextStyle.STRONG if mine else TextStyle.VALUE),
+            Span(f"{mark} ", TextStyle.ACCENT), sanitize_span(pad_text(name, wide), TextStyle.STRONG if mine else TextStyle.VALUE),
             sanitize_span(f"   {_describe_profile(one.profile)}", TextStyle.LABEL),
         )  # fmt: skip
         columns = min(self.inner_size[0], wide + widest + 20)
@@ -163,11 +165,11 @@ class ProfilePicker(Dialog[PickedStart]):
         right = make_row(
             Span("" if size is None else f"{format_gib(size):>10}", TextStyle.UNIT),
             Span("  "),
-            render_estimate_symbol(fit, plain),
+            render_estimate_symbol(fit),
         )
         if all(_is_running(one.profile, view) for view in self._list_rank_views(one.profile)):
             right = make_row(
-                Span(f"{'runs':>10}  ", TextStyle.GOOD), Span(get_state_symbol(Phase.READY, plain), TextStyle.GOOD)
+                Span(f"{'runs':>10}  ", TextStyle.GOOD), Span(get_state_symbol(Phase.READY), TextStyle.GOOD)
             )
         return justify_row(left, right, columns)
 
@@ -187,32 +189,29 @@ class ProfilePicker(Dialog[PickedStart]):
         chosen = self._offers[self._at].profile if self._offers else None
         if chosen is None:
             return []
-        fit, plain, wide = self._get_selected_fit(), self.panel.ascii_only, self.inner_size[0]
+        fit, wide = self._get_selected_fit(), self.inner_size[0]
         if self._to_switch:
             words = "You see what stops, stays and starts there before anything is done."
-            return [make_row(sanitize_span(line, TextStyle.LABEL)) for line in wrap_line(words, wide, 0)]
+            return wrap_text(words, wide, TextStyle.LABEL)
         if chosen.nodes > 1:
             return self._render_rank_nodes(chosen)
         return [
-            *render_budget_before_start(chosen, self.target_view, plain, wide, fit, is_counting=True),
-            *render_estimate_line(fit, wide, plain),
+            *render_budget_before_start(chosen, self.target_view, wide, fit, is_counting=True),
+            *render_estimate_line(fit, wide),
         ]
 
     def _render_rank_nodes(self, chosen: Profile) -> list[TextRow]:
         """Return the nodes of its ranks, and whether each fits there."""
         wide, views = self.inner_size[0], self._list_rank_views(chosen)
         tone = TextStyle.LABEL if len(views) == chosen.nodes else TextStyle.ATTENTION
-        rows = [
-            make_row(sanitize_span(line, tone))
-            for line in wrap_line(describe_rank_nodes(chosen, [view.name for view in views]), wide, 0)
-        ]
+        rows = wrap_text(describe_rank_nodes(chosen, [view.name for view in views]), wide, tone)
         fits = [self._fit(chosen, view.name) for view in views]
         for view, fit in zip(views, fits, strict=True):
             standing = render_budget_before_start(
-                chosen, view, self.panel.ascii_only, max(20, wide - len(view.name) - 2), fit, is_counting=True
+                chosen, view, max(20, wide - len(view.name) - 2), fit, is_counting=True
             )
             rows += [make_row(sanitize_span(f"{view.name}  ", TextStyle.LABEL), *standing[-1])] if standing else []
-        return rows + (render_rank_estimates(fits, wide, self.panel.ascii_only) if len(views) == chosen.nodes else [])
+        return rows + (render_rank_estimates(fits, wide) if len(views) == chosen.nodes else [])
 
     def _list_rank_views(self, chosen: Profile) -> list[NodeTelemetryView]:
         """Return the nodes of its ranks: the selected one as head, then the next ones."""
@@ -286,8 +285,8 @@ class ProfilePicker(Dialog[PickedStart]):
             self.dismiss(picked)
             return
         where = " and ".join(each.name for each in ranks)
-        question = wrap_paragraph(f"Start {chosen.name} on {where} anyway?", TextStyle.STRONG)
-        body = [*question, (), *(line for one in against for line in wrap_paragraph(one, TextStyle.ATTENTION))]
+        question = render_sentence(f"Start {chosen.name} on {where} anyway?", TextStyle.STRONG)
+        body = [*question, (), *(line for one in against for line in render_sentence(one, TextStyle.ATTENTION))]
 
         def start_if_confirmed(answer: str | None) -> None:
             if answer == _ANYWAY_ANSWER:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sparkctl.model.questions import HostKeyQuestion, LoginQuestion, RetryStartQuestion, SudoPasswordQuestion
-from sparkctl.tui.dialogs.base import ChoiceDialog, InputDialog, wrap_paragraph
+from sparkctl.tui.dialogs.base import ChoiceDialog, InputDialog, render_sentence
+from sparkctl.views.text.line_wrap import wrap_text
 from sparkctl.views.text.styled_text import Span, TextStyle, make_row, sanitize_span
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class DialogPrompter:
         )
 
     async def _ask_to_retry_start(self, question: RetryStartQuestion) -> bool:
-        body = wrap_paragraph(f"{question.profile} failed on {question.node} the last {len(question.failures)} times:")
+        body = render_sentence(f"{question.profile} failed on {question.node} the last {len(question.failures)} times:")
         for when, how in question.failures:
             clock = time.strftime("%H:%M", time.localtime(when))
             body.append(make_row(Span(f"  {clock}  ", TextStyle.LABEL), sanitize_span(how, TextStyle.VALUE)))
@@ -48,9 +49,9 @@ class DialogPrompter:
 
     async def _ask_about_host_key(self, question: HostKeyQuestion) -> bool:
         body = [
-            *wrap_paragraph(f"{question.node} ({question.host}) is not known yet. Its key is"),
+            *render_sentence(f"{question.node} ({question.host}) is not known yet. Its key is"),
             make_row("  ", sanitize_span(question.fingerprint, TextStyle.STRONG)),
-            *wrap_paragraph("Compare it with the node's own:"),
+            *render_sentence("Compare it with the node's own:"),
             make_row("  ", sanitize_span("ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub", TextStyle.KEY)),
         ]
         choices = (("no", "leave it alone"), ("yes", "they match: connect and remember it"))
@@ -61,7 +62,7 @@ class DialogPrompter:
 
     async def ask_password(self, question: SudoPasswordQuestion) -> str | None:
         """Ask for the sudo password; it is used once and not kept."""
-        body = wrap_paragraph(f"To {question.purpose}, sudo on {question.node} asks for your password there.")
+        body = render_sentence(f"To {question.purpose}, sudo on {question.node} asks for your password there.")
         return await self._show_unrequested_dialog(InputDialog(f"password on {question.node}", body, password=True))
 
     async def ask_login(self, question: LoginQuestion) -> tuple[str, ...] | None:
@@ -72,9 +73,9 @@ class DialogPrompter:
             return ()
         found: list[str] = []
         for at, one in enumerate(question.prompts, 1):
-            body = wrap_paragraph(f"Before it lets you in, {question.node} ({question.host}) asks in its own words:")
+            body = render_sentence(f"Before it lets you in, {question.node} ({question.host}) asks in its own words:")
             for line in (*words, *one.text.splitlines()):
-                body += [make_row("  ", *part) for part in wrap_paragraph(line, TextStyle.STRONG, _QUOTE_COLUMNS)]
+                body += [make_row("  ", *part) for part in wrap_text(line, _QUOTE_COLUMNS, TextStyle.STRONG)]
             many = f" ({at} of {len(question.prompts)})" if len(question.prompts) > 1 else ""
             dialog = InputDialog(f"login on {question.node}{many}", body, password=not one.is_echoed, may_be_empty=True)
             answer = await self._show_unrequested_dialog(dialog)

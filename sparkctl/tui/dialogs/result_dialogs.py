@@ -14,9 +14,8 @@ from sparkctl.model.phase import Phase
 from sparkctl.tui.dialogs.base import TextDialog
 from sparkctl.views.diagnosis_view import format_diagnosis
 from sparkctl.views.profiles.memory_estimate_view import format_estimate, format_estimate_notes, format_estimate_summary
-from sparkctl.views.text.line_wrap import wrap_line_for_screen
-from sparkctl.views.text.state_symbols import get_state_symbol
-from sparkctl.views.text.styled_text import TextRow, TextStyle, make_row, sanitize_span
+from sparkctl.views.text.line_wrap import wrap_text
+from sparkctl.views.text.styled_text import TextRow, TextStyle, get_state_symbol, make_row, sanitize_span
 
 if TYPE_CHECKING:
     from sparkctl.commands.diagnose_log import DiagnosisReport
@@ -45,33 +44,24 @@ async def _show_fit(panel: Panel, started: PreparedCommand) -> None:
         panel.show_error(error)
         return
     name = started.words[1]
-    rows = render_estimate_result(received, _get_dialog_columns(panel), panel.ascii_only)
+    rows = render_estimate_result(received, _get_dialog_columns(panel))
     panel.push_screen(TextDialog(f"does {name} fit", [(), *rows, ()]))
 
 
-def render_estimate_result(received: Sequence[Event], columns: int, ascii_only: bool = False) -> list[TextRow]:
+def render_estimate_result(received: Sequence[Event], columns: int) -> list[TextRow]:
     """Return the result of ``plan``: the summary, the estimate of each node, the next commands, and errors."""
     judged = [one for one in received if isinstance(one, MemoryFitEvaluated)]
-    rows = [
-        make_row(sanitize_span(part, TextStyle.STRONG))
-        for line in format_estimate_summary([one.fit for one in judged])
-        for part in wrap_line_for_screen(line, columns, 2)
-    ]
+    rows = wrap_text("\n".join(format_estimate_summary([one.fit for one in judged])), columns, TextStyle.STRONG, 2)
     for at, one in enumerate(judged):
         before = [other.fit for other in judged[:at]]
         rows += [()] if rows else []
-        rows += [
-            make_row(sanitize_span(line, TextStyle.STRONG))
-            for line in wrap_line_for_screen(sanitize_span(one.fit.summary_sentence).text, columns, 0)
-        ]
+        rows += wrap_text(one.fit.summary_sentence, columns, TextStyle.STRONG)
         lines = (*format_estimate(one.fit, columns, before), *format_estimate_notes(one.fit, columns, before))
         rows += [make_row(sanitize_span(line, TextStyle.LABEL)) for line in lines]
     commands = dict.fromkeys(each for one in judged for each in one.commands)
     rows += [()] if commands else []
-    rows += [
-        make_row(sanitize_span(line)) for each in commands for line in wrap_line_for_screen(f"then: {each}", columns, 6)
-    ]
-    sign = get_state_symbol(Severity.WARNING, ascii_only)
+    rows += [row for each in commands for row in wrap_text(f"then: {each}", columns, hang=6)]
+    sign = get_state_symbol(Severity.WARNING)
     for event in received:
         if isinstance(event, WarningEmitted):
             where = f"{event.node}: " if event.node else ""
@@ -83,11 +73,7 @@ def render_estimate_result(received: Sequence[Event], columns: int, ascii_only: 
 
 def _render_error(message: str, hint: str | None, columns: int) -> list[TextRow]:
     lines = [*message.splitlines(), *(f"try: {line}" for line in (hint or "").splitlines())]
-    return [
-        make_row(sanitize_span(part, TextStyle.ATTENTION))
-        for line in lines
-        for part in wrap_line_for_screen(sanitize_span(line).text, columns, 2)
-    ]
+    return wrap_text("\n".join(lines), columns, TextStyle.ATTENTION, 2)
 
 
 def show_diagnosis(panel: Panel, target: ScreenTarget) -> None:
@@ -124,9 +110,7 @@ def render_diagnosis_result(found: DiagnosisReport, columns: int) -> list[TextRo
 
     lines = format_diagnosis(found.diagnosis, lambda name: load_engine(name).title, found.instance, found.node)
     rows = [make_row(sanitize_span(found.source, TextStyle.LABEL)), ()]
-    rows += [
-        make_row(sanitize_span(part)) for line in lines for part in wrap_line_for_screen(line, columns, _HANGING_INDENT)
-    ]
+    rows += [row for line in lines for row in (wrap_text(line, columns, hang=_HANGING_INDENT) or [()])]
     for where, error in found.silent:
         rows += _render_error(f"{where}: {error.message}", error.hint, columns)
     return rows

@@ -9,8 +9,7 @@ from textual.binding import BindingType
 
 from sparkctl.commands.actions import DOCTOR, ActionContext, ActionId, find_action
 from sparkctl.logs import filter_pattern
-from sparkctl.tui.screens.base import ActionHandlers, build_bindings
-from sparkctl.tui.screens.list_screen import ListScreen
+from sparkctl.tui.screens.base import ActionHandlers, ListScreen, build_bindings
 from sparkctl.views.doctor_view import DoctorProgress, DoctorScreenModel, merge_findings, render_doctor
 
 _FRESH_SECONDS = 60.0  # seconds for which the last run is recent enough
@@ -61,7 +60,7 @@ class DoctorScreen(ListScreen[tuple[str, ...]]):
         panel = self.panel
         controller = panel.controller
         if controller is None:
-            return DoctorScreenModel(ascii_only=panel.ascii_only)
+            return DoctorScreenModel()
         views, seen, now = (
             controller.store.get_views(panel.node_names),
             controller.store.jobs.doctor,
@@ -79,7 +78,6 @@ class DoctorScreen(ListScreen[tuple[str, ...]]):
             chosen=self._selected_key,
             further=self._scroll_offset,
             is_recording=panel.setup.recording is not None,
-            ascii_only=panel.ascii_only,
             now=now,
             pattern=filter_pattern.parse_filter(self._typed),
         )

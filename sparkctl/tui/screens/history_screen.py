@@ -10,8 +10,7 @@ from textual.binding import BindingType
 
 from sparkctl.commands.actions import HISTORY, ActionContext, ActionId
 from sparkctl.logs import filter_pattern
-from sparkctl.tui.screens.base import ActionHandlers, build_bindings
-from sparkctl.tui.screens.list_screen import ListScreen
+from sparkctl.tui.screens.base import ActionHandlers, ListScreen, build_bindings
 from sparkctl.views.history_view import HistoryScreenModel, OperationDetail, render_history_page
 
 if TYPE_CHECKING:
@@ -81,7 +80,6 @@ class HistoryScreen(ListScreen[int]):
             trouble=self._trouble,
             pattern=filter_pattern.parse_filter(self._typed),
             further=self._scroll_offset,
-            ascii_only=self.panel.ascii_only,
         )
 
     def list_keys(self) -> tuple[tuple[int, ...], int | None]:

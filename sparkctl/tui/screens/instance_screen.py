@@ -25,25 +25,26 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.paths import user_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary
-from sparkctl.tui.dialogs.base import ChoiceDialog, wrap_paragraph
+from sparkctl.tui.dialogs.base import ChoiceDialog, render_sentence
 from sparkctl.tui.global_actions import edit_selected_profile
 from sparkctl.tui.key_hints import format_key
 from sparkctl.tui.log_viewer.log_subscription import LogConsumer, LogSubscription
 from sparkctl.tui.screens.base import ActionHandlers, PanelScreen, ScrollScreen, ScrollSurface, build_bindings
 from sparkctl.tui.widgets.text_surface import TextSurface
-from sparkctl.views.instance_rows import (
+from sparkctl.views.instance_view import (
+    InstanceScreenModel,
     find_evidence_line,
     format_profile_field,
     format_verdict_for_copy,
     render_change,
+    render_instance_page,
     render_launched_plan,
 )
-from sparkctl.views.instance_view import InstanceScreenModel, render_instance_page
 from sparkctl.views.profiles.launch_plan_view import list_start_obstacles, render_budget_before_start
 from sparkctl.views.profiles.lint_view import shorten_path
 from sparkctl.views.profiles.memory_estimate_view import render_estimate_line
-from sparkctl.views.text.line_wrap import wrap_line
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitize_span
+from sparkctl.views.text.line_wrap import wrap_text
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row
 
 if TYPE_CHECKING:
     from sparkctl.model.memory_fit import MemoryFit
@@ -102,27 +103,20 @@ def _render_remedy_preview(
     rows = [render_change(edit), *([make_row(Span(guess, TextStyle.LABEL))] if guess else []), ()]
     if view is not None:
         columns = max(40, min(panel.size.width - _FRAME_COLUMNS, 100))
-        rows += [*render_budget_before_start(made, view, panel.ascii_only, columns, fit)]
-        rows += render_estimate_line(fit, columns, panel.ascii_only) if fit is not None else []
+        rows += [*render_budget_before_start(made, view, columns, fit)]
+        rows += render_estimate_line(fit, columns) if fit is not None else []
         against = [
             one
             for one in list_start_obstacles(made, view, fit)
             if fit is None or not one.startswith(fit.summary_sentence)
         ]
-        rows += [line for obstacle in against for line in wrap_paragraph(obstacle, TextStyle.ATTENTION)]
+        rows += [line for obstacle in against for line in render_sentence(obstacle, TextStyle.ATTENTION)]
         rows += [()]
     copied = ", your copy of the shipped one" if is_shipped else ""
     kept = f"{user_profiles_dir() / made.name}.yaml" if is_shipped else str(made.origin)
     for name, words in (("once", f"sparkctl {shlex.join(command)}"), ("keep", f"{shorten_path(kept)}{copied}")):
-        for at, line in enumerate(
-            wrap_line(sanitize_line(words), max(20, panel.size.width - _FRAME_COLUMNS - _LABEL_COLUMNS), 2)
-        ):
-            rows.append(
-                make_row(
-                    Span(f"{name if not at else '':<{_LABEL_COLUMNS}}", TextStyle.LABEL),
-                    sanitize_span(line, TextStyle.VALUE),
-                )
-            )
+        label = make_row(Span(f"{name:<{_LABEL_COLUMNS}}", TextStyle.LABEL))
+        rows += wrap_text(words, max(20, panel.size.width - _FRAME_COLUMNS), TextStyle.VALUE, 2, label)
     return rows
 
 
@@ -261,7 +255,6 @@ class InstanceScreen(ScrollScreen):
             run_trouble=self._launch_error or _explain_missing_plan(controller),
             tail=tuple(self._lines),
             tail_trouble=self._trouble,
-            ascii_only=self.panel.ascii_only,
             remedies=self._list_remedy_keys(end, run),
             end_trouble=self._diagnosis_status,
             warnings=controller.store.jobs.list_start_warnings(self._node, self._instance),
@@ -278,17 +271,13 @@ class InstanceScreen(ScrollScreen):
             ActionId.UP: "another profile",
         }
         there = {one.id: one for one in self.actions if one.id in words and one.why_not(now) is None}
-        return tuple(
-            (format_key(there[name].keys[0], self.panel.ascii_only), does)
-            for name, does in words.items()
-            if name in there
-        )
+        return tuple((format_key(there[name].keys[0]), does) for name, does in words.items() if name in there)
 
     def _find_accept_key(self) -> str | None:
         """Return the key that applies the change the verdict proposes; None where that is not possible."""
         now = self.panel.build_action_context()
         accept = next((one for one in self.actions if one.id is ActionId.ACCEPT and one.why_not(now) is None), None)
-        return None if accept is None else format_key(accept.keys[0], self.panel.ascii_only)
+        return None if accept is None else format_key(accept.keys[0])
 
     def _diagnose_exit(self, controller: PanelController, one: InstanceView | None) -> None:
         """Diagnose, once, a failure that this panel did not watch."""

@@ -23,9 +23,8 @@ from sparkctl.tui.log_viewer.log_subscription import LogConsumer, LogSubscriptio
 from sparkctl.tui.log_viewer.log_view import LogView
 from sparkctl.tui.screens.base import ActionHandlers, PanelScreen, build_bindings
 from sparkctl.tui.widgets.text_surface import TextSurface
-from sparkctl.views.instance_rows import find_evidence_line, format_log_status, list_evidence_lines
-from sparkctl.views.text.state_symbols import get_state_symbol
-from sparkctl.views.text.styled_text import Span, TextStyle, make_row
+from sparkctl.views.instance_view import find_evidence_line, list_evidence_lines, render_log_status
+from sparkctl.views.text.styled_text import Span, TextStyle, get_state_symbol, make_row
 
 if TYPE_CHECKING:
     from sparkctl.engines.base import Engine
@@ -192,15 +191,10 @@ class LogScreen(PanelScreen):
         surface, words = self.query_one("#trouble", TextSurface), self._describe_status()
         surface.set_class(words is not None, "-said")
         if words is not None:
-            sign = get_state_symbol(Severity.WARNING, self.panel.ascii_only)
-            lines = format_log_status(words, self.size.width - 4)[:_MAX_STATUS_ROWS]
-            surface.styles.height = len(lines)
-            head = make_row(" ", Span(f"{sign} ", TextStyle.ATTENTION))
-            surface.set_rows(
-                tuple(
-                    make_row(*(head if not at else "   "), Span(line, TextStyle.VALUE)) for at, line in enumerate(lines)
-                )
-            )
+            head = make_row(" ", Span(f"{get_state_symbol(Severity.WARNING)} ", TextStyle.ATTENTION))
+            rows = render_log_status(words, self.size.width - 1, TextStyle.VALUE, head)[:_MAX_STATUS_ROWS]
+            surface.styles.height = len(rows)
+            surface.set_rows(rows)
 
     def _describe_status(self) -> str | None:
         """Return the problems of these logs, else the warning about differing clocks; None without either."""
@@ -329,7 +323,7 @@ class LogScreen(PanelScreen):
 
     def _show_log(self, book: LogBuffer) -> None:
         old = self._pane
-        self._pane = LogPane(book, instance=self._instance, ascii_only=self.panel.ascii_only)
+        self._pane = LogPane(book, instance=self._instance)
         if old is not None:
             old.remove()
             old.view.book.close()

@@ -70,7 +70,7 @@ class OverviewScreen(PanelScreen):
         panel = self.panel
         model = self._build_model() if self._held is None else self._update_held_model(self._held)
         if panel.setup.recording is not None and not panel.node_names:
-            tiles.set_rows(pad_screen(render_recording_wait(), wide, high, panel.ascii_only))
+            tiles.set_rows(pad_screen(render_recording_wait(), wide, high))
         elif model is not None:
             from sparkctl.views.overview.overview_view import render_overview
 
@@ -78,9 +78,9 @@ class OverviewScreen(PanelScreen):
             tiles.boxes = painted.boxes
             tiles.set_rows(painted.rows)
         elif panel.node_names:
-            tiles.set_rows(render_first_frame(panel.node_names, wide, high, panel.ascii_only))
+            tiles.set_rows(render_first_frame(panel.node_names, wide, high))
         else:
-            tiles.set_rows(pad_screen(render_welcome(), wide, high, panel.ascii_only))
+            tiles.set_rows(pad_screen(render_welcome(), wide, high))
 
     def _build_model(self) -> OverviewScreenModel | None:
         """Return what the store knows of all nodes; None before the first paint."""
@@ -96,7 +96,7 @@ class OverviewScreen(PanelScreen):
         )
         loading = {one.name for seen in glances for one in seen.view.instances if one.phase in TRANSITION_PHASES}
         return OverviewScreenModel(
-            glances=glances, chosen=panel.selected_index, ascii_only=panel.ascii_only, notices=self._list_notices(),
+            glances=glances, chosen=panel.selected_index, notices=self._list_notices(),
             lines=tuple(line for line in store.log_lines.lines if not loading or line.instance in loading),
             happened=tuple(store.event_log.entries), switching=self._render_operations(store),
         )  # fmt: skip
@@ -117,14 +117,14 @@ class OverviewScreen(PanelScreen):
         from sparkctl.views.switch_view import (
             describe_switch_journal,
             render_switch_progress_line,
-            render_transfer,
             render_unfinished_switch,
         )
+        from sparkctl.views.transfer_view import render_transfer
 
         panel, running = self.panel, store.switches.running
         if running is not None:
             key = panel.format_action_key(ActionId.SWITCH)
-            rows = [render_switch_progress_line(running, panel.displayed_time(), key, panel.ascii_only)]
+            rows = [render_switch_progress_line(running, panel.displayed_time(), key)]
         else:
             words = ((ActionId.RESUME, "goes on with it"), (ActionId.ABORT, "undoes it"))
             keys = [(key, word) for action, word in words if (key := panel.format_action_key(action)) is not None]
@@ -134,7 +134,7 @@ class OverviewScreen(PanelScreen):
                 for name, view in store.switches.list_journals(store.nodes).values()
                 for row in render_unfinished_switch(
                     describe_switch_journal(name, view), () if view.is_held or view.journal is None else tuple(keys),
-                    is_held=view.is_held, ascii_only=panel.ascii_only, columns=panel.size.width - 2,
+                    is_held=view.is_held, columns=panel.size.width - 2,
                 )
             ]  # fmt: skip
-        return (*rows, *(render_transfer(one, panel.ascii_only) for one in store.jobs.running_transfers))
+        return (*rows, *(render_transfer(one) for one in store.jobs.running_transfers))

@@ -21,18 +21,17 @@ from sparkctl.profiles.engine_environment import check_env_file_permissions
 from sparkctl.profiles.exporters.docker_command import format_docker_run
 from sparkctl.profiles.file_issues import FilePosition, read_source_lines
 from sparkctl.profiles.profile_library import ProfileEntry, ProfileLibrary, ProfileOffer
-from sparkctl.tui.dialogs.base import ChoiceDialog, wrap_paragraph
+from sparkctl.tui.dialogs.base import ChoiceDialog, render_sentence
 from sparkctl.tui.profile_editor import edit_profile, fix_profile
-from sparkctl.tui.screens.base import ActionHandlers, build_bindings
-from sparkctl.tui.screens.list_screen import ListScreen
-from sparkctl.views.profiles.profiles_screen_model import (
+from sparkctl.tui.screens.base import ActionHandlers, ListScreen, build_bindings
+from sparkctl.views.profiles.profiles_screen_view import (
     SORT_BY_COLUMN,
     ProfilePreview,
     ProfileSort,
     ProfilesScreenModel,
     filter_profiles,
+    render_profiles_screen,
 )
-from sparkctl.views.profiles.profiles_screen_view import render_profiles_screen
 from sparkctl.views.text.styled_text import TextStyle
 
 if TYPE_CHECKING:
@@ -52,8 +51,8 @@ async def ask_and_start_transfer(panel: Panel, name: str, profile: Profile) -> N
     going = next((job.started for job in controller.store.jobs.running.values() if job.started.verb == "sync"), None)
     if going is not None:
         body = [
-            *wrap_paragraph(f"sparkctl {' '.join(going.words)}", TextStyle.LABEL), (),
-            *wrap_paragraph("It is running. If you end it, what has arrived stays, and the same sync continues from there."),
+            *render_sentence(f"sparkctl {' '.join(going.words)}", TextStyle.LABEL), (),
+            *render_sentence("It is running. If you end it, what has arrived stays, and the same sync continues from there."),
         ]  # fmt: skip
         whether = (("go on", "let it go on"), ("end", "end it"))
         if await controller.dialogs.show_dialog(ChoiceDialog("sync", body, whether, TextStyle.ATTENTION)) == "end":
@@ -64,16 +63,16 @@ async def ask_and_start_transfer(panel: Panel, name: str, profile: Profile) -> N
     ways = [(first, other) for other in names if other != first]
     ways += [(other, first) for other in names if other != first]
     body = [
-        *wrap_paragraph(
+        *render_sentence(
             f"Bring what {name} needs, its image and the files of its model, from one Spark to another?",
             TextStyle.STRONG,
         ),
         (),
-        *wrap_paragraph(
+        *render_sentence(
             "Only differences are sent, directly between them. Nothing is sent where there is not enough free disk space."
         ),
     ]
-    arrow = ">" if panel.ascii_only else "→"
+    arrow = "→"
     choices = (
         ("cancel", "Cancel"),
         *((f"{source}\n{target}", f"{source} {arrow} {target}") for source, target in ways),
@@ -198,7 +197,6 @@ class ProfilesScreen(ListScreen[str]):
             found=self._filter_entries(),
             now=panel.displayed_time(),
             further=self._scroll_offset,
-            ascii_only=panel.ascii_only,
             order=self._order,
         )
         one = model.selected

@@ -21,7 +21,7 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.switch_plan import SwitchPlan
 from sparkctl.monitor.ranks import list_nodes_of_instance
 from sparkctl.profiles.profile_library import ProfileLibrary
-from sparkctl.tui.dialogs.base import ChoiceDialog, RefreshingDialog, wrap_paragraph
+from sparkctl.tui.dialogs.base import ChoiceDialog, RefreshingDialog, render_sentence
 from sparkctl.tui.key_hints import format_key
 from sparkctl.tui.screens.base import ActionHandlers, ScrollScreen, ScrollSurface, build_bindings
 from sparkctl.tui.widgets.text_surface import TextSurface
@@ -149,8 +149,7 @@ class SwitchScreen(ScrollScreen):
             course=self._get_switch_progress(),
             now=panel.displayed_time(),
             further=self._further,
-            ascii_only=panel.ascii_only,
-            do_key=None if do is None else format_key(do.keys[0], panel.ascii_only),
+            do_key=None if do is None else format_key(do.keys[0]),
             cautions=self._cautions,
         )
 
@@ -289,7 +288,7 @@ def build_switch_confirmation(plan: SwitchPlan, request: SwitchInstance, now: Ac
     """Return the dialog that names what stops; `CONFIRM_ANSWER` is its yes. A serving model needs its name typed."""
     from sparkctl.tui.dialogs.confirmations import CONFIRM_ANSWER, TypeNameDialog
 
-    body: list[TextRow] = wrap_paragraph(f"{summarize_switch_plan(plan)}.", TextStyle.STRONG)
+    body: list[TextRow] = render_sentence(f"{summarize_switch_plan(plan)}.", TextStyle.STRONG)
     going: dict[str, InstanceView] = {}
     for view in now.views:
         for one in view.instances:
@@ -297,15 +296,15 @@ def build_switch_confirmation(plan: SwitchPlan, request: SwitchInstance, now: Ac
                 going.setdefault(one.name, one)
     for name in plan.stops:
         where = " and ".join(list_nodes_of_instance(going[name], now.views)) if name in going else ""
-        body += [(), *wrap_paragraph(f"{name} runs on {where}.")] if where else []
+        body += [(), *render_sentence(f"{name} runs on {where}.")] if where else []
     if (way_back := describe_rollback_window(plan)) is not None:
-        body += wrap_paragraph(f"{way_back[0].upper()}{way_back[1:]}.")
+        body += render_sentence(f"{way_back[0].upper()}{way_back[1:]}.")
     serving = {name: is_instance_serving(one, now) for name, one in going.items()}
     for name, is_answering in serving.items():
         if is_answering is not False:
             what = "is answering somebody right now" if is_answering else "may be answering somebody: that is not known"
-            body += wrap_paragraph(f"{name} {what}.", TextStyle.ATTENTION)
-    body += [(), *wrap_paragraph(f"sparkctl {' '.join(request.format_as_command())}", TextStyle.LABEL)]
+            body += render_sentence(f"{name} {what}.", TextStyle.ATTENTION)
+    body += [(), *render_sentence(f"sparkctl {' '.join(request.format_as_command())}", TextStyle.LABEL)]
     cut_off = [name for name, is_answering in serving.items() if is_answering is not False]
     if cut_off:
         return TypeNameDialog("switch", body, cut_off[0] if len(cut_off) == 1 else "all")

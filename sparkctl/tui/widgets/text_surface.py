@@ -14,7 +14,11 @@ from sparkctl.views.text.styled_text import TextRow, TextStyle, join_text, measu
 
 
 class TextSurface(Widget, can_focus=False):
-    """Shows rows of spans as they are, without markup. Text from a node was sanitized before it became a span."""
+    """Shows rows of spans as they are, without markup. Text from a node was sanitized before it became a span.
+
+    Why no stock widget shows lists and dialogs: in CPU time, 40 rows on 120x40 with Textual 8.2.8, a key takes 4.3 ms here,
+    8.4 ms in an `OptionList` and 6.5 ms in a `DataTable`; the first paint 18, 49 and 58 ms.
+    """
 
     ALLOW_SELECT = False
 

@@ -21,7 +21,7 @@ _IDLE_BYTES_PER_SECOND = 1e6  # bytes/s; the background traffic of two idle node
 FabricPort = tuple[NetworkInterface, RdmaLane]
 
 
-def render_fabric(glances: Sequence[NodeTileModel], ascii_only: bool = False) -> list[TextRow]:
+def render_fabric(glances: Sequence[NodeTileModel]) -> list[TextRow]:
     """Return a row for each set of Sparks that share a network on fast ports, and for each Spark whose peer is not
     known."""
     if len(glances) < 2:
@@ -37,9 +37,9 @@ def render_fabric(glances: Sequence[NodeTileModel], ascii_only: bool = False) ->
         first = ports[members[0]]
         used = first if len(by_peers) == 1 else [one for one in first if networks & set(one[0].networks or ())]
         if len(members) > 2:
-            rows.append(_render_mesh(members, len(glances), networks, used, ascii_only))
+            rows.append(_render_mesh(members, len(glances), networks, used))
         else:
-            rows.append(_render_pair(members, used, ascii_only))
+            rows.append(_render_pair(members, used))
     paired = {name for members in by_peers for name in members}
     return rows + [
         _render_unpaired(name, found, all(seen.is_known and seen.view.sample is not None for seen in glances))
@@ -48,11 +48,9 @@ def render_fabric(glances: Sequence[NodeTileModel], ascii_only: bool = False) ->
     ]
 
 
-def _render_mesh(
-    members: Sequence[str], count: int, networks: Collection[str], ports: Sequence[FabricPort], ascii_only: bool
-) -> TextRow:
+def _render_mesh(members: Sequence[str], count: int, networks: Collection[str], ports: Sequence[FabricPort]) -> TextRow:
     """Return a row for more than two connected Sparks; who sends to whom is not known."""
-    line = "=" if ascii_only else "═"
+    line = "═"
     who = f"all {count}" if len(members) == count else ", ".join(members)
     return make_row(
         " ", Span(f"{line}{line} {_format_speed(ports)} {line}{line} ", TextStyle.ACCENT), sanitize_span(who, TextStyle.TITLE),
@@ -60,9 +58,9 @@ def _render_mesh(
     )  # fmt: skip
 
 
-def _render_pair(members: Sequence[str], ports: Sequence[FabricPort], ascii_only: bool) -> TextRow:
+def _render_pair(members: Sequence[str], ports: Sequence[FabricPort]) -> TextRow:
     """Return a row for two Sparks, from the counters of the first: what it sends the other receives."""
-    line = "=" if ascii_only else "═"
+    line = "═"
     name = f"{line}{line} {_format_speed(ports)} {line}{line}"
     names = (
         sanitize_span(members[0], TextStyle.TITLE),
@@ -73,16 +71,16 @@ def _render_pair(members: Sequence[str], ports: Sequence[FabricPort], ascii_only
         _sum_known_rates(getattr(half, way) for port in ports for half in port) for way in ("receive_rate", "send_rate")
     )
     return make_row(
-        " ", *names, *_render_throughput(received, sent, ascii_only),
+        " ", *names, *_render_throughput(received, sent),
         Span(f"   {len(ports)} functions up" if len(ports) > 1 else "   one function up", TextStyle.LABEL),
     )  # fmt: skip
 
 
-def _render_throughput(received: float | None, sent: float | None, ascii_only: bool) -> TextRow:
+def _render_throughput(received: float | None, sent: float | None) -> TextRow:
     """Return the throughput of a link in each direction, or idle if it carries next to nothing."""
     if received is not None and sent is not None and max(received, sent) < _IDLE_BYTES_PER_SECOND:
         return (Span("   idle", TextStyle.LABEL),)
-    up, down = ("out", "in") if ascii_only else ("↑", "↓")
+    up, down = ("↑", "↓")
     return make_row(
         Span(f"   {up}", TextStyle.LABEL), Span(_format_rate(sent), TextStyle.VALUE), Span(f"  {down}", TextStyle.LABEL),
         Span(_format_rate(received), TextStyle.VALUE), Span(" GB/s", TextStyle.UNIT),
@@ -127,11 +125,11 @@ def _format_rate(rate: float | None) -> str:
     return f"{'—':>6}" if rate is None else f"{rate / _GIGABYTE:6.1f}"
 
 
-def format_node_links(sample: Sample, ascii_only: bool = False, only_idle: bool = False) -> list[list[str]]:
+def format_node_links(sample: Sample, only_idle: bool = False) -> list[list[str]]:
     """Return the cells of each link that is up; ``only_idle``: only links that idle while their other function works."""
     ports = {port.interface: port for port in sample.rdma or ()}
     idle = find_idle_lanes(sample.rdma or ())
-    arrows = ("in", "out") if ascii_only else ("↓", "↑")
+    arrows = ("↓", "↑")
     links = [link for link in sample.links or () if link.carrier]
     if only_idle:
         links = [link for link in links if (port := ports.get(link.name)) is not None and port.name in idle]

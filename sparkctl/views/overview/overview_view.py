@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, zip_longest
 
-from sparkctl.logs.line_classifier import LogLevel, parse_level_header
-from sparkctl.model.finding import FindingKind, Severity
+from sparkctl.model.finding import FindingKind
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
@@ -17,12 +16,6 @@ from sparkctl.views.event_log_view import render_event_log_entry
 from sparkctl.views.finding_view import format_since
 from sparkctl.views.overview.fabric_view import render_fabric
 from sparkctl.views.overview.startup_timeline_view import render_startup_progress
-from sparkctl.views.overview.tile_charts import (
-    build_gpu_charts,
-    build_memory_groups,
-    build_throughput_chart,
-    compute_power_scale,
-)
 from sparkctl.views.overview.tile_model import (
     NodeTileModel,
     build_instance_badge,
@@ -32,7 +25,10 @@ from sparkctl.views.overview.tile_model import (
 )
 from sparkctl.views.overview.tile_rows import (
     DrawArea,
-    RowBlock,
+    build_gpu_charts,
+    build_memory_groups,
+    build_throughput_chart,
+    compute_power_scale,
     describe_engine,
     describe_head,
     describe_rank,
@@ -44,28 +40,36 @@ from sparkctl.views.overview.tile_rows import (
     render_failure,
     render_gpus,
     render_instance_row,
+    render_log_text,
     render_throughput,
     render_unreachable,
 )
 from sparkctl.views.text.frame_layout import (
+    BLANK_DROP_PRIORITY,
     MIN_TILE_LINES,
+    RowBlock,
     TileBox,
+    TileSections,
+    align_sections,
     arrange_tiles,
+    count_needed_rows,
+    dim_blocks,
     draw_frame,
     join_tiles,
+    make_block,
     pad_screen,
     render_welcome,
 )
-from sparkctl.views.text.line_wrap import find_command, wrap_line, wrap_line_for_screen
-from sparkctl.views.text.row_layout import BLANK_DROP_PRIORITY, TileSections, align_sections, count_needed_rows
-from sparkctl.views.text.state_symbols import get_state_symbol
+from sparkctl.views.text.line_wrap import find_command, wrap_text
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,
     TextStyle,
     make_row,
     measure_row,
-    restyle_row,
+    measure_text,
+    pad_text,
+    render_state,
     sanitize_span,
     truncate_row,
 )
@@ -76,8 +80,8 @@ _ROOMY_LINES = 8  # from this height on, each figure has a row of its own
 class NodeTile:
     """One Spark as a tile; its parts are built once for each width."""
 
-    def __init__(self, seen: NodeTileModel, *, ascii_only: bool = False) -> None:
-        self._seen, self._ascii_only = seen, ascii_only
+    def __init__(self, seen: NodeTileModel) -> None:
+        self._seen = seen
         self._made: dict[tuple[int, bool], TileSections] = {}
 
     def count_useful_lines(self, columns: int, lines: int) -> int:
@@ -94,14 +98,14 @@ class NodeTile:
 
     def frame_rows(self, rows: Sequence[TextRow], columns: int, lines: int, *, chosen: bool) -> tuple[TextRow, ...]:
         """Return the rows in a frame whose title shows the state."""
-        title = _render_title(self._seen, lines - 2 >= _ROOMY_LINES, self._ascii_only)
-        return draw_frame(title, rows, columns, lines, chosen=chosen, ascii_only=self._ascii_only)
+        title = _render_title(self._seen, lines - 2 >= _ROOMY_LINES)
+        return draw_frame(title, rows, columns, lines, chosen=chosen)
 
     def get_sections(self, columns: int, roomy: bool) -> TileSections:
         """Return the sections of the tile."""
         made = self._made.get((columns, roomy))
         if made is None:
-            space = DrawArea(max(8, columns - 4), self._ascii_only)
+            space = DrawArea(max(8, columns - 4))
             made = self._made[columns, roomy] = _build_sections(self._seen, space, roomy)
         return made
 
@@ -129,22 +133,22 @@ def render_tile_row(
 
 
 def _build_sections(seen: NodeTileModel, space: DrawArea, roomy: bool) -> TileSections:
-    first = [RowBlock(spare=1, rows=(said_job,)) for said_job in _render_jobs(seen)]
+    first = [make_block(1, said_job) for said_job in _render_jobs(seen)]
     if not seen.is_known:
         if away := render_unreachable(seen, space):
-            first.append(RowBlock(spare=1, rows=tuple(away[:3])))
-            first += [RowBlock(spare=4, rows=(one,)) for one in away[3:]]
+            first.append(make_block(1, *away[:3]))
+            first += [make_block(4, one) for one in away[3:]]
         if seen.view.sampled is None and seen.view.memory is None:
             return _make_sections(
-                [first if first else [RowBlock(spare=0, rows=((Span("no data yet", TextStyle.STALE),),))]],
+                [first if first else [make_block(0, (Span("no data yet", TextStyle.STALE),))]],
                 is_plain=False,
             )
     made = _render_instances(seen, space, roomy)
     memory = [each if roomy else replace(each, tallest=1) for each in build_memory_groups(seen, space)]
-    gpu = [RowBlock(spare=2, rows=tuple(render_gpus(seen, space))), *(build_gpu_charts(seen, space) if roomy else [])]
-    blank = [RowBlock(spare=BLANK_DROP_PRIORITY, rows=((),))] if roomy else []
+    gpu = [make_block(2, *render_gpus(seen, space)), *(build_gpu_charts(seen, space) if roomy else [])]
+    blank = [make_block(BLANK_DROP_PRIORITY, ())] if roomy else []
     if not seen.is_known:
-        memory, made, gpu = _dim_rows(memory), _dim_rows(made), []
+        memory, made, gpu = dim_blocks(memory), dim_blocks(made), []
     head, rest = made[:1], made[1:]
     if any(one.ours and one.phase is Phase.FAILED for one in seen.view.instances[:1]):
         return _make_sections([first, made, blank, memory, blank, gpu], is_plain=False)  # the verdict first
@@ -157,13 +161,6 @@ def _make_sections(groups: Sequence[Sequence[RowBlock]], *, is_plain: bool) -> T
     return TileSections(tuple(map(tuple, groups)), is_plain)
 
 
-def _dim_rows(parts: Sequence[RowBlock]) -> list[RowBlock]:
-    return [
-        RowBlock(spare=one.spare + 1, rows=tuple(restyle_row(each, TextStyle.STALE) for each in one.rows))
-        for one in parts
-    ]
-
-
 def _render_jobs(seen: NodeTileModel) -> list[TextRow]:
     return [make_row(sanitize_span(job, TextStyle.ATTENTION)) for job in seen.jobs]
 
@@ -173,7 +170,7 @@ def _render_instances(seen: NodeTileModel, space: DrawArea, roomy: bool) -> list
     view = seen.view
     ordered = sort_by_urgency(view)
     if not ordered:
-        return [RowBlock(spare=2, rows=(_render_nothing_runs(seen),))]
+        return [make_block(2, _render_nothing_runs(seen))]
     parts: list[RowBlock] = []
     many = len(ordered) > 1
     for at, one in enumerate(ordered):
@@ -181,15 +178,13 @@ def _render_instances(seen: NodeTileModel, space: DrawArea, roomy: bool) -> list
         if at == 0 and one.ours:
             if roomy or many:
                 head = render_instance_row(one, space, marked=marked, badge=False)
-                parts.append(RowBlock(spare=2 if roomy else 6, rows=(_append_age(head, seen, space),)))
+                parts.append(make_block(2 if roomy else 6, _append_age(head, seen, space)))
             parts += _render_main_instance(one, seen, space, roomy)
         else:
             serves = one.ours and one.phase is Phase.READY
-            parts.append(
-                RowBlock(spare=0 if serves else 3 + at, rows=(_render_named_instance(one, seen, space, marked),))
-            )
+            parts.append(make_block(0 if serves else 3 + at, _render_named_instance(one, seen, space, marked)))
             if serves and one.numbers is not None:
-                parts.append(RowBlock(spare=4 + at, rows=(make_row("  ", *render_throughput(one.numbers, space)),)))
+                parts.append(make_block(4 + at, make_row("  ", *render_throughput(one.numbers, space))))
     return parts
 
 
@@ -197,8 +192,8 @@ def _render_named_instance(one: InstanceView, seen: NodeTileModel, space: DrawAr
     end = seen.ends.get(one.name)
     if one.phase is not Phase.FAILED or end is None or end.verdict is None:
         return render_instance_row(one, space, marked=marked, badge=True, ready_for=seen.seconds_ready(one))
-    mark = (">" if space.ascii_only else "▸") if marked else " "
-    state = build_instance_badge(one, space.ascii_only)
+    mark = "▸" if marked else " "
+    state = build_instance_badge(one)
     why = make_row(
         Span(f"  {state.sign} {state.word}: ", state.tone), sanitize_span(end.verdict.summary, TextStyle.VALUE)
     )
@@ -237,29 +232,29 @@ def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawAre
         return render_startup_progress(one, seen, space)
     if one.phase is Phase.FAILED:
         why = render_failure(one, seen, space)
-        return [RowBlock(spare=1, rows=tuple(why[:2])), *(RowBlock(spare=3, rows=(each,)) for each in why[2:])]
+        return [make_block(1, *why[:2]), *(make_block(3, each) for each in why[2:])]
     if any(found.kind is FindingKind.PARTNER and found.instance == one.name for found in seen.view.findings):
-        return [RowBlock(spare=1, rows=(make_row(Span("  its other rank on another Spark is gone", TextStyle.BAD)),))]
+        return [make_block(1, make_row(Span("  its other rank on another Spark is gone", TextStyle.BAD)))]
     if one.phase is Phase.READY and one.name in seen.heads:
-        return [RowBlock(spare=1, rows=(make_row(Span("  "), *describe_head(one, seen.heads[one.name])),))]
+        return [make_block(1, make_row(Span("  "), *describe_head(one, seen.heads[one.name])))]
     if one.phase is not Phase.READY or one.port is None:
-        return [RowBlock(spare=3, rows=(make_row(sanitize_span(one.detail, TextStyle.STALE)),))] if one.detail else []
+        return [make_block(3, make_row(sanitize_span(one.detail, TextStyle.STALE)))] if one.detail else []
     decode, accept = render_throughput(one.numbers, space), render_acceptance(one, seen, space)
     reads = render_bandwidth(one, seen, space)
-    last = [] if reads is None else [RowBlock(spare=4, rows=(reads,))]
+    last = [] if reads is None else [make_block(4, reads)]
     if roomy and (uses := render_engine_facts(one, space)) is not None:
-        last.append(RowBlock(spare=6, rows=(uses,)))
+        last.append(make_block(6, uses))
     speed = build_throughput_chart(one, seen, space) if roomy else None
     course = [] if speed is None else [speed]
     if accept is None:
-        return [RowBlock(spare=1, rows=(decode,)), *course, *last]
+        return [make_block(1, decode), *course, *last]
     if not roomy and space.is_wide and (beside := render_decode_summary(one, seen, space)) is not None:
-        return [RowBlock(spare=1, rows=(beside,)), *last]
-    return [RowBlock(spare=1, rows=(decode,)), *course, RowBlock(spare=1, rows=(accept,)), *last]
+        return [make_block(1, beside), *last]
+    return [make_block(1, decode), *course, make_block(1, accept), *last]
 
 
-def _render_title(seen: NodeTileModel, roomy: bool, ascii_only: bool) -> TextRow:
-    badges = [Span(f"{one.sign} {one.word}", one.tone) for one in build_node_badges(seen, ascii_only)]
+def _render_title(seen: NodeTileModel, roomy: bool) -> TextRow:
+    badges = [Span(f"{one.sign} {one.word}", one.tone) for one in build_node_badges(seen)]
     apart = [Span(" · ", TextStyle.FRAME)] * (len(badges) - 1)
     title = make_row(
         sanitize_span(seen.name, TextStyle.TITLE),
@@ -269,7 +264,7 @@ def _render_title(seen: NodeTileModel, roomy: bool, ascii_only: bool) -> TextRow
     ordered = sort_by_urgency(seen.view)
     if not roomy and len(badges) == 1 and ordered and ordered[0].ours and seen.told.state is NodeState.OK:
         one = ordered[0]
-        dash = " - " if ascii_only else " ─ "
+        dash = " ─ "
         port = f" :{one.port}" if one.port is not None else ""
         rank = f" · {describe_rank(one).partition(' · ')[0]}" if describe_rank(one) else ""
         more = f" +{len(ordered) - 1}" if len(ordered) > 1 else ""
@@ -282,14 +277,8 @@ def _render_title(seen: NodeTileModel, roomy: bool, ascii_only: bool) -> TextRow
     return title
 
 
-_LEVEL_STYLES = {LogLevel.WARNING: TextStyle.ATTENTION, LogLevel.ERROR: TextStyle.BAD}
 _SPACED_MIN_LINES = 10  # from this height on, the parts below the tiles are separated
 _MIN_EVENT_LINES = 6  # with little room; otherwise as many as fill half of it
-_SEVERITY_STYLES = {
-    Severity.PROBLEM: TextStyle.BAD,
-    Severity.WARNING: TextStyle.ATTENTION,
-    Severity.NOTE: TextStyle.LABEL,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,7 +289,6 @@ class OverviewScreenModel:
     chosen: int = 0
     lines: tuple[RecentLogLine, ...] = ()
     notices: tuple[tuple[str, TextStyle], ...] = ()
-    ascii_only: bool = False
     happened: tuple[EventLogEntry, ...] = ()  # the latest is last
     switching: tuple[TextRow, ...] = ()  # running and interrupted switches, and transfers, one line each
 
@@ -316,10 +304,10 @@ class OverviewLayout:
 def render_overview(scene: OverviewScreenModel, columns: int, lines: int) -> OverviewLayout:
     """Return everything between header and footer."""
     if not scene.glances:
-        return OverviewLayout(pad_screen(render_welcome(), columns, lines, scene.ascii_only), ())
+        return OverviewLayout(pad_screen(render_welcome(), columns, lines), ())
 
     power = compute_power_scale(scene.glances)
-    tiles = [NodeTile(replace(one, most_power=power), ascii_only=scene.ascii_only) for one in scene.glances]
+    tiles = [NodeTile(replace(one, most_power=power)) for one in scene.glances]
 
     def count_rows(wide: int, most: int) -> int:
         return count_useful_rows(tiles, wide, most)
@@ -333,7 +321,7 @@ def render_overview(scene: OverviewScreenModel, columns: int, lines: int) -> Ove
         shown += render_tile_row(pairs, level[0].lines, chosen)
     rows = join_tiles(boxes, shown)
     rows += _render_below_tiles(scene, len(boxes), columns, lines - len(rows))
-    return OverviewLayout(pad_screen(rows, columns, lines, scene.ascii_only), boxes)
+    return OverviewLayout(pad_screen(rows, columns, lines), boxes)
 
 
 def _render_below_tiles(scene: OverviewScreenModel, shown: int, columns: int, room: int) -> list[TextRow]:
@@ -344,14 +332,14 @@ def _render_below_tiles(scene: OverviewScreenModel, shown: int, columns: int, ro
     rows = [make_row(Span(f" {hidden} more: tab goes on", TextStyle.LABEL))] if hidden > 0 else []
     rows += [make_row(" ", *each) for each in scene.switching[: max(1, room // 2)]]
     rows += _render_notices(scene, columns, max(2, (room - len(rows)) // 2))
-    rows += render_fabric(scene.glances, scene.ascii_only)
+    rows += render_fabric(scene.glances)
     left = max(0, room - len(rows))
     airy = left >= _SPACED_MIN_LINES
     if airy:
         left -= 2
     logs, happened = _render_log_lines(scene), _render_events(scene, max(_MIN_EVENT_LINES, left // 2))
-    whole = _render_full_findings(scene, columns)
-    found = whole if len(whole) <= left // 2 else _render_findings(scene)
+    whole = _render_findings(scene, columns, is_full=True)
+    found = whole if len(whole) <= left // 2 else _render_findings(scene, columns, is_full=False)
     for_logs = min(len(logs), max(left - len(found) - len(happened), left // 2))
     for_events = min(len(happened), max(0, left - len(found) - for_logs))
     blocks = [
@@ -369,22 +357,22 @@ def _render_notices(scene: OverviewScreenModel, columns: int, most: int) -> list
     """Return the latest notices, wrapped; if there is too little room, the newest text."""
     rows: list[TextRow] = []
     for words, tone in reversed(scene.notices):
-        told = [make_row(" ", Span(line, tone)) for line in _wrap_notice(words, max(20, columns - 2), most)]
+        told = [make_row(" ", *row) for row in _wrap_notice(words, tone, max(20, columns - 2), most)]
         if rows and len(told) + len(rows) > most:
             break
         rows = [*told, *rows]
     return rows[:most]
 
 
-def _wrap_notice(words: str, columns: int, most: int) -> list[str]:
-    """Return a notice as lines; if there is too little room, its beginning and the whole first remedy."""
-    lines = wrap_line_for_screen(words, columns, 2)
+def _wrap_notice(words: str, tone: TextStyle, columns: int, most: int) -> list[TextRow]:
+    """Return a notice as rows; if there is too little room, its beginning and the whole first remedy."""
+    lines = wrap_text(words, columns, tone, 2)
     told, *ways = words.split("   try: ")
     if len(lines) <= most or not ways:
         return lines
     command = find_command(ways[0])
-    way = wrap_line_for_screen(f"  try: {ways[0]}" if command is None else f"  try: {command}", columns, 4)
-    kept = wrap_line_for_screen(told, columns, 2)[: max(1, most - len(way))]
+    way = wrap_text(f"  try: {ways[0] if command is None else command}", columns, tone, 4)
+    kept = wrap_text(told, columns, tone, 2)[: max(1, most - len(way))]
     return [*kept, *way]
 
 
@@ -393,73 +381,36 @@ def _take_last_rows(rows: list[TextRow], count: int) -> list[TextRow]:
 
 
 def _render_events(scene: OverviewScreenModel, most: int) -> list[TextRow]:
-    names = max((len(one.name) for one in scene.glances), default=0)
+    names = max((measure_text(sanitize_line(one.name)) for one in scene.glances), default=0)
     return [render_event_log_entry(one, names) for one in scene.happened[-most:]]
 
 
-def _render_findings(scene: OverviewScreenModel) -> list[TextRow]:
-    rows = []
-    for seen in scene.glances:
-        if seen.told.state is not NodeState.OK:
-            continue
-        for one in seen.view.findings:
-            tone = _SEVERITY_STYLES.get(one.severity, TextStyle.LABEL)
-            sign = get_state_symbol(one.severity, scene.ascii_only)
-            rows.append(
-                make_row(
-                    " ",
-                    Span(f"{sign} ", tone),
-                    sanitize_span(f"{one.node}  ", TextStyle.TITLE),
-                    sanitize_span(one.summary, TextStyle.PLAIN),
-                )
-            )
-    return rows
-
-
-def _render_full_findings(scene: OverviewScreenModel, columns: int) -> list[TextRow]:
-    """Return each finding in full: what, since when, and what to do."""
+def _render_findings(scene: OverviewScreenModel, columns: int, *, is_full: bool) -> list[TextRow]:
+    """Return the findings, one row each; ``is_full``: each in full: what, since when, and what to do."""
     rows: list[TextRow] = []
     for seen in scene.glances:
-        if seen.told.state is not NodeState.OK:
-            continue
         now = seen.view.sample.time if seen.view.sample is not None else seen.now
-        for one in seen.view.findings:
-            tone, sign = (
-                _SEVERITY_STYLES.get(one.severity, TextStyle.LABEL),
-                get_state_symbol(one.severity, scene.ascii_only),
-            )
-            head = make_row(" ", Span(f"{sign} ", tone), sanitize_span(f"{one.node}  ", TextStyle.TITLE))
-            room = max(20, columns - measure_row(head) - 1)
-            indent = " " * measure_row(head)
-            words = wrap_line(f"{sanitize_line(one.summary)} · {format_since(one.since, now)}", room, 0)
-            rows += [
-                make_row(*(head if not at else (Span(indent),)), Span(line, TextStyle.PLAIN))
-                for at, line in enumerate(words)
-            ]
+        for one in seen.view.findings if seen.told.state is NodeState.OK else ():
+            head = make_row(" ", render_state(one.severity), sanitize_span(f"{one.node}  ", TextStyle.TITLE))
+            if not is_full:
+                rows.append((*head, sanitize_span(one.summary)))
+                continue
+            rows += wrap_text(f"{one.summary} · {format_since(one.since, now)}", columns - 1, head=head)
             if one.remedy:
-                rows += [
-                    make_row(indent, Span(line, TextStyle.LABEL))
-                    for line in wrap_line_for_screen(f"do: {sanitize_line(one.remedy)}", room, 4)
-                ]
+                indent = make_row(" " * measure_row(head))
+                rows += wrap_text(f"do: {one.remedy}", columns - 1, TextStyle.LABEL, 4, indent)
     return rows
 
 
 def _render_log_lines(scene: OverviewScreenModel) -> list[TextRow]:
-    bar = "|" if scene.ascii_only else "│"
-    wide = max((len(one.node) for one in scene.lines), default=0)
+    bar = "│"
+    wide = max((measure_text(sanitize_line(one.node)) for one in scene.lines), default=0)
     return [
         make_row(
             " ",
-            sanitize_span(f"{one.node:<{wide}}", TextStyle.LABEL),
+            sanitize_span(pad_text(sanitize_line(one.node), wide), TextStyle.LABEL),
             Span(f" {bar} ", TextStyle.FRAME),
             render_log_text(one.text),
         )
         for one in scene.lines
     ]
-
-
-def render_log_text(line: str) -> Span:
-    """Return the text of a log line without its header; warnings and errors stand out."""
-    text = sanitize_line(line)
-    level, head = parse_level_header(text)
-    return Span(text[head:], _LEVEL_STYLES.get(level, TextStyle.LABEL) if level else TextStyle.LABEL)

@@ -17,10 +17,18 @@ from sparkctl.monitor.startup_timeline import (
 )
 from sparkctl.views.event_text import format_phase_name, format_step_name
 from sparkctl.views.overview.tile_model import NodeTileModel, build_instance_badge
-from sparkctl.views.overview.tile_rows import LABEL_COLUMNS, DrawArea, RowBlock, make_label
+from sparkctl.views.overview.tile_rows import LABEL_COLUMNS, DrawArea, make_label
 from sparkctl.views.text.charts import render_gauge
-from sparkctl.views.text.state_symbols import get_state_symbol
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, measure_row, truncate_row
+from sparkctl.views.text.frame_layout import RowBlock, make_block
+from sparkctl.views.text.styled_text import (
+    Span,
+    TextRow,
+    TextStyle,
+    get_state_symbol,
+    make_row,
+    measure_row,
+    truncate_row,
+)
 
 _LATE_RATIO = 1.2  # factor of the expected duration
 _STARTUP_PHASES = (Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
@@ -58,9 +66,9 @@ def render_startup_progress(one: InstanceView, seen: NodeTileModel, space: DrawA
     if elapsed is not None and is_start_late(elapsed, expected):
         rows.append(make_row(make_label(""), Span("longer than usual", TextStyle.ATTENTION)))
     if stops or course is None or course.is_over:
-        return [RowBlock(spare=1, rows=tuple(rows))]
+        return [make_block(1, *rows)]
     along = _render_phase_trail(course, seen, space, tells_now=now is not None)
-    return [RowBlock(spare=1, rows=tuple(rows)), *([RowBlock(spare=4, rows=(along,))] if along else [])]
+    return [make_block(1, *rows), *([make_block(4, along)] if along else [])]
 
 
 def _render_time(
@@ -71,9 +79,7 @@ def _render_time(
     if not expected:
         return make_row(make_label(name), Span(format_clock(elapsed), TextStyle.STRONG))
     late = is_start_late(elapsed, expected)
-    line = render_gauge(
-        elapsed / expected, space.bar_columns, space.ascii_only, TextStyle.ATTENTION if late else TextStyle.ACCENT
-    )
+    line = render_gauge(elapsed / expected, space.bar_columns, TextStyle.ATTENTION if late else TextStyle.ACCENT)
     about = f" of about {format_clock(expected)}"
     return make_row(
         make_label(name),
@@ -93,7 +99,7 @@ def render_step(step: Step, space: DrawArea) -> TextRow:
         return truncate_row(
             make_row(make_label(name if short else "now"), Span(beside, TextStyle.VALUE)), space.columns
         )
-    line = render_gauge(share, space.bar_columns, space.ascii_only)
+    line = render_gauge(share, space.bar_columns)
     return truncate_row(
         make_row(make_label(name if short else "now"), *line, "  ", Span(beside, TextStyle.VALUE)), space.columns
     )
@@ -114,7 +120,6 @@ def _render_current_part(course: StartupTimeline, one: InstanceView, now: float,
     line = render_gauge(
         taken / most,
         space.bar_columns,
-        space.ascii_only,
         TextStyle.ATTENTION if _is_phase_late(taken, most) else TextStyle.ACCENT,
     )
     room = space.columns - LABEL_COLUMNS - space.bar_columns - 2
@@ -218,7 +223,6 @@ class _TimeAxis:
     began: float
     whole: float
     columns: int
-    ascii_only: bool
 
     def render_bar(self, began: float, seconds: float | None, mark: str, tone: TextStyle) -> TextRow:
         """Return the bar of a part within the whole start; empty if not known."""
@@ -234,7 +238,7 @@ def render_startup_timeline(course: StartupTimeline, now: float, space: DrawArea
     until = course.told if course.is_over else now
     stretches, expected = merge_spans(course.stretches), match_expected_seconds(course)
     coming = [] if course.is_over else _list_coming_parts(course)
-    parts = [RowBlock(spare=0, rows=(_render_total_time(course, course.compute_duration(until), space),))]
+    parts = [make_block(0, _render_total_time(course, course.compute_duration(until), space))]
     if not stretches:
         return parts
     rows = [
@@ -248,19 +252,18 @@ def render_startup_timeline(course: StartupTimeline, now: float, space: DrawArea
     names = max(*(measure_row(one.render_name()) for one in rows), *(len(name) + 2 for name, _ in coming), 0)
     beside = names + (_EXPECTED_COLUMNS if course.expected_parts else 0)
     bar = max(_MIN_BAR_COLUMNS, min(space.bar_columns, space.columns - LABEL_COLUMNS - beside))
-    time = _TimeAxis(began, max(course.expected or 0.0, end - began, 1.0), bar, space.ascii_only)
+    time = _TimeAxis(began, max(course.expected or 0.0, end - began, 1.0), bar)
     for at, one in enumerate(rows):
         about = _render_expected_time(one.expected, names - measure_row(one.render_name()), "of about")
         line = truncate_row((*one.render_row(until, time), *about), space.columns)
-        parts.append(RowBlock(spare=1 if one.goes_on or one.failed else 4 + len(rows) - at, rows=(line,)))
+        parts.append(make_block(1 if one.goes_on or one.failed else 4 + len(rows) - at, line))
     for name, seconds in coming:
-        line = time.render_bar(then, seconds, "-" if space.ascii_only else "─", TextStyle.FRAME)
-        sign = make_label(get_state_symbol(Phase.PLANNED, space.ascii_only))
+        line = time.render_bar(then, seconds, "─", TextStyle.FRAME)
+        sign = make_label(get_state_symbol(Phase.PLANNED))
         about = _render_expected_time(seconds, names - len(name) - 2, "about")
         parts.append(
-            RowBlock(
-                spare=5,
-                rows=(truncate_row(make_row(sign, *line, Span(f"  {name}", TextStyle.LABEL), *about), space.columns),),
+            make_block(
+                5, truncate_row(make_row(sign, *line, Span(f"  {name}", TextStyle.LABEL), *about), space.columns)
             )
         )
         then += seconds or 0.0
@@ -312,16 +315,14 @@ class _PhaseBar:
     def render_row(self, now: float, time: _TimeAxis) -> TextRow:
         """Return its duration, its bar within the whole start, and its name."""
         sign, tone = (
-            ("✓", TextStyle.GOOD)
-            if not self.goes_on
-            else (get_state_symbol(self.of.phase, time.ascii_only), TextStyle.ATTENTION)
+            ("✓", TextStyle.GOOD) if not self.goes_on else (get_state_symbol(self.of.phase), TextStyle.ATTENTION)
         )
         if self.failed:
-            sign, tone = get_state_symbol(Phase.FAILED, time.ascii_only), TextStyle.BAD
+            sign, tone = get_state_symbol(Phase.FAILED), TextStyle.BAD
         taken = self.of.compute_duration(now)
         bar = TextStyle.BAD if self.failed else TextStyle.ACCENT if self.goes_on else TextStyle.OTHER
         figure = TextStyle.ATTENTION if _is_phase_late(taken, self.expected) else TextStyle.VALUE
-        line = time.render_bar(self.of.began, taken, "=" if time.ascii_only else "━", bar)
+        line = time.render_bar(self.of.began, taken, "━", bar)
         return make_row(Span(f"{sign} ", tone), Span(f"{format_clock(taken):>5} ", figure), *line, *self.render_name())
 
 

@@ -18,8 +18,7 @@ from sparkctl.monitor.sample_series import SampleSeries
 from sparkctl.monitor.startup_timeline import StartupTimeline
 from sparkctl.monitor.store import Store
 from sparkctl.views.event_text import format_phase_name
-from sparkctl.views.text.state_symbols import get_state_symbol
-from sparkctl.views.text.styled_text import TextStyle
+from sparkctl.views.text.styled_text import TextStyle, get_state_symbol
 
 TRANSITION_PHASES = (
     Phase.PLANNED,
@@ -169,52 +168,48 @@ def sort_by_urgency(view: NodeTelemetryView) -> list[InstanceView]:
     return [one for _, one in sorted(enumerate(view.instances), key=lambda pair: sort_key(*pair))]
 
 
-def build_node_badges(seen: NodeTileModel, ascii_only: bool = False) -> list[StateBadge]:
+def build_node_badges(seen: NodeTileModel) -> list[StateBadge]:
     """Return the badges of the node; if one instance serves while another fails or starts, both: the serving one
     first, the other with its name."""
-    first = build_node_badge(seen, ascii_only)
+    first = build_node_badge(seen)
     ordered = [one for one in sort_by_urgency(seen.view) if one.ours] if seen.told.state is NodeState.OK else []
     serving = next((one for one in ordered if one.phase is Phase.READY), None)
     other = next((one for one in ordered if one.phase is Phase.FAILED or one.phase in TRANSITION_PHASES), None)
     if serving is None or other is None:
         return [first]
-    mine, its = (build_instance_badge(one, ascii_only, seen.seconds_ready(one)) for one in (serving, other))
+    mine, its = (build_instance_badge(one, seen.seconds_ready(one)) for one in (serving, other))
     return [
         StateBadge(mine.sign, format_phase_name(Phase.READY), mine.tone),
         StateBadge(its.sign, f"{sanitize_line(other.name)} {its.word}", its.tone),
     ]
 
 
-def build_node_badge(seen: NodeTileModel, ascii_only: bool = False) -> StateBadge:
+def build_node_badge(seen: NodeTileModel) -> StateBadge:
     """Return the badge of the node or, if the node is healthy, of its most important instance."""
     told = seen.told
     if told.state is NodeState.UNKNOWN and told.detail is None:
-        return StateBadge(get_state_symbol(NodeState.UNKNOWN, ascii_only), "connecting", TextStyle.STALE)
+        return StateBadge(get_state_symbol(NodeState.UNKNOWN), "connecting", TextStyle.STALE)
     if told.state is not NodeState.OK:
         word = str(told.state)
         if told.state is NodeState.UNKNOWN and "defect" in (told.detail or ""):
             word = "not watched"
-        return StateBadge(
-            get_state_symbol(told.state, ascii_only), word, _NODE_STATE_STYLES.get(told.state, TextStyle.BAD)
-        )
+        return StateBadge(get_state_symbol(told.state), word, _NODE_STATE_STYLES.get(told.state, TextStyle.BAD))
     if not seen.view.docker_known and seen.view.instances_seen is None:
-        return StateBadge(
-            get_state_symbol(NodeState.UNKNOWN, ascii_only), "Docker does not answer", TextStyle.ATTENTION
-        )
+        return StateBadge(get_state_symbol(NodeState.UNKNOWN), "Docker does not answer", TextStyle.ATTENTION)
     ordered = sort_by_urgency(seen.view)
     if ordered and ordered[0].ours:
-        return build_instance_badge(ordered[0], ascii_only, seen.seconds_ready(ordered[0]))
+        return build_instance_badge(ordered[0], seen.seconds_ready(ordered[0]))
     if seen.view.instances_seen is None:
-        return StateBadge(get_state_symbol(NodeState.UNKNOWN, ascii_only), "looking", TextStyle.STALE)
+        return StateBadge(get_state_symbol(NodeState.UNKNOWN), "looking", TextStyle.STALE)
     word = "nothing from sparkctl runs" if ordered else "nothing runs"
-    return StateBadge(get_state_symbol(Phase.STOPPED, ascii_only), word, TextStyle.LABEL)
+    return StateBadge(get_state_symbol(Phase.STOPPED), word, TextStyle.LABEL)
 
 
-def build_instance_badge(one: InstanceView, ascii_only: bool = False, ready_for: float | None = None) -> StateBadge:
+def build_instance_badge(one: InstanceView, ready_for: float | None = None) -> StateBadge:
     """Return the badge of an instance; for containers of others only that it runs. ``ready_for`` is in seconds; None
     if the moment is not known: then the badge shows the age of the container ("up")."""
     if one.phase is None:
-        return StateBadge(get_state_symbol(Phase.STOPPED, ascii_only), "foreign", TextStyle.LABEL)
+        return StateBadge(get_state_symbol(Phase.STOPPED), "foreign", TextStyle.LABEL)
     word = format_phase_name(one.phase) + (
         ", kept for the way back" if one.is_kept and one.phase is Phase.STOPPED else ""
     )
@@ -222,7 +217,7 @@ def build_instance_badge(one: InstanceView, ascii_only: bool = False, ready_for:
         word += " just now" if ready_for < 10 else f" for {_format_coarse_duration(ready_for)}"
     elif one.phase is Phase.READY and one.status.startswith("Up "):
         word += f", up {sanitize_line(one.status[3:])}"
-    return StateBadge(get_state_symbol(one.phase, ascii_only), word, _PHASE_STYLES.get(one.phase, TextStyle.ATTENTION))
+    return StateBadge(get_state_symbol(one.phase), word, _PHASE_STYLES.get(one.phase, TextStyle.ATTENTION))
 
 
 def _format_coarse_duration(seconds: float) -> str:
@@ -237,11 +232,11 @@ def format_age(seconds: float | None) -> str:
     return f"{int(seconds)} s old" if seconds < 60 else f"{format_duration(seconds)} old"
 
 
-def list_unreachable_nodes(views: Sequence[NodeTelemetryView], ascii_only: bool = False) -> list[tuple[str, TextStyle]]:
+def list_unreachable_nodes(views: Sequence[NodeTelemetryView]) -> list[tuple[str, TextStyle]]:
     """Return the nodes that do not answer, for screens without tiles; not those that were never contacted."""
     return [
         (
-            f"{get_state_symbol(view.state, ascii_only)} {view.name} {view.state}",
+            f"{get_state_symbol(view.state)} {view.name} {view.state}",
             _NODE_STATE_STYLES.get(view.state, TextStyle.BAD),
         )
         for view in views

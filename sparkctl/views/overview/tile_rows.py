@@ -1,37 +1,55 @@
-"""The rows of a tile, with priorities: if there is too little room, the least important rows are left out."""
+"""The rows and charts of a tile, with priorities: if there is too little room, the least important rows are left out.
+
+All curves start at zero, so that half the height is half the value on each Spark and at any time.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sparkctl import engines
+from sparkctl.logs.line_classifier import LogLevel, parse_level_header
 from sparkctl.model.engine_metrics import EngineActivity, EngineFactName, EngineMeter
 from sparkctl.model.finding import Severity
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.sample import Gpu
+from sparkctl.model.sample import Gpu, MemoryBar
+from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB
 from sparkctl.monitor.meters.bandwidth import estimate_instance_bandwidth, explain_missing_estimate, get_node_bandwidth
 from sparkctl.monitor.ranks import count_ranks
+from sparkctl.monitor.sample_series import SeriesName
 from sparkctl.views import meter_view as words
 from sparkctl.views.overview.tile_model import TRANSITION_PHASES, NodeTileModel, build_instance_badge, format_age
-from sparkctl.views.text.charts import ChartValues, fill_gaps, fit_axis_scale, render_sparkline
-from sparkctl.views.text.line_wrap import wrap_line
-from sparkctl.views.text.state_symbols import get_state_symbol
+from sparkctl.views.text.charts import (
+    AxisScale,
+    ChartValues,
+    fill_gaps,
+    fit_axis_scale,
+    render_area_chart,
+    render_line_chart,
+    render_memory_bar,
+    render_memory_legend,
+    render_sparkline,
+    round_above,
+)
+from sparkctl.views.text.frame_layout import RowBlock, make_block
+from sparkctl.views.text.line_wrap import wrap_text
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,
     TextStyle,
+    get_state_symbol,
     justify_row,
     make_row,
     measure_row,
     measure_text,
     sanitize_span,
     truncate_row,
-    truncate_text,
 )
 
+_LEVEL_STYLES = {LogLevel.WARNING: TextStyle.ATTENTION, LogLevel.ERROR: TextStyle.BAD}
 LABEL_COLUMNS = 8  # width of the labels of figures
 _CHART_MINUTES = (1, 2, 5, 15)  # possible periods of curves in minutes; the shortest that holds all readings is used
 _MAX_GAP_SECONDS = 10.0  # seconds; a shorter pause between readings is no gap
@@ -43,25 +61,11 @@ _VERSION_TAG_PATTERN = re.compile(r"v?\d+\.\d")  # a bare number may be a build 
 _MIN_LENGTH_SPREAD = 0.4  # tokens per step; smaller differences of accept lengths do not count
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowBlock:
-    """Rows that stay together. Blocks with a higher ``spare`` are left out first. For a chart, ``grow`` renders it in
-    more rows, up to ``tallest``, if there is room. ``slot`` identifies the chart, so that charts of several Sparks
-    get the same height."""
-
-    spare: int
-    rows: tuple[TextRow, ...]
-    grow: Callable[[int], tuple[TextRow, ...]] | None = None
-    slot: str = ""
-    tallest: int = 1
-
-
 @dataclass(frozen=True, slots=True)
 class DrawArea:
     """The area inside the frame, in columns, and the drawing options."""
 
     columns: int
-    ascii_only: bool = False
 
     @property
     def is_wide(self) -> bool:
@@ -97,7 +101,7 @@ def render_instance_row(
     one: InstanceView, space: DrawArea, *, marked: bool, badge: bool, ready_for: float | None = None
 ) -> TextRow:
     """Return name, engine with version, port, and the state if it is not shown elsewhere."""
-    mark = (">" if space.ascii_only else "▸") if marked else " "
+    mark = "▸" if marked else " "
     left: list[Span] = [Span(f"{mark} ", TextStyle.ACCENT), sanitize_span(one.name, TextStyle.TITLE)]
     if kind := describe_engine(one):
         left.append(sanitize_span(f"   {kind}", TextStyle.LABEL))
@@ -107,7 +111,7 @@ def render_instance_row(
         left.append(Span(f"   {rank}", TextStyle.LABEL))
     if not badge:
         return tuple(left)
-    state = build_instance_badge(one, space.ascii_only, ready_for)
+    state = build_instance_badge(one, ready_for)
     held = f"{one.memory / GIB:6.1f} GiB" if one.memory is not None else ""
     return justify_row(
         tuple(left), make_row(Span(f"{state.sign} {state.word}", state.tone), Span(held, TextStyle.UNIT)), space.columns
@@ -145,14 +149,11 @@ def render_failure(one: InstanceView, seen: NodeTileModel, space: DrawArea) -> l
 def render_labelled_text(name: str, sentence: str, space: DrawArea, tone: TextStyle, most: int) -> list[TextRow]:
     """Return a labelled sentence in at most ``most`` rows; a cut is marked."""
     room = max(8, space.columns - LABEL_COLUMNS)
-    whole = [line.strip() for line in wrap_line(sanitize_span(sentence).text, room, 0)]
+    whole = wrap_text(sentence, room, tone)
     lines = whole[:most]
     if len(whole) > most:
-        lines[-1] = truncate_text(lines[-1], room - 2) + " …"
-    return [
-        make_row(make_label(name if not at else ""), *truncate_row((Span(line, tone),), room))
-        for at, line in enumerate(lines)
-    ]
+        lines[-1] = (*truncate_row(lines[-1], room - 2, ""), Span(" …", tone))
+    return [make_row(make_label(name if not at else ""), *line) for at, line in enumerate(lines)]
 
 
 # --- the engine's figures ---------------------------------------------------------------------------------------------
@@ -235,7 +236,7 @@ def render_engine_facts(one: InstanceView, space: DrawArea) -> TextRow | None:
     badges: list[Span] = []
     is_roomy = space.columns >= _FULL_BADGE_COLUMNS
     if (path := told.get(EngineFactName.QUANTIZATION_PATH)) is not None:
-        sign = f"{get_state_symbol(Severity.WARNING, space.ascii_only)} " if path.is_fallback else ""
+        sign = f"{get_state_symbol(Severity.WARNING)} " if path.is_fallback else ""
         short = path.value.partition(" (")[0]
         badges.append(sanitize_span(f"{sign}{short}", TextStyle.ATTENTION if path.is_fallback else TextStyle.GOOD))
     elif (kind := told.get(EngineFactName.QUANTIZATION)) is not None:
@@ -330,9 +331,8 @@ def _render_accept_curve(one: InstanceView, seen: NodeTileModel, space: DrawArea
     scale = fit_axis_scale(lengths, _MIN_LENGTH_SPREAD, 1.0)
     if scale is None:
         return ()
-    dash = "-" if space.ascii_only else "–"
-    bounds = f"{scale.least:.1f}{dash}{scale.most:.1f}"
-    return make_row("  ", *render_sparkline(lengths, scale, space.ascii_only), Span(f" {bounds}", TextStyle.UNIT))
+    bounds = f"{scale.least:.1f}–{scale.most:.1f}"
+    return make_row("  ", *render_sparkline(lengths, scale), Span(f" {bounds}", TextStyle.UNIT))
 
 
 def render_gpus(seen: NodeTileModel, space: DrawArea) -> list[TextRow]:
@@ -348,7 +348,7 @@ def render_gpus(seen: NodeTileModel, space: DrawArea) -> list[TextRow]:
 
 
 def _render_gpu(gpu: Gpu, space: DrawArea) -> TextRow:
-    degrees = "C" if space.ascii_only else "°C"
+    degrees = "°C"
     hot = TextStyle.ATTENTION if gpu.celsius is not None and gpu.celsius >= 85 else TextStyle.VALUE
     return make_row(
         make_label("GPU"), *_render_figure(None if gpu.busy is None else gpu.busy * 100, 3, "%"), *_render_figure(gpu.sm_clock, 7, "MHz"),
@@ -389,3 +389,164 @@ def render_unreachable(seen: NodeTileModel, space: DrawArea) -> list[TextRow]:
 def is_in_transition(one: InstanceView) -> bool:
     """Tell whether a start or a stop is in progress."""
     return one.phase in TRANSITION_PHASES
+
+
+MAX_CHART_ROWS = 6  # largest height of a curve; the same for all values, so that rows below do not move
+_CHART_DROP_PRIORITY = 9
+_MIN_RATE_SCALE, _MIN_POWER_SCALE = 10.0, 40.0  # smallest upper end of a scale, in tok/s and W
+_FULL_PERCENT = 100.0
+
+
+def build_throughput_chart(one: InstanceView, seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
+    """Return the curve of the throughput, None if there is no reading."""
+    drafting = seen.drafting.get(one.container_id or "")
+    if drafting is None:
+        return None
+    seconds = choose_chart_minutes(seen) * 60.0
+    rates = fill_series_gaps(drafting.get_generation_rates(seen.now, seconds, space.bar_columns * 2), seconds)
+    said = (
+        None if one.numbers is None else one.numbers.generation_rate
+    )  # the scale includes the figure beside the curve
+    most = max((rate for rate in (*rates, said) if rate is not None), default=0.0)
+    return _build_chart_block("speed", "", rates, round_above(most, _MIN_RATE_SCALE), "tok/s", space)
+
+
+def build_gpu_charts(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
+    """Return the curves of GPU utilisation and power, as far as known."""
+    busy = _read_series(seen, SeriesName.GPU_BUSY, space.bar_columns * 2)
+    shares = [None if share is None else share * 100 for share in busy]
+    power = _read_series(seen, SeriesName.POWER, space.bar_columns * 2)
+    most = seen.most_power or compute_power_scale([seen])
+    parts = (
+        _build_chart_block("gpu", "", shares, _FULL_PERCENT, "%", space),
+        _build_chart_block("power", "power", power, most or _MIN_POWER_SCALE, "W", space),
+    )
+    return [part for part in parts if part is not None]
+
+
+def compute_power_scale(glances: Iterable[NodeTileModel]) -> float | None:
+    """Return the upper end in watts of all power curves, which share one scale; None if nothing is known."""
+    known = [watts for seen in glances for watts in _list_watts(seen)]
+    return round_above(max(known), _MIN_POWER_SCALE) if known else None
+
+
+def _list_watts(seen: NodeTileModel) -> list[float]:
+    gpus = () if seen.view.sample is None else seen.view.sample.gpus or ()
+    spreads = (
+        () if seen.rings is None else seen.rings.get_buckets(SeriesName.POWER, choose_chart_minutes(seen) * 60.0, 60)
+    )
+    now = [gpu.power for gpu in gpus if gpu.power is not None]
+    return [spread.most for spread in spreads if spread is not None] + now
+
+
+def _read_series(seen: NodeTileModel, series: SeriesName, count: int) -> list[float | None]:
+    if seen.rings is None:
+        return []
+    seconds = choose_chart_minutes(seen) * 60.0
+    spreads = seen.rings.get_buckets(series, seconds, count)
+    return fill_series_gaps([None if spread is None else spread.mean for spread in spreads], seconds)
+
+
+def _build_chart_block(
+    slot: str, name: str, values: Sequence[float | None], most: float, unit: str, space: DrawArea
+) -> RowBlock | None:
+    """Return a curve with the ends of its scale beside it."""
+    if all(value is None for value in values):
+        return None
+    scale = AxisScale(0.0, most)
+
+    def render_height(height: int) -> tuple[TextRow, ...]:
+        rows = [make_row(make_label(""), *each) for each in render_line_chart(values, scale, height)]
+        upto = f"0–{most:.0f} {unit}" if height == 1 else f"{most:5.0f} {unit}"
+        rows[0] = make_row(make_label(name), *rows[0][1:], Span(f"  {upto}", TextStyle.UNIT))
+        if height > 1:
+            rows[-1] = make_row(*rows[-1], Span(f"  {0:5.0f}", TextStyle.UNIT))
+        return tuple(rows)
+
+    return RowBlock(spare=_CHART_DROP_PRIORITY, rows=(), grow=render_height, slot=slot, tallest=MAX_CHART_ROWS)
+
+
+_MIN_TREND_BYTES = 8 * GIB  # smallest range of a trend; smaller changes are flat
+_MAX_MEMORY_CHART_ROWS = 6  # largest height of its curve; the same for all values, so that rows below do not move
+_LOW_MEMORY_BYTES = 2 * GIB  # available memory below which the figure is a warning
+
+
+def build_memory_groups(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
+    """Return all rows about memory."""
+    shares, course = build_memory_legend(seen, space), build_memory_chart(seen, space)
+    return [build_memory_bar(seen, space), *([shares] if shares else []), *([course] if course else [])]
+
+
+def build_memory_bar(seen: NodeTileModel, space: DrawArea) -> RowBlock:
+    """Return the memory bar with the used memory (GPU and other) beside it. Page cache is shown, but never counted as
+    used."""
+    bar = seen.view.memory
+    if bar is None:
+        return make_block(0, make_row(make_label("memory"), Span(words.UNKNOWN, TextStyle.STALE)))
+    return make_block(
+        0,
+        make_row(
+            make_label("memory"),
+            *render_memory_bar(bar, space.bar_columns),
+            "  ",
+            *format_used_memory(bar),
+        ),
+    )
+
+
+def format_used_memory(bar: MemoryBar) -> TextRow:
+    """Return ``98.4 of 121.7 GiB``."""
+    used = bar.total - bar.free - bar.page_cache
+    tone = TextStyle.BAD if bar.available < _LOW_MEMORY_BYTES else TextStyle.STRONG
+    return make_row(Span(f"{used / GIB:5.1f}", tone), Span(f" of {bar.total / GIB:.1f} GiB", TextStyle.UNIT))
+
+
+def build_memory_legend(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
+    """Return the four parts of memory in figures with their textures: the legend of the bar."""
+    bar = seen.view.memory
+    if bar is None:
+        return None
+    forms = [
+        (LABEL_COLUMNS + indent, gap, 3 + places, places)
+        for gap, indent, places in (("  ", 1, 1), (" ", 1, 1), (" ", -1, 1), (" ", 1, 0), (" ", -1, 0))
+    ]
+    return make_block(3, render_memory_legend(bar, space.columns, forms))
+
+
+def build_memory_chart(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
+    """Return used memory over the last minutes, and swap: in one row as a line between its own bounds, in more rows
+    as an area from zero to the total."""
+    bar, rings = seen.view.memory, seen.rings
+    if bar is None or rings is None:
+        return None
+    wide, total = space.bar_columns, bar.total
+    swap = make_row(Span("swap ", TextStyle.LABEL), Span(f"{bar.swap_used / GIB:.1f}", TextStyle.VALUE))
+    minutes = choose_chart_minutes(seen)
+    available = rings.get_buckets(SeriesName.AVAILABLE, minutes * 60.0, wide * 2)
+    used = fill_series_gaps([None if spread is None else total - spread.mean for spread in available], minutes * 60.0)
+    name = make_label(f"{minutes} min")
+
+    def render_height(height: int) -> tuple[TextRow, ...]:
+        if height == 1:
+            return (short,)
+        rows = [
+            make_row(make_label(""), *each) for each in render_area_chart(used, AxisScale(0.0, float(total)), height)
+        ]
+        rows[0] = make_row(name, *rows[0][1:], Span(f"  {total / GIB:5.0f} GiB", TextStyle.UNIT))
+        rows[-1] = make_row(*rows[-1], Span(f"  {0:5.0f}     ", TextStyle.UNIT), *swap)
+        return tuple(rows)
+
+    scale = fit_axis_scale(used, _MIN_TREND_BYTES)
+    if scale is None:
+        short = make_row(name, " " * wide, "  ", *swap)
+        return RowBlock(spare=5, rows=(short,), grow=render_height, slot="memory", tallest=1)
+    bounds = f"{scale.least / GIB:.0f}–{scale.most / GIB:.0f}"
+    short = make_row(name, *render_sparkline(used, scale), Span(f"  {bounds:<9}", TextStyle.UNIT), *swap)
+    return RowBlock(spare=5, rows=(short,), grow=render_height, slot="memory", tallest=_MAX_MEMORY_CHART_ROWS)
+
+
+def render_log_text(line: str) -> Span:
+    """Return the text of a log line without its header; warnings and errors stand out."""
+    text = sanitize_line(line)
+    level, head = parse_level_header(text)
+    return Span(text[head:], _LEVEL_STYLES.get(level, TextStyle.LABEL) if level else TextStyle.LABEL)

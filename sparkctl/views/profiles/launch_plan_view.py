@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.json_codec import redact_launch_plan
-from sparkctl.model.launch_plan import GuardRule, LaunchPlan
+from sparkctl.model.launch_plan import GuardRule, LaunchPlan, ReadinessRule
 from sparkctl.model.memory_fit import FitOutcome, MemoryFit
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
@@ -31,13 +31,9 @@ _NEEDLESS_ESCAPES = re.compile(r"\\([ !\"#%&',/:;<=>@`~-])")  # needless escapes
 def format_launch_plan(plan: LaunchPlan, width: int | None = None) -> list[str]:
     """Return the steps of a launch plan within ``width`` columns, followed by the unwrapped docker run line."""
     rule = redact_launch_plan(plan).ready
-    line = _NEEDLESS_ESCAPES.sub(r"\1", rule.line or "")
-    ready = [f"the line /{line}/"] if line else []
-    ready += [f"{rule.health} answers"] if rule.health else []
-    ready += [f"one token by {rule.probe}"] if rule.probe != "none" else []
     limits = plan.timeouts
     rank = "" if plan.ranks == 1 else f", rank {plan.rank} of {plan.ranks}"
-    proof = ", then ".join(ready) or "it runs" if plan.rank == 0 else "its head is"
+    proof = describe_ready_rule(rule) if plan.rank == 0 else "its head is"
     steps = [
         f"{plan.instance} on {plan.node}{rank}   (profile {plan.profile}, hash {plan.profile_hash}, engine {plan.engine})",
         "  1  drop the page cache" if plan.drop_caches else "  1  leave the page cache as it is",
@@ -51,6 +47,17 @@ def format_launch_plan(plan: LaunchPlan, width: int | None = None) -> list[str]:
         steps.append(f"  expected memory by its profile: {format_gib(plan.expected_memory)}")
     folded = [line for step in steps for line in wrap_line(sanitize_line(step), width, _HANG_COLUMNS)]
     return [*folded, "", *format_docker_run(plan).splitlines()]
+
+
+def describe_ready_rule(rule: ReadinessRule | None) -> str:
+    """Return the conditions under which the instance counts as ready."""
+    if rule is None:
+        return "not in its labels"
+    line = _NEEDLESS_ESCAPES.sub(r"\1", rule.line or "")
+    parts = [f"the line /{line}/"] if line else []
+    parts += [f"{rule.health} answers"] if rule.health else []
+    parts += [f"one token by {rule.probe}"] if rule.probe != "none" else []
+    return ", then ".join(parts) or "it runs"
 
 
 def describe_guard_rule(rule: GuardRule | None) -> str:
@@ -75,7 +82,6 @@ _BAR_TEXT_COLUMNS = 38  # width of the words beside a bar
 def render_budget_before_start(
     profile: Profile,
     view: NodeTelemetryView,
-    ascii_only: bool = False,
     columns: int = 80,
     fit: MemoryFit | None = None,
     *,
@@ -95,17 +101,17 @@ def render_budget_before_start(
     bar = view.memory
     if bar is None:
         return rows or [make_row(Span("     "), sanitize_span(f"{view.name} has not been read yet", TextStyle.STALE))]
-    rows.append(render_memory_bar_line(f"{'now':<{_LABEL_COLUMNS}}", bar, cells, ascii_only))
+    rows.append(render_memory_bar_line(f"{'now':<{_LABEL_COLUMNS}}", bar, cells))
     if fit is None and is_counting:
         rows.append(
             make_row(Span(f"{'then':<{_LABEL_COLUMNS}}", TextStyle.LABEL), Span("calculating ...", TextStyle.STALE))
         )
     elif fit is not None and (counted := _predict_estimated_memory(fit, bar)) is not None:
-        rows.append(render_memory_bar_line(f"{'then':<{_LABEL_COLUMNS}}", counted, cells, ascii_only, is_expected=True))
+        rows.append(render_memory_bar_line(f"{'then':<{_LABEL_COLUMNS}}", counted, cells, is_expected=True))
     elif profile.expected_memory is not None:
         back, coming = _sum_replaced_memory(profile, view), _sum_pending_memory(profile, view)
         then = _predict_memory(bar, profile.expected_memory + coming, back)
-        rows.append(render_memory_bar_line(f"{'then':<{_LABEL_COLUMNS}}", then, cells, ascii_only, is_expected=True))
+        rows.append(render_memory_bar_line(f"{'then':<{_LABEL_COLUMNS}}", then, cells, is_expected=True))
         if fit is None and (short := _compute_missing_memory(profile.expected_memory, bar, back, coming)) > 0:
             rows.append(make_row("     ", Span(f"{format_gib(short)} too little: stop something first", TextStyle.BAD)))
     return rows

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sparkctl.engines import load_engine
 from sparkctl.engines.flags.flag_catalogue import CatalogueChoice
@@ -15,20 +14,17 @@ from sparkctl.model.text.secrets import redact
 from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.file_issues import FileIssue, FilePosition
 from sparkctl.profiles.profile_lint import LintDiagnostic, LintResult
-from sparkctl.views.text.line_wrap import wrap_line
-from sparkctl.views.text.state_symbols import get_state_symbol
+from sparkctl.views.text.line_wrap import wrap_text
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,
     TextStyle,
+    get_state_symbol,
     make_row,
     measure_text,
     sanitize_span,
     truncate_row,
 )
-
-if TYPE_CHECKING:
-    from sparkctl.views.profiles.profiles_screen_model import ProfilesScreenModel
 
 
 def format_lint(name: str, checked: LintResult) -> list[str]:
@@ -106,12 +102,10 @@ LEVEL_STYLES = {
 }  # fmt: skip
 
 
-def render_faults(
-    faults: Sequence[FileIssue], sources: Mapping[FilePosition, str], columns: int, ascii_only: bool
-) -> list[TextRow]:
+def render_faults(faults: Sequence[FileIssue], sources: Mapping[FilePosition, str], columns: int) -> list[TextRow]:
     rows: list[TextRow] = []
     for fault in faults:
-        rows += _render_diagnostic(fault.place, str(fault), LintSeverity.ERROR, sources, columns, ascii_only)
+        rows += _render_diagnostic(fault.place, str(fault), LintSeverity.ERROR, sources, columns)
     return [*rows, ()]
 
 
@@ -121,27 +115,24 @@ def _render_diagnostic(
     level: LintSeverity,
     sources: Mapping[FilePosition, str],
     columns: int,
-    ascii_only: bool,
 ) -> list[TextRow]:
     """Return a diagnostic, whose text ``words`` begin with the place, and the source line below."""
     severity, tone = LEVEL_STYLES[level]
-    sign, where = Span(f"{get_state_symbol(severity, ascii_only)} ", tone), sanitize_line(str(place))
+    sign, where = Span(f"{get_state_symbol(severity)} ", tone), sanitize_line(str(place))
     short, message = shorten_path(where), words.removeprefix(f"{where}: ")
     if measure_text(f"{short}: {message}") + 2 <= columns:
         rows = [make_row(sign, sanitize_span(f"{short}: ", TextStyle.LABEL), sanitize_span(message, tone))]
     else:
         rows = [make_row(sign, sanitize_span(_keep_path_end(short, columns - 2), TextStyle.LABEL))]
-        rows += [make_row(sanitize_span(line, tone)) for line in wrap_line(f"  {message}", columns, 2)]
-    return [*rows, *_render_source_line(place, sources.get(place), columns, ascii_only, tone)]
+        rows += wrap_text(f"  {message}", columns, tone, 2)
+    return [*rows, *_render_source_line(place, sources.get(place), columns, tone)]
 
 
-def _render_source_line(
-    place: FilePosition, line: str | None, columns: int, ascii_only: bool, tone: TextStyle
-) -> list[TextRow]:
+def _render_source_line(place: FilePosition, line: str | None, columns: int, tone: TextStyle) -> list[TextRow]:
     """Return the source line with a mark under the fault."""
     if line is None or place.line is None:
         return []
-    bar = "|" if ascii_only else "│"
+    bar = "│"
     head = f"  {place.line:>4} {bar} "
     rows = [truncate_row(make_row(Span(head, TextStyle.FRAME), sanitize_span(line, TextStyle.VALUE)), columns)]
     at = measure_text(sanitize_line(line[: (place.column or 1) - 1]))
@@ -163,17 +154,17 @@ def _keep_path_end(words: str, columns: int) -> str:
     return words if measure_text(words) <= columns else f"…{words[-max(1, columns - 1) :]}"
 
 
-def render_lint_badge(check: LintResult | None, ascii_only: bool) -> TextRow:
+def render_lint_badge(check: LintResult | None) -> TextRow:
     """Return the number of errors and warnings with their symbols; a symbol alone for none, nothing while not known."""
     if check is None:
         return ()
     found = [(level, len(check.list_by_level(level))) for level in (LintSeverity.ERROR, LintSeverity.WARNING)]
     spans = [
-        Span(f"{get_state_symbol(LEVEL_STYLES[level][0], ascii_only)}{count}", LEVEL_STYLES[level][1])
+        Span(f"{get_state_symbol(LEVEL_STYLES[level][0])}{count}", LEVEL_STYLES[level][1])
         for level, count in found
         if count
     ]
-    return tuple(spans) or make_row(Span("+" if ascii_only else "✓", TextStyle.LABEL))
+    return tuple(spans) or make_row(Span("✓", TextStyle.LABEL))
 
 
 def count_fixable(check: LintResult) -> int:
@@ -185,22 +176,22 @@ def count_fixable(check: LintResult) -> int:
     )
 
 
-def render_lint_summary(shelf: ProfilesScreenModel) -> TextRow:
+def render_lint_summary(check: LintResult | None) -> TextRow:
     """Return the summary of the check, as in ``profiles check``, and the key that fixes what it can."""
-    if shelf.selected_lint is None:
+    if check is None:
         return make_row(Span("checking its flags ...", TextStyle.STALE))
 
     worst = next(
-        (level for level in (LintSeverity.ERROR, LintSeverity.WARNING) if shelf.selected_lint.list_by_level(level)),
+        (level for level in (LintSeverity.ERROR, LintSeverity.WARNING) if check.list_by_level(level)),
         None,
     )
     severity, tone = (Severity.GOOD, TextStyle.GOOD) if worst is None else LEVEL_STYLES[worst]
-    words = f"checked: {summarize_lint(shelf.selected_lint)}"
+    words = f"checked: {summarize_lint(check)}"
     spans = [
-        Span(f"{get_state_symbol(severity, shelf.ascii_only)} ", tone),
+        Span(f"{get_state_symbol(severity)} ", tone),
         sanitize_span(words, TextStyle.LABEL if tone is TextStyle.GOOD else tone),
     ]
-    if count := count_fixable(shelf.selected_lint):
+    if count := count_fixable(check):
         spans += [
             Span("   F", TextStyle.KEY),
             Span(" mends it" if count == 1 else f" mends {count} of them", TextStyle.LABEL),
@@ -208,11 +199,13 @@ def render_lint_summary(shelf: ProfilesScreenModel) -> TextRow:
     return tuple(spans)
 
 
-def render_diagnostics(shelf: ProfilesScreenModel, columns: int, levels: Sequence[LintSeverity]) -> list[TextRow]:
+def render_diagnostics(
+    check: LintResult | None, source_lines: Mapping[FilePosition, str], columns: int, levels: Sequence[LintSeverity]
+) -> list[TextRow]:
     """Return diagnostics of some levels, the worst first; infos without their source line."""
     rows: list[TextRow] = []
     for level in levels:
-        for one in () if shelf.selected_lint is None else shelf.selected_lint.list_by_level(level):
-            sources = {} if level is LintSeverity.INFO else shelf.sources
-            rows += _render_diagnostic(one.place, str(one), level, sources, columns, shelf.ascii_only)
+        for one in () if check is None else check.list_by_level(level):
+            sources = {} if level is LintSeverity.INFO else source_lines
+            rows += _render_diagnostic(one.place, str(one), level, sources, columns)
     return rows

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 
 from sparkctl.model.memory_fit import EstimatePart, EstimateSource, FitOutcome, MemoryBudget, MemoryFit
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_gib
 from sparkctl.model.verdict import FieldChange
-from sparkctl.views.text.line_wrap import wrap_line
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, measure_row, sanitize_span
+from sparkctl.views.text.line_wrap import wrap_line, wrap_text
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, measure_text, pad_text, sanitize_span
 
 _SOURCE_NAMES = {
     EstimateSource.MEASURED: "measured",
@@ -49,7 +48,7 @@ def format_estimate(one: MemoryFit, columns: int | None = None, before: Sequence
 
 
 def _format_claim(one: MemoryFit, columns: int | None) -> list[str]:
-    names = max((len(sanitize_line(part.name)) + 2 * part.within for part in one.parts), default=0)
+    names = max((measure_text(sanitize_line(part.name)) + 2 * part.within for part in one.parts), default=0)
     lines = [f"{one.profile} claims" + (f" of each of {one.sparks} Sparks" if one.sparks > 1 else "")]
     lines += [line for part in one.parts for line in _format_part(part, names, columns)]
     return lines if one.needed_bytes is None else [*lines, f"{_format_figure(one.needed_bytes)}  together"]
@@ -58,7 +57,7 @@ def _format_claim(one: MemoryFit, columns: int | None) -> list[str]:
 def format_estimate_notes(one: MemoryFit, columns: int | None = None, before: Sequence[MemoryFit] = ()) -> list[str]:
     """Return the notes of an estimate that are not yet in those of ``before``."""
     told = {note for other in before for note in _list_notes(other)}
-    return [line for note in _list_notes(one) if note not in told for line in _wrap_text(f"note: {note}", 6, columns)]
+    return [line for note in _list_notes(one) if note not in told for line in wrap_line(f"note: {note}", columns, 6)]
 
 
 def _list_notes(one: MemoryFit) -> list[str]:
@@ -74,8 +73,8 @@ def format_estimate_summary(fits: Sequence[MemoryFit]) -> list[str]:
     """Return a summary, one line per Spark, if there are several."""
     if not fits or (len(fits) == 1 and fits[0].sparks == 1):
         return []
-    names = max(len(one.node) for one in fits)
-    lines = [f"{one.node:<{names}}  {describe_answer(one)}" for one in fits] if len(fits) > 1 else []
+    names = max(measure_text(one.node) for one in fits)
+    lines = [f"{pad_text(one.node, names)}  {describe_answer(one)}" for one in fits] if len(fits) > 1 else []
     return [*lines, *format_group_answer(fits)]
 
 
@@ -128,15 +127,8 @@ def _format_part(part: EstimatePart, names: int, columns: int | None) -> list[st
         if part.within
         else f"{_format_figure(part.size)}       "
     )
-    begin = f"{figure}  {name:<{names}}  "
-    return _wrap_text(begin + how, len(begin), columns)
-
-
-def _wrap_text(line: str, indent: int, columns: int | None) -> list[str]:
-    if columns is None or len(line) <= columns:
-        return [line]
-    hang = " " * min(indent, columns // 2)
-    return textwrap.wrap(line, columns, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False)
+    begin = f"{figure}  {pad_text(name, names)}  "
+    return wrap_line(begin + how, columns, measure_text(begin))
 
 
 def _format_budget(there: MemoryBudget) -> list[str]:
@@ -210,28 +202,27 @@ def _build_budget_json(there: MemoryBudget) -> dict[str, object]:
 
 
 _OUTCOME_SYMBOLS = {
-    FitOutcome.FITS: ("✓", "+", TextStyle.GOOD), FitOutcome.AFTER_DROP_CACHES: ("↓", "v", TextStyle.GOOD),
-    FitOutcome.IF_STOPPED: ("▲", "!", TextStyle.ATTENTION), FitOutcome.SHORT: ("✕", "x", TextStyle.BAD),
-    FitOutcome.SEVERAL: ("–", "-", TextStyle.LABEL), FitOutcome.UNKNOWN: ("?", "?", TextStyle.STALE),
+    FitOutcome.FITS: ("✓", TextStyle.GOOD), FitOutcome.AFTER_DROP_CACHES: ("↓", TextStyle.GOOD),
+    FitOutcome.IF_STOPPED: ("▲", TextStyle.ATTENTION), FitOutcome.SHORT: ("✕", TextStyle.BAD),
+    FitOutcome.SEVERAL: ("–", TextStyle.LABEL), FitOutcome.UNKNOWN: ("?", TextStyle.STALE),
 }  # fmt: skip
 
 
-_TIGHT_SYMBOL = "△", "~", TextStyle.ATTENTION
+_TIGHT_SYMBOL = "△", TextStyle.ATTENTION
 
 
-def _choose_symbol(fit: MemoryFit) -> tuple[str, str, TextStyle]:
+def _choose_symbol(fit: MemoryFit) -> tuple[str, TextStyle]:
     return _TIGHT_SYMBOL if fit.is_tight else _OUTCOME_SYMBOLS[fit.answer]
 
 
-def render_estimate_symbol(fit: MemoryFit | None, ascii_only: bool) -> Span:
+def render_estimate_symbol(fit: MemoryFit | None) -> Span:
     """Return the symbol of an answer; a dot while it is calculated."""
     if fit is None:
-        return Span("." if ascii_only else "·", TextStyle.STALE)
-    sign, plain, tone = _choose_symbol(fit)
-    return Span(plain if ascii_only else sign, tone)
+        return Span("·", TextStyle.STALE)
+    return Span(*_choose_symbol(fit))
 
 
-def format_symbol_legend(ascii_only: bool) -> TextRow:
+def format_symbol_legend() -> TextRow:
     """Return the legend of the symbols."""
     told = (
         (FitOutcome.FITS, "fits"), (FitOutcome.AFTER_DROP_CACHES, "drop caches"), (FitOutcome.IF_STOPPED, "stop first"),
@@ -239,9 +230,8 @@ def format_symbol_legend(ascii_only: bool) -> TextRow:
     )  # fmt: skip
     parts = [(_OUTCOME_SYMBOLS[answer], words) for answer, words in told]
     parts[1:1] = [(_TIGHT_SYMBOL, "tight")]
-    signs = [(plain if ascii_only else sign, tone, words) for (sign, plain, tone), words in parts]
     return tuple(
-        span for sign, tone, words in signs for span in (Span(f"  {sign}", tone), Span(f" {words}", TextStyle.LABEL))
+        span for (sign, tone), words in parts for span in (Span(f"  {sign}", tone), Span(f" {words}", TextStyle.LABEL))
     )
 
 
@@ -249,7 +239,7 @@ def describe_estimate(fit: MemoryFit | None) -> Span:
     """Return an answer in a few words."""
     if fit is None:
         return Span("being counted", TextStyle.STALE)
-    tone = _choose_symbol(fit)[2]
+    tone = _choose_symbol(fit)[1]
     match fit.answer:
         case FitOutcome.FITS | FitOutcome.AFTER_DROP_CACHES if fit.is_tight:
             return Span(f"tight, {format_gib(fit.margin)}", tone)
@@ -267,19 +257,19 @@ def describe_estimate(fit: MemoryFit | None) -> Span:
             return Span("not known", tone)
 
 
-def render_estimate_line(fit: MemoryFit | None, columns: int, ascii_only: bool) -> list[TextRow]:
+def render_estimate_line(fit: MemoryFit | None, columns: int) -> list[TextRow]:
     """Return the answer as a sentence with its symbol."""
     if fit is None:
         return [make_row(Span("fit  ", TextStyle.LABEL), Span("calculating ...", TextStyle.STALE))]
-    tone = _choose_symbol(fit)[2]
+    tone = _choose_symbol(fit)[1]
     value = TextStyle.VALUE if tone is TextStyle.GOOD else tone
     why = f": {fit.cautions[0]}" if fit.answer is FitOutcome.UNKNOWN and not fit.parts and fit.cautions else ""
     why += f": it is tight, {format_gib(fit.estimated_bytes)} of the sum are estimates" if fit.is_tight else ""
-    lines = wrap_line(sanitize_line(fit.summary_sentence + why), max(8, columns - 7), 0)
-    head = make_row(Span("fit  ", TextStyle.LABEL), render_estimate_symbol(fit, ascii_only), Span(" "))
-    return [
-        make_row(*(head if not at else (Span(" " * 7),)), sanitize_span(line, value)) for at, line in enumerate(lines)
-    ]
+    return wrap_text(fit.summary_sentence + why, columns, value, head=_render_fit_label(fit))
+
+
+def _render_fit_label(fit: MemoryFit) -> TextRow:
+    return make_row(Span("fit  ", TextStyle.LABEL), render_estimate_symbol(fit), " ")
 
 
 def find_worst_estimate(fits: Sequence[MemoryFit]) -> MemoryFit:
@@ -287,33 +277,23 @@ def find_worst_estimate(fits: Sequence[MemoryFit]) -> MemoryFit:
     return max(fits, key=lambda one: (one.is_refused, one.answer is FitOutcome.UNKNOWN, one.is_tight))
 
 
-def render_rank_estimates(fits: Sequence[MemoryFit | None], columns: int, ascii_only: bool) -> list[TextRow]:
+def render_rank_estimates(fits: Sequence[MemoryFit | None], columns: int) -> list[TextRow]:
     """Return whether a model fits on its Sparks together: the result, then each Spark with its symbol."""
     known = [one for one in fits if one is not None]
     if len(known) < len(fits) or not known:
-        return render_estimate_line(None, columns, ascii_only)
-    told = [
-        part for line in format_group_answer(known) for part in wrap_line(sanitize_line(line), max(8, columns - 7), 0)
-    ]
+        return render_estimate_line(None, columns)
     worst = find_worst_estimate(known)
-    tone = TextStyle.VALUE if _choose_symbol(worst)[2] is TextStyle.GOOD else _choose_symbol(worst)[2]
-    head = make_row(Span("fit  ", TextStyle.LABEL), render_estimate_symbol(worst, ascii_only), Span(" "))
-    rows = [
-        make_row(*(head if not at else (Span(" " * 7),)), sanitize_span(line, tone)) for at, line in enumerate(told)
-    ]
-    names = max(len(one.node) for one in known)
+    tone = TextStyle.VALUE if _choose_symbol(worst)[1] is TextStyle.GOOD else _choose_symbol(worst)[1]
+    rows = wrap_text("\n".join(format_group_answer(known)), columns, tone, head=_render_fit_label(worst))
+    names = max(measure_text(one.node) for one in known)
     for one in known:
         begin = make_row(
             " " * 5,
-            render_estimate_symbol(one, ascii_only),
+            render_estimate_symbol(one),
             Span(" "),
-            sanitize_span(f"{one.node:<{names}}  ", TextStyle.LABEL),
+            sanitize_span(f"{pad_text(one.node, names)}  ", TextStyle.LABEL),
         )
-        words = wrap_line(sanitize_line(describe_answer(one)), max(8, columns - measure_row(begin)), 0)
-        rows += [
-            make_row(*(begin if not at else (Span(" " * measure_row(begin)),)), sanitize_span(line))
-            for at, line in enumerate(words)
-        ]
+        rows += wrap_text(describe_answer(one), columns, head=begin)
     return rows
 
 

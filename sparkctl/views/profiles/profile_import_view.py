@@ -15,9 +15,14 @@ from sparkctl.model.text.secrets import redact_word
 from sparkctl.profiles.importers.import_report import ImportReport, KeyOutcome, KeyRecord
 from sparkctl.profiles.importers.profile_draft import ImportResult
 from sparkctl.profiles.profile_lint import StartWarning
-from sparkctl.views.text.line_wrap import wrap_line
-from sparkctl.views.text.state_symbols import get_state_symbol
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitize_span, truncate_row
+from sparkctl.views.text.line_wrap import wrap_text
+from sparkctl.views.text.styled_text import (
+    Span,
+    TextRow,
+    TextStyle,
+    get_state_symbol,
+    make_row,
+)
 
 _OUTCOME_WORDS = {KeyOutcome.KEPT: "kept", KeyOutcome.UNSUPPORTED: "left out", KeyOutcome.WITHHELD: "withheld"}
 
@@ -110,12 +115,10 @@ _LINE_STYLES = {
 _NAME_COLUMNS = 10  # width of the labels
 
 
-def render_import_preview(
-    found: ImportedProfile | None, fault: SparkctlError | None, columns: int, ascii_only: bool
-) -> list[TextRow]:
+def render_import_preview(found: ImportedProfile | None, fault: SparkctlError | None, columns: int) -> list[TextRow]:
     """Return the preview of the pasted source; nothing for an empty one."""
     if fault is not None:
-        return _render_fault(fault, columns, ascii_only)
+        return _render_fault(fault, columns)
     if found is None:
         return []
     ledger = found.imported.ledger
@@ -124,13 +127,7 @@ def render_import_preview(
     )
     sign, tone = (Severity.GOOD, TextStyle.GOOD) if is_whole else (Severity.WARNING, TextStyle.ATTENTION)
     head, *keys = format_import_report(found.imported, allows="")
-    rows = [
-        make_row(
-            Span(f"{get_state_symbol(sign, ascii_only)} " if not at else "  ", tone),
-            sanitize_span(line, TextStyle.STRONG),
-        )
-        for at, line in enumerate(wrap_line(head, columns - 2, 0))
-    ]
+    rows = wrap_text(head, columns, TextStyle.STRONG, head=make_row(Span(f"{get_state_symbol(sign)} ", tone)))
     rows += _render_label("runs", _render_profile_summary(found.profile), columns, TextStyle.VALUE)
     for line in keys:
         name, _, words = line.strip().partition("  ")
@@ -151,25 +148,12 @@ def _render_profile_summary(profile: Profile) -> str:
 
 
 def _render_label(name: str, words: str, columns: int, tone: TextStyle) -> list[TextRow]:
-    lines = wrap_line(words, max(8, columns - _NAME_COLUMNS - 2), 0)
-    return [
-        truncate_row(
-            make_row(Span(f"  {name if not at else '':<{_NAME_COLUMNS}}", TextStyle.LABEL), sanitize_span(line, tone)),
-            columns,
-        )
-        for at, line in enumerate(lines)
-    ]
+    label = Span(f"  {name:<{_NAME_COLUMNS}}", TextStyle.LABEL)
+    return wrap_text(words, columns, tone, head=make_row(label))
 
 
-def _render_fault(fault: SparkctlError, columns: int, ascii_only: bool) -> list[TextRow]:
+def _render_fault(fault: SparkctlError, columns: int) -> list[TextRow]:
     """Return every fault with its place, and what to do."""
-    sign = f"{get_state_symbol(Severity.PROBLEM, ascii_only)} "
-    rows = []
-    for line in sanitize_lines(fault.message):
-        folded = wrap_line(line, columns - 2, 0)
-        rows += [
-            make_row(Span(sign if not at else "  ", TextStyle.BAD), sanitize_span(each, TextStyle.BAD))
-            for at, each in enumerate(folded)
-        ]
-    hint = wrap_line(sanitize_line(fault.hint), columns - 2, 0) if fault.hint else []
-    return [*rows, *(make_row(Span("  "), sanitize_span(line, TextStyle.LABEL)) for line in hint)]
+    sign = make_row(Span(f"{get_state_symbol(Severity.PROBLEM)} ", TextStyle.BAD))
+    rows = [row for line in sanitize_lines(fault.message) for row in wrap_text(line, columns, TextStyle.BAD, head=sign)]
+    return rows + (wrap_text(fault.hint, columns, TextStyle.LABEL, head=make_row("  ")) if fault.hint else [])

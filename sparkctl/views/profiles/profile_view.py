@@ -15,6 +15,7 @@ from sparkctl.model.text.secrets import MASK, is_secret_name, redact, redact_wor
 from sparkctl.model.text.units import format_duration, format_gib
 from sparkctl.profiles.profile_library import ProfileSummary
 from sparkctl.profiles.redaction import find_profile_secrets, redact_value
+from sparkctl.views.text.line_wrap import align_cells
 
 
 def format_profile_list(summaries: Sequence[ProfileSummary]) -> list[str]:
@@ -22,11 +23,7 @@ def format_profile_list(summaries: Sequence[ProfileSummary]) -> list[str]:
     if not summaries:
         return ["no profiles"]
     rows = [(sanitize_line(s.name), s.engine or "?", _format_origin(s), _describe_summary(s)) for s in summaries]
-    name_width, engine_width, whose_width = (max(len(row[column]) for row in rows) for column in range(3))
-    return [
-        f"{name:{name_width}}  {engine:{engine_width}}  {whose:{whose_width}}  {about}".rstrip()
-        for name, engine, whose, about in rows
-    ]
+    return ["  ".join(cells).rstrip() for cells in align_cells(rows)]
 
 
 def _format_origin(summary: ProfileSummary) -> str:

@@ -1,17 +1,26 @@
-"""The profiles screen as rows: the list, and the selected profile in full."""
+"""The profiles screen: its state, and as rows the list and the selected profile in full."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from sparkctl import engines
 from sparkctl.engines.lint.model import LintSeverity
+from sparkctl.history.operation_history import LastStart
+from sparkctl.logs.filter_pattern import FilterPattern
 from sparkctl.model.finding import Severity
+from sparkctl.model.instance import InstanceView
 from sparkctl.model.memory_fit import MemoryFit
+from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_duration, format_gib
+from sparkctl.monitor.node_views import NodeTelemetryView
+from sparkctl.profiles.file_issues import FilePosition
 from sparkctl.profiles.profile_library import ProfileEntry
 from sparkctl.views.profiles.launch_plan_view import describe_rank_nodes, render_budget_before_start
 from sparkctl.views.profiles.lint_view import render_diagnostics, render_faults, render_lint_badge, render_lint_summary
@@ -23,33 +32,172 @@ from sparkctl.views.profiles.memory_estimate_view import (
     render_estimate_symbol,
     render_rank_estimates,
 )
-from sparkctl.views.profiles.profiles_screen_model import (
-    COLUMN_TITLES,
-    SORT_BY_COLUMN,
-    ProfilePreview,
-    ProfilesScreenModel,
-    find_running_instances,
-    format_ago,
-    get_model_title,
-)
-from sparkctl.views.text.frame_layout import draw_frame, pad_screen
-from sparkctl.views.text.line_wrap import wrap_line
-from sparkctl.views.text.state_symbols import get_state_symbol
+from sparkctl.views.text.frame_layout import draw_page, pad_screen
+from sparkctl.views.text.line_wrap import wrap_text
 from sparkctl.views.text.styled_text import (
     ScrollPage,
     Span,
     TextRow,
     TextStyle,
     compute_visible_range,
+    get_state_symbol,
     join_text,
     make_row,
     measure_row,
     measure_text,
     pad_row,
     sanitize_span,
-    scroll_rows,
     truncate_row,
 )
+
+if TYPE_CHECKING:
+    from sparkctl.profiles.profile_lint import LintResult
+
+
+class ProfileSort(StrEnum):
+    """The order of the list."""
+
+    NAME = "name"
+    ENGINE = "engine"
+    MODEL = "model"
+    RUNS = "where it runs"
+    STARTED = "last start"
+
+    @property
+    def next_order(self) -> ProfileSort:
+        """The order after this one."""
+        orders = list(ProfileSort)
+        return orders[(orders.index(self) + 1) % len(orders)]
+
+
+COLUMN_TITLES = ("profile", "engine", "model", "nodes", "check", "fits", "runs on", "last start")
+SORT_BY_COLUMN = {
+    "profile": ProfileSort.NAME,
+    "engine": ProfileSort.ENGINE,
+    "model": ProfileSort.MODEL,
+    "runs on": ProfileSort.RUNS,
+    "last start": ProfileSort.STARTED,
+}
+
+
+def make_sort_key(
+    order: ProfileSort, one: ProfileEntry, views: Sequence[NodeTelemetryView], last: Sequence[LastStart]
+) -> tuple[bool, float, str]:
+    """Return the sort key; broken profiles come last unless sorted by name."""
+    profile = one.profile
+    if profile is None or order is ProfileSort.NAME:
+        return order is not ProfileSort.NAME, 0.0, one.summary.name
+    match order:
+        case ProfileSort.ENGINE:
+            return False, 0.0, f"{profile.engine} {profile.name}"
+        case ProfileSort.MODEL:
+            return False, 0.0, f"{(get_model_title(profile) or '~').lower()} {profile.name}"
+        case ProfileSort.RUNS:
+            return False, 0.0 if find_running_instances(profile.name, views) else 1.0, profile.name
+        case ProfileSort.STARTED:
+            when = max((each.when for each in last if each.profile == profile.name), default=0.0)
+            return False, -when, profile.name
+
+
+def get_model_title(profile: Profile | None) -> str | None:
+    """Return the profile's title, else its model."""
+    if profile is None:
+        return None
+    path = profile.model.path
+    return profile.title or (path.rstrip("/").rpartition("/")[2] if path else profile.model.served_name)
+
+
+def find_running_instances(name: str, views: Sequence[NodeTelemetryView]) -> list[InstanceView]:
+    """Return sparkctl's instances that were started from a profile, or have its name."""
+    return [
+        one for view in views for one in view.instances
+        if one.ours and one.is_alive and name in (one.profile, one.name)
+    ]  # fmt: skip
+
+
+_DAY_SECONDS = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProfilePreview:
+    """What a start on a node would run: the lines of the command. ``trouble`` is why it would be refused; ``note``
+    names parts that were not read from a Spark. With ``trouble`` the lines are incomplete."""
+
+    lines: tuple[str, ...] = ()
+    trouble: str | None = None
+    hint: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfilesScreenModel:
+    """The state of the profiles screen. ``entries`` is None before they are read. ``further``: rows scrolled.
+    ``found``: the matches of ``pattern``, if known. ``sources``: lines of files that have faults, secrets masked.
+    ``checks``: lint results by name; a missing one is not checked yet. ``fits``: memory estimates by name and node;
+    None while calculated."""
+
+    entries: tuple[ProfileEntry, ...] | None
+    chosen: str | None = None
+    views: tuple[NodeTelemetryView, ...] = ()
+    names: tuple[NodeName, ...] = ()
+    node: NodeName | None = None
+    last: tuple[LastStart, ...] = ()
+    preview: ProfilePreview = field(default_factory=ProfilePreview)
+    warnings: tuple[str, ...] = ()
+    checks: Mapping[str, LintResult] = field(default_factory=dict)
+    fits: Mapping[tuple[str, NodeName], MemoryFit | None] = field(default_factory=dict)
+    sources: Mapping[FilePosition, str] = field(default_factory=dict)
+    pattern: FilterPattern | None = None
+    found: tuple[ProfileEntry, ...] | None = None
+    now: float = 0.0
+    further: int = 0
+    order: ProfileSort = ProfileSort.NAME
+
+    @property
+    def visible_entries(self) -> tuple[ProfileEntry, ...]:
+        """The profiles that match the filter."""
+        entries = filter_profiles(self.entries or (), self.pattern) if self.found is None else self.found
+        return tuple(sorted(entries, key=lambda one: make_sort_key(self.order, one, self.views, self.last)))
+
+    @property
+    def selected_index(self) -> int:
+        """The position of the selected profile among the visible ones."""
+        chosen = self.selected
+        return 0 if chosen is None else self.visible_entries.index(chosen)
+
+    @property
+    def selected_lint(self) -> LintResult | None:
+        """The lint result of the selected profile; None if not known yet."""
+        return None if self.selected is None else self.checks.get(self.selected.summary.name)
+
+    @property
+    def selected(self) -> ProfileEntry | None:
+        """The selected profile, else the first visible one."""
+        shown = self.visible_entries
+        return next((one for one in shown if one.summary.name == self.chosen), shown[0] if shown else None)
+
+
+def filter_profiles(entries: tuple[ProfileEntry, ...], pattern: FilterPattern | None) -> tuple[ProfileEntry, ...]:
+    """Return the profiles that match a filter."""
+    if pattern is None:
+        return entries
+    return tuple(entries[at] for at in pattern.select_indices([_make_filter_text(one) for one in entries]))
+
+
+def _make_filter_text(one: ProfileEntry) -> str:
+    parts = (one.summary.name, one.summary.engine, one.summary.title, get_model_title(one.profile))
+    return sanitize_line(" ".join(part for part in parts if part))
+
+
+def format_ago(when: float, now: float) -> str:
+    """Return how long ago something was."""
+    passed = now - when
+    if passed < 60:
+        return "just now"
+    if passed < 3600:
+        return f"{int(passed // 60)} min ago"
+    return f"{int(passed // 3600)} h ago" if passed < _DAY_SECONDS else f"{int(passed // _DAY_SECONDS)} d ago"
+
 
 _GAP_COLUMNS = 2
 _MAX_PROFILE_COLUMNS = 24  # width of a profile's name
@@ -85,7 +233,7 @@ def render_profile_list(shelf: ProfilesScreenModel, columns: int, lines: int) ->
         )
     rows.append(_render_list_row(heads, wide, "   "))
     chosen = shelf.selected
-    mark = ">" if shelf.ascii_only else "▸"
+    mark = "▸"
     at = 0 if chosen is None else shown.index(chosen)
     for one in [shown[each] for each in compute_visible_range(len(shown), at, max(1, lines - len(rows)))]:
         line = _render_cells(one, shelf, has_words=wide[_FITS_INDEX] > _FIT_TEXT_COLUMNS)
@@ -100,7 +248,7 @@ def _render_column_titles(shelf: ProfilesScreenModel) -> list[TextRow]:
 
 
 def _format_sort_mark(head: str, shelf: ProfilesScreenModel) -> str:
-    return "" if SORT_BY_COLUMN.get(head) is not shelf.order else " v" if shelf.ascii_only else " ↓"
+    return "" if SORT_BY_COLUMN.get(head) is not shelf.order else " ↓"
 
 
 def _compute_column_widths(shelf: ProfilesScreenModel, columns: int) -> list[int]:
@@ -158,7 +306,7 @@ def _render_cells(one: ProfileEntry, shelf: ProfilesScreenModel, *, has_words: b
         make_row(sanitize_span(engines.engine_title(profile.engine), TextStyle.LABEL)),
         make_row(sanitize_span(get_model_title(profile) or "—", TextStyle.LABEL)),
         make_row(Span(str(profile.nodes), TextStyle.LABEL)),
-        render_lint_badge(shelf.checks.get(name), shelf.ascii_only),
+        render_lint_badge(shelf.checks.get(name)),
         _render_estimates(one, shelf, has_words=has_words),
         *ends,
     ]
@@ -186,7 +334,7 @@ def _render_broken_profile(
 def _render_estimates(one: ProfileEntry, shelf: ProfilesScreenModel, *, has_words: bool) -> TextRow:
     """Return a symbol for each node and, if there is room, the text for the selected node."""
     fits = {node: shelf.fits[one.summary.name, node] for node in shelf.names if (one.summary.name, node) in shelf.fits}
-    signs = tuple(render_estimate_symbol(fit, shelf.ascii_only) for fit in fits.values())
+    signs = tuple(render_estimate_symbol(fit) for fit in fits.values())
     if not has_words or shelf.node not in fits:
         return signs
     return (*signs, Span(" "), sanitize_span(f"{shelf.node}: ", TextStyle.LABEL), describe_estimate(fits[shelf.node]))
@@ -198,7 +346,7 @@ def _render_running_nodes(one: ProfileEntry, shelf: ProfilesScreenModel) -> Text
         known = shelf.views and all(view.docker_known and view.instances_seen is not None for view in shelf.views)
         return make_row(Span("" if known else "?", TextStyle.STALE))
     ready = all(one.phase is Phase.READY for one in running)
-    words = ", ".join(f"{get_state_symbol(one.phase or Phase.UNKNOWN, shelf.ascii_only)} {one.node}" for one in running)
+    words = ", ".join(f"{get_state_symbol(one.phase or Phase.UNKNOWN)} {one.node}" for one in running)
     return make_row(sanitize_span(words, TextStyle.GOOD if ready else TextStyle.ATTENTION))
 
 
@@ -207,9 +355,9 @@ def _render_last_start(name: str, shelf: ProfilesScreenModel) -> TextRow:
     if one is None:
         return make_row(Span("never", TextStyle.STALE))
     if one.failed is not None:
-        sign = get_state_symbol(Phase.FAILED, shelf.ascii_only)
+        sign = get_state_symbol(Phase.FAILED)
         return make_row(sanitize_span(f"{sign} {one.failed}, {format_ago(one.when, shelf.now)}", TextStyle.BAD))
-    sign = get_state_symbol(Phase.READY, shelf.ascii_only)
+    sign = get_state_symbol(Phase.READY)
     took = "" if one.seconds is None else f"{_format_minutes(one.seconds)}, "
     return make_row(sanitize_span(f"{sign} {took}{format_ago(one.when, shelf.now)}", TextStyle.LABEL))
 
@@ -236,15 +384,12 @@ def render_profile_detail(shelf: ProfilesScreenModel, one: ProfileEntry, columns
         if one.profile is not None
         else _render_profile_errors(shelf, one, inner)
     )
-    page = scroll_rows(body, shelf.further, lines - 2, shelf.ascii_only)
-    return ScrollPage(
-        draw_frame(title, page.rows, columns, lines, chosen=False, ascii_only=shelf.ascii_only), page.further
-    )
+    return draw_page(title, body, shelf.further, columns, lines)
 
 
 def _render_profile_errors(shelf: ProfilesScreenModel, one: ProfileEntry, columns: int) -> list[TextRow]:
     """Return the faults like compiler messages, the key to edit the file, and which instances of the profile run."""
-    rows = render_faults(one.summary.faults, shelf.sources, columns, shelf.ascii_only)
+    rows = render_faults(one.summary.faults, shelf.sources, columns)
     rows += [
         make_row(
             Span("e", TextStyle.KEY), Span(" edits it, at the first of them; it is checked on return", TextStyle.LABEL)
@@ -252,7 +397,7 @@ def _render_profile_errors(shelf: ProfilesScreenModel, one: ProfileEntry, column
     ]
     for each in find_running_instances(one.summary.name, shelf.views):
         words = f"{each.name} still runs on {each.node} with the settings of its start"
-        rows += [make_row(sanitize_span(line, TextStyle.LABEL)) for line in wrap_line(sanitize_line(words), columns, 0)]
+        rows += wrap_text(words, columns, TextStyle.LABEL)
     return [*rows, *_describe_last_start(one.summary.name, shelf)]
 
 
@@ -273,10 +418,10 @@ def _render_loaded_profile(shelf: ProfilesScreenModel, profile: Profile, columns
     later: list[TextRow] = []  # rows about memory that come after the command if there is little room
     if profile.title:
         rows.append(make_row(sanitize_span(profile.title, TextStyle.VALUE)))
-    check, last = render_lint_summary(shelf), _describe_last_start(profile.name, shelf)
+    check, last = render_lint_summary(shelf.selected_lint), _describe_last_start(profile.name, shelf)
     one = (*check, Span(" · ", TextStyle.LABEL), *last[0]) if last else check
     rows += [one] if measure_row(one) <= columns else [truncate_row(check, columns), *last]
-    rows += render_diagnostics(shelf, columns, (LintSeverity.ERROR, LintSeverity.WARNING))
+    rows += render_diagnostics(shelf.selected_lint, shelf.sources, columns, (LintSeverity.ERROR, LintSeverity.WARNING))
     rows += _render_warnings(shelf, columns)
     if profile.nodes != 1:
         rows.append(make_row(Span(describe_rank_nodes(profile), TextStyle.ATTENTION)))
@@ -284,14 +429,14 @@ def _render_loaded_profile(shelf: ProfilesScreenModel, profile: Profile, columns
     fit = None if shelf.node is None else shelf.fits.get((profile.name, shelf.node))
     is_fitted = (profile.name, shelf.node) in shelf.fits
     if is_fitted and 1 < profile.nodes <= len(shelf.names):
-        rows += render_rank_estimates(_list_rank_estimates(shelf, profile), columns, shelf.ascii_only)
+        rows += render_rank_estimates(_list_rank_estimates(shelf, profile), columns)
     elif is_fitted:
-        rows += render_estimate_line(fit, columns, shelf.ascii_only)
+        rows += render_estimate_line(fit, columns)
     view = next((view for view in shelf.views if view.name == shelf.node), None)
     if view is not None:
         standing = [
             truncate_row(each, columns)
-            for each in render_budget_before_start(profile, view, shelf.ascii_only, columns, fit, is_counting=is_fitted)
+            for each in render_budget_before_start(profile, view, columns, fit, is_counting=is_fitted)
         ]
         if is_fitted and lines < _FULL_DETAIL_MIN_LINES:
             rows, later = [*rows, *standing[-1:]], standing[:-1]
@@ -313,12 +458,10 @@ def _render_loaded_profile(shelf: ProfilesScreenModel, profile: Profile, columns
                 Span(" est.", TextStyle.UNIT),
             )
         )
-    infos = render_diagnostics(shelf, columns, (LintSeverity.INFO,))
+    infos = render_diagnostics(shelf.selected_lint, shelf.sources, columns, (LintSeverity.INFO,))
     sums = render_estimate_detail(fit, columns)
     command = _render_command(shelf.preview, columns)
-    legend = (
-        [] if _has_legend(shelf, profile, columns) else [truncate_row(format_symbol_legend(shelf.ascii_only), columns)]
-    )
+    legend = [] if _has_legend(shelf, profile, columns) else [truncate_row(format_symbol_legend(), columns)]
     blocks = [[*later, *legend], [*_ESTIMATE_HEADING, *sums] if sums else [], infos]
     return [*rows, *command, *(each for block in blocks if block for each in ((), *block))]
 
@@ -331,12 +474,8 @@ def _list_rank_estimates(shelf: ProfilesScreenModel, profile: Profile) -> list[M
 
 
 def _render_warnings(shelf: ProfilesScreenModel, columns: int) -> list[TextRow]:
-    sign = get_state_symbol(Severity.WARNING, shelf.ascii_only)
-    return [
-        make_row(sanitize_span(line, TextStyle.ATTENTION))
-        for words in shelf.warnings
-        for line in wrap_line(f"{sign} {sanitize_line(words)}", columns, 2)
-    ]
+    sign = get_state_symbol(Severity.WARNING)
+    return [row for words in shelf.warnings for row in wrap_text(f"{sign} {words}", columns, TextStyle.ATTENTION, 2)]
 
 
 def _render_nodes(shelf: ProfilesScreenModel, profile: Profile, columns: int) -> TextRow:
@@ -344,19 +483,14 @@ def _render_nodes(shelf: ProfilesScreenModel, profile: Profile, columns: int) ->
     if not shelf.names:
         return make_row(Span("no Spark is configured", TextStyle.STALE))
     spans = _render_candidate_nodes(shelf, profile)
-    return (
-        (*spans, *format_symbol_legend(shelf.ascii_only))
-        if shelf.fits and _has_legend(shelf, profile, columns)
-        else spans
-    )
+    return (*spans, *format_symbol_legend()) if shelf.fits and _has_legend(shelf, profile, columns) else spans
 
 
 def _has_legend(shelf: ProfilesScreenModel, profile: Profile, columns: int) -> bool:
     """Tell whether the row of the Sparks has room for the legend, or needs none."""
     return (
         not shelf.fits
-        or measure_row(_render_candidate_nodes(shelf, profile)) + measure_row(format_symbol_legend(shelf.ascii_only))
-        <= columns
+        or measure_row(_render_candidate_nodes(shelf, profile)) + measure_row(format_symbol_legend()) <= columns
     )
 
 
@@ -367,7 +501,7 @@ def _render_candidate_nodes(shelf: ProfilesScreenModel, profile: Profile) -> Tex
         tone = TextStyle.KEY if mine else TextStyle.LABEL
         spans.append(sanitize_span(f"[ {name} ]" if mine else f"  {name}  ", tone))
         if (profile.name, name) in shelf.fits:
-            spans += [Span(" "), render_estimate_symbol(shelf.fits[profile.name, name], shelf.ascii_only), Span(" ")]
+            spans += [Span(" "), render_estimate_symbol(shelf.fits[profile.name, name]), Span(" ")]
     return tuple(spans)
 
 
@@ -375,17 +509,10 @@ def _render_command(preview: ProfilePreview, columns: int) -> list[TextRow]:
     rows: list[TextRow] = []
     if preview.trouble is not None:
         words = preview.trouble + (f"\n{preview.hint}" if preview.hint else "")
-        rows += [
-            make_row(sanitize_span(part, TextStyle.ATTENTION))
-            for line in words.splitlines()
-            for part in wrap_line(sanitize_line(line), columns, 2)
-        ]
+        rows += wrap_text(words, columns, TextStyle.ATTENTION, 2)
         rows += [()] if preview.lines else []
     if preview.note is not None:
-        rows += [
-            make_row(sanitize_span(part, TextStyle.STALE))
-            for part in wrap_line(sanitize_line(preview.note), columns, 0)
-        ]
+        rows += wrap_text(preview.note, columns, TextStyle.STALE)
     notes = [line for line in preview.lines if line.strip().startswith(_OWN_LABEL_PREFIXES)]
     for line in preview.lines:
         if line in notes:
@@ -438,4 +565,4 @@ def render_profiles_screen(shelf: ProfilesScreenModel, columns: int, lines: int)
         if shelf.selected is not None and lines - upper >= 4:
             below = render_profile_detail(shelf, shelf.selected, columns, lines - upper)
             rows, further = [*rows, *below.rows], below.further
-    return ScrollPage(pad_screen(rows, columns, lines, shelf.ascii_only), further, top, there)
+    return ScrollPage(pad_screen(rows, columns, lines), further, top, there)

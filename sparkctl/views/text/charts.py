@@ -11,15 +11,14 @@ from itertools import groupby
 
 from sparkctl.model.sample import MemoryBar
 from sparkctl.model.text.units import GIB
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, measure_row, truncate_row
 
 _MEMORY_TEXTURES = (
-    ("█", "#", TextStyle.GPU),
-    ("▓", "=", TextStyle.OTHER),
-    ("▒", "-", TextStyle.CACHE),
-    ("░", ".", TextStyle.FREE),
+    ("█", TextStyle.GPU),
+    ("▓", TextStyle.OTHER),
+    ("▒", TextStyle.CACHE),
+    ("░", TextStyle.FREE),
 )
-_ASCII_STEPS = "_.-~=+*#"
 _CELL_DOT_ROWS = 4  # rows of dots in a braille cell, which has two columns
 _ALL_DOTS_MASK = (1 << _CELL_DOT_ROWS) - 1
 (
@@ -37,7 +36,7 @@ _CACHED_CURVES = 24  # number of curves of one picture; the picture is painted m
 ChartValues = Sequence[float | None]
 
 
-def render_memory_bar(bar: MemoryBar, columns: int, ascii_only: bool = False) -> TextRow:
+def render_memory_bar(bar: MemoryBar, columns: int) -> TextRow:
     """Return the memory bar: GPU, other, cache and free, always in this order, each with its own texture.
 
     A part smaller than half a cell still gets a cell if the others can spare it.
@@ -45,41 +44,33 @@ def render_memory_bar(bar: MemoryBar, columns: int, ascii_only: bool = False) ->
     sizes = (bar.gpu_processes or 0, bar.other_used, bar.page_cache, bar.free)
     counts = _distribute_columns(sizes, max(1, bar.total), columns)
     return tuple(
-        Span((plain if ascii_only else mark) * count, tone)
-        for (mark, plain, tone), count in zip(_MEMORY_TEXTURES, counts, strict=True)
-        if count
+        Span(mark * count, tone) for (mark, tone), count in zip(_MEMORY_TEXTURES, counts, strict=True) if count
     )
 
 
-def render_memory_bar_line(
-    label: str, bar: MemoryBar, columns: int, ascii_only: bool = False, *, is_expected: bool = False
-) -> TextRow:
+def render_memory_bar_line(label: str, bar: MemoryBar, columns: int, *, is_expected: bool = False) -> TextRow:
     """Return ``then ████▓▓░░░ ≈ 105.8 of 121.7 GiB est.``: the bar in this many columns, and the used memory (GPU and
     other); more than the total stands out. ``is_expected``: it is an estimate."""
     used = (bar.gpu_processes or 0) + bar.other_used
     is_over = used > bar.total
-    sign = ("~" if ascii_only else "≈") if is_expected else " "
-    over = (Span(">" if ascii_only else "▶", TextStyle.BAD),) if is_over else ()
+    sign = "≈" if is_expected else " "
+    over = (Span("▶", TextStyle.BAD),) if is_over else ()
     return (
-        Span(label, TextStyle.LABEL), *render_memory_bar(bar, columns - is_over, ascii_only), *over,
+        Span(label, TextStyle.LABEL), *render_memory_bar(bar, columns - is_over), *over,
         Span(f" {sign}{used / GIB:6.1f}", TextStyle.BAD if is_over else TextStyle.STRONG),
         Span(f" of {bar.total / GIB:.1f} GiB{' est.' if is_expected else ''}", TextStyle.UNIT),
     )  # fmt: skip
 
 
-def render_claim_bar(
-    held: int, claimed: int | None, total: int, columns: int, ascii_only: bool = False, tolerance: float = 1.0
-) -> TextRow:
+def render_claim_bar(held: int, claimed: int | None, total: int, columns: int, tolerance: float = 1.0) -> TextRow:
     """Return the memory held of ``total`` on the scale of the memory bar. Memory claimed but not yet held is faint;
     memory beyond ``tolerance`` times the claim stands out. A mark shows the end of the claim."""
     within = held if claimed is None or held <= tolerance * claimed else claimed
     ends = [within, max(held, within), max(held, claimed or 0)]
     places = [max(0, min(columns, round(end * columns / max(1, total)))) for end in ends]
-    full, faint = ("#", ".") if ascii_only else ("█", "░")
-    over = full if not ascii_only else "!"
     counts = (places[0], places[1] - places[0], places[2] - places[1], columns - places[2])
     parts = zip(
-        (full, over, faint, " "),
+        "██░ ",
         (TextStyle.GPU, TextStyle.ATTENTION, TextStyle.FREE, TextStyle.PLAIN),
         counts,
         strict=True,
@@ -87,9 +78,7 @@ def render_claim_bar(
     made = tuple(Span(mark * count, tone) for mark, tone, count in parts if count)
     if claimed is None or not 0 < claimed <= total or columns < 8:
         return made
-    return _replace_character(
-        made, max(0, round(claimed * columns / total) - 1), Span("|" if ascii_only else "▐", TextStyle.STRONG)
-    )
+    return _replace_character(made, max(0, round(claimed * columns / total) - 1), Span("▐", TextStyle.STRONG))
 
 
 def _replace_character(spans: TextRow, at: int, mark: Span) -> TextRow:
@@ -117,18 +106,38 @@ def _distribute_columns(sizes: Sequence[int], total: int, columns: int) -> list[
     return counts
 
 
-def list_memory_bar_symbols(ascii_only: bool = False) -> dict[TextStyle, str]:
-    """Return the texture of each part."""
-    return {tone: plain if ascii_only else mark for mark, plain, tone in _MEMORY_TEXTURES}
+def render_memory_legend(bar: MemoryBar, columns: int, forms: Sequence[tuple[int, str, int, int]]) -> TextRow:
+    """Return the four parts of memory in GiB, each with its texture: the legend of the bar.
+
+    ``forms``: the forms from the widest to the narrowest, of which the first that fits is used: its indent, the gap
+    between two parts, the width of a figure and its decimals (none from 100 GiB on where figures have a width).
+    """
+    parts = (
+        (TextStyle.GPU, "GPU", bar.gpu_processes),
+        (TextStyle.OTHER, "other", bar.other_used),
+        (TextStyle.CACHE, "cache", bar.page_cache),
+        (TextStyle.FREE, "free", bar.free),
+    )
+    marks = {tone: mark for mark, tone in _MEMORY_TEXTURES}
+    made: TextRow = ()
+    for indent, gap, wide, places in forms:
+        spans: list[Span] = [Span(" " * indent)]
+        for at, (tone, name, size) in enumerate(parts):
+            spans += [Span((gap if at else "") + marks[tone], tone), Span(f" {name} ", TextStyle.LABEL)]
+            decimals = 0 if wide and size is not None and size / GIB >= 99.95 else places
+            figure = "—" if size is None else f"{size / GIB:.{decimals}f}"
+            spans.append(Span(f"{figure:>{wide}}", TextStyle.VALUE))
+        made = tuple(spans)
+        if measure_row(made) <= columns:
+            break
+    return truncate_row(made, columns)
 
 
-def render_gauge(share: float, columns: int, ascii_only: bool = False, tone: TextStyle = TextStyle.ACCENT) -> TextRow:
+def render_gauge(share: float, columns: int, tone: TextStyle = TextStyle.ACCENT) -> TextRow:
     """Return a share 0..1 as a thin line on a faint one, in half cells."""
     share = min(1.0, max(0.0, share))
     halves = round(share * columns * 2)
     full, half = divmod(halves, 2)
-    if ascii_only:
-        return (Span("=" * full, tone), Span("-" * (columns - full), TextStyle.FRAME))
     return (Span("━" * full + "╸" * half, tone), Span("─" * (columns - full - half), TextStyle.FRAME))
 
 
@@ -170,40 +179,32 @@ def round_above(value: float, least: float) -> float:
     return next(step * power for step in _ROUND_STEPS if step * power >= value * (1 - 1e-9))
 
 
-def render_sparkline(values: ChartValues, scale: AxisScale, ascii_only: bool = False) -> TextRow:
+def render_sparkline(values: ChartValues, scale: AxisScale) -> TextRow:
     """Return a curve in one row, two values per cell; unknown values are gaps."""
-    return _render_curve(tuple(values), scale, ascii_only)
+    return _render_curve(tuple(values), scale)
 
 
 @lru_cache(_CACHED_CURVES)
-def _render_curve(values: tuple[float | None, ...], scale: AxisScale, ascii_only: bool) -> TextRow:
-    if ascii_only:
-        return _render_ascii_curve(values, scale)
+def _render_curve(values: tuple[float | None, ...], scale: AxisScale) -> TextRow:
     return _paint_row(
         _compute_dot_strokes(_compute_dot_levels(values, scale, _CELL_DOT_ROWS), filled=False), 0, filled=False
     )
 
 
-def render_area_chart(
-    values: ChartValues, scale: AxisScale, height: int, ascii_only: bool = False
-) -> tuple[TextRow, ...]:
+def render_area_chart(values: ChartValues, scale: AxisScale, height: int) -> tuple[TextRow, ...]:
     """Return a filled curve of ``height`` rows, the highest first, two values per cell; unknown values are gaps."""
-    return _render_chart_rows(tuple(values), scale, height, ascii_only, True)
+    return _render_chart_rows(tuple(values), scale, height, True)
 
 
-def render_line_chart(
-    values: ChartValues, scale: AxisScale, height: int, ascii_only: bool = False
-) -> tuple[TextRow, ...]:
+def render_line_chart(values: ChartValues, scale: AxisScale, height: int) -> tuple[TextRow, ...]:
     """Return a line over ``height`` rows, the highest first; unknown values are gaps."""
-    return _render_chart_rows(tuple(values), scale, height, ascii_only, False)
+    return _render_chart_rows(tuple(values), scale, height, False)
 
 
 @lru_cache(_CACHED_CURVES)
 def _render_chart_rows(
-    values: tuple[float | None, ...], scale: AxisScale, height: int, ascii_only: bool, filled: bool
+    values: tuple[float | None, ...], scale: AxisScale, height: int, filled: bool
 ) -> tuple[TextRow, ...]:
-    if ascii_only:
-        return _render_ascii_area(values, scale, height)
     strokes = _compute_dot_strokes(_compute_dot_levels(values, scale, _CELL_DOT_ROWS * height), filled=filled)
     return tuple(_paint_row(strokes, at, filled=filled) for at in reversed(range(height)))
 
@@ -281,36 +282,3 @@ def _connect_dots(level: int, before: int | None) -> tuple[int, int]:
     if before is None or before == level:
         return level, level + 1
     return (before + 1, level + 1) if before < level else (level, before)
-
-
-def _render_ascii_curve(values: ChartValues, scale: AxisScale) -> TextRow:
-    marks = [None if value is None else _choose_ascii_step(scale.normalize(value)) for value in _average_pairs(values)]
-    groups = groupby(marks, key=lambda mark: mark is None)
-    return tuple(Span("".join(mark or " " for mark in group), TextStyle.ACCENT) for _, group in groups)
-
-
-def _choose_ascii_step(share: float) -> str:
-    return _ASCII_STEPS[min(len(_ASCII_STEPS) - 1, int(share * len(_ASCII_STEPS)))]
-
-
-def _render_ascii_area(values: ChartValues, scale: AxisScale, height: int) -> tuple[TextRow, ...]:
-    levels = [None if value is None else scale.normalize(value) * height for value in _average_pairs(values)]
-
-    def choose_mark(level: float | None, line: int) -> str:
-        if level is None or (level <= line and line):
-            return " "
-        return "#" if level >= line + 1 else _choose_ascii_step(max(0.0, level - line))
-
-    return tuple(
-        (Span("".join(choose_mark(level, line) for level in levels), TextStyle.ACCENT),)
-        for line in reversed(range(height))
-    )
-
-
-def _average_pairs(values: ChartValues) -> list[float | None]:
-    """Return the mean of each pair."""
-    found: list[float | None] = []
-    for at in range(0, len(values), 2):
-        known = [value for value in values[at : at + 2] if value is not None]
-        found.append(sum(known) / len(known) if known else None)
-    return found

@@ -1,4 +1,5 @@
-"""The layout of tiles and their frames, and the header. It imports little, because the first frame needs it."""
+"""The layout of tiles: where they are, their frames, the same figure in the same row of each; and the header. It imports
+little, because the first frame needs it."""
 
 from __future__ import annotations
 
@@ -7,14 +8,16 @@ from dataclasses import dataclass
 
 from sparkctl.model.node import NodeName
 from sparkctl.views.text.styled_text import (
+    ScrollPage,
     Span,
     TextRow,
     TextStyle,
     make_row,
     measure_row,
     pad_row,
+    restyle_row,
     sanitize_span,
-    to_ascii_row,
+    scroll_rows,
     truncate_row,
 )
 
@@ -22,8 +25,8 @@ MIN_TILE_LINES = 5  # smallest height of a tile with state, memory and throughpu
 _TWO_TILES_MIN_COLUMNS = 110  # from this width on, tiles are side by side
 _THREE_TILES_MIN_COLUMNS = 168
 _TALL_SCREEN_LINES = 30  # from this height on, there is room below the tiles
-_FRAME_SYMBOLS = {False: tuple("╭─╮│╰╯"), True: tuple("+-+|++")}
-_SELECTED_FRAME_SYMBOLS = {False: tuple("┏━┓┃┗┛"), True: tuple("#=####")}
+_FRAME_SYMBOLS = tuple("╭─╮│╰╯")
+_SELECTED_FRAME_SYMBOLS = tuple("┏━┓┃┗┛")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,23 +84,26 @@ def arrange_tiles(
 
 
 def draw_frame(
-    title: TextRow, body: Sequence[TextRow], columns: int, lines: int, *, chosen: bool, ascii_only: bool
+    title: TextRow, body: Sequence[TextRow], columns: int, lines: int, *, chosen: bool = False
 ) -> tuple[TextRow, ...]:
     """Return exactly ``lines`` rows of exactly ``columns``: the body in a frame with the title."""
-    left, dash, right, side, under, end = (_SELECTED_FRAME_SYMBOLS if chosen else _FRAME_SYMBOLS)[ascii_only]
+    left, dash, right, side, under, end = _SELECTED_FRAME_SYMBOLS if chosen else _FRAME_SYMBOLS
     tone = TextStyle.CHOSEN if chosen else TextStyle.FRAME
-    mark = "~" if ascii_only else "…"
-    if ascii_only:  # before fitting, because ASCII symbols may be narrower
-        title, body = to_ascii_row(title), [to_ascii_row(one) for one in body]
-    title = truncate_row(title, max(0, columns - 6), mark)
+    title = truncate_row(title, max(0, columns - 6))
     fill = max(0, columns - 5 - measure_row(title))
     top = (Span(f"{left}{dash} ", tone), *title, Span(f" {dash * fill}{right}", tone))
     within, room = max(0, columns - 4), max(0, lines - 2)
-    inner = [pad_row(one, within, mark) for one in body[:room]]
+    inner = [pad_row(one, within) for one in body[:room]]
     inner += [pad_row((), within)] * (room - len(inner))
     sides = [(Span(f"{side} ", tone), *one, Span(f" {side}", tone)) for one in inner]
     bottom = (Span(under + dash * (columns - 2) + end, tone),)
     return (pad_row(top, columns, ""), *sides, pad_row(bottom, columns, ""))
+
+
+def draw_page(title: TextRow, rows: Sequence[TextRow], further: int, columns: int, lines: int) -> ScrollPage:
+    """Return a frame of exactly this size with the rows from ``further`` on."""
+    page = scroll_rows(rows, further, lines - 2)
+    return ScrollPage(draw_frame(title, page.rows, columns, lines), page.further)
 
 
 def join_tiles(boxes: Sequence[TileBox], tiles: Sequence[tuple[TextRow, ...]]) -> list[TextRow]:
@@ -109,37 +115,35 @@ def join_tiles(boxes: Sequence[TileBox], tiles: Sequence[tuple[TextRow, ...]]) -
     return rows
 
 
-def pad_screen(rows: Sequence[TextRow], columns: int, lines: int, ascii_only: bool) -> tuple[TextRow, ...]:
+def pad_screen(rows: Sequence[TextRow], columns: int, lines: int) -> tuple[TextRow, ...]:
     """Return exactly this many rows of exactly this width."""
-    fitted = [pad_row(to_ascii_row(one), columns, "~") if ascii_only else pad_row(one, columns) for one in rows[:lines]]
+    fitted = [pad_row(one, columns) for one in rows[:lines]]
     return (*fitted, *([pad_row((), columns)] * (lines - len(fitted))))
 
 
-def render_first_frame(names: Sequence[str], columns: int, lines: int, ascii_only: bool = False) -> tuple[TextRow, ...]:
+def render_first_frame(names: Sequence[str], columns: int, lines: int) -> tuple[TextRow, ...]:
     """Return the first frame before any node was contacted: only the names of the Sparks."""
     boxes = arrange_tiles(len(names), 0, columns, lines)
     tiles = []
     for box in boxes:
-        sign = "?" if ascii_only else "◌"
-        title = make_row(sanitize_span(names[box.index], TextStyle.TITLE), Span(f" {sign} connecting", TextStyle.STALE))
+        title = make_row(sanitize_span(names[box.index], TextStyle.TITLE), Span(" ◌ connecting", TextStyle.STALE))
         body = [make_row(Span("no data yet", TextStyle.STALE))]
         chosen = box.index == 0 and len(boxes) > 1
-        tiles.append(draw_frame(title, body, box.columns, box.lines, chosen=chosen, ascii_only=ascii_only))
-    return pad_screen(join_tiles(boxes, tiles), columns, lines, ascii_only)
+        tiles.append(draw_frame(title, body, box.columns, box.lines, chosen=chosen))
+    return pad_screen(join_tiles(boxes, tiles), columns, lines)
 
 
-def render_too_small(columns: int, lines: int, least: tuple[int, int], ascii_only: bool = False) -> tuple[TextRow, ...]:
+def render_too_small(columns: int, lines: int, least: tuple[int, int]) -> tuple[TextRow, ...]:
     """Return the message for a terminal that is too small for a tile."""
-    sign = "x" if ascii_only else "×"
     words = [
         make_row(Span("This terminal is too small.", TextStyle.STRONG)),
-        make_row(Span(f"needed  {least[0]} {sign} {least[1]}", TextStyle.VALUE)),
-        make_row(Span(f"it is   {columns} {sign} {lines}", TextStyle.VALUE)),
+        make_row(Span(f"needed  {least[0]} × {least[1]}", TextStyle.VALUE)),
+        make_row(Span(f"it is   {columns} × {lines}", TextStyle.VALUE)),
         make_row(Span("Keys still work; q ends.", TextStyle.LABEL)),
     ]
     above: list[TextRow] = [()] * max(0, (lines - len(words)) // 2)
     indent = " " * max(0, (columns - 27) // 2)
-    return pad_screen([*above, *(make_row(indent, *one) for one in words)], columns, lines, ascii_only)
+    return pad_screen([*above, *(make_row(indent, *one) for one in words)], columns, lines)
 
 
 def render_welcome() -> list[TextRow]:
@@ -170,15 +174,167 @@ def describe_guard_coverage(guarded: Mapping[NodeName, tuple[str, ...] | None]) 
     return "guard off" if guarded and None not in guarded.values() else None
 
 
-def render_header(title: Sequence[Span], right: Sequence[Span], columns: int, ascii_only: bool = False) -> TextRow:
+def render_header(title: Sequence[Span], right: Sequence[Span], columns: int) -> TextRow:
     """Return the first line: program and screen on the left; state and time on the right, at least two columns apart.
     The time is dropped last."""
-    if ascii_only:  # before fitting, because ASCII symbols may be narrower
-        title, right = to_ascii_row(tuple(title)), to_ascii_row(tuple(right))
     left, end = (Span(" "), *title), (*right, Span(" "))
     if len(title) > 2 and measure_row(left) + measure_row(end) + 2 > columns:
         left = (Span(" "), *title[2:])  # the screen's name matters more than the program's
     while len(end) > 2 and measure_row(left) + measure_row(end) + 2 > columns:
         end = end[1:]
     room = max(0, columns - measure_row(end) - 2)
-    return pad_row((*pad_row(left, room, "~" if ascii_only else "…"), Span("  "), *end), columns, "")
+    return pad_row((*pad_row(left, room), Span("  "), *end), columns, "")
+
+
+BLANK_DROP_PRIORITY = 9  # priority of an empty row; it is dropped first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowBlock:
+    """Rows that stay together. Blocks with a higher ``spare`` are left out first. For a chart, ``grow`` renders it in
+    more rows, up to ``tallest``, if there is room. ``slot`` identifies the chart, so that charts of several Sparks
+    get the same height."""
+
+    spare: int
+    rows: tuple[TextRow, ...]
+    grow: Callable[[int], tuple[TextRow, ...]] | None = None
+    slot: str = ""
+    tallest: int = 1
+
+
+def make_block(spare: int, *rows: TextRow) -> RowBlock:
+    """Return rows that stay together."""
+    return RowBlock(spare=spare, rows=rows)
+
+
+def dim_blocks(blocks: Sequence[RowBlock]) -> list[RowBlock]:
+    """Return blocks that are no longer sure: faint, and left out a little earlier."""
+    return [make_block(one.spare + 1, *(restyle_row(each, TextStyle.STALE) for each in one.rows)) for one in blocks]
+
+
+@dataclass(frozen=True, slots=True)
+class TileSections:
+    """The parts of a tile in sections that start in the same row of all tiles: identity, memory, activity, GPU. If
+    ``is_plain`` is False, only the last section is aligned."""
+
+    groups: tuple[tuple[RowBlock, ...], ...]
+    is_plain: bool = True
+
+    @property
+    def parts(self) -> list[RowBlock]:
+        """All parts in order."""
+        return [part for group in self.groups for part in group]
+
+
+def count_needed_rows(tiles: Sequence[TileSections]) -> int:
+    """Return how many rows the parts can use."""
+    return _count_total_rows(_group_parts(tiles), dict(_list_curves(tiles)))
+
+
+def align_sections(tiles: Sequence[TileSections], room: int) -> list[list[TextRow]]:
+    """Return at most ``room`` rows of each tile, aligned; if not all fit, the most important of each, with the GPU at
+    the bottom."""
+    grouped = _group_parts(tiles)
+    for kept in (grouped, [[_drop_blank_rows(group) for group in one] for one in grouped]):
+        spare = room - _count_total_rows(kept, {})
+        if spare >= 0:
+            heights = distribute_chart_rows(_list_curves(tiles), spare)
+            return _lay_out_groups(kept, heights)
+    return [_anchor_last_group(one, room) for one in tiles]
+
+
+def distribute_chart_rows(curves: Sequence[tuple[str, int]], spare: int) -> dict[str, int]:
+    """Return the height of each chart, given its largest height: one row each, the first ones first, then more,
+    evenly."""
+    heights = {slot: int(at < spare) for at, (slot, _) in enumerate(curves)}
+    spare -= sum(heights.values())
+    while spare > 0 and (open_ := [slot for slot, limit in curves if heights[slot] < limit]):
+        heights[min(open_, key=heights.__getitem__)] += 1
+        spare -= 1
+    return heights
+
+
+def expand_charts(parts: Sequence[RowBlock], room: int) -> list[RowBlock]:
+    """Return the parts of one tile with its charts as tall as there is room for."""
+    spare = room - sum(len(part.rows) for part in parts if part.grow is None)
+    heights = distribute_chart_rows([(part.slot, part.tallest) for part in parts if part.grow is not None], spare)
+    return [part if part.grow is None else make_block(part.spare, *_render_block(part, heights)) for part in parts]
+
+
+def drop_least_important(parts: Sequence[RowBlock], room: int) -> list[TextRow]:
+    """Drop the least important parts until the rest fits; the order stays."""
+    kept = list(parts)
+    while kept and sum(len(part.rows) for part in kept) > room:
+        worst = max(range(len(kept)), key=lambda at: (kept[at].spare, at))
+        if len(kept) == 1:
+            return list(kept[0].rows[:room])
+        del kept[worst]
+    rows = [each for part in kept for each in part.rows]
+    while rows and not rows[-1]:
+        rows.pop()
+    return rows
+
+
+def _group_parts(tiles: Sequence[TileSections]) -> list[list[list[RowBlock]]]:
+    if all(one.is_plain for one in tiles):
+        return [[list(group) for group in one.groups] for one in tiles]
+    return [
+        [[part for group in one.groups[:-1] for part in group], list(one.groups[-1]) if one.groups else []]
+        for one in tiles
+    ]
+
+
+def _drop_blank_rows(group: Sequence[RowBlock]) -> list[RowBlock]:
+    return [part for part in group if any(part.rows) or part.grow is not None]
+
+
+def _list_curves(tiles: Sequence[TileSections]) -> list[tuple[str, int]]:
+    """Return the charts of all tiles from top to bottom, each with its largest height."""
+    tallest: dict[str, int] = {}
+    order = ("memory", "speed", "gpu", "power")
+    for part in (part for one in tiles for part in one.parts if part.grow is not None):
+        tallest[part.slot] = max(part.tallest, tallest.get(part.slot, 1))
+    return sorted(tallest.items(), key=lambda one: order.index(one[0]) if one[0] in order else len(order))
+
+
+def _count_block_rows(part: RowBlock, heights: dict[str, int]) -> int:
+    return len(part.rows) if part.grow is None else heights.get(part.slot, 0)
+
+
+def _render_block(part: RowBlock, heights: dict[str, int]) -> tuple[TextRow, ...]:
+    if part.grow is None:
+        return part.rows
+    height = heights.get(part.slot, 0)
+    return part.grow(height) if height else ()
+
+
+def _count_total_rows(tiles: Sequence[Sequence[Sequence[RowBlock]]], heights: dict[str, int]) -> int:
+    return sum(_count_tallest_rows(groups, heights) for groups in zip(*_equalize_groups(tiles), strict=True))
+
+
+def _count_tallest_rows(groups: Sequence[Sequence[RowBlock]], heights: dict[str, int]) -> int:
+    return max(sum(_count_block_rows(part, heights) for part in group) for group in groups)
+
+
+def _equalize_groups(tiles: Sequence[Sequence[Sequence[RowBlock]]]) -> list[list[Sequence[RowBlock]]]:
+    most = max((len(groups) for groups in tiles), default=0)
+    return [[*groups, *([()] * (most - len(groups)))] for groups in tiles]
+
+
+def _lay_out_groups(tiles: Sequence[Sequence[Sequence[RowBlock]]], heights: dict[str, int]) -> list[list[TextRow]]:
+    laid: list[list[TextRow]] = [[] for _ in tiles]
+    for groups in zip(*_equalize_groups(tiles), strict=True):
+        tall = _count_tallest_rows(groups, heights)
+        for rows, group in zip(laid, groups, strict=True):
+            mine = [each for part in group for each in _render_block(part, heights)]
+            rows += [*mine, *([()] * (tall - len(mine)))]
+    return laid
+
+
+def _anchor_last_group(one: TileSections, room: int) -> list[TextRow]:
+    parts = [part for part in one.parts if part.grow is None or part.rows]
+    rows = drop_least_important(parts, room)
+    last = [each for part in (one.groups[-1] if one.groups else ()) if part.grow is None for each in part.rows]
+    if last and rows[-len(last) :] == last:
+        rows[-len(last) :] = [*([()] * (room - len(rows))), *last]
+    return rows

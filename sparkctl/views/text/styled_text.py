@@ -4,12 +4,14 @@ terminal library."""
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
+from sparkctl.model.finding import Severity
+from sparkctl.model.node import NodeState
+from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
 
 
@@ -58,17 +60,23 @@ def make_row(*parts: Span | str) -> TextRow:
     return tuple(Span(part) if isinstance(part, str) else part for part in parts)
 
 
+# Characters of one column by Rich's table (a test holds that), among them all of sparkctl's own symbols: with them alone
+# a text needs no table, and `status` need not import Rich.
+_NARROW_PATTERN = re.compile("[ -~°·×–—‖‹›…•←-↓−≈─-◼✓✕⠀-⣿]*")
+
+
 def measure_text(text: str) -> int:
-    """Return the columns that a printable text takes."""
-    return len(text) if text.isascii() else _measure_wide_text(text)
+    """Return the columns that a printable text takes, by the rule of Rich's ``cell_len``, by which Textual paints."""
+    return len(text) if text.isascii() else _measure_cells(text)
 
 
-@lru_cache(512)
-def _measure_wide_text(text: str) -> int:
-    return sum(
-        2 if unicodedata.east_asian_width(char) in "WF" else 0 if unicodedata.category(char) in ("Mn", "Me") else 1
-        for char in text
-    )
+@lru_cache(1024)
+def _measure_cells(text: str) -> int:
+    if _NARROW_PATTERN.fullmatch(text):
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def measure_row(spans: Iterable[Span]) -> int:
@@ -76,13 +84,54 @@ def measure_row(spans: Iterable[Span]) -> int:
     taken = 0
     for span in spans:  # called for hundreds of rows per frame
         piece = span.text
-        taken += len(piece) if piece.isascii() else _measure_wide_text(piece)
+        taken += len(piece) if piece.isascii() else _measure_cells(piece)
     return taken
+
+
+def split_graphemes(text: str) -> list[str]:
+    """Return the characters as a reader counts them: with their combining marks, variation selectors and joined parts.
+
+    The columns of the parts add up to those of the text.
+    """
+    if text.isascii() or _NARROW_PATTERN.fullmatch(text):
+        return list(text)
+    parts: list[str] = []
+    for char in text:
+        is_flag = "\U0001f1e6" <= char <= "\U0001f1ff"
+        if parts and (
+            not _measure_cells(char) or parts[-1].endswith("\u200d") or (is_flag and _is_half_flag(parts[-1]))
+        ):
+            parts[-1] += char
+        else:
+            parts.append(char)
+    return parts
+
+
+def _is_half_flag(part: str) -> bool:
+    return len(part) == 1 and "\U0001f1e6" <= part <= "\U0001f1ff"
 
 
 def join_text(spans: Iterable[Span]) -> str:
     """Return the text of a row without styles."""
     return "".join(span.text for span in spans)
+
+
+def truncate_text(piece: str, columns: int) -> str:
+    """Return as much of a text as fits in this many columns, without a mark; no grapheme is split."""
+    if piece.isascii():
+        return piece[: max(0, columns)]
+    kept = ""
+    for part in split_graphemes(piece):
+        columns -= measure_text(part)
+        if columns < 0:
+            break
+        kept += part
+    return kept
+
+
+def pad_text(text: str, columns: int) -> str:
+    """Return a text with blanks up to this many columns; a wider one is unchanged."""
+    return text + " " * (columns - measure_text(text))
 
 
 def truncate_row(spans: TextRow, columns: int, mark: str = "…") -> TextRow:
@@ -96,24 +145,11 @@ def _cut_row(spans: TextRow, columns: int, mark: str) -> TextRow:
     for span in spans:
         wide = measure_text(span.text)
         if wide > left:
-            kept.append(Span(truncate_text(span.text, max(0, left)) + (mark if columns > 0 else ""), span.tone))
+            kept.append(Span(truncate_text(span.text, left) + (mark if columns > 0 else ""), span.tone))
             break
         kept.append(span)
         left -= wide
     return tuple(kept)
-
-
-def truncate_text(piece: str, columns: int) -> str:
-    """Return as much of a text as fits in this many columns, without a mark."""
-    if piece.isascii():
-        return piece[:columns]
-    end = used = 0
-    for char in piece:
-        used += measure_text(char)
-        if used > columns:
-            break
-        end += 1
-    return piece[:end]
 
 
 def pad_row(spans: TextRow, columns: int, mark: str = "…") -> TextRow:
@@ -139,24 +175,80 @@ def restyle_row(spans: TextRow, tone: TextStyle) -> TextRow:
     return tuple(Span(span.text, tone) for span in spans)
 
 
-def to_ascii_row(spans: TextRow) -> TextRow:
-    """Return a row for any terminal: sparkctl's symbols have ASCII forms, other characters become question marks of
-    equal width.
+_ASCII_SYMBOLS = str.maketrans({
+    "·": ".", "•": "*", "°": " ", "×": "x", "…": "~", "≈": "~", "△": "~", "—": "-", "–": "-", "−": "-", "✓": "+", "✕": "x",
+    "←": "<", "→": ">", "↑": "^", "↓": "v", "‹": "<", "›": ">", "▸": ">", "▶": ">", "●": "+", "○": "o", "◐": "*", "◌": "?",
+    "◍": "!", "▲": "!", "‖": "=", "─": "-", "━": "=", "╸": "-", "═": "=", "│": "|", "┃": "#", "╎": ":", "╭": "+", "╮": "+",
+    "╰": "+", "╯": "+", "┏": "#", "┓": "#", "┗": "#", "┛": "#", "█": "#", "▓": "=", "▒": "-", "░": ".", "▐": "|",
+    "▕": "[", "▏": "]", "▎": "-", "▍": "-", "▌": "-", "▋": "#", "▊": "#", "▉": "#",
+})  # fmt: skip
+_ASCII_STEPS = "_.-~=+*#"
+_DOT_LEVELS = ((0x40, 0), (0x80, 0), (0x04, 1), (0x20, 1), (0x02, 2), (0x10, 2), (0x01, 3), (0x08, 3))  # braille dots
 
-    The row may get narrower; fit it afterwards.
+
+def to_ascii(text: str) -> str:
+    """Return a text of equal width for a terminal with only ASCII; other characters, as in a node's text, become ``?``.
+
+    The front ends call it when they print or paint; what builds rows knows only one set of symbols.
     """
-    return tuple(span if span.text.isascii() else Span(_to_ascii_text(span.text), span.tone) for span in spans)
+    if text.isascii():
+        return text
+    text = text.translate(_ASCII_SYMBOLS)
+    return text if text.isascii() else "".join(map(_to_ascii_grapheme, split_graphemes(text)))
 
 
-_ASCII_ROW_TRANSLATION = str.maketrans(
-    {"·": ",", "✓": "+", "—": "-", "–": "-",
-      "…": "~", "≈": "~", "°": None, "›": ">", "→": ">", "↑": "^", "↓": "v", "−": "-", "│": "|", "×": "x"}
-)  # fmt: skip
+def _to_ascii_grapheme(part: str) -> str:
+    dots = ord(part[0]) - 0x2800
+    if not 0 < dots < 0x100:
+        return part if part.isascii() else " " if dots == 0 else "?" * measure_text(part)
+    # The height of a curve in a cell: the mean of the highest dots of its two columns.
+    tops = [max((level for bit, level in _DOT_LEVELS[side::2] if dots & bit), default=None) for side in (0, 1)]
+    known = [top for top in tops if top is not None]
+    return _ASCII_STEPS[-1] if dots == 0xFF else _ASCII_STEPS[sum(known) * 2 // len(known)]
 
 
-def _to_ascii_text(piece: str) -> str:
-    piece = re.sub(r" ·(?= |$)", ",", piece).translate(_ASCII_ROW_TRANSLATION)
-    return "".join(char if char.isascii() else "?" * measure_text(char) for char in piece)
+_STATE_SYMBOLS: dict[Phase | NodeState | Severity, str] = {
+    Phase.PLANNED: "○", Phase.DROPPING_CACHES: "◐", Phase.CREATING: "◐", Phase.STARTING: "◐", Phase.LOADING: "◐",
+    Phase.WARMING: "◐", Phase.READY: "●", Phase.FAILED: "✕", Phase.STOPPING: "◐", Phase.STOPPED: "○", Phase.UNKNOWN: "◌",
+}  # fmt: skip
+_STATE_SYMBOLS |= {
+    NodeState.OK: "●", NodeState.STARVED: "◍", NodeState.UNREACHABLE: "◌", NodeState.UNTRUSTED: "✕",
+    NodeState.REFUSED: "✕", NodeState.UNKNOWN: "◌",
+}  # fmt: skip
+_STATE_SYMBOLS |= {
+    Severity.GOOD: "●", Severity.NOTE: "·", Severity.WARNING: "▲", Severity.PROBLEM: "✕", Severity.UNKNOWN: "◌"
+}  # fmt: skip
+
+
+def get_state_symbol(state: Phase | NodeState | Severity) -> str:
+    """Return the one-character symbol of a state."""
+    return _STATE_SYMBOLS[state]
+
+
+_SEVERITY_STYLES = {
+    Severity.GOOD: TextStyle.GOOD,
+    Severity.WARNING: TextStyle.ATTENTION,
+    Severity.PROBLEM: TextStyle.BAD,
+}
+
+
+def get_severity_style(severity: Severity) -> TextStyle:
+    """Return the style of a severity."""
+    return _SEVERITY_STYLES.get(severity, TextStyle.LABEL)
+
+
+def render_state(state: Phase | NodeState | Severity, tone: TextStyle | None = None) -> Span:
+    """Return the symbol of a state and a blank; a severity has a style of its own."""
+    if tone is None:
+        tone = get_severity_style(state) if isinstance(state, Severity) else TextStyle.ATTENTION
+    return Span(f"{get_state_symbol(state)} ", tone)
+
+
+def format_progress_bar(fraction: float, width: int = 10) -> str:
+    """Return a progress bar of ``width`` cells for a share 0..1, in eighths of a cell."""
+    eighths = round(min(1.0, max(0.0, fraction)) * width * 8)
+    partial = " ▎▎▍▌▋▊▉"[eighths % 8] if eighths % 8 else ""
+    return "▕" + ("█" * (eighths // 8) + partial).ljust(width) + "▏"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +278,7 @@ def select_rows_around(rows: Sequence[TextRow], at: int, lines: int) -> list[Tex
 
 
 def scroll_rows(
-    rows: Sequence[TextRow], further: int, lines: int, ascii_only: bool = False, by: tuple[str, str] = ("pgup", "pgdn")
+    rows: Sequence[TextRow], further: int, lines: int, by: tuple[str, str] = ("pgup", "pgdn")
 ) -> ScrollPage:
     """Return the rows from ``further`` on; if not all fit, the last row says what is above and below, and the keys
     ``by`` that scroll."""
@@ -195,46 +287,8 @@ def scroll_rows(
     shown = lines - 1
     first = max(0, min(further, len(rows) - shown))
     below = len(rows) - first - shown
-    up, down = ("^", "v") if ascii_only else ("↑", "↓")
-    words = [f"{up} {first}"] if first else []
-    words += [f"{down} {below} more"] if below else ["the end"]
+    words = [f"↑ {first}"] if first else []
+    words += [f"↓ {below} more"] if below else ["the end"]
     keys = " and ".join([*([by[0]] if first else []), *([by[1]] if below else [])])
     says = make_row(Span("   ".join(words), TextStyle.LABEL), Span(f"   {keys}", TextStyle.KEY))
     return ScrollPage((*rows[first : first + shown], says), first)
-
-
-_PIECE_PATTERN = re.compile(r" +|[^ ]+")
-
-
-def wrap_rows(rows: Iterable[TextRow], columns: int, hang: int = 0) -> list[TextRow]:
-    """Return the rows wrapped to ``columns`` between words; continuation lines keep the indent, at least ``hang``."""
-    return [piece for one in rows for piece in _wrap_row(one, columns, hang)]
-
-
-def _wrap_row(one: TextRow, columns: int, hang: int) -> list[TextRow]:
-    if measure_row(one) <= columns:
-        return [one]
-    bare = join_text(one)
-    indent = min(len(bare) - len(bare.lstrip(" ")), max(0, columns // 3))
-    below = min(max(indent, hang), max(0, columns // 3))
-    lines: list[TextRow] = []
-    current, used = [Span(" " * indent)] if indent else [], indent
-    begun = indent  # the column where the line's words begin
-    for span in one:
-        for piece in _PIECE_PATTERN.findall(span.text):
-            is_gap = piece.startswith(" ")
-            if used > begun and not is_gap and used + measure_text(piece) > columns:
-                lines.append(_strip_row_end(current))
-                current, used, begun = [Span(" " * below)] if below else [], below, below
-            if is_gap and used == begun:
-                continue  # a line does not start with blanks after its indent
-            current.append(Span(piece, span.tone))
-            used += measure_text(piece)
-    return [*lines, _strip_row_end(current)]
-
-
-def _strip_row_end(spans: list[Span]) -> TextRow:
-    """Return a line without the blanks at its end."""
-    while spans and not spans[-1].text.strip(" "):
-        spans.pop()
-    return tuple(spans)

@@ -149,12 +149,10 @@ def test_a_kill_is_told_once_and_a_watch_out_of_time_is_told() -> None:
 
 
 def test_no_guard_and_no_node_are_two_things() -> None:
-    assert format_guard_status([make_guard_status(guard=None, receipts=())], ascii_only=True) == [
-        "o spark1   no guard runs"
-    ]
+    assert format_guard_status([make_guard_status(guard=None, receipts=())]) == ["○ spark1   no guard runs"]
     away = GuardStatus(name=NODE, state=NodeState.UNREACHABLE, when=1.0, detail="no route", hint="look at its cable")
-    assert format_guard_status([away], ascii_only=True) == [
-        "? spark1   unreachable: no route",
+    assert format_guard_status([away]) == [
+        "◌ spark1   unreachable: no route",
         "    try: look at its cable",
     ]
 

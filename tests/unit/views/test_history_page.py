@@ -23,9 +23,9 @@ _OPERATIONS = st.builds(
 )  # fmt: skip
 
 
-@given(st.lists(_OPERATIONS, max_size=6), st.integers(20, 300), st.integers(1, 60), st.booleans())
-def test_the_page_fills_any_width(done: list[OperationRecord], columns: int, lines: int, ascii_only: bool) -> None:
-    rows = render_history_page(HistoryScreenModel(operations=tuple(done), ascii_only=ascii_only), columns, lines).rows
+@given(st.lists(_OPERATIONS, max_size=6), st.integers(20, 300), st.integers(1, 60))
+def test_the_page_fills_any_width(done: list[OperationRecord], columns: int, lines: int) -> None:
+    rows = render_history_page(HistoryScreenModel(operations=tuple(done)), columns, lines).rows
     assert [measure_row(each) for each in rows] == [columns] * lines
 
 

@@ -25,19 +25,20 @@ from sparkctl.model.text.units import GIB
 from sparkctl.model.verdict import Evidence, FailureCause, FieldChange, Verdict
 from sparkctl.monitor.activity import StartDiagnosed
 from sparkctl.monitor.store import Store
-from sparkctl.views.instance_rows import (
+from sparkctl.views.instance_view import (
+    InstanceScreenModel,
     describe_ready_rule,
     find_evidence_line,
-    format_log_status,
     format_verdict_for_copy,
+    render_instance,
+    render_log_status,
     render_log_tail,
     render_verdict,
     render_verdict_keys,
 )
-from sparkctl.views.instance_view import InstanceScreenModel, render_instance
 from sparkctl.views.overview.tile_model import build_tile_model
 from sparkctl.views.overview.tile_rows import DrawArea
-from sparkctl.views.text.styled_text import TextStyle, join_text, measure_row
+from sparkctl.views.text.styled_text import TextStyle, join_text, measure_row, to_ascii
 
 NODE, ID = NodeName("spark1"), "ab" * 32
 READY = InstanceView(
@@ -322,23 +323,20 @@ def test_our_own_questions_are_not_what_the_engine_said() -> None:
 @given(
     st.integers(10, 200),
     st.integers(1, 60),
-    st.booleans(),
     st.sampled_from((None, END)),
     st.lists(st.text(max_size=80), max_size=9),
 )
 def test_any_room_is_filled_exactly_and_nothing_controls_the_terminal(
-    columns: int, lines: int, ascii_only: bool, end: CommandEnded | None, tail: list[str]
+    columns: int, lines: int, end: CommandEnded | None, tail: list[str]
 ) -> None:
     run = ContainerLaunch(PLAN, None, None)
-    made = make_scene(
-        make_store(*AT_WORK), end=end, run=run, tail=tuple(tail), tail_trouble="\x1b[2J", ascii_only=ascii_only
-    )
+    made = make_scene(make_store(*AT_WORK), end=end, run=run, tail=tuple(tail), tail_trouble="\x1b[2J")
     rows = render_instance(made, columns, lines)
     assert len(rows) == lines
     said = [join_text(each) for each in rows]
     assert all(line.isprintable() for line in said)
     assert {measure_row(each) for each in rows} == {columns}
-    assert not ascii_only or all(line.isascii() for line in said)
+    assert all(to_ascii(line).isascii() for line in said)
 
 
 def test_a_few_per_cent_more_than_it_claims_is_no_line_and_the_bar_has_a_mark_there() -> None:
@@ -388,8 +386,8 @@ def test_a_saved_logs_path_is_whole() -> None:
     path = "/home/milo/.local/state/sparkctl/logs/" + "qwen36" * 3 + ".log"
     words = f"qwen36 has ended on spark1 with exit code 1; its saved log: {path}"
     assert path in render_screen(make_scene(make_store(), tail_trouble=words), 80, 40)
-    assert format_log_status(words, 76)[-1] == path
-    assert format_log_status("no answer: /v1 is closed", 76) == ["no answer: /v1 is closed"]
+    assert join_text(render_log_status(words, 76)[-1]) == path
+    assert [join_text(row) for row in render_log_status("no answer: /v1 is closed", 76)] == ["no answer: /v1 is closed"]
 
 
 def test_a_ready_rule_reads_as_it_was_meant_and_to_its_end() -> None:

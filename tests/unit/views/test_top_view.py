@@ -29,6 +29,7 @@ from sparkctl.model.sample import (
 )
 from sparkctl.model.text.units import GIB
 from sparkctl.monitor.node_views import NodeTelemetryView
+from sparkctl.views.text.styled_text import to_ascii
 from sparkctl.views.top_view import build_top_json, format_memory_bar, format_top
 
 MEMORY = MemoryReading(
@@ -76,8 +77,8 @@ SAMPLE = Sample(
 VIEW = NodeTelemetryView(name=NodeName("spark1"), state=NodeState.OK, when=1.0, sample=SAMPLE, instances_seen=1.0)
 
 
-def render_top(view: NodeTelemetryView, ascii_only: bool = False) -> str:
-    return "\n".join(format_top([view], ascii_only))
+def render_top(view: NodeTelemetryView) -> str:
+    return "\n".join(format_top([view]))
 
 
 def test_a_node_at_work() -> None:
@@ -93,7 +94,7 @@ def test_a_node_at_work() -> None:
 def test_the_bar_is_as_long_as_it_should_be() -> None:
     bar = VIEW.memory
     assert bar is not None
-    assert format_memory_bar(bar, True) == "[" + "#" * 27 + "=" * 5 + "-" * 7 + "." + "]"
+    assert to_ascii(format_memory_bar(bar)) == "[" + "#" * 27 + "=" * 5 + "-" * 7 + "." + "]"
 
 
 def test_unknown_values_are_marked() -> None:
@@ -124,7 +125,7 @@ def test_a_node_that_cannot_be_asked_has_its_state_and_no_numbers(state: NodeSta
 
 
 def test_ascii_is_ascii() -> None:
-    assert render_top(VIEW, ascii_only=True).isascii()
+    assert to_ascii(render_top(VIEW)).isascii()
 
 
 def test_the_document() -> None:
@@ -157,10 +158,8 @@ def test_figures_stand_under_their_instance() -> None:
     assert render_top(replace(VIEW, instances=(idle,))).endswith(
         "\n      idle · /metrics is off; in the profile: args.x: true"
     )
-    assert render_top(
-        replace(VIEW, instances=(replace(idle, numbers=EngineMeter(activity=EngineActivity.DECODING)),)),
-        ascii_only=True,
-    ).isascii()
+    decoding = replace(idle, numbers=EngineMeter(activity=EngineActivity.DECODING))
+    assert to_ascii(render_top(replace(VIEW, instances=(decoding,)))).isascii()
     assert (
         json.loads(json.dumps(build_top_json([replace(VIEW, instances=(ready,))])))["instances"][0]["numbers"] is None
     )
@@ -260,7 +259,7 @@ BUSY = InstanceView(
 
 def render_instance(one: InstanceView, width: int | None = None, explain: bool = False, **changes: object) -> list[str]:
     view = replace(VIEW, instances=(one,), **changes)  # type: ignore[arg-type]
-    lines = format_top([view], False, width, explain)
+    lines = format_top([view], width, explain)
     return [line.strip() for line in lines[next(at for at, line in enumerate(lines) if "Up 3" in line) + 1 :]]
 
 
@@ -301,8 +300,7 @@ def test_a_gpu_that_counts_is_believed_and_nothing_estimated() -> None:
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])
-@pytest.mark.parametrize("ascii_only", [False, True])
-def test_nothing_is_wider_than_the_terminal(width: int, ascii_only: bool) -> None:
+def test_nothing_is_wider_than_the_terminal(width: int) -> None:
     detail = MemoryDetail(anonymous=11 * GIB, pressure=MemoryPressure(0.02, 0.0))
     odd = replace(BUSY, name="qwen–日本", detail="läuft noch")
     views = [
@@ -316,9 +314,9 @@ def test_nothing_is_wider_than_the_terminal(width: int, ascii_only: bool) -> Non
             name=NodeName("b"), state=NodeState.UNREACHABLE, when=1.0, detail="no route to host; " * 8, hint="ping it"
         ),
     ]
-    lines = format_top(views, ascii_only, width, explain=True)
+    lines = format_top(views, width, explain=True)
     assert max(len(line) for line in lines) <= width
-    assert not ascii_only or "\n".join(lines).isascii()
+    assert to_ascii("\n".join(lines)).isascii()
 
 
 def test_a_low_window_leaves_out_what_is_in_order_and_says_so() -> None:
@@ -381,6 +379,6 @@ def test_where_even_the_brief_picture_is_too_long_every_node_has_its_findings(wi
     assert len(lines) <= 9
     assert all(len(line) <= width for line in lines)
     assert "spark2 has trouble 0" in "\n".join(lines)
-    lines = format_top(views, True, width, height=5)
+    lines = format_top(views, width, height=5)
     assert "spark2: " in "\n".join(lines), lines
     assert len(lines) <= 5

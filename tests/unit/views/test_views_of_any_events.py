@@ -46,14 +46,14 @@ def draw_events(draw: st.DrawFn) -> list[events.Event]:
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-@given(draw_events(), st.booleans(), st.none() | st.integers(40, 120))
-@example([events.ContainersListed(ts=0.0, node=NodeName("spark1"), instances=(WITH_ODD_RANK,))], False, None)
-def test_every_view_of_anything_can_be_drawn(happened: list[events.Event], ascii_only: bool, width: int | None) -> None:
+@given(draw_events(), st.none() | st.integers(40, 120))
+@example([events.ContainersListed(ts=0.0, node=NodeName("spark1"), instances=(WITH_ODD_RANK,))], None)
+def test_every_view_of_anything_can_be_drawn(happened: list[events.Event], width: int | None) -> None:
     store = Store()
     for event in happened:
         store.apply_event(event)
         views = store.get_views()
-        lines = format_top(views, ascii_only, width, explain=True)
+        lines = format_top(views, width, explain=True)
         assert [line for line in lines if not line.isprintable()] == []
         json.dumps(build_top_json(views), allow_nan=False)
         render_metrics(views, 5.0)

@@ -16,10 +16,10 @@ from sparkctl.monitor.event_log import RecentLogLine
 from sparkctl.monitor.meters.meter_series import MeterSeries
 from sparkctl.monitor.sample_series import SampleSeries
 from sparkctl.views.overview.overview_view import OverviewScreenModel, render_overview
-from sparkctl.views.overview.tile_charts import compute_power_scale
 from sparkctl.views.overview.tile_model import NodeTileModel
+from sparkctl.views.overview.tile_rows import compute_power_scale
 from sparkctl.views.text.charts import round_above
-from sparkctl.views.text.row_layout import distribute_chart_rows
+from sparkctl.views.text.frame_layout import distribute_chart_rows
 from sparkctl.views.text.styled_text import join_text
 from tests.unit.views.overview.test_node_tile import DRAFTED, NOW, READY, SAMPLE, make_tile, render_tile
 

@@ -9,12 +9,16 @@ import pytest
 from sparkctl.views.text.line_wrap import (
     find_command,
     limit_height,
-    truncate_line,
-    visible_width,
     wrap_cells,
     wrap_line,
-    wrap_line_for_screen,
+    wrap_row,
 )
+from sparkctl.views.text.styled_text import Span, join_text, measure_text
+
+
+def wrap_for_screen(line: str, width: int, hang: int | None = None) -> list[str]:
+    return [join_text(row) for row in wrap_row((Span(line),), width, hang)]
+
 
 HINT = "  try: sparkctl up qwen36 --node spark1 --set args.speculative-num-draft-tokens=6"
 
@@ -42,15 +46,15 @@ def test_a_command_is_never_broken(width: int) -> None:
 @pytest.mark.parametrize("width", [48, 60, 79])
 def test_where_lines_are_cut_a_command_goes_on_below_a_backslash(width: int) -> None:
     command = "sparkctl switch qwen36 --node spark1 --set args.speculative-num-draft-tokens=20 --title 'two words here'"
-    lines = wrap_line_for_screen(command, width, 0)
-    assert all(visible_width(line) <= width for line in lines)
+    lines = wrap_for_screen(command, width, 0)
+    assert all(measure_text(line) <= width for line in lines)
     assert all(line.endswith(" \\") for line in lines[:-1])
     assert shlex.split("\n".join(lines).replace(" \\\n", " ")) == shlex.split(command), "a shell reads it as it was"
     words = "words that are no command and longer than that"
-    assert wrap_line_for_screen(words, 20) == wrap_line(words, 20)
-    lines = wrap_line_for_screen("log: /home/milo/.local/state/sparkctl/logs/a.log", 20)
+    assert wrap_for_screen(words, 20) == wrap_line(words, 20)
+    lines = wrap_for_screen("log: /home/milo/.local/state/sparkctl/logs/a.log", 20)
     assert "".join(lines) == "log: /home/milo/.local/state/sparkctl/logs/a.log"
-    assert all(visible_width(line) <= 20 for line in lines)
+    assert all(measure_text(line) <= 20 for line in lines)
 
 
 def test_the_first_command_of_an_advice_ends_where_the_advice_goes_on() -> None:
@@ -67,14 +71,6 @@ def test_a_command_ends_at_a_gap() -> None:
 def test_a_path_that_fits_nowhere_stays_beside_its_label() -> None:
     line = "  log     /home/milo/.local/state/sparkctl/logs/qwen36/spark1/20261121.log"
     assert wrap_line(line, 40, 10) == [line]
-
-
-def test_colour_takes_no_room() -> None:
-    painted = "\x1b[33mab cd\x1b[0m"
-    assert visible_width(painted) == 5
-    assert wrap_line(painted, 5) == [painted]
-    assert truncate_line(painted, 5) == painted
-    assert truncate_line(painted, 3) == "\x1b[33mab \x1b[0m"
 
 
 def test_cells_stay_whole_and_hang_below_the_first() -> None:
