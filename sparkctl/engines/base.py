@@ -144,13 +144,15 @@ class LogSignature:
     matches no other program's log; ``hints``: words that make the engine likely.
 
     Beginnings of prepared lines: ``begins`` of a line that every start prints once, early; ``serving`` of lines that
-    only a serving engine prints and that `classify_line` ignores.
+    only a serving engine prints and that `classify_line` ignores; ``standstill`` of lines that it repeats while its
+    processes wait for each other.
     """
 
     marks: str | None = None
     hints: tuple[str, ...] = ()
     begins: tuple[str, ...] = ()
     serving: tuple[str, ...] = ()
+    standstill: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,21 @@ from sparkctl.model.text.sanitize import sanitize_line
 MAX_LINE_LENGTH = 12_288
 
 _LOG_PREFIX = re.compile(
-    r"\((?:[\w-]+ )?pid=\d+(?:, ip=[\w.:]+)?\) ?"  # vLLM: (APIServer pid=1), (Worker_TP0 pid=7); Ray adds the address
-    r"|(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[[^\]\s]+:\d+\] ?"
+    # vLLM: (APIServer pid=1), (Worker_TP0 pid=7), formerly (VllmWorker rank=0 pid=7); Ray adds the address
+    r"\((?:[\w-]+ )?(?:\w++=[\w.:]++,? ?)++\) ?"
+    r"|(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[?[^\[\]\s]+:\d+\] ?"
+    # Python's logging with a date: 2024-12-19 21:40:35 ERROR 56542 [engine.py:64], 2025-01-01 10:00:00,123 - name - ERROR -
+    r"|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)? (?:- [\w.]+ - )?(?P<dated>DEBUG|INFO|WARNING|ERROR|CRITICAL)"
+    r"(?: -)? (?:\d+ )?(?:\[[^\[\]\s]+:\d+\] ?)?"
+    # Google's log, as of torch, Ray and NVIDIA's runtime: [W516 12:46:57.499 Store.cpp:12], I1202 15:15:34.408 26518 nvc.c:395]
+    r"|\[?(?P<glog>[IWEF])\d{3,4} \d\d:\d\d:\d\d\.\d+ +(?:\d+ )?[\w.+-]+:\d+\] ?"
     r"|\[shutdown\] "  # vLLM 0.32 and later adds a tag to some records
     r"|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?(?: [A-Z_]+\d+)*\] ?"  # SGLang: [2026-05-01 10:00:00 DP1 TP0]
     r"|\[rank\d+\]: ?"  # torch, with several ranks
+    r"|\[\d{4}-\d\d-\d\d\|\d\d:\d\d:\d\d\|\w+\] (?P<piped>[A-Z]+) +"
     r"|\d+\.\d\d\.\d{3}\.\d{3} (?P<letter>[DIWE]) "  # llama-server: 0.24.777.216 I
     # TensorRT-LLM: [12/20/2025-04:21:10] [TRT-LLM] [I] from its Python, [TensorRT-LLM][INFO] from its C++
-    r"|(?:\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] )?\[TRT-LLM\] (?:\[RANK \d+\] )?\[(?P<mark>[DEFITVW])\] (?:\[RANK \d+\] )?"
+    r"|(?:\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] )?\[TRT(?:-LLM)?\] (?:\[RANK \d+\] )?\[(?P<mark>[DEFITVW])\] (?:\[RANK \d+\] )?"
     r"|\[TensorRT-LLM\]\[(?P<word>DEBUG|INFO|WARNING|ERROR)\] (?:\[RANK \d+\] )?"
 )
 LOG_PREFIX_PATTERN = re.sub(
@@ -45,9 +52,8 @@ def strip_log_prefix(line: str) -> tuple[str | None, str]:
     level: str | None = None
     start = 0
     while start < len(line) and line[start] in _PREFIX_STARTS and (found := _LOG_PREFIX.match(line, start)):
-        level = (
-            level or found["level"] or found["word"] or _LEVELS_BY_LETTER.get(found["letter"] or found["mark"] or "")
-        )
+        word = found["level"] or found["word"] or found["dated"] or found["piped"]
+        level = level or word or _LEVELS_BY_LETTER.get(found["letter"] or found["mark"] or found["glog"] or "")
         start = found.end()
     return level, line[start:] if start else line
 

@@ -25,6 +25,11 @@ EXCEPTION_PREFIX = (
     r"\d+ validation errors? for \w+: (?:[\w.]+: )?(?:Value error, )?)"
 )
 
+# An exception, alone or in a list of attempts; what the dynamic linker, a shell or C++ says in its place.
+EXCEPTION_LINE = (
+    rf"{EXCEPTION_PREFIX}|[*-] \w*Error: |\S{{1,200}}: (?:error while loading shared libraries|symbol lookup error): "
+    r"|terminate called|\s*what\(\): |CUDA error: |(?:[A-Za-z_]\w*+\.)*+[A-Z]\w{1,99}+: "
+)
 # A line about a failure contains at least one of these. Most lines contain none and cost no regex.
 _FAILURE_WORDS = (
     *("rror", "xception", "emory", "ailed", "died", "crash", "exited", "atal", "SIGQUIT", "sigquit", "timeout"),
@@ -40,6 +45,19 @@ _FAILURE_WORDS = (
         "o space left",
         "NVIDIA Driver",
         "not found",
+    ),
+    *("out of resource", "No supported CUDA", "tcgen05", "nvcc", "ninja", "inja", "ptxas", "PTXAS", "misaligned"),
+    *("undefined symbol", "cannot open shared", "Got completion", "shut down too early", "% full", "OutOfMemory"),
+    *("unable to find tensor", "unknown projector", "max seq len", "Broken pipe", "on SocketImpl", "got 0 bytes"),
+    *(
+        "apturing",
+        "NCCL",
+        "no allocator was set",
+        "only support",
+        "No available memory",
+        "MMA instruction",
+        "CUDA_HOME",
+        "actor",
     ),
     *("unauthorized", "net/http", "executable file", "bind source path", "is already in use"),
 )
@@ -60,6 +78,7 @@ class FailureRule:
     """A rule for a failure line. ``needle`` is a substring of every such line, and ``pattern`` is searched only then;
     None: they have no word in common.
 
+    ``exception``: the line must be the last one of a traceback, or a loader's error.
     ``summary``, ``remedy``, ``field`` and ``value`` may name the pattern's groups in braces, and values from
     ``worked_out``. A part in square brackets is left out if one of its groups is empty, and so is a ``field`` or
     ``value`` that needs it.
@@ -78,10 +97,13 @@ class FailureRule:
     worked_out: Callable[[MatchGroups], MatchGroups] | None = None
     needs: EngineFactName | None = None
     during: str | None = None
+    exception: bool = False
 
     def match_failure(self, line: str) -> Failure | None:
         """Return the failure that this line reports, None if it reports none."""
         if self.needle is not None and self.needle not in line:
+            return None
+        if self.exception and _compile_pattern(EXCEPTION_LINE).match(line) is None:
             return None
         if (found := _compile_pattern(self.pattern).search(line)) is None:
             return None
@@ -120,6 +142,7 @@ def failure_rule(
     worked_out: Callable[[MatchGroups], MatchGroups] | None = None,
     needs: EngineFactName | None = None,
     during: str | None = None,
+    exception: bool = False,
 ) -> FailureRule:
     """Return a `FailureRule`.
 
@@ -140,6 +163,7 @@ def failure_rule(
         worked_out=worked_out,
         needs=needs,
         during=during,
+        exception=exception,
     )
 
 

@@ -29,6 +29,7 @@ from sparkctl.logs.line_patterns import (  # fmt: skip
     parse_log_time,
 )
 from sparkctl.logs.own_requests import is_own_request
+from sparkctl.logs.traceback_reader import TracebackReader, strip_group_frame
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, StatsLineKind
 from sparkctl.model.launch_plan import ReadinessRule
 from sparkctl.model.log_line import LogLine
@@ -170,6 +171,17 @@ _MAX_BANNER_LINES = 40  # lines between an engine's name with its version and it
 _MAX_TAIL_LINES = 6  # lines of cleanup that may follow the last error
 _OTHER_REQUEST_PATTERNS = (OTHER_REQUEST,)
 
+_MAX_MESSAGE_CHARS = 2048
+_MAX_SUMMARY_CHARS = 400
+_STANDSTILL_LINES = 3  # in a row: one or two are said during a long compilation, too
+_STANDSTILL = Failure(
+    cause=FailureCause.WEDGED,
+    summary="The engine stands still: its processes wait for each other, and nothing else is said.",
+    remedy="Look at the logs of the other ranks, and at the link between the nodes; then down, and up again.",
+    fatal=False,
+    weight=FailureWeight.DEATH,
+)
+
 
 @dataclass(slots=True, kw_only=True)
 class LogAnalyzer:
@@ -209,6 +221,9 @@ class LogAnalyzer:
     _is_ready_line: Callable[[str], object] | None = None
     _all_ordinary: tuple[str, ...] = ()
     _latest: tuple[int, str] | None = None
+    _traceback: TracebackReader = field(default_factory=TracebackReader)
+    _unnamed: tuple[LogLine, str] | None = None  # an exception that no rule named, and the lines of its message so far
+    _standstills: int = 0  # in a row
 
     def __post_init__(self) -> None:
         self._all_ordinary = (
@@ -446,7 +461,13 @@ class LogAnalyzer:
                 self._life += 1
                 self.has_served = self.has_served or self.whole
             return
+        text = strip_group_frame(text)
+        is_exception = self._traceback.read_line(line.number, text)
         signal = self.engine.classify_line(text)
+        if is_exception and (signal is None or signal.failure is None):
+            signal = LineSignal(failure=_build_unnamed_failure(text))
+        signal = self._join_message(line, text, signal)
+        self._count_standstill(line, text)
         if signal is not None:
             self._apply_signal(signal, line, text)
         elif looks_like_error(text) and not is_below_error(_parse_level(line)):
@@ -461,6 +482,49 @@ class LogAnalyzer:
             self.took.append(
                 ReportedDuration(truncate_text(found["what"].strip(), 80), float(found["seconds"]), line.number)
             )
+
+    def _join_message(self, line: LogLine, text: str, signal: LineSignal | None) -> LineSignal | None:
+        """Return the signal of a line. If the line goes on with the message of an exception that no rule named, whole or cut
+        by a terminal's width, and a rule knows the whole message, the exception is recorded by that rule."""
+        failure = None if signal is None else signal.failure
+        if failure is not None and failure.weight <= FailureWeight.EXCEPTION and "validation error" not in text:
+            self._unnamed = line, text
+        elif failure is not None or signal is not None or self._unnamed is None or not _is_continuation(line, text):
+            self._unnamed = None
+        else:
+            first, message = self._unnamed
+            message = f"{message} {text.strip()}"
+            joined = self.engine.classify_line(message)
+            if joined is not None and joined.failure is not None and joined.failure.weight > FailureWeight.EXCEPTION:
+                self._unnamed = None
+                self._apply_signal(joined, first, message)
+            else:
+                self._unnamed = (first, message) if len(message) < _MAX_MESSAGE_CHARS else None
+        return signal
+
+    def _count_standstill(self, line: LogLine, text: str) -> None:
+        """Record that the engine stands still, once it has said so several times and nothing else."""
+        if not self.engine.signs.standstill or not text.startswith(self.engine.signs.standstill):
+            self._standstills = 0
+            return
+        self._standstills += 1
+        if self._standstills == _STANDSTILL_LINES:
+            self._record_failure(_STANDSTILL, line, text)
+
+    @property
+    def cut_failure(self) -> EvidenceLine | None:
+        """The failure of a traceback that the log's end cuts, by its ``raise`` statement; None if there is none."""
+        message, number = self._traceback.cut_exception, self._traceback.raise_line
+        if message is None or number is None:
+            return None
+        signal = self.engine.classify_line(message)
+        failure = None if signal is None else signal.failure
+        return EvidenceLine(
+            number=number,
+            text=sanitize_line(message),
+            failure=failure or _build_unnamed_failure(message),
+            moves=self._moves,
+        )
 
     def _begins_stop(self, text: str) -> bool:
         """Tell whether an orderly stop begins here. If there was a failure before, the failure is the reason."""
@@ -586,6 +650,21 @@ class LogAnalyzer:
             self._times.advance_time(line)
         else:
             self._times.start_phase(phase, name, line)
+
+
+def _build_unnamed_failure(text: str) -> Failure:
+    return Failure(
+        cause=FailureCause.CRASHED,
+        summary=f"The engine stopped on an error: {truncate_text(text, _MAX_SUMMARY_CHARS)}",
+        remedy="Read the log around this line.",
+        fatal=False,
+        weight=FailureWeight.EXCEPTION,
+    )
+
+
+def _is_continuation(line: LogLine, text: str) -> bool:
+    """Tell whether a line may go on with the message before it: it has no header of its own and begins no other thing."""
+    return not text.startswith(TRACEBACK_STARTS) and not is_below_error(_parse_level(line))
 
 
 def _parse_level(line: LogLine) -> str | None:

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from functools import cache
 
 from sparkctl.engines import engine_names, load_engine
-from sparkctl.engines.base import Engine
+from sparkctl.engines.base import Engine, FailureWeight
 from sparkctl.engines.line_preparer import LOG_PREFIX_PATTERN
 from sparkctl.logs import verdict_builder
-from sparkctl.logs.analyzer import LogAnalyzer, LogDiagnosis
+from sparkctl.logs.analyzer import LogAnalyzer, LogDiagnosis, failure_weight
 from sparkctl.logs.line_patterns import (
     PREFIX_PATTERN,
     find_common_quoting,
@@ -151,7 +151,13 @@ class LogDiagnoser:
 
     @property
     def analyzer(self) -> LogAnalyzer:
-        """The analyzer of the engine, or of any container."""
+        """The analyzer of the engine; of no engine's log the one whose rules name the failure best."""
+        if self._engine_name is None:
+            every = (reader.get_last_run_analyzer() for reader in self._readers.values())
+            named = [one for one in every if one.end_cause and failure_weight(one.end_cause) > FailureWeight.EXCEPTION]
+            own = self._readers[UNKNOWN_ENGINE].get_last_run_analyzer()
+            if named and (own.end_cause is None or failure_weight(own.end_cause) <= FailureWeight.EXCEPTION):
+                return max(named, key=lambda one: failure_weight(one.end_cause) if one.end_cause else 0)
         return (
             self._readers.get(self._engine_name or UNKNOWN_ENGINE) or self._readers[UNKNOWN_ENGINE]
         ).get_last_run_analyzer()
@@ -209,6 +215,9 @@ class LogDiagnoser:
 
 
 def _build_verdict(reader: LogAnalyzer, name: str | None, plan: LaunchPlan | None) -> Verdict | None:
+    cut = reader.cut_failure
+    if cut is not None and (reader.end_cause is None or failure_weight(reader.end_cause) <= FailureWeight.EXCEPTION):
+        return verdict_builder.build_verdict_from_line(cut, plan)
     if verdict_builder.proves_failure(reader):
         return verdict_builder.build_verdict(reader, plan)
     if name is not None and (last := reader.unnamed_error) is not None:

@@ -10,7 +10,9 @@ from datetime import UTC, datetime
 from sparkctl.model.verdict import FailureCause
 
 # Lines of every good start: missing optional models, and settings with words like "error" in them.
-_HARMLESS_LINE = re.compile(r"^(?:Ignore import error|server_args=|non-default args|Initializing a V1)")
+_HARMLESS_LINE = re.compile(
+    r"^(?:Traceback |The above exception was|During handling of the above|Ignore import error|server_args=|non-default args|Initializing a V1)"
+)
 _ERROR_WORDS = ("error", "exception", "fatal", "failed", "cannot", "could not", "no such", "denied", "killed")
 # Matched at the start of a line: Python's warnings, and the warnings of log formats that no engine uses.
 _WARNING_LINE = re.compile(
@@ -101,6 +103,9 @@ def looks_like_error(text: str) -> bool:
 _SOURCE_NAME = (
     r"(?:\[[a-z]+/[\w.-]{1,99}/[\w.-]{1,99}\] "  # kubectl --prefix: [pod/NAME/CONTAINER]
     r"|\w[\w.-]{0,63} +\| "  # compose: engine-1  | text
+    r"|\[[\w.-]{1,63} std(?:out|err)\] (?:\[\d{1,9}\] )?"  # a program's router: [llamacpp-router stdout] [52717]
+    r"|[A-Z][a-z]{2} \d{1,2}, \d{4} @ \d\d:\d\d:\d\d\.\d{3} {1,8}"  # Kibana
+    r"|\[\d\d:\d\d:\d\d\] \w{1,32}/[A-Z]{1,16} {1,8}"  # [16:10:33] stdout/INFO
     r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,64} [\w./@-]{1,64}(?:\[\d+\])?: "  # journald, syslog
     r")?+"
 )
@@ -114,6 +119,9 @@ _PREFIX_MATCHER = re.compile(f"{_SOURCE_NAME}(?P<when>{_TIMESTAMP})?+{_STREAM_NA
 _QUOTING_PATTERN = re.compile(r"(?:[ \t]{0,3}>[ \t]?)+|(?: {4}|\t)+")
 # A colour code whose escape character was lost in a paste.
 _BROKEN_COLOUR_CODE = re.compile(r"\[\d{1,3}(?:;\d{1,3}){0,3}m")
+
+
+_CARET_CONTROL = re.compile(r"\^\[\[\d{0,3}(?:;\d{1,3}){0,4}m|\^M(?=\s*$)")
 
 
 def split_prefix(line: str) -> tuple[str, str]:
@@ -154,6 +162,8 @@ def strip_broken_colour_codes(line: str) -> str:
 
     A program that colours a part of a line resets the colour with a code that begins with 0.
     """
+    if "^" in line:  # as `cat -v` shows control characters
+        line = _CARET_CONTROL.sub("", line).replace("^M", "\r")
     return _BROKEN_COLOUR_CODE.sub("", line) if "[0" in line else line
 
 

@@ -21,6 +21,7 @@ class FailureCause(StrEnum):
     DRAFT_WORKSPACE = "draft-workspace"
     CUDA_OUT_OF_MEMORY = "cuda-out-of-memory"
     HOST_OOM_KILL = "host-oom-kill"
+    HOST_MEMORY = "host-memory"
     GUARD_STOPPED = "guard-stopped"
     # What was asked for
     UNKNOWN_FLAG = "unknown-flag"
@@ -35,12 +36,16 @@ class FailureCause(StrEnum):
     MODEL_FILES = "model-files"
     TRUNCATED_WEIGHTS = "truncated-weights"
     MODEL_UNSUPPORTED = "model-unsupported"
+    DRAFT_MISMATCH = "draft-mismatch"
     # The image and the node
     IMAGE_MISSING = "image-missing"
     IMAGE_ARCH = "image-arch"
     GPU_RUNTIME_MISSING = "gpu-runtime-missing"
     DRIVER_MISMATCH = "driver-mismatch"
+    BROKEN_IMAGE = "broken-image"
     KERNEL_UNSUPPORTED = "kernel-unsupported"
+    JIT_FAILED = "jit-failed"
+    GPU_FAULT = "gpu-fault"
     DISK_FULL = "disk-full"
     PERMISSION = "permission"
     DOCKER_REFUSED = "docker-refused"
@@ -86,6 +91,7 @@ CAUSE_MEANINGS: Mapping[FailureCause, str] = MappingProxyType(
         FailureCause.DRAFT_WORKSPACE: "the draft model's share of speculative decoding did not fit beside the model",
         FailureCause.CUDA_OUT_OF_MEMORY: "CUDA could not allocate; the summary says whether at the start or while serving",
         FailureCause.HOST_OOM_KILL: "the kernel's OOM killer ended it, by Docker's or the kernel log's own word",
+        FailureCause.HOST_MEMORY: "the kernel refused memory to the engine's own process (ENOMEM), without killing it",
         FailureCause.GUARD_STOPPED: "sparkctl's guard on the node ended it before the memory ran out",
         FailureCause.UNKNOWN_FLAG: "the engine has no flag of this name, or several that begin so",
         FailureCause.BAD_VALUE: "the engine refused a flag's value, or two flags together",
@@ -98,11 +104,15 @@ CAUSE_MEANINGS: Mapping[FailureCause, str] = MappingProxyType(
         FailureCause.MODEL_FILES: "config, tokenizer or weights are missing, or are not of the kind they are taken for",
         FailureCause.TRUNCATED_WEIGHTS: "a weight file is shorter than its header says: the download was cut",
         FailureCause.MODEL_UNSUPPORTED: "this engine version does not know the model's architecture",
+        FailureCause.DRAFT_MISMATCH: "the draft model does not belong to the model: another vocabulary, size or family",
         FailureCause.IMAGE_MISSING: "the image is not on the node and could not be pulled",
         FailureCause.IMAGE_ARCH: "the image was built for another processor than the node's",
         FailureCause.GPU_RUNTIME_MISSING: "Docker could not give the container a GPU: the NVIDIA container toolkit or driver is missing",
         FailureCause.DRIVER_MISMATCH: "the node's driver is too old for the image's CUDA",
+        FailureCause.BROKEN_IMAGE: "parts of the image do not fit together: an import, a library or a package version",
         FailureCause.KERNEL_UNSUPPORTED: "a GPU kernel of the image does not run on this GPU (sm_121)",
+        FailureCause.JIT_FAILED: "a kernel could not be compiled at the start: the compiler is missing or failed",
+        FailureCause.GPU_FAULT: "a GPU kernel failed while it ran: an illegal address, an assertion, a launch failure",
         FailureCause.DISK_FULL: "a disk or the container's shared memory is full",
         FailureCause.PERMISSION: "a file or device may not be opened by the container's user, or Docker by ours",
         FailureCause.DOCKER_REFUSED: "Docker could not create or start the container, for a reason that no other cause names",

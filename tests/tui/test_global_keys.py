@@ -246,7 +246,7 @@ async def test_ctrl_q_ends_the_panel_from_everywhere(
         await pilot.press("ctrl+q")
         panel = pilot.app
         assert isinstance(panel, PanelApp)
-        await wait_for_text(pilot, lambda _: panel._leaving)
+        await wait_for_text(pilot, lambda _: panel.is_leaving)
     assert pilot.app.return_value
 
 

@@ -4,6 +4,7 @@ write them.
 
 from __future__ import annotations
 
+from sparkctl.engines.failures.library_failures import LIBRARY_FAILURES
 from sparkctl.engines.failures.memory_failures import HOST_MEMORY_FAILURES, cuda_memory_rules
 from sparkctl.engines.failures.model_file_failures import MODEL_FILE_FAILURES
 from sparkctl.engines.failures.node_failures import NODE_FAILURES
@@ -14,5 +15,7 @@ from sparkctl.engines.log_rules import EXCEPTION_PREFIX
 __all__ = ["COMMON_CAUSES", "COMMON_FAILURES", "CRASH_FAILURES", "EXCEPTION_PREFIX", "cuda_memory_rules"]
 
 # First the rules that name a cause, then those that only say that something failed.
-COMMON_CAUSES = HOST_MEMORY_FAILURES + MODEL_FILE_FAILURES + NODE_FAILURES + RANK_FAILURES + ARGUMENT_FAILURES
+COMMON_CAUSES = (
+    HOST_MEMORY_FAILURES + MODEL_FILE_FAILURES + NODE_FAILURES + RANK_FAILURES + ARGUMENT_FAILURES + LIBRARY_FAILURES
+)
 COMMON_FAILURES = COMMON_CAUSES + CRASH_FAILURES

@@ -78,10 +78,11 @@ HOST_MEMORY_FAILURES = (
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*can't allocate memory: you tried to allocate (?P<size>\d+) bytes|^MemoryError\b"
         rf"|{EXCEPTION_PREFIX}(?:std::bad_alloc)|terminate called after throwing an instance of 'std::bad_alloc'"
-        rf"|{EXCEPTION_PREFIX}\[Errno 12\] Cannot allocate memory",
-        FailureCause.STARTUP_MEMORY_CHECK,
-        "The node had no memory left to give[: {size} bytes were asked for].",
-        "Stop what else holds memory on the node, or make the model's memory smaller.",
+        rf"|{EXCEPTION_PREFIX}\[Errno 12\] Cannot allocate memory|ibv_reg_mr\w{{0,20}}.{{0,80}}Cannot allocate memory",
+        FailureCause.HOST_MEMORY,
+        "The node had no memory left to give to the engine's own process[: {size} bytes were asked for].",
+        "CPU and GPU share one memory on a Spark: stop what else holds memory, drop the page cache, or make the model's share "
+        "smaller. Where RDMA registers memory, raise the limit: container.options.ulimit: memlock=-1.",
         needle=None,
         weight=FailureWeight.CONCRETE,
     ),

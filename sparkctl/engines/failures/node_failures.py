@@ -173,15 +173,6 @@ _CUDA_FAILURES = (
         needle="Triton Error",
         on="image",
     ),
-    failure_rule(
-        rf"{EXCEPTION_PREFIX}.*(?:an illegal memory access was encountered|cudaErrorIllegalAddress)",
-        FailureCause.CRASHED,
-        "A GPU kernel read or wrote outside of its memory; nothing here says which.",
-        "No remedy is known. A newer image may not do it. To find it: start without CUDA graphs (vLLM: args.enforce-eager, "
-        "SGLang: args.disable-cuda-graph), and with env.CUDA_LAUNCH_BLOCKING: 1 the traceback names the kernel.",
-        needle=None,
-        weight=FailureWeight.LIKELY,
-    ),
 )
 _FILE_SYSTEM_FAILURES = (
     failure_rule(

@@ -94,6 +94,21 @@ CUDA_FAILURES = (
 )
 MODEL_FAILURES = (
     failure_rule(
+        r"failed to load model '(?P<path>[^']*)': .{0,80}unable to find tensor (?P<tensor>\S+)",
+        FailureCause.MODEL_FILES,
+        "{path} lacks the tensor {tensor}: it was made for another version of llama.cpp, or of another model.",
+        "Take the file again from a repository that was made for this version, or a newer image.",
+        needle="unable to find tensor",
+    ),
+    failure_rule(
+        r"failed to load model '(?P<path>[^']*)': .{0,80}unknown projector type: (?P<kind>\S+)",
+        FailureCause.MODEL_UNSUPPORTED,
+        "This version of llama.cpp does not know the projector {kind} of {path}.",
+        "Take a newer image.",
+        needle="unknown projector type",
+        on="image",
+    ),
+    failure_rule(
         r"failed to open (?:GGUF file )?(?:'(?P<path>[^']*)'|(?P<bare>/[^:(]*?))(?:: | \()(?:errno = )?Permission denied",
         FailureCause.PERMISSION,
         "[{path}][{bare}] may not be opened by the container's user.",

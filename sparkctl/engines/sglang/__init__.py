@@ -21,7 +21,7 @@ from sparkctl.engines.import_rules import COMMON_RECIPE_FLAGS, ImportRules
 from sparkctl.engines.log_rules import LogRules, loading_signal
 from sparkctl.engines.metrics_parser import parse_leading_number, parse_stats_fields
 from sparkctl.engines.sglang.facts import FACTS
-from sparkctl.engines.sglang.failures import FAILURES, MEMORY_FRACTION_FIELD
+from sparkctl.engines.sglang.failures import FAILURES, MEMORY_FRACTION_FIELD, WRAPPED_ERROR
 from sparkctl.model.engine_metrics import EngineMetrics, StatsLine, StatsLineKind
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
@@ -72,7 +72,14 @@ _PROGRESS_BAR_STEPS = (
     ("checksums", "checksums"),
     ("Fetching", "download"),
 )
-_LOG_RULES = LogRules(quiet=_QUIET_STARTS, phases=_PHASE_SIGNALS, bars=_PROGRESS_BAR_STEPS, rules=FAILURES, facts=FACTS)
+_LOG_RULES = LogRules(
+    quiet=_QUIET_STARTS,
+    phases=_PHASE_SIGNALS,
+    bars=_PROGRESS_BAR_STEPS,
+    rules=FAILURES,
+    facts=FACTS,
+    retold=WRAPPED_ERROR,
+)
 
 _CHAINED_ALGORITHMS = (
     "EAGLE",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 from sparkctl.engines.base import FailureWeight
 from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES
@@ -11,6 +12,8 @@ from sparkctl.engines.log_rules import EXCEPTION_PREFIX, MatchGroups, failure_ru
 from sparkctl.model.engine_metrics import EngineFactName
 from sparkctl.model.verdict import ChangeDirection, FailureCause
 
+# What failed stands behind the colon. (Memory has rules of its own.)
+WRAPPED_ERROR = re.compile(r"^\w+: Capture [\w -]*graph failed: (?!.*out of memory)(?P<what>.+)")
 MEMORY_FRACTION_FIELD = "args.mem-fraction-static"
 _MAX_FRACTION = 0.95  # a Spark needs the rest for itself
 _LOWER_FRACTION_REMEDY = f"Lower {MEMORY_FRACTION_FIELD} (it is a share of the memory that was available at the start)."
@@ -96,7 +99,7 @@ _MEMORY_FAILURES = (
         rf"{EXCEPTION_PREFIX}Capture [\w -]*graph failed: (?!.*(?:kernel image|illegal instruction))(?P<what>.*)",
         FailureCause.CRASHED,
         "Capturing CUDA graphs failed: {what}",
-        f"{_LOWER_FRACTION_REMEDY} Or lower args.cuda-graph-max-bs (newer: cuda-graph-max-bs-decode).",
+        "The reason is the text behind the colon. Without graphs it starts, slower: args.disable-cuda-graph.",
         needle="graph failed: ",
         fatal=True,
         weight=FailureWeight.LIKELY,

@@ -202,6 +202,7 @@ class VllmEngine(Engine):
         hints=("/vllm/", "vllm."),
         begins=("non-default args: ",),
         serving=("Engine 0", "SpecDecoding metrics: ", "Received request ", "Added request ", "Generated response "),
+        standstill=("No available shared memory broadcast block found",),
     )
     defaults = EngineDefaults(
         command=("vllm", "serve"),

@@ -9,7 +9,7 @@ import pytest
 from sparkctl import paths
 from sparkctl.simulator import SimulatedSparks
 from tests.support.sim_clients import FAST
-from tests.tui.panel_driver import open_demo_panel, wait_for_text
+from tests.tui.panel_driver import is_idle, open_demo_panel, wait_for_text
 
 
 async def test_every_start_and_stop_is_there_with_its_phases_and_what_had_changed(
@@ -23,10 +23,10 @@ async def test_every_start_and_stop_is_there_with_its_phases_and_what_had_change
         await pilot.press("h")
         await wait_for_text(pilot, "The history is empty")
         await pilot.press("escape", "colon", *"up qwen36 --node spark1", "enter")
-        await wait_for_text(pilot, "spark1 ● ready")
+        await wait_for_text(pilot, lambda text: "spark1 ● ready" in text and is_idle(text))
         await pilot.press("colon", *"down qwen36 --node spark1", "enter")
-        await wait_for_text(pilot, "Type qwen36 to do it")
-        await pilot.press(*"qwen36", "enter")
+        await wait_for_text(pilot, "[ Cancel ]     stop it")
+        await pilot.press("tab", "enter")
         await wait_for_text(pilot, lambda text: text.count("○ nothing runs") == 2)
         await pilot.press("colon", *"up qwen36 --node spark2 --set args.mem-fraction-static=0.7", "enter")
         await wait_for_text(pilot, "spark2 ● ready")

@@ -108,6 +108,42 @@ _IMAGE = "nvcr.io/nvidia/vllm:99.1"
 # Worded by torch, the hub, Docker, the kernel: the same in every engine.
 ANY = (
     EngineDeath(
+        FailureCause.HOST_MEMORY,
+        "OSError: [Errno 12] Cannot allocate memory",
+        says="own process",
+    ),
+    EngineDeath(
+        FailureCause.DRAFT_MISMATCH,
+        "ValueError: The draft model's vocab size 32000 and the target's 151936 do not match",
+        "args.speculative-draft-model-path",
+        says="32000",
+    ),
+    EngineDeath(
+        FailureCause.BROKEN_IMAGE,
+        "ImportError: libnvrtc.so.12: cannot open shared object file: No such file or directory",
+        "image",
+        where="api",
+        says="libnvrtc.so.12",
+    ),
+    EngineDeath(
+        FailureCause.JIT_FAILED,
+        "RuntimeError: Ninja build failed. Ninja output:\nninja: build stopped: subcommand failed.",
+        "image",
+        says="Ninja build failed",
+    ),
+    EngineDeath(
+        FailureCause.GPU_FAULT,
+        "torch.AcceleratorError: CUDA error: device-side assert triggered",
+        says="device-side assert",
+    ),
+    EngineDeath(
+        FailureCause.KERNEL_UNSUPPORTED,
+        "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 131072, Hardware limit: 101376. "
+        "Reducing block sizes or `num_stages` may help.",
+        "args.attention-backend",
+        says="a GB10's 99 KiB",
+    ),
+    EngineDeath(
         FailureCause.HOST_OOM_KILL,
         "[Sat May  2 10:13:09 2026] Out of memory: Killed process 4711 (VLLM::EngineCore) total-vm:9kB, "
         "anon-rss:4100kB, file-rss:0kB",

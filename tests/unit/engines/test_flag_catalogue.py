@@ -49,4 +49,4 @@ def test_they_are_read_when_one_is_asked_for() -> None:
         "f.choose_catalogue('vllm', 'x:0.19.1'); print(seen)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['vllm-0.19.1.json']"
+    assert done.stdout.strip() == "['flags-0.19.1.json']"

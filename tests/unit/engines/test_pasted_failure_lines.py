@@ -46,8 +46,8 @@ DEATHS = [
     ("httpx.ConnectTimeout: timed out", FailureCause.CRASHED, None, "httpx.ConnectTimeout"),
     (
         "torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:",
-        FailureCause.CRASHED,
-        None,
+        FailureCause.JIT_FAILED,
+        "image",
         "BackendCompilerFailed",
     ),
     (
@@ -196,9 +196,9 @@ DEATHS = [
     ("bash: line 1:    12 Killed                  python3 -m server", FailureCause.KILLED, None, "SIGKILL"),
     (
         "RuntimeError: CUDA error: an illegal memory access was encountered",
-        FailureCause.CRASHED,
+        FailureCause.GPU_FAULT,
         None,
-        "outside of its memory",
+        "illegal memory access",
     ),
     (
         "(EngineCore pid=77) AssertionError: spec decode is not supported.",

@@ -230,7 +230,7 @@ ODD = (
     "KeyError: 'req-17'",
     "AssertionError",
     "AssertionError: slots",
-    "torch.AcceleratorError: CUDA error: an illegal memory access was encountered",
+    "torch.AcceleratorError: CUDA error: initialization error",
 )
 
 

@@ -1,0 +1,219 @@
+"""Failure rules for what the libraries under every engine say: Triton, the JIT compilers, CUDA, the dynamic linker, Python's
+imports, NCCL's plug-ins, TensorRT. They hold whichever engine runs, and where none is recognised.
+
+A wrapper ("Capture cuda graph failed: X", "Exception in worker: X") contains the library's words, so these rules search
+anywhere in a line, and stand before the engines' own rules for wrappers: the remedy follows the root.
+"""
+
+from __future__ import annotations
+
+from sparkctl.engines.base import FailureWeight
+from sparkctl.engines.log_rules import MatchGroups, failure_rule
+from sparkctl.model.verdict import FailureCause
+
+_OTHER_BACKEND = "Choose another backend for it (attention, MoE, FP4 or sampling), or take an image built for sm_121."
+# Bytes of shared memory that one block may use on a GB10 (compute capability 12.1): CUDA programming guide, technical
+# specifications per compute capability.
+_GB10_SHARED_MEMORY = 101_376
+
+
+def _describe_shared_memory_limit(said: MatchGroups) -> MatchGroups:
+    """Return whose limit it is, if the line's figure is a GB10's."""
+    return {"whose": "a GB10's 99 KiB"} if said.get("limit") == str(_GB10_SHARED_MEMORY) else {}
+
+
+KERNEL_FAILURES = (
+    failure_rule(
+        r"out of resource: shared memory, Required: (?P<wants>\d+), Hardware limit: (?P<limit>\d+)",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "A Triton kernel wants {wants} bytes of shared memory for a block, and this GPU has {limit}[ ({whose})].",
+        "Choose another attention or MoE backend, whose blocks are smaller; where the engine lets you tune the kernel, "
+        "fewer stages or smaller blocks.",
+        needle="out of resource",
+        on="args.attention-backend",
+        worked_out=_describe_shared_memory_limit,
+    ),
+    failure_rule(
+        r"out of resource: (?P<what>threads|registers|tensor memory)\b.*",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "A Triton kernel wants more {what} than this GPU has.",
+        "Choose another attention or MoE backend.",
+        needle="out of resource",
+        on="args.attention-backend",
+    ),
+    failure_rule(
+        r"(?P<what>No supported CUDA architectures found[^.]*|only supports? (?:SM|sm_?)\d+\w*[^.]{0,80}"
+        r"|(?:requires?|needs?|supported only on|is only supported on) (?:SM|sm_?|compute capability )(?:[789]|1[0-9])[\d.]*\w*[^.]{0,80}"
+        r"|[\w ./-]{0,60}(?:not|un)supported (?:on|for|by) (?:(?:this|your|the current) GPU"
+        r"|(?:device with )?(?:SM|sm_?|compute capability )\d[\d.]{0,6}\w?)"
+        r"|[Aa]rch conditional MMA instruction used without targeting appropriate compute capability"
+        r"|tcgen05[\w.]{0,40} .{0,40}(?:not supported|requires)"
+        r"|Kernel requires a runtime memory allocation, but no allocator was set"
+        r"|(?:GEMM|gemm|grouped_mm|scaled_mm)[\w ]{0,40}(?:not supported|no valid|not implemented)[\w ]{0,40}(?:SM|sm_?)\d+)",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "A GPU kernel was not made for this GPU (a GB10 is sm_121): {what}",
+        _OTHER_BACKEND,
+        needle=None,
+        exception=True,
+        on="image",
+    ),
+)
+JIT_FAILURES = (
+    failure_rule(
+        r"(?P<what>Could not find nvcc[^.]*|nvcc: (?:command )?not found|Failed to find C(?:\+\+)? compiler[^.]*"
+        r"|CUDA_HOME environment variable is not set|No such file or directory: '(?:\S*/)?(?:nvcc|ninja|gcc|g\+\+|cc|c\+\+)'"
+        r"|Ninja is required to load C\+\+ extensions|fatal error: (?:Python\.h|cuda_runtime\w*\.h|\w+\.cuh?): No such file or directory)",
+        FailureCause.JIT_FAILED,
+        "The image lacks a part that it needs to compile kernels at the start: {what}",
+        "Take an image with the CUDA toolkit and a C compiler (a devel image), or choose a backend that brings its kernels "
+        "compiled.",
+        needle=None,
+        on="image",
+    ),
+    failure_rule(
+        r"(?P<what>Ninja build failed|Error building extension '[^']*'|ninja: build stopped: subcommand failed"
+        r"|nvcc (?:fatal|error)\s*: .{0,160}|NVRTC (?:compilation )?(?:error|failed).{0,160}|nvrtc: error: .{0,160}"
+        r"|(?:Inductor|BackendCompiler|CppCompile|CompilationFail)\w{0,40}: .{0,160}"
+        r"|PTXAS error: .{0,160}|ptxas`? (?:failed with|exited with).{0,160}|triton\.compiler\.errors\.\w{1,60}: .{0,160})",
+        FailureCause.JIT_FAILED,
+        "A kernel could not be compiled at the start: {what}",
+        "The compiler's own error stands in the lines around this one. Choose another backend for the kernel, or another "
+        "type of the KV cache, or take a newer image.",
+        needle=None,
+        on="image",
+        weight=FailureWeight.LIKELY,
+    ),
+)
+GPU_FAULTS = (
+    failure_rule(
+        r"(?P<what>device-side assert triggered|CUBLAS_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR)|unspecified launch failure"
+        r"|misaligned address|an illegal memory access was encountered|cudaErrorIllegalAddress|cudaErrorLaunchFailure"
+        r"|uncorrectable ECC error encountered|CUDNN_STATUS_EXECUTION_FAILED)",
+        FailureCause.GPU_FAULT,
+        "A GPU kernel failed while it ran ({what}); nothing here says which.",
+        "A newer image may not do it. To find the kernel: start without CUDA graphs (vLLM: args.enforce-eager, SGLang: "
+        "args.disable-cuda-graph), and with env.CUDA_LAUNCH_BLOCKING: 1 the traceback names it. `dmesg` on the node may "
+        "show the driver's Xid.",
+        needle=None,
+        exception=True,
+        weight=FailureWeight.LIKELY,
+    ),
+)
+CAPTURE_FAILURES = (
+    failure_rule(
+        r"operation not permitted when stream is capturing|cudaErrorStreamCapture\w*",
+        FailureCause.ENGINE_BUG,
+        "Something ran on the GPU that may not run while CUDA graphs are captured: two settings that exclude each other, or a "
+        "fault of this version.",
+        "Leave out torch.compile (SGLang: args.enable-torch-compile), or start without CUDA graphs (SGLang: "
+        "args.disable-cuda-graph, vLLM: args.enforce-eager).",
+        needle="apturing",
+        weight=FailureWeight.LIKELY,
+    ),
+)
+IMAGE_FAILURES = (
+    failure_rule(
+        r"(?P<what>lib[\w.+-]{1,80}?\.so[\d.]{0,20}: cannot open shared object file|undefined symbol: \S+"
+        r"|version `?(?:GLIBCXX|GLIBC|CXXABI|libcudart)[\w.]{0,40}'? not found|numpy\.dtype size changed"
+        r"|A module that was compiled using NumPy 1\.x cannot be run in NumPy 2\S*|cannot import name '[^']*' from '[^']*'"
+        r"|(?:module|package) '[^']*' has no attribute '[^']*'|No module named '?(?!sglang\b|vllm\b|tensorrt_llm\b)[\w.]{1,120}"
+        r"|The detected CUDA version .{0,60} mismatches the version that was used to compile|DistributionNotFound: .{0,120}"
+        r"|requires? (?:the )?[\w.-]{1,60} ?[<>=!~]=?\s?[\d.]{1,20}.{0,40}(?:but|found|is required|installed).{0,60})",
+        FailureCause.BROKEN_IMAGE,
+        "The image's parts do not fit together: {what}",
+        "Take another tag of this image. An image of your own: install the missing or matching version when it is built.",
+        needle=None,
+        exception=True,
+        on="image",
+        weight=FailureWeight.LIKELY,
+    ),
+)
+MEMORY_WORDS = (
+    failure_rule(
+        r"Executor creation failed due to insufficient GPU memory|Error Code 2: OutOfMemory(?: \(Requested size was (?P<bytes>\d+) bytes)?"
+        r"|CUBLAS_STATUS_ALLOC_FAILED",
+        FailureCause.CUDA_OUT_OF_MEMORY,
+        "CUDA could not allocate[ {bytes} bytes].",
+        "Take a smaller share of the memory for the KV cache, a smaller context or batch, or a smaller model; stop what else "
+        "uses the GPU.",
+        needle=None,
+    ),
+    failure_rule(
+        r"max seq len \((?P<wants>\d+)\) is larger than the maximum number of tokens that can be stored in KV cache \((?P<has>\d+)\)"
+        r"|No available memory for the cache blocks",
+        FailureCause.KV_CACHE_TOO_SMALL,
+        "The KV cache does not hold the context[: {wants} tokens wanted, {has} fit].",
+        "Lower the context[ (max-model-len) to {has}], or give the engine a larger share of the memory.",
+        needle="cache",
+        on="args.max-model-len",
+        to="{has}",
+    ),
+)
+DISTRIBUTED_FAILURES = (
+    failure_rule(
+        r"NCCL error: (?P<what>[\w ]{1,80})|unhandled (?P<kind>system|cuda) error \(run with NCCL_DEBUG",
+        FailureCause.NCCL,
+        "NCCL, by which the ranks talk to each other, failed[: {what}][ ({kind} error)].",
+        "Check the link between the nodes (sparkctl doctor), NCCL_SOCKET_IFNAME, NCCL_IB_HCA and GLOO_SOCKET_IFNAME on both. "
+        "With env.NCCL_DEBUG: INFO the log names the reason.",
+        needle="error",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"NET/IB ?: Got completion from peer (?P<peer>\S+) with status=(?P<status>\d+)",
+        FailureCause.NCCL,
+        "NCCL lost its RDMA connection to {peer} (completion status {status}).",
+        "Look at the cable and the ports on both nodes (sparkctl doctor), and at the log of the other node: it may have ended "
+        "first.",
+        needle="Got completion",
+    ),
+    failure_rule(
+        r"TCPStore server has shut down too early|sendBytes failed on SocketImpl|recvValue failed on SocketImpl"
+        r"|failed to recv, got 0 bytes|Connection was likely closed\. Did the remote server shutdown or crash",
+        FailureCause.WORKER_LOST,
+        "Another rank of this model ended: the store that all ranks share went away.",
+        "The log of rank 0, or of the rank that ended first, says why.",
+        needle=None,
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"A worker died or was killed while executing a task|The actor (?:is|died) (?:dead|unexpectedly|because)",
+        FailureCause.RAY,
+        "A worker under Ray died.",
+        "Look at the log of the other node; `dmesg` there says whether the kernel killed it for memory.",
+        needle=None,
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"(?P<path>/\S{1,200}) is over (?P<share>\d+)% full, available space: (?P<left>\d+)",
+        FailureCause.DISK_FULL,
+        "{path} is full ({share} %, {left} bytes left).",
+        "Free space there; if it lies in the container's /tmp or /dev/shm, raise container.shm_size or mount a directory.",
+        needle="% full",
+        on="container.shm_size",
+        weight=FailureWeight.LIKELY,
+    ),
+)
+MODEL_WORDS = (
+    failure_rule(
+        r"(?P<what>(?:draft|speculative|EAGLE|eagle)[^:]{0,80}(?:vocab|hidden[ _]size|tokenizer)[^.]{0,100}(?:match|differ|equal|same)[^.]{0,160})",
+        FailureCause.DRAFT_MISMATCH,
+        "The draft model does not belong to the model: {what}",
+        "Take the draft model that was made for exactly this model, or draft without one (NGRAM).",
+        needle=None,
+        exception=True,
+        on="args.speculative-draft-model-path",
+        weight=FailureWeight.LIKELY,
+    ),
+)
+
+LIBRARY_FAILURES = (
+    KERNEL_FAILURES
+    + JIT_FAILURES
+    + MEMORY_WORDS
+    + CAPTURE_FAILURES
+    + GPU_FAULTS
+    + DISTRIBUTED_FAILURES
+    + MODEL_WORDS
+    + IMAGE_FAILURES
+)

@@ -1,0 +1,141 @@
+"""Exceptions are found by the shape of a traceback, whatever their class is called, where the log is cut, wrapped or framed."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkctl.logs.diagnosis import LogDiagnoser
+from sparkctl.logs.traceback_reader import TracebackReader, strip_group_frame
+from sparkctl.model.verdict import FailureCause, Verdict
+
+HEADER = "Traceback (most recent call last):"
+FRAME = ('  File "/usr/lib/python3/x.py", line 12, in run', "    work()", "    ^^^^^^")
+
+
+def read_lines(*lines: str) -> tuple[list[str], TracebackReader]:
+    reader = TracebackReader()
+    return [line for number, line in enumerate(lines, 1) if reader.read_line(number, line)], reader
+
+
+def diagnose(text: str) -> Verdict | None:
+    reading = LogDiagnoser()
+    for line in text.splitlines():
+        reading.feed_raw_line(line)
+    return reading.build_diagnosis().verdict
+
+
+@pytest.mark.parametrize(
+    "exception",
+    [
+        "triton.runtime.errors.OutOfResources: out of resource",
+        "OutOfResources: out of resource",
+        "TimeoutError",
+        "zmq.error.Again: Resource temporarily unavailable",
+        "RuntimeError: x",
+    ],
+)
+def test_the_last_line_is_the_exception_whatever_its_class_is_called(exception: str) -> None:
+    assert read_lines(f"Scheduler hit an exception: {HEADER}", *FRAME, exception, "INFO: next")[0] == [exception]
+
+
+@pytest.mark.parametrize("line", ["INFO: 10.0.0.1 - GET /health", "WARNING: x", "loading weights", "Killed by us: no"])
+def test_a_line_of_another_process_within_it_is_not_the_exception(line: str) -> None:
+    assert read_lines(HEADER, *FRAME, line, *FRAME, "ValueError: y")[0] == ["ValueError: y"]
+
+
+def test_without_a_traceback_there_is_no_exception() -> None:
+    assert read_lines("ValueError: y", "Config: x")[0] == []
+
+
+def test_a_chain_gives_each_of_its_exceptions_the_first_is_the_cause() -> None:
+    direct = "The above exception was the direct cause of the following exception:"
+    found, _ = read_lines(HEADER, *FRAME, "KeyError: 'a'", "", direct, "", HEADER, *FRAME, "RuntimeError: b")
+    assert found == ["KeyError: 'a'", "RuntimeError: b"]
+
+
+def test_a_cut_traceback_is_known_by_its_raise_statement() -> None:
+    _, reader = read_lines(
+        FRAME[0],
+        '    raise ValueError("No available memory for the cache blocks. "',
+        '                     "Try increasing `gpu_memory_utilization`.")',
+    )
+    assert (
+        reader.cut_exception
+        == "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`."
+    )
+    assert reader.raise_line == 2
+
+
+@pytest.mark.parametrize(
+    ("framed", "plain"),
+    [
+        ("  | ValueError: x", "ValueError: x"),
+        ("    +---------------- 1 ----------------", ""),
+        ("| table |", "table |"),
+        ("- a list", "- a list"),
+        ("text", "text"),
+    ],
+)
+def test_the_frame_of_an_exception_group_goes(framed: str, plain: str) -> None:
+    assert strip_group_frame(framed) == plain
+
+
+def test_a_message_that_a_terminal_has_wrapped_is_read_whole() -> None:
+    verdict = diagnose(
+        "ValueError: Free memory on device cuda:0 (109.53/121.69 GiB) on startup is\n"
+        "less than desired GPU memory utilization (0.91, 110.74 GiB)"
+    )
+    assert verdict is not None
+    assert (verdict.cause, verdict.evidence[0].line) == (FailureCause.STARTUP_MEMORY_CHECK, 1)
+
+
+# Lines of public reports, with their source.
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (  # github.com/sgl-project/sglang/issues/2384
+            f"{HEADER}\n{FRAME[0]}\ntriton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 131072, "
+            "Hardware limit: 65536. Reducing block sizes or `num_stages` may help.",
+            FailureCause.KERNEL_UNSUPPORTED,
+        ),
+        (  # github.com/NVIDIA/nccl/issues/1405
+            "kp-ddp-worker-0:3468:3905 [4] ib_plugin.c:1615 NCCL WARN NET/IB : Got completion from peer 10.216.210.236<54862> "
+            "with status=12 opcode=0 len=0 vendor err 129 (Recv)",
+            FailureCause.NCCL,
+        ),
+        (  # github.com/vllm-project/vllm/issues/11366
+            "2024-12-19 21:40:35 ERROR 56542 [async_llm_engine.py:64] RuntimeError: Error in model execution: CUDA error: an "
+            "illegal memory access was encountered^M",
+            FailureCause.GPU_FAULT,
+        ),
+        (  # github.com/vllm-project/vllm/issues/1953
+            "(raylet) [2023-12-07 03:27:39,873 E 101250 101275] (raylet) file_system_monitor.cc:111: /tmp/ray/session_1 is over "
+            "95% full, available space: 0; capacity: 67108864. Object creation will fail if spilling is required.",
+            FailureCause.DISK_FULL,
+        ),
+        (  # github.com/sgl-project/sglang/issues/22511
+            "May 16, 2026 @ 20:46:57.892    [rank8]:[W516 12:46:57.499514954 ProcessGroupNCCL.cpp:1826] [PG ID 0 PG GUID 0 Rank "
+            '8] Failed to check the "should dump" flag on TCPStore, (maybe TCPStore server has shut down too early), with error:',
+            FailureCause.WORKER_LOST,
+        ),
+        (  # github.com/ggml-org/llama.cpp/issues/17327
+            "clip_init: failed to load model '/m/mmproj.gguf': operator(): unable to find tensor v.blk.0.attn_out.weight",
+            FailureCause.MODEL_FILES,
+        ),
+    ],
+)
+def test_the_libraries_own_words_are_known_whoever_prints_them(text: str, cause: FailureCause) -> None:
+    verdict = diagnose(text)
+    assert verdict is not None
+    assert verdict.cause is cause
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_standing_still_is_said_when_nothing_else_is(count: int) -> None:
+    line = (
+        "(EngineCore pid=2025) INFO 08-13 11:27:02 [shm_broadcast.py:802] No available shared memory broadcast block found in 60 "
+        "seconds. This typically happens when some processes are hanging"
+    )
+    verdict = diagnose("\n".join([line] * count))
+    assert (verdict is not None) is (count >= 3)
+    assert verdict is None or verdict.cause is FailureCause.WEDGED
