@@ -12,9 +12,8 @@ from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
 from sparkctl.errors import ConnectionLost, ContainerNotFound, DockerError, NodeError
 from sparkctl.model.container import Container
-from sparkctl.model.endpoint_url import format_endpoint_url
 from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec
-from sparkctl.model.node import Node, NodeName
+from sparkctl.model.node import Node, NodeName, format_endpoint_url
 from sparkctl.model.text.sanitize import load_json, sanitize_line
 from sparkctl.monitor.engine_probe import request_engine
 from sparkctl.profiles.container_labels import parse_port_label

@@ -386,7 +386,7 @@ class LogBuffer:
 
     def add_lines(self, source: int, lines: Iterable[LogLine]) -> None:
         """Add lines of one source; about 8 µs a line. A rewritten progress bar is one line, in its last state."""
-        mark = self._markers[source].classify_line
+        mark = self._markers[source].mark_line
         is_merged = isinstance(self.order, TimeOrder)
         place = chr(_FIRST_SOURCE + source)
         records: list[str] = []

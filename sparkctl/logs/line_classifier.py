@@ -72,7 +72,7 @@ class LineClassifier:
         self._preparer = LinePreparer()
         self._joining = 0  # lines that the preparer must see, because an error spans them
 
-    def classify_line(self, text: str) -> LineMarks:
+    def mark_line(self, text: str) -> LineMarks:
         """Return the marks of this line (cleaned, one state of a progress bar). The last signal counts."""
         said, rest = strip_log_prefix(text)
         level, _ = _parse_inner_header(said, rest)

@@ -13,11 +13,10 @@ from sparkctl.context import CommandContext
 from sparkctl.engines import find_health_paths
 from sparkctl.errors import ContainerNotFound, DockerError, LogUnreadable, NodeError
 from sparkctl.model.container import Container, ContainerState
-from sparkctl.model.endpoint_url import format_endpoint_url
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.launch_plan import ContainerLabel, ReadinessRule, ReadinessTarget
 from sparkctl.model.memory_reading import MemoryReading
-from sparkctl.model.node import Node, NodeState
+from sparkctl.model.node import Node, NodeState, format_endpoint_url
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.switch_plan import JournalPresence
 from sparkctl.model.text.secrets import redact

@@ -459,7 +459,7 @@ class Store:
         return ()
 
     @_apply.register
-    def _(self, event: NodeStateChanged, live: NodeRecord) -> tuple[Topic, ...]:
+    def _apply_node_state_changed(self, event: NodeStateChanged, live: NodeRecord) -> tuple[Topic, ...]:
         before, live.state = live.state, event
         if event.state is not NodeState.OK:
             live.numbers.clear()  # an engine's figures hold for that moment only
@@ -468,7 +468,7 @@ class Store:
         return () if replace(event, ts=before.ts) == before else (Topic(TopicKind.STATE, event.node),)
 
     @_apply.register
-    def _(self, event: SampleArrived, live: NodeRecord) -> tuple[Topic, ...]:
+    def _apply_sample_arrived(self, event: SampleArrived, live: NodeRecord) -> tuple[Topic, ...]:
         if not live.rings.add_sample(event.sample, event.ts, event.boot):
             return ()
         live.arrived = event
@@ -480,17 +480,17 @@ class Store:
         return (Topic(TopicKind.STATE, event.node), *news) if back else news
 
     @_apply.register
-    def _(self, event: MemorySampled, live: NodeRecord) -> tuple[Topic, ...]:
+    def _apply_memory_sampled(self, event: MemorySampled, live: NodeRecord) -> tuple[Topic, ...]:
         live.memory = event.memory
         return (Topic(TopicKind.MEMORY, event.node),)
 
     @_apply.register
-    def _(self, event: CachesDropped, live: NodeRecord) -> tuple[Topic, ...]:
+    def _apply_caches_dropped(self, event: CachesDropped, live: NodeRecord) -> tuple[Topic, ...]:
         live.memory, live.dropped = event.after, event
         return (Topic(TopicKind.MEMORY, event.node),)
 
     @_apply.register
-    def _(self, event: ContainersListed, live: NodeRecord) -> tuple[Topic, ...]:
+    def _apply_containers_listed(self, event: ContainersListed, live: NodeRecord) -> tuple[Topic, ...]:
         live.docker, before = event, live.listed
         if event.known:
             if before is not None and _list_alive_ids(event) - _list_alive_ids(before):
@@ -515,7 +515,7 @@ class Store:
         return (Topic(TopicKind.INSTANCES, event.node),)
 
     @_apply.register
-    def _(self, event: MeterArrived, live: NodeRecord) -> tuple[Topic, ...]:
+    def _apply_meter_arrived(self, event: MeterArrived, live: NodeRecord) -> tuple[Topic, ...]:
         live.numbers[event.container] = event
         live.drafting.setdefault(event.container, MeterSeries()).add_meter(event.ts, event.numbers)
         listed = live.listed.instances if live.listed else ()
@@ -523,19 +523,19 @@ class Store:
         return tuple(Topic(TopicKind.NUMBERS, event.node, name) for name in names)
 
     @_apply.register
-    def _(self, event: EngineFactsReported, live: NodeRecord) -> tuple[Topic, ...]:
+    def _apply_engine_facts_reported(self, event: EngineFactsReported, live: NodeRecord) -> tuple[Topic, ...]:
         live.facts[event.container] = event
         listed = live.listed.instances if live.listed else ()
         names = [one.name for one in listed if one.container_id == event.container]
         return tuple(Topic(TopicKind.INSTANCES, event.node, name) for name in names)
 
     @_apply.register
-    def _(self, event: LaunchPlanned, live: NodeRecord) -> tuple[Topic, ...]:
+    def _apply_launch_planned(self, event: LaunchPlanned, live: NodeRecord) -> tuple[Topic, ...]:
         live.plans[event.plan.instance] = event.plan
         return (Topic(TopicKind.PHASE, event.node, event.plan.instance),)
 
     @_apply.register
-    def _(self, event: PhaseChanged, live: NodeRecord) -> tuple[Topic, ...]:
+    def _apply_phase_changed(self, event: PhaseChanged, live: NodeRecord) -> tuple[Topic, ...]:
         before = live.phases.get(event.instance)
         if event.phase in _STARTING_PHASES and (before is None or before.phase not in _STARTING_PHASES):
             live.mark_guard_unknown()
@@ -552,7 +552,7 @@ class Store:
         return (Topic(TopicKind.PHASE, event.node, event.instance),)
 
     @_apply.register
-    def _(self, event: GuardActed, live: NodeRecord) -> tuple[Topic, ...]:
+    def _apply_guard_acted(self, event: GuardActed, live: NodeRecord) -> tuple[Topic, ...]:
         topics: tuple[Topic, ...] = ()
         if live.memory is not None and event.available is not None and event.free is not None:
             live.memory = replace(live.memory, available=event.available, free=event.free)
@@ -569,28 +569,28 @@ class Store:
         return topics
 
     @_apply.register
-    def _(self, event: GuardStatusChanged, live: NodeRecord) -> tuple[Topic, ...]:
+    def _apply_guard_status_changed(self, event: GuardStatusChanged, live: NodeRecord) -> tuple[Topic, ...]:
         before, live.guarded = live.guarded, event.watched
         return (Topic(TopicKind.GUARD, event.node),) if before != event.watched else ()
 
     @_apply.register
-    def _(self, event: SwitchJournalReported, live: NodeRecord) -> tuple[Topic, ...]:
+    def _apply_switch_journal_reported(self, event: SwitchJournalReported, live: NodeRecord) -> tuple[Topic, ...]:
         before, live.switch = live.switch, event.view
         live.kept = list_rollback_containers(event.view) or live.kept
         return (Topic(TopicKind.SWITCH, event.node),) if before != event.view else ()
 
     @_apply.register
-    def _(self, event: CommandEnded, live: NodeRecord) -> tuple[Topic, ...]:
+    def _apply_command_ended(self, event: CommandEnded, live: NodeRecord) -> tuple[Topic, ...]:
         if event.verdict is None or event.instance is None:
             return ()
         return _record_end_reason(live, event.instance, event.verdict.summary)
 
     @_apply.register
-    def _(self, event: LogArrived, live: NodeRecord) -> tuple[Topic, ...]:
+    def _apply_log_arrived(self, event: LogArrived, live: NodeRecord) -> tuple[Topic, ...]:
         return (Topic(TopicKind.LOG, event.node, event.instance),) if event.lines else ()
 
     @_apply.register
-    def _(self, event: FindingReported, live: NodeRecord) -> tuple[Topic, ...]:
+    def _apply_finding_reported(self, event: FindingReported, live: NodeRecord) -> tuple[Topic, ...]:
         live.told[event.check, event.instance] = event
         return (Topic(TopicKind.FINDINGS, live.name),)
 

@@ -340,7 +340,7 @@ class PanelController:
     async def aclose(self) -> tuple[str, ...]:
         """End jobs, tasks and connections; return sentences about what was left unfinished."""
         own, job = self.own_switch, self.store.jobs.switch_job
-        lines = await self.jobs.aclose()
+        lines = await self.jobs.end_jobs()
         if own is not None and own.current_step is not None and job is not None and job.ended is None:
             lines += describe_unfinished_switch(own, format_step_number(own.current_step))
         if self._repaint_timer is not None:

@@ -75,7 +75,7 @@ class JobRunner:
             if job.started.verb == "up" and is_named and is_there:
                 self.interrupt_job(number)
 
-    async def aclose(self) -> tuple[str, ...]:
+    async def end_jobs(self) -> tuple[str, ...]:
         """End every command at its next safe point; return their messages and hints, one per line."""
         jobs = list(self._store.jobs.running.values())
         tasks = [task for _, task in self._commands.values()]

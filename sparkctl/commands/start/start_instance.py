@@ -31,11 +31,10 @@ from sparkctl.context import CommandContext, NodeLock
 from sparkctl.errors import DockerError, ExitCode, NodeError
 from sparkctl.history.model import OperationKind
 from sparkctl.logs import start_verdict
-from sparkctl.model.endpoint_url import format_endpoint_url
 from sparkctl.model.events import CommandEnded, Emit, Event, LaunchPlanned, Outcome, PhaseChanged, WarningEmitted
 from sparkctl.model.fabric_route import FabricRoute
 from sparkctl.model.guard_state import GuardCoverage
-from sparkctl.model.node import NodeName
+from sparkctl.model.node import NodeName, format_endpoint_url
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.units import format_duration
 from sparkctl.model.verdict import Verdict

@@ -36,6 +36,7 @@ class Dialog(ModalScreen[T], Generic[T]):
     """A framed dialog in the middle; no frame in a small terminal. Escape always cancels."""
 
     WRAPS: ClassVar[bool] = False  # rows are sentences and may be wrapped
+    HINT: ClassVar[str] = ""  # below the rows
     BELOW: ClassVar[int] = 0  # rows of an input field: in the frame, or below the text without a frame
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -73,7 +74,7 @@ class Dialog(ModalScreen[T], Generic[T]):
 
     def render_footer_rows(self) -> Sequence[TextRow]:
         """Return the rows below; they stay visible where the terminal is too small for all rows."""
-        return ()
+        return [make_row(Span(self.HINT, TextStyle.LABEL))] if self.HINT else ()
 
     def compose(self) -> ComposeResult:
         """Create the text surface."""
@@ -209,6 +210,7 @@ class InputDialog(RefreshingDialog):
     """A question with a typed answer; a password is not shown. An empty answer is None, unless it ``may_be_empty``."""
 
     WRAPS = True
+    HINT = "enter confirms, esc goes on without"
     BELOW = 1
 
     def __init__(
@@ -222,10 +224,6 @@ class InputDialog(RefreshingDialog):
     def render_rows(self) -> Sequence[TextRow]:
         """Return the question."""
         return [(), *self._body, ()]
-
-    def render_footer_rows(self) -> Sequence[TextRow]:
-        """Return the hint."""
-        return [make_row(Span("enter confirms, esc goes on without", TextStyle.LABEL))]
 
     def compose(self) -> ComposeResult:
         """Create the text surface and the input field."""
