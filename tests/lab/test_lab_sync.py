@@ -293,7 +293,7 @@ def test_after_ctrl_c_and_with_a_damaged_part_what_arrives_is_whole(
 ) -> None:
     one, two = pair
     name = write_profile(sparkctl)
-    slow_link_down(one, "60mbit")
+    slow_link_down(one, "20mbit")
     running = sparkctl.start("sync", name, *TO, "--model-only", "--json")
     await_true("some of it to be there", lambda: max(list_part_files(two).values(), default=0) > 8 * MIB, 30.0)
     second = sparkctl("sync", name, *TO, "--model-only", "--json")

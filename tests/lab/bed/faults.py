@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from tests.lab.bed import netns
@@ -209,8 +210,15 @@ class Faults:
     def fill_disk(self, node: LabNode, spare: int = 64) -> None:
         """Leave ``spare`` KiB on Docker's disk."""
         self._mend.append(lambda: self._resize(node, DATA_SIZE))
-        used = node.sh("df", "-k", "--output=used", "/var/lib/docker").split()[-1]
-        self._resize(node, f"{int(used) + spare}k")
+
+        def shrinks() -> bool:  # what writes meanwhile may need more than was just measured
+            used = node.sh("df", "-k", "--output=used", "/var/lib/docker").split()[-1]
+            with suppress(BedError):
+                self._resize(node, f"{int(used) + spare}k")
+                return True
+            return False
+
+        await_true("the disk to shrink", shrinks)
 
     def _resize(self, node: LabNode, size: str) -> None:
         node.sh("mount", "-o", f"remount,size={size}", "/var/lib/docker")
