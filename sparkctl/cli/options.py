@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from sparkctl.cli.stdout import ASCII_OPTION
+
 if TYPE_CHECKING:
     from sparkctl.cli.verb_runner import EventPrinter
     from sparkctl.clock import Clock
@@ -219,9 +221,8 @@ def parse_duration_option(ctx: click.Context, param: click.Parameter, value: str
 
 def _use_ascii_only(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     del param
-    if value and not os.environ.get("SPARKCTL_ASCII"):
-        os.environ["SPARKCTL_ASCII"] = "1"
-        ctx.call_on_close(lambda: os.environ.pop("SPARKCTL_ASCII", None))
+    if value:
+        ctx.meta[ASCII_OPTION] = True
 
 
 ascii_option = click.option(

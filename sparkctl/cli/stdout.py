@@ -19,13 +19,21 @@ if TYPE_CHECKING:
 _ANSI_CODES = {"good": "32", "attention": "33", "bad": "31", "label": "2", "frame": "2"}  # by `TextStyle`
 
 
+ASCII_OPTION = "sparkctl.ascii"  # in the meta data of the command that click runs
+
+
 def supports_colour(stream: TextIO) -> bool:
     """Tell whether to colour what goes to ``stream`` (NO_COLOR, TERM=dumb and pipes say no)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def is_ascii_only(stream: TextIO) -> bool:
-    """Tell whether only ASCII symbols may be used: SPARKCTL_ASCII, or an encoding that has no others."""
+    """Tell whether only ASCII symbols may be used: ``--ascii``, SPARKCTL_ASCII, or an encoding that has no others."""
+    import click
+
+    context = click.get_current_context(silent=True)
+    if context is not None and context.meta.get(ASCII_OPTION):
+        return True
     encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
     return bool(os.environ.get("SPARKCTL_ASCII")) or not encoding.startswith("utf")
 

@@ -29,7 +29,7 @@ async def test_a_fallback_is_a_note_of_its_instance(tmp_path: Path) -> None:
     async with SimulatedSparks("two-stacks", **FAST) as sparks, open_panel_on(sparks, tmp_path) as pilot:
         await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
         room = controller_of(pilot)
-        view = room.find_instance(NodeName("spark2"), "qwen36-vllm")
+        view = room.store.find_instance(NodeName("spark2"), "qwen36-vllm")
         store = Store()
         fact = EngineFact(
             EngineFactName.QUANTIZATION_PATH, "Marlin fallback (FP4 weights, 16-bit arithmetic)", is_fallback=True

@@ -13,7 +13,8 @@ DOCUMENTED = [
     "model-not-found", "hub-unreachable", "model-gated", "model-files", "truncated-weights",
     "model-unsupported", "trust-remote-code", "image-missing", "image-arch", "gpu-runtime-missing",
     "driver-mismatch", "kernel-unsupported", "attention-backend", "port-in-use", "nccl", "worker-lost", "ray",
-    "disk-full", "permission", "engine-bug", "wedged", "crashed",
+    "disk-full", "permission", "engine-bug", "wedged", "crashed", "host-memory", "draft-mismatch", "broken-image",
+    "jit-failed", "gpu-fault",
 ]  # fmt: skip
 OURS = ["docker-refused", "killed", "exited", "stopped-by-others", "timed-out"]
 
