@@ -127,7 +127,7 @@ class SimDockerDaemon:
 
     def _track_task(self, task: asyncio.Future[None]) -> None:
         assert isinstance(task, asyncio.Task)
-        self._tasks.add(task)
+        self._tasks.add(task)  # no TaskGroup: a container runs until its own end, or that of the daemon
         task.add_done_callback(self._tasks.discard)
 
     async def stop_container(self, container: SimContainer, grace: float) -> None:
