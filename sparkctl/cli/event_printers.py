@@ -308,7 +308,6 @@ class SwitchPrinter(TextPrinter):
     def _print_step(self, event: SwitchStepReported) -> None:
         """Print a step when it begins, and its proof when it is done; the final steps are printed by the end of the verb."""
         self.live.clear()
-        self._phase = None
         if event.proof is None:
             words = sanitize_line(describe_switch_step(event.step, event.instance, event.stops or self._stops))
             stderr.print_message((Span("──", TextStyle.FRAME), Span(f" {words}")))

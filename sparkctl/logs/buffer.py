@@ -349,11 +349,6 @@ class BufferedLine:
         """Where the line stands among the others."""
         return self.moment, self.number
 
-    @property
-    def is_error(self) -> bool:
-        """Whether this line counts as an error."""
-        return is_error_mark(self.mark or _NO_MARK, self.level or _NO_MARK)
-
 
 def is_error_mark(mark: str, level: str) -> bool:
     """Tell whether a record with these first two characters is an error."""

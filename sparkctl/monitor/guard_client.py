@@ -49,6 +49,7 @@ class GuardClient:
         self._on_event = on_event
         self._asking = asyncio.Lock()
         self._answers: asyncio.Queue[GuardState | GuardReceipt | GuardRefusal | Exception | None] = asyncio.Queue()
+        # no TaskGroup: it reads until `close`, in no block; whatever ends it fails the command that waits for an answer
         self._listening = asyncio.create_task(self._read_guard_lines())
 
     @classmethod

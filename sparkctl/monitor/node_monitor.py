@@ -161,7 +161,7 @@ class NodeMonitor:
     _troubles: frozenset[str] = frozenset()  # kinds of findings reported about ``who``
     _instances: tuple[InstanceView, ...] = ()
     session: NodeSession | None = None  # while it is open
-    _told: dict[str, MeterReading] = field(default_factory=dict)
+    _readings: dict[str, MeterReading] = field(default_factory=dict)
     _answers: asyncio.Event = field(default_factory=asyncio.Event)  # set while the node answers
     _listed: asyncio.Event = field(default_factory=asyncio.Event)  # set once Docker has listed containers, too
     _switch: SwitchJournalStatus | None = None  # as last reported
@@ -267,23 +267,25 @@ class NodeMonitor:
     async def _poll_meters(self, session: NodeSession) -> None:
         """Read the engines' figures again and again; they are not known while the node does not answer."""
         meters, watching = EngineMeters(session), EngineAverages()
-        kept = session.clock.monotonic()
+        written = session.clock.monotonic()
         try:
             while True:
                 await self._listed.wait()
                 try:
                     await meters.read_metrics(self._instances)
                     meters.follow_logs(self._ahead)
-                    self._told = meters.get_current_readings(self._ahead)
+                    self._readings = meters.get_current_readings(self._ahead)
                 except NodeError:
-                    self._told = dict.fromkeys(self._told, MeterReading(None))  # the sampler reports the same error
-                for container, told in self._told.items():
-                    watching.add_reading(container, told.numbers)
-                if session.clock.monotonic() - kept > _HISTORY_WRITE_SECONDS:
-                    kept = session.clock.monotonic()
+                    self._readings = dict.fromkeys(
+                        self._readings, MeterReading(None)
+                    )  # the sampler reports the same error
+                for container, reading in self._readings.items():
+                    watching.add_reading(container, reading.numbers)
+                if session.clock.monotonic() - written > _HISTORY_WRITE_SECONDS:
+                    written = session.clock.monotonic()
                     await asyncio.to_thread(self._record_engine_figures, watching)
                 if self._listed.is_set():
-                    emit_meter_readings(session, self._told, self.emit)
+                    emit_meter_readings(session, self._readings, self.emit)
                 await self.ctx.clock.sleep(_METRICS_POLL_SECONDS)
         finally:
             self._record_engine_figures(watching)
@@ -300,7 +302,7 @@ class NodeMonitor:
         while True:
             await self._listed.wait()
             with suppress(NodeError, DockerError):  # the sampler reports the same error
-                await liveness.probe_idle_engine(self._instances, lambda: self._told, self._ahead)
+                await liveness.probe_idle_engine(self._instances, lambda: self._readings, self._ahead)
             await self.ctx.clock.sleep(_LIVENESS_POLL_SECONDS)
 
     async def _read_engine_facts(self, session: NodeSession) -> None:
@@ -379,9 +381,9 @@ async def _build_listed_instance(session: NodeSession, container: Container) -> 
     )
 
 
-def emit_meter_readings(session: NodeSession, told: dict[str, MeterReading], emit: Callable[[Event], None]) -> None:
+def emit_meter_readings(session: NodeSession, readings: dict[str, MeterReading], emit: Callable[[Event], None]) -> None:
     """Emit the engines' figures."""
-    for container, its in told.items():
+    for container, its in readings.items():
         emit(
             MeterArrived(
                 ts=session.clock.unix_time(),

@@ -159,6 +159,7 @@ async def _read_or_show_reconnect(
         )
     view = await read_node_status(ctx, session)
     if view.state in (NodeState.UNREACHABLE, NodeState.STARVED, NodeState.UNKNOWN):
+        # no TaskGroup: that it does not come back is no error here; each round shows the connection's own state
         returning[session.node.name] = asyncio.ensure_future(session.link.reconnect())
     return view
 

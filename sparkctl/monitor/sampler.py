@@ -140,6 +140,7 @@ class NodeSampler:
         feeding: asyncio.Task[None] | None = None
         try:
             await held.write(start.stdin)
+            # no TaskGroup: in a generator it would cancel whoever asks for the next sample; without keepalives the agent ends
             feeding = asyncio.create_task(_send_keepalives(held))
             async with contextlib.aclosing(self._read_samples(held)) as events:
                 async for event in events:

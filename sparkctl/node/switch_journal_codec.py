@@ -50,7 +50,6 @@ def decode_write_result(answer: bytes) -> JournalWriteResult:
 
 
 JOURNAL_SCHEMA_VERSION = 1
-MAX_JOURNAL_BYTES = 65536  # maximum bytes of a journal
 _ID_PATTERN = re.compile(r"[0-9a-f]{12,64}")
 _MAX_ITEMS = 256  # maximum nodes, words and containers
 _MAX_TEXT_CHARS = 4096

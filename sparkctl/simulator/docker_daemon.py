@@ -33,7 +33,7 @@ class SimDockerDaemon:
         self.containers: dict[str, SimContainer] = {}  # by id, oldest first
         self.running: dict[str, EngineProcess] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._told: list[JsonBody] = []
+        self._past_events: list[JsonBody] = []
         self._listeners: set[asyncio.Queue[JsonBody]] = set()
         self._reaping: set[asyncio.Task[None]] = set()
         self.visitors: Callable[[EngineProcess], Awaitable[None]] | None = (
@@ -127,7 +127,7 @@ class SimDockerDaemon:
 
     def _track_task(self, task: asyncio.Future[None]) -> None:
         assert isinstance(task, asyncio.Task)
-        self._tasks.add(task)
+        self._tasks.add(task)  # no TaskGroup: a container runs until its own end, or that of the daemon
         task.add_done_callback(self._tasks.discard)
 
     async def stop_container(self, container: SimContainer, grace: float) -> None:
@@ -159,13 +159,13 @@ class SimDockerDaemon:
         }
         event |= {"from": container.image, "Actor": {"ID": container.id, "Attributes": attributes}}
         event |= {"time": now // 1_000_000_000, "timeNano": now}
-        self._told = [*self._told, event][-_MAX_PAST_EVENTS:]
+        self._past_events = [*self._past_events, event][-_MAX_PAST_EVENTS:]
         for queue in self._listeners:
             queue.put_nowait(event)
 
     def encode_past_events(self, container: str, actions: Sequence[str]) -> bytes:
         """Return a container's past events, one JSON object per line."""
-        found = [event for event in self._told if event["id"] == container and event["Action"] in actions]
+        found = [event for event in self._past_events if event["id"] == container and event["Action"] in actions]
         return b"".join(json.dumps(event).encode() + b"\n" for event in found)
 
     async def stream_events(self) -> AsyncIterator[bytes]:

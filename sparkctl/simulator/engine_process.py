@@ -185,6 +185,7 @@ class EngineProcess:
 
     async def run(self) -> ExitStep:
         """Run until the end; return the exit status. Frees only the port."""
+        # not `run_until_first`, here and below: a signal is a future, which outlives the wait for it
         ending = asyncio.ensure_future(self._run_engine())
         try:
             waiting: set[asyncio.Future[Any]] = {ending, self._signal}

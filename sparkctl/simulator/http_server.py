@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit
+
+from sparkctl.concurrency import run_until_first
 
 MAX_HEAD_BYTES = 64 << 10
 JSON_CONTENT_TYPE = "application/json"
@@ -61,7 +62,7 @@ class SimHttpReply:
     stream: AsyncIterator[bytes] | None = field(default=None)
 
 
-RequestHandler = Callable[[SimHttpRequest], Awaitable[SimHttpReply]]
+RequestHandler = Callable[[SimHttpRequest], Coroutine[Any, Any, SimHttpReply]]
 
 
 def build_json_reply(value: object, status: int = 200) -> SimHttpReply:
@@ -153,21 +154,10 @@ async def serve_connection(
 
 async def _run_handler(peer: SimHttpConnection, handler: RequestHandler, request: SimHttpRequest) -> SimHttpReply:
     """Return the handler's answer; EOFError if the peer leaves before."""
-    working = asyncio.ensure_future(handler(request))
-    watching = asyncio.ensure_future(peer.wait_until_closed())
-    try:
-        await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise EOFError
-        return working.result()
-    finally:
-        await _cancel_tasks(working, watching)
-
-
-async def _cancel_tasks(*tasks: asyncio.Future[Any]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    _, answer = await run_until_first(handler(request), peer.wait_until_closed())
+    if answer is None:
+        raise EOFError
+    return answer
 
 
 def _encode_head(reply: SimHttpReply, server: str, keep: bool) -> bytes:
@@ -184,16 +174,8 @@ def _encode_head(reply: SimHttpReply, server: str, keep: bool) -> bytes:
 
 async def _send_stream(peer: SimHttpConnection, writer: WriteStream, stream: AsyncIterator[bytes]) -> bool:
     """Send chunks until the stream or the peer ends; True if everything was sent."""
-    sending = asyncio.ensure_future(_send_chunks(writer, stream))
-    watching = asyncio.ensure_future(peer.wait_until_closed())
-    try:
-        await asyncio.wait({sending, watching}, return_when=asyncio.FIRST_COMPLETED)
-        if not sending.done():
-            return False
-        sending.result()
-        return True
-    finally:
-        await _cancel_tasks(sending, watching)
+    ended, _ = await run_until_first(_send_chunks(writer, stream), peer.wait_until_closed())
+    return ended == 0
 
 
 async def _send_chunks(writer: WriteStream, stream: AsyncIterator[bytes]) -> None:

@@ -151,6 +151,7 @@ class SimulatedSparks:
         if self._haste is not None:
             for docker in self.docker.values():
                 docker.visitors = send_requests_when_ready
+            # no TaskGroup: it runs until `__aexit__`, beside the block of whoever uses these Sparks
             self._hurrying = asyncio.create_task(
                 fast_forward_while_busy(self.pace.clock, self._haste, list(self.docker.values()))
             )

@@ -144,6 +144,7 @@ async def _start_process(argv: Sequence[str], quiet: bool = False) -> asyncio.su
 
     asyncio (Python 3.11) waits forever when it is cancelled between starting a child and connecting its pipes: let it finish first.
     """
+    # no TaskGroup: it outlives a cancellation of this call
     starting = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
             *argv,

@@ -448,7 +448,7 @@ class OperationDetail:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryScreenModel:
     """The state of the history screen. ``operations`` is None before it is read. ``told``: details of the selected
-    one, if read. ``trouble``: what is wrong with the file. ``key``: the key that shows its log."""
+    one, if read. ``trouble``: what is wrong with the file."""
 
     operations: tuple[OperationRecord, ...] | None
     chosen: int | None = None

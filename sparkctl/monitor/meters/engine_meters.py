@@ -393,6 +393,7 @@ class LogMeter:
             self._whole = True
             if self._feed is None:
                 self._feed = LogFeed(self.session, self.container, since=self.since, tail=_LOG_TAIL_LINES)
+            # no TaskGroup: it follows until `aclose`, in no block; each poll asks how it ended
             self._task = asyncio.create_task(self._consume_lines(self._feed.follow_lines()))
 
     async def aclose(self) -> None:

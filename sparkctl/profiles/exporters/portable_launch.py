@@ -23,8 +23,8 @@ class PortableLaunch:
     """Texts are in a profile's notation: ``${NAME}`` is the operator's variable, ``$${`` the text ``${``; ``~`` the
     node's home.
 
-    ``title`` is one line. ``words`` follow the image; ``options`` as in `LaunchPlan`; ``remarks`` are notes for the
-    reader; ``beside`` holds what the target form cannot express.
+    ``title`` is one line. ``words`` follow the image; ``remarks`` are notes for the reader; ``beside`` holds what the
+    target form cannot express.
     """
 
     profile: Profile

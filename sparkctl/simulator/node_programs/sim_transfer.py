@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from sparkctl.concurrency import run_until_first
 from sparkctl.engines.simulation.model_files import build_model_config, list_model_files
 from sparkctl.simulator.fabric_ports import LINK_MEGABITS, get_interface_address
 from sparkctl.simulator.http_server import ReadStream
@@ -114,11 +115,7 @@ async def run_transfer(node: SimNode, stdin: ReadStream, stdout: ByteSink) -> in
     if "listen" in request:
         send_message(ports=[40_000 + number for number, _ in enumerate(request["listen"])])
     work = _run_sender if request["role"] == "send" else _run_receiver
-    working = asyncio.ensure_future(work(node, request, stdin, send_message))
-    try:
-        return await working
-    finally:
-        working.cancel()
+    return await work(node, request, stdin, send_message)
 
 
 def _get_rendezvous(certificate: str) -> TransferRendezvous:
@@ -130,25 +127,19 @@ async def _run_sender(node: SimNode, request: Json, stdin: ReadStream, tell: Any
     meeting = _get_rendezvous(request["tls"]["peer"])
     own = request["dial"][0][0] if "dial" in request else ""
     meeting.sender.set_result((node, ",".join(dict.fromkeys(way[0] for way in request.get("dial", []))) or own))
-    ending = asyncio.ensure_future(_wait_for_eof(stdin))
-    done = asyncio.ensure_future(meeting.done.wait())
-    try:
-        await asyncio.wait({ending, done}, return_when=asyncio.FIRST_COMPLETED)
-        if not meeting.done.is_set():
-            meeting.gone = True
-            return 6
-        for job in request["jobs"]:
-            if "echoes" in job:
-                tell(sent=job["n"], median=8.7e-5)
-            elif "image" in job:
-                tell(sent=job["n"], status=0, said="")
-            elif "seconds" not in job:
-                tell(sent=job["n"], sum=_compute_checksum(job["path"]))
-        tell(done=True)
-        return 0
-    finally:
-        ending.cancel()
-        done.cancel()
+    await run_until_first(_wait_for_eof(stdin), meeting.done.wait())
+    if not meeting.done.is_set():
+        meeting.gone = True
+        return 6
+    for job in request["jobs"]:
+        if "echoes" in job:
+            tell(sent=job["n"], median=8.7e-5)
+        elif "image" in job:
+            tell(sent=job["n"], status=0, said="")
+        elif "seconds" not in job:
+            tell(sent=job["n"], sum=_compute_checksum(job["path"]))
+    tell(done=True)
+    return 0
 
 
 async def _run_receiver(node: SimNode, request: Json, stdin: ReadStream, tell: Any) -> int:

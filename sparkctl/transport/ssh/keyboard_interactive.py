@@ -40,7 +40,7 @@ class LoginPrompter:
 
 
 class KeyboardInteractive:
-    """The prompts of one server in one login. ``patience`` is the login's time limit, which pauses while the operator types."""
+    """The prompts of one server in one login. ``limit``: seconds for the login, which pause while the operator types."""
 
     def __init__(self, questions: LoginPrompter, host: str, limit: float) -> None:
         self._questions, self._host, self._limit = questions, host, limit

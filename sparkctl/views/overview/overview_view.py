@@ -283,7 +283,7 @@ _MIN_EVENT_LINES = 6  # with little room; otherwise as many as fill half of it
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverviewScreenModel:
-    """The state of the overview. ``notice`` is the result of the last action, with its style."""
+    """The state of the overview. ``notices`` are the results of the last actions, with their styles; the latest is last."""
 
     glances: tuple[NodeTileModel, ...]
     chosen: int = 0

@@ -273,11 +273,6 @@ def compute_visible_range(count: int, at: int, lines: int) -> range:
     return range(first, min(count, first + lines))
 
 
-def select_rows_around(rows: Sequence[TextRow], at: int, lines: int) -> list[TextRow]:
-    """Return at most ``lines`` rows, the one at ``at`` among them."""
-    return [rows[each] for each in compute_visible_range(len(rows), at, lines)]
-
-
 def scroll_rows(
     rows: Sequence[TextRow], further: int, lines: int, by: tuple[str, str] = ("pgup", "pgdn")
 ) -> ScrollPage:
