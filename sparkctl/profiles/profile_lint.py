@@ -100,6 +100,7 @@ def lint_profile(profile: Profile, chosen: CatalogueChoice | None = None) -> tup
             (engines.load_engine(one.engine).title, one) for one in flag_catalogue.load_other_engines(profile.engine)
         ),
         is_certain=chosen.basis is CatalogueMatch.EXACT,
+        version=chosen.version,
     )
 
 

@@ -66,6 +66,7 @@ class EngineFlag:
     deprecated: bool = False
     replacement: str | None = None
     appends: bool = False
+    extended_by: str | None = None  # a flag that brings more values from a file of the operator's
 
     @property
     def spellings(self) -> tuple[str, ...]:
@@ -225,6 +226,7 @@ def _parse_flag_entry(name: str, entry: dict[str, Any]) -> EngineFlag:
         deprecated=entry.get("deprecated", False),
         replacement=entry.get("replacement"),
         appends=entry.get("appends", False),
+        extended_by=entry.get("extended_by"),
     )
 
 

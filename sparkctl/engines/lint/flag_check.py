@@ -53,7 +53,12 @@ def check_flag_value(one: ProfileFlag, reading: FlagMatch, held: LintContext) ->
     elif not one.values and flag.takes not in (FlagArity.OPTIONAL, FlagArity.ANY):
         yield _build_value_message(LintRule.MISSING_VALUE, one, f"{reading.name} takes a value")
     else:
-        words = one.values if flag.takes in (FlagArity.MANY, FlagArity.ANY) else one.values[:1]
+        takes_many = flag.takes in (FlagArity.MANY, FlagArity.ANY)
+        if one.in_args and len(one.values) > 1 and not takes_many:
+            first = quote_value(one.values[0], reading.name)
+            message = f"{reading.name} takes one value, and the {len(one.values) - 1} after {first} are refused"
+            yield _build_value_message(LintRule.BAD_VALUE, one, message)
+        words = one.values if takes_many else one.values[:1]
         for word in words:
             if not has_env_reference(word):
                 yield from (
@@ -392,12 +397,14 @@ def check_flags(
     foreign: tuple[tuple[str, FlagCatalogue], ...] = (),
     *,
     is_certain: bool = True,
+    version: str | None = None,
 ) -> tuple[LintMessage, ...]:
     """Return the diagnostics of a profile's flags.
 
     ``others``: the engine's other versions; ``foreign``: other engines' flags, by title. ``is_certain``: the catalogue
     is that of the running version; otherwise only a flag that no known version takes is an error, and nothing is if
-    only this version is known. A partial catalogue only informs.
+    only this version is known. A value that no known version takes is a warning where ``version``, the running one, is
+    between others. A partial catalogue only informs.
     """
     module = load_engine_part(engine.name, "lint")  # without it only the catalogue decides
     held = LintContext(
@@ -406,6 +413,7 @@ def check_flags(
         others=others,
         foreign=foreign,
         lore=module.FLAG_ADVICE if module else FlagAdvice(),
+        version=version,
     )
     flags = collect_profile_flags(profile)
     found = list(_allow_patched_flags(check_flags_by_catalogue(flags, held), profile, held))
@@ -417,6 +425,13 @@ def check_flags(
             found = [
                 _downgrade_uncertain(one, other, held)
                 if _is_error(one) and (one.where, one.flag) not in refused
+                else one
+                for one in found
+            ]
+        if version is not None and _is_far_from_known(version, (catalogue, *others)):
+            found = [
+                _downgrade_unknown_choice(one, version, held)
+                if _is_error(one) and one.kind is LintRule.BAD_CHOICE
                 else one
                 for one in found
             ]
@@ -445,13 +460,16 @@ def check_flags(
 def check_flags_by_catalogue(flags: tuple[ProfileFlag, ...], held: LintContext) -> Iterator[LintMessage]:
     """Yield what the parser alone decides, and values that an engine refuses soon after."""
     named: set[object] = set()
-    for one, reading in _match_flags(flags, held.catalogue):
+    readings = _match_flags(flags, held.catalogue)
+    given = {reading.flag.name for one, reading in readings if reading.flag is not None and not one.left_out}
+    for one, reading in readings:
         if not one.left_out and one.where[:2] not in named:
             if remark := check_flag_name(one, reading, held):
                 yield remark
             if one.in_args:
                 named.add(one.where[:2])  # a list repeats the flag; report its wrong name once
-        yield from check_flag_value(one, reading, held)
+        if reading.flag is None or reading.flag.extended_by not in given:
+            yield from check_flag_value(one, reading, held)
 
 
 def _match_flags(flags: tuple[ProfileFlag, ...], catalogue: FlagCatalogue) -> list[tuple[ProfileFlag, FlagMatch]]:
@@ -491,6 +509,16 @@ def _warn_unknown_version(one: LintMessage, held: LintContext) -> LintMessage:
         level=LintSeverity.WARNING,
         message=f"{one.message}; which version of {held.title} this image has is not known",
     )
+
+
+def _is_far_from_known(version: str, known: Iterable[FlagCatalogue]) -> bool:
+    """Tell whether no catalogue is of the same major and minor version: the values of a flag change from one to another."""
+    return all(parse_version(one.version)[:2] != parse_version(version)[:2] for one in known)
+
+
+def _downgrade_unknown_choice(one: LintMessage, version: str, held: LintContext) -> LintMessage:
+    message = f"{one.message}; the values that {held.title} {version} takes are not known, it may have this one"
+    return replace(one, level=LintSeverity.WARNING, message=message, change=None)
 
 
 def _downgrade_partial(one: LintMessage) -> LintMessage:

@@ -109,7 +109,7 @@ def check_long_context(profile: Profile, setting: FlagSetting | None, flag: str,
 
 _FAMILY_PATTERN = re.compile(
     r"(?<![a-z])(?:(?P<qwq>qwq)|(?P<name>qwen|llama|gemma|glm|minimax-m|mistral|nemotron|deepseek-[vr]|kimi-k|gpt-oss|phi|mimo)"
-    r"-?(?P<version>\d+(?:\.\d+)?)?)",
+    r"[-_]?(?P<version>\d+(?:\.\d+|_\d{1,2}(?![\d.]*b))?)?)",  # Llama3_2_1B is Llama 3.2 with 1B
     re.IGNORECASE,
 )
 _SIZE_PATTERN = re.compile(
@@ -154,4 +154,5 @@ def find_draft_mismatch(target: str, draft: str, *, by_hidden_states: bool) -> s
 
 
 def _normalize_family(family: str) -> str:
-    return family.casefold().replace("-", "")
+    name = re.sub(r"(?<=\d)_(?=\d)", ".", family.casefold())
+    return name.replace("-", "").replace("_", "")

@@ -174,13 +174,16 @@ class FlagAdvice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintContext:
-    """``title`` is the engine's (SGLang). ``others``: its other versions; ``foreign``: other engines, by title."""
+    """``title`` is the engine's (SGLang). ``others``: its other versions; ``foreign``: other engines, by title.
+    ``version``: the one that runs, None if it is not known.
+    """
 
     title: str
     catalogue: FlagCatalogue
     others: tuple[FlagCatalogue, ...] = ()
     foreign: tuple[tuple[str, FlagCatalogue], ...] = ()
     lore: FlagAdvice = field(default_factory=FlagAdvice)
+    version: str | None = None
 
     def __str__(self) -> str:
         return f"{self.title} {self.catalogue.version}"
@@ -189,13 +192,14 @@ class LintContext:
 @dataclass(frozen=True, slots=True)
 class FlagSetting:
     """The effective setting of a flag: the last one given. ``value``: None for a bare flag; ``values``: all words after
-    it.
+    it. ``name``: the spelling that was used (``--no-enable-prefix-caching``).
     """
 
     value: str | None
     where: FieldPath
     in_args: bool
     values: tuple[str, ...] = ()
+    name: str = ""
 
 
 class FlagSettings:
@@ -212,7 +216,7 @@ class FlagSettings:
             if reading.key is not None:
                 self._keys.setdefault(reading.flag.name, {})[reading.key] = value or ""
             self._found[reading.flag.name] = FlagSetting(
-                value if reading.key is None else None, one.where, one.in_args, one.values
+                value if reading.key is None else None, one.where, one.in_args, one.values, reading.name
             )
 
     def get_setting(self, name: str) -> FlagSetting | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from sparkctl.engines.flags.flag_catalogue import parse_version
 from sparkctl.engines.lint import flag_combinations
 from sparkctl.engines.lint.flag_combinations import find_draft_mismatch
 from sparkctl.engines.lint.model import FieldPath, LintMessage, LintRule, LintSeverity
@@ -54,6 +55,8 @@ FLAG_ADVICE = FlagAdvice(
 )
 _SHARE_FLAG, _SPECULATION_FLAG = "--gpu-memory-utilization", "--speculative-config"
 _HIDDEN_STATE_METHODS = ("eagle", "eagle3", "dflash", "mtp")  # they read the target's layers
+_METHODS_WITH_MODEL = ("eagle", "eagle3", "dflash", "medusa", "draft_model")  # not in the target's own checkpoint
+_DEFAULT_BATCH_TOKENS, _DEFAULT_SEQUENCES = 2048, 256  # of one step; a large GPU gets more of both, in the same ratio
 
 
 def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintContext) -> Iterator[LintMessage]:
@@ -61,6 +64,8 @@ def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintConte
     drafts = _read_speculation_settings(settings)
     yield from _check_memory_share(settings, held, drafts)
     yield from _check_speculation(profile, settings, drafts)
+    yield from _check_draft_batch(settings, held, drafts)
+    yield from _check_mamba_block_size(settings)
     tools = settings.get_setting("--enable-auto-tool-choice")
     if tools is not None and settings.get_setting("--tool-call-parser") is None:
         message = "--enable-auto-tool-choice needs --tool-call-parser"
@@ -106,6 +111,58 @@ def _check_memory_share(settings: FlagSettings, held: LintContext, drafts: dict[
         )
 
 
+def _check_mamba_block_size(settings: FlagSettings) -> Iterator[LintMessage]:
+    """vLLM refuses a block size of the state cache if no prefixes are cached."""
+    size, caching = settings.get_setting("--mamba-block-size"), settings.get_setting("--enable-prefix-caching")
+    if size is None or caching is None or not caching.name.startswith(("--no-", "--disable-")):
+        return
+    message = f"--mamba-block-size needs the prefix cache, which {caching.name} turns off: leave one of them out"
+    yield LintMessage(
+        kind=LintRule.BAD_COMBINATION,
+        level=LintSeverity.WARNING,
+        where=size.where,
+        message=message,
+        on_key=size.in_args,
+        setting="args.mamba-block-size=false" if size.in_args else None,
+    )
+
+
+def _check_draft_batch(settings: FlagSettings, held: LintContext, drafts: dict[str, Any]) -> Iterator[LintMessage]:
+    """Drafts made in parallel take ``num_speculative_tokens - 1`` tokens of each step for each sequence, until
+    0.32, which no longer takes them off the batch.
+
+    vLLM 0.26 with 16 drafts and its defaults, 2048 tokens for 256 sequences: "max_num_scheduled_tokens is set to -1792".
+    """
+    tokens = parse_size_number(str(drafts.get("num_speculative_tokens", "")))
+    setting = settings.get_setting(_SPECULATION_FLAG) or settings.get_setting("--spec-method")
+    is_affected = held.version is not None and parse_version(held.version) < (0, 32)
+    if setting is None or not is_affected:
+        return
+    if tokens is None or (drafts.get("method") != "dflash" and drafts.get("parallel_drafting") not in (True, "true")):
+        return
+    given_batch, given_seqs = settings.get_number("--max-num-batched-tokens"), settings.get_number("--max-num-seqs")
+    if (given_batch is None and settings.get_setting("--max-num-batched-tokens") is not None) or (
+        given_seqs is None and settings.get_setting("--max-num-seqs") is not None
+    ):
+        return  # known only at the start
+    batch, seqs = given_batch or _DEFAULT_BATCH_TOKENS, given_seqs or _DEFAULT_SEQUENCES
+    left = batch - seqs * (tokens - 1)
+    if left <= 0:
+        message = (
+            f"{tokens:g} drafts for each of {seqs:g} sequences leave {left:g} of {batch:g} tokens in a step: set a lower "
+            "--max-num-seqs or a higher --max-num-batched-tokens (vLLM 0.26 does not start: "
+            "github.com/vllm-project/vllm/issues/50708)"
+        )
+        yield LintMessage(
+            kind=LintRule.BAD_COMBINATION,
+            level=LintSeverity.WARNING,
+            where=setting.where,
+            message=message,
+            on_key=False,
+            setting=f"args.max-num-seqs={max(1, int(batch // (2 * max(1, tokens - 1))))}",
+        )
+
+
 def _check_speculation(profile: Profile, settings: FlagSettings, drafts: dict[str, Any]) -> Iterator[LintMessage]:
     setting = settings.get_setting(_SPECULATION_FLAG) or settings.get_setting("--spec-method")
     if setting is None or not drafts:
@@ -127,6 +184,11 @@ def _check_speculation(profile: Profile, settings: FlagSettings, drafts: dict[st
                 message=message,
                 on_key=False,
             )
+    if method in _METHODS_WITH_MODEL and not draft:
+        message = f"{method} drafts come from a model of their own, which is not named: set model in the map"
+        yield LintMessage(
+            kind=LintRule.MISSING_FLAG, level=LintSeverity.WARNING, where=setting.where, message=message, on_key=False
+        )
     if method == "dflash":
         yield from _check_dflash(profile, settings, setting, drafts)
 

@@ -14,7 +14,7 @@ from sparkctl.model.profile import ArgValue, ContainerOptions, JsonValue, ModelS
 from sparkctl.profiles.env_references import escape_references, has_references, resolve_defaults
 from sparkctl.profiles.importers import docker_flags, engine_command, secret_references
 from sparkctl.profiles.importers.engine_command import EngineCommand
-from sparkctl.profiles.importers.profile_draft import ImportResult, ProfileDraft, SourceFormat
+from sparkctl.profiles.importers.profile_draft import MAX_NODES, ImportResult, ProfileDraft, SourceFormat
 from sparkctl.profiles.importers.shell_parser import find_sole_shell_script, unwrap_shell_command
 
 _NON_NAME_CHARACTERS = re.compile(r"[^a-z0-9._-]+")
@@ -75,7 +75,14 @@ def build_imported_profile(draft: ProfileDraft, engines: Sequence[str], name: st
     if command is not None:
         command = secret_references.replace_command_secrets(draft, command)
     if draft.by_ranks and _is_python_server(found.engine):
-        draft.nodes = min(8, max(draft.nodes, count_ranks(flags)))
+        ranks = max(draft.nodes, count_ranks(flags))
+        draft.nodes = min(MAX_NODES, ranks)
+        if ranks > MAX_NODES:
+            draft.ledger.add_remark(
+                f"Its parallel sizes want {ranks} GPUs, and a profile is for {MAX_NODES} Sparks of one GPU at most: "
+                "it does not start until they are smaller.",
+                "nodes",
+            )
     if draft.kind in (SourceFormat.SPARKRUN, SourceFormat.EUGR, SourceFormat.SERVICES) and draft.nodes > 1:
         draft.ledger.add_remark(f"It is for {draft.nodes} Sparks.", "nodes")
     profile = Profile(
@@ -126,7 +133,7 @@ def count_ranks(flags: Sequence[tuple[str, ArgValue]]) -> int:
     count = 1
     for names in _PARALLEL_SIZE_FLAGS:
         sizes = [value for key, value in flags if key.lstrip("-") in names and isinstance(value, str)]
-        count *= int(sizes[-1]) if sizes and sizes[-1].isdigit() and 0 < int(sizes[-1]) <= 8 else 1
+        count *= int(sizes[-1]) if sizes and sizes[-1].isdigit() and 0 < int(sizes[-1]) <= 1024 else 1
     return count
 
 
@@ -202,8 +209,11 @@ def _parse_kept_script(words: list[str], draft: ProfileDraft) -> EngineCommand |
             continue
         end = start + at + 1
         flags = engine_command.parse_flags(words[end:])
-        if flags is None or any(has_references(word) for word in words[:end]):
+        if flags is None or any(has_references(word) for word in words[: end - 1]):
             return None  # its text depends on the operator's environment, so it is kept as written
+        script = words[start + at]
+        if resolve_defaults(script) is None:
+            return _parse_open_script(words[:end], script, flags, draft)
         found = engine_command.parse_script_command(
             heads[at], tuple(resolve_defaults(word) or "" for word in words[:end]), draft.engine_hint
         )
@@ -211,6 +221,27 @@ def _parse_kept_script(words: list[str], draft: ProfileDraft) -> EngineCommand |
         _note_script(draft)
         return found
     return None
+
+
+def _parse_open_script(
+    words: list[str], script: str, flags: list[tuple[str, ArgValue]], draft: ProfileDraft
+) -> EngineCommand | None:
+    """Read a script that takes values from the operator's environment: it is the value of ``-c`` among the flags."""
+    option = engine_command.parse_flags(words[-2:])
+    if option is None or flags:
+        return None
+    told = engine_command.parse_script_command(script, (), draft.engine_hint)
+    plain = tuple(resolve_defaults(word) or "" for word in words[:-2])
+    # No engine of its own: that would put its model and port between the shell and its script.
+    return EngineCommand(
+        engine=draft.engine or FALLBACK_ENGINE,
+        command=plain or None,
+        model=None if told.model is None or has_references(told.model) else told.model,
+        served_name=None if told.served_name is None or has_references(told.served_name) else told.served_name,
+        port=told.port,
+        flags=option,
+        health=told.health or load_engine(told.engine).defaults.health,
+    )
 
 
 def _note_script(draft: ProfileDraft) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from sparkctl.engines import FALLBACK_ENGINE, load_engine, load_engines
+from sparkctl.engines.flags.flag_catalogue import list_versions, load_catalogue
 from sparkctl.engines.import_rules import HUB_ID_PATTERN, ImportRules, ModelWord
 from sparkctl.model.profile import ArgValue, FlagValues, JsonValue
 from sparkctl.profiles.env_references import has_references, resolve_defaults
@@ -25,6 +26,9 @@ _SWITCH_PREFIXES = (
     "--trust-",
     "--enforce-",
 )  # flags without a value, by their beginning
+
+
+_MIN_OWN_FLAGS = 2
 
 
 @cache
@@ -302,7 +306,7 @@ def _parse_by_image(words: Sequence[str], image: str, hint: str | None) -> Engin
     name, known = image.rpartition("@")[0] or image, list_import_rules()
     by_hint = (one for one in known if one == hint and known[one].is_python_server)
     by_image = (one for one, rules in known.items() if rules.image and words and re.search(rules.image, name))
-    engine = next(by_hint, None) or next(by_image, None)
+    engine = next(by_hint, None) or next(by_image, None) or _find_engine_by_flags(words)
     if engine is None:
         return None
     rest = list(words)
@@ -310,6 +314,27 @@ def _parse_by_image(words: Sequence[str], image: str, hint: str | None) -> Engin
     if known[engine].model_word is ModelWord.FIRST:
         rest = _take_first_word_model(found, rest)
     return _read_server_flags(found, rest, (), known[engine])
+
+
+def _find_engine_by_flags(words: Sequence[str]) -> str | None:
+    """Return the engine that alone has several of these flags, behind a model or first; None if it is not clear.
+
+    One flag may be another program's by chance.
+    """
+    if not words or not (words[0].startswith(("-", "/")) or HUB_ID_PATTERN.fullmatch(words[0])):
+        return None
+    given = {word.partition("=")[0] for word in words if word.startswith("--")}
+    has = {
+        name: given & load_catalogue(name, versions[-1]).by_name.keys()
+        for name, rules in list_import_rules().items()
+        if rules.is_python_server and (versions := list_versions(name))
+    }
+    own = {
+        name: flags - frozenset[str]().union(*(other for title, other in has.items() if title != name))
+        for name, flags in has.items()
+    }
+    found = [name for name, flags in own.items() if flags]
+    return found[0] if len(found) == 1 and len(own[found[0]]) >= _MIN_OWN_FLAGS else None
 
 
 def _take_first_word_model(found: EngineCommand, rest: list[str]) -> list[str]:

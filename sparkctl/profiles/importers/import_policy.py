@@ -222,6 +222,11 @@ def _list_risks(one: Profile, is_beside: Callable[[str], bool]) -> Iterator[Impo
     box = one.container
     for mount in one.mounts:
         if why := explain_mount_risk(mount):
+            if _has_model_below(one, mount):
+                source = mount.partition(":")[0]
+                why = (
+                    f"{source} holds more than models by its name; the model lies in it, and without it nothing starts"
+                )
             yield ImportRisk("mount", "mounts", mount, why)
     for device in box.devices:
         if why := _explain_device_risk(device):
@@ -272,6 +277,16 @@ def _list_risks(one: Profile, is_beside: Callable[[str], bool]) -> Iterator[Impo
             "its ranks log in to each other with your ~/.ssh, which each container would get; else it is for one Spark"
         )
         yield ImportRisk("ssh", "nodes", str(one.nodes), why)
+
+
+def _has_model_below(profile: Profile, mount: str) -> bool:
+    """Tell whether the model's path lies in the target of a mount of an ordinary directory."""
+    source, _, rest = mount.partition(":")
+    target, path = rest.partition(":")[0].rstrip("/"), profile.model.path or ""
+    parts = [part for part in source.split("/") if part]
+    is_ordinary = source.startswith("/") and bool(parts) and parts[0] not in _SYSTEM_DIRECTORIES
+    is_plain = not _DOCKER_SOCKET.search(source) and mount.isprintable() and not find_misleading_part(source)
+    return is_ordinary and is_plain and bool(target) and path.startswith(f"{target}/")
 
 
 def _remove_withheld(one: Profile, withheld: frozenset[tuple[str, str]]) -> Profile:

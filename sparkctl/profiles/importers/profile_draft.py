@@ -8,6 +8,7 @@ from enum import StrEnum
 from sparkctl.model.profile import Profile
 from sparkctl.profiles.importers.import_report import ImportReport
 
+MAX_NODES = 8  # Sparks that a profile may be for
 METADATA_COMMENT = "# sparkctl: "  # the comment in which an export writes what has no docker flag
 
 

@@ -17,7 +17,7 @@ from sparkctl.profiles.importers.foreign_yaml import (
     to_json_data,
 )
 from sparkctl.profiles.importers.import_report import ImportReport
-from sparkctl.profiles.importers.profile_draft import ProfileDraft, SourceFormat
+from sparkctl.profiles.importers.profile_draft import MAX_NODES, ProfileDraft, SourceFormat
 from sparkctl.profiles.importers.recipe_reader import RecipeReader
 
 _SAME_KEYS = ("max_model_len", "gpu_memory_utilization", "tool_call_parser", "reasoning_parser", "port", "quantization", "dtype",
@@ -25,6 +25,7 @@ _SAME_KEYS = ("max_model_len", "gpu_memory_utilization", "tool_call_parser", "re
 _DEFAULT_KEYS = {"served_name": "served_model_name", **{name: name for name in _SAME_KEYS}}
 _EXTRA_FLAGS = {"tool_call_parser": "--tool-call-parser", "reasoning_parser": "--reasoning-parser"}
 _PARALLEL_KEYS = {"tensor": "tensor_parallel", "pipeline": "pipeline_parallel", "data": "data_parallel"}
+_TOOL_ULIMITS = {"memlock": "-1", "stack": "67108864"}
 
 
 def import_services(
@@ -106,6 +107,13 @@ def _read_service(draft: ProfileDraft, body: dict[str, Any], defined: Mapping[st
     draft.nodes = 1
     for axis in _PARALLEL_KEYS.values():
         draft.nodes *= max(1, parse_whole_number(defaults.get(axis)) or 1)
-    draft.nodes = min(draft.nodes, 8)
+    draft.nodes = min(draft.nodes, MAX_NODES)
+    if draft.nodes > 1:
+        ledger.add_remark(
+            "Its own tool starts the ranks by Ray; sparkctl starts them by the engine's own means.", "nodes"
+        )
+    for name, limit in _TOOL_ULIMITS.items():
+        draft.ulimits[name] = limit
+        ledger.add_mapped(f"--ulimit {name}={limit} (its tool always sets it)", f"container.ulimits.{name}")
     recipe.mount_hub_cache()
     draft.ipc, draft.network, draft.gpus = "host", "host", "all"

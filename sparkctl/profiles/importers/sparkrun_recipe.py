@@ -23,7 +23,7 @@ from sparkctl.profiles.importers.foreign_yaml import (
     to_json_data,
 )
 from sparkctl.profiles.importers.import_report import ImportReport
-from sparkctl.profiles.importers.profile_draft import ProfileDraft, SourceFormat
+from sparkctl.profiles.importers.profile_draft import MAX_NODES, ProfileDraft, SourceFormat
 from sparkctl.profiles.importers.recipe_reader import RecipeReader, note_mods
 
 MAX_INCLUDES = 8
@@ -209,6 +209,13 @@ def _read_launch(recipe: RecipeReader, defined: Mapping[str, str]) -> None:
     )
     recipe.take_image("container", engine, image)
     recipe.take_command(command, engine)
+    commands = [key for key in data if key.startswith("command_") and scalar_text(data[key])]
+    if command is None and commands:
+        ledger.add_remark(
+            f"The recipe has no command, but {', '.join(commands)}: this profile is none of them, it is made from the "
+            "recipe's defaults. What they start differs; name one of them command: and import it again.",
+            "command",
+        )
     _append_served_name(recipe, command, engine)
 
 
@@ -256,7 +263,7 @@ def _read_node_count(recipe: RecipeReader, defined: Mapping[str, str]) -> None:
     elif _has_ranks(scalar_text(data.get("runtime")), scalar_text(data.get("command"))):
         count = max(count, count_parallel_nodes(recipe))  # one GPU per Spark: each rank is a node
         recipe.draft.by_ranks = True
-    recipe.draft.nodes = max(1, min(count, 8))
+    recipe.draft.nodes = max(1, min(count, MAX_NODES))
     for key in ("min_nodes", "solo_only", "cluster_only"):
         if key in data:
             ledger.add_mapped(key, "nodes")
@@ -466,4 +473,4 @@ def count_parallel_nodes(recipe: RecipeReader) -> int:
     count = 1
     for key in ("tensor_parallel", "pipeline_parallel", "data_parallel"):
         count *= max(1, parse_whole_number(recipe.placeholder_values.get(key)) or 1)
-    return min(count, 8)
+    return min(count, MAX_NODES)

@@ -221,6 +221,13 @@ def _vllm() -> tuple[argparse.ArgumentParser, dict[str, Entry]]:
         after["--quantization"] = {"values": ordered(methods)}
         for old in _wanted("vllm.model_executor.layers.quantization", "DEPRECATED_QUANTIZATION_METHODS"):
             after["--quantization"]["old_values"] = ordered(old)
+    for flag, package, table in (
+        ("--tool-call-parser", "vllm.tool_parsers", "_TOOL_PARSERS_TO_REGISTER"),
+        ("--reasoning-parser", "vllm.reasoning", "_REASONING_PARSERS_TO_REGISTER"),
+    ):
+        for parsers_by_name in _wanted(package, table):
+            plugin = flag.replace("tool-call", "tool") + "-plugin"
+            after[flag] = {"values": ordered(parsers_by_name), "extended_by": plugin}
     for config in _wanted("vllm.config.speculative", "SpeculativeConfig"):
         keys: dict[str, list[str]] = {name: [] for name in sorted(getattr(config, "__dataclass_fields__", {}))}
         for key, listed in (("method", "SpeculativeMethod"), ("rejection_sample_method", "RejectionSampleMethod")):

@@ -21,6 +21,10 @@ HEADS = {
     "vllm": "schema: 1\nname: mine\nengine: vllm\nimage: x/vllm:0.19.1\nmodel: {path: /models/Qwen3.5-35B-A3B-FP8}\nargs:\n"
     "  gpu-memory-utilization: 0.8\n",
 }
+DFLASH = (
+    "attention-backend: flash_attn\n"
+    "  speculative-config: {method: dflash, model: x/Qwen3.5-35B-A3B-DFlash, num_speculative_tokens: 16}"
+)
 
 
 def lint_profile_text(tmp_path: Path, text: str, version: str | None = None) -> list[str]:
@@ -120,7 +124,8 @@ def get_only_line(lines: list[str]) -> str:
         ("sglang", "cuda-graph-bs: [1, 2]", "is given twice, and SGLang 0.5.12 takes the last one; several values"),
         (
             "vllm",
-            "speculative-config: {method: dflash, num_speculative_tokens: 15}\n  attention-backend: flash_attn",
+            "speculative-config: {method: dflash, model: z-lab/Qwen3.5-35B-A3B-DFlash, num_speculative_tokens: 15}\n"
+            "  attention-backend: flash_attn\n  max-num-seqs: 8",
             "8:32: error[bad-choice]: --speculative-config method of vLLM 0.19.1 does not take `dflash`",
         ),
         (
@@ -187,7 +192,7 @@ def get_only_line(lines: list[str]) -> str:
         ("sglang", "speculative-num-steps: 5\n  speculative-eagle-topk: 1", None),
         (
             "sglang",
-            "speculative-algorithm: EAGLE3",
+            "speculative-algorithm: EAGLE3\n  speculative-draft-model-path: a/b-EAGLE3",
             "8:26: info[slow-drafts]: EAGLE3 was slower than no drafts for owners of a Spark: 54.2 tokens/s in place of 64.5",
         ),
         (
@@ -283,6 +288,63 @@ def test_an_image_bump_tells_what_it_breaks(tmp_path: Path) -> None:
     assert len(ambiguous) == 2
     assert "in 0.5.12 it was a flag of its own; what it meant is --cuda-graph-max-bs-decode now" in ambiguous[1]
     assert not [line for line in lint_profile_text(tmp_path, HEADS["sglang"] + body) if "removed-flag" in line]
+
+
+@pytest.mark.parametrize(
+    ("image", "args", "expected"),
+    [
+        # recipe qwen-38-27b-nvfp4-eagle-sglang of a user: argparse: unrecognized arguments
+        ("sglang:0.5.12", "served-model-name: [[/models/Qwen3.5-35B-A3B-AWQ-4bit, b]]", "error[bad-value]: --served-model-name takes one"),
+        ("vllm:0.19.1", "max-model-len: [[8192, 4]]", "error[bad-value]: --max-model-len takes one value"),
+        ("vllm:0.19.1", "served-model-name: [[/models/Qwen3.5-35B-A3B-FP8, b]]", None),
+        # github.com/vllm-project/recipes/issues/51: KeyError
+        ("vllm:0.19.1", "tool-call-parser: opanai", "error[bad-choice]: --tool-call-parser of vLLM 0.19.1 does not take `opanai`"),
+        ("vllm:0.19.1", "tool-call-parser: mine\n  tool-parser-plugin: /p.py", None),
+        ("vllm:0.32.0", "reasoning-parser: qwen33", "error[bad-choice]: --reasoning-parser of vLLM 0.32.0 does not take `qwen33`"),
+        # github.com/vllm-project/vllm/issues/50708, on a Spark: max_num_scheduled_tokens is set to -1792
+        ("vllm:0.26.0", DFLASH, "warning[bad-combination]: 16 drafts for each of 256 sequences leave -1792 of 2048 tokens"),
+        ("vllm:0.26.0", f"{DFLASH}\n  max-num-seqs: 8", None),
+        ("vllm:0.32.0", DFLASH, None),
+        # github.com/sgl-project/sglang/issues/36528
+        ("sglang:0.5.12", "speculative-algorithm: EAGLE3", "warning[missing-flag]: EAGLE3 drafts come from a model of their own"),
+        ("vllm:0.19.1", "speculative-config: {method: eagle3, num_speculative_tokens: 3}", "warning[missing-flag]: eagle3 drafts come from"),
+        # logs of owners of a GB10
+        ("sglang:0.5.12", "language-only: true", "warning[missing-flag]: --language-only leaves"),
+        ("sglang:0.5.12", "language-only: true\n  encoder-urls: [[http://a:1]]", None),
+        ("sglang:0.5.12", "kv-cache-dtype: fp4_e2m1\n  attention-backend: flashinfer", "warning[bad-combination]: a KV cache of fp4_e2m1"),
+        ("sglang:0.5.12", "kv-cache-dtype: fp4_e2m1\n  attention-backend: triton", None),
+        # AEON-7, issue 12, on a Spark
+        ("vllm:0.19.1", "no-enable-prefix-caching: true\n  mamba-block-size: 64", "warning[bad-combination]: --mamba-block-size needs"),
+        ("vllm:0.19.1", "enable-prefix-caching: true\n  mamba-block-size: 64", None),
+        # NVIDIA's example for Nemotron-3-Super on vLLM 0.24, of which no catalogue is known; a like version's is certain
+        ("vllm:0.24.0", "quantization: fp4", "warning[bad-choice]: --quantization of vLLM 0.19.1 does not take `fp4`"),
+        ("vllm:0.19.2", "quantization: fp4", "error[bad-choice]: --quantization of vLLM 0.19.1 does not take `fp4`"),
+        ("vllm:0.24.0", "no-such-flag: 1", "error[unknown-flag]: vLLM 0.19.1 has no flag --no-such-flag"),
+    ],
+)  # fmt: skip
+def test_what_owners_met_and_no_parser_says(tmp_path: Path, image: str, args: str, expected: str | None) -> None:
+    engine, _, version = image.partition(":")
+    text = HEADS[engine].replace("0.5.12" if engine == "sglang" else "0.19.1", version) + f"  {args}\n"
+    lines = [line for line in lint_profile_text(tmp_path, text) if ": info[" not in line]
+    if expected is None:
+        assert lines == []
+    else:
+        assert expected in get_only_line(lines)
+
+
+@pytest.mark.parametrize(
+    ("target", "draft", "is_told"),
+    [
+        ("meta-llama/Llama-3.2-1B-Instruct", "nm-testing/Llama3_2_1B_speculator.eagle3", False),
+        ("meta-llama/Llama-3.1-8B-Instruct", "nm-testing/Llama3_2_1B_speculator.eagle3", True),
+        ("meta-llama/Llama-3.2-3B-Instruct", "nm-testing/Llama3_2_1B_speculator.eagle3", True),
+        ("Qwen/Qwen3-8B", "RedHatAI/Qwen3_8B_speculator.eagle3", False),
+    ],
+)
+def test_a_family_is_known_with_underscores(tmp_path: Path, target: str, draft: str, is_told: bool) -> None:
+    text = HEADS["vllm"].replace("/models/Qwen3.5-35B-A3B-FP8", target)
+    text += f"  speculative-config: {{method: eagle3, model: {draft}, num_speculative_tokens: 3}}\n"
+    assert ("warning[family-mismatch]" in list_finding_kinds(lint_profile_text(tmp_path, text))) is is_told
 
 
 def test_what_an_unknown_version_might_take_is_no_error(tmp_path: Path) -> None:

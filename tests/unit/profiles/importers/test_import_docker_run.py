@@ -298,3 +298,32 @@ def test_a_script_that_stays_one_says_where_its_flags_are_edited(script: str) ->
     written = import_and_check(f"docker run x/vllm:1 bash -c '{script}'")
     assert get_container_argv(written.profile) == ("bash", "-c", script)
     assert "`args` does not reach it" in written.text
+
+
+@pytest.mark.parametrize("words", ["--entrypoint bash {image} -c", "{image} bash -c"])
+def test_a_script_with_variables_stays_a_script(words: str) -> None:
+    """After a runbook for a Spark, switch-to-35b.sh: an entry point bash, and a script with a variable."""
+    line = f'docker run --gpus all {words.format(image=IMAGE)} "bash /p.sh && vllm serve a/b --port $PORT"'
+    profile = import_docker_line(line)
+    assert (profile.engine, profile.model.path, profile.start.health) == ("container", "a/b", "/health")
+    shell = [profile.container.entrypoint] if profile.container.entrypoint else []
+    assert (*shell, *get_container_argv(profile)) == ("bash", "-c", "bash /p.sh && vllm serve a/b --port ${PORT}")
+
+
+@pytest.mark.parametrize(
+    ("flags", "engine"),
+    [
+        ("--max-model-len 8192 --tool-call-parser hermes --gpu-memory-utilization 0.8", "vllm"),
+        ("--mem-fraction-static 0.8 --context-length 8192", "sglang"),
+        ("--max-model-len 8192", "container"),
+        ("--max-model-len 8192 --gpu-memory-utilization 0.8 --mem-fraction-static 0.8", "container"),
+    ],
+)
+def test_an_engine_in_an_image_of_any_name_is_known_by_its_flags(flags: str, engine: str) -> None:
+    assert import_docker_line(f"docker run --gpus all local-v26-patched:latest a/b {flags}").engine == engine
+
+
+def test_a_mount_that_holds_the_model_is_withheld_for_what_else_it_holds() -> None:
+    line = f"docker run --gpus all -v /data/:/data {IMAGE} --model /data/models/a --max-model-len 8192"
+    why = list_keys_of(import_and_check(line), KeyOutcome.WITHHELD)
+    assert [text for text in why.values() if text and "the model lies in it" in text]

@@ -403,3 +403,23 @@ def test_recipes_of_other_servers_are_their_engines(runtime: str, command: str, 
     told = list(engines.load_engine(engine).build_command(profile))
     assert told.count("o/m") == 1
     assert told[told.index(words[0]) :][:2] == words
+
+
+def test_a_recipe_for_more_sparks_than_a_profile_has_says_so() -> None:
+    """After a community recipe, kimi-k3-tp16: 16 ranks, cluster_only."""
+    text = (
+        'recipe_version: "1"\nname: k3-tp16\nmodel: a/K3\ncontainer: x/vllm:0.19.1\ncluster_only: true\n'
+        "command: vllm serve a/K3 --tensor-parallel-size 16\n"
+    )
+    found = import_recipe(text)
+    assert found.profile.nodes == 8
+    assert any("want 16 GPUs" in remark.text for remark in found.imported.ledger.remarks)
+
+
+def test_a_recipe_with_commands_of_other_names_says_that_the_start_differs() -> None:
+    """After a community recipe, qwen-38-27b-nvfp4-sglang: command_mtp, command_dspark, and no command."""
+    text = (
+        'recipe_version: "2"\nname: q\nmodel: a/b\nruntime: sglang\ncontainer: x/sglang:0.5.12\n'
+        "command_mtp: sglang serve --model-path /models/b --speculative-algorithm NEXTN\n"
+    )
+    assert any("but command_mtp" in remark.text for remark in import_recipe(text).imported.ledger.remarks)
