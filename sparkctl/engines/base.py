@@ -7,7 +7,7 @@ of a progress bar on a line of its own.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
@@ -65,11 +65,6 @@ class LineSignal:
     step: Step | None = None
     failure: Failure | None = None
     facts: tuple[EngineFact, ...] = ()
-
-
-def select_root_failure(failures: Iterable[tuple[int, str, Failure]]) -> tuple[int, str, Failure] | None:
-    """Return the root among (line number, text, failure) triples in log order: the highest weight, then the first."""
-    return max(failures, key=lambda found: found[2].weight, default=None)
 
 
 _DRAFT_MODEL_METHODS = (

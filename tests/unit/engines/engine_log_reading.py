@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sparkctl import engines
-from sparkctl.engines.base import Failure, select_root_failure
+from sparkctl.engines.base import Failure
 from sparkctl.engines.line_preparer import LinePreparer
 from sparkctl.model.engine_metrics import EngineFact
 from sparkctl.model.phase import Phase, Step
@@ -19,22 +19,21 @@ class EngineLogReading:
     facts: list[EngineFact] = field(default_factory=list)
 
     @property
+    def _root_entry(self) -> tuple[int, str, Failure]:
+        """The failure of the highest weight, the first of equal ones."""
+        return max(self.failures, key=lambda found: found[2].weight)
+
+    @property
     def root(self) -> Failure:
-        found = select_root_failure(self.failures)
-        assert found is not None
-        return found[2]
+        return self._root_entry[2]
 
     @property
     def root_line(self) -> int:
-        found = select_root_failure(self.failures)
-        assert found is not None
-        return found[0]
+        return self._root_entry[0]
 
     @property
     def root_text(self) -> str:
-        found = select_root_failure(self.failures)
-        assert found is not None
-        return found[1]
+        return self._root_entry[1]
 
 
 def read_engine_log(engine: str, log: str) -> EngineLogReading:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.engines.base import Failure, select_root_failure
 from sparkctl.model.verdict import FailureCause
 from tests.unit.engines.engine_log_reading import read_engine_log
 
@@ -332,12 +331,3 @@ vllm.exceptions.VLLMValidationError: max_tokens=999999 cannot be greater than ma
 vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause.
 """
     assert read_engine_log("vllm", log).root.cause is FailureCause.WORKER_LOST
-
-
-def test_the_first_of_equal_causes_is_the_root_and_nothing_is_none() -> None:
-    def failure(weight: int) -> Failure:
-        return Failure(cause=FailureCause.CRASHED, summary=f"weight {weight}", remedy="", weight=weight)
-
-    assert select_root_failure([]) is None
-    found = [(1, "a", failure(1)), (2, "b", failure(5)), (3, "c", failure(5)), (4, "d", failure(2))]
-    assert select_root_failure(found) == found[1]
