@@ -23,7 +23,7 @@ from sparkctl.profiles.file_issues import InvalidFile
 from sparkctl.profiles.importers.profile_draft import ImportResult
 from sparkctl.profiles.importers.profile_importer import ImportOptions, import_container, import_text
 from sparkctl.profiles.profile_library import ProfileLibrary
-from sparkctl.profiles.profile_lint import StartWarning, list_start_warnings
+from sparkctl.profiles.profile_lint import StartWarning, list_patchable_flags, list_start_warnings
 from sparkctl.profiles.validation import find_token_issues, validate_profile
 from sparkctl.profiles.yaml_reader import parse_yaml
 from sparkctl.profiles.yaml_writer import render_profile_yaml
@@ -117,6 +117,12 @@ def check_imported_profile(imported: ImportResult) -> ImportedProfile:
     if faults := find_token_issues(tree):
         raise InvalidFile(faults)
     profile = validate_profile(tree, Path(f"{imported.profile.name}.yaml"), shipped=False)
+    patched = list_patchable_flags(profile)
+    if patched:
+        imported.ledger.add_remark(
+            f"No known version takes {', '.join(patched)} so. If the image's engine is patched, "
+            f"patched_flags: [{', '.join(one.lstrip('-') for one in patched)}] in the profile ends these warnings."
+        )
     return ImportedProfile(imported=imported, profile=profile, text=text, cautions=list_start_warnings(profile))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sparkctl import engines
 from sparkctl.engines.flags import flag_catalogue
 from sparkctl.engines.flags.flag_catalogue import CatalogueChoice, CatalogueMatch
-from sparkctl.engines.lint import flag_check
+from sparkctl.engines.lint import container_check, flag_check
 from sparkctl.engines.lint.model import FieldPath, LintFix, LintMessage, LintRule, LintSeverity
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import sanitize_line
@@ -87,11 +87,12 @@ def lint_profile_file(library: ProfileLibrary, path: Path, version: str | None =
 
 
 def lint_profile(profile: Profile, chosen: CatalogueChoice | None = None) -> tuple[LintMessage, ...]:
-    """Return the diagnostics of a profile's flags; none for an engine without a catalogue."""
+    """Return the diagnostics of a profile: its flags, where the engine has a catalogue, and its container."""
+    around = tuple(container_check.check_container_settings(profile))
     chosen = chosen or flag_catalogue.choose_catalogue(profile.engine, profile.image, profile.engine_version)
     if chosen is None:
-        return ()
-    return flag_check.check_flags(
+        return around
+    flags = flag_check.check_flags(
         profile,
         engines.load_engine(profile.engine),
         chosen.catalogue,
@@ -102,6 +103,7 @@ def lint_profile(profile: Profile, chosen: CatalogueChoice | None = None) -> tup
         is_certain=chosen.basis is CatalogueMatch.EXACT,
         version=chosen.version,
     )
+    return (*flags, *around)
 
 
 def list_start_warnings(profile: Profile, library: ProfileLibrary | None = None) -> tuple[StartWarning, ...]:
@@ -119,6 +121,15 @@ def list_start_warnings(profile: Profile, library: ProfileLibrary | None = None)
         )
         for one in found
     )
+
+
+_PATCHABLE_RULES = frozenset({LintRule.UNKNOWN_FLAG, LintRule.BAD_CHOICE, LintRule.BAD_KEY})
+
+
+def list_patchable_flags(profile: Profile) -> tuple[str, ...]:
+    """Return the flags that the catalogue refuses and a patched image may take (`Profile.patched_flags`), with dashes."""
+    refused = (one for one in lint_profile(profile) if one.kind in _PATCHABLE_RULES and one.level is LintSeverity.ERROR)
+    return tuple(dict.fromkeys(sanitize_line(one.flag) for one in refused if one.flag.startswith("--")))
 
 
 def _list_trap_free_variants(profile: Profile, library: ProfileLibrary) -> tuple[str, ...]:

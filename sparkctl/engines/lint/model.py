@@ -42,6 +42,7 @@ class LintRule(StrEnum):
     LONG_CONTEXT = "long-context"
     SLOW_DRAFTS = "slow-drafts"
     NO_METRICS = "no-metrics"
+    CONTAINER_SETTING = "container-setting"
     PATCHED_FLAG = "patched-flag"
     ENGINE_VERSION = "engine-version"
 

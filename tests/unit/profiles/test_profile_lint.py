@@ -333,6 +333,25 @@ def test_what_owners_met_and_no_parser_says(tmp_path: Path, image: str, args: st
 
 
 @pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        (
+            "env: {PYTORCH_CUDA_ALLOC_CONF: 'expandable_segments:True'}",
+            "PYTORCH_CUDA_ALLOC_CONF with expandable_segments",
+        ),
+        ("env: {PYTORCH_CUDA_ALLOC_CONF: 'expandable_segments:False'}", None),
+        ("env: {NCCL_IB_GID_INDEX: '3'}", "NCCL_IB_GID_INDEX is pinned"),
+        ("container: {shm_size: 64g}", "shm_size 64g: what is written there"),
+        ("container: {shm_size: 64g, ipc: host}", None),
+        ("container: {shm_size: 16g}", None),
+    ],
+)
+def test_what_surrounds_the_flags_is_checked(tmp_path: Path, fields: str, expected: str | None) -> None:
+    lines = lint_profile_text(tmp_path, f"{HEADS['vllm']}{fields}\n")
+    assert lines == [] if expected is None else f"warning[container-setting]: {expected}" in get_only_line(lines)
+
+
+@pytest.mark.parametrize(
     ("target", "draft", "is_told"),
     [
         ("meta-llama/Llama-3.2-1B-Instruct", "nm-testing/Llama3_2_1B_speculator.eagle3", False),

@@ -327,3 +327,11 @@ def test_a_mount_that_holds_the_model_is_withheld_for_what_else_it_holds() -> No
     line = f"docker run --gpus all -v /data/:/data {IMAGE} --model /data/models/a --max-model-len 8192"
     why = list_keys_of(import_and_check(line), KeyOutcome.WITHHELD)
     assert [text for text in why.values() if text and "the model lies in it" in text]
+
+
+def test_flags_of_a_patched_engine_are_named_for_the_profile() -> None:
+    written = import_and_check(
+        f"docker run --gpus all {IMAGE} --model a/b --mxfp4-backend CUTLASS --max-model-len 8192"
+    )
+    told = [remark.text for remark in written.imported.ledger.remarks]
+    assert any("patched_flags: [mxfp4-backend]" in text for text in told)
