@@ -11,7 +11,8 @@ from sparkctl.model.verdict import FailureCause
 
 # Lines of every good start: missing optional models, and settings with words like "error" in them.
 _HARMLESS_LINE = re.compile(
-    r"^(?:Traceback |frame #\d+: |The above exception was|During handling of the above|Ignore import error|server_args=|non-default args|Initializing a V1)"
+    r"^(?:Traceback |frame #\d+: "
+    r"|The above exception was|During handling of the above|Ignore import error|server_args=|non-default args|Initializing a V1)"
 )
 _ERROR_WORDS = ("error", "exception", "fatal", "failed", "cannot", "could not", "no such", "denied", "killed")
 # Matched at the start of a line: Python's warnings, and the warnings of log formats that no engine uses.
