@@ -59,6 +59,7 @@ _FAILURE_WORDS = (
         "CUDA_HOME",
         "actor",
     ),
+    *("gated repo", "is restricted", "draft model vocab", "vocab_sizes"),
     *("unauthorized", "net/http", "executable file", "bind source path", "is already in use"),
 )
 _OPTIONAL_PART = re.compile(r"\[([^\[\]]*)\]")

@@ -18,10 +18,12 @@ from sparkctl.logs.line_patterns import (  # fmt: skip
     INFERENCE_REQUEST,
     OTHER_REQUEST,
     REFUSED_REQUEST,
+    REQUEST_HANDLER,
     SHUTDOWN_PHRASES,
     STARTUP_ONLY_CAUSES,
     STOP_REQUESTS,
     TRACEBACK_STARTS,
+    WARNED_CAUSES,
     LogTime,
     is_below_error,
     looks_like_error,
@@ -463,9 +465,12 @@ class LogAnalyzer:
             return
         text = strip_group_frame(text)
         is_exception = self._traceback.read_line(line.number, text)
-        signal = self.engine.classify_line(text)
-        if is_exception and (signal is None or signal.failure is None):
-            signal = LineSignal(failure=_build_unnamed_failure(text))
+        signal = self._drop_harmless_failure(self.engine.classify_line(text), line)
+        if _answers_request(line) and (signal is None or signal.failure is None):
+            self._traceback.close()
+            return
+        if is_exception and (signal is None or signal.failure is None or self._traceback.assertion):
+            signal = self._classify_exception(text, signal)
         signal = self._join_message(line, text, signal)
         self._count_standstill(line, text)
         if signal is not None:
@@ -482,6 +487,26 @@ class LogAnalyzer:
             self.took.append(
                 ReportedDuration(truncate_text(found["what"].strip(), 80), float(found["seconds"]), line.number)
             )
+
+    def _classify_exception(self, text: str, signal: LineSignal | None) -> LineSignal:
+        """Return the signal of a traceback's last line; a bare ``AssertionError`` says what it asserted only above."""
+        if self._traceback.assertion is None:
+            return LineSignal(failure=_build_unnamed_failure(text))
+        message = f"{text}: {self._traceback.assertion}"
+        joined = self.engine.classify_line(message)
+        failure = None if joined is None else joined.failure
+        if joined is not None and failure is not None and failure.weight > FailureWeight.EXCEPTION:
+            return joined
+        return LineSignal(failure=_build_unnamed_failure(message)) if signal is None else signal
+
+    def _drop_harmless_failure(self, signal: LineSignal | None, line: LogLine) -> LineSignal | None:
+        """Return a signal without the failure of an exception that the program only warns of, or that refuses a request."""
+        failure = None if signal is None else signal.failure
+        if signal is None or failure is None or failure.fatal:
+            return signal
+        is_answer = failure.weight == FailureWeight.EXCEPTION and _answers_request(line)
+        is_warning = failure.cause in WARNED_CAUSES and is_below_error(_parse_level(line))
+        return replace(signal, failure=None) if is_answer or is_warning else signal
 
     def _join_message(self, line: LogLine, text: str, signal: LineSignal | None) -> LineSignal | None:
         """Return the signal of a line. If the line goes on with the message of an exception that no rule named, whole or cut
@@ -660,6 +685,11 @@ def _build_unnamed_failure(text: str) -> Failure:
         fatal=False,
         weight=FailureWeight.EXCEPTION,
     )
+
+
+def _answers_request(line: LogLine) -> bool:
+    """Tell whether the code that answers a single request wrote this line."""
+    return "serving" in line.text[:200] and REQUEST_HANDLER.match(line.text) is not None
 
 
 def _is_continuation(line: LogLine, text: str) -> bool:

@@ -11,7 +11,8 @@ from sparkctl.model.verdict import FailureCause
 
 # Lines of every good start: missing optional models, and settings with words like "error" in them.
 _HARMLESS_LINE = re.compile(
-    r"^(?:Traceback |The above exception was|During handling of the above|Ignore import error|server_args=|non-default args|Initializing a V1)"
+    r"^(?:Traceback |frame #\d+: "
+    r"|The above exception was|During handling of the above|Ignore import error|server_args=|non-default args|Initializing a V1)"
 )
 _ERROR_WORDS = ("error", "exception", "fatal", "failed", "cannot", "could not", "no such", "denied", "killed")
 # Matched at the start of a line: Python's warnings, and the warnings of log formats that no engine uses.
@@ -46,6 +47,8 @@ SHUTDOWN_PHRASES = (
     "srv    operator(): operator(): cleaning up before exit",
 )
 REFUSED_REQUEST = re.compile(r"validation errors? for \w*(?:Request|Params?|Message)\b")  # a client's
+# The header of a line by vLLM's code that answers one request: "ERROR 07-03 03:19:15 [serving_chat.py:200]".
+REQUEST_HANDLER = re.compile(r"[^\[\]]{0,120}?(?:ERROR|WARNING) [\d :.-]{5,40}\[?serving(?:_\w{1,40}+)?\.py:\d")
 TRACEBACK_STARTS = ("Traceback (most recent call last)", "usage: ")
 # Lines that only a start prints: after readiness they belong to a later start.
 STARTUP_ONLY_CAUSES = frozenset(
@@ -66,6 +69,16 @@ STARTUP_ONLY_CAUSES = frozenset(
         FailureCause.IMAGE_ARCH,
         FailureCause.GPU_RUNTIME_MISSING,
         FailureCause.DRIVER_MISMATCH,
+    )
+)
+# Causes that an image's parts warn of in a good start: an optional module is missing, a faster kernel is not for this GPU.
+WARNED_CAUSES = frozenset(
+    (
+        FailureCause.BAD_VALUE,
+        FailureCause.BROKEN_IMAGE,
+        FailureCause.JIT_FAILED,
+        FailureCause.KERNEL_UNSUPPORTED,
+        FailureCause.CRASHED,
     )
 )
 ERROR_LEVELS = frozenset({"ERROR", "CRITICAL"})

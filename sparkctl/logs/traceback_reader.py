@@ -20,15 +20,18 @@ _MAX_SOURCE_LINES = 12  # lines of one raise statement
 
 @dataclass(slots=True)
 class TracebackReader:
-    """Reads prepared lines one by one. ``raise_line``: number of the last ``raise`` statement that a traceback showed."""
+    """Reads prepared lines one by one. ``raise_line``: number of the last ``raise`` statement that a traceback showed.
+    ``assertion``: the ``assert`` statement above the last line, if this is a bare ``AssertionError``."""
 
     raise_line: int | None = None
+    assertion: str | None = None
     _is_open: bool = False
     _foreign: int = 0
     _statement: list[str] = field(default_factory=list)
 
     def read_line(self, number: int, text: str) -> bool:
         """Return whether this line is the last line of a traceback: the exception."""
+        self.assertion = None
         if TRACEBACK_HEADER in text:
             self._is_open, self._foreign, self.raise_line, self._statement = True, 0, None, []
             return False
@@ -40,11 +43,17 @@ class TracebackReader:
             self._read_frame_line(number, text)
             return False
         if (found := _EXCEPTION.match(text)) and not found["name"].isupper():
-            self._is_open, self.raise_line, self._statement = False, None, []
+            if text.rstrip() == "AssertionError" and self._statement and self._statement[0].startswith("assert "):
+                self.assertion = " ".join(self._statement)
+            self.close()
             return True
         self._foreign += 1
         self._is_open = self._foreign <= _MAX_FOREIGN_LINES
         return False
+
+    def close(self) -> None:
+        """Forget the traceback that is open."""
+        self._is_open, self.raise_line, self._statement = False, None, []
 
     @property
     def cut_exception(self) -> str | None:
@@ -58,7 +67,7 @@ class TracebackReader:
 
     def _read_frame_line(self, number: int, text: str) -> None:
         source = text.strip()
-        if source.startswith("raise "):
+        if source.startswith(("raise ", "assert ")):
             self.raise_line, self._statement = number, [source]
         elif source.startswith('File "'):
             self.raise_line, self._statement = None, []

@@ -48,6 +48,8 @@ KERNEL_FAILURES = (
         r"|(?:device with )?(?:SM|sm_?|compute capability )\d[\d.]{0,6}\w?)"
         r"|[Aa]rch conditional MMA instruction used without targeting appropriate compute capability"
         r"|tcgen05[\w.]{0,40} .{0,40}(?:not supported|requires)"
+        r"|No [\w-]{1,20} (?:MoE|[Ll]inear|GEMM|attention) backend supports the deployment configuration"
+        r"|Unsupported FusedMoe scheme: .{0,160}"
         r"|Kernel requires a runtime memory allocation, but no allocator was set"
         r"|(?:GEMM|gemm|grouped_mm|scaled_mm)[\w ]{0,40}(?:not supported|no valid|not implemented)[\w ]{0,40}(?:SM|sm_?)\d+)",
         FailureCause.KERNEL_UNSUPPORTED,
@@ -74,6 +76,7 @@ JIT_FAILURES = (
         r"(?P<what>Ninja build failed|Error building extension '[^']*'|ninja: build stopped: subcommand failed"
         r"|nvcc (?:fatal|error)\s*: .{0,160}|NVRTC (?:compilation )?(?:error|failed).{0,160}|nvrtc: error: .{0,160}"
         r"|(?:Inductor|BackendCompiler|CppCompile|CompilationFail)\w{0,40}: .{0,160}"
+        r"|Command '\[?'?(?:/[\w./+-]{1,200}/)?(?:ptxas|nvcc|ninja|gcc|g\+\+|cc|c\+\+|clang)'?[ ,].{0,300}returned non-zero exit status \d+"
         r"|PTXAS error: .{0,160}|ptxas`? (?:failed with|exited with).{0,160}|triton\.compiler\.errors\.\w{1,60}: .{0,160})",
         FailureCause.JIT_FAILED,
         "A kernel could not be compiled at the start: {what}",
@@ -84,16 +87,28 @@ JIT_FAILURES = (
         weight=FailureWeight.LIKELY,
     ),
 )
+_GPU_FAULT_REMEDY = (
+    "A newer image may not do it. To find the kernel: start without CUDA graphs (vLLM: args.enforce-eager, SGLang: "
+    "args.disable-cuda-graph), and with env.CUDA_LAUNCH_BLOCKING: 1 the traceback names it. `dmesg` on the node may "
+    "show the driver's Xid."
+)
 GPU_FAULTS = (
     failure_rule(
-        r"(?P<what>device-side assert triggered|CUBLAS_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR)|unspecified launch failure"
+        r"Process group watchdog thread terminated with exception: CUDA error: (?P<what>[\w -]{1,80})",
+        FailureCause.GPU_FAULT,
+        "A GPU kernel failed while it ran ({what}); nothing here says which.",
+        _GPU_FAULT_REMEDY,
+        needle="watchdog thread terminated",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"(?P<what>device-side assert triggered|Failed to encode tensor map: 7\d\d"
+        r"|CUBLAS_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR)|unspecified launch failure"
         r"|misaligned address|an illegal memory access was encountered|cudaErrorIllegalAddress|cudaErrorLaunchFailure"
         r"|uncorrectable ECC error encountered|CUDNN_STATUS_EXECUTION_FAILED)",
         FailureCause.GPU_FAULT,
         "A GPU kernel failed while it ran ({what}); nothing here says which.",
-        "A newer image may not do it. To find the kernel: start without CUDA graphs (vLLM: args.enforce-eager, SGLang: "
-        "args.disable-cuda-graph), and with env.CUDA_LAUNCH_BLOCKING: 1 the traceback names it. `dmesg` on the node may "
-        "show the driver's Xid.",
+        _GPU_FAULT_REMEDY,
         needle=None,
         exception=True,
         weight=FailureWeight.LIKELY,
@@ -151,7 +166,7 @@ MEMORY_WORDS = (
 )
 DISTRIBUTED_FAILURES = (
     failure_rule(
-        r"NCCL error: (?P<what>[\w ]{1,80})|unhandled (?P<kind>system|cuda) error \(run with NCCL_DEBUG",
+        r"NCCL error:? (?:[\w./-]{1,200}:\d{1,6} ')?(?P<what>[\w ]{1,80})|unhandled (?P<kind>system|cuda) error \(run with NCCL_DEBUG",
         FailureCause.NCCL,
         "NCCL, by which the ranks talk to each other, failed[: {what}][ ({kind} error)].",
         "Check the link between the nodes (sparkctl doctor), NCCL_SOCKET_IFNAME, NCCL_IB_HCA and GLOO_SOCKET_IFNAME on both. "
@@ -195,6 +210,14 @@ DISTRIBUTED_FAILURES = (
     ),
 )
 MODEL_WORDS = (
+    failure_rule(
+        r"draft model vocab (?:type )?must match target model|assert all\(vocab_sizes\[0\] == vocab_size",
+        FailureCause.DRAFT_MISMATCH,
+        "The draft model does not belong to the model: their vocabularies differ.",
+        "Take the draft model that was made for exactly this model, or start without a draft.",
+        needle="vocab",
+        weight=FailureWeight.LIKELY,
+    ),
     failure_rule(
         r"(?P<what>(?:draft|speculative|EAGLE|eagle)[^:]{0,80}(?:vocab|hidden[ _]size|tokenizer)[^.]{0,100}(?:match|differ|equal|same)[^.]{0,160})",
         FailureCause.DRAFT_MISMATCH,

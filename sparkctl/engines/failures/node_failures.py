@@ -201,7 +201,8 @@ _FILE_SYSTEM_FAILURES = (
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*\[Errno (?:13|1|30)\] (?P<what>[^:]*)(?:: '(?P<path>[^']*)')?|"
         rf"{EXCEPTION_PREFIX}Permission denied(?P<rest>.*)"
-        r"|^(?:[\w./-]+: ){1,3}(?P<said>[Pp]ermission denied)$",
+        r"|^(?:[\w./-]+: ){1,3}(?P<said>[Pp]ermission denied)$"
+        r"|Permission denied \(os error 13\)",
         FailureCause.PERMISSION,
         "The container may not use[ {path}] what it needs[: {what}][: {said}].",
         "Correct the owner or mode of the mounted directory on the node, or mount it writable.",

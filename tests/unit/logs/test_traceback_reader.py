@@ -122,6 +122,38 @@ def test_a_message_that_a_terminal_has_wrapped_is_read_whole() -> None:
             "clip_init: failed to load model '/m/mmproj.gguf': operator(): unable to find tensor v.blk.0.attn_out.weight",
             FailureCause.MODEL_FILES,
         ),
+        (  # github.com/opendatalab/MinerU/issues/4350: --gpu-name is no flag of the engine
+            "subprocess.CalledProcessError: Command '['/usr/lib/triton/backends/nvidia/bin/ptxas', '-v', '--gpu-name=sm_121a', "
+            "'/tmp/x.ptx']' returned non-zero exit status 255.",
+            FailureCause.JIT_FAILED,
+        ),
+        (  # github.com/ruipeterpan/specreason/issues/10
+            f"{HEADER}\n{FRAME[0]}\n    assert all(vocab_sizes[0] == vocab_size for vocab_size in vocab_sizes)\n"
+            "           ^^^^^^^^^^^\nAssertionError",
+            FailureCause.DRAFT_MISMATCH,
+        ),
+        (  # github.com/ggml-org/llama.cpp/pull/3812
+            "main: error: draft model vocab must match target model to use speculation but target vocab size 152064 does not "
+            "match draft vocab size 32002",
+            FailureCause.DRAFT_MISMATCH,
+        ),
+        (  # github.com/ariG23498/gemma3-object-detection/issues/5
+            "Access to model google/gemma-3-4b-pt is restricted and you are not in the authorized list.",
+            FailureCause.MODEL_GATED,
+        ),
+        (  # github.com/vllm-project/vllm/issues/45661
+            "NotImplementedError: No NvFp4 MoE backend supports the deployment configuration.",
+            FailureCause.KERNEL_UNSUPPORTED,
+        ),
+        (  # github.com/sgl-project/sglang/issues/4584
+            "[rank14]:[E319 05:16:21.789822241 ProcessGroupNCCL.cpp:1595] [PG ID 2 PG GUID 3 Rank 14] Process group watchdog "
+            "thread terminated with exception: CUDA error: an illegal memory access was encountered",
+            FailureCause.GPU_FAULT,
+        ),
+        (  # github.com/llama-farm/llamafarm/issues/268
+            "error: failed to create directory `/.cache/uv`: Permission denied (os error 13)",
+            FailureCause.PERMISSION,
+        ),
     ],
 )
 def test_the_libraries_own_words_are_known_whoever_prints_them(text: str, cause: FailureCause) -> None:
@@ -139,3 +171,21 @@ def test_standing_still_is_said_when_nothing_else_is(count: int) -> None:
     verdict = diagnose("\n".join([line] * count))
     assert (verdict is not None) is (count >= 3)
     assert verdict is None or verdict.cause is FailureCause.WEDGED
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # github.com/vllm-project/vllm-ascend/issues/3819
+        'WARNING 10-28 03:24:22 [_custom_ops.py:20] Failed to import from vllm._C with ModuleNotFoundError("No module named '
+        "'vllm._C'\")",
+        # github.com/vllm-project/vllm/issues/20409: a client asked for too much
+        "ERROR 07-03 03:19:15 [serving_chat.py:200] Error in preprocessing prompt inputs\n"
+        f"ERROR 07-03 03:19:15 [serving_chat.py:200] {HEADER}\n"
+        f"ERROR 07-03 03:19:15 [serving_chat.py:200] {FRAME[0]}\n"
+        "ERROR 07-03 03:19:15 [serving_chat.py:200] ValueError: This model's maximum context length is 16384 tokens. However, "
+        "you requested 122946 tokens",
+    ],
+)
+def test_a_warning_and_a_refused_request_are_no_failures(text: str) -> None:
+    assert diagnose(text) is None
