@@ -131,7 +131,7 @@ IMAGE_FAILURES = (
         r"(?P<what>lib[\w.+-]{1,80}?\.so[\d.]{0,20}: cannot open shared object file|undefined symbol: \S+"
         r"|version `?(?:GLIBCXX|GLIBC|CXXABI|libcudart)[\w.]{0,40}'? not found|numpy\.dtype size changed"
         r"|A module that was compiled using NumPy 1\.x cannot be run in NumPy 2\S*|cannot import name '[^']*' from '[^']*'"
-        r"|(?:module|package) '[^']*' has no attribute '[^']*'|No module named '?(?!sglang\b|vllm\b|tensorrt_llm\b)[\w.]{1,120}"
+        r"|(?:module|package) '[^']*' has no attribute '[^']*'|No module named '?(?!sglang\b|vllm\b|tensorrt_llm\b)[\w.]{1,120}'?"
         r"|The detected CUDA version .{0,60} mismatches the version that was used to compile|DistributionNotFound: .{0,120}"
         r"|requires? (?:the )?[\w.-]{1,60} ?[<>=!~]=?\s?[\d.]{1,20}.{0,40}(?:but|found|is required|installed).{0,60})",
         FailureCause.BROKEN_IMAGE,

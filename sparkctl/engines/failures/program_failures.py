@@ -69,7 +69,7 @@ CRASH_FAILURES = (
         change=ChangeDirection.REMOVE,
     ),
     failure_rule(
-        rf"{EXCEPTION_PREFIX}.*(?P<what>[Aa]ttention[ _]backend.*)|"
+        rf"{EXCEPTION_PREFIX}(?P<what>.*[Aa]ttention[ _]backend.*)|"
         rf"{EXCEPTION_PREFIX}(?P<said>.*(?:FlashInfer|FlashAttention|Triton) backend .*not.*)",
         FailureCause.ATTENTION_BACKEND,
         "The attention backend does not do what this model needs[: {what}][: {said}].",

@@ -64,7 +64,7 @@ RANK_FAILURES = (
     failure_rule(
         r"Watchdog caught collective operation timeout: WorkNCCL\((?:.*?OpType=(?P<op>\w+))?|NCCL error in: (?P<where>\S+)"
         rf"|{EXCEPTION_PREFIX}.*NCCL (?:error|operation)|^(?:[\w.]+: )?(?P<code>nccl(?:SystemError|InternalError|RemoteError"
-        r"|UnhandledCudaError|InvalidUsage))\b|NCCL WARN (?P<warn>.*)",
+        r"|UnhandledCudaError|InvalidUsage))\b|NCCL WARN (?!NET/IB ?: Got completion)(?P<warn>.*)",
         FailureCause.NCCL,
         "NCCL, by which the ranks talk to each other, failed[ ({code})][ (in {op})][: {warn}].",
         "Check the link between the nodes (sparkctl doctor), NCCL_SOCKET_IFNAME, NCCL_IB_HCA and GLOO_SOCKET_IFNAME on both. "
