@@ -7,9 +7,7 @@ import os
 import shlex
 import shutil
 import signal
-from asyncio.subprocess import PIPE
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,30 +59,6 @@ def build_editor_argv(
     if name in _PLUS_LINE_EDITORS:
         return [*words, f"+{line}", str(path)]
     return [*words, *wait, *(["--goto"] if name in _GOTO_EDITORS else []), f"{path}:{line}:{column or 1}"]
-
-
-async def run_external_program(
-    panel: Panel, words: Sequence[str], hint: str, *, listen: bool = False
-) -> tuple[int, str]:
-    """Run a program to its end; return its exit status and, with ``listen``, its stderr.
-
-    The nodes are followed meanwhile; nothing is painted. Raises `InvalidInput` with ``hint`` where it cannot be run.
-    """
-    loop = asyncio.get_running_loop()
-    with panel.batch_update(), nullcontext() if panel.is_headless else panel.suspend():
-        with suppress(NotImplementedError, ValueError, RuntimeError):  # not the main thread
-            loop.add_signal_handler(signal.SIGINT, lambda: None)  # Ctrl-C is for the program
-        try:
-            process = await asyncio.create_subprocess_exec(*words, stderr=PIPE if listen else None)
-            _, stderr = await process.communicate()
-        except OSError as error:
-            raise InvalidInput(f"{words[0]} cannot be run: {error.strerror}", hint) from error
-        finally:
-            panel.keyboard.resume_input()
-            with suppress(NotImplementedError, ValueError, RuntimeError):
-                loop.remove_signal_handler(signal.SIGINT)
-    panel.refresh(layout=True)
-    return process.returncode or 0, (stderr or b"").decode(errors="replace")
 
 
 async def open_editor(panel: Panel, path: Path, line: int | None = None, column: int | None = None) -> int:
