@@ -81,6 +81,17 @@ _MAX_LINE_CHARS = 400  # characters of a line that fit into a sentence
 _SPARK_CUDA_GIB = 119.6  # GiB that CUDA reports on a Spark
 
 
+def build_unnamed_failure(text: str) -> Failure:
+    """Return the failure of an error line that no rule names."""
+    return Failure(
+        cause=FailureCause.CRASHED,
+        summary=f"The engine stopped on an error: {truncate_text(text, _MAX_LINE_CHARS)}",
+        remedy="Read the log around this line.",
+        fatal=False,
+        weight=FailureWeight.EXCEPTION,
+    )
+
+
 def refine_failure(
     failure: Failure, text: str, step: str | None, facts: Mapping[EngineFactName, str], *, is_serving: bool
 ) -> Failure:
@@ -91,13 +102,7 @@ def refine_failure(
     """
     is_meant = failure.needs is None or failure.needs in facts or not facts
     if (failure.needs and is_serving) or not is_meant or failure.during not in (None, step):
-        return Failure(
-            cause=FailureCause.CRASHED,
-            summary=f"The engine stopped on an error: {truncate_text(text, _MAX_LINE_CHARS)}",
-            remedy="Read the log around this line.",
-            fatal=False,
-            weight=FailureWeight.EXCEPTION,
-        )
+        return build_unnamed_failure(text)
     if failure.cause is not FailureCause.CUDA_OUT_OF_MEMORY:
         return failure
     if is_serving:

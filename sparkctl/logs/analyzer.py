@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from sparkctl.engines.base import Engine, Failure, FailureWeight, LineSignal, refine_failure
+from sparkctl.engines.base import Engine, Failure, FailureWeight, LineSignal, build_unnamed_failure, refine_failure
 from sparkctl.engines.line_preparer import LinePreparer, strip_log_prefix
 from sparkctl.logs.line_patterns import (  # fmt: skip
     ACCESS_LINE,
@@ -174,7 +174,6 @@ _MAX_TAIL_LINES = 6  # lines of cleanup that may follow the last error
 _OTHER_REQUEST_PATTERNS = (OTHER_REQUEST,)
 
 _MAX_MESSAGE_CHARS = 2048
-_MAX_SUMMARY_CHARS = 400
 _STANDSTILL_LINES = 3  # in a row: one or two are said during a long compilation, too
 _STANDSTILL = Failure(
     cause=FailureCause.WEDGED,
@@ -491,13 +490,13 @@ class LogAnalyzer:
     def _classify_exception(self, text: str, signal: LineSignal | None) -> LineSignal:
         """Return the signal of a traceback's last line; a bare ``AssertionError`` says what it asserted only above."""
         if self._traceback.assertion is None:
-            return LineSignal(failure=_build_unnamed_failure(text))
+            return LineSignal(failure=build_unnamed_failure(text))
         message = f"{text}: {self._traceback.assertion}"
         joined = self.engine.classify_line(message)
         failure = None if joined is None else joined.failure
         if joined is not None and failure is not None and failure.weight > FailureWeight.EXCEPTION:
             return joined
-        return LineSignal(failure=_build_unnamed_failure(message)) if signal is None else signal
+        return LineSignal(failure=build_unnamed_failure(message)) if signal is None else signal
 
     def _drop_harmless_failure(self, signal: LineSignal | None, line: LogLine) -> LineSignal | None:
         """Return a signal without the failure of an exception that the program only warns of, or that refuses a request."""
@@ -547,7 +546,7 @@ class LogAnalyzer:
         return EvidenceLine(
             number=number,
             text=sanitize_line(message),
-            failure=failure or _build_unnamed_failure(message),
+            failure=failure or build_unnamed_failure(message),
             moves=self._moves,
         )
 
@@ -675,16 +674,6 @@ class LogAnalyzer:
             self._times.advance_time(line)
         else:
             self._times.start_phase(phase, name, line)
-
-
-def _build_unnamed_failure(text: str) -> Failure:
-    return Failure(
-        cause=FailureCause.CRASHED,
-        summary=f"The engine stopped on an error: {truncate_text(text, _MAX_SUMMARY_CHARS)}",
-        remedy="Read the log around this line.",
-        fatal=False,
-        weight=FailureWeight.EXCEPTION,
-    )
 
 
 def _answers_request(line: LogLine) -> bool:
