@@ -209,18 +209,25 @@ async def test_a_slow_subscriber_holds_up_no_start_and_still_gets_every_line(tmp
 async def test_a_slow_subscriber_slows_down_another_that_is_not_essential(tmp_path: Path) -> None:
     async with run_daemon(tmp_path) as (daemon, session):
         daemon.write(10)
-        slow = Subscriber(LogFeed(session, "abc"), pause=0.02)
-        await slow.wait_for(10)
+        slow_feed, gate = LogFeed(session, "abc"), asyncio.Event()
+        gate.set()
+        slow = Subscriber(slow_feed, gate=gate)
+        async with asyncio.timeout(20):
+            while not slow_feed.is_joined:  # noqa: ASYNC110 - before, it reads by a stream of its own
+                await asyncio.sleep(0.005)
         quick = Subscriber(LogFeed(session, "abc", tail=5))
         await quick.wait_for(5)
-        daemon.write(30_000)
-        furthest = 0
-        while len(slow.lines) < 30_010:
-            furthest = max(furthest, len(quick.lines) + 5 - len(slow.lines))
-            await asyncio.sleep(0.005)
-        assert furthest < 8_000
-        assert [line.text for line in slow.lines] == list_lines(1, 30_010)
-        assert len(daemon.requests) <= 3, "nobody read it a second time"
+        gate.clear()
+        for _ in range(60):
+            daemon.write(500)
+            await asyncio.sleep(0.01)
+        assert len(slow.lines) < 2_000, "it stands at its gate"
+        assert 2_000 < len(quick.lines) < 8_000
+        requests = len(daemon.requests)
+        gate.set()
+        assert await quick.wait_for(30_005) == list_lines(6, 30_010)
+        assert await slow.wait_for(30_010) == list_lines(1, 30_010)
+        assert len(daemon.requests) == requests, "nobody read it a second time"
 
 
 async def test_secrets_of_one_subscriber_are_masked_for_all(tmp_path: Path) -> None:
