@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 
 from sparkctl.engines.base import Failure, FailureWeight, LineSignal
 from sparkctl.engines.line_preparer import parse_progress_bar
@@ -30,37 +30,11 @@ EXCEPTION_LINE = (
     rf"{EXCEPTION_PREFIX}|[*-] \w*Error: |\S{{1,200}}: (?:error while loading shared libraries|symbol lookup error): "
     r"|terminate called|\s*what\(\): |CUDA error: |(?:[A-Za-z_]\w*+\.)*+[A-Z]\w{1,99}+: "
 )
-# A line about a failure contains at least one of these. Most lines contain none and cost no regex.
-_FAILURE_WORDS = (
-    *("rror", "xception", "emory", "ailed", "died", "crash", "exited", "atal", "SIGQUIT", "sigquit", "timeout"),
-    *("Timed out", "timed out", "hit an", "leaves no", "didn't", "couldn't", "No module", "No space", "driver"),
-    *("bad_alloc", "by peer", "enied", "manifest", "ivileges", "untime", "No such image", "ncclSystem", "oom-kill"),
-    *(
-        "Timeout",
-        "Expired",
-        "Unsupported",
-        "Killed",
-        "is dead",
-        "xit code: -",
-        "o space left",
-        "NVIDIA Driver",
-        "not found",
-    ),
-    *("out of resource", "No supported CUDA", "tcgen05", "nvcc", "ninja", "inja", "ptxas", "PTXAS", "misaligned"),
-    *("undefined symbol", "cannot open shared", "Got completion", "shut down too early", "% full", "OutOfMemory"),
-    *("unable to find tensor", "unknown projector", "max seq len", "Broken pipe", "on SocketImpl", "got 0 bytes"),
-    *(
-        "apturing",
-        "NCCL",
-        "no allocator was set",
-        "only support",
-        "No available memory",
-        "MMA instruction",
-        "CUDA_HOME",
-        "actor",
-    ),
-    *("gated repo", "is restricted", "draft model vocab", "vocab_sizes"),
-    *("unauthorized", "net/http", "executable file", "bind source path", "is already in use"),
+# Parts that many needles share: where a line holds none of them, none of these needles is looked for. A needle without one
+# is looked for itself, so this list makes reading faster and never decides what is found.
+_SHARED_PARTS = (
+    *("rror", "xception", "ailed", "emory", "NCCL", "upport", "nvcc", "inja", "timeout", "imed out", "unexpectedly"),
+    *("not found", "ermission", "anifest", "rgument", "river", "onnect", "orker", "capabil", "model", "file", "vocab"),
 )
 _OPTIONAL_PART = re.compile(r"\[([^\[\]]*)\]")
 _MAX_GROUP_CHARS = 400  # characters of a captured group that fit into a sentence
@@ -76,8 +50,7 @@ _compile_pattern = cache(re.compile)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureRule:
-    """A rule for a failure line. ``needle`` is a substring of every such line, and ``pattern`` is searched only then;
-    None: they have no word in common.
+    """A rule for a failure line. Every such line contains one of the ``needles``, and ``pattern`` is searched only then.
 
     ``exception``: the line must be the last one of a traceback, or a loader's error.
     ``summary``, ``remedy``, ``field`` and ``value`` may name the pattern's groups in braces, and values from
@@ -85,7 +58,7 @@ class FailureRule:
     ``value`` that needs it.
     """
 
-    needle: str | None
+    needles: tuple[str, ...]
     pattern: str
     cause: FailureCause
     summary: str
@@ -102,7 +75,7 @@ class FailureRule:
 
     def match_failure(self, line: str) -> Failure | None:
         """Return the failure that this line reports, None if it reports none."""
-        if self.needle is not None and self.needle not in line:
+        if not any(needle in line for needle in self.needles):
             return None
         if self.exception and _compile_pattern(EXCEPTION_LINE).match(line) is None:
             return None
@@ -134,7 +107,7 @@ def failure_rule(
     summary: str,
     remedy: str,
     *,
-    needle: str | None,
+    needle: str | tuple[str, ...],
     on: str | None = None,
     fatal: bool = False,
     weight: int = FailureWeight.CONCRETE,
@@ -145,13 +118,13 @@ def failure_rule(
     during: str | None = None,
     exception: bool = False,
 ) -> FailureRule:
-    """Return a `FailureRule`.
+    """Return a `FailureRule`. ``needle``: a text that is in every such line, or several of which one is.
 
     ``on``: the profile field to change, ``to``: the value to set, ``change``: the direction if there is no value;
     ``needs`` and ``during`` as in `Failure`.
     """
     return FailureRule(
-        needle=needle,
+        needles=(needle,) if isinstance(needle, str) else needle,
         pattern=pattern,
         cause=cause,
         summary=summary,
@@ -211,6 +184,42 @@ def _fill_template(template: str, groups: MatchGroups) -> str:
     return _GROUP_NAME.sub(lambda name: groups.get(name[1], "(not said)"), text)
 
 
+class RuleFinder:
+    """Finds the rules that may match a line, by their needles; made of them at its first use."""
+
+    def __init__(self, rules: tuple[FailureRule, ...]) -> None:
+        self._rules = rules
+
+    def may_match(self, line: str) -> bool:
+        """Tell whether a line contains any of the parts."""
+        return any(
+            part in line and any(needle in line for needle, _ in needles)
+            for part, needles in self._needles_by_part.items()
+        )
+
+    def find_candidates(self, line: str) -> list[FailureRule]:
+        """Return the rules with a needle in this line, in their order."""
+        found: set[int] = set()
+        for part, needles in self._needles_by_part.items():
+            if part in line:
+                for needle, places in needles:
+                    if needle in line:
+                        found.update(places)
+        return [self._rules[place] for place in sorted(found)]
+
+    @cached_property
+    def _needles_by_part(self) -> dict[str, list[tuple[str, tuple[int, ...]]]]:
+        places: dict[str, list[int]] = {}
+        for place, rule in enumerate(self._rules):
+            for needle in rule.needles:
+                places.setdefault(needle, []).append(place)
+        found: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
+        for needle in sorted(places, key=len):
+            part = next((one for one in (*_SHARED_PARTS, *found) if one in needle), needle)
+            found.setdefault(part, []).append((needle, tuple(places[needle])))
+        return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRules:
     """The rules of one engine. ``quiet``: beginnings of lines that never have a meaning here.
@@ -228,9 +237,11 @@ class LogRules:
     retold: re.Pattern[str] | None = None
     _phase_starts: tuple[str, ...] = field(init=False)
     _told_starts: tuple[str, ...] = field(init=False)
+    _finder: RuleFinder = field(init=False)
 
     def __post_init__(self) -> None:
         starts = tuple(start for start, _ in self.phases)
+        object.__setattr__(self, "_finder", RuleFinder(self.rules))
         object.__setattr__(self, "_phase_starts", starts)
         object.__setattr__(self, "_told_starts", starts + tuple({each.start: None for each in self.facts}))
 
@@ -263,11 +274,6 @@ class LogRules:
         # Indented lines are source code in a traceback: they contain messages that were never printed.
         if line[:1].isspace():
             return None
-        for word in _FAILURE_WORDS:
-            if word in line:
-                break
-        else:
-            return None
         said = line[:_MAX_MATCHED_CHARS]
         if self.retold is not None and (quoted := self.retold.search(said)) is not None:
             failure = self._match_first_rule(f"RuntimeError: {quoted['what']}")
@@ -276,8 +282,8 @@ class LogRules:
         return self._match_first_rule(said)
 
     def _match_first_rule(self, said: str) -> Failure | None:
-        for rule in self.rules:  # nearly all are skipped by their needle: a call for each would take longer
-            if (rule.needle is None or rule.needle in said) and (failure := rule.match_failure(said)) is not None:
+        for rule in self._finder.find_candidates(said):
+            if (failure := rule.match_failure(said)) is not None:
                 return failure
         return None
 

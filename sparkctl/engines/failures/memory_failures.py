@@ -10,6 +10,9 @@ CUDA_OUT_OF_MEMORY_TEXT = "CUDA ran out of memory."
 _FREE_MEMORY_REMEDY = "Drop the page caches before the start, and stop whatever else holds memory on the node."
 
 
+_OUT_OF_MEMORY_NEEDLES = (": out of memory", "ALLOC_FAILED", "CUDA_ERROR_OUT_OF_MEMORY", "cudaErrorMemoryAllocation")
+
+
 def cuda_memory_rules(
     lower: str, on: str | None, *, fatal: bool, begins: str | None = None, weight: int = FailureWeight.CONCRETE
 ) -> tuple[FailureRule, ...]:
@@ -30,7 +33,9 @@ def cuda_memory_rules(
         r"|CUBLAS_STATUS_ALLOC_FAILED|cudaMalloc(?:Async)?\b.*: out of memory|CUDA_ERROR_OUT_OF_MEMORY"
     )
 
-    def build_cuda_rule(pattern: str, summary: str, needle: str | None, *, fatal: bool = fatal) -> FailureRule:
+    def build_cuda_rule(
+        pattern: str, summary: str, needle: str | tuple[str, ...], *, fatal: bool = fatal
+    ) -> FailureRule:
         return failure_rule(
             pattern, cause, summary, remedy, needle=needle, on=on, fatal=fatal, weight=weight, change=change
         )
@@ -39,7 +44,7 @@ def cuda_memory_rules(
         build_cuda_rule(rf"{says}.*?{numbers}", summary, "CUDA out of"),
         build_cuda_rule(rf"^{numbers}", summary, "CUDA out of memory", fatal=False),
         build_cuda_rule(rf"{says}.*{rejected}", CUDA_OUT_OF_MEMORY_TEXT, "preempt"),
-        build_cuda_rule(rf"{says}.*(?:{other})", CUDA_OUT_OF_MEMORY_TEXT, None),
+        build_cuda_rule(rf"{says}.*(?:{other})", CUDA_OUT_OF_MEMORY_TEXT, _OUT_OF_MEMORY_NEEDLES),
     )
 
 
@@ -83,7 +88,12 @@ HOST_MEMORY_FAILURES = (
         "The node had no memory left to give to the engine's own process[: {size} bytes were asked for].",
         "CPU and GPU share one memory on a Spark: stop what else holds memory, drop the page cache, or make the model's share "
         "smaller. Where RDMA registers memory, raise the limit: container.options.ulimit: memlock=-1.",
-        needle=None,
+        needle=(
+            "Cannot allocate memory",
+            "MemoryError",
+            "can't allocate memory: you tried to allocate",
+            "std::bad_alloc",
+        ),
         weight=FailureWeight.CONCRETE,
     ),
 )

@@ -6,6 +6,10 @@ from sparkctl.engines.base import FailureWeight
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, EXCEPTION_WITHOUT_ERROR, failure_rule
 from sparkctl.model.verdict import ChangeDirection, FailureCause
 
+_EXCEPTION_NEEDLES = (
+    *("Error: ", "Error(", "Exception: ", "Exception("),
+    *("Timeout: ", "Failed: ", "Expired: ", "Unsupported: ", "validation error"),
+)
 _ARGPARSE_ERROR = r"^[\w./ -]{1,80}: error: "
 
 ARGUMENT_FAILURES = (
@@ -91,7 +95,7 @@ CRASH_FAILURES = (
         FailureCause.BAD_VALUE,
         "The engine refused its settings: {what}",
         "Correct args.{flag}, or what it is set together with.",
-        needle="--",
+        needle=_EXCEPTION_NEEDLES,
         on="args.{flag}",
         weight=FailureWeight.LIKELY,
     ),
@@ -108,7 +112,7 @@ CRASH_FAILURES = (
         FailureCause.CRASHED,
         "The engine stopped on an error: {what}",
         "Read the log around this line.",
-        needle=": ",
+        needle=_EXCEPTION_NEEDLES,
         weight=FailureWeight.EXCEPTION,
     ),
     failure_rule(
@@ -116,7 +120,7 @@ CRASH_FAILURES = (
         FailureCause.CRASHED,
         "The engine stopped on an error: {what}",
         "Read the log around this line.",
-        needle="rror",
+        needle=("AssertionError", "KeyboardInterrupt", "NotImplementedError", "RuntimeError"),
         weight=FailureWeight.EXCEPTION,
     ),
 )

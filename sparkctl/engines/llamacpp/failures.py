@@ -141,7 +141,7 @@ MODEL_FAILURES = (
         FailureCause.TRUNCATED_WEIGHTS,
         "The GGUF file is shorter than its header says: the download was cut.",
         "Download it again, and compare the size with the hub's.",
-        needle=None,
+        needle=("data is not within the file bounds", "is corrupted or incomplete"),
         on=_MODEL_PATH_FIELD,
         fatal=True,
     ),
@@ -183,8 +183,8 @@ MODEL_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
 )
-# Lines without any of the words that mark a failure elsewhere, mainly from the reader of the file format.
-UNPREFIXED_FAILURES = (
+# Mainly from the reader of the file format.
+FORMAT_FAILURES = (
     failure_rule(
         r"exactly one out metadata, path_model, and file must be defined",
         FailureCause.HUB_UNREACHABLE,
@@ -236,7 +236,7 @@ UNPREFIXED_FAILURES = (
         FailureCause.TRUNCATED_WEIGHTS,
         "The GGUF file ends before its header does: the download was cut.",
         "Download it again, and compare the size with the hub's.",
-        needle=None,
+        needle=("exceeds remaining file size", "failed to read", "failed to seek"),
         on=_MODEL_PATH_FIELD,
         fatal=True,
     ),
@@ -324,7 +324,12 @@ EXIT_FAILURES = (
         FailureCause.CRASHED,
         "The model could not be loaded.",
         "The lines before this one name the reason.",
-        needle=None,
+        needle=(
+            "exiting due to",
+            "failed to create context with model",
+            "failed to create_context with model",
+            "failed to load model",
+        ),
         fatal=True,
         weight=FailureWeight.AFTERMATH,
     ),

@@ -182,7 +182,7 @@ _FLAG_FAILURES = (
         FailureCause.MODEL_FILES,
         "The vocabulary of gpt-oss (harmony, tiktoken) is missing: without it chat requests fail.",
         "Put o200k_base.tiktoken into a mounted directory and name it in env.TIKTOKEN_ENCODINGS_BASE.",
-        needle=None,
+        needle=("HarmonyError", "failed to download or load vocab file"),
         on="env.TIKTOKEN_ENCODINGS_BASE",
     ),
 )
@@ -192,7 +192,7 @@ _EXIT_FAILURES = (
         FailureCause.CRASHED,
         "The engine's worker ended.",
         "The lines before this one name the reason.",
-        needle=None,
+        needle=("Executor worker", "Failed to initialize executor", "MPI_ABORT was invoked"),
         fatal=True,
         weight=FailureWeight.AFTERMATH,
     ),
