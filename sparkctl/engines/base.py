@@ -251,6 +251,10 @@ class Engine:
         """Return what a prepared line says, None for nothing. Called for every line, so a cheap check comes first."""
         raise NotImplementedError
 
+    def depends_on_digits(self, line: str, shape: str) -> bool:
+        """Tell whether `classify_line` may tell ``line`` from another one of the same shape (see ``logs.line_effects``)."""
+        raise NotImplementedError
+
     def find_api_key(self, profile: Profile) -> str | None:
         """Return the key that its HTTP API requires: the value of ``--api-key``, the first one if there are several."""
         for key, value in profile.args:

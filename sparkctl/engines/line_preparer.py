@@ -80,6 +80,7 @@ class LinePreparer:
 
     def __init__(self) -> None:
         self._validation: list[str] | None = None
+        self.level: str | None = None  # of the line that was prepared last
 
     @property
     def is_joining(self) -> bool:
@@ -96,7 +97,9 @@ class LinePreparer:
         return [line for state in raw.split("\r") if state for line in self._prepare_state(state)]
 
     def _prepare_state(self, raw: str) -> list[str]:
-        _, line = strip_log_prefix(sanitize_line(raw if len(raw) <= MAX_LINE_LENGTH else raw[:MAX_LINE_LENGTH]))
+        self.level, line = strip_log_prefix(
+            sanitize_line(raw if len(raw) <= MAX_LINE_LENGTH else raw[:MAX_LINE_LENGTH])
+        )
         if not line or line.isspace():
             return []
         if self._validation is None and "validation error" not in line:

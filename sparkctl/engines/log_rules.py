@@ -36,14 +36,18 @@ _SHARED_PARTS = (
     *("rror", "xception", "ailed", "emory", "NCCL", "upport", "nvcc", "inja", "timeout", "imed out", "unexpectedly"),
     *("not found", "ermission", "anifest", "rgument", "river", "onnect", "orker", "capabil", "model", "file", "vocab"),
 )
+_MAX_KNOWN_LINES = 10_000
 _OPTIONAL_PART = re.compile(r"\[([^\[\]]*)\]")
 _MAX_GROUP_CHARS = 400  # characters of a captured group that fit into a sentence
 _GROUP_NAME = re.compile(r"\{(\w+)\}")
 _MAX_MATCHED_CHARS = 4096  # characters in which a line says what is wrong; the rest lists the valid values
+# In a pattern: what stands for any digit or counts, and a certain digit.
+_PATTERN_DIGITS = re.compile(r"(?P<any>\\.|\{\d{0,9},?\d{0,9}\}|0-9)|\d")
 _GROUPED_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+")  # 1,806,336
 _MORE_WORDS = re.compile(r"\s*\w")
 
 MatchGroups = Mapping[str, str]
+TO_SHAPE = str.maketrans("123456789", "000000000")
 # An engine has a hundred patterns, and most lines need none of them: each is compiled at its first use.
 _compile_pattern = cache(re.compile)
 
@@ -184,18 +188,35 @@ def _fill_template(template: str, groups: MatchGroups) -> str:
     return _GROUP_NAME.sub(lambda name: groups.get(name[1], "(not said)"), text)
 
 
+def _generalize_digits(pattern: str) -> str | None:
+    """Return a pattern that accepts any digit in the place of a certain one; None if it holds none."""
+    general = _PATTERN_DIGITS.sub(lambda found: found["any"] or r"\d", pattern)
+    return None if general == pattern else general
+
+
 class RuleFinder:
     """Finds the rules that may match a line, by their needles; made of them at its first use."""
 
     def __init__(self, rules: tuple[FailureRule, ...]) -> None:
         self._rules = rules
 
-    def may_match(self, line: str) -> bool:
-        """Tell whether a line contains any of the parts."""
+    def depends_on_digits(self, line: str, shape: str) -> bool:
+        """Tell whether some lines of this shape may match, and others not; ``line`` is one of them."""
         return any(
-            part in line and any(needle in line for needle, _ in needles)
-            for part, needles in self._needles_by_part.items()
+            needle in shape and _compile_pattern(pattern).search(line) is not None
+            for needle, patterns in self._patterns_with_digits.items()
+            for pattern in patterns
         )
+
+    @cached_property
+    def _patterns_with_digits(self) -> dict[str, list[str]]:
+        """By needle, as a shape: the patterns that hold a certain digit, with any digit in its place."""
+        found: dict[str, list[str]] = {}
+        for rule in self._rules:
+            if (general := _generalize_digits(rule.pattern)) is not None:
+                for needle in rule.needles:
+                    found.setdefault(needle.translate(TO_SHAPE), []).append(general)
+        return found
 
     def find_candidates(self, line: str) -> list[FailureRule]:
         """Return the rules with a needle in this line, in their order."""
@@ -237,16 +258,31 @@ class LogRules:
     retold: re.Pattern[str] | None = None
     _phase_starts: tuple[str, ...] = field(init=False)
     _told_starts: tuple[str, ...] = field(init=False)
+    _told_shapes: tuple[str, ...] = field(init=False)
     _finder: RuleFinder = field(init=False)
+    _known: dict[str, LineSignal | None] = field(
+        init=False, default_factory=dict
+    )  # an engine that restarts repeats itself
 
     def __post_init__(self) -> None:
         starts = tuple(start for start, _ in self.phases)
         object.__setattr__(self, "_finder", RuleFinder(self.rules))
         object.__setattr__(self, "_phase_starts", starts)
         object.__setattr__(self, "_told_starts", starts + tuple({each.start: None for each in self.facts}))
+        object.__setattr__(self, "_told_shapes", tuple(one.translate(TO_SHAPE) for one in self._told_starts))
 
     def classify_line(self, line: str) -> LineSignal | None:
         """Return what a prepared line says, None for nothing."""
+        if line in self._known:
+            return self._known[line]
+        said = self._classify_new_line(line)
+        if len(line) <= _MAX_MATCHED_CHARS:
+            if len(self._known) >= _MAX_KNOWN_LINES:
+                self._known.clear()
+            self._known[line] = said
+        return said
+
+    def _classify_new_line(self, line: str) -> LineSignal | None:
         if line.startswith(self.quiet):
             return None
         if line.startswith(self._told_starts):
@@ -259,6 +295,10 @@ class LogRules:
             return LineSignal(Phase.LOADING, Step(name, seen.done, seen.total, seen.fraction))
         failure = self._find_failure(line)
         return None if failure is None else LineSignal(failure=failure)
+
+    def depends_on_digits(self, line: str, shape: str) -> bool:
+        """Tell whether some lines of this shape (a prepared line with each digit as 0) may say something, and others not."""
+        return shape.startswith(self._told_shapes) or self._finder.depends_on_digits(line, shape)
 
     def _read_known_start(self, line: str) -> LineSignal | None:
         facts = tuple(found for each in self.facts if (found := each.match_fact(line)) is not None)

@@ -5,18 +5,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from sparkctl.engines.base import Engine, Failure, FailureWeight, LineSignal, build_unnamed_failure, refine_failure
 from sparkctl.engines.line_preparer import LinePreparer, strip_log_prefix
+from sparkctl.logs.line_effects import LineEffect, prepare_raw_line
 from sparkctl.logs.line_patterns import (  # fmt: skip
     ACCESS_LINE,
     DURATION_PATTERN,
     ERROR_LEVELS,
-    INFERENCE_REQUEST,
-    OTHER_REQUEST,
     REFUSED_REQUEST,
     REQUEST_HANDLER,
     SHUTDOWN_PHRASES,
@@ -171,8 +170,6 @@ SURVIVED_LINES, _SURVIVED_LINES_FATAL = 3, 50
 _SURVIVED_TOKEN_LINES = 2
 _MAX_BANNER_LINES = 40  # lines between an engine's name with its version and its settings, at most
 _MAX_TAIL_LINES = 6  # lines of cleanup that may follow the last error
-_OTHER_REQUEST_PATTERNS = (OTHER_REQUEST,)
-
 _MAX_MESSAGE_CHARS = 2048
 _STANDSTILL_LINES = 3  # in a row: one or two are said during a long compilation, too
 _STANDSTILL = Failure(
@@ -219,20 +216,15 @@ class LogAnalyzer:
     _times: LogPhaseTimer = field(default_factory=LogPhaseTimer)
     _begun: set[str] = field(default_factory=set)
     _preparer: LinePreparer = field(default_factory=LinePreparer)
-    _is_ready_line: Callable[[str], object] | None = None
-    _all_ordinary: tuple[str, ...] = ()
-    _latest: tuple[int, str] | None = None
+    is_ready_line: Callable[[str], object] | None = None
+    _latest: tuple[int, str | bytes] | None = None  # bytes: a line that was skipped
+    _level: tuple[str, str | None] | None = None  # of the line that was asked for last
     _traceback: TracebackReader = field(default_factory=TracebackReader)
     _unnamed: tuple[LogLine, str] | None = None  # an exception that no rule named, and the lines of its message so far
     _standstills: int = 0  # in a row
 
     def __post_init__(self) -> None:
-        self._all_ordinary = (
-            OTHER_REQUEST,
-            INFERENCE_REQUEST,
-            *(re.escape(start) for start in self.engine.signs.serving),
-        )
-        self._is_ready_line = compile_bounded(self.ready.line).search if self.ready.line else None
+        self.is_ready_line = _compile_ready_line(self.ready.line) if self.ready.line else None
         self.ready_line_seen = self.ready.line is None
 
     def feed_lines(self, lines: Iterable[LogLine]) -> bool:
@@ -263,7 +255,7 @@ class LogAnalyzer:
         if self._latest is None:
             return None
         number, text = self._latest
-        return EvidenceLine(number=number, text=text)
+        return EvidenceLine(number=number, text=prepare_raw_line(text) if isinstance(text, bytes) else text)
 
     @property
     def fatal_line(self) -> EvidenceLine | None:
@@ -276,19 +268,33 @@ class LogAnalyzer:
         return self.has_served or (self.ready_line_seen and self.ready.line is not None)
 
     @property
-    def ignorable_patterns(self) -> tuple[str, ...]:
-        """Regexes of prepared lines that `skip_lines` may skip from here on: lines without information, and, once they no
-        longer matter, lines of an engine at work."""
-        if not self.whole or not (self.ready_line_seen or self.has_served) or self._preparer.is_joining:
-            return ()
+    def skippable_effect(self) -> LineEffect | None:
+        """The largest effect of lines that `skip_lines` may skip from here on; None: each may belong to the one before."""
+        if (
+            self.phase is Phase.STARTING
+            or self._preparer.is_joining
+            or self._unnamed is not None
+            or self._standstills
+            or self._traceback.is_in_statement
+        ):
+            return None
+        if not self.whole or not (self.ready_line_seen or self.has_served):
+            return LineEffect.REMEMBERED
         if not self.has_served or (self.failures and self._life - self.failures[-1].life < _SURVIVED_LINES_FATAL):
-            return _OTHER_REQUEST_PATTERNS
-        return self._all_ordinary
+            return LineEffect.REQUEST
+        return LineEffect.WORK
 
-    def skip_lines(self, latest: LogLine) -> None:
-        """Skip several ignorable lines at once, of which this is the last."""
-        self._latest = latest.number, self._preparer.prepare_lines(latest.text)[-1]
-        self._note_activity(latest.number)
+    @property
+    def is_in_traceback(self) -> bool:
+        """Whether the next line may be one of a traceback."""
+        return self._traceback.is_open
+
+    def skip_lines(self, latest: tuple[int, bytes] | None, activity: int | None) -> None:
+        """Skip lines that change nothing else: ``latest`` is the last one with text and its number, ``activity`` the number of
+        the last one that shows a server or an engine at work."""
+        self._latest = latest or self._latest
+        if activity is not None:
+            self._note_activity(activity)
 
     @property
     def open_failures(self) -> list[EvidenceLine]:
@@ -437,9 +443,9 @@ class LogAnalyzer:
         if self.phase is Phase.STARTING:
             self._change_phase(Phase.LOADING, None, line)
         if (
-            self._is_ready_line is not None
+            self.is_ready_line is not None
             and not self.ready_line_seen
-            and self._is_ready_line(text)
+            and self.is_ready_line(text)
             and self._says_ready(text)
         ):
             self.ready_line_seen = True
@@ -474,7 +480,7 @@ class LogAnalyzer:
         self._count_standstill(line, text)
         if signal is not None:
             self._apply_signal(signal, line, text)
-        elif looks_like_error(text) and not is_below_error(_parse_level(line)):
+        elif looks_like_error(text) and not is_below_error(self._parse_level(line)):
             self.last_error = EvidenceLine(number=line.number, text=sanitize_line(text), moves=self._moves)
         self._track_level_error(signal, line, text)
         if (
@@ -504,7 +510,7 @@ class LogAnalyzer:
         if signal is None or failure is None or failure.fatal:
             return signal
         is_answer = failure.weight == FailureWeight.EXCEPTION and _answers_request(line)
-        is_warning = failure.cause in WARNED_CAUSES and is_below_error(_parse_level(line))
+        is_warning = failure.cause in WARNED_CAUSES and is_below_error(self._parse_level(line))
         return replace(signal, failure=None) if is_answer or is_warning else signal
 
     def _join_message(self, line: LogLine, text: str, signal: LineSignal | None) -> LineSignal | None:
@@ -513,7 +519,9 @@ class LogAnalyzer:
         failure = None if signal is None else signal.failure
         if failure is not None and failure.weight <= FailureWeight.EXCEPTION and "validation error" not in text:
             self._unnamed = line, text
-        elif failure is not None or signal is not None or self._unnamed is None or not _is_continuation(line, text):
+        elif (
+            failure is not None or signal is not None or self._unnamed is None or not self._is_continuation(line, text)
+        ):
             self._unnamed = None
         else:
             first, message = self._unnamed
@@ -525,6 +533,16 @@ class LogAnalyzer:
             else:
                 self._unnamed = (first, message) if len(message) < _MAX_MESSAGE_CHARS else None
         return signal
+
+    def _is_continuation(self, line: LogLine, text: str) -> bool:
+        """Tell whether a line may go on with the message before it: it has no header of its own and begins no other thing."""
+        return not text.startswith(TRACEBACK_STARTS) and not is_below_error(self._parse_level(line))
+
+    def _parse_level(self, line: LogLine) -> str | None:
+        """Return the level in a line's own header."""
+        if self._level is None or self._level[0] is not line.text:
+            self._level = line.text, strip_log_prefix(sanitize_line(line.text[:200]))[0]
+        return self._level[1]
 
     def _count_standstill(self, line: LogLine, text: str) -> None:
         """Record that the engine stands still, once it has said so several times and nothing else."""
@@ -568,7 +586,7 @@ class LogAnalyzer:
         """Store the last line with an error level that no rule knows, while the engine is not ready."""
         if self.was_ready or (signal is not None and signal.failure is not None) or text[:1].isspace():
             return
-        if not text.startswith(TRACEBACK_STARTS) and _parse_level(line) in ERROR_LEVELS:
+        if not text.startswith(TRACEBACK_STARTS) and self._parse_level(line) in ERROR_LEVELS:
             self._level_error = EvidenceLine(number=line.number, text=sanitize_line(text), moves=self._moves)
 
     def _makes_tokens(self, text: str) -> bool:
@@ -676,16 +694,11 @@ class LogAnalyzer:
             self._times.start_phase(phase, name, line)
 
 
+@cache
+def _compile_ready_line(pattern: str) -> Callable[[str], object]:
+    return compile_bounded(pattern).search
+
+
 def _answers_request(line: LogLine) -> bool:
     """Tell whether the code that answers a single request wrote this line."""
     return "serving" in line.text[:200] and REQUEST_HANDLER.match(line.text) is not None
-
-
-def _is_continuation(line: LogLine, text: str) -> bool:
-    """Tell whether a line may go on with the message before it: it has no header of its own and begins no other thing."""
-    return not text.startswith(TRACEBACK_STARTS) and not is_below_error(_parse_level(line))
-
-
-def _parse_level(line: LogLine) -> str | None:
-    """Return the level in a line's own header."""
-    return strip_log_prefix(sanitize_line(line.text[:200]))[0]

@@ -12,20 +12,13 @@ from sparkctl.engines.base import Engine, FailureWeight
 from sparkctl.engines.line_preparer import LOG_PREFIX_PATTERN
 from sparkctl.logs import verdict_builder
 from sparkctl.logs.analyzer import LogAnalyzer, LogDiagnosis, failure_weight
-from sparkctl.logs.line_patterns import (
-    PREFIX_PATTERN,
-    find_common_quoting,
-    is_quoted,
-    split_prefix,
-    strip_broken_colour_codes,
-    strip_quoting,
-)
-from sparkctl.logs.own_requests import is_own_request
+from sparkctl.logs.line_effects import EffectTable, LineEffect, compile_effect_run, get_shapes, split_raw_line
+from sparkctl.logs.line_patterns import find_common_quoting, is_quoted, strip_quoting
 from sparkctl.model.engine_metrics import EngineFactName
 from sparkctl.model.launch_plan import LaunchPlan, ReadinessRule
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.phase import Phase
-from sparkctl.model.text.sanitize import ESCAPE_SEQUENCE, sanitize_line
+from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.verdict import FailureCause, Verdict
 
 UNKNOWN_ENGINE = "container"  # knows only lines that every program may print
@@ -48,7 +41,11 @@ class LogDiagnoser:
         self._readers = {name: self._create_analyzer(name) for name in ((engine,) if engine else engine_names())}
         self._hints: dict[str, int] = {}
         self._may_change = engine is None
-        self._recent: deque[LogLine] = deque(maxlen=_RECENT_LINES)
+        self._recent: deque[LogLine] = deque(maxlen=_RECENT_LINES)  # before the block that is read, if there is one
+        self._block: list[bytes] = []
+        self._block_start = 0  # the lines before this block
+        self._opening_line = 0  # the line at which the engine that reads now began
+        self._effect_tables: dict[tuple[str, bool], EffectTable] = {}
         self._held: list[str] | None = []  # the first lines of a paste, None once their common quoting is known
         self._quoting = ""
         self.lines = 0
@@ -73,8 +70,7 @@ class LogDiagnoser:
                 self._feed_unquoted_line(strip_quoting(raw, self._quoting))
 
     def _feed_unquoted_line(self, raw: str) -> None:
-        plain = raw if raw.isprintable() else ESCAPE_SEQUENCE.sub("", raw)
-        when, text = split_prefix(strip_broken_colour_codes(plain))
+        when, text = split_raw_line(raw)
         self.feed_line(LogLine(when=when, text=text, number=self.lines + 1))
 
     def feed_line(self, line: LogLine) -> None:
@@ -84,46 +80,82 @@ class LogDiagnoser:
             self._detect_engine(line.text)
         elif self._may_change and self._engine is not None:
             self._detect_engine_change(line)
+        if not self._block:
+            self._recent.append(line)
         for reader in self._readers.values():
             reader.feed_line(line)
 
     def feed_block(self, block: bytes) -> None:
-        """Read complete lines, the last one with its newline. Runs of lines without information are skipped at once.
-
-        A line of printable ASCII alone needs no cleaning, so the result is the same as with `feed_raw_line`.
-        """
+        """Read complete lines, the last one with its newline. Lines that change nothing are skipped, with the same result as
+        `feed_raw_line` has."""
         block = _strip_colours(block.replace(b"\r\n", b"\n") if b"\r" in block else block)
-        at, end = 0, len(block)
+        self._block, self._block_start = block.split(b"\n")[:-1], self.lines + len(self._held or ())
+        shapes, effects = get_shapes(block), dict[EffectTable, bytes]()
+        at, end = 0, len(self._block)
         while at < end:
-            if (passed := self._skip_ordinary_lines(block, at)) > at:
-                at = passed
-                continue
-            newline = block.find(b"\n", at)
-            self.feed_raw_line(block[at:newline].decode("utf-8", "replace"))
-            at = newline + 1
+            at = self._skip_lines(shapes, effects, at)
+            if at < end:
+                self.feed_raw_line(self._block[at].decode("utf-8", "replace"))
+                at += 1
+        self._recent.extend(self._list_lines_before(self._block_start + end + 1))
+        self._block = []
 
-    def _skip_ordinary_lines(self, block: bytes, at: int) -> int:
-        if self._engine is None:
+    def _skip_lines(self, shapes: list[bytes], effects: dict[EffectTable, bytes], at: int) -> int:
+        """Skip lines of the block that change nothing; return the index of the first one to read."""
+        reader = self._only_reader
+        if reader is None or self._held is not None or self._quoting or (most := reader.skippable_effect) is None:
             return at
-        reader = self._readers[self._engine]
-        wanted = reader.ignorable_patterns
-        if not wanted:
-            return at
-        found = _compile_line_run(wanted)(block, at)
-        if found is None or found.end() == at:
-            return at
-        end = found.end()
-        self._recent.clear()
-        self.lines += block.count(b"\n", at, end)
-        stop, number = end, self.lines
-        while stop > at:  # the last of them that is not our own request
-            begins = max(at, block.rfind(b"\n", at, stop - 1) + 1)
-            when, text = split_prefix(strip_broken_colour_codes(block[begins : stop - 1].decode("ascii")))
-            if not is_own_request(text):
-                reader.skip_lines(LogLine(when=when, text=text, number=number))
+        table = self._get_effect_table(reader)
+        if table not in effects:
+            effects[table] = table.list_effects(shapes)
+        known, start, skip_run, latest, activity = effects[table], at, compile_effect_run(most), -1, -1
+        while (found := skip_run(known, at)) is not None:
+            passed = known[at : found.end()]
+            at = found.end()
+            if (offset := _find_last_byte(passed, LineEffect.REMEMBERED)) >= 0:
+                latest = at - len(passed) + offset
+            if (offset := _find_last_byte(passed, LineEffect.REQUEST)) >= 0:
+                activity = at - len(passed) + offset
+            if at == len(self._block) or known[at] != LineEffect.UNKNOWN:
                 break
-            stop, number = begins, number - 1
-        return end
+            effect = table.judge_line(shapes[at], self._block[at])
+            if not LineEffect.INVISIBLE <= effect <= most:
+                break
+            latest = at if effect >= LineEffect.REMEMBERED else latest
+            activity = at if effect >= LineEffect.REQUEST else activity
+            at += 1
+        if at > start:
+            first = self._block_start + 1
+            self.lines += at - start
+            reader.skip_lines(
+                None if latest < 0 else (first + latest, self._block[latest]),
+                None if activity < 0 else first + activity,
+            )
+        return at
+
+    @property
+    def _only_reader(self) -> LogAnalyzer | None:
+        """The analyzer that alone reads from here on; None while it is open whose log it is."""
+        if self._engine is not None:
+            return self._readers[self._engine]
+        return self._readers[UNKNOWN_ENGINE] if self.lines >= _MAX_UNDECIDED_LINES else None
+
+    def _get_effect_table(self, reader: LogAnalyzer) -> EffectTable:
+        key = reader.engine.name, reader.is_in_traceback
+        found = self._effect_tables.get(key)
+        if found is None:
+            found = EffectTable(reader.engine, reader.is_ready_line, in_traceback=reader.is_in_traceback)
+            self._effect_tables[key] = found
+        return found
+
+    def _list_lines_before(self, number: int) -> list[LogLine]:
+        """Return the last lines before this one that belong to the engine that reads now."""
+        end = number - 1 - self._block_start if self._block else 0
+        found = list(self._recent)
+        for place in range(max(0, end - _RECENT_LINES), end):
+            when, text = split_raw_line(self._block[place].decode("utf-8", "replace"))
+            found.append(LogLine(when=when, text=text, number=self._block_start + place + 1))
+        return [one for one in found[-_RECENT_LINES:] if one.number > self._opening_line]
 
     def build_diagnosis(self, plan: LaunchPlan | None = None) -> LogDiagnosis:
         """Return the diagnosis so far. ``plan``: what was started, for a value to try."""
@@ -173,7 +205,6 @@ class LogDiagnoser:
 
     def _detect_engine_change(self, line: LogLine) -> None:
         """Change to another engine where one starts: a log may hold several engines, one after the other."""
-        self._recent.append(line)
         text = line.text[:_HEAD_CHARS]
         for word in _load_opening_words():
             if word in text:
@@ -190,7 +221,7 @@ class LogDiagnoser:
             fresh.runs, fresh.before = (old.runs + 1, old.end_cause) if is_second else (1, None)
             is_mark = next(mark for one, mark, _ in _load_engine_marks() if one == name)
             first = [line]
-            for one in list(self._recent)[-2::-1]:
+            for one in reversed(self._list_lines_before(line.number)):
                 if is_mark is None or not is_mark(sanitize_line(one.text[:_HEAD_CHARS])):
                     break
                 first.insert(0, one)
@@ -198,7 +229,7 @@ class LogDiagnoser:
             for one in first[:-1]:
                 fresh.feed_line(one)
             self._engine, self._readers = name, {name: fresh}
-            self._recent.clear()
+            self._opening_line = line.number
             return
 
     def _detect_engine(self, text: str) -> None:
@@ -284,11 +315,9 @@ def _create_start_matcher(
     return is_engine_start
 
 
-@cache
-def _compile_line_run(wanted: tuple[str, ...]) -> Callable[[bytes, int], re.Match[bytes] | None]:
-    """Return a matcher for runs of ignorable lines: printable ASCII, with prefixes that `split_prefix` and `strip_log_prefix` remove."""
-    line = f"{PREFIX_PATTERN}(?:{LOG_PREFIX_PATTERN})*+(?:{'|'.join(wanted)})[\\x20-\\x7e]*+\\n"
-    return re.compile(f"(?:{line})*+".encode("ascii")).match
+def _find_last_byte(effects: bytes, least: LineEffect) -> int:
+    """Return the index of the last effect that is at least this one, -1 if there is none."""
+    return len(effects.rstrip(bytes(range(LineEffect.INVISIBLE, least)))) - 1
 
 
 # Removes the escape alone, and only if the bytes around it cannot join into another character.

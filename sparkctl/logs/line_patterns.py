@@ -27,6 +27,7 @@ _ERROR_WORD_PATTERN = re.compile(r"\b(?:" + "|".join(_ERROR_WORDS) + r")\b", re.
 DURATION_PATTERN = re.compile(
     r"(?P<what>.{3,120}?)[ ,.]{1,20}+(?:took|takes|elapsed|finished in)[ =:]+(?P<seconds>\d+(?:\.\d+)?) ?s"
 )
+DURATION_WORDS = (" took ", "elapsed", " takes ", "finished in ")
 # uvicorn's access line. The path is a client's text: nothing is searched in it.
 # Successful, and only clients of an engine at work send these:
 _USED_REQUEST = r"POST /v1/[^ \"]* HTTP/[0-9.]+\" 200"
@@ -91,7 +92,7 @@ _SOURCE_CODE_PREFIXES = (
 
 def may_hold_duration(text: str) -> bool:
     """Tell whether `DURATION_PATTERN` may match, at low cost."""
-    return " took " in text or "elapsed" in text or " takes " in text or "finished in " in text
+    return any(word in text for word in DURATION_WORDS)
 
 
 def is_below_error(level: str | None) -> bool:

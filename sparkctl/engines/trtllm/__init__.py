@@ -335,6 +335,10 @@ class TensorRtLlmEngine(Engine):
         """Return what a prepared line says, None for nothing."""
         return parse_fact_line(line) or _LOG_RULES.classify_line(line)
 
+    def depends_on_digits(self, line: str, shape: str) -> bool:
+        """Tell whether `classify_line` may tell the line from another one of its shape."""
+        return _LOG_RULES.depends_on_digits(line, shape)
+
     def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
         """Return tensor x pipeline parallel size. Drafts are set in the file of ``--config``, which is not read."""
         return DecodingSettings(

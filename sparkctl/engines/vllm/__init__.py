@@ -301,6 +301,10 @@ class VllmEngine(Engine):
         """Return what a prepared line says, None for nothing."""
         return _LOG_RULES.classify_line(line)
 
+    def depends_on_digits(self, line: str, shape: str) -> bool:
+        """Tell whether `classify_line` may tell the line from another one of its shape."""
+        return _LOG_RULES.depends_on_digits(line, shape)
+
     def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
         """Return the drafts of ``--speculative-config`` (or ``--spec-*``), and tensor x pipeline parallel size."""
         ranks = command_builder.multiply_parallel_sizes(words, "tp tensor-parallel-size", "pp pipeline-parallel-size")
