@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sparkctl.model.text.sanitize import sanitize_line
 
 # SGLang writes 9,000 characters of draft settings into its settings line; nothing beyond this limit is recognised. The
 # whole line is shown and saved; only the reading stops here.
 MAX_LINE_LENGTH = 12_288
+_KNOWN_TEXTS = 4096  # an engine that restarts again and again repeats its lines
 
 _LOG_PREFIX = re.compile(
     # vLLM: (APIServer pid=1), (Worker_TP0 pid=7), formerly (VllmWorker rank=0 pid=7); Ray adds the address
@@ -58,6 +60,12 @@ def strip_log_prefix(line: str) -> tuple[str | None, str]:
     return level, line[start:] if start else line
 
 
+@lru_cache(_KNOWN_TEXTS)
+def prepare_text(raw: str) -> tuple[str | None, str]:
+    """Return the log level of a line as the log has it, and the line in printable characters without prefixes and header."""
+    return strip_log_prefix(sanitize_line(raw))
+
+
 def split_carriage_returns(raw: str) -> list[str]:
     """Return the states of a line that was rewritten in place, in order, without bare prefixes.
 
@@ -80,7 +88,6 @@ class LinePreparer:
 
     def __init__(self) -> None:
         self._validation: list[str] | None = None
-        self.level: str | None = None  # of the line that was prepared last
 
     @property
     def is_joining(self) -> bool:
@@ -97,9 +104,7 @@ class LinePreparer:
         return [line for state in raw.split("\r") if state for line in self._prepare_state(state)]
 
     def _prepare_state(self, raw: str) -> list[str]:
-        self.level, line = strip_log_prefix(
-            sanitize_line(raw if len(raw) <= MAX_LINE_LENGTH else raw[:MAX_LINE_LENGTH])
-        )
+        _, line = prepare_text(raw if len(raw) <= MAX_LINE_LENGTH else raw[:MAX_LINE_LENGTH])
         if not line or line.isspace():
             return []
         if self._validation is None and "validation error" not in line:

@@ -9,8 +9,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from sparkctl.engines.base import Engine, Failure, FailureWeight, LineSignal, build_unnamed_failure, refine_failure
-from sparkctl.engines.line_preparer import LinePreparer, strip_log_prefix
+from sparkctl.engines.base import (
+    Engine,
+    Failure,
+    FailureWeight,
+    LineSignal,
+    LogSignature,
+    build_unnamed_failure,
+    refine_failure,
+)
+from sparkctl.engines.line_preparer import LinePreparer, prepare_text
 from sparkctl.logs.line_effects import LineEffect, prepare_raw_line
 from sparkctl.logs.line_patterns import (  # fmt: skip
     ACCESS_LINE,
@@ -29,7 +37,7 @@ from sparkctl.logs.line_patterns import (  # fmt: skip
     may_hold_duration,
     parse_log_time,
 )
-from sparkctl.logs.own_requests import is_own_request
+from sparkctl.logs.own_requests import REQUEST_MARK, is_own_request
 from sparkctl.logs.traceback_reader import TracebackReader, strip_group_frame
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, StatsLineKind
 from sparkctl.model.launch_plan import ReadinessRule
@@ -218,7 +226,6 @@ class LogAnalyzer:
     _preparer: LinePreparer = field(default_factory=LinePreparer)
     is_ready_line: Callable[[str], object] | None = None
     _latest: tuple[int, str | bytes] | None = None  # bytes: a line that was skipped
-    _level: tuple[str, str | None] | None = None  # of the line that was asked for last
     _traceback: TracebackReader = field(default_factory=TracebackReader)
     _unnamed: tuple[LogLine, str] | None = None  # an exception that no rule named, and the lines of its message so far
     _standstills: int = 0  # in a row
@@ -426,20 +433,12 @@ class LogAnalyzer:
         self._lived_at, self._opened_at = number, None
 
     def _process_text(self, line: LogLine, text: str) -> None:
-        if is_own_request(text):
+        if REQUEST_MARK in text and is_own_request(text):
             return
         signs = self.engine.signs
-        if text.startswith(signs.begins):
-            if self.whole:
-                self._begin_run(line, next(begin for begin in signs.begins if text.startswith(begin)))
-            else:
-                self.stopped = None  # a new run begins
+        if text.startswith(_list_turning_points(signs)):
+            self._note_turning_point(line, text)
         self._latest = line.number, text
-        if text.startswith(TRACEBACK_STARTS):
-            self._opened_at = self._opened_at or line.number
-        elif self.stopped is None and self._begins_stop(text):
-            self.stopped = EvidenceLine(number=line.number, text=sanitize_line(text))
-            self._note_activity(line.number)
         if self.phase is Phase.STARTING:
             self._change_phase(Phase.LOADING, None, line)
         if (
@@ -493,6 +492,20 @@ class LogAnalyzer:
                 ReportedDuration(truncate_text(found["what"].strip(), 80), float(found["seconds"]), line.number)
             )
 
+    def _note_turning_point(self, line: LogLine, text: str) -> None:
+        """Note that a run, a stop, a traceback or a usage message begins."""
+        begins = self.engine.signs.begins
+        if text.startswith(begins):
+            if self.whole:
+                self._begin_run(line, next(begin for begin in begins if text.startswith(begin)))
+            else:
+                self.stopped = None  # a new run begins
+        if text.startswith(TRACEBACK_STARTS):
+            self._opened_at = self._opened_at or line.number
+        elif self.stopped is None and self._begins_stop(text):
+            self.stopped = EvidenceLine(number=line.number, text=sanitize_line(text))
+            self._note_activity(line.number)
+
     def _classify_exception(self, text: str, signal: LineSignal | None) -> LineSignal:
         """Return the signal of a traceback's last line; a bare ``AssertionError`` says what it asserted only above."""
         if self._traceback.assertion is None:
@@ -540,9 +553,7 @@ class LogAnalyzer:
 
     def _parse_level(self, line: LogLine) -> str | None:
         """Return the level in a line's own header."""
-        if self._level is None or self._level[0] is not line.text:
-            self._level = line.text, strip_log_prefix(sanitize_line(line.text[:200]))[0]
-        return self._level[1]
+        return prepare_text(line.text[:200])[0]
 
     def _count_standstill(self, line: LogLine, text: str) -> None:
         """Record that the engine stands still, once it has said so several times and nothing else."""
@@ -584,9 +595,9 @@ class LogAnalyzer:
 
     def _track_level_error(self, signal: LineSignal | None, line: LogLine, text: str) -> None:
         """Store the last line with an error level that no rule knows, while the engine is not ready."""
-        if self.was_ready or (signal is not None and signal.failure is not None) or text[:1].isspace():
+        if self._parse_level(line) not in ERROR_LEVELS or self.was_ready or text[:1].isspace():
             return
-        if not text.startswith(TRACEBACK_STARTS) and self._parse_level(line) in ERROR_LEVELS:
+        if not text.startswith(TRACEBACK_STARTS) and (signal is None or signal.failure is None):
             self._level_error = EvidenceLine(number=line.number, text=sanitize_line(text), moves=self._moves)
 
     def _makes_tokens(self, text: str) -> bool:
@@ -692,6 +703,11 @@ class LogAnalyzer:
             self._times.advance_time(line)
         else:
             self._times.start_phase(phase, name, line)
+
+
+@cache
+def _list_turning_points(signs: LogSignature) -> tuple[str, ...]:
+    return (*signs.begins, *TRACEBACK_STARTS, *STOP_REQUESTS, *SHUTDOWN_PHRASES)
 
 
 @cache

@@ -106,24 +106,23 @@ class LogDiagnoser:
         if reader is None or self._held is not None or self._quoting or (most := reader.skippable_effect) is None:
             return at
         table = self._get_effect_table(reader)
-        if table not in effects:
-            effects[table] = table.list_effects(shapes)
-        known, start, skip_run, latest, activity = effects[table], at, compile_effect_run(most), -1, -1
-        while (found := skip_run(known, at)) is not None:
-            passed = known[at : found.end()]
-            at = found.end()
-            if (offset := _find_last_byte(passed, LineEffect.REMEMBERED)) >= 0:
-                latest = at - len(passed) + offset
-            if (offset := _find_last_byte(passed, LineEffect.REQUEST)) >= 0:
-                activity = at - len(passed) + offset
-            if at == len(self._block) or known[at] != LineEffect.UNKNOWN:
+        known = effects.get(table) or effects.setdefault(table, table.list_effects(shapes))
+        start, skip_run, latest, activity = at, compile_effect_run(most), -1, -1
+        while not most < known[at] < LineEffect.UNKNOWN and (found := skip_run(known, at)) is not None:
+            if (end := found.end()) > at:
+                latest = max(latest, _find_last_effect(known, at, end, LineEffect.REMEMBERED))
+                activity = max(activity, _find_last_effect(known, at, end, LineEffect.REQUEST))
+                at = end
+            if at == len(shapes) or known[at] != LineEffect.UNKNOWN:
                 break
             effect = table.judge_line(shapes[at], self._block[at])
-            if not LineEffect.INVISIBLE <= effect <= most:
+            if effect > most:
                 break
             latest = at if effect >= LineEffect.REMEMBERED else latest
             activity = at if effect >= LineEffect.REQUEST else activity
             at += 1
+            if at == len(shapes):
+                break
         if at > start:
             first = self._block_start + 1
             self.lines += at - start
@@ -315,9 +314,15 @@ def _create_start_matcher(
     return is_engine_start
 
 
-def _find_last_byte(effects: bytes, least: LineEffect) -> int:
-    """Return the index of the last effect that is at least this one, -1 if there is none."""
-    return len(effects.rstrip(bytes(range(LineEffect.INVISIBLE, least)))) - 1
+_LESSER_EFFECTS = {least: bytes(range(LineEffect.INVISIBLE, least)) for least in LineEffect}
+
+
+def _find_last_effect(effects: bytes, start: int, end: int, least: LineEffect) -> int:
+    """Return the index of the last effect within these bounds that is at least this one, -1 if none is."""
+    if effects[end - 1] >= least:
+        return end - 1
+    found = len(effects[start:end].rstrip(_LESSER_EFFECTS[least]))
+    return start + found - 1 if found else -1
 
 
 # Removes the escape alone, and only if the bytes around it cannot join into another character.

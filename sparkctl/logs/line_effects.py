@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from functools import cache
+from functools import cache, lru_cache
 from itertools import repeat
 
 from sparkctl.engines import engine_names, load_engine
 from sparkctl.engines.base import Engine
-from sparkctl.engines.line_preparer import LOG_PREFIX_PATTERN, MAX_LINE_LENGTH, strip_log_prefix
+from sparkctl.engines.line_preparer import LOG_PREFIX_PATTERN, MAX_LINE_LENGTH, prepare_text
 from sparkctl.engines.log_rules import TO_SHAPE
 from sparkctl.logs.line_patterns import (
     ACCESS_LINE,
@@ -31,10 +31,11 @@ from sparkctl.logs.line_patterns import (
 )
 from sparkctl.logs.own_requests import REQUEST_MARK, is_own_request
 from sparkctl.logs.traceback_reader import FRAME_PATTERN, STATEMENT_STARTS, TRACEBACK_HEADER
-from sparkctl.model.text.sanitize import ESCAPE_SEQUENCE, sanitize_line
+from sparkctl.model.text.sanitize import ESCAPE_SEQUENCE
 
 _TO_SHAPE = bytes.maketrans(b"123456789", b"000000000")
 _MAX_SHAPES = 40_000
+_KNOWN_LINES = 4096
 _MAX_SHAPE_BYTES = 4096  # of longer lines there are few
 _REFUSALS = (": error: ", "error: invalid argument: ")
 
@@ -42,12 +43,12 @@ _REFUSALS = (": error: ", "error: invalid argument: ")
 class LineEffect(IntEnum):
     """What a line changes."""
 
-    MATTERS = 0  # it may change anything: read it
     INVISIBLE = 1  # nothing: it has no text, or is a question of ours
     REMEMBERED = 2  # it is the last line so far, no more
     REQUEST = 3  # somebody asked a server; it matters until the engine is ready
     WORK = 4  # an engine at work; it matters until that is known
-    UNKNOWN = 5  # not judged yet
+    MATTERS = 5  # it may change anything: read it
+    UNKNOWN = 6  # not judged yet
 
 
 def get_shapes(block: bytes) -> list[bytes]:
@@ -99,7 +100,7 @@ class EffectTable:
         text = split_raw_line(raw.decode("utf-8", "replace"))[1]
         if "\r" in text:
             return LineEffect.MATTERS
-        level, line = strip_log_prefix(sanitize_line(text[:MAX_LINE_LENGTH]))
+        level, line = prepare_text(text[:MAX_LINE_LENGTH])
         if not line or line.isspace():
             return LineEffect.INVISIBLE
         if REQUEST_MARK in line:
@@ -130,6 +131,7 @@ class EffectTable:
         return source is line or source.startswith(STATEMENT_STARTS) or "serving" in text[:200]
 
 
+@lru_cache(_KNOWN_LINES)
 def split_raw_line(raw: str) -> tuple[str, str]:
     """Return the timestamp of a line of a file, empty if there is none, and the program's own line."""
     plain = raw if raw.isprintable() else ESCAPE_SEQUENCE.sub("", raw)
@@ -139,7 +141,7 @@ def split_raw_line(raw: str) -> tuple[str, str]:
 def prepare_raw_line(raw: bytes) -> str:
     """Return a line of a file as the engines read it."""
     _, text = split_raw_line(raw.decode("utf-8", "replace"))
-    return strip_log_prefix(sanitize_line(text))[1]
+    return prepare_text(text)[1]
 
 
 @cache
