@@ -1,4 +1,4 @@
-"""``diagnose``: explain a failed start from a log file, a container's log, or the saved log of a removed container."""
+"""``diagnose`` of an instance: explain a failed start from a container's log, or the saved log of a removed container."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 
+from sparkctl.commands.diagnose_file import DiagnosisReport, diagnose_bytes
 from sparkctl.commands.show_log import find_container, find_saved_logs_of_start
 from sparkctl.commands.start.launch_plans import rebuild_launch_plan
 from sparkctl.commands.start.start_watch import find_stop_signals
@@ -19,7 +20,7 @@ from sparkctl.logs import rank_verdict, start_verdict, verdict_builder
 from sparkctl.logs.analyzer import LogDiagnosis
 from sparkctl.logs.diagnosis import LogDiagnoser
 from sparkctl.logs.line_patterns import parse_log_time
-from sparkctl.logs.log_file import ByteSource, open_log, read_line_blocks
+from sparkctl.logs.log_file import open_log
 from sparkctl.logs.rank_verdict import RankFailure, find_first_failure, measure_clock_offset
 from sparkctl.logs.reader import read_log
 from sparkctl.model.container import Container, ContainerState
@@ -36,27 +37,6 @@ from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 _SIGKILL_EXIT_CODE = 137
 _COMMAND_HEAD_WORDS = 5  # words of a start before its settings: sparkctl up PROFILE --node NODE
 _START_FLAGS = ("--no-guard", "--again", "--force", "--keep-going", "--no-rollback")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiagnosisReport:
-    """``source``: a sentence that says which log was read. ``silent``: each node that could not be asked, with the
-    reason.
-    """
-
-    diagnosis: LogDiagnosis
-    source: str
-    node: NodeName | None = None
-    instance: str | None = None
-    silent: tuple[tuple[NodeName, NodeError | DockerError], ...] = ()
-
-
-def diagnose_bytes(source: ByteSource, name: str, engine: str | None) -> DiagnosisReport:
-    """Diagnose a log from its bytes. Raises `InvalidInput` where they are not text."""
-    reading = LogDiagnoser(engine)
-    for block in read_line_blocks(source, name):
-        reading.feed_block(block)
-    return DiagnosisReport(diagnosis=reading.build_diagnosis(), source=name)
 
 
 async def diagnose_instance(

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from sparkctl.cli import verb_runner
 from sparkctl.cli.options import (
     complete_instances,
     create_context,
@@ -21,7 +20,7 @@ from sparkctl.cli.options import (
 from sparkctl.engines import engine_names
 
 if TYPE_CHECKING:
-    from sparkctl.commands.diagnose_log import DiagnosisReport
+    from sparkctl.commands.diagnose_file import DiagnosisReport
 
 
 def _complete_log_source(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -68,7 +67,7 @@ def command(
 def _diagnose_source(
     ctx: click.Context, log: str, engine: str | None, node: tuple[str, ...], *, as_json: bool
 ) -> DiagnosisReport:
-    from sparkctl.commands.diagnose_log import diagnose_bytes, diagnose_instance
+    from sparkctl.commands.diagnose_file import diagnose_bytes
 
     if log == "-":
         if node:
@@ -88,6 +87,8 @@ def _diagnose_source(
 
         with open_log(Path(log)) as source:
             return diagnose_bytes(source, log, engine)
+    from sparkctl.cli import verb_runner
+    from sparkctl.commands.diagnose_log import diagnose_instance
     from sparkctl.config import load_config
 
     context = create_context(may_ask=not as_json)
