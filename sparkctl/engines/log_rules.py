@@ -37,6 +37,7 @@ _SHARED_PARTS = (
     *("not found", "ermission", "anifest", "rgument", "river", "onnect", "orker", "capabil", "model", "file", "vocab"),
 )
 _MAX_KNOWN_LINES = 10_000
+_NOT_KNOWN = LineSignal()
 _OPTIONAL_PART = re.compile(r"\[([^\[\]]*)\]")
 _MAX_GROUP_CHARS = 400  # characters of a captured group that fit into a sentence
 _GROUP_NAME = re.compile(r"\{(\w+)\}")
@@ -202,7 +203,7 @@ class RuleFinder:
 
     def depends_on_digits(self, line: str, shape: str) -> bool:
         """Tell whether some lines of this shape may match, and others not; ``line`` is one of them."""
-        return any(
+        return "0" in shape and any(
             needle in shape and _compile_pattern(pattern).search(line) is not None
             for needle, patterns in self._patterns_with_digits.items()
             for pattern in patterns
@@ -273,8 +274,9 @@ class LogRules:
 
     def classify_line(self, line: str) -> LineSignal | None:
         """Return what a prepared line says, None for nothing."""
-        if line in self._known:
-            return self._known[line]
+        known = self._known.get(line, _NOT_KNOWN)
+        if known is not _NOT_KNOWN:
+            return known
         said = self._classify_new_line(line)
         if len(line) <= _MAX_MATCHED_CHARS:
             if len(self._known) >= _MAX_KNOWN_LINES:

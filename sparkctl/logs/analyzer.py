@@ -18,7 +18,7 @@ from sparkctl.engines.base import (
     build_unnamed_failure,
     refine_failure,
 )
-from sparkctl.engines.line_preparer import LinePreparer, prepare_text
+from sparkctl.engines.line_preparer import MAX_LINE_LENGTH, LinePreparer, prepare_text
 from sparkctl.logs.line_effects import LineEffect, prepare_raw_line
 from sparkctl.logs.line_patterns import (  # fmt: skip
     ACCESS_LINE,
@@ -38,7 +38,7 @@ from sparkctl.logs.line_patterns import (  # fmt: skip
     parse_log_time,
 )
 from sparkctl.logs.own_requests import REQUEST_MARK, is_own_request
-from sparkctl.logs.traceback_reader import TracebackReader, strip_group_frame
+from sparkctl.logs.traceback_reader import TRACEBACK_HEADER, TracebackReader, strip_group_frame
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, StatsLineKind
 from sparkctl.model.launch_plan import ReadinessRule
 from sparkctl.model.log_line import LogLine
@@ -226,11 +226,13 @@ class LogAnalyzer:
     _preparer: LinePreparer = field(default_factory=LinePreparer)
     is_ready_line: Callable[[str], object] | None = None
     _latest: tuple[int, str | bytes] | None = None  # bytes: a line that was skipped
+    _turning_points: tuple[str, ...] = ()
     _traceback: TracebackReader = field(default_factory=TracebackReader)
     _unnamed: tuple[LogLine, str] | None = None  # an exception that no rule named, and the lines of its message so far
     _standstills: int = 0  # in a row
 
     def __post_init__(self) -> None:
+        self._turning_points = _list_turning_points(self.engine.signs)
         self.is_ready_line = _compile_ready_line(self.ready.line) if self.ready.line else None
         self.ready_line_seen = self.ready.line is None
 
@@ -436,7 +438,7 @@ class LogAnalyzer:
         if REQUEST_MARK in text and is_own_request(text):
             return
         signs = self.engine.signs
-        if text.startswith(_list_turning_points(signs)):
+        if text.startswith(self._turning_points):
             self._note_turning_point(line, text)
         self._latest = line.number, text
         if self.phase is Phase.STARTING:
@@ -468,15 +470,22 @@ class LogAnalyzer:
                 self.has_served = self.has_served or self.whole
             return
         text = strip_group_frame(text)
-        is_exception = self._traceback.read_line(line.number, text)
-        signal = self._drop_harmless_failure(self.engine.classify_line(text), line)
+        traceback = self._traceback
+        is_exception = (traceback.is_open or text.startswith(" ") or TRACEBACK_HEADER in text) and traceback.read_line(
+            line.number, text
+        )
+        signal = self.engine.classify_line(text)
+        if signal is not None and signal.failure is not None:
+            signal = self._drop_harmless_failure(signal, signal.failure, line)
         if _answers_request(line) and (signal is None or signal.failure is None):
             self._traceback.close()
             return
         if is_exception and (signal is None or signal.failure is None or self._traceback.assertion):
             signal = self._classify_exception(text, signal)
-        signal = self._join_message(line, text, signal)
-        self._count_standstill(line, text)
+        if self._unnamed is not None or (signal is not None and signal.failure is not None):
+            self._join_message(line, text, signal)
+        if signs.standstill:
+            self._count_standstill(line, text)
         if signal is not None:
             self._apply_signal(signal, line, text)
         elif looks_like_error(text) and not is_below_error(self._parse_level(line)):
@@ -517,18 +526,17 @@ class LogAnalyzer:
             return joined
         return LineSignal(failure=build_unnamed_failure(message)) if signal is None else signal
 
-    def _drop_harmless_failure(self, signal: LineSignal | None, line: LogLine) -> LineSignal | None:
+    def _drop_harmless_failure(self, signal: LineSignal, failure: Failure, line: LogLine) -> LineSignal:
         """Return a signal without the failure of an exception that the program only warns of, or that refuses a request."""
-        failure = None if signal is None else signal.failure
-        if signal is None or failure is None or failure.fatal:
+        if failure.fatal:
             return signal
         is_answer = failure.weight == FailureWeight.EXCEPTION and _answers_request(line)
         is_warning = failure.cause in WARNED_CAUSES and is_below_error(self._parse_level(line))
         return replace(signal, failure=None) if is_answer or is_warning else signal
 
-    def _join_message(self, line: LogLine, text: str, signal: LineSignal | None) -> LineSignal | None:
-        """Return the signal of a line. If the line goes on with the message of an exception that no rule named, whole or cut
-        by a terminal's width, and a rule knows the whole message, the exception is recorded by that rule."""
+    def _join_message(self, line: LogLine, text: str, signal: LineSignal | None) -> None:
+        """Join the lines of the message of an exception that no rule named, which may be cut by a terminal's width. If a rule
+        knows the whole message, the exception is recorded by that rule."""
         failure = None if signal is None else signal.failure
         if failure is not None and failure.weight <= FailureWeight.EXCEPTION and "validation error" not in text:
             self._unnamed = line, text
@@ -545,7 +553,6 @@ class LogAnalyzer:
                 self._apply_signal(joined, first, message)
             else:
                 self._unnamed = (first, message) if len(message) < _MAX_MESSAGE_CHARS else None
-        return signal
 
     def _is_continuation(self, line: LogLine, text: str) -> bool:
         """Tell whether a line may go on with the message before it: it has no header of its own and begins no other thing."""
@@ -557,7 +564,7 @@ class LogAnalyzer:
 
     def _count_standstill(self, line: LogLine, text: str) -> None:
         """Record that the engine stands still, once it has said so several times and nothing else."""
-        if not self.engine.signs.standstill or not text.startswith(self.engine.signs.standstill):
+        if not text.startswith(self.engine.signs.standstill):
             self._standstills = 0
             return
         self._standstills += 1
@@ -712,7 +719,8 @@ def _list_turning_points(signs: LogSignature) -> tuple[str, ...]:
 
 @cache
 def _compile_ready_line(pattern: str) -> Callable[[str], object]:
-    return compile_bounded(pattern).search
+    found = compile_bounded(pattern)
+    return found.expression.search if found.longest >= MAX_LINE_LENGTH else found.search
 
 
 def _answers_request(line: LogLine) -> bool:

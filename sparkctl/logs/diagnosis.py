@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 
 from sparkctl.engines import engine_names, load_engine
 from sparkctl.engines.base import Engine, FailureWeight
@@ -26,6 +26,7 @@ _DEFAULT_READY_LINE = r"^INFO: +Application startup complete\."
 _MAX_UNDECIDED_LINES = 20_000  # lines after which no engine is expected
 _QUOTE_SAMPLE_LINES = 12  # first lines that show whether every line is quoted
 _RECENT_LINES = 40  # lines among which the banner of a starting engine is searched
+_KNOWN_TEXTS = 4096  # an engine that restarts again and again repeats its lines
 _HEAD_CHARS = 240  # characters of a line in which an engine's mark is searched
 
 
@@ -95,7 +96,11 @@ class LogDiagnoser:
         while at < end:
             at = self._skip_lines(shapes, effects, at)
             if at < end:
-                self.feed_raw_line(self._block[at].decode("utf-8", "replace"))
+                raw = self._block[at].decode("utf-8", "replace")
+                if self._held is None and not self._quoting:
+                    self._feed_unquoted_line(raw)
+                else:
+                    self.feed_raw_line(raw)
                 at += 1
         self._recent.extend(self._list_lines_before(self._block_start + end + 1))
         self._block = []
@@ -205,12 +210,8 @@ class LogDiagnoser:
     def _detect_engine_change(self, line: LogLine) -> None:
         """Change to another engine where one starts: a log may hold several engines, one after the other."""
         text = line.text[:_HEAD_CHARS]
-        for word in _load_opening_words():
-            if word in text:
-                break
-        else:
-            if not text.startswith("usage: "):
-                return
+        if not _may_open_run(text):
+            return
         for name, opens in _load_start_patterns():
             if name == self._engine or not opens(sanitize_line(text)):
                 continue
@@ -280,10 +281,16 @@ _PREFIXED_LINE = rf"^(?:{LOG_PREFIX_PATTERN})*+"
 
 @cache
 def _load_opening_words() -> tuple[str, ...]:
-    """Return texts that a line must contain for `_load_start_patterns` to match: a cheap first test."""
+    """Return texts of which a line that does not begin with ``usage:`` must contain one to begin a run."""
     engines = (load_engine(name) for name in engine_names())
     begins = [begin for one in engines if one.signs.marks for begin in one.signs.begins]
     return (*begins, ": error: ", "error: invalid argument: ")
+
+
+@lru_cache(_KNOWN_TEXTS)
+def _may_open_run(text: str) -> bool:
+    """Tell whether `_load_start_patterns` may match, at low cost."""
+    return text.startswith("usage: ") or any(word in text for word in _load_opening_words())
 
 
 @cache

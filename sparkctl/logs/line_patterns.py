@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from sparkctl.model.verdict import FailureCause
 
@@ -14,6 +15,7 @@ _HARMLESS_LINE = re.compile(
     r"^(?:Traceback |frame #\d+: "
     r"|The above exception was|During handling of the above|Ignore import error|server_args=|non-default args|Initializing a V1)"
 )
+_KNOWN_TEXTS = 4096  # an engine that restarts again and again repeats its lines
 _ERROR_WORDS = ("error", "exception", "fatal", "failed", "cannot", "could not", "no such", "denied", "killed")
 # Matched at the start of a line: Python's warnings, and the warnings of log formats that no engine uses.
 _WARNING_LINE = re.compile(
@@ -100,6 +102,7 @@ def is_below_error(level: str | None) -> bool:
     return level in _LEVELS_BELOW_ERROR
 
 
+@lru_cache(_KNOWN_TEXTS)
 def looks_like_error(text: str) -> bool:
     """Tell whether a line without a rule may be an error; a warning is none.
 

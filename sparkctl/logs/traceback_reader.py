@@ -88,6 +88,8 @@ class TracebackReader:
 
 def strip_group_frame(text: str) -> str:
     """Return a line without the frame that Python draws around an ``ExceptionGroup`` (``  | ValueError: x``)."""
+    if "|" not in text and "+" not in text:
+        return text
     stripped = text.lstrip()
     if not stripped.startswith(("|", "+ ", "+-")):
         return text
