@@ -36,7 +36,7 @@ _SHARED_PARTS = (
     *("rror", "xception", "ailed", "emory", "NCCL", "upport", "nvcc", "inja", "timeout", "imed out", "unexpectedly"),
     *("not found", "ermission", "anifest", "rgument", "river", "onnect", "orker", "capabil", "model", "file", "vocab"),
 )
-_MAX_KNOWN_LINES = 10_000
+_MAX_KNOWN_LINES = 4096
 _NOT_KNOWN = LineSignal()
 _OPTIONAL_PART = re.compile(r"\[([^\[\]]*)\]")
 _MAX_GROUP_CHARS = 400  # characters of a captured group that fit into a sentence
@@ -278,10 +278,9 @@ class LogRules:
         if known is not _NOT_KNOWN:
             return known
         said = self._classify_new_line(line)
-        if len(line) <= _MAX_MATCHED_CHARS:
-            if len(self._known) >= _MAX_KNOWN_LINES:
-                self._known.clear()
-            self._known[line] = said
+        if len(self._known) >= _MAX_KNOWN_LINES:
+            self._known.clear()
+        self._known[line] = said
         return said
 
     def _classify_new_line(self, line: str) -> LineSignal | None:

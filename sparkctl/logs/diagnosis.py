@@ -42,7 +42,7 @@ class LogDiagnoser:
         self._readers = {name: self._create_analyzer(name) for name in ((engine,) if engine else engine_names())}
         self._hints: dict[str, int] = {}
         self._may_change = engine is None
-        self._recent: deque[LogLine] = deque(maxlen=_RECENT_LINES)  # before the block that is read, if there is one
+        self._recent: deque[LogLine | tuple[int, bytes]] = deque(maxlen=_RECENT_LINES)  # before the block that is read
         self._block: list[bytes] = []
         self._block_start = 0  # the lines before this block
         self._opening_line = 0  # the line at which the engine that reads now began
@@ -102,7 +102,8 @@ class LogDiagnoser:
                 else:
                     self.feed_raw_line(raw)
                 at += 1
-        self._recent.extend(self._list_lines_before(self._block_start + end + 1))
+        last = range(max(0, end - _RECENT_LINES), end)
+        self._recent.extend((self._block_start + place + 1, self._block[place]) for place in last)
         self._block = []
 
     def _skip_lines(self, shapes: list[bytes], effects: dict[EffectTable, bytes], at: int) -> int:
@@ -155,11 +156,10 @@ class LogDiagnoser:
     def _list_lines_before(self, number: int) -> list[LogLine]:
         """Return the last lines before this one that belong to the engine that reads now."""
         end = number - 1 - self._block_start if self._block else 0
-        found = list(self._recent)
-        for place in range(max(0, end - _RECENT_LINES), end):
-            when, text = split_raw_line(self._block[place].decode("utf-8", "replace"))
-            found.append(LogLine(when=when, text=text, number=self._block_start + place + 1))
-        return [one for one in found[-_RECENT_LINES:] if one.number > self._opening_line]
+        found = [*self._recent]
+        found += [(self._block_start + at + 1, self._block[at]) for at in range(max(0, end - _RECENT_LINES), end)]
+        lines = (one if isinstance(one, LogLine) else _read_block_line(*one) for one in found[-_RECENT_LINES:])
+        return [line for line in lines if line.number > self._opening_line]
 
     def build_diagnosis(self, plan: LaunchPlan | None = None) -> LogDiagnosis:
         """Return the diagnosis so far. ``plan``: what was started, for a value to try."""
@@ -319,6 +319,11 @@ def _create_start_matcher(
         return is_refused and bool(refusal(text))
 
     return is_engine_start
+
+
+def _read_block_line(number: int, raw: bytes) -> LogLine:
+    when, text = split_raw_line(raw.decode("utf-8", "replace"))
+    return LogLine(when=when, text=text, number=number)
 
 
 _LESSER_EFFECTS = {least: bytes(range(LineEffect.INVISIBLE, least)) for least in LineEffect}
