@@ -251,6 +251,8 @@ class LogAnalyzer:
         if self._preparer.is_joining and "validation error" in line.text:
             self._joined_from = line.number
         for at, text in enumerate(texts):
+            if at + 1 < len(texts) and "%" in text and _is_same_bar(text, texts[at + 1]):
+                continue  # of a bar that was rewritten in place the last state counts
             if is_joined and at:  # an error over several lines counts at its first line
                 latest = self._latest
                 self._process_text(replace(line, number=self._joined_from or line.number), text)
@@ -721,6 +723,12 @@ def _list_turning_points(signs: LogSignature) -> tuple[str, ...]:
 def _compile_ready_line(pattern: str) -> Callable[[str], object]:
     found = compile_bounded(pattern)
     return found.expression.search if found.longest >= MAX_LINE_LENGTH else found.search
+
+
+def _is_same_bar(state: str, later: str) -> bool:
+    """Tell whether two texts may be states of one progress bar: the same title before the percentage."""
+    title = state.partition("%")[0].rstrip("0123456789 ")
+    return title.endswith(":") and later.startswith(title) and "|" in state and "|" in later
 
 
 def _answers_request(line: LogLine) -> bool:

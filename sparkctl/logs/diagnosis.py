@@ -5,14 +5,21 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import cache
 
 from sparkctl.engines import engine_names, load_engine
 from sparkctl.engines.base import Engine, FailureWeight
 from sparkctl.engines.line_preparer import LOG_PREFIX_PATTERN
 from sparkctl.logs import verdict_builder
 from sparkctl.logs.analyzer import LogAnalyzer, LogDiagnosis, failure_weight
-from sparkctl.logs.line_effects import EffectTable, LineEffect, compile_effect_run, get_shapes, split_raw_line
+from sparkctl.logs.line_effects import (
+    EffectTable,
+    LineEffect,
+    compile_effect_run,
+    get_shapes,
+    list_opening_words,
+    split_raw_line,
+)
 from sparkctl.logs.line_patterns import find_common_quoting, is_quoted, strip_quoting
 from sparkctl.model.engine_metrics import EngineFactName
 from sparkctl.model.launch_plan import LaunchPlan, ReadinessRule
@@ -26,7 +33,6 @@ _DEFAULT_READY_LINE = r"^INFO: +Application startup complete\."
 _MAX_UNDECIDED_LINES = 20_000  # lines after which no engine is expected
 _QUOTE_SAMPLE_LINES = 12  # first lines that show whether every line is quoted
 _RECENT_LINES = 40  # lines among which the banner of a starting engine is searched
-_KNOWN_TEXTS = 4096  # an engine that restarts again and again repeats its lines
 _HEAD_CHARS = 240  # characters of a line in which an engine's mark is searched
 
 
@@ -45,6 +51,7 @@ class LogDiagnoser:
         self._recent: deque[LogLine | tuple[int, bytes]] = deque(maxlen=_RECENT_LINES)  # before the block that is read
         self._block: list[bytes] = []
         self._block_start = 0  # the lines before this block
+        self._may_open = True  # whether an engine may begin with the line that is read
         self._opening_line = 0  # the line at which the engine that reads now began
         self._effect_tables: dict[tuple[str, bool], EffectTable] = {}
         self._held: list[str] | None = []  # the first lines of a paste, None once their common quoting is known
@@ -79,7 +86,7 @@ class LogDiagnoser:
         self.lines += 1
         if self._engine is None and self.lines <= _MAX_UNDECIDED_LINES:
             self._detect_engine(line.text)
-        elif self._may_change and self._engine is not None:
+        elif self._may_change and self._may_open and self._engine is not None:
             self._detect_engine_change(line)
         if not self._block:
             self._recent.append(line)
@@ -94,7 +101,7 @@ class LogDiagnoser:
         shapes, effects = get_shapes(block), dict[EffectTable, bytes]()
         at, end = 0, len(self._block)
         while at < end:
-            at = self._skip_lines(shapes, effects, at)
+            at, self._may_open = self._skip_lines(shapes, effects, at)
             if at < end:
                 raw = self._block[at].decode("utf-8", "replace")
                 if self._held is None and not self._quoting:
@@ -104,22 +111,23 @@ class LogDiagnoser:
                 at += 1
         last = range(max(0, end - _RECENT_LINES), end)
         self._recent.extend((self._block_start + place + 1, self._block[place]) for place in last)
-        self._block = []
+        self._block, self._may_open = [], True
 
-    def _skip_lines(self, shapes: list[bytes], effects: dict[EffectTable, bytes], at: int) -> int:
-        """Skip lines of the block that change nothing; return the index of the first one to read."""
+    def _skip_lines(self, shapes: list[bytes], effects: dict[EffectTable, bytes], at: int) -> tuple[int, bool]:
+        """Skip lines of the block that change nothing; return the index of the first one to read, and whether an engine may
+        begin with it."""
         reader = self._only_reader
         if reader is None or self._held is not None or self._quoting or (most := reader.skippable_effect) is None:
-            return at
+            return at, True
         table = self._get_effect_table(reader)
         known = effects.get(table) or effects.setdefault(table, table.list_effects(shapes))
-        start, skip_run, latest, activity = at, compile_effect_run(most), -1, -1
+        start, skip_run, latest, activity, effect = at, compile_effect_run(most), -1, -1, known[at]
         while not most < known[at] < LineEffect.UNKNOWN and (found := skip_run(known, at)) is not None:
             if (end := found.end()) > at:
                 latest = max(latest, _find_last_effect(known, at, end, LineEffect.REMEMBERED))
                 activity = max(activity, _find_last_effect(known, at, end, LineEffect.REQUEST))
                 at = end
-            if at == len(shapes) or known[at] != LineEffect.UNKNOWN:
+            if at == len(shapes) or (effect := known[at]) != LineEffect.UNKNOWN:
                 break
             effect = table.judge_line(shapes[at], self._block[at])
             if effect > most:
@@ -136,7 +144,7 @@ class LogDiagnoser:
                 None if latest < 0 else (first + latest, self._block[latest]),
                 None if activity < 0 else first + activity,
             )
-        return at
+        return at, effect >= LineEffect.OPENS
 
     @property
     def _only_reader(self) -> LogAnalyzer | None:
@@ -210,7 +218,7 @@ class LogDiagnoser:
     def _detect_engine_change(self, line: LogLine) -> None:
         """Change to another engine where one starts: a log may hold several engines, one after the other."""
         text = line.text[:_HEAD_CHARS]
-        if not _may_open_run(text):
+        if not text.startswith("usage: ") and not any(word in text for word in list_opening_words()):
             return
         for name, opens in _load_start_patterns():
             if name == self._engine or not opens(sanitize_line(text)):
@@ -277,20 +285,6 @@ def _load_engine_marks() -> tuple[tuple[str, Callable[[str], object] | None, tup
 
 
 _PREFIXED_LINE = rf"^(?:{LOG_PREFIX_PATTERN})*+"
-
-
-@cache
-def _load_opening_words() -> tuple[str, ...]:
-    """Return texts of which a line that does not begin with ``usage:`` must contain one to begin a run."""
-    engines = (load_engine(name) for name in engine_names())
-    begins = [begin for one in engines if one.signs.marks for begin in one.signs.begins]
-    return (*begins, ": error: ", "error: invalid argument: ")
-
-
-@lru_cache(_KNOWN_TEXTS)
-def _may_open_run(text: str) -> bool:
-    """Tell whether `_load_start_patterns` may match, at low cost."""
-    return text.startswith("usage: ") or any(word in text for word in _load_opening_words())
 
 
 @cache

@@ -37,7 +37,6 @@ _TO_SHAPE = bytes.maketrans(b"123456789", b"000000000")
 _MAX_SHAPES = 40_000
 _KNOWN_LINES = 4096
 _MAX_SHAPE_BYTES = 4096  # of longer lines there are few
-_REFUSALS = (": error: ", "error: invalid argument: ")
 
 
 class LineEffect(IntEnum):
@@ -48,7 +47,8 @@ class LineEffect(IntEnum):
     REQUEST = 3  # somebody asked a server; it matters until the engine is ready
     WORK = 4  # an engine at work; it matters until that is known
     MATTERS = 5  # it may change anything: read it
-    UNKNOWN = 6  # not judged yet
+    OPENS = 6  # and another engine may begin with it
+    UNKNOWN = 7  # not judged yet
 
 
 def get_shapes(block: bytes) -> list[bytes]:
@@ -74,9 +74,8 @@ class EffectTable:
         self._starts = _get_text_shapes(
             (*signs.begins, *signs.standstill, *STOP_REQUESTS, *SHUTDOWN_PHRASES, *TRACEBACK_STARTS)
         )
-        self._words = _get_text_shapes(
-            (TRACEBACK_HEADER, "validation error", *_REFUSALS, *DURATION_WORDS, *_list_run_beginnings())
-        )
+        self._words = _get_text_shapes((TRACEBACK_HEADER, "validation error", *DURATION_WORDS))
+        self._openings = list_opening_words()
         self._effects: dict[bytes, int] = {}
 
     def list_effects(self, shapes: Sequence[bytes]) -> bytes:
@@ -110,6 +109,8 @@ class EffectTable:
         if line.startswith("INFO: ") and ACCESS_LINE.match(line):
             return LineEffect.WORK if "POST /v" in line else LineEffect.REQUEST  # which version, a shape does not tell
         is_indented = line[0].isspace()
+        if text.startswith("usage: ") or any(word in text for word in self._openings):
+            return LineEffect.OPENS
         if self._matters_to_traceback(text, line) or (level in ERROR_LEVELS and not is_indented):
             return LineEffect.MATTERS
         shape = line.translate(TO_SHAPE)
@@ -158,6 +159,8 @@ def _get_text_shapes(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @cache
-def _list_run_beginnings() -> tuple[str, ...]:
-    """Return how the first lines of the engines' runs begin: another engine may start in the same log."""
-    return tuple(begin for name in engine_names() for begin in load_engine(name).signs.begins)
+def list_opening_words() -> tuple[str, ...]:
+    """Return texts of which a line that does not begin with ``usage:`` contains one where the run of an engine begins."""
+    engines = (load_engine(name) for name in engine_names())
+    begins = [begin for one in engines if one.signs.marks for begin in one.signs.begins]
+    return (*begins, ": error: ", "error: invalid argument: ")

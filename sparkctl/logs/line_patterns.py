@@ -226,6 +226,7 @@ def parse_log_time(when: str, text: str) -> LogTime | None:
     return LogTime("start", int(found["minutes"]) * 60 + int(found["seconds"]) + int(found["ms"]) / 1000)
 
 
+@lru_cache(_KNOWN_TEXTS)
 def _parse_timestamp(clock: str, text: str) -> LogTime | None:
     try:
         stamp = datetime.fromisoformat(text.replace(",", "."))
