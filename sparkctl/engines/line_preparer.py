@@ -20,6 +20,8 @@ _LOG_PREFIX = re.compile(
     # Python's logging with a date: 2024-12-19 21:40:35 ERROR 56542 [engine.py:64], 2025-01-01 10:00:00,123 - name - ERROR -
     r"|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)? (?:- [\w.]+ - )?(?P<dated>DEBUG|INFO|WARNING|ERROR|CRITICAL)"
     r"(?: -)? (?:\d+ )?(?:\[[^\[\]\s]+:\d+\] ?)?"
+    # Python's logging with the logger's name: ERROR (uvicorn.error): text, ERROR:root:text
+    r"|(?P<named>DEBUG|INFO|WARNING|ERROR|CRITICAL)(?: \([\w.]{1,80}\):|:[A-Za-z_][\w.]{0,80}:(?=\S)) *"
     # Google's log, as of torch, Ray and NVIDIA's runtime: [W516 12:46:57.499 Store.cpp:12], I1202 15:15:34.408 26518 nvc.c:395]
     r"|\[?(?P<glog>[IWEF])\d{3,4} \d\d:\d\d:\d\d\.\d+ +(?:\d+ )?[\w.+-]+:\d+\] ?"
     r"|\[shutdown\] "  # vLLM 0.32 and later adds a tag to some records
@@ -54,7 +56,7 @@ def strip_log_prefix(line: str) -> tuple[str | None, str]:
     level: str | None = None
     start = 0
     while start < len(line) and line[start] in _PREFIX_STARTS and (found := _LOG_PREFIX.match(line, start)):
-        word = found["level"] or found["word"] or found["dated"] or found["piped"]
+        word = found["level"] or found["word"] or found["dated"] or found["piped"] or found["named"]
         level = level or word or _LEVELS_BY_LETTER.get(found["letter"] or found["mark"] or found["glog"] or "")
         start = found.end()
     return level, line[start:] if start else line

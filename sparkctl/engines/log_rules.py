@@ -20,7 +20,7 @@ EXCEPTION_WITHOUT_ERROR = (
     r"[A-Za-z_]\w*\.[\w.]*(?:Timeout|Failed|Expired|Unsupported)"  # these classes have a module before their name
 )
 EXCEPTION_PREFIX = (
-    r"^(?:[\w.]+: )?(?:(?:[A-Za-z_][\w.]*)?(?:Error|Exception)(?:\([\w.]+\))?: |"
+    r"^(?:[\w.]+: {1,8})?(?:CUDA [Ee]rror: |(?:[A-Za-z_][\w.]*)?(?:Error|Exception)(?:\([\w.]+\))?: |"
     rf"{EXCEPTION_WITHOUT_ERROR}: |"
     r"\d+ validation errors? for \w+: (?:[\w.]+: )?(?:Value error, )?)"
 )
@@ -28,7 +28,7 @@ EXCEPTION_PREFIX = (
 # An exception, alone or in a list of attempts; what the dynamic linker, a shell or C++ says in its place.
 EXCEPTION_LINE = (
     rf"{EXCEPTION_PREFIX}|[*-] \w*Error: |\S{{1,200}}: (?:error while loading shared libraries|symbol lookup error): "
-    r"|terminate called|\s*what\(\): |CUDA error: |(?:[A-Za-z_]\w*+\.)*+[A-Z]\w{1,99}+: "
+    r"|terminate called|\s*what\(\): |CUDA [Ee]rror: |cudaError\w{1,60}+: |(?:[A-Za-z_]\w*+\.)*+[A-Z]\w{1,99}+: "
 )
 # Parts that many needles share: where a line holds none of them, none of these needles is looked for. A needle without one
 # is looked for itself, so this list makes reading faster and never decides what is found.
@@ -36,6 +36,7 @@ _SHARED_PARTS = (
     *("rror", "xception", "ailed", "emory", "NCCL", "upport", "nvcc", "inja", "timeout", "imed out", "unexpectedly"),
     *("not found", "ermission", "anifest", "rgument", "river", "onnect", "orker", "capabil", "model", "file", "vocab"),
 )
+_CPP_MESSAGE = "what(): "  # of an exception that ended a program in C++; indented
 _MAX_KNOWN_LINES = 4096
 _NOT_KNOWN = LineSignal()
 _OPTIONAL_PART = re.compile(r"\[([^\[\]]*)\]")
@@ -314,7 +315,9 @@ class LogRules:
     def _find_failure(self, line: str) -> Failure | None:
         # Indented lines are source code in a traceback: they contain messages that were never printed.
         if line[:1].isspace():
-            return None
+            line = line.lstrip()
+            if not line.startswith(_CPP_MESSAGE):
+                return None
         said = line[:_MAX_MATCHED_CHARS]
         if self.retold is not None and (quoted := self.retold.search(said)) is not None:
             failure = self._match_first_rule(f"RuntimeError: {quoted['what']}")

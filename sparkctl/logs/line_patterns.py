@@ -118,7 +118,8 @@ def looks_like_error(text: str) -> bool:
 
 
 _SOURCE_NAME = (
-    r"(?:\[[a-z]+/[\w.-]{1,99}/[\w.-]{1,99}\] "  # kubectl --prefix: [pod/NAME/CONTAINER]
+    r"(?: {0,4}\| "  # buildkite
+    r"|\[[a-z]+/[\w.-]{1,99}/[\w.-]{1,99}\] "  # kubectl --prefix: [pod/NAME/CONTAINER]
     r"|\w[\w.-]{0,63} +\| "  # compose: engine-1  | text
     r"|\[[\w.-]{1,63} std(?:out|err)\] (?:\[\d{1,9}\] )?"  # a program's router: [llamacpp-router stdout] [52717]
     r"|[A-Z][a-z]{2} \d{1,2}, \d{4} @ \d\d:\d\d:\d\d\.\d{3} {1,8}"  # Kibana
@@ -126,7 +127,7 @@ _SOURCE_NAME = (
     r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,64} [\w./@-]{1,64}(?:\[\d+\])?: "  # journald, syslog
     r")?+"
 )
-_TIMESTAMP = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d) "
+_TIMESTAMP = r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)\]? "
 _STREAM_NAME = (
     r"(?:std(?:out|err) (?:[FP] )?|[\w.-]{1,64} [\w./@-]{1,64}\[\d+\]: )?+"  # kubernetes' stream, journald short-iso
 )
@@ -148,7 +149,7 @@ def split_prefix(line: str) -> tuple[str, str]:
     found = _PREFIX_MATCHER.match(line)
     if found is None or not found.end():
         return "", line
-    return (found["when"] or "").strip(), line[found.end() :]
+    return (found["when"] or "").strip("[] "), line[found.end() :]
 
 
 def is_quoted(line: str) -> bool:

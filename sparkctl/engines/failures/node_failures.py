@@ -9,7 +9,8 @@ from sparkctl.model.verdict import FailureCause
 _DOCKER_FAILURES = (
     failure_rule(
         r"could not select device driver|[Uu]nknown (?:or invalid )?runtime (?:name|specified):? nvidia"
-        r"|failed to inject CDI devices|nvidia-container-(?:cli|runtime).*(?:initialization error|no such file or directory"
+        r"|failed to inject CDI devices|nvidia-container-(?:cli|runtime).*(?:(?:mount|detection|ldcache|device|container) error"
+        r"|initialization error|no such file or directory"
         r"|not found in \$PATH)|unresolvable CDI devices? (?P<device>\S+)",
         FailureCause.GPU_RUNTIME_MISSING,
         "Docker could not give the container a GPU[ ({device})]: the NVIDIA container toolkit is missing or not set up.",
@@ -251,6 +252,15 @@ _FILE_SYSTEM_FAILURES = (
         "Correct the owner or mode of the mounted directory on the node, or mount it writable.",
         needle=("[Errno ", "ermission denied"),
         on="mounts",
+    ),
+    failure_rule(
+        r"^(?:ERROR:\s+|[\w.]*Error: )?\[Errno 99\].{0,200}?(?:on address \((?P<address>[^)]{1,60})\)|[Cc]annot assign requested address)",
+        FailureCause.BAD_VALUE,
+        "The address that the server is to listen on is none of this machine's[: {address}].",
+        "Correct args.host: 0.0.0.0 is every address.",
+        needle="[Errno 99]",
+        on="args.host",
+        fatal=True,
     ),
     failure_rule(
         rf"^(?:ERROR:\s+|[\w.]*Error: )?\[Errno 98\]|{EXCEPTION_PREFIX}.*[Aa]ddress already in use|couldn't bind HTTP server socket"

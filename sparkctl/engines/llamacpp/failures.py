@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sparkctl.engines.base import FailureWeight
+from sparkctl.engines.failures.library_failures import GPU_FAULTS
 from sparkctl.engines.failures.memory_failures import CUDA_OUT_OF_MEMORY_TEXT, cuda_memory_rules
 from sparkctl.engines.log_rules import failure_rule
 from sparkctl.model.verdict import FailureCause
@@ -72,6 +73,17 @@ CUDA_FAILURES = (
         needle="CUDA error: ",
         on="image",
         fatal=True,
+    ),
+    *GPU_FAULTS,
+    failure_rule(
+        r"^(?:\[\d{1,9}\] )?\S{1,300}\.(?:cuh?|cpp|c|h):\d{1,6}: (?P<what>fatal error)",
+        FailureCause.CRASHED,
+        "llama.cpp ended on a fatal error of its own.",
+        "Take a newer build, and look for this place among the issues of llama.cpp. In fattn.cu it means that flash attention has "
+        "no kernel for what was asked: set args.flash-attn: off.",
+        needle=": fatal error",
+        fatal=True,
+        weight=FailureWeight.DEATH,
     ),
     failure_rule(
         r"^(?:\S+:\d+: )?CUDA error: (?P<what>.*)",

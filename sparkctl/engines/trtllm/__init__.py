@@ -21,7 +21,7 @@ from sparkctl.engines.base import (
     LineSignal,
     LogSignature,
 )
-from sparkctl.engines.failures import COMMON_FAILURES, cuda_memory_rules
+from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES, cuda_memory_rules
 from sparkctl.engines.import_rules import ImportRules, ModelWord
 from sparkctl.engines.log_rules import LogRules, failure_rule, loading_signal
 from sparkctl.engines.trtllm import mpirun
@@ -201,7 +201,7 @@ _LOG_RULES = LogRules(
     quiet=_QUIET_STARTS,
     phases=_PHASE_SIGNALS,
     bars=_PROGRESS_BAR_STEPS,
-    rules=_MEMORY_FAILURES + _FLAG_FAILURES + _EXIT_FAILURES + MPIRUN_FAILURES + COMMON_FAILURES,
+    rules=_MEMORY_FAILURES + _FLAG_FAILURES + MPIRUN_FAILURES + COMMON_CAUSES + _EXIT_FAILURES + CRASH_FAILURES,
 )
 
 _KV_CACHE_LINE = re.compile(

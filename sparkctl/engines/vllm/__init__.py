@@ -40,6 +40,7 @@ _PHASE_SIGNALS = (
     ("Initializing model took", loading_signal("weights")),
     ("world_size=", loading_signal("join")),
     ("Starting to load model", loading_signal("weights")),
+    ("Loading model from scratch", loading_signal("weights")),
     ("Loading drafter model", loading_signal("draft")),
     ("Loading weights took", loading_signal("profiling")),
     ("Model loading took", loading_signal("profiling")),
