@@ -16,7 +16,7 @@ from sparkctl.model.engine_metrics import EngineFact, EngineFactName, EngineMetr
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import FlagValues, Profile
 from sparkctl.model.text.sanitize import truncate_text
-from sparkctl.model.verdict import ChangeDirection, FailureCause
+from sparkctl.model.verdict import ChangeDirection, Confidence, FailureCause
 
 
 class FailureWeight(IntEnum):
@@ -40,6 +40,8 @@ class Failure:
 
     The same words may mean something else elsewhere: ``needs`` is a fact that the engine must have reported (if it
     reported any), ``during`` the step of the start. Otherwise `refine_failure` makes it a general failure.
+
+    ``rule``: the words by which a rule knew the line; ``is_inferred``: the cause follows from the line's place in the log.
     """
 
     cause: FailureCause
@@ -52,6 +54,14 @@ class Failure:
     change: ChangeDirection | None = None
     needs: EngineFactName | None = None
     during: str | None = None
+    rule: str | None = None
+    is_inferred: bool = False
+
+    @property
+    def confidence(self) -> Confidence:
+        """Whether the line itself names the cause."""
+        is_named = self.weight >= FailureWeight.LIKELY and self.cause is not FailureCause.CRASHED
+        return Confidence.CERTAIN if is_named and not self.is_inferred else Confidence.LIKELY
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +130,7 @@ def refine_failure(
         return replace(
             failure,
             cause=FailureCause.DRAFT_WORKSPACE,
+            is_inferred=True,
             summary=f"The draft workspace of {method} did not fit{rest}. {failure.summary}",
             remedy=f"{failure.remedy} Or speculate without a draft model (NGRAM).",
         )

@@ -81,7 +81,8 @@ class FailureRule:
 
     def match_failure(self, line: str) -> Failure | None:
         """Return the failure that this line reports, None if it reports none."""
-        if not any(needle in line for needle in self.needles):
+        needle = next((one for one in self.needles if one in line), None)
+        if needle is None:
             return None
         if self.exception and _compile_pattern(EXCEPTION_LINE).match(line) is None:
             return None
@@ -104,6 +105,7 @@ class FailureRule:
             change=self.change if value is None else ChangeDirection.SET,
             needs=self.needs,
             during=self.during,
+            rule=needle,
         )
 
 
@@ -175,6 +177,21 @@ def fact_rule(
 ) -> FactRule:
     """Return a `FactRule`; ``{it}`` is the pattern's group of that name."""
     return FactRule(start=start, pattern=pattern, name=name, says=says, is_fallback=is_fallback)
+
+
+def version_facts(package: str) -> tuple[FactRule, ...]:
+    """Return the rules for what else tells an engine's version: pip, and a print of ``__version__``."""
+    number = r"v?(?P<it>\d[\w.+-]*)"
+    return (
+        fact_rule(
+            "Successfully installed ", rf" {package}-{number}(?= |$)", EngineFactName.ENGINE_VERSION, is_fallback=True
+        ),
+        fact_rule(f"{package}==", rf"^{package}=={number}", EngineFactName.ENGINE_VERSION, is_fallback=True),
+        fact_rule(
+            f"{package}.__version__", rf"__version__\W{{1,5}}{number}", EngineFactName.ENGINE_VERSION, is_fallback=True
+        ),
+        fact_rule(f"{package} version: ", rf"version: {number}", EngineFactName.ENGINE_VERSION, is_fallback=True),
+    )
 
 
 def _has_template_groups(template: str, groups: MatchGroups) -> bool:

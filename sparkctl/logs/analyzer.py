@@ -649,7 +649,8 @@ class LogAnalyzer:
                     self._banner = line.number, fact  # probably of the run that begins here
                 if self._has_old_version:
                     self.facts[fact.name], self._has_old_version = fact, False
-            if fact.name not in self.facts or (fact.is_fallback and not self.facts[fact.name].is_fallback):
+            earlier = self.facts.get(fact.name)
+            if earlier is None or _is_worth_more(fact, earlier):
                 self.facts[fact.name] = fact
         if signal.failure is not None:
             step = None if self.step is None else self.step.name
@@ -723,6 +724,13 @@ def _list_turning_points(signs: LogSignature) -> tuple[str, ...]:
 def _compile_ready_line(pattern: str) -> Callable[[str], object]:
     found = compile_bounded(pattern)
     return found.expression.search if found.longest >= MAX_LINE_LENGTH else found.search
+
+
+def _is_worth_more(fact: EngineFact, earlier: EngineFact) -> bool:
+    """Tell whether a fact replaces the one that was told first: a slower path does, and an engine's own word on its version."""
+    if fact.name is EngineFactName.ENGINE_VERSION:
+        return earlier.is_fallback and not fact.is_fallback
+    return fact.is_fallback and not earlier.is_fallback
 
 
 def _is_same_bar(state: str, later: str) -> bool:

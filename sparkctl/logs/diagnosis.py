@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
 from sparkctl.engines import engine_names, load_engine
@@ -26,7 +27,7 @@ from sparkctl.model.launch_plan import LaunchPlan, ReadinessRule
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.model.verdict import FailureCause, Verdict
+from sparkctl.model.verdict import Confidence, FailureCause, Verdict
 
 UNKNOWN_ENGINE = "container"  # knows only lines that every program may print
 _DEFAULT_READY_LINE = r"^INFO: +Application startup complete\."
@@ -256,7 +257,7 @@ class LogDiagnoser:
 def _build_verdict(reader: LogAnalyzer, name: str | None, plan: LaunchPlan | None) -> Verdict | None:
     cut = reader.cut_failure
     if cut is not None and (reader.end_cause is None or failure_weight(reader.end_cause) <= FailureWeight.EXCEPTION):
-        return verdict_builder.build_verdict_from_line(cut, plan)
+        return replace(verdict_builder.build_verdict_from_line(cut, plan), confidence=Confidence.LIKELY)
     if verdict_builder.proves_failure(reader):
         return verdict_builder.build_verdict(reader, plan)
     if name is not None and (last := reader.unnamed_error) is not None:
@@ -265,6 +266,7 @@ def _build_verdict(reader: LogAnalyzer, name: str | None, plan: LaunchPlan | Non
             summary="It never became ready, and its log ends on an error that sparkctl has no name for.",
             evidence=verdict_builder.build_line_evidence(last),
             remedy="Read the log around this line.",
+            confidence=Confidence.LIKELY,
         )
     if name is None and reader.last_error is not None and not reader.was_ready:
         return Verdict(
@@ -272,6 +274,7 @@ def _build_verdict(reader: LogAnalyzer, name: str | None, plan: LaunchPlan | Non
             summary="No engine is known by this log; its last line that sounds like an error is the proof.",
             evidence=verdict_builder.build_line_evidence(reader.last_error),
             remedy="Read the log around this line; --engine says whose it is.",
+            confidence=Confidence.LIKELY,
         )
     return None
 

@@ -159,6 +159,7 @@ def _build_verdict_json(verdict: Verdict) -> dict[str, object]:
     edit = verdict.edit
     return {
         "cause": str(verdict.cause),
+        "confidence": str(verdict.confidence),
         "summary": sanitize_line(verdict.summary),
         "evidence": [_build_evidence_json(one) for one in verdict.evidence],
         "remedy": [sanitize_line(one) for one in (verdict.remedy, verdict.again) if one],

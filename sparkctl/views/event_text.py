@@ -168,7 +168,7 @@ def format_node_state(event: NodeStateChanged) -> str:
 
 def format_verdict(verdict: Verdict, instance: str | None = None, node: str | None = None) -> list[str]:
     """Return a verdict as lines: the summary, the evidence, the remedy, and the command that tries it."""
-    lines = [sanitize_line(verdict.summary)]
+    lines = [sanitize_line(verdict.headline)]
     for evidence in verdict.evidence:
         what = "" if evidence.origin == LAST_LINE_ORIGIN else "proof"
         lines.append(f"  {what:<7} {evidence.location}: {sanitize_line(evidence.text)}")
