@@ -144,6 +144,30 @@ class ReportedDuration:
     line: int
 
 
+@dataclass(frozen=True, slots=True)
+class TracebackBlock:
+    """A traceback: its first and last line, and the exception at its end."""
+
+    first: int
+    last: int
+    exception: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogReading:
+    """How a log was read. ``engine_line``: the line by which its engine was recognised, None if no single line told;
+    ``version_line``: the number of the line with its version; ``candidates``: the failures that were seen, ``survived``: the numbers of
+    those after which the engine went on; ``root``: the one that explains the others.
+    """
+
+    engine_line: EvidenceLine | None
+    version_line: int | None
+    tracebacks: tuple[TracebackBlock, ...]
+    candidates: tuple[EvidenceLine, ...]
+    survived: frozenset[int]
+    root: EvidenceLine | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDiagnosis:
     """The result of reading a log. ``engine`` None: no engine's log; ``ready``: the last run became ready at some time;
@@ -169,6 +193,7 @@ class LogDiagnosis:
     before: Verdict | None = None
     is_stopped: bool = False
     sounds_like_an_engine: bool = True
+    reading: LogReading | None = None
 
 
 _MAX_REPORTED_DURATIONS = 64
@@ -179,6 +204,8 @@ _SURVIVED_TOKEN_LINES = 2
 _MAX_BANNER_LINES = 40  # lines between an engine's name with its version and its settings, at most
 _MAX_TAIL_LINES = 6  # lines of cleanup that may follow the last error
 _MAX_MESSAGE_CHARS = 2048
+_MAX_TRACEBACKS = 32
+_MAX_EXCEPTION_CHARS = 200
 _STANDSTILL_LINES = 3  # in a row: one or two are said during a long compilation, too
 _STANDSTILL = Failure(
     cause=FailureCause.WEDGED,
@@ -211,6 +238,8 @@ class LogAnalyzer:
     runs: int = 1
     run_began: int = 1  # the line at which the last run began
     before: EvidenceLine | None = None  # the root of the run before
+    tracebacks: list[TracebackBlock] = field(default_factory=list)  # the first ones
+    version_line: int | None = None
     stopped: EvidenceLine | None = None  # the first line of a requested stop
     _life: int = 0
     _made: int = 0
@@ -378,10 +407,23 @@ class LogAnalyzer:
         for seen in self.failures:
             if seen.number >= fresh.run_began:
                 fresh.failures.append(replace(seen, serving=False, life=0, moves=1, made=0))
+        fresh.tracebacks = [one for one in self.tracebacks if one.last >= fresh.run_began]
         version = self.facts.get(EngineFactName.ENGINE_VERSION)
         if version is not None:
-            fresh.facts[EngineFactName.ENGINE_VERSION] = version
+            fresh.facts[EngineFactName.ENGINE_VERSION], fresh.version_line = version, self.version_line
         return fresh
+
+    def describe_reading(self, engine_line: EvidenceLine | None) -> LogReading:
+        """Return how this log was read; ``engine_line``: by which line its engine was recognised."""
+        lost = {seen.number for seen in self.open_failures}
+        return LogReading(
+            engine_line=engine_line,
+            version_line=self.version_line,
+            tracebacks=tuple(self.tracebacks),
+            candidates=tuple(self.failures),
+            survived=frozenset(seen.number for seen in self.failures) - lost,
+            root=self.end_cause,
+        )
 
     @property
     def contributing_failures(self) -> tuple[EvidenceLine, ...]:
@@ -482,6 +524,11 @@ class LogAnalyzer:
         if _answers_request(line) and (signal is None or signal.failure is None):
             self._traceback.close()
             return
+        if is_exception and len(self.tracebacks) < _MAX_TRACEBACKS:
+            block = TracebackBlock(
+                traceback.first_line, line.number, truncate_text(sanitize_line(text), _MAX_EXCEPTION_CHARS)
+            )
+            self.tracebacks.append(block)
         if is_exception and (signal is None or signal.failure is None or self._traceback.assertion):
             signal = self._classify_exception(text, signal)
         if self._unnamed is not None or (signal is not None and signal.failure is not None):
@@ -637,7 +684,7 @@ class LogAnalyzer:
                 fresh.run_began, version = banner
             fresh._has_old_version = banner is None
             if version is not None:
-                fresh.facts[EngineFactName.ENGINE_VERSION] = version
+                fresh.facts[EngineFactName.ENGINE_VERSION], fresh.version_line = version, self.version_line
             for name in self.__slots__:
                 setattr(self, name, getattr(fresh, name))
         self._begun.add(begin)
@@ -652,6 +699,8 @@ class LogAnalyzer:
             earlier = self.facts.get(fact.name)
             if earlier is None or _is_worth_more(fact, earlier):
                 self.facts[fact.name] = fact
+                if fact.name is EngineFactName.ENGINE_VERSION:
+                    self.version_line = line.number
         if signal.failure is not None:
             step = None if self.step is None else self.step.name
             told = {name: fact.value for name, fact in self.facts.items()}

@@ -12,7 +12,7 @@ from sparkctl.engines import engine_names, load_engine
 from sparkctl.engines.base import Engine, FailureWeight
 from sparkctl.engines.line_preparer import LOG_PREFIX_PATTERN
 from sparkctl.logs import verdict_builder
-from sparkctl.logs.analyzer import LogAnalyzer, LogDiagnosis, failure_weight
+from sparkctl.logs.analyzer import EvidenceLine, LogAnalyzer, LogDiagnosis, failure_weight
 from sparkctl.logs.line_effects import (
     EffectTable,
     LineEffect,
@@ -48,6 +48,7 @@ class LogDiagnoser:
         self._engine = engine
         self._readers = {name: self._create_analyzer(name) for name in ((engine,) if engine else engine_names())}
         self._hints: dict[str, int] = {}
+        self._engine_line: EvidenceLine | None = None  # by which the engine was recognised
         self._may_change = engine is None
         self._recent: deque[LogLine | tuple[int, bytes]] = deque(maxlen=_RECENT_LINES)  # before the block that is read
         self._block: list[bytes] = []
@@ -86,7 +87,7 @@ class LogDiagnoser:
         """Read the next line from Docker."""
         self.lines += 1
         if self._engine is None and self.lines <= _MAX_UNDECIDED_LINES:
-            self._detect_engine(line.text)
+            self._detect_engine(line)
         elif self._may_change and self._may_open and self._engine is not None:
             self._detect_engine_change(line)
         if not self._block:
@@ -192,6 +193,7 @@ class LogDiagnoser:
             before=None if reader.before is None else verdict_builder.build_verdict_from_line(reader.before),
             is_stopped=reader.stopped is not None,
             sounds_like_an_engine=name is not None or bool(reader.failures),
+            reading=reader.describe_reading(self._engine_line),
         )
 
     @property
@@ -238,14 +240,15 @@ class LogDiagnoser:
             for one in first[:-1]:
                 fresh.feed_line(one)
             self._engine, self._readers = name, {name: fresh}
+            self._engine_line = EvidenceLine(number=line.number, text=sanitize_line(text))
             self._opening_line = line.number
             return
 
-    def _detect_engine(self, text: str) -> None:
-        head = sanitize_line(text[:_HEAD_CHARS])
+    def _detect_engine(self, line: LogLine) -> None:
+        head = sanitize_line(line.text[:_HEAD_CHARS])
         for name, is_mark, hints in _load_engine_marks():
             if is_mark is not None and is_mark(head):
-                self._engine = name
+                self._engine, self._engine_line = name, EvidenceLine(number=line.number, text=head)
                 self._readers = {name: self._readers.get(name) or self._create_analyzer(name)}
                 return
             if any(hint in head for hint in hints):

@@ -22,10 +22,12 @@ _MAX_SOURCE_LINES = 12  # lines of one raise statement
 @dataclass(slots=True)
 class TracebackReader:
     """Reads prepared lines one by one. ``raise_line``: number of the last ``raise`` statement that a traceback showed.
-    ``assertion``: the ``assert`` statement above the last line, if this is a bare ``AssertionError``."""
+    ``assertion``: the ``assert`` statement above the last line, if this is a bare ``AssertionError``. ``first_line``: the number of
+    the traceback's first line."""
 
     raise_line: int | None = None
     assertion: str | None = None
+    first_line: int = 0
     _is_open: bool = False
     _foreign: int = 0
     _statement: list[str] = field(default_factory=list)
@@ -35,9 +37,11 @@ class TracebackReader:
         self.assertion = None
         if TRACEBACK_HEADER in text:
             self._is_open, self._foreign, self.raise_line, self._statement = True, 0, None, []
+            self.first_line = number
             return False
         if not self._is_open:
             self._is_open = FRAME_PATTERN.match(text) is not None  # the excerpt begins within a traceback
+            self.first_line = number
             self._foreign, self.raise_line, self._statement = 0, None, []
             return False
         if text[:1].isspace():
