@@ -288,7 +288,8 @@ class LogRules:
         object.__setattr__(self, "_finder", RuleFinder(self.rules))
         object.__setattr__(self, "_phase_starts", starts)
         object.__setattr__(self, "_told_starts", starts + tuple({each.start: None for each in self.facts}))
-        object.__setattr__(self, "_told_shapes", tuple(one.translate(TO_SHAPE) for one in self._told_starts))
+        digits = (one.translate(TO_SHAPE) for one in self._told_starts)
+        object.__setattr__(self, "_told_shapes", tuple(one for one in digits if "0" in one))
 
     def classify_line(self, line: str) -> LineSignal | None:
         """Return what a prepared line says, None for nothing."""
@@ -317,7 +318,9 @@ class LogRules:
 
     def depends_on_digits(self, line: str, shape: str) -> bool:
         """Tell whether some lines of this shape (a prepared line with each digit as 0) may say something, and others not."""
-        return shape.startswith(self._told_shapes) or self._finder.depends_on_digits(line, shape)
+        return bool(self._told_shapes and shape.startswith(self._told_shapes)) or self._finder.depends_on_digits(
+            line, shape
+        )
 
     def _read_known_start(self, line: str) -> LineSignal | None:
         facts = tuple(found for each in self.facts if (found := each.match_fact(line)) is not None)

@@ -96,7 +96,7 @@ _DOCKER_FAILURES = (
         "The image could not be pulled[ from {registry}][: {why}][: {said}][: {other}].",
         "Log in to its registry on the node (docker login) where it wants that; else look at the node's way to the network, "
         "and pull again.",
-        needle=("Get ", "Head ", "unauthorized:", "net/http: "),
+        needle=('Get "http', "Get http", 'Head "http', "Head http", "unauthorized:", "net/http: "),
         on="image",
     ),
     failure_rule(

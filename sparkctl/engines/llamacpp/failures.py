@@ -182,7 +182,7 @@ MODEL_FAILURES = (
         FailureCause.MODEL_GATED,
         "The model hub does not let you have this model[ (HTTP {code})][ (HTTP {status})].",
         "Accept the model's licence on the hub and set env.HF_TOKEN to a token of that account.",
-        needle="40",
+        needle=("error from HF API", "download failed: "),
         on="env.HF_TOKEN",
     ),
     failure_rule(
@@ -190,7 +190,7 @@ MODEL_FAILURES = (
         FailureCause.HUB_UNREACHABLE,
         "The model is not on the node, and could not be downloaded.",
         "Download the GGUF beforehand and mount it, or give the container a way to the hub.",
-        needle="ile",
+        needle=("failed to download model", "download failed after", "required file is not available"),
         on=_MODEL_PATH_FIELD,
         weight=FailureWeight.DEATH,
     ),
