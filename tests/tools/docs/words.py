@@ -173,6 +173,18 @@ FINDINGS: dict[Kind, tuple[str, str]] = {
         "A fault of kernels with KHO keeps memory from every engine.",
         "Add `kho=off` to the kernel's command line, as it prints.",
     ),
+    Kind.KERNEL: (
+        "The kernel logged something that matters: see [what the kernel says](#what-the-kernel-says).",
+        "As it prints; it depends on the line.",
+    ),
+    Kind.LAST_BOOT: (
+        "The boot before ended without a shutdown: a power cut, heat, a held button or a freeze.",
+        "See the last line before it; leave more memory free, see the temperatures.",
+    ),
+    Kind.KNOWN_BAD: (
+        "A version on this Spark has a fault that other owners reported.",
+        "As it prints; `--json` names the source.",
+    ),
     Kind.SLOW_PATH: (
         "The engine computes by a fallback (Marlin for FP4, for example), not with the GPU's own arithmetic.",
         "Use an image whose log names a native kernel for this format.",
