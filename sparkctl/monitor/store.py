@@ -32,6 +32,7 @@ from sparkctl.model.events import (
 from sparkctl.model.finding import Finding, FindingKind, Severity, sort_by_severity
 from sparkctl.model.guard_state import GuardAction
 from sparkctl.model.instance import InstanceView
+from sparkctl.model.kernel_event import KernelEvent
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
@@ -428,6 +429,10 @@ class Store:
     def get_last_cache_drop(self, name: NodeName) -> CachesDropped | None:
         """Return the last reported drop of a node's page cache, None if there was none. Raises KeyError."""
         return self._nodes[name].dropped
+
+    def get_kernel_events(self, name: NodeName) -> tuple[KernelEvent, ...]:
+        """Return what a node's kernel logged in this boot, as far as it matters. Raises KeyError."""
+        return tuple(self._nodes[name].kernel.events)
 
     def get_launch_plan(self, name: NodeName, instance: str) -> LaunchPlan | None:
         """Return the plan of the last watched start, secrets included. Raises KeyError."""

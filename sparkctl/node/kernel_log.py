@@ -212,18 +212,23 @@ class KernelLogReader:
                 self.keep_line(at, text, find_container)
 
     def keep_line(self, at: float, text: bytes, find_container: Callable[[int], str | None]) -> None:
-        """Keep a line; one that is already kept but for its figures is counted instead."""
+        """Keep a line; one that is already kept but for its figures is counted instead.
+
+        The line before the one about a kill names its container, and is not kept.
+        """
+        container = self.find_line_container(text, find_container)
+        if text.startswith(b"oom-kill:"):
+            return
         line = text[:MAX_LINE_CHARS].decode("utf-8", "replace")
         shape = re.sub(r"[0-9]+|0x[0-9a-f]+", "0", line)
         for other in self.waiting:
-            if other["shape"] == shape and "Killed process" not in line and "oom-kill:" not in line:
+            if other["shape"] == shape and other["container"] == container and "Killed process" not in line:
                 other["count"] += 1
                 other["last"] = round(at, 6)
                 return
         if len(self.waiting) >= MAX_WAITING_LINES:
             self.skipped += 1
             self.waiting.pop(0)
-        container = self.find_line_container(text, find_container)
         self.waiting.append(
             {"at": round(at, 6), "last": round(at, 6), "text": line, "container": container, "count": 1, "shape": shape}
         )

@@ -54,7 +54,7 @@ def decode_kernel_line(line: KernelLine, to_unix: Callable[[float], float]) -> K
         named = {name: value for name, value in match.groupdict().items() if value}
         row: dict[str, Any] = {**rule.data, **(xids.get(named.get("xid", ""), {}) if rule.severity != "note" else {})}
         meaning = row["meaning"].format_map(_NamedParts(named))
-        if "xid" in named and "Xid" not in meaning:
+        if "xid" in named and f"Xid {named['xid']}" not in meaning:
             meaning = f"Xid {named['xid']}: {meaning}"
         return KernelEvent(
             kind=rule.kind,

@@ -83,7 +83,7 @@ def set_uptime_rate(sparks: SimulatedSparks) -> None:
 
 async def test_everything_that_is_wrong_in_the_scenario_is_found(tmp_path: Path) -> None:
     one = {FindingKind.STUCK_CLOCK, FindingKind.IDLE_FUNCTION, FindingKind.DISK}
-    two = {FindingKind.THERMAL, FindingKind.IDLE_FUNCTION, FindingKind.GID, FindingKind.ORPHAN}
+    two = {FindingKind.THERMAL, FindingKind.IDLE_FUNCTION, FindingKind.GID, FindingKind.ORPHAN, FindingKind.KERNEL}
     async with SimulatedSparks("trouble", **sim_clients.FAST) as sparks:
         set_uptime_rate(sparks)
         views = await watch_until_views(
