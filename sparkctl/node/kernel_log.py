@@ -48,7 +48,7 @@ JOURNAL_PATTERN = re.compile(rb"\[ *(\d{1,12}\.\d{1,9})\] (?:[^ :]{1,80} )?kerne
 DMESG_PATTERN = re.compile(rb"<\d{1,6}>\[ *(\d{1,12}\.\d{1,9})\] (.*)", re.DOTALL)
 UNIX_PATTERN = re.compile(rb"(\d{1,12}\.\d{1,9}) (?:[^ :]{1,80} )??([^:]{1,80}): (.*)", re.DOTALL)
 CONTAINER_PATTERN = re.compile(rb"(?:^|[^0-9a-f])([0-9a-f]{64})(?![0-9a-f])")
-OOM_TASK_PATTERN = re.compile(rb"oom-kill:.*?task_memcg=([^,]*).*?,pid=(\d{1,10})")
+OOM_CGROUP_PATTERN = re.compile(rb"task_memcg=([^,]{1,400}),")
 PID_PATTERN = re.compile(rb"(?:pid=|Killed process )(\d{1,10})")
 # A boot that ended in order leaves such a line among its last ones.
 SHUTDOWN_PATTERN = re.compile(
@@ -235,17 +235,16 @@ class KernelLogReader:
 
     def find_line_container(self, text: bytes, find_container: Callable[[int], str | None]) -> str | None:
         """Return the container of the process that a line is about."""
-        victim = OOM_TASK_PATTERN.search(text)
-        if victim:
-            named = CONTAINER_PATTERN.search(victim.group(1))
-            if len(self.killed) > MAX_WAITING_LINES:
-                self.killed.clear()
-            self.killed[int(victim.group(2))] = named.group(1).decode() if named else None
-            return self.killed[int(victim.group(2))]
         match = PID_PATTERN.search(text)
         if match is None:
             return None
         pid = int(match.group(1))
+        group = OOM_CGROUP_PATTERN.search(text) if text.startswith(b"oom-kill:") else None
+        if group:
+            named = CONTAINER_PATTERN.search(group.group(1))
+            if len(self.killed) > MAX_WAITING_LINES:
+                self.killed.clear()
+            self.killed[pid] = named.group(1).decode() if named else None
         return self.killed[pid] if pid in self.killed else find_container(pid)
 
     def build_message(self) -> Json:

@@ -58,9 +58,9 @@ def test_a_lost_gpu_is_a_problem_until_the_next_boot() -> None:
 
 def test_one_refused_allocation_is_common_and_many_are_not() -> None:
     assert detect(60.0, make_event(REFUSED)) == []
-    (finding,) = detect(60.0, make_event(REFUSED, count=2), make_event(REFUSED, at=30.0))
+    (finding,) = detect(60.0, make_event(REFUSED, count=4), make_event(REFUSED, at=30.0))
     assert finding.severity is Severity.WARNING
-    assert "3 times" in finding.summary
+    assert "5 times" in finding.summary
     assert detect(2 * HOUR, make_event(REFUSED, count=20)) == []
 
 
