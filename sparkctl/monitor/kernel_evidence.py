@@ -33,11 +33,11 @@ _OPEN_CAUSES = frozenset(
         FailureCause.RAY,
         FailureCause.WEDGED,
         FailureCause.TIMED_OUT,
-        FailureCause.HOST_OOM_KILL,
     }
 )
 # The kernel may know more; for all other causes its log is not read.
 _RELATED_CAUSES = _OPEN_CAUSES | {
+    FailureCause.HOST_OOM_KILL,
     FailureCause.GPU_FAULT,
     FailureCause.CUDA_OUT_OF_MEMORY,
     FailureCause.HOST_MEMORY,
@@ -112,13 +112,8 @@ def _apply_oom_kill(verdict: Verdict, kills: Sequence[KernelEvent], name: str) -
     if verdict.cause not in _OPEN_CAUSES:
         return replace(verdict, evidence=evidence)
     last = kills[-1]
-    return replace(
-        verdict,
-        cause=FailureCause.HOST_OOM_KILL,
-        summary=f"{name} ended because {last.meaning}.",
-        evidence=evidence,
-        remedy=last.remedy if verdict.cause is not FailureCause.HOST_OOM_KILL else verdict.remedy,
-    )
+    summary = f"{name} ended because {last.meaning}."
+    return replace(verdict, cause=FailureCause.HOST_OOM_KILL, summary=summary, evidence=evidence, remedy=last.remedy)
 
 
 def _apply_gpu_fault(verdict: Verdict, faults: Sequence[KernelEvent], name: str) -> Verdict:

@@ -52,9 +52,10 @@ def test_an_oom_kill_of_its_process_is_the_cause(cause: FailureCause) -> None:
     assert found.evidence[-1].text == "exit code 137"
 
 
-def test_a_named_cause_stays_and_gets_the_proof() -> None:
-    found = judge(FailureCause.CUDA_OUT_OF_MEMORY, make_event(OOM, FINISHED - 2, OWN))
-    assert found.cause is FailureCause.CUDA_OUT_OF_MEMORY
+@pytest.mark.parametrize("cause", [FailureCause.CUDA_OUT_OF_MEMORY, FailureCause.HOST_OOM_KILL])
+def test_a_named_cause_stays_and_gets_the_proof(cause: FailureCause) -> None:
+    found = judge(cause, make_event(OOM, FINISHED - 2, OWN))
+    assert (found.cause, found.summary, found.remedy) == (cause, "It ended.", "Look.")
     assert OOM in found.evidence[0].text
 
 
