@@ -92,8 +92,11 @@ class BootEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelLog:
-    """The kernel's log as it was read once. ``oldest``: unix seconds from which on it is complete."""
+    """The kernel's log as it was read once, ``now``. ``oldest``: from when on it is complete. Both in unix seconds by the
+    node's clock.
+    """
 
+    now: float
     events: tuple[KernelEvent, ...] = ()
     source: str | None = None
     trouble: str | None = None

@@ -57,20 +57,19 @@ async def ask_kernel_log(
     if verdict is None or container is None or verdict.cause not in _RELATED_CAUSES:
         return verdict
     log = await read_kernel_log_if_possible(session)
-    return add_kernel_evidence(verdict, log, container, name, session.clock.unix_time())
+    return add_kernel_evidence(verdict, log, container, name)
 
 
-def add_kernel_evidence(
-    verdict: Verdict, log: KernelLog | None, container: Container, name: str, now: float
-) -> Verdict:
-    """Return the verdict with the kernel's evidence. ``now``: unix seconds, for a container that still runs."""
+def add_kernel_evidence(verdict: Verdict, log: KernelLog | None, container: Container, name: str) -> Verdict:
+    """Return the verdict with the kernel's evidence."""
     if log is None or log.source is None:
         return _add_missing_right(verdict, log)
     verdict = _add_known_fault(verdict, log)
-    ended = container.finished if container.finished and not container.is_alive else now
+    has_ended = not container.is_alive and container.finished is not None
+    ended = container.finished if has_ended and container.finished is not None else log.now
     began = container.started if container.started is not None else ended - _BEFORE_END_SECONDS
     during = [one for one in log.events if began - _CLOCK_SLACK_SECONDS <= one.last <= ended + _CLOCK_SLACK_SECONDS]
-    late = [one for one in during if ended - one.last <= _BEFORE_END_SECONDS]
+    late = [one for one in during if not has_ended or ended - one.last <= _BEFORE_END_SECONDS]
     kills = [one for one in during if one.kind is KernelEventKind.OOM_KILL and one.container == container.id]
     faults = [one for one in late if one.kind in _GPU_KINDS and _hits_container(one, container)]
     if kills:

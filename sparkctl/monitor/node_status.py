@@ -221,10 +221,10 @@ async def _read_phase(session: NodeSession, container: Container) -> tuple[Phase
         why = await _redact_container_text(session, container, ended.error)
         if why is None and ended.exit_code == _SIGKILL_EXIT:
             why = await _describe_guard_stop(session, container)
-        if why is None and ended.exit_code == _SIGKILL_EXIT:
-            why = await _describe_oom_kill(session, ended)
         if why is None and ended.exit_code in _SIGNAL_EXITS and await _was_asked_to_stop(session, ended):
             return Phase.STOPPED, None, f"somebody stopped it (exit code {ended.exit_code})"
+        if why is None and ended.exit_code == _SIGKILL_EXIT:
+            why = await _describe_oom_kill(session, ended)
         if not failed and ended.exit_code == 0:
             why = await _find_hidden_failure(session, container)
             failed = why is not None

@@ -120,12 +120,17 @@ class KmsgFile:
 
 
 class LogPipe:
-    """The output of a program that prints the kernel's log. ``repeats``: it prints everything again and again."""
+    """The output of a program that prints the kernel's log. ``repeats``: it prints everything again and again;
+    ``follows``: it must not end.
+    """
 
-    def __init__(self, name: str, argv: list[str], pattern: re.Pattern[bytes], repeats: bool = False) -> None:
+    def __init__(
+        self, name: str, argv: list[str], pattern: re.Pattern[bytes], repeats: bool = False, follows: bool = True
+    ) -> None:
         self.name = name
         self.pattern = pattern
         self.repeats = repeats
+        self.follows = follows
         self.newest = -1.0
         self.lost = 0  # what is not read yet stays in the pipe
         self.left = b""
@@ -195,7 +200,7 @@ class KernelLogReader:
         if self.source is None:
             return []
         found = self.source.read_lines(MAX_FIRST_RECORDS if self.oldest is None else MAX_RECORDS)
-        if isinstance(self.source, LogPipe) and self.source.has_ended:
+        if isinstance(self.source, LogPipe) and self.source.has_ended and self.source.follows:
             self.trouble = f"{self.source.name} ended"
             self.source = None
             return found
@@ -263,8 +268,9 @@ class KernelLogReader:
         self.waiting, self.skipped = [], 0
 
 
-def open_kernel_log(root: str = "", history: bool = True) -> KernelLogReader:
-    """Return the reader of this machine, without ``history`` of what is logged from now on.
+def open_kernel_log(root: str = "", history: bool = True, follows: bool = True) -> KernelLogReader:
+    """Return the reader of this machine; without ``history`` of what is logged from now on, without ``follows`` of what
+    there is now.
 
     ``root``: where its files are; elsewhere than at "" only /dev/kmsg is read.
     """
@@ -279,11 +285,13 @@ def open_kernel_log(root: str = "", history: bool = True) -> KernelLogReader:
         return KernelLogReader(None, trouble)
     if can_read_journal():
         most = str(JOURNAL_LINES if history else 0)
-        argv = ["journalctl", "-k", "-b", "-f", "-n", most, "-o", "short-monotonic", *JOURNAL_FORMAT]
-        return KernelLogReader(LogPipe("journal", argv, JOURNAL_PATTERN), None)
+        argv = ["journalctl", "-k", "-b", "-n", most, "-o", "short-monotonic", *JOURNAL_FORMAT]
+        pipe = LogPipe("journal", [*argv, "-f"] if follows else argv, JOURNAL_PATTERN, follows=follows)
+        return KernelLogReader(pipe, None)
     if history and can_read_buffer():
-        loop = f"while dmesg -r; do sleep {DMESG_PAUSE_SECONDS}; done"
-        return KernelLogReader(LogPipe("dmesg", ["sh", "-c", loop], DMESG_PATTERN, repeats=True), None)
+        command = f"while dmesg -r; do sleep {DMESG_PAUSE_SECONDS}; done" if follows else "dmesg -r"
+        argv = ["sh", "-c", command]
+        return KernelLogReader(LogPipe("dmesg", argv, DMESG_PATTERN, repeats=True, follows=follows), None)
     return KernelLogReader(None, trouble + "; the journal: not readable for this user")
 
 
@@ -368,22 +376,22 @@ def read_old_kernel_lines(lines: list[bytes]) -> list[Json]:
     return list(reader.build_message()["lines"])
 
 
-def read_everything(reader: KernelLogReader, seconds: float = 5.0) -> None:
+def read_everything(reader: KernelLogReader) -> None:
     """Collect what the log holds now: a program needs a moment until it has printed all."""
+    deadline = time.monotonic() + JOURNAL_TIMEOUT_SECONDS / 2
     reader.collect(lambda _: None)
-    deadline, is_first = time.monotonic() + seconds, True
-    while isinstance(reader.source, LogPipe) and time.monotonic() < deadline:
-        ready, _, _ = select.select([reader.source.fd], [], [], deadline - time.monotonic() if is_first else 0.3)
-        if not ready:
-            return
-        is_first = False
+    pipe = reader.source
+    while isinstance(pipe, LogPipe) and not pipe.has_ended and time.monotonic() < deadline:
+        select.select([pipe.fd], [], [], max(0.0, deadline - time.monotonic()))
         reader.collect(lambda _: None)
+    if isinstance(pipe, LogPipe) and reader.oldest is None:  # a kernel has always logged something
+        reader.source, reader.trouble = None, f"{pipe.name}: it printed nothing"
 
 
 def main(words: list[str]) -> None:
     """Print what the log holds. ``--root PATH``: where the machine's files are."""
     root = words[words.index("--root") + 1].rstrip("/") if "--root" in words else ""
-    reader = open_kernel_log(root)
+    reader = open_kernel_log(root, follows=False)
     read_everything(reader)
     message: Json = {"kernel_log": KERNEL_LOG_PROTOCOL, "now": time.time(), "uptime": time.monotonic()}
     message["kernel"] = os.uname().release

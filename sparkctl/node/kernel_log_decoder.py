@@ -108,6 +108,7 @@ def decode_kernel_log(output: bytes) -> KernelLog:
         raise ValueError("not a whole reading of the kernel's log")
     boot = times.now - times.uptime
     return KernelLog(
+        now=times.now,
         events=decode_kernel_lines(reading.lines, lambda at: boot + at),
         source=reading.source,
         trouble=None if reading.trouble is None else truncate_text(sanitize_line(reading.trouble), _MAX_TEXT_CHARS),

@@ -32,8 +32,8 @@ def make_event(text: str, at: float, container: str | None = None) -> KernelEven
 
 def judge(cause: FailureCause, *events: KernelEvent, log: KernelLog | None = None, **fields: object) -> Verdict:
     verdict = Verdict(cause=cause, summary="It ended.", evidence=(Evidence("exit code 137", "docker"),), remedy="Look.")
-    log = log or KernelLog(events=events, source="kmsg", oldest=10.0)
-    return add_kernel_evidence(verdict, log, replace(ENDED, **fields), "qwen36", FINISHED)  # type: ignore[arg-type]
+    log = log or KernelLog(now=FINISHED + 5, events=events, source="kmsg", oldest=10.0)
+    return add_kernel_evidence(verdict, log, replace(ENDED, **fields), "qwen36")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -92,18 +92,18 @@ def test_refused_allocations_before_the_end_are_told() -> None:
 
 
 def test_a_log_that_does_not_reach_back_proves_nothing() -> None:
-    found = judge(FailureCause.KILLED, log=KernelLog(source="kmsg", oldest=STARTED + 1))
+    found = judge(FailureCause.KILLED, log=KernelLog(now=FINISHED + 5, source="kmsg", oldest=STARTED + 1))
     assert [one.origin for one in found.evidence] == ["docker"]
-    flooded = judge(FailureCause.KILLED, log=KernelLog(source="kmsg", oldest=10.0, skipped=4))
+    flooded = judge(FailureCause.KILLED, log=KernelLog(now=FINISHED + 5, source="kmsg", oldest=10.0, skipped=4))
     assert [one.origin for one in flooded.evidence] == ["docker"]
 
 
 def test_without_the_right_nothing_is_claimed() -> None:
-    found = judge(FailureCause.KILLED, log=KernelLog(trouble="/dev/kmsg: Operation not permitted"))
+    found = judge(FailureCause.KILLED, log=KernelLog(now=FINISHED + 5, trouble="/dev/kmsg: Operation not permitted"))
     assert found.cause is FailureCause.KILLED
     assert found.evidence[-1].text.startswith("what the kernel did is not known")
     assert "usermod -aG adm" in found.remedy
-    crashed = judge(FailureCause.CRASHED, log=KernelLog(trouble="/dev/kmsg: Operation not permitted"))
+    crashed = judge(FailureCause.CRASHED, log=KernelLog(now=FINISHED + 5, trouble="/dev/kmsg: Operation not permitted"))
     assert [one.origin for one in crashed.evidence] == ["docker"]
 
 
@@ -111,12 +111,25 @@ def test_a_kernel_that_cannot_register_memory_is_named() -> None:
     line = Evidence("NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory", "log", 12)
     verdict = Verdict(cause=FailureCause.NCCL, summary="x", evidence=(line,), remedy="Look at the link.")
     for kernel, is_known in (("7.0.0-1019-nvidia", True), ("6.17.0-1032-nvidia", False)):
-        found = add_kernel_evidence(verdict, KernelLog(source="kmsg", kernel=kernel), ENDED, "qwen36", FINISHED)
+        found = add_kernel_evidence(verdict, KernelLog(now=FINISHED + 5, source="kmsg", kernel=kernel), ENDED, "qwen36")
         assert ("kho=off" in found.remedy) is is_known
 
 
 def test_the_status_names_only_a_kill_of_this_run() -> None:
-    log = KernelLog(source="kmsg", events=(make_event(OOM, STARTED - 300, OWN), make_event(OOM, FINISHED - 1, OTHER)))
+    log = KernelLog(
+        now=FINISHED + 5,
+        source="kmsg",
+        events=(make_event(OOM, STARTED - 300, OWN), make_event(OOM, FINISHED - 1, OTHER)),
+    )
     assert find_oom_kill(log, ENDED) is None
     now = make_event(OOM, FINISHED - 1, OWN)
     assert find_oom_kill(replace(log, events=(*log.events, now)), ENDED) == now
+
+
+def test_a_start_that_hangs_since_a_fault_is_explained_by_it() -> None:
+    running = {"state": ContainerState.RUNNING, "finished": None, "exit_code": None}
+    event = make_event(LOST, STARTED + 60)
+    log = KernelLog(now=STARTED + 1_500, events=(event,), source="kmsg", oldest=10.0)
+    assert judge(FailureCause.TIMED_OUT, log=log, **running).cause is FailureCause.GPU_FAULT
+    ended = judge(FailureCause.CRASHED, log=log, finished=STARTED + 1_400)
+    assert ended.cause is FailureCause.CRASHED, "it lived on for long"

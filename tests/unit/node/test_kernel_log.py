@@ -153,19 +153,34 @@ JOURNAL = """\
 
 def test_the_journal_is_read_in_the_place_of_the_device() -> None:
     text = JOURNAL.format(refused=REFUSED)
-    pipe = kernel_log.LogPipe("journal", ["printf", "%s", text], kernel_log.JOURNAL_PATTERN)
+    pipe = kernel_log.LogPipe("journal", ["printf", "%s", text], kernel_log.JOURNAL_PATTERN, follows=False)
     reader = kernel_log.KernelLogReader(pipe, None)
     kernel_log.read_everything(reader)
     message = reader.build_message()
     assert [line["at"] for line in message["lines"]] == [812.40211, 812.402115]
-    assert message["trouble"] == "journal ended"  # journalctl -f goes on; this stand-in does not
+    assert (message["source"], message["trouble"], message["oldest"]) == ("journal", None, 812.40211)
+
+
+def test_a_program_that_must_go_on_and_ends_is_told() -> None:
+    pipe = kernel_log.LogPipe("journal", ["true"], kernel_log.JOURNAL_PATTERN)
+    reader = kernel_log.KernelLogReader(pipe, None)
+    kernel_log.read_everything(reader)
+    assert reader.build_message()["source"] is None
+    assert reader.build_message()["trouble"] in ("journal ended", "journal: it printed nothing")
+
+
+def test_a_journal_without_a_line_is_not_a_quiet_kernel() -> None:
+    pipe = kernel_log.LogPipe("journal", ["true"], kernel_log.JOURNAL_PATTERN, follows=False)
+    reader = kernel_log.KernelLogReader(pipe, None)
+    kernel_log.read_everything(reader)
+    assert reader.build_message()["trouble"] == "journal: it printed nothing"
 
 
 def test_dmesg_that_prints_everything_again_repeats_nothing() -> None:
     line = f"<4>[ 812.402110] {REFUSED}\\n"
     later = "<4>[ 900.000000] EXT4-fs (nvme0n1p2): Remounting filesystem read-only\\n"
     script = f"printf '{line}'; printf '{line}{later}'"
-    pipe = kernel_log.LogPipe("dmesg", ["sh", "-c", script], kernel_log.DMESG_PATTERN, repeats=True)
+    pipe = kernel_log.LogPipe("dmesg", ["sh", "-c", script], kernel_log.DMESG_PATTERN, repeats=True, follows=False)
     reader = kernel_log.KernelLogReader(pipe, None)
     kernel_log.read_everything(reader)
     found = [(line["at"], line["count"]) for line in reader.build_message()["lines"]]
