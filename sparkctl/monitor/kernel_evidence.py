@@ -134,11 +134,13 @@ def _apply_gpu_fault(verdict: Verdict, faults: Sequence[KernelEvent], name: str)
 
 
 def _build_evidence(events: Sequence[KernelEvent], ended: float | None = None) -> tuple[Evidence, ...]:
+    """Return the lines; with their meaning and time where the summary does not name them."""
     found = []
     for one in events[-_MAX_EVIDENCE:]:
-        before = "" if ended is None else f", {max(0.0, ended - one.last):.0f} s before it ended"
-        times = f" ({one.count} times)" if one.count > 1 else ""
-        found.append(Evidence(truncate_text(f"{one.meaning}{times}{before}: {one.text}", MAX_EVIDENCE_CHARS), _ORIGIN))
+        text = one.text if one.count == 1 else f"{one.count} times: {one.text}"
+        if ended is not None:
+            text = f"{one.meaning}, {max(0.0, ended - one.last):.0f} s before it ended: {text}"
+        found.append(Evidence(truncate_text(text, MAX_EVIDENCE_CHARS), _ORIGIN))
     return tuple(found)
 
 
