@@ -117,7 +117,7 @@ def build_log_entry(event: Event | ContainerChanged | StartRefused | KernelEvent
         case StartRefused():
             what, news = ("refused", str(event.ts)), ()
         case KernelEventLogged():
-            what, news = ("kernel", event.event.kind.value), (event.event.meaning,)
+            what, news = ("kernel", event.event.meaning), ()
         case _:
             return None
     if event.node is None:
