@@ -14,7 +14,7 @@ from sparkctl.node.kernel_log_decoder import decode_kernel_lines, decode_kernel_
 from sparkctl.transport.node_connection import OutputTooLong
 from sparkctl.transport.node_session import NodeSession
 
-_TIMEOUT_SECONDS = 15.0
+_TIMEOUT_SECONDS = 10.0
 _BOOT_BEFORE_TIMEOUT_SECONDS = 60.0
 _MAX_EVENTS = 200
 _NEWS_SECONDS = 30.0  # seconds before the first sample from which on an event is news
