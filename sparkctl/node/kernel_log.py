@@ -292,7 +292,7 @@ def open_kernel_log(root: str = "", history: bool = True, follows: bool = True) 
         command = f"while dmesg -r; do sleep {DMESG_PAUSE_SECONDS}; done" if follows else "dmesg -r"
         argv = ["sh", "-c", command]
         return KernelLogReader(LogPipe("dmesg", argv, DMESG_PATTERN, repeats=True, follows=follows), None)
-    return KernelLogReader(None, trouble + "; the journal: not readable for this user")
+    return KernelLogReader(None, trouble + "; the journal: none, or not readable for this user")
 
 
 def has_program(name: str) -> bool:
@@ -343,10 +343,12 @@ def run_journalctl(words: list[str]) -> tuple[list[bytes], str | None]:
 def read_boot_before() -> Json:
     """Return how the boot before ended: ``clean`` null and ``trouble`` where that is not known."""
     if not can_read_journal():
-        return {"clean": None, "trouble": "the journal: not readable for this user"}
+        return {"clean": None, "trouble": "the journal: none, or not readable for this user"}
     end, trouble = run_journalctl(["-b", "-1", "-n", str(BOOT_END_LINES), "-o", "short-unix"])
     summary = summarize_boot_end(end, trouble)
-    if summary["clean"] is not False:
+    if summary["clean"] is None or summary["ended"] > time.time() - time.monotonic() + 60.0:
+        return {"clean": None, "trouble": summary["trouble"] or "the journal has nothing of the boot before"}
+    if summary["clean"]:
         return summary
     lines, _ = run_journalctl(["-k", "-b", "-1", "-n", str(JOURNAL_LINES), "-o", "short-unix"])
     return dict(summary, lines=read_old_kernel_lines(lines))

@@ -43,7 +43,7 @@ async def test_a_kernel_that_saw_something(ctx: CommandContext) -> None:
 
 async def test_without_the_right_it_is_unknown_and_the_right_is_named(ctx: CommandContext) -> None:
     barred = SimNodeOptions(
-        kernel_log_trouble="/dev/kmsg: Operation not permitted; the journal: not readable for this user"
+        kernel_log_trouble="/dev/kmsg: Operation not permitted; the journal: none, or not readable for this user"
     )
     async with SimulatedSparks(options={"spark1": barred}, **sim_clients.FAST) as sparks:
         sparks.nodes["spark1"].log_kernel_line(REFUSED)
