@@ -31,6 +31,7 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.model.text.secrets import redact
 from sparkctl.model.verdict import Evidence, Verdict
 from sparkctl.monitor import guard_receipts
+from sparkctl.monitor.kernel_evidence import ask_kernel_log
 from sparkctl.profiles.container_labels import parse_rank_label, parse_rank_nodes_label, parse_start_id_label
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
@@ -229,6 +230,7 @@ async def _diagnose_container(
         )
     elif reading.analyzer.fatal_line is None:
         found = replace(found, verdict=None)  # it runs: an error in its log was not fatal
+    found = replace(found, verdict=await ask_kernel_log(session, found.verdict, container, plan.instance))
     if found.verdict is not None:
         found = replace(found, verdict=add_retry_command(found.verdict, plan, start))
     numbers = [seen.number for seen in reading.analyzer.open_failures if seen.number in stamps]

@@ -97,7 +97,9 @@ def make_samples(kind: object, words: set[str]) -> Iterator[object]:
         sampler.turn += 1
     for depth in range(1, sampler.depth + 1):
         sampler.empty_depth = depth
-        yield sampler.make(kind)
+        for turn in range(sampler.turns):
+            sampler.turn = turn
+            yield sampler.make(kind)
     words |= sampler.words
 
 

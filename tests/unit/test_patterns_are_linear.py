@@ -25,6 +25,8 @@ import pytest
 import sparkctl
 from sparkctl.engines import engine_names
 from sparkctl.engines.log_rules import LogRules
+from sparkctl.monitor.findings.node_settings import load_known_bad_versions
+from sparkctl.node.kernel_log_decoder import load_kernel_rules
 from tests.unit.slow_pattern_texts import hostile_pieces
 
 ROOT = Path(sparkctl.__file__).parent
@@ -44,6 +46,9 @@ MADE_ELSEWHERE = {
     "profiles/importers/engine_command.py": "one of our own words between constants",
     "profiles/env_references.py": "an escaped character before a constant that is timed",
     "monitor/activity.py": "an escaped name between constants",
+    "monitor/findings/node_settings.py": "versions of known_bad.json: timed below",
+    "monitor/kernel_evidence.py": "versions of known_bad.json: timed below",
+    "node/kernel_log_decoder.py": "lines of kernel_events.json: timed below",
     "tui/panel.py": "an escaped name between constants",
 }
 WHOLE = bool(os.environ.get("SPARKCTL_LAB_ALL"))  # 64 KiB and 1 MiB take minutes: by hand and nightly
@@ -210,6 +215,13 @@ class _TooLong(Exception):
 
 def _stop_on_alarm(*_: object) -> None:
     raise _TooLong
+
+
+def test_time_grows_with_the_line_of_a_kernel() -> None:
+    rows = [("kernel_events.json", rule.pattern) for rule in load_kernel_rules()[0]]
+    rows += [("known_bad.json", re.compile(row["pattern"])) for row in load_known_bad_versions()]
+    found = (FoundPattern(f"{file}:{one.pattern}", one, frozenset(["search"])) for file, one in rows)
+    assert [words for one in found if (words := _describe_slowness(one))] == []
 
 
 def _describe_slowness(one: FoundPattern, most: int = LARGE) -> str:
