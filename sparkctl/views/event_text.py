@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from typing import TYPE_CHECKING
 
-from sparkctl.model.events import CachesDropped, GuardActed, MemoryReleased, NodeStateChanged, PhaseChanged
 from sparkctl.model.finding import Severity
 from sparkctl.model.guard_state import GuardAction, GuardCoverage
 from sparkctl.model.node import NodeState
@@ -13,6 +13,9 @@ from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_clock, format_size
 from sparkctl.model.verdict import LAST_LINE_ORIGIN, FieldChange, Verdict
 from sparkctl.views.text.styled_text import format_progress_bar
+
+if TYPE_CHECKING:
+    from sparkctl.model.events import CachesDropped, GuardActed, MemoryReleased, NodeStateChanged, PhaseChanged
 
 _PHASE_NAMES = {
     Phase.DROPPING_CACHES: "dropping caches",
