@@ -248,6 +248,13 @@ class Store:
         self.switches = SwitchState()
         self.jobs = Jobs()
         self.notices = NoticeBoard()
+        self._forget_views()
+
+    def _forget_views(self) -> None:
+        """Forget what was derived from the state: it holds between two events, in which a paint asks several times."""
+        self._views: dict[NodeName, NodeTelemetryView] = {}
+        self._instances: dict[NodeName, tuple[InstanceView, ...]] = {}  # of each node alone
+        self._findings_across: tuple[Finding, ...] | None = None
 
     @property
     def nodes(self) -> tuple[NodeName, ...]:
@@ -263,6 +270,7 @@ class Store:
             live = self._nodes[event.node]
             if topics := self._apply(event, live):
                 live.when = event.ts
+            self._forget_views()
         return (*topics, Topic(TopicKind.ACTIVITY, None)) if self._apply_activity(event, topics, job) else topics
 
     def _apply_activity(self, event: StoreEvent, topics: tuple[Topic, ...], job: int | None) -> bool:
@@ -344,10 +352,11 @@ class Store:
 
     def _collect_findings(self, name: NodeName) -> tuple[Finding, ...]:
         """Return the findings of a node, worst first: by its samples, by comparison with other nodes, and by checks."""
-        answering = [one for one in self._nodes.values() if one.state.state is NodeState.OK and one.arrived]
-        sights = [one.build_snapshot(one.arrived.sample) for one in answering if one.arrived]
-        are_all = len(sights) == len(self._nodes)
-        beside = [finding for finding in detect_across_nodes(sights, are_all=are_all) if finding.node == name]
+        if self._findings_across is None:
+            answering = [one for one in self._nodes.values() if one.state.state is NodeState.OK and one.arrived]
+            sights = [one.build_snapshot(one.arrived.sample) for one in answering if one.arrived]
+            self._findings_across = detect_across_nodes(sights, are_all=len(sights) == len(self._nodes))
+        beside = [finding for finding in self._findings_across if finding.node == name]
         ready = {one.name for one in self._list_instances(name) if one.phase is Phase.READY}
         sampled = [
             one
@@ -361,14 +370,23 @@ class Store:
 
     def _list_instances(self, name: NodeName) -> tuple[InstanceView, ...]:
         """Return the instances of a node; workers have the phase of their heads, as far as the heads' nodes answer."""
+
+        def list_own(live: NodeRecord) -> tuple[InstanceView, ...]:
+            if live.name not in self._instances:
+                self._instances[live.name] = live.list_instances()
+            return self._instances[live.name]
+
         answering = (live for live in self._nodes.values() if live.state.state is NodeState.OK)
-        return apply_head_state(
-            self._nodes[name].list_instances(), (one for live in answering for one in live.list_instances())
-        )
+        return apply_head_state(list_own(self._nodes[name]), (one for live in answering for one in list_own(live)))
 
     def get_view(self, name: NodeName) -> NodeTelemetryView:
         """Return the node's current view; for a node that does not answer, only its state and the reason. Raises KeyError."""
-        live = self._nodes[name]
+        if name not in self._views:
+            self._views[name] = self._build_view(self._nodes[name])
+        return self._views[name]
+
+    def _build_view(self, live: NodeRecord) -> NodeTelemetryView:
+        name = live.name
         state = live.state
         if state.state is not NodeState.OK:
             return NodeTelemetryView(
