@@ -83,19 +83,31 @@ def _list_files() -> list[Path]:
 
 
 @cache
-def _list_pattern_uses(path: Path) -> dict[str, frozenset[str]]:
-    """Return by which methods a compiled pattern of each name is used, in its own file and where its name is imported."""
-    found: dict[str, set[str]] = {}
-    for other in sorted(ROOT.rglob("*.py")):
-        text = other.read_text("utf-8")
-        if other != path and f"{path.stem} import " not in text and path.stem not in text:
-            continue
+def _list_method_calls() -> tuple[tuple[Path, str, frozenset[tuple[str, str]]], ...]:
+    """Return each file, its text, and the methods of patterns in it with the names that they are called on."""
+    found = []
+    for path in sorted(ROOT.rglob("*.py")):
+        text = path.read_text("utf-8")
+        calls = set()
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Attribute) and node.attr in FUNCTIONS:
                 of = node.value
                 name = of.id if isinstance(of, ast.Name) else of.attr if isinstance(of, ast.Attribute) else ""
-                if (name and other == path) or (name and not name.startswith("_")):
-                    found.setdefault(name, set()).add(node.attr)
+                if name:
+                    calls.add((name, node.attr))
+        found.append((path, text, frozenset(calls)))
+    return tuple(found)
+
+
+@cache
+def _list_pattern_uses(path: Path) -> dict[str, frozenset[str]]:
+    """Return by which methods a compiled pattern of each name is used, in its own file and where its name is imported."""
+    found: dict[str, set[str]] = {}
+    for other, text, calls in _list_method_calls():
+        if other == path or path.stem in text:
+            for name, method in calls:
+                if other == path or not name.startswith("_"):
+                    found.setdefault(name, set()).add(method)
     return {name: frozenset(methods) for name, methods in found.items()}
 
 
@@ -158,8 +170,12 @@ def _find_in_file(path: Path) -> Iterator[FoundPattern]:
 
 
 @cache
+def _find_patterns(path: Path) -> tuple[FoundPattern, ...]:
+    return tuple(_find_in_file(path))
+
+
 def _find_all_patterns() -> tuple[FoundPattern, ...]:
-    return tuple(one for path in _list_files() for one in _find_in_file(path))
+    return tuple(one for path in _list_files() for one in _find_patterns(path))
 
 
 def test_every_pattern_is_found_or_named_here() -> None:
@@ -182,13 +198,9 @@ def test_the_test_knows_what_is_not_linear() -> None:
         assert not _describe_slowness(FoundPattern("", re.compile(pattern), frozenset(["search"]))), pattern
 
 
-@pytest.mark.parametrize("file", sorted({one.place.split(":")[0] for one in _find_all_patterns() if one.methods}))
+@pytest.mark.parametrize("file", [str(path.relative_to(ROOT)) for path in _list_files()])
 def test_time_grows_with_the_text(file: str) -> None:
-    slow = [
-        words
-        for one in _find_all_patterns()
-        if one.methods and one.place.startswith(f"{file}:") and (words := _describe_slowness(one))
-    ]
+    slow = [words for one in _find_patterns(ROOT / file) if one.methods and (words := _describe_slowness(one))]
     assert not slow
 
 
