@@ -235,12 +235,12 @@ def _describe_slowness(one: FoundPattern, most: int = LARGE) -> str:
             for method in sorted(one.methods):
                 for size in (size for size in SIZES if size <= most):
                     took = _measure_seconds(one, method, begin, repeated, size)
-                    if took > TOO_SHORT and _grows_too_fast(one, method, begin, repeated, size):
+                    if took > TOO_SHORT and _grows_too_fast(one, method, begin, repeated, size, took):
                         return _describe_growth(one, method, begin, repeated, size, took)
                 costs.append((took, begin, repeated, method))
         for _, begin, repeated, method in sorted(costs, reverse=True)[:1] if WHOLE and most >= LARGE else ():
             took = _measure_seconds(one, method, begin, repeated, LARGE)
-            if took > TOO_SHORT and _grows_too_fast(one, method, begin, repeated, LARGE):
+            if took > TOO_SHORT and _grows_too_fast(one, method, begin, repeated, LARGE, took):
                 return _describe_growth(one, method, begin, repeated, LARGE, took)
     except _TooLong:
         return f"{one.place} {one.pattern.pattern!r} does not end on some text"
@@ -250,9 +250,11 @@ def _describe_slowness(one: FoundPattern, most: int = LARGE) -> str:
     return ""
 
 
-def _grows_too_fast(one: FoundPattern, method: str, begin: str, repeated: str, size: int) -> bool:
+def _grows_too_fast(one: FoundPattern, method: str, begin: str, repeated: str, size: int, took: float) -> bool:
     """Tell whether a text 16 times as long takes much more than 16 times as long, the best of a few of each."""
-    long = min(_measure_seconds(one, method, begin, repeated, size) for _ in range(2))
+    if took <= GROWTH * TICK:
+        return False
+    long = min(took, _measure_seconds(one, method, begin, repeated, size))
     short = min(_measure_seconds(one, method, begin, repeated, size // 16) for _ in range(3))
     if long <= GROWTH * max(short, TICK):
         return False
