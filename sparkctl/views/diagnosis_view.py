@@ -21,12 +21,10 @@ _COUNT_FACTS = (EngineFactName.KV_CACHE_TOKENS, EngineFactName.CONTEXT_LENGTH, E
 _ARGUMENT_PATTERN = re.compile(r"\bargs\.(?P<name>[A-Za-z][\w-]*)(?:: (?P<value>\d[\d.]*(?<!\.)|[A-Z]{2,}|mp)\b)?")
 
 
-def format_diagnosis(
-    found: LogDiagnosis, title: Callable[[str], str], instance: str | None, node: str | None
-) -> list[str]:
+def format_diagnosis(found: LogDiagnosis, title: Callable[[str], str], instance: str | None) -> list[str]:
     """Return a diagnosis as lines: engine, progress, times, facts and the reason of the failure.
 
-    ``title`` returns the name of an engine; ``instance`` and ``node`` are set if there is one to start again.
+    ``title`` returns the name of an engine; ``instance`` is set if there is one to start again.
     """
     lines = [_format_headline(found, title)]
     if found.runs > 1:
@@ -49,7 +47,7 @@ def format_diagnosis(
         )
     lines.append("")
     if found.verdict is not None:
-        return [*lines, *format_verdict(_adapt_verdict(found.verdict, instance), instance, node)]
+        return [*lines, *format_verdict(_adapt_verdict(found.verdict, instance))]
     if found.before is not None:
         before = _adapt_verdict(found.before, instance)
         lines += ["The run before it ended with:", *(f"  {line}" for line in format_verdict(before)), ""]

@@ -184,7 +184,7 @@ def render_problems(wrong: NodeProblems, columns: int) -> list[TextRow]:
     for name, end, detail in wrong.failed_instances:
         head = f"{bad} {sanitize_line(name)} failed"
         if end is not None and end.verdict is not None:
-            blocks.append([head, *format_verdict(end.verdict, name, None if view is None else view.name)])
+            blocks.append([head, *format_verdict(end.verdict)])
         else:
             blocks.append([head + (f": {sanitize_line(detail)}" if detail else "; enter on it says why")])
     for one in wrong.guard_actions:

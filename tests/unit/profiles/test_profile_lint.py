@@ -441,9 +441,10 @@ def test_a_patched_image_s_own_flags_are_not_held_against_the_catalogue(tmp_path
 
 def test_what_up_says_before_a_start_is_what_could_go_wrong() -> None:
     library = ProfileLibrary(Path("/nonexistent"))
-    (said,) = profile_lint.list_start_warnings(library.load_profile("qwen36"))
+    (said,) = profile_lint.list_start_warnings(library.load_profile("qwen36-as-posted"))
     assert said.message.endswith("dies of that with a TypeError")
     assert (said.setting, said.instead) == ("args.speculative-num-draft-tokens=20", ())
+    assert profile_lint.list_start_warnings(library.load_profile("qwen36")) == ()
     assert profile_lint.list_start_warnings(library.load_profile("qwen36-ngram")) == ()
     assert profile_lint.list_start_warnings(library.load_profile("orpheus-tts")) == ()
 
