@@ -41,7 +41,7 @@ def format_diagnosis(found: LogDiagnosis, title: Callable[[str], str], instance:
         for at, one in enumerate(found.took)
     ]
     for at, fact in enumerate(found.facts):
-        slow = "   (a slower path than this GPU has)" if fact.is_fallback else ""
+        slow = "   (not with the GPU's own arithmetic for it)" if fact.is_fallback else ""
         lines.append(
             f"{'' if at else 'facts':{_LABEL_COLUMNS}}{fact.name.replace('_', ' ')}: {_format_fact_value(fact)}{slow}"
         )
