@@ -61,7 +61,9 @@ def _is_allow_name(word: str) -> bool:
 
 
 @click.command(
-    "import", cls=_PastedLineCommand, short_help="Make a profile from a docker run line, an engine's command, a recipe or a container."
+    "import",
+    cls=_PastedLineCommand,
+    short_help="Make a profile from a docker run line, an engine's command, a recipe or a container.",
 )
 @click.argument("source", nargs=-1, metavar="FILE|LINE|-")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", help="Write the profile to FILE.")

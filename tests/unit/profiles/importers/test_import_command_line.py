@@ -116,7 +116,8 @@ def test_what_a_line_must_not_bring_is_withheld() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["python train.py --x 1", "./launch-cluster.sh stop", "vllm bench serve", "echo vllm serve x/y", "hello there"]
+    "text",
+    ["python train.py --x 1", "./launch-cluster.sh stop", "vllm bench serve", "echo vllm serve x/y", "hello there"],
 )
 def test_what_starts_no_engine_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="neither a recipe nor a command line"):
@@ -125,7 +126,7 @@ def test_what_starts_no_engine_is_refused(text: str) -> None:
 
 def test_a_quote_that_is_not_closed_is_told() -> None:
     with pytest.raises(InvalidInput, match="a quote is not closed"):
-        import_line("vllm serve x/Some-1B --speculative-config '{\"method\": \"mtp\"")
+        import_line('vllm serve x/Some-1B --speculative-config \'{"method": "mtp"')
 
 
 def test_a_recipe_with_such_a_line_in_it_stays_a_recipe() -> None:
