@@ -144,7 +144,7 @@ def _print_diagnosis(found: DiagnosisReport, *, as_json: bool, explain: bool) ->
     for where, error in found.silent:
         stderr.print_warning(where, error.message, error.hint)
     if as_json:
-        document = build_diagnosis_json(found.diagnosis, found.source, found.instance, found.node)
+        document = build_diagnosis_json(found.diagnosis, found.source, found.instance)
         if explain and found.diagnosis.reading is not None:
             document["reading"] = build_reading_json(found.diagnosis.reading)
         stdout.print_json(document)
@@ -152,7 +152,7 @@ def _print_diagnosis(found: DiagnosisReport, *, as_json: bool, explain: bool) ->
     if found.node is not None:
         stderr.print_message(found.source)
     width = stdout.get_terminal_width()
-    lines = format_diagnosis(found.diagnosis, lambda name: load_engine(name).title, found.instance, found.node)
+    lines = format_diagnosis(found.diagnosis, lambda name: load_engine(name).title, found.instance)
     for line in [*lines, *(format_reading(found.diagnosis) if explain else ())]:
         stdout.print_rows(wrap_line(line, width, 10))
 
