@@ -144,7 +144,7 @@ def _print_diagnosis(found: DiagnosisReport, *, as_json: bool, explain: bool) ->
     for where, error in found.silent:
         stderr.print_warning(where, error.message, error.hint)
     if as_json:
-        document = build_diagnosis_json(found.diagnosis, found.source, found.instance)
+        document = build_diagnosis_json(found.diagnosis, found.source, found.instance, found.node)
         if explain and found.diagnosis.reading is not None:
             document["reading"] = build_reading_json(found.diagnosis.reading)
         stdout.print_json(document)
