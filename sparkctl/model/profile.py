@@ -9,6 +9,7 @@ from typing import Annotated
 from sparkctl.model.decode_step import RoutedExperts
 from sparkctl.model.launch_plan import GuardRule, PhaseTimeouts
 from sparkctl.model.profile_field import FieldKind, ProfileField
+from sparkctl.model.reference import Reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +275,10 @@ class Profile:
         ProfileField(FieldKind.TEXT, "what an owner should know before starting it", is_hashed=False),
     ] = None
     source: Annotated[str | None, ProfileField(FieldKind.TEXT, "where the settings come from", is_hashed=False)] = None
+    reference: Annotated[
+        tuple[Reference, ...],
+        ProfileField(FieldKind.SECTION, "What others measured with these settings.", is_hashed=False),
+    ] = ()
     extra: Annotated[
         tuple[tuple[str, JsonValue], ...],
         ProfileField(
