@@ -85,17 +85,21 @@ class ProfileLibrary:
         """Return an entry for every profile, the broken ones with their summary only."""
         return tuple(self.load_entry(name) for name in self.list_names())
 
-    def list_variants(self, name: str) -> tuple[str, ...]:
-        """Return the profiles that extend this one. Reads every file; one that cannot be read is skipped."""
+    def list_relatives(self, name: str) -> tuple[str, ...]:
+        """Return the profile that this one extends, then those that extend either of them.
+
+        Reads every file; one that cannot be read is skipped.
+        """
         from sparkctl.profiles.yaml_reader import read_yaml
 
-        found = []
+        bases: dict[str, str | None] = {}
         for one in self.list_names():
             with suppress(InvalidInput):
-                base = read_yaml(self.find_profile_file(one)).entries.get("extends")
-                if one != name and base is not None and base.item.raw == name:
-                    found.append(one)
-        return tuple(found)
+                extends = read_yaml(self.find_profile_file(one)).entries.get("extends")
+                bases[one] = None if extends is None else extends.item.raw
+        base = bases.get(name)
+        family = [one for one, of in bases.items() if one != name and of is not None and of in (name, base)]
+        return tuple(dict.fromkeys([*([base] if base is not None and base in bases else []), *family]))
 
     def load_profile(self, name: str, overrides: Sequence[str] = ()) -> Profile:
         """Return a profile by name, or by path (``./mine.yaml``).

@@ -263,10 +263,7 @@ def _render_head(one: OperationRecord) -> Iterator[TextRow]:
 
 def _render_reason(one: OperationRecord) -> Iterator[TextRow]:
     if one.verdict is not None:
-        yield from (
-            make_row(sanitize_span(line))
-            for line in format_verdict(one.verdict, one.instance, one.nodes[0] if one.nodes else None)
-        )
+        yield from (make_row(sanitize_span(line)) for line in format_verdict(one.verdict))
         if one.kind is not OperationKind.SWITCH:
             return  # a switch also has the result of the previous models
     if one.why:

@@ -118,7 +118,7 @@ def _print_diagnosis(found: DiagnosisReport, *, as_json: bool) -> None:
     if found.node is not None:
         stderr.print_message(found.source)
     width = stdout.get_terminal_width()
-    for line in format_diagnosis(found.diagnosis, lambda name: load_engine(name).title, found.instance, found.node):
+    for line in format_diagnosis(found.diagnosis, lambda name: load_engine(name).title, found.instance):
         stdout.print_rows(wrap_line(line, width, 10))
 
 

@@ -84,7 +84,8 @@ class _SwitchRun:
                 first, *more = plan.obstacles
                 raise OperationRefused(first, "\n".join(more) or None)
             if self.request.dry_run:
-                for message, hint in () if plan.is_there else check_flags(self.request):
+                goes = frozenset(container for _, container in _list_stopped_container_ids(plan))
+                for message, hint in () if plan.is_there else check_flags(self.request, self.sites, goes):
                     emit(WarningEmitted(self.ctx.clock.unix_time(), plan.nodes[0], message, hint))
                 return self._build_planned_end()
             if not plan.stops:

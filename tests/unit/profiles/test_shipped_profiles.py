@@ -19,7 +19,7 @@ LIBRARY = ProfileLibrary(Path("/nonexistent"))
 NAMES = LIBRARY.list_names()
 TWO_SPARKS = {"qwen36-tp2", "minimax-m27", "trtllm-qwen3-235b"}
 WANTED = {
-    "qwen36", "qwen36-nextn", "qwen36-ngram", "qwen36-vllm", "qwen36-tp2", "minimax-m27", "qwen35-35b-awq", "qwen35-35b-mtp",
+    "qwen36", "qwen36-as-posted", "qwen36-ngram", "qwen36-vllm", "qwen36-tp2", "minimax-m27", "qwen35-35b-awq", "qwen35-35b-mtp",
     "qwen35-35b-dflash", "qwen3-coder-next-dflash", "qwen35-122b", "qwen35-122b-tq", "gpt-oss-120b", "orpheus-tts",
 }  # fmt: skip
 FIGURE = re.compile(r"\d+(?:\.\d+)? (?:tok/s|min\b)")
@@ -61,7 +61,7 @@ def test_a_profile_is_checked_without_errors(name: str) -> None:
     checked = profile_lint.lint_profile_file(LIBRARY, LIBRARY.find_profile_file(name))
     assert [str(one) for one in checked.list_by_level(LintSeverity.ERROR)] == []
     warned = {one.kind for one in checked.list_by_level(LintSeverity.WARNING)}
-    assert warned == ({LintRule.KNOWN_TRAP} if name == "qwen36" else set())
+    assert warned == ({LintRule.KNOWN_TRAP} if name == "qwen36-as-posted" else set())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -80,11 +80,11 @@ def test_each_shipped_profile_makes_a_launch_plan(name: str) -> None:
 
 
 def test_the_post_s_command_is_kept_argument_for_argument() -> None:
-    assert read_start_command("qwen36") == tuple(shlex.split(SEED))
+    assert read_start_command("qwen36-as-posted") == tuple(shlex.split(SEED))
 
 
-def test_the_variant_of_it_with_all_flags_has_all_flags() -> None:
-    said = read_start_command("qwen36-nextn")
+def test_the_flagship_has_all_flags_of_nextn() -> None:
+    said = read_start_command("qwen36")
     given = {flag: said[said.index(flag) + 1] for flag in said if flag.startswith("--speculative")}
     assert given == {
         "--speculative-algorithm": "NEXTN", "--speculative-num-steps": "5", "--speculative-eagle-topk": "4",
@@ -93,11 +93,11 @@ def test_the_variant_of_it_with_all_flags_has_all_flags() -> None:
 
 
 def test_the_trap_of_the_post_s_command_has_two_ways_out() -> None:
-    (said,) = profile_lint.list_start_warnings(LIBRARY.load_profile("qwen36"), LIBRARY)
+    (said,) = profile_lint.list_start_warnings(LIBRARY.load_profile("qwen36-as-posted"), LIBRARY)
     assert said.message.endswith("dies of that with a TypeError")
     assert said.setting == "args.speculative-num-draft-tokens=20"
-    assert said.instead == ("qwen36-nextn", "qwen36-ngram"), "and not the one that wants both Sparks"
-    assert profile_lint.list_start_warnings(LIBRARY.load_profile("qwen36", [said.setting]), LIBRARY) == ()
+    assert said.instead == ("qwen36", "qwen36-ngram"), "and not the one that wants both Sparks"
+    assert profile_lint.list_start_warnings(LIBRARY.load_profile("qwen36-as-posted", [said.setting]), LIBRARY) == ()
     for name in said.instead:
         assert profile_lint.list_start_warnings(LIBRARY.load_profile(name), LIBRARY) == ()
 
