@@ -46,6 +46,7 @@ class FindingKind(StrEnum):
     SETTINGS = "settings"
     KHO = "kho"
     SLOW_PATH = "slow-path"
+    BELOW_REFERENCE = "below-reference"
     # checked by doctor
     VERSIONS = "versions"
     CONNECTION = "connection"

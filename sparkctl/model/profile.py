@@ -9,7 +9,7 @@ from typing import Annotated
 from sparkctl.model.decode_step import RoutedExperts
 from sparkctl.model.launch_plan import GuardRule, PhaseTimeouts
 from sparkctl.model.profile_field import FieldKind, ProfileField
-from sparkctl.model.reference import Reference
+from sparkctl.model.reference import Reference, find_ready_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +290,11 @@ class Profile:
     origin: str
     shipped: bool
     digest: str = ""
+
+    @property
+    def expected_start_seconds(self) -> float | None:
+        """How long a start takes by the profile, else by its reference; None if neither says it."""
+        return self.start.expected or find_ready_seconds(self.reference)
 
 
 # Sections of the file whose fields are attributes of `Profile`, with their descriptions in the JSON Schema.

@@ -182,7 +182,7 @@ def _build_rule(field: FileField) -> Any:
 
 def _holds_sections(field: FileField, value: Any) -> bool:
     try:
-        return isinstance(value, list) and bool(read_section_list(field, value)) or value == []
+        return isinstance(value, list) and read_section_list(field, value) is not None
     except InvalidFile:
         return False
 

@@ -86,7 +86,8 @@ reference:
     ready_warm: 90s
     context: 8192
     figures:
-      - {concurrency: 1, prompt: 512, generated: 128, depth: 4096, task: JSON, generation: 12.7, prefill: 1253, ttft: 0.412s, accept_length: 1.65-1.85, accept_rate: 20%}
+      - {concurrency: 1, prompt: 512, generated: 128, depth: 4096, task: JSON, generation: 12.7, prefill: 1253, \
+ttft: 0.412s, accept_length: 1.65-1.85, accept_rate: 20%}
       - {concurrency: 8, generation: 17-43.1, accept_rate: 60-70%}
 # Kept from the imported source; sparkctl does not use it.
 extra:

@@ -309,7 +309,9 @@ def test_dflash_by_model_share_and_backend(tmp_path: Path, model: str, args: str
     ],
 )
 def test_what_owners_report_of_nvfp4(tmp_path: Path, model: str, env: str, expected: list[str]) -> None:
-    lines = lint_profile_text(tmp_path, HEADS["vllm"].replace("image:", f"{env}image:").replace("/models/Qwen3.5-35B-A3B-FP8", model))
+    lines = lint_profile_text(
+        tmp_path, HEADS["vllm"].replace("image:", f"{env}image:").replace("/models/Qwen3.5-35B-A3B-FP8", model)
+    )
     assert list_finding_kinds(lines) == expected
     assert not [line for line in lines if "slower" in line]
 
