@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from sparkctl.engines.lint.model import LintMessage, LintSeverity
+from sparkctl.engines.lint.model import LintMessage, LintRule, LintSeverity
 from sparkctl.errors import InvalidInput
 from sparkctl.model.memory_fit import MemoryFit
 from sparkctl.model.profile import Profile
@@ -38,7 +38,7 @@ class SettingProof:
         """
         proposed = changes
         try:
-            known = _list_objections(self._load_profile(()))
+            known = [one for one in _list_objections(self._load_profile(())) if not _is_mendable_trap(one)]
             while len(proposed) <= _MAX_CHANGES:
                 profile = self._load_profile(proposed)
                 objection = next((one for one in _list_objections(profile) if one not in known), None)
@@ -95,6 +95,11 @@ def _list_objections(profile: Profile) -> list[LintMessage]:
     """Return what the check has against a profile: errors, warnings, and remarks that name a better value."""
     found = lint_profile(profile)
     return [one for one in found if one.level is not LintSeverity.INFO or one.setting is not None]
+
+
+def _is_mendable_trap(one: LintMessage) -> bool:
+    """Tell whether it is known to fail and how to avoid it: no command repeats that."""
+    return one.kind is LintRule.KNOWN_TRAP and one.level is not LintSeverity.INFO and one.setting is not None
 
 
 def _parse_setting(setting: str) -> FieldChange:

@@ -35,6 +35,7 @@ from sparkctl.profiles.fit_evaluation import (
     count_nodes,
     evaluate_memory_fit,
     find_missing_checkpoint,
+    find_missing_draft_layers,
     list_checkpoint_paths,
 )
 from sparkctl.profiles.setting_proof import CommandWithChanges, SettingProof
@@ -215,6 +216,8 @@ def calculate_fit_from_budget(
         if missing is None
         else (*fit.cautions, f"there are no weights in {missing}: put the model there first")
     )
+    if (lacking := find_missing_draft_layers(profile, plan, models)) is not None:
+        cautions = (*cautions, lacking)
     parts = tuple(replace(part, words=redact(part.words, secrets)) for part in fit.parts)
     cautions = tuple(redact(one, secrets) for one in cautions)
     wanted = count_nodes(profile, plan)

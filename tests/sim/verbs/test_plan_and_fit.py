@@ -97,6 +97,22 @@ def test_all_the_flags_of_nextn_at_082_on_0512_take_the_workspace_first_and_do_n
     assert run_demo(*way.split()[1:], "--dry-run").returncode == 0, "what is advised is not refused"
 
 
+@pytest.mark.parametrize(
+    ("words", "is_said"),
+    [
+        (("qwen36",), False),
+        (("qwen36", "--set", "model.path=/models/Llama-3.1-8B"), True),
+        (("qwen36-vllm",), False),
+        (("qwen36-vllm", "--set", "model.path=/models/Llama-3.1-8B"), True),
+        (("qwen36-ngram", "--set", "model.path=/models/Llama-3.1-8B"), False),
+        (("qwen3-coder-next-dflash",), False),
+    ],
+)
+def test_drafts_of_the_model_s_own_layers_want_such_layers(words: tuple[str, ...], is_said: bool) -> None:
+    _, document = run_plan(*words, "--node", "spark1")
+    assert any("no tensor in" in note for note in document["nodes"][0]["cautions"]) is is_said
+
+
 @pytest.mark.parametrize("profile", ["qwen3-coder-next-dflash", "qwen35-35b-dflash"])
 def test_a_drafter_weighs_what_a_drafter_does_and_both_start(profile: str) -> None:
     _, document = run_plan(profile, "--node", "spark1")

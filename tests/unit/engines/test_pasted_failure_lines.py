@@ -25,6 +25,19 @@ _FRACTION, _KV_FRACTION = "args.mem-fraction-static", "args.kv_cache_free_gpu_me
 
 DEATHS = [
     (
+        "(EngineCore pid=108) RuntimeError: Model does not support EAGLE3 interface but aux_hidden_state_outputs was requested",
+        FailureCause.ENGINE_BUG,
+        "args.speculative-config",
+        "hidden states",
+    ),
+    (
+        "(EngineCore pid=108) ValueError: Selected backend AttentionBackendEnum.FLASHINFER is not valid for this configuration. "
+        "Reason: ['non-causal attention not supported']",
+        FailureCause.ATTENTION_BACKEND,
+        "args.attention-backend",
+        "backend FLASHINFER does not do",
+    ),
+    (
         "requests.exceptions.ReadTimeout: (ReadTimeoutError(\"HTTPSConnectionPool(host='huggingface.co', port=443): Read timed "
         "out. (read timeout=10)\"), '(Request ID: 1)')",
         FailureCause.HUB_UNREACHABLE,
