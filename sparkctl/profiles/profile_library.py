@@ -199,7 +199,7 @@ class ProfileLibrary:
         from sparkctl.profiles.file_issues import InvalidFile
         from sparkctl.profiles.validation import (
             find_token_issues,
-            merge_profile_trees,
+            merge_profile_layer,
             parse_setting,
             strip_base_fields,
             validate_profile,
@@ -210,12 +210,12 @@ class ProfileLibrary:
         faults += self._check_file_name(chain[0])
         tree = chain[-1][1]
         for _, above in reversed(chain[:-1]):
-            tree = merge_profile_trees(strip_base_fields(tree), above)
+            tree = merge_profile_layer(strip_base_fields(tree), above)
         for text in overrides:
             try:
                 change = parse_setting(text)
                 faults += find_token_issues(change)
-                tree = merge_profile_trees(tree, change)
+                tree = merge_profile_layer(tree, change)
             except InvalidFile as error:
                 faults += error.faults
         try:

@@ -143,7 +143,7 @@ _FLAG_FAILURES = (
         "SGLang 0.5.12 answers with a TypeError.",
         "Give what is missing (args.speculative-num-draft-tokens: 20, which is steps x top-k for 5 and 4; "
         "speculative-eagle-topk, too, where it is not set), and lower args.mem-fraction-static: the drafts take that share "
-        "of all memory before the weights (qwen36 has 0.6). Or draft without a model: NGRAM needs none of them "
+        "of what CUDA has free before the weights (qwen36 has 0.6). Or draft without a model: NGRAM needs none of them "
         "(args.speculative-algorithm: NGRAM, as in qwen36-ngram).",
         needle="'NoneType' and 'int'",
         on="args.speculative-num-draft-tokens",

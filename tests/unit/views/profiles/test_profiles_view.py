@@ -140,7 +140,7 @@ def test_the_command_can_be_read_to_its_end(shelf: ProfilesScreenModel) -> None:
             break
         further = page.further + 5
     read = "".join(line.strip("│ ").replace("\\", "") for line in seen)
-    assert "11 of them: sparkctl finds its containers by them" in " ".join(seen)
+    assert "12 of them: sparkctl finds its containers by them" in " ".join(seen)
     for line in [line for line in shelf.preview.lines if "dev.sparkctl." not in line]:
         assert "".join(line.replace("\\", "").split())[:60] in "".join(read.split())
 
