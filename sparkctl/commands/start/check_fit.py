@@ -10,6 +10,7 @@ from sparkctl.commands.event_stream import stream_events
 from sparkctl.commands.request import Request
 from sparkctl.commands.start import node_fit
 from sparkctl.commands.start.launch_plans import build_rank_launches
+from sparkctl.commands.start.missing_parts import build_missing_event, find_missing_parts
 from sparkctl.commands.start.start_preflight import refuse_wrong_node_count
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.concurrency import gather_or_cancel
@@ -20,6 +21,7 @@ from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Emit, Event, MemoryFitEvaluated, Outcome, WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.memory_fit import FitOutcome, MemoryFit
+from sparkctl.model.missing_part import MissingPart
 from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
@@ -60,6 +62,19 @@ class CheckFit(Request):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _NodeAnswer:
+    """What one node says: whether it fits, and what of image and model is missing there."""
+
+    fit: MemoryFit
+    missing: tuple[MissingPart, ...]
+
+    @property
+    def can_start(self) -> bool:
+        """Tell whether `up` would start it."""
+        return not self.fit.is_refused and not any(part.is_required for part in self.missing)
+
+
 def check_fit(ctx: CommandContext, request: CheckFit) -> AsyncGenerator[Event, None]:
     """Yield a `MemoryFitEvaluated` for each node, then the end: exit 0 where `up` would start it, 6 where it would
     refuse, 3 where no node could be asked.
@@ -68,11 +83,11 @@ def check_fit(ctx: CommandContext, request: CheckFit) -> AsyncGenerator[Event, N
     async def run_check(emit: Emit) -> CommandEnded:
         began = ctx.clock.monotonic()
         if request.profile.nodes > 1:
-            fits = await _check_nodes_jointly(ctx, request, emit)
+            answers = await _check_nodes_jointly(ctx, request, emit)
         else:
-            fits = await _check_nodes_separately(ctx, request, emit)
-        good = [one for one in fits if not one.is_refused]
-        wanted = max((one.sparks for one in fits), default=1)
+            answers = await _check_nodes_separately(ctx, request, emit)
+        good = [one for one in answers if one.can_start]
+        wanted = max((one.fit.sparks for one in answers), default=1)
         code = ExitCode.DONE if len(good) >= wanted else ExitCode.REFUSED
         outcome = Outcome.PLANNED if code is ExitCode.DONE else Outcome.REFUSED
         node = request.nodes[0].name if len(request.nodes) == 1 else None
@@ -88,19 +103,19 @@ def check_fit(ctx: CommandContext, request: CheckFit) -> AsyncGenerator[Event, N
     return stream_events(ctx, run_check, request.profile.name, None, on_interrupt="interrupted; nothing was changed")
 
 
-async def _check_nodes_separately(ctx: CommandContext, request: CheckFit, emit: Emit) -> list[MemoryFit]:
+async def _check_nodes_separately(ctx: CommandContext, request: CheckFit, emit: Emit) -> list[_NodeAnswer]:
     """Check each node alone; a silent node gives a warning, and an error only where no node fits."""
     answers = await gather_or_cancel(*(_check_node_alone(ctx, request, node) for node in request.nodes))
     for node_count, one in zip(request.nodes, answers, strict=True):  # in the order of the config, not of the answers
         _report_fit(ctx, request, node_count, one, emit)
-    fits = [one for one in answers if isinstance(one, MemoryFit)]
+    found = [one for one in answers if isinstance(one, _NodeAnswer)]
     silent = [one for one in answers if isinstance(one, NodeError)]
-    if silent and all(one.is_refused for one in fits):
+    if silent and not any(one.can_start for one in found):
         raise silent[0]
-    return fits
+    return found
 
 
-async def _check_node_alone(ctx: CommandContext, request: CheckFit, node: Node) -> MemoryFit | NodeError:
+async def _check_node_alone(ctx: CommandContext, request: CheckFit, node: Node) -> _NodeAnswer | NodeError:
     try:
         async with ctx.create_session(node) as session:
             launches, _ = await build_rank_launches(ctx, request.to_start_request(node), [session])
@@ -109,7 +124,7 @@ async def _check_node_alone(ctx: CommandContext, request: CheckFit, node: Node) 
         return error
 
 
-async def _check_nodes_jointly(ctx: CommandContext, request: CheckFit, emit: Emit) -> list[MemoryFit]:
+async def _check_nodes_jointly(ctx: CommandContext, request: CheckFit, emit: Emit) -> list[_NodeAnswer]:
     """Check the nodes together: all of them must answer and reach each other, as for `up`."""
     start = request.to_start_request(request.nodes[0])
     refuse_wrong_node_count(request.profile, start.nodes)
@@ -120,7 +135,7 @@ async def _check_nodes_jointly(ctx: CommandContext, request: CheckFit, emit: Emi
             *(_check_node(ctx, request, session, one.alone) for session, one in zip(sessions, launches, strict=True))
         )
     for node, one in zip(start.nodes, fits, strict=True):
-        worse = any(_is_harder_to_fix(other, one) for other in fits)
+        worse = any(_is_harder_to_fix(other.fit, one.fit) for other in fits)
         _report_fit(ctx, request, node, one, emit, is_waited_for=worse)
     for caution in () if route is None else route.cautions:
         emit(WarningEmitted(ctx.clock.unix_time(), None, caution))
@@ -136,33 +151,38 @@ def _report_fit(
     ctx: CommandContext,
     request: CheckFit,
     node: Node,
-    one: MemoryFit | NodeError,
+    one: _NodeAnswer | NodeError,
     emit: Emit,
     *,
     is_waited_for: bool = False,
 ) -> None:
     """``is_waited_for``: the model fits here, but not on another Spark of the same start."""
-    if isinstance(one, MemoryFit):
+    if isinstance(one, _NodeAnswer):
+        needs_pull = any(part.is_required for part in one.missing)
         ways = (
             ()
-            if is_waited_for
-            else node_fit.suggest_switch_or_commands(one, request.to_start_request(node).build_retry_command)
+            if is_waited_for or (needs_pull and not one.fit.is_refused)
+            else node_fit.suggest_switch_or_commands(one.fit, request.to_start_request(node).build_retry_command)
         )
-        emit(MemoryFitEvaluated(ctx.clock.unix_time(), node.name, one, ways))
+        emit(MemoryFitEvaluated(ctx.clock.unix_time(), node.name, one.fit, ways))
+        if one.missing:
+            emit(build_missing_event(ctx, request.words or (request.profile.name,), node.name, one.missing))
     elif len(request.nodes) > 1:
         emit(WarningEmitted(ctx.clock.unix_time(), node.name, one.message, one.hint))
 
 
-async def _check_node(ctx: CommandContext, request: CheckFit, session: NodeSession, plan: LaunchPlan) -> MemoryFit:
+async def _check_node(ctx: CommandContext, request: CheckFit, session: NodeSession, plan: LaunchPlan) -> _NodeAnswer:
     """Estimate the fit on one node. Raises `NodeError`, `DockerError`."""
     with isolate_node_failures(session.node):
-        containers, look = await gather_or_cancel(
+        containers, image, engine, look = await gather_or_cancel(
             session.docker.list_containers(),
+            session.docker.inspect_image(plan.image),
+            session.docker.read_info(),
             session.read_node("memory", "processes", "gpu", *node_fit.list_model_sections(request.profile, plan)),
         )
         loading_ids = await node_fit.find_loading_containers(session, look, containers)
     sparks = len(request.nodes) if request.profile.nodes > 1 else 1
-    return node_fit.calculate_fit(
+    fit = node_fit.calculate_fit(
         ctx,
         request.profile,
         plan=plan,
@@ -172,6 +192,9 @@ async def _check_node(ctx: CommandContext, request: CheckFit, session: NodeSessi
         loading_ids=loading_ids,
         node_count=sparks,
     )
+    running = _find_replaced_instance(plan, containers)  # then image and model are there
+    missing = find_missing_parts(request.profile, plan, image=image, engine=engine, models=look.models)
+    return _NodeAnswer(fit, () if running else missing)
 
 
 def _find_replaced_instance(plan: LaunchPlan, containers: Sequence[Container]) -> frozenset[str]:

@@ -30,7 +30,7 @@ from sparkctl.transport.docker.docker_responses import DockerInfo, ImageInfo
 
 _MIN_DISK_BYTES = 64 * MIB  # the minimum for a container's own layer and log
 _LOW_DISK_BYTES = 5 * GIB
-_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64", "amd64": "amd64"}
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64", "amd64": "amd64"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,20 +129,19 @@ def _find_containers_of_instance(plan: LaunchPlan, containers: Sequence[Containe
 
 def _refuse_without_image(plan: LaunchPlan, inspection: PreflightInspection) -> None:
     if inspection.image is None:
-        raise ImageNotFound(
-            plan.node, f"{plan.node} does not have the image {plan.image}", f"on {plan.node}: docker pull {plan.image}"
-        )
-    machine = _ARCHITECTURES.get(inspection.engine.architecture or "")
-    if (
-        machine
-        and inspection.image.architecture in _ARCHITECTURES.values()
-        and inspection.image.architecture != machine
-    ):
+        raise ImageNotFound(plan.node, f"{plan.node} does not have the image {plan.image}", format_pull_hint(plan))
+    machine = ARCHITECTURES.get(inspection.engine.architecture or "")
+    if machine and inspection.image.architecture in ARCHITECTURES.values() and inspection.image.architecture != machine:
         raise ImageNotFound(
             plan.node,
             f"the image {plan.image} on {plan.node} is for {inspection.image.architecture}, the node is {machine}",
             f"on {plan.node}: docker pull --platform linux/{machine} {plan.image}",
         )
+
+
+def format_pull_hint(plan: LaunchPlan) -> str:
+    """Return the command that gets what a launch lacks."""
+    return shlex.join(["sparkctl", "pull", plan.profile, "--node", plan.node])
 
 
 def _refuse_without_gpu(plan: LaunchPlan, inspection: PreflightInspection) -> None:
