@@ -117,7 +117,9 @@ def _start_ready_engine(docker: SimDockerDaemon, made: LaunchPlan, ready_since: 
     """Start an engine that has been ready for this many seconds."""
     container = docker.create_container(made.container_name, build_create_request(made))
     docker.start_container(container, ready_since=ready_since)
-    return docker.running[container.id]
+    process = docker.running[container.id]
+    assert isinstance(process, EngineProcess)
+    return process
 
 
 async def _start_loaded_engine(docker: SimDockerDaemon, made: LaunchPlan, ready_since: float, requests: int) -> None:

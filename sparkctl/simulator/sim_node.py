@@ -95,8 +95,9 @@ IMAGE_BYTES = 21_474_836_480  # bytes, of any
 class SimImages:
     """Every image exists and is the same on all nodes, with exceptions.
 
-    ``has_only_pulled``: nothing is there but what was brought. ``lacking`` and ``differing`` are names. A name may also be an exception by itself: one with ``missing`` in it
-    exists nowhere, one with ``missing-on-spark2`` not on spark2, one with ``stale-on-spark2`` differs there.
+    ``has_only_pulled``: nothing is there but what was brought. ``lacking`` and ``differing`` are names. A name may also
+    be an exception by itself: one with ``missing`` in it exists nowhere,
+    one with ``missing-on-spark2`` not on spark2, one with ``stale-on-spark2`` differs there.
     """
 
     def __init__(self, node: str, lacking: Sequence[str] = (), differing: Sequence[str] = ()) -> None:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import shlex
 
-from sparkctl.model.events import CachesDropped, GuardActed, MemoryReleased, NodeStateChanged, PhaseChanged
+from sparkctl.model.events import (
+    CachesDropped,
+    GuardActed,
+    MemoryReleased,
+    NodeStateChanged,
+    PartsMissing,
+    PhaseChanged,
+)
 from sparkctl.model.finding import Severity
 from sparkctl.model.guard_state import GuardAction, GuardCoverage
 from sparkctl.model.node import NodeState

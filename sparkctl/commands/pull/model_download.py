@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import secrets
 import shlex
 from collections.abc import Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from sparkctl.commands.transfer.transfer_files import TransferReporter
@@ -28,7 +27,7 @@ from sparkctl.model.text.units import GIB, format_gib, format_size
 from sparkctl.transport.node_session import NodeSession
 
 DOWNLOAD_LABEL = "sparkctl.download"  # on the container: the key of what it downloads
-_TOKEN_FOLDER = "/run/sparkctl"  # in the container
+_MOUNTED_FOLDER = "/run/sparkctl"  # with the token, in the container
 _KEPT_FREE_BYTES = 5 * GIB  # that a download leaves on the disk
 _COMMAND_TIMEOUT_SECONDS = 20.0
 _PREPARE = """set -e; umask 077
@@ -67,6 +66,11 @@ class ModelDownload:
         ]
 
     @property
+    def parent(self) -> str:
+        """The directory that gets the model."""
+        return str(PurePosixPath(self.target).parent)
+
+    @property
     def container_name(self) -> str:
         """The name of its container."""
         return f"sparkctl-pull-{self.key}"
@@ -95,7 +99,8 @@ async def download_model(
     said = await _watch_download(session, container_id, wanted, progress)
     await _remove_quietly(session, container_id)
     if said.get("done"):
-        return f"{wanted.source.repository} is in {wanted.target}: {said.get('files')} files, {format_size(int(said.get('total') or 0))}, checksums proved"
+        amount = f"{said.get('files')} files, {format_size(int(said.get('total') or 0))}"
+        return f"{wanted.source.repository} is in {wanted.target}: {amount}, each proved by the Hub's checksum"
     raise explain_download_error(said, wanted, session.node.name)
 
 
@@ -116,7 +121,7 @@ async def stop_download(session: NodeSession, wanted: ModelDownload) -> bool:
 
 
 async def _start_download(session: NodeSession, wanted: ModelDownload, environ: Mapping[str, str]) -> str:
-    node, parent = session.node.name, os.path.dirname(wanted.target)
+    node, parent = session.node.name, wanted.parent
     token = _find_token(environ)
     folder = f"sparkctl-{secrets.token_hex(8)}" if token else ""
     done = await session.run(
@@ -133,8 +138,8 @@ async def _start_download(session: NodeSession, wanted: ModelDownload, environ: 
         )
     binds = [f"{parent}:{parent}"]
     if folder:
-        binds.append(f"/dev/shm/{folder}:{_TOKEN_FOLDER}")
-    request = wanted.build_request(f"{_TOKEN_FOLDER}/token" if folder else None)
+        binds.append(f"/dev/shm/{folder}:{_MOUNTED_FOLDER}")  # noqa: S108 - in memory, for its user alone
+    request = wanted.build_request(f"{_MOUNTED_FOLDER}/token" if folder else None)
     program = (Path(__file__).parents[2] / "node" / "download.py").read_text()
     body: dict[str, object] = {
         "Image": wanted.profile.image,
@@ -223,10 +228,8 @@ def _report_message(message: Mapping[str, Any], progress: TransferReporter) -> N
 
 
 async def _remove_quietly(session: NodeSession, container_id: str) -> None:
-    try:
+    with suppress(ContainerNotFound):
         await session.docker.remove_container(container_id, force=True)
-    except ContainerNotFound:
-        pass
 
 
 def explain_download_error(said: Mapping[str, Any], wanted: ModelDownload, node: str) -> SparkctlError:
@@ -269,6 +272,6 @@ def _build_disk_full(words: str, wanted: ModelDownload, node: str) -> SparkctlEr
     except (ValueError, KeyError, TypeError):
         pass
     return DiskFull(
-        node, f"{node} has no room for {wanted.source.repository} in {os.path.dirname(wanted.target)}: {words}",
-        f"on {node}: du -sh {shlex.quote(os.path.dirname(wanted.target))}/*; docker system df",
+        node, f"{node} has no room for {wanted.source.repository} in {wanted.parent}: {words}",
+        f"on {node}: du -sh {shlex.quote(wanted.parent)}/*; docker system df",
     )  # fmt: skip

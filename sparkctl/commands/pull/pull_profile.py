@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from sparkctl.commands.event_stream import forward_events, open_session, stream_events
 from sparkctl.commands.pull.image_pull import pull_image
-from sparkctl.commands.start.missing_parts import build_missing_event, read_missing_parts
 from sparkctl.commands.pull.model_download import ModelDownload, download_model, stop_download
 from sparkctl.commands.request import Request, list_flags
 from sparkctl.commands.start.launch_plans import build_rank_launches
+from sparkctl.commands.start.missing_parts import build_missing_event, read_missing_parts
 from sparkctl.commands.start.start_preflight import ARCHITECTURES
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.transfer.transfer_files import TransferReporter

@@ -85,7 +85,8 @@ class SimDownload:
         self._say(files=9, total=total, have=0, revision="0" * 40)
         while done < total:
             sleeping = asyncio.ensure_future(self.node.pace.sleep(_TICK_SECONDS))
-            await asyncio.wait({sleeping, self._signal}, return_when=asyncio.FIRST_COMPLETED)
+            waiting: set[asyncio.Future[Any]] = {sleeping, self._signal}
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             if self._signal.done():
                 sleeping.cancel()
                 return ExitStep(self._signal.result())

@@ -162,7 +162,7 @@ class DockerClient:
                 stream=True,
                 decode=True,
                 platform=platform,
-                auth_config=dict(login) if login else False,
+                auth_config=dict(login) if login else None,
             )
             for message in messages:
                 if is_over.is_set():
