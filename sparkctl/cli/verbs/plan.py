@@ -84,7 +84,10 @@ class EstimateJsonPrinter:
             stdout.print_json(encode_event(event))
             return
         nodes = [
-            {**build_estimate_json(one.fit, one.commands), "missing": list(self._missing.get(one.node, ()))}
+            {
+                **build_estimate_json(one.fit, one.commands),
+                "missing": [to_json_data(part) for part in self._missing.get(one.node, ())],
+            }
             for one in self._judged
         ]
         fits = [one.fit for one in self._judged]

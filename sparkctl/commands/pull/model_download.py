@@ -20,13 +20,13 @@ from sparkctl.commands.transfer.transfer_files import TransferReporter
 from sparkctl.errors import ContainerNotFound, DiskFull, NodeError, OperationRefused, SparkctlError
 from sparkctl.logs.reader import LogFeed
 from sparkctl.model.container import Container, ContainerState
+from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.missing_part import HubSource, MissingPart, parse_model_source
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import load_json, sanitize_line
 from sparkctl.model.text.units import GIB, format_gib, format_size
 from sparkctl.transport.node_session import NodeSession
 
-DOWNLOAD_LABEL = "sparkctl.download"  # on the container: the key of what it downloads
 _MOUNTED_FOLDER = "/run/sparkctl"  # with the token, in the container
 _KEPT_FREE_BYTES = 5 * GIB  # that a download leaves on the disk
 _COMMAND_TIMEOUT_SECONDS = 20.0
@@ -107,7 +107,8 @@ async def download_model(
 async def find_download(session: NodeSession, wanted: ModelDownload) -> Container | None:
     """Return the container of this download, None if there is none."""
     return next(
-        (one for one in await session.docker.list_containers() if one.get_label(DOWNLOAD_LABEL) == wanted.key), None
+        (one for one in await session.docker.list_containers() if one.get_label(ContainerLabel.DOWNLOAD) == wanted.key),
+        None,
     )
 
 
@@ -153,7 +154,7 @@ async def _start_download(session: NodeSession, wanted: ModelDownload, environ: 
             "HF_HUB_DISABLE_PROGRESS_BARS=1",
             *_list_hub_variables(environ),
         ],
-        "Labels": {DOWNLOAD_LABEL: wanted.key, "sparkctl.download.of": wanted.profile.name},
+        "Labels": {ContainerLabel.DOWNLOAD: wanted.key, ContainerLabel.PROFILE: wanted.profile.name},
         "HostConfig": {"Binds": binds, "NetworkMode": "host", "CpuShares": 128},
     }
     try:

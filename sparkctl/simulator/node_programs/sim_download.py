@@ -10,6 +10,7 @@ from typing import Any
 
 from sparkctl.engines.simulation.model_files import list_model_files
 from sparkctl.engines.simulation.script_player import ExitStep
+from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.simulator.sim_container import SimContainer
 from sparkctl.simulator.sim_node import IMAGE_BYTES, SimNode
 
@@ -55,7 +56,7 @@ class SimDownload:
     @staticmethod
     def runs_in(container: SimContainer) -> bool:
         """Tell whether a container was made for a download."""
-        return "sparkctl.download" in container.labels
+        return ContainerLabel.DOWNLOAD in container.labels
 
     @property
     def main_pid(self) -> int:

@@ -230,6 +230,8 @@ def _mark_complete_models(node: SimNode, own: ReceivedFiles) -> None:
     """Record a completely received model as present."""
     left = tuple(place for place in node.options.missing if not _list_all_files(place).keys() <= own.whole.keys())
     node.options = replace(node.options, missing=left)
+    places = {path.rpartition("/")[0] for path in own.whole}
+    node.downloaded |= {place for place in places if _list_all_files(place).keys() <= own.whole.keys()}
 
 
 def _get_job_path(job: Json) -> str:
