@@ -86,6 +86,10 @@ async def pull_image(session: NodeSession, name: str, machine: str | None, progr
         raise DockerError(
             node, f"Docker on {node} downloaded {name}, and does not have it", f"on {node}: docker images"
         )
+    if machine and image.architecture not in (machine, None):  # older Dockers only warn of it
+        raise explain_pull_error(
+            DockerError(node, f"what came is for {image.architecture}; no matching manifest"), name, node, machine
+        )
     progress.report_progress(layers.done, is_last=True)
     return f"the image {name} is there ({image.id[:19]})"
 

@@ -43,8 +43,8 @@ def is_large(name: str) -> bool:
 
 
 @contextmanager
-def run_hub(hub: HubStandIn) -> Iterator[str]:
-    """Serve it on the loopback; yields its URL."""
+def run_hub(hub: HubStandIn, host: str = "127.0.0.1") -> Iterator[str]:
+    """Serve it on this address; yields its URL."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -74,7 +74,11 @@ def run_hub(hub: HubStandIn) -> Iterator[str]:
             if parts[0] == "api":  # what the client asks beside
                 return self._send_json(404, {"error": "not here"}, has_body)
             if parts[0] == "cdn":
-                return self._send_file(hub.files["/".join(parts[1:3])]["/".join(parts[3:])], parts[-1], has_body)
+                data = hub.files["/".join(parts[1:3])]["/".join(parts[3:])]
+                checksum = hashlib.sha256(data).hexdigest()
+                # the Hub's own is on another host, which the client does not ask for these
+                headers = {"X-Repo-Commit": COMMIT, "ETag": f'"{checksum}"', "X-Linked-Size": str(len(data))}
+                return self._send_file(data, parts[-1], has_body, headers)
             return self._resolve("/".join(parts[:2]), parts[3], "/".join(parts[4:]), token, has_body)
 
         def _refuse(self, repository: str, revision: str, token: str | None, has_body: bool) -> bool:
@@ -112,7 +116,7 @@ def run_hub(hub: HubStandIn) -> Iterator[str]:
             if is_large(name):
                 headers |= {
                     "X-Linked-Etag": f'"{hashlib.sha256(data).hexdigest()}"', "X-Linked-Size": str(len(data)),
-                    "Location": f"http://localhost:{self.headers['Host'].partition(':')[2]}/cdn/{repository}/{name}",
+                    "Location": f"http://{self.headers['Host']}/cdn/{repository}/{name}",
                 }  # fmt: skip
                 return self._send(302, b"", headers, has_body)
             return self._send_file(data, name, has_body, {**headers, "ETag": f'"{compute_blob_id(data)}"'})
@@ -151,12 +155,12 @@ def run_hub(hub: HubStandIn) -> Iterator[str]:
                     self.wfile.flush()
                     hub.pace.wait(20)
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer((host, 0), Handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield f"http://{host}:{server.server_port}"
     finally:
         hub.pace.set()
         server.shutdown()
