@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import crypt
+import hashlib
 import importlib.metadata
 import io
 import json
 import os
 import re
-import signal
 import subprocess
 import tarfile
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ class Registry:
         config = "version: 0.1\nstorage: {filesystem: {rootdirectory: /tmp/registry}}\nhttp: {addr: '127.0.0.1:5000'}\n"
         node.put("/tmp/registry.yml", config + auth)
         self.process = subprocess.Popen(
-            node.enter("docker-registry", "serve", "/tmp/registry.yml"),
+            node.enter("sh", "-c", "echo $$ >/tmp/registry.pid; exec docker-registry serve /tmp/registry.yml"),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -53,8 +53,9 @@ class Registry:
         return "HTTP/1.1" in answer or "401" in answer
 
     def close(self) -> None:
-        self.node.signal(signal.SIGTERM, "docker-registry")
-        self.process.wait()
+        if self.process.poll() is None:
+            self.node.sh("sh", "-c", "kill $(cat /tmp/registry.pid)")
+            self.process.wait(20)
 
 
 @pytest.fixture
@@ -82,10 +83,27 @@ def test_an_image_comes_from_its_registry(registry: Registry, spark1: LabNode, s
     assert "nothing to get" in again.result["message"]
 
 
+def build_foreign_image(tag: str) -> bytes:
+    """Return an archive of an image for another processor, as `docker save` writes it."""
+    layer = io.BytesIO()
+    tarfile.open(fileobj=layer, mode="w").close()
+    config = {"architecture": "s390x", "os": "linux", "config": {}, "rootfs": {
+        "type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer.getvalue()).hexdigest()}"]}}  # fmt: skip
+    files = {
+        "config.json": json.dumps(config).encode(), "layer.tar": layer.getvalue(),
+        "manifest.json": json.dumps([{"Config": "config.json", "RepoTags": [tag], "Layers": ["layer.tar"]}]).encode(),
+    }  # fmt: skip
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return data.getvalue()
+
+
 def test_what_the_registry_says_is_explained(registry: Registry, spark1: LabNode, sparkctl: Sparkctl) -> None:
-    spark1.sh(
-        "sh", "-c", f"busybox tar -C /etc -c passwd | docker import --platform linux/s390x - {REGISTRY}/lab/other:1"
-    )
+    subprocess.run(spark1.enter("docker", "load"), input=build_foreign_image(f"{REGISTRY}/lab/other:1"), check=True)
     spark1.docker("push", f"{REGISTRY}/lab/other:1")
     spark1.docker("rmi", f"{REGISTRY}/lab/other:1")
     other = sparkctl(
