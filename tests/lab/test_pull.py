@@ -75,7 +75,7 @@ def test_an_image_comes_from_its_registry(registry: Registry, spark1: LabNode, s
     name = sparkctl.profile(image=PUBLISHED)
     refused = sparkctl("up", name, "--node", "spark1", "--json")
     assert_ended(refused, 6, "refused")
-    assert f"sparkctl pull {name} --node spark1" in refused.result["hint"]
+    assert refused.result["hint"] == f"sparkctl up {name} --node spark1 --pull"
     pulled = sparkctl("pull", name, "--node", "spark1", "--image-only", "--json")
     assert_ended(pulled, 0, "done")
     assert spark1.docker("images", "-q", "--no-trunc", PUBLISHED) == spark1.docker("images", "-q", "--no-trunc", IMAGE)

@@ -132,7 +132,7 @@ def test_plan_refuses_while_something_is_missing_and_says_what(tmp_path: object)
 def test_up_refuses_and_with_pull_gets_ready() -> None:
     refused = run_demo("up", "qwen36-vllm", "--node", "spark1", "--json", scenario="fresh")
     assert parse_result(refused)["exit_code"] == 6
-    assert "sparkctl pull qwen36-vllm --node spark1" in parse_result(refused)["hint"]
+    assert parse_result(refused)["hint"] == "sparkctl up qwen36-vllm --node spark1 --pull"
     ran = run_demo("up", "qwen36-vllm", "--node", "spark1", "--pull", "--json", scenario="fresh")
     assert parse_result(ran)["outcome"] == "ready"
     phases = [json.loads(line).get("phase") for line in ran.stdout.splitlines() if '"event":"phase"' in line]
