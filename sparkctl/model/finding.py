@@ -49,6 +49,7 @@ class FindingKind(StrEnum):
     KERNEL = "kernel"
     LAST_BOOT = "last-boot"
     KNOWN_BAD = "known-bad"
+    BELOW_REFERENCE = "below-reference"
     # checked by doctor
     VERSIONS = "versions"
     CONNECTION = "connection"

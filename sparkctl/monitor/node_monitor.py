@@ -36,6 +36,7 @@ from sparkctl.model.launch_plan import ContainerLabel, ReadinessRule
 from sparkctl.model.node import Node, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.questions import NonInteractivePrompter
+from sparkctl.model.reference import parse_reference_label
 from sparkctl.model.switch_plan import SwitchJournalStatus
 from sparkctl.monitor import guard_receipts, switch_journal_io
 from sparkctl.monitor.findings import node_settings
@@ -393,7 +394,9 @@ async def _build_listed_instance(session: NodeSession, container: Container) -> 
     if view is None or not view.ours:
         return view
     return replace(
-        view, per_step=decode_step_label.parse_decode_step_label(container.get_label(ContainerLabel.PER_STEP))
+        view,
+        per_step=decode_step_label.parse_decode_step_label(container.get_label(ContainerLabel.PER_STEP)),
+        reference=parse_reference_label(container.get_label(ContainerLabel.REFERENCE)),
     )
 
 

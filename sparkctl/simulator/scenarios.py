@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from sparkctl import engines
 from sparkctl.engines.base import EngineRank
-from sparkctl.engines.simulation.unified_memory import GIB
 from sparkctl.model.fabric_route import NodeLanes
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.node import Node, NodeName
+from sparkctl.model.text.units import GIB
 from sparkctl.monitor.find_fabric_route import build_nccl_environment, find_fabric_route
 from sparkctl.node.node_inspection import decode_inspection
 from sparkctl.paths import shipped_profiles_dir

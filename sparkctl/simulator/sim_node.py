@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 from sparkctl.engines.simulation.engine_launch import EngineFault
 from sparkctl.engines.simulation.simulated_clock import SimClock, SimPace
-from sparkctl.engines.simulation.unified_memory import GIB, KIB, UnifiedMemory
+from sparkctl.engines.simulation.unified_memory import UnifiedMemory
+from sparkctl.model.text.units import GIB, KIB
 from sparkctl.node.agent import KernelFile
 from sparkctl.node.kernel_log import KernelLogReader
 from sparkctl.simulator.http_server import RequestHandler

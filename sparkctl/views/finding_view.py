@@ -70,7 +70,8 @@ def format_since(since: float | None, now: float) -> str:
 
 FINDING_EXPLANATIONS: dict[Kind, str] = {
     Kind.STUCK_CLOCK: "At this clock the GPU decodes at a fraction of its speed, whatever the engine's settings are.",
-    Kind.SLOW_PATH: "Weights are unpacked to 16 bits in every step: they save memory but no time.",
+    Kind.SLOW_PATH: "The GPU's own arithmetic for the format is not used: that costs time while prompts are read, not always while it decodes.",
+    Kind.BELOW_REFERENCE: "The same settings were faster on another Spark: something here differs from that set-up.",
     Kind.THERMAL: "A GPU that is too hot slows down, and the engine with it.",
     Kind.BUSY_WAIT: "It uses power and cooling that the GPU could use, and serves no request.",
     Kind.SWAP: "An engine in swap takes minutes to answer, and the node may freeze without an out-of-memory message.",
@@ -188,7 +189,7 @@ def render_problems(wrong: NodeProblems, columns: int) -> list[TextRow]:
     for name, end, detail in wrong.failed_instances:
         head = f"{bad} {sanitize_line(name)} failed"
         if end is not None and end.verdict is not None:
-            blocks.append([head, *format_verdict(end.verdict, name, None if view is None else view.name)])
+            blocks.append([head, *format_verdict(end.verdict)])
         else:
             blocks.append([head + (f": {sanitize_line(detail)}" if detail else "; enter on it says why")])
     for one in wrong.guard_actions:

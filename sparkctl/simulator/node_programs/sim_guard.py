@@ -12,7 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from sparkctl.concurrency import cancel_and_wait
-from sparkctl.engines.simulation.unified_memory import GIB, SWAP_TOTAL_BYTES
+from sparkctl.engines.simulation.unified_memory import SWAP_TOTAL_BYTES
+from sparkctl.model.text.units import GIB
 from sparkctl.node.agent import encode_message
 from sparkctl.node.guard.container_watch import ContainerWatch
 from sparkctl.node.guard.daemon import IDLE_EXIT_SECONDS, GuardDaemon

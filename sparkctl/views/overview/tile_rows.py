@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sparkctl import engines
 from sparkctl.logs.line_classifier import LogLevel, parse_level_header
-from sparkctl.model.engine_metrics import EngineActivity, EngineFactName, EngineMeter
+from sparkctl.model.engine_metrics import EngineActivity, EngineFactName
 from sparkctl.model.finding import Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.sample import Gpu, MemoryBar
@@ -160,17 +160,22 @@ def render_labelled_text(name: str, sentence: str, space: DrawArea, tone: TextSt
 # --- the engine's figures ---------------------------------------------------------------------------------------------
 
 
-def render_throughput(numbers: EngineMeter | None, space: DrawArea) -> TextRow:
-    """Return throughput, requests and KV cache; ``idle`` if no step happened."""
+def render_throughput(one: InstanceView, space: DrawArea) -> TextRow:
+    """Return throughput, what others measured, requests and KV cache; ``idle`` if no step happened."""
+    numbers = one.numbers
     if numbers is None:
         return make_row(make_label("decode"), Span(words.UNKNOWN, TextStyle.STALE))
     if numbers.activity is EngineActivity.IDLE:
         return make_row(make_label("decode"), Span(words.IDLE, TextStyle.VALUE))
     speed = words.format_throughput(numbers)
     spans = [make_label("decode"), Span(f"{speed:<12}", TextStyle.STRONG)]
+    beside = _render_reference_rate(one)
+    spans += beside
     if numbers.running is not None:
         spans += [Span(f"{numbers.running:3.0f}", TextStyle.VALUE), Span(" running", TextStyle.UNIT)]
-    if numbers.waiting is not None and (numbers.waiting or space.columns >= 54):
+    if beside and space.columns < 64:
+        pass  # nothing waits where a figure is comparable
+    elif numbers.waiting is not None and (numbers.waiting or space.columns >= 54):
         tone = TextStyle.ATTENTION if numbers.waiting else TextStyle.VALUE
         spans += [Span(f"{numbers.waiting:3.0f}", tone), Span(" waiting", TextStyle.UNIT)]
     if numbers.kv_usage is not None:
@@ -180,7 +185,14 @@ def render_throughput(numbers: EngineMeter | None, space: DrawArea) -> TextRow:
         ]
     if measure_row(spans) > space.columns:
         spans = [Span(" run", TextStyle.UNIT) if span.text == " running" else span for span in spans]
+    if measure_row(spans) > space.columns:
+        spans = [span for span in spans if span not in beside]
     return tuple(spans)
+
+
+def _render_reference_rate(one: InstanceView) -> TextRow:
+    rate = one.reference_rate
+    return () if rate is None else make_row(Span(f"{words.format_reference_rate(rate)} ", TextStyle.LABEL))
 
 
 def describe_rank(one: InstanceView) -> str:
@@ -314,6 +326,9 @@ def render_decode_summary(one: InstanceView, seen: NodeTileModel, space: DrawAre
     ]
     if accepted.rate is not None:
         spans.append(Span(f" {words.format_percent(accepted.rate):>5}", TextStyle.VALUE))
+    beside = _render_reference_rate(one)
+    if measure_row(spans) + measure_row(beside) <= space.columns:
+        spans[2:2] = beside
     return (*spans, *_render_accept_curve(one, seen, space, space.columns - measure_row(spans) - 2))
 
 

@@ -185,9 +185,13 @@ FINDINGS: dict[Kind, tuple[str, str]] = {
         "A version on this Spark has a fault that other owners reported.",
         "As it prints; `--json` names the source.",
     ),
+    Kind.BELOW_REFERENCE: (
+        "For three minutes the engine has generated a fifth less than the source of its profile measured, with as many requests and about as long a context.",
+        "Compare the set-ups: `sparkctl profiles show NAME`. The usual reasons: a low clock, swap, drafts that are rejected, a checkpoint of another quantisation.",
+    ),
     Kind.SLOW_PATH: (
         "The engine computes by a fallback (Marlin for FP4, for example), not with the GPU's own arithmetic.",
-        "Use an image whose log names a native kernel for this format.",
+        "Measure first: Marlin is no slower for NVFP4 on a GB10. An image built for 12.1a has native kernels.",
     ),
     Kind.VERSIONS: ("`doctor`: what is installed. Quote it in bug reports.", "—"),
     Kind.CONNECTION: (
