@@ -13,7 +13,7 @@ from sparkctl.model.container import Container
 from sparkctl.model.finding import Severity
 from sparkctl.model.kernel_event import KernelEvent, KernelEventKind, KernelLog
 from sparkctl.model.text.sanitize import truncate_text
-from sparkctl.model.verdict import Evidence, FailureCause, Verdict
+from sparkctl.model.verdict import Confidence, Evidence, FailureCause, Verdict
 from sparkctl.monitor.findings.node_settings import load_known_bad_versions
 from sparkctl.monitor.kernel_log import READ_RIGHT_REMEDY, read_kernel_log_if_possible
 from sparkctl.transport.node_session import NodeSession
@@ -111,8 +111,14 @@ def _apply_oom_kill(verdict: Verdict, kills: Sequence[KernelEvent], name: str) -
     if verdict.cause not in _OPEN_CAUSES:
         return replace(verdict, evidence=evidence)
     last = kills[-1]
-    summary = f"{name} ended because {last.meaning}."
-    return replace(verdict, cause=FailureCause.HOST_OOM_KILL, summary=summary, evidence=evidence, remedy=last.remedy)
+    return replace(
+        verdict,
+        cause=FailureCause.HOST_OOM_KILL,
+        summary=f"{name} ended because {last.meaning}.",
+        evidence=evidence,
+        remedy=last.remedy,
+        confidence=Confidence.CERTAIN,
+    )
 
 
 def _apply_gpu_fault(verdict: Verdict, faults: Sequence[KernelEvent], name: str) -> Verdict:
@@ -130,6 +136,8 @@ def _apply_gpu_fault(verdict: Verdict, faults: Sequence[KernelEvent], name: str)
         summary=f"{name} lost the GPU: {worst.meaning}.",
         evidence=evidence,
         remedy=worst.remedy,
+        # an Xid may name no process
+        confidence=Confidence.LIKELY if worst.container is None and worst.hours is not None else Confidence.CERTAIN,
     )
 
 

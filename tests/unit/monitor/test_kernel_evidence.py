@@ -8,7 +8,7 @@ import pytest
 
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.kernel_event import KernelEvent, KernelLine, KernelLog
-from sparkctl.model.verdict import Evidence, FailureCause, Verdict
+from sparkctl.model.verdict import Confidence, Evidence, FailureCause, Verdict
 from sparkctl.monitor.kernel_evidence import add_kernel_evidence, find_oom_kill
 from sparkctl.node.kernel_log_decoder import decode_kernel_line
 
@@ -73,8 +73,10 @@ def test_events_of_another_time_are_left_out() -> None:
 
 def test_a_gpu_fault_of_its_process_is_the_cause() -> None:
     found = judge(FailureCause.WORKER_LOST, make_event(FAULT, FINISHED - 3, OWN))
-    assert found.cause is FailureCause.GPU_FAULT
+    assert (found.cause, found.confidence) == (FailureCause.GPU_FAULT, Confidence.CERTAIN)
     assert "Xid 31" in found.summary
+    nameless = judge(FailureCause.WORKER_LOST, make_event(FAULT, FINISHED - 3))
+    assert (nameless.cause, nameless.confidence) == (FailureCause.GPU_FAULT, Confidence.LIKELY)
     other = judge(FailureCause.WORKER_LOST, make_event(FAULT, FINISHED - 3, OTHER))
     assert other.cause is FailureCause.WORKER_LOST
 
