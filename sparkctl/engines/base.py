@@ -18,7 +18,7 @@ from sparkctl.model.profile import FlagValues, Profile
 from sparkctl.model.spark_memory import LEAST_TOTAL_BYTES
 from sparkctl.model.text.sanitize import truncate_text
 from sparkctl.model.text.units import GIB
-from sparkctl.model.verdict import ChangeDirection, FailureCause
+from sparkctl.model.verdict import ChangeDirection, Confidence, FailureCause
 
 
 class FailureWeight(IntEnum):
@@ -42,6 +42,8 @@ class Failure:
 
     The same words may mean something else elsewhere: ``needs`` is a fact that the engine must have reported (if it
     reported any), ``during`` the step of the start. Otherwise `refine_failure` makes it a general failure.
+
+    ``rule``: the words by which a rule knew the line; ``is_inferred``: the cause follows from the line's place in the log.
     """
 
     cause: FailureCause
@@ -54,6 +56,14 @@ class Failure:
     change: ChangeDirection | None = None
     needs: EngineFactName | None = None
     during: str | None = None
+    rule: str | None = None
+    is_inferred: bool = False
+
+    @property
+    def confidence(self) -> Confidence:
+        """Whether the line itself names the cause."""
+        is_named = self.weight >= FailureWeight.LIKELY and self.cause is not FailureCause.CRASHED
+        return Confidence.CERTAIN if is_named and not self.is_inferred else Confidence.LIKELY
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +131,7 @@ def refine_failure(
         return replace(
             failure,
             cause=FailureCause.DRAFT_WORKSPACE,
+            is_inferred=True,
             summary=f"The draft workspace of {method} did not fit{rest}. {failure.summary}",
             remedy=f"{failure.remedy} Or speculate without a draft model (NGRAM).",
         )
@@ -250,6 +261,10 @@ class Engine:
 
     def classify_line(self, line: str) -> LineSignal | None:
         """Return what a prepared line says, None for nothing. Called for every line, so a cheap check comes first."""
+        raise NotImplementedError
+
+    def depends_on_digits(self, line: str, shape: str) -> bool:
+        """Tell whether `classify_line` may tell ``line`` from another one of the same shape (see ``logs.line_effects``)."""
         raise NotImplementedError
 
     def find_api_key(self, profile: Profile) -> str | None:

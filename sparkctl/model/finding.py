@@ -47,6 +47,9 @@ class FindingKind(StrEnum):
     KHO = "kho"
     SLOW_PATH = "slow-path"
     BELOW_REFERENCE = "below-reference"
+    KERNEL = "kernel"
+    LAST_BOOT = "last-boot"
+    KNOWN_BAD = "known-bad"
     # checked by doctor
     VERSIONS = "versions"
     CONNECTION = "connection"
@@ -54,6 +57,7 @@ class FindingKind(StrEnum):
     MEMORY = "memory"
     DROP_CACHES = "drop-caches"
     PYTHON = "python"
+    KERNEL_LOG = "kernel-log"
     DOCKER = "docker"
     GPU = "gpu"
     NVIDIA_SMI = "nvidia-smi"

@@ -334,23 +334,23 @@ def strip_base_fields(item: YamlValue) -> YamlValue:
     return YamlValue(item.place, {key: entry for key, entry in item.entries.items() if key not in ("name", "extends")})
 
 
-def find_token_issues(item: YamlValue, path: str = "") -> list[FileIssue]:
+def find_token_issues(item: YamlValue, path: tuple[str | int, ...] = ()) -> list[FileIssue]:
     """Return a fault for every scalar or key that has the shape of a token. The token is not repeated."""
     if isinstance(item.value, dict):
         found = []
         for key, entry in item.value.items():
-            below = f"{path}.{redact(key)}" if path else redact(key)
             found += [FileIssue(entry.place, "a key holds a token")] if contains_token(key) else []
-            found += find_token_issues(entry.item, below)
+            found += find_token_issues(entry.item, (*path, key))
         return found
     if isinstance(item.value, tuple):
-        return [fault for index, each in enumerate(item.value) for fault in find_token_issues(each, f"{path}[{index}]")]
+        return [fault for index, each in enumerate(item.value) for fault in find_token_issues(each, (*path, index))]
     if item.raw is None or not contains_token(item.raw):
         return []
+    words = "".join(f"[{step}]" if isinstance(step, int) else f".{redact(step)}" for step in path).removeprefix(".")
     return [
         FileIssue(
             item.place,
-            f"{path}: this is a token; do not store one in a profile: write ${{HF_TOKEN}} under env (your own "
+            f"{words}: this is a token; do not store one in a profile: write ${{HF_TOKEN}} under env (your own "
             "environment's), or name an env_file",
         )
     ]

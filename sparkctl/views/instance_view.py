@@ -482,7 +482,7 @@ _EXCESS_RATIO = 1.1  # factor of the expected memory; smaller differences count 
 def render_verdict(verdict: Verdict, space: DrawArea) -> list[RowBlock]:
     """Return what happened, the evidence from the log, and what to change."""
     room = max(8, space.columns)
-    parts = [make_block(0, *wrap_text(verdict.summary, room, TextStyle.STRONG))]
+    parts = [make_block(0, *wrap_text(verdict.headline, room, TextStyle.STRONG))]
     for at, proof in enumerate(verdict.evidence):
         where = f"{proof.location:<10} "
         parts.append(

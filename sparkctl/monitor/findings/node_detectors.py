@@ -16,6 +16,7 @@ from sparkctl.monitor.findings.base import ConditionTimer, Detector, NodeSnapsho
 from sparkctl.monitor.findings.fabric_detectors import IdleLaneDetector, MissingRouteDetector, detect_missing_network
 from sparkctl.monitor.findings.gpu_detectors import BusyWaitDetector, StuckClockDetector, ThermalDetector
 from sparkctl.monitor.findings.host_detectors import DiskSpaceDetector, OrphanProcessDetector
+from sparkctl.monitor.findings.kernel_detectors import KernelEventDetector
 from sparkctl.monitor.findings.memory_detectors import PageCacheDetector, SwapGrowthDetector
 from sparkctl.monitor.findings.nccl_detectors import NcclGidDetector, detect_rdma_disabled
 from sparkctl.monitor.ranks import count_ranks, find_ranks
@@ -203,6 +204,7 @@ class NodeDetectors:
             OrphanProcessDetector(),
             RestartLoopDetector(),
             SlowGenerationDetector(),
+            KernelEventDetector(),
         )
 
     def detect_all(self, sight: NodeSnapshot) -> tuple[Finding, ...]:
@@ -218,6 +220,7 @@ def detect_once(sight: NodeSnapshot) -> tuple[Finding, ...]:
         DiskSpaceDetector(),
         OrphanProcessDetector(0.0),
         RestartLoopDetector(),
+        KernelEventDetector(),
     )
     return sort_by_severity([finding for detector in detectors for finding in detector.detect(sight)])
 

@@ -17,6 +17,7 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.sample import Gpu, MemoryBar
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB
+from sparkctl.monitor.kernel_log import is_worth_a_line
 from sparkctl.monitor.meters.bandwidth import estimate_instance_bandwidth, explain_missing_estimate, get_node_bandwidth
 from sparkctl.monitor.ranks import count_ranks
 from sparkctl.monitor.sample_series import SeriesName
@@ -488,8 +489,8 @@ _LOW_MEMORY_BYTES = 2 * GIB  # available memory below which the figure is a warn
 
 def build_memory_groups(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
     """Return all rows about memory."""
-    shares, course = build_memory_legend(seen, space), build_memory_chart(seen, space)
-    return [build_memory_bar(seen, space), *([shares] if shares else []), *([course] if course else [])]
+    parts = (build_memory_legend(seen, space), build_memory_chart(seen, space), build_kernel_marks(seen, space))
+    return [build_memory_bar(seen, space), *(part for part in parts if part)]
 
 
 def build_memory_bar(seen: NodeTileModel, space: DrawArea) -> RowBlock:
@@ -558,6 +559,25 @@ def build_memory_chart(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
     bounds = f"{scale.least / GIB:.0f}–{scale.most / GIB:.0f}"
     short = make_row(name, *render_sparkline(used, scale), Span(f"  {bounds:<9}", TextStyle.UNIT), *swap)
     return RowBlock(spare=5, rows=(short,), grow=render_height, slot="memory", tallest=_MAX_MEMORY_CHART_ROWS)
+
+
+_KERNEL_MARK = "▲"
+
+
+def build_kernel_marks(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
+    """Return a row under the memory curve that marks when the kernel logged something, and the last of it in words; None
+    without such an event in the curve's time."""
+    now, seconds = seen.view.sample.time if seen.view.sample else seen.now, choose_chart_minutes(seen) * 60.0
+    shown = [one for one in seen.kernel if 0.0 <= now - one.last <= seconds and is_worth_a_line(one)]
+    if not shown:
+        return None
+    wide = space.bar_columns
+    places = {min(wide - 1, int(wide * (1 - (now - one.last) / seconds))) for one in shown}
+    marks = "".join(_KERNEL_MARK if at in places else " " for at in range(wide))
+    last = shown[-1]
+    tone = TextStyle.BAD if last.severity is Severity.PROBLEM else TextStyle.ATTENTION
+    legend = make_row(make_label(""), Span(f"{_KERNEL_MARK} ", tone), sanitize_span(last.meaning, TextStyle.VALUE))
+    return make_block(4, make_row(make_label("kernel"), Span(marks, tone)), truncate_row(legend, space.columns))
 
 
 def render_log_text(line: str) -> Span:
