@@ -46,10 +46,10 @@ class FindingKind(StrEnum):
     SETTINGS = "settings"
     KHO = "kho"
     SLOW_PATH = "slow-path"
-    BELOW_REFERENCE = "below-reference"
     KERNEL = "kernel"
     LAST_BOOT = "last-boot"
     KNOWN_BAD = "known-bad"
+    BELOW_REFERENCE = "below-reference"
     # checked by doctor
     VERSIONS = "versions"
     CONNECTION = "connection"

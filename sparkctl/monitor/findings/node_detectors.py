@@ -203,8 +203,8 @@ class NodeDetectors:
             DiskSpaceDetector(),
             OrphanProcessDetector(),
             RestartLoopDetector(),
-            SlowGenerationDetector(),
             KernelEventDetector(),
+            SlowGenerationDetector(),
         )
 
     def detect_all(self, sight: NodeSnapshot) -> tuple[Finding, ...]:

@@ -173,10 +173,6 @@ FINDINGS: dict[Kind, tuple[str, str]] = {
         "A fault of kernels with KHO keeps memory from every engine.",
         "Add `kho=off` to the kernel's command line, as it prints.",
     ),
-    Kind.BELOW_REFERENCE: (
-        "For three minutes the engine has generated a fifth less than the source of its profile measured, with as many requests and about as long a context.",
-        "Compare the set-ups: `sparkctl profiles show NAME`. The usual reasons: a low clock, swap, drafts that are rejected, a checkpoint of another quantisation.",
-    ),
     Kind.KERNEL: (
         "The kernel logged something that matters: see [what the kernel says](#what-the-kernel-says).",
         "As it prints; it depends on the line.",
@@ -188,6 +184,10 @@ FINDINGS: dict[Kind, tuple[str, str]] = {
     Kind.KNOWN_BAD: (
         "A version on this Spark has a fault that other owners reported.",
         "As it prints; `--json` names the source.",
+    ),
+    Kind.BELOW_REFERENCE: (
+        "For three minutes the engine has generated a fifth less than the source of its profile measured, with as many requests and about as long a context.",
+        "Compare the set-ups: `sparkctl profiles show NAME`. The usual reasons: a low clock, swap, drafts that are rejected, a checkpoint of another quantisation.",
     ),
     Kind.SLOW_PATH: (
         "The engine computes by a fallback (Marlin for FP4, for example), not with the GPU's own arithmetic.",
