@@ -215,3 +215,16 @@ def test_a_variant_with_other_settings_compares_nothing_with_the_figures_of_its_
     tree = merge_profile_layer(base, parse_yaml(top.encode(), "top.yaml"))
     profile = validate_profile(tree, Path("top.yaml"), shipped=False)
     assert [one.differs for one in profile.reference] == [differs]
+
+
+@pytest.mark.parametrize(
+    ("more", "seconds"),
+    [
+        ("reference: [{source: x, ready_warm: 90s}]", 90.0),
+        ("reference: [{source: x, ready_warm: 90s}]\nstart: {expected: 2m}", 120.0),
+        ("reference: [{source: x, ready_warm: 90s, differs: another image}]", None),
+        ("port: 1", None),
+    ],
+)
+def test_a_first_start_is_expected_to_take_what_the_source_says(more: str, seconds: float | None) -> None:
+    assert read(REFERENCE.removesuffix("reference:\n") + more + "\n").expected_start_seconds == seconds

@@ -245,7 +245,7 @@ def test_the_check_is_counted_the_worst_with_its_line_and_what_is_good_to_know_b
             ),
         ),
     )
-    words = render_screen(replace(shelf, checks={"qwen36": check}, sources={place: "  tpp: 1"}), 120, 60)
+    words = render_screen(replace(shelf, checks={"qwen36": check}, sources={place: "  tpp: 1"}), 120, 64)
     assert "✕ checked: 1 error, 1 warning, 1 info" in words
     assert "✕ /p/qwen36.yaml:5:3: error[unknown-flag]: --tpp: no such flag (--set args.tp=1)" in words
     assert words.count("5 │   tpp: 1") == 2, "the info has no line"
