@@ -25,10 +25,13 @@ class DecodeStepSpec:
     """Bytes and counts of the whole model, from the profile and the engine's flags; None is "not known".
 
     ``draft_tokens``: tokens drafted per step and request, without the bonus token. ``draft_passes``: how often one step
-    runs the draft model. ``ranks``: tensor parallel x pipeline parallel size.
+    runs the draft model. ``unread``: of ``weights``, what no decode step reads: an embedding table that is not the output
+    layer too, a vision tower. ``is_measured``: by the headers of the files on the node, not by the profile. ``ranks``: tensor
+    parallel x pipeline parallel size.
     """
 
     weights: int | None = None
+    unread: int | None = None
     parameters: int | None = None
     active_parameters: int | None = None
     experts: RoutedExperts | None = None
@@ -37,3 +40,4 @@ class DecodeStepSpec:
     draft_tokens: int | None = None
     kv_per_token: int | None = None
     ranks: int = 1
+    is_measured: bool = False

@@ -22,7 +22,7 @@ class EngineActivity(StrEnum):
     """What the engine did in the window."""
 
     DECODING = "decoding"
-    PREFILL = "prefill"  # prompts were processed, no token was generated
+    PREFILL = "prefill"  # prompts were processed; at most the first tokens of their requests were generated
     IDLE = "idle"
 
 
@@ -171,6 +171,20 @@ class Quantiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepLoad:
+    """What one decode step of the window had to do, as the mean over its steps.
+
+    ``tokens``: requests and their drafts; ``kv_tokens``: context in the KV cache; ``prompt_tokens``: prompt tokens that
+    were computed meanwhile. ``is_running`` False: nothing runs any more, and the newest reading shows no further token.
+    """
+
+    tokens: float | None = None
+    kv_tokens: float | None = None
+    prompt_tokens: float | None = None
+    is_running: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineMeter:
     """An engine's figures in the window. While ``idle`` its rates are 0 and there is no acceptance; old values are not
     kept.
@@ -188,6 +202,7 @@ class EngineMeter:
     running: float | None = None
     waiting: float | None = None
     batch: float | None = None  # requests that one step serves, the mean over the window
+    step_load: StepLoad | None = None
     kv_usage: float | None = None
     kv_tokens: float | None = None
     prefix_hit_rate: float | None = None
