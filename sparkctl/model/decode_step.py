@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -41,3 +42,39 @@ class DecodeStepSpec:
     kv_per_token: int | None = None
     ranks: int = 1
     is_measured: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorSizes:
+    """The bytes of a model's tensors, by the headers of its safetensors files and the names in them.
+
+    ``parts``: body, experts (routed ones), embedding, output, vision; with ``draft_`` before it, of a draft head in the same
+    files. ``float32``: of ``whole``, what has four bytes a number. ``is_tied``: the embedding table is the output layer,
+    too; None if config.json does not say. ``is_quantized``: the files are, not the engine while it loads.
+    """
+
+    whole: int
+    parts: Mapping[str, int]
+    float32: int = 0
+    expert_count: int | None = None
+    experts_per_token: int | None = None
+    is_tied: bool | None = None
+    is_quantized: bool = False
+
+    @property
+    def draft(self) -> int:
+        """The draft head's bytes."""
+        return sum(size for name, size in self.parts.items() if name.startswith("draft_"))
+
+    @property
+    def table(self) -> int:
+        """The bytes of the embedding table that no step reads: 0 where it is the output layer, too."""
+        held, output = self.parts.get("embedding", 0), self.parts.get("output", 0)
+        if self.is_tied and output:
+            return min(held, output)  # stored twice, loaded once
+        return held if output else 0
+
+    @property
+    def output(self) -> int:
+        """The bytes of the output layer."""
+        return self.parts.get("output", 0) or self.parts.get("embedding", 0)
