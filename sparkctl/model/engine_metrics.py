@@ -81,6 +81,7 @@ class EngineMetrics:
     draft_tokens: float | None = None
     accepted_tokens: float | None = None
     accepted_per_position: tuple[float, ...] | None = None  # position 0 first
+    preemptions: float | None = None  # running requests that lost their KV cache to others
     passes: float | None = None  # forward passes of the model, including those of prompts
     generation_seconds: float | None = None  # spent on generation, summed over requests
     # gauges
@@ -112,6 +113,7 @@ class EngineMetrics:
             self.drafts,
             self.draft_tokens,
             self.accepted_tokens,
+            self.preemptions,
             self.passes,
             self.generation_seconds,
             *histograms,
@@ -206,6 +208,7 @@ class EngineMeter:
     kv_usage: float | None = None
     kv_tokens: float | None = None
     prefix_hit_rate: float | None = None
+    preemptions: float | None = None  # how many requests lost their KV cache to others in the window
     acceptance: DraftAcceptance | None = None
     ttft: Quantiles | None = None
     inter_token: Quantiles | None = None

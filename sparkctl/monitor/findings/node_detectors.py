@@ -10,6 +10,13 @@ from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severi
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.phase import Phase
 from sparkctl.monitor.findings.base import Detector, NodeSnapshot
+from sparkctl.monitor.findings.engine_detectors import (
+    FullCacheDetector,
+    LostPrefixDetector,
+    RejectedDraftsDetector,
+    StalledRequestsDetector,
+    StarvedDecodeDetector,
+)
 from sparkctl.monitor.findings.fabric_detectors import IdleLaneDetector, MissingRouteDetector, detect_missing_network
 from sparkctl.monitor.findings.gpu_detectors import BusyWaitDetector, StuckClockDetector, ThermalDetector
 from sparkctl.monitor.findings.host_detectors import DiskSpaceDetector, OrphanProcessDetector
@@ -123,6 +130,11 @@ class NodeDetectors:
             DiskSpaceDetector(),
             OrphanProcessDetector(),
             RestartLoopDetector(),
+            StalledRequestsDetector(),
+            RejectedDraftsDetector(),
+            LostPrefixDetector(),
+            StarvedDecodeDetector(),
+            FullCacheDetector(),
         )
 
     def detect_all(self, sight: NodeSnapshot) -> tuple[Finding, ...]:

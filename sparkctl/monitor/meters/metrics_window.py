@@ -402,6 +402,7 @@ def _build_common_meter(change: MetricsInterval) -> EngineMeter:
         prompt_rate=change.per_second(change.prompted),
         batch=change.compute_batch_size(),
         prefix_hit_rate=change.compute_prefix_hit_rate(),
+        preemptions=subtract_counters(change.first.preemptions, change.last.preemptions),
         ttft=change.compute_ttft(),
         inter_token=change.compute_inter_token_latency(),
     )
