@@ -83,6 +83,9 @@ class Sampler:
         return choices[self.turn % len(choices)]
 
 
+_TURNS_WITH_GAPS = 12  # of samples without what may be None: each pair of words of closed sets of 2, 3 and 4 occurs
+
+
 def make_samples(kind: object, words: set[str]) -> Iterator[object]:
     """Yield values of a type: an empty one, full ones until every word was seen, and some without what may be None.
 
@@ -95,9 +98,9 @@ def make_samples(kind: object, words: set[str]) -> Iterator[object]:
     while sampler.turn < sampler.turns:
         yield sampler.make(kind)
         sampler.turn += 1
-    for depth in range(1, sampler.depth + 1):
-        sampler.empty_depth = depth
-        yield sampler.make(kind)
+    for sampler.empty_depth in range(1, sampler.depth + 1):
+        for sampler.turn in range(_TURNS_WITH_GAPS):
+            yield sampler.make(kind)
     words |= sampler.words
 
 
