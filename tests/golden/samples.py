@@ -98,8 +98,9 @@ def make_samples(kind: object, words: set[str]) -> Iterator[object]:
     while sampler.turn < sampler.turns:
         yield sampler.make(kind)
         sampler.turn += 1
-    for sampler.empty_depth in range(1, sampler.depth + 1):
-        for sampler.turn in range(_TURNS_WITH_GAPS):
+    for depth in range(1, sampler.depth + 1):
+        for turn in range(_TURNS_WITH_GAPS):
+            sampler.empty_depth, sampler.turn = depth, turn
             yield sampler.make(kind)
     words |= sampler.words
 

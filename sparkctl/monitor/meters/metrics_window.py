@@ -140,12 +140,15 @@ class MetricsInterval:
         return self.generated / spent * (self.compute_batch_size() or 1.0)
 
     def compute_batch_size(self) -> float | None:
-        """Return how many requests a step serves: the mean over its steps; while requests wait, the most that ran."""
+        """Return how many requests a step serves: the mean over its steps; while requests wait, the most that ran.
+
+        A gauge that changes only every so many steps is too low after each prompt: then it is the most, too.
+        """
         busy = [each.metrics for each in self._readings if each.metrics.running]
         running = [each.running for each in busy if each.running]
         if not running:
             return None if self.last.running is None else 1.0
-        if any(each.waiting for each in busy):
+        if self.last.in_strides or any(each.waiting for each in busy):
             return max(running)
         parts = [(made, batch) for made, batch, _ in self._list_steps() if batch is not None]
         steps = sum(made / batch for made, batch in parts)
