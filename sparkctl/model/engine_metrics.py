@@ -98,6 +98,7 @@ class EngineMetrics:
     # how the engine counts
     started: float | None = None  # unix start time of the process that counts; another value means another process
     in_strides: bool = False  # gauges change only every so many steps, and freeze when the load stops
+    counts_prefill_apart: bool = False  # `running` leaves out requests whose prompt is being read
     counts_steps: bool = False  # with in_strides: the token counter changes with every step although the gauges do not
     health_tokens: float = 0.0  # prompt tokens that one health check costs, where it runs a generation
     at_request_end: bool = False  # the token counters change when a request ends, by all of its tokens at once
@@ -203,6 +204,7 @@ class EngineMeter:
     steps: float | None = None
     running: float | None = None
     waiting: float | None = None
+    decoding: float | None = None  # of `running`, those with a first token, where the engine tells them apart
     batch: float | None = None  # requests that one step serves, the mean over the window
     step_load: StepLoad | None = None
     kv_usage: float | None = None

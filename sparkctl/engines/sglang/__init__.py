@@ -257,6 +257,7 @@ class SglangEngine(Engine):
             ttft=ttft,
             inter_token=read.sum_histogram("sglang:inter_token_latency_seconds"),
             in_strides=True,
+            counts_prefill_apart=True,
             # In 0.5.12 and 0.5.23 only this counter is updated at every step; it lacks the first token of a request, which the
             # prefill produces. Tokens of health checks are neither in it nor in the histogram.
             counts_steps=bool(read.list_values(_REALTIME_TOKENS)),

@@ -168,8 +168,9 @@ class LostPrefixDetector:
 class StarvedDecodeDetector:
     """Requests that were generating stand because a prompt is being read.
 
-    Either no token at all for 10 s of figures and 10 s more, straight after decoding, while more requests run than before; or the
-    slowest twentieth of tokens came 3 s and more after the one before, for 30 s, with 300 prompt tokens a step and more.
+    Either no token at all for 10 s of figures and 10 s more, straight after decoding, while the engine says that requests with a first
+    token run, or more requests run than before. Or the slowest twentieth of tokens came 3 s and more after the one before, for 30 s,
+    with 300 prompt tokens a step and more.
     """
 
     STANDS, SLOW, GAP, PROMPT_TOKENS = 10.0, 30.0, 3.0, 300.0
@@ -177,6 +178,7 @@ class StarvedDecodeDetector:
     def __init__(self) -> None:
         self._stands, self._slow = ConditionTimer(self.STANDS), ConditionTimer(self.SLOW)
         self._decoding: dict[str, tuple[float, float]] = {}  # uptime and running requests when it last generated
+        self._usage: dict[str, float] = {}  # of the KV cache: it grows while a prompt is read
 
     def detect(self, sight: NodeSnapshot) -> list[Finding]:
         """Return one finding for each instance with starved requests."""
@@ -211,6 +213,7 @@ class StarvedDecodeDetector:
     def _is_standing(self, key: str, meter: EngineMeter, sight: NodeSnapshot) -> bool | None:
         if meter.activity is None or meter.running is None:
             return None
+        before, self._usage[key] = self._usage.get(key, meter.kv_usage or 0.0), meter.kv_usage or 0.0
         if meter.activity is EngineActivity.DECODING:
             self._decoding[key] = (sight.sample.uptime, meter.running)
             return False
@@ -218,9 +221,10 @@ class StarvedDecodeDetector:
             self._decoding.pop(key, None)
             return False
         last, ran = self._decoding.get(key, (sight.sample.uptime, 0.0))
-        is_without_token = meter.generation_rate == 0 and meter.ttft is None and bool(meter.prompt_rate)
-        begun = is_without_token and ran >= 1 and meter.running > ran
-        return begun and 0 <= sight.sample.uptime - last <= 10 * MAX_SAMPLE_GAP
+        is_reading = bool(meter.prompt_rate) or self._usage[key] > before
+        is_without_token = meter.generation_rate == 0 and meter.ttft is None and is_reading
+        others = meter.running > ran if meter.decoding is None else meter.decoding >= 1
+        return is_without_token and ran >= 1 and others and 0 <= sight.sample.uptime - last <= 10 * MAX_SAMPLE_GAP
 
     def _is_slowed(self, meter: EngineMeter) -> bool | None:
         if meter.activity is None:

@@ -349,7 +349,9 @@ class MetricsWindow:
         if when - self._stirred < self._pulse.max_silence(self.seconds):
             return EngineMeter()  # not silent for long enough to call it idle
         # Its gauges stopped with the last step: they are outdated.
-        return replace(_build_idle_meter(change), running=None, waiting=None, kv_usage=None, kv_tokens=None)
+        return replace(
+            _build_idle_meter(change), running=None, waiting=None, decoding=None, kv_usage=None, kv_tokens=None
+        )
 
     def _compute_decoding_meter(self, change: MetricsInterval, *, is_exact: bool) -> EngineMeter:
         newest = change.last
@@ -420,5 +422,9 @@ def _build_idle_meter(change: MetricsInterval) -> EngineMeter:
 
 def _build_gauge_meter(metrics: EngineMetrics) -> EngineMeter:
     return EngineMeter(
-        running=metrics.running, waiting=metrics.waiting, kv_usage=metrics.kv_usage, kv_tokens=metrics.kv_tokens
+        running=metrics.running,
+        waiting=metrics.waiting,
+        decoding=metrics.running if metrics.counts_prefill_apart else None,
+        kv_usage=metrics.kv_usage,
+        kv_tokens=metrics.kv_tokens,
     )

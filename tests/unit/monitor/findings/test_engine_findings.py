@@ -145,6 +145,22 @@ def test_a_long_prompt_that_lets_no_other_request_step() -> None:
     assert "max-num-batched-tokens" in (finding.remedy or "")
 
 
+def test_an_engine_that_tells_who_has_a_first_token_is_believed() -> None:
+    """SGLang's `running` leaves out the request whose prompt is being read."""
+    reading = replace(STANDING, prompt_rate=1500.0, running=1, decoding=1)
+    assert find_first(run(StarvedDecodeDetector(), 60, lambda at: DECODING if at < 20 else reading))[0] == 30
+    alone = replace(reading, running=0, decoding=0)
+    assert not any(run(StarvedDecodeDetector(), 60, lambda at: DECODING if at < 20 else alone))
+
+
+def test_a_prompt_that_is_counted_when_it_ends_fills_the_cache_meanwhile() -> None:
+    told = run(
+        StarvedDecodeDetector(), 60, lambda at: DECODING if at < 20 else replace(STANDING, kv_usage=0.2 + at / 1000)
+    )
+    assert find_first(told)[0] == 30
+    assert not any(run(StarvedDecodeDetector(), 60, lambda at: DECODING if at < 20 else STANDING)), "nothing is read"
+
+
 def test_tokens_that_come_seconds_apart_beside_prompts() -> None:
     slow = replace(
         DECODING, prompt_rate=1500.0, inter_token=Quantiles(0.2, 4.5, 90), step_load=StepLoad(prompt_tokens=800)
