@@ -242,8 +242,8 @@ def explain_missing_estimate(numbers: EngineMeter | None, facts: DecodeStepSpec 
     """Return why there is no estimate: a sentence for an owner."""
     if facts is None or facts.weights is None:
         return (
-            "what a step reads is not known: the model's files were not read at its start; model.weights in the profile (bytes of the checkpoint) would tell, from "
-            "the next start on"
+            "what a step reads is not known: the model's files were not read at its start; model.weights in the profile (bytes "
+            "of the checkpoint) would tell, from the next start on"
         )
     if numbers is None or numbers.activity is None:
         return "what the engine does is not known"
