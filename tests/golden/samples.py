@@ -83,9 +83,6 @@ class Sampler:
         return choices[self.turn % len(choices)]
 
 
-_TURNS_WITH_GAPS = 12  # of samples without what may be None: each pair of words of closed sets of 2, 3 and 4 occurs
-
-
 def make_samples(kind: object, words: set[str]) -> Iterator[object]:
     """Yield values of a type: an empty one, full ones until every word was seen, and some without what may be None.
 
@@ -98,9 +95,11 @@ def make_samples(kind: object, words: set[str]) -> Iterator[object]:
     while sampler.turn < sampler.turns:
         yield sampler.make(kind)
         sampler.turn += 1
+    sampler.turn = 0  # whatever the number of words is
     for depth in range(1, sampler.depth + 1):
-        for turn in range(_TURNS_WITH_GAPS):
-            sampler.empty_depth, sampler.turn = depth, turn
+        sampler.empty_depth = depth
+        for turn in range(sampler.turns):
+            sampler.turn = turn
             yield sampler.make(kind)
     words |= sampler.words
 
