@@ -82,7 +82,10 @@ class ModelSpec:
     ] = None
     weights: Annotated[
         int | None,
-        ProfileField(FieldKind.MODEL_SIZE, "the checkpoint; `27GB` is 27 × 10⁹ bytes, `25GiB` is binary"),
+        ProfileField(
+            FieldKind.MODEL_SIZE,
+            "the checkpoint, where its files cannot be read; `27GB` is 27 × 10⁹ bytes, `25GiB` is binary",
+        ),
     ] = None
     active_parameters: Annotated[
         int | None,

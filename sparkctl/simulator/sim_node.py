@@ -194,7 +194,8 @@ class NodeFault(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimNodeOptions:
     """How a node differs from a healthy Spark. ``missing``: paths that do not exist (all others do); ``hidden``: paths
-    that the SSH user may not read; ``cut``: models whose first file is truncated.
+    that the SSH user may not read; ``cut``: models whose first file is truncated;
+    ``tensors``: of a model, the sizes that its headers give, as JSON.
 
     ``earlyoom``: its command line. ``uptime_rate``: seconds of its monotonic clock per second. ``clock_ahead``: seconds
     that its wall clock is ahead. ``lacking_images`` do not exist; of ``other_images`` another one has the name.
@@ -208,6 +209,7 @@ class SimNodeOptions:
     missing: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     cut: tuple[str, ...] = ()
+    tensors: tuple[tuple[str, str], ...] = ()  # by path
     driver: str = DRIVER_VERSION
     earlyoom: str = ""
     troubles: frozenset[NodeFault] = frozenset()

@@ -90,6 +90,7 @@ _METRIC_NAMES = (
     f"{_SPECULATION_PREFIX}draft_tokens_total",
     f"{_SPECULATION_PREFIX}accepted_tokens_total",
     f"{_SPECULATION_PREFIX}accepted_tokens_per_pos_total",
+    "vllm:num_preemptions_total",
     "vllm:num_requests_running",
     "vllm:num_requests_waiting",
     "vllm:kv_cache_usage_perc",
@@ -329,6 +330,7 @@ class VllmEngine(Engine):
             draft_tokens=read.sum_of(f"{_SPECULATION_PREFIX}draft_tokens_total"),
             accepted_tokens=read.sum_of(f"{_SPECULATION_PREFIX}accepted_tokens_total"),
             accepted_per_position=read.sums_by_position(f"{_SPECULATION_PREFIX}accepted_tokens_per_pos_total"),
+            preemptions=read.sum_of("vllm:num_preemptions_total"),
             running=read.sum_of("vllm:num_requests_running"),
             waiting=read.sum_of("vllm:num_requests_waiting"),
             kv_usage=read.max_of("vllm:kv_cache_usage_perc"),  # 0..1, whatever its name says

@@ -13,6 +13,13 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.reference import TOLERANCE, FigureRange, estimate_request_context
 from sparkctl.model.text.units import GIB, format_gib
 from sparkctl.monitor.findings.base import ConditionTimer, Detector, NodeSnapshot, PersistentCondition
+from sparkctl.monitor.findings.engine_detectors import (
+    FullCacheDetector,
+    LostPrefixDetector,
+    RejectedDraftsDetector,
+    StalledRequestsDetector,
+    StarvedDecodeDetector,
+)
 from sparkctl.monitor.findings.fabric_detectors import IdleLaneDetector, MissingRouteDetector, detect_missing_network
 from sparkctl.monitor.findings.gpu_detectors import BusyWaitDetector, StuckClockDetector, ThermalDetector
 from sparkctl.monitor.findings.host_detectors import DiskSpaceDetector, OrphanProcessDetector
@@ -205,6 +212,11 @@ class NodeDetectors:
             RestartLoopDetector(),
             KernelEventDetector(),
             SlowGenerationDetector(),
+            StalledRequestsDetector(),
+            RejectedDraftsDetector(),
+            LostPrefixDetector(),
+            StarvedDecodeDetector(),
+            FullCacheDetector(),
         )
 
     def detect_all(self, sight: NodeSnapshot) -> tuple[Finding, ...]:

@@ -106,6 +106,7 @@ def encode_file_check(node: SimNode, places: list[str]) -> bytes:
             if place in node.options.cut
             else [],
             "unread": ["."] if place in node.options.hidden else [],
+            "tensors": json.loads(dict(node.options.tensors).get(place, "null")),
         }
         lines.append(f"@@ {json.dumps(said)}")
     return "\n".join([*lines, '@@ "end"', ""]).encode()

@@ -114,6 +114,28 @@ FINDINGS: dict[Kind, tuple[str, str]] = {
         "For a minute: normal clock, 90 % busy, under 30 W, and no engine makes tokens. It waits for the other Spark, or hangs.",
         "Read the logs of both nodes; `down`, then `up`.",
     ),
+    Kind.STALLED: (
+        "For three minutes requests run or wait, and no token, no prompt and no share of the KV cache moves, although the metrics answer.",
+        "Read the logs of all its Sparks; `down`, then `up`.",
+    ),
+    Kind.DRAFTS_REJECTED: (
+        "Accept length of at most 1.02 over at least 40 steps, for 10 s; or for three minutes under 15 % of drafts and under 1.5 tokens "
+        "a step. A note where drafts need no model (n-gram).",
+        "Use the draft model of this very checkpoint; check how its layers are quantized; try it without drafts.",
+    ),
+    Kind.PREFIX_CACHE: (
+        "After the prefix cache had served 50,000 tokens, 100,000 tokens of long prompts were computed with under a tenth found in it.",
+        "Fewer sessions at once, or more KV cache; a client must not change the beginning of its prompt.",
+    ),
+    Kind.PREFILL_STARVES: (
+        "Requests that were generating get no token for 20 s while a prompt is read; or for 30 s one token in twenty comes 3 s after the "
+        "one before, beside long prompts.",
+        "Smaller pieces of prompts: `max-num-batched-tokens`; SGLang: `chunked-prefill-size`, `enable-mixed-chunk`.",
+    ),
+    Kind.KV_FULL: (
+        "For 30 s the KV cache is at 90 % or more and the engine throws running requests out of it.",
+        "Fewer requests at once (`max-num-seqs`, `max-running-requests`), a shorter context, or more KV cache.",
+    ),
     Kind.SWAP: (
         "Swap in use grew in each quarter of the last minute (one burst during a load is normal). `doctor`: over 1 GiB is in use.",
         "Stop something, or give the engine less memory.",
