@@ -15,7 +15,9 @@ from sparkctl.engines.import_rules import ImportRules
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, EngineMetrics, StatsLine
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import FlagValues, Profile
+from sparkctl.model.spark_memory import LEAST_TOTAL_BYTES
 from sparkctl.model.text.sanitize import truncate_text
+from sparkctl.model.text.units import GIB
 from sparkctl.model.verdict import ChangeDirection, Confidence, FailureCause
 
 
@@ -88,7 +90,6 @@ _DRAFT_MODEL_METHODS = (
 )  # methods with a draft model
 _TOTAL_CAPACITY = re.compile(r"total capacity of (?P<gib>[\d.]+) GiB")
 _MAX_LINE_CHARS = 400  # characters of a line that fit into a sentence
-_SPARK_CUDA_GIB = 119.6  # GiB that CUDA reports on a Spark
 
 
 def build_unnamed_failure(text: str) -> Failure:
@@ -121,7 +122,7 @@ def refine_failure(
     drafts = any(name in method.upper() for name in _DRAFT_MODEL_METHODS)
     left = facts.get(EngineFactName.AVAILABLE_AT_LOAD)
     total = _TOTAL_CAPACITY.search(text)
-    half = (float(total["gib"]) if total else _SPARK_CUDA_GIB) / 2
+    half = (float(total["gib"]) if total else LEAST_TOTAL_BYTES / GIB) / 2
     # Weights begin to load into an empty node: if half of it is gone by then, the draft workspace took it.
     is_second_load = step == "weights" and EngineFactName.KV_CACHE_TOKENS in facts
     has_gone = step == "weights" and left is not None and float(left) < half

@@ -22,12 +22,10 @@ _COUNT_FACTS = (EngineFactName.KV_CACHE_TOKENS, EngineFactName.CONTEXT_LENGTH, E
 _ARGUMENT_PATTERN = re.compile(r"\bargs\.(?P<name>[A-Za-z][\w-]*)(?:: (?P<value>\d[\d.]*(?<!\.)|[A-Z]{2,}|mp)\b)?")
 
 
-def format_diagnosis(
-    found: LogDiagnosis, title: Callable[[str], str], instance: str | None, node: str | None
-) -> list[str]:
+def format_diagnosis(found: LogDiagnosis, title: Callable[[str], str], instance: str | None) -> list[str]:
     """Return a diagnosis as lines: engine, progress, times, facts and the reason of the failure.
 
-    ``title`` returns the name of an engine; ``instance`` and ``node`` are set if there is one to start again.
+    ``title`` returns the name of an engine; ``instance`` is set if there is one to start again.
     """
     lines = [_format_headline(found, title)]
     if found.runs > 1:
@@ -44,13 +42,13 @@ def format_diagnosis(
         for at, one in enumerate(found.took)
     ]
     for at, fact in enumerate(found.facts):
-        slow = "   (a slower path than this GPU has)" if fact.is_fallback else ""
+        slow = "   (not with the GPU's own arithmetic for it)" if fact.is_fallback else ""
         lines.append(
             f"{'' if at else 'facts':{_LABEL_COLUMNS}}{fact.name.replace('_', ' ')}: {_format_fact_value(fact)}{slow}"
         )
     lines.append("")
     if found.verdict is not None:
-        return [*lines, *format_verdict(_adapt_verdict(found.verdict, instance), instance, node)]
+        return [*lines, *format_verdict(_adapt_verdict(found.verdict, instance))]
     if found.before is not None:
         before = _adapt_verdict(found.before, instance)
         lines += ["The run before it ended with:", *(f"  {line}" for line in format_verdict(before)), ""]

@@ -152,7 +152,7 @@ def _print_diagnosis(found: DiagnosisReport, *, as_json: bool, explain: bool) ->
     if found.node is not None:
         stderr.print_message(found.source)
     width = stdout.get_terminal_width()
-    lines = format_diagnosis(found.diagnosis, lambda name: load_engine(name).title, found.instance, found.node)
+    lines = format_diagnosis(found.diagnosis, lambda name: load_engine(name).title, found.instance)
     for line in [*lines, *(format_reading(found.diagnosis) if explain else ())]:
         stdout.print_rows(wrap_line(line, width, 10))
 

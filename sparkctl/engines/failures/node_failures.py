@@ -188,7 +188,8 @@ _CUDA_FAILURES = (
         r"|^Fatal Python error: Illegal instruction",
         FailureCause.KERNEL_UNSUPPORTED,
         "A kernel of this image uses an instruction that the GB10 lacks.",
-        "Choose another backend for the MoE or FP4 kernels (not flashinfer_cutlass), or take a newer image.",
+        "Choose another backend for the MoE or FP4 kernels (not flashinfer_cutlass), or take a newer image. NVFP4 checkpoints "
+        "of Qwen3.5 did this on a GB10 (github.com/vllm-project/vllm/issues/35519): FP8 or INT4 ones run.",
         needle=(
             "Fatal Python error: Illegal instruction",
             "an illegal instruction was encountered",

@@ -108,7 +108,7 @@ def render_diagnosis_result(found: DiagnosisReport, columns: int) -> list[TextRo
     """Return the source of the log and the diagnosis."""
     from sparkctl.engines import load_engine
 
-    lines = format_diagnosis(found.diagnosis, lambda name: load_engine(name).title, found.instance, found.node)
+    lines = format_diagnosis(found.diagnosis, lambda name: load_engine(name).title, found.instance)
     rows = [make_row(sanitize_span(found.source, TextStyle.LABEL)), ()]
     rows += [row for line in lines for row in (wrap_text(line, columns, hang=_HANGING_INDENT) or [()])]
     for where, error in found.silent:
