@@ -287,6 +287,11 @@ class LogAnalyzer:
         """Read one line."""
         self._read_last = line.number
         was_joining = self._preparer.is_joining
+        if not was_joining and "\r" not in line.text and "validation error" not in line.text:  # most lines
+            text = prepare_text(line.text[:MAX_LINE_LENGTH])[1]
+            if text and not text.isspace():
+                self._process_text(line, text)
+            return
         texts = self._preparer.prepare_lines(line.text)
         is_joined = was_joining and not self._preparer.is_joining and len(texts) == 2
         if self._preparer.is_joining and "validation error" in line.text:

@@ -107,10 +107,12 @@ class LogDiagnoser:
             at, self._may_open = self._skip_lines(shapes, effects, at)
             if at < end:
                 raw = self._block[at].decode("utf-8", "replace")
-                if self._held is None and not self._quoting:
-                    self._feed_unquoted_line(raw)
-                else:
+                if self._may_open or self._engine is None:
                     self.feed_raw_line(raw)
+                else:
+                    self.lines += 1
+                    when, text = split_raw_line(raw)
+                    self._readers[self._engine].feed_line(LogLine(when=when, text=text, number=self.lines))
                 at += 1
         last = range(max(0, end - _RECENT_LINES), end)
         self._recent.extend((self._block_start + place + 1, self._block[place]) for place in last)
