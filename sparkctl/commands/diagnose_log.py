@@ -1,4 +1,4 @@
-"""``diagnose``: explain a failed start from a log file, a container's log, or the saved log of a removed container."""
+"""``diagnose`` of an instance: explain a failed start from a container's log, or the saved log of a removed container."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 
+from sparkctl.commands.diagnose_file import DiagnosisReport, diagnose_bytes
 from sparkctl.commands.show_log import find_container, find_saved_logs_of_start
 from sparkctl.commands.start import node_fit
 from sparkctl.commands.start.launch_plans import build_changed_plan, rebuild_launch_plan
@@ -22,7 +23,7 @@ from sparkctl.logs import rank_verdict, start_verdict, verdict_builder
 from sparkctl.logs.analyzer import LogDiagnosis
 from sparkctl.logs.diagnosis import LogDiagnoser
 from sparkctl.logs.line_patterns import parse_log_time
-from sparkctl.logs.log_file import ByteSource, open_log, read_line_blocks
+from sparkctl.logs.log_file import open_log
 from sparkctl.logs.rank_verdict import RankFailure, find_first_failure, measure_clock_offset
 from sparkctl.logs.reader import read_log
 from sparkctl.model.container import Container, ContainerState
@@ -33,6 +34,7 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.model.text.secrets import redact
 from sparkctl.model.verdict import Evidence, FieldChange, Verdict
 from sparkctl.monitor import guard_receipts
+from sparkctl.monitor.kernel_evidence import ask_kernel_log
 from sparkctl.profiles.container_labels import parse_rank_label, parse_rank_nodes_label, parse_start_id_label
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.setting_proof import SettingProof
@@ -40,27 +42,6 @@ from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
 _SIGKILL_EXIT_CODE = 137
 _START_FLAGS = ("--no-guard", "--again", "--force", "--keep-going", "--no-rollback")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiagnosisReport:
-    """``source``: a sentence that says which log was read. ``silent``: each node that could not be asked, with the
-    reason.
-    """
-
-    diagnosis: LogDiagnosis
-    source: str
-    node: NodeName | None = None
-    instance: str | None = None
-    silent: tuple[tuple[NodeName, NodeError | DockerError], ...] = ()
-
-
-def diagnose_bytes(source: ByteSource, name: str, engine: str | None) -> DiagnosisReport:
-    """Diagnose a log from its bytes. Raises `InvalidInput` where they are not text."""
-    reading = LogDiagnoser(engine)
-    for block in read_line_blocks(source, name):
-        reading.feed_block(block)
-    return DiagnosisReport(diagnosis=reading.build_diagnosis(), source=name)
 
 
 async def diagnose_instance(
@@ -253,6 +234,7 @@ async def _diagnose_container(
         )
     elif reading.analyzer.fatal_line is None:
         found = replace(found, verdict=None)  # it runs: an error in its log was not fatal
+    found = replace(found, verdict=await ask_kernel_log(session, found.verdict, container, plan.instance))
     if found.verdict is not None:
         found = replace(found, verdict=await _add_proved_command(ctx, session, container, found.verdict, plan, start))
     numbers = [seen.number for seen in reading.analyzer.open_failures if seen.number in stamps]

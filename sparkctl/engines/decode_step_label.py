@@ -14,6 +14,7 @@ from sparkctl.model.profile import ModelSpec
 
 _MAX_BYTES = 1 << 50  # bytes or parameters: more than any model has
 _MAX_PIECES = 100_000  # things that are counted: experts, drafts, ranks
+_OTHER_FIELDS = ("experts", "ranks", "is_measured")
 _PIECE_FIELDS = ("draft_passes", "draft_tokens", "ranks")
 
 
@@ -39,6 +40,8 @@ def format_decode_step_label(facts: DecodeStepSpec) -> str | None:
     known = {name: value for name, value in asdict(facts).items() if value is not None}
     if facts.ranks == 1:
         del known["ranks"]
+    if not facts.is_measured:
+        del known["is_measured"]
     return json.dumps(known, separators=(",", ":"))
 
 
@@ -51,14 +54,18 @@ def parse_decode_step_label(text: str | None) -> DecodeStepSpec | None:
     if not isinstance(said, dict):
         return None
     found: dict[str, int | None] = {}
-    for name in (field.name for field in fields(DecodeStepSpec) if field.name not in ("experts", "ranks")):
+    for name in (field.name for field in fields(DecodeStepSpec) if field.name not in _OTHER_FIELDS):
         found[name] = _parse_bounded_int(
             said.get(name), 0 if name in _PIECE_FIELDS else 1, _MAX_PIECES if name in _PIECE_FIELDS else _MAX_BYTES
         )
+    if (found["unread"] or 0) > (found["weights"] or 0):
+        found["unread"] = None
     ranks = _parse_bounded_int(said.get("ranks", 1), 1, _MAX_PIECES)
     if ranks is None:
         return None  # otherwise every figure would be wrong by an unknown factor
-    return DecodeStepSpec(**found, experts=_parse_routed_experts(said.get("experts"), found["weights"]), ranks=ranks)
+    return DecodeStepSpec(
+        **found, experts=_parse_routed_experts(said.get("experts"), found["weights"]), ranks=ranks, is_measured=said.get("is_measured") is True,
+    )  # fmt: skip
 
 
 def _parse_routed_experts(said: object, weights: int | None) -> RoutedExperts | None:

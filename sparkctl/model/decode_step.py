@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -25,10 +26,13 @@ class DecodeStepSpec:
     """Bytes and counts of the whole model, from the profile and the engine's flags; None is "not known".
 
     ``draft_tokens``: tokens drafted per step and request, without the bonus token. ``draft_passes``: how often one step
-    runs the draft model. ``ranks``: tensor parallel x pipeline parallel size.
+    runs the draft model. ``unread``: of ``weights``, what no decode step reads: an embedding table that is not the output
+    layer too, a vision tower. ``is_measured``: by the headers of the files on the node, not by the profile. ``ranks``: tensor
+    parallel x pipeline parallel size.
     """
 
     weights: int | None = None
+    unread: int | None = None
     parameters: int | None = None
     active_parameters: int | None = None
     experts: RoutedExperts | None = None
@@ -37,3 +41,40 @@ class DecodeStepSpec:
     draft_tokens: int | None = None
     kv_per_token: int | None = None
     ranks: int = 1
+    is_measured: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorSizes:
+    """The bytes of a model's tensors, by the headers of its safetensors files and the names in them.
+
+    ``parts``: body, experts (routed ones), embedding, output, vision; with ``draft_`` before it, of a draft head in the same
+    files. ``float32``: of ``whole``, what has four bytes a number. ``is_tied``: the embedding table is the output layer,
+    too; None if config.json does not say. ``is_quantized``: the files are, not the engine while it loads.
+    """
+
+    whole: int
+    parts: Mapping[str, int]
+    float32: int = 0
+    expert_count: int | None = None
+    experts_per_token: int | None = None
+    is_tied: bool | None = None
+    is_quantized: bool = False
+
+    @property
+    def draft(self) -> int:
+        """The draft head's bytes."""
+        return sum(size for name, size in self.parts.items() if name.startswith("draft_"))
+
+    @property
+    def table(self) -> int:
+        """The bytes of the embedding table that no step reads: 0 where it is the output layer, too."""
+        held, output = self.parts.get("embedding", 0), self.parts.get("output", 0)
+        if self.is_tied and output:
+            return min(held, output)  # stored twice, loaded once
+        return held if output else 0
+
+    @property
+    def output(self) -> int:
+        """The bytes of the output layer."""
+        return self.parts.get("output", 0) or self.parts.get("embedding", 0)

@@ -22,7 +22,7 @@ class EngineActivity(StrEnum):
     """What the engine did in the window."""
 
     DECODING = "decoding"
-    PREFILL = "prefill"  # prompts were processed, no token was generated
+    PREFILL = "prefill"  # prompts were processed; at most the first tokens of their requests were generated
     IDLE = "idle"
 
 
@@ -81,6 +81,7 @@ class EngineMetrics:
     draft_tokens: float | None = None
     accepted_tokens: float | None = None
     accepted_per_position: tuple[float, ...] | None = None  # position 0 first
+    preemptions: float | None = None  # running requests that lost their KV cache to others
     passes: float | None = None  # forward passes of the model, including those of prompts
     generation_seconds: float | None = None  # spent on generation, summed over requests
     # gauges
@@ -97,6 +98,7 @@ class EngineMetrics:
     # how the engine counts
     started: float | None = None  # unix start time of the process that counts; another value means another process
     in_strides: bool = False  # gauges change only every so many steps, and freeze when the load stops
+    counts_prefill_apart: bool = False  # `running` leaves out requests whose prompt is being read
     counts_steps: bool = False  # with in_strides: the token counter changes with every step although the gauges do not
     health_tokens: float = 0.0  # prompt tokens that one health check costs, where it runs a generation
     at_request_end: bool = False  # the token counters change when a request ends, by all of its tokens at once
@@ -112,6 +114,7 @@ class EngineMetrics:
             self.drafts,
             self.draft_tokens,
             self.accepted_tokens,
+            self.preemptions,
             self.passes,
             self.generation_seconds,
             *histograms,
@@ -171,6 +174,20 @@ class Quantiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepLoad:
+    """What one decode step of the window had to do, as the mean over its steps.
+
+    ``tokens``: requests and their drafts; ``kv_tokens``: context in the KV cache; ``prompt_tokens``: prompt tokens that
+    were computed meanwhile. ``is_running`` False: nothing runs any more, and the newest reading shows no further token.
+    """
+
+    tokens: float | None = None
+    kv_tokens: float | None = None
+    prompt_tokens: float | None = None
+    is_running: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineMeter:
     """An engine's figures in the window. While ``idle`` its rates are 0 and there is no acceptance; old values are not
     kept.
@@ -187,10 +204,13 @@ class EngineMeter:
     steps: float | None = None
     running: float | None = None
     waiting: float | None = None
+    decoding: float | None = None  # of `running`, those with a first token, where the engine tells them apart
     batch: float | None = None  # requests that one step serves, the mean over the window
+    step_load: StepLoad | None = None
     kv_usage: float | None = None
     kv_tokens: float | None = None
     prefix_hit_rate: float | None = None
+    preemptions: float | None = None  # how many requests lost their KV cache to others in the window
     acceptance: DraftAcceptance | None = None
     ttft: Quantiles | None = None
     inter_token: Quantiles | None = None

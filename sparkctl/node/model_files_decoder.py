@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sparkctl.model.decode_step import TensorSizes
 from sparkctl.model.text.sanitize import load_json, sanitize_line
 from sparkctl.node.bootstrap import RemoteProgram, build_program
 from sparkctl.node.transfer import PART_SUFFIX, is_safe_link, is_safe_name
@@ -147,6 +148,7 @@ WEIGHTS_CHECK_TIMEOUT_SECONDS = 60.0  # seconds: enough for a hundred headers on
 _WEIGHTS_CHECK_MARK = b"@@ "
 _MAX_FAULT_CHARS = 300
 _MAX_FAULTS = 20  # maximum faults of one place
+_MAX_TENSOR_BYTES = 1 << 50  # more than any model has
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +156,14 @@ class WeightsCheck:
     """The check of one place: how many files were found, and what is wrong with which of them, a sentence each.
 
     ``unread``: names that this user may not read, ``.`` for the place itself; nothing is known about those.
+    ``tensors``: the sizes of the model's parts, None if not every file was read.
     """
 
     place: str
     files: int
     faults: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    tensors: TensorSizes | None = None
 
 
 def build_weights_check_command(places: Sequence[str]) -> list[str]:
@@ -182,7 +186,34 @@ def decode_weights_check(answer: bytes) -> tuple[WeightsCheck, ...]:
             tuple(sanitize_line(str(one))[:_MAX_FAULT_CHARS] for one in said[key][:_MAX_FAULTS])
             for key in ("faults", "unread")
         )
-        found.append(WeightsCheck(str(said["place"]), int(said["files"]), faults, unread))
+        found.append(
+            WeightsCheck(
+                str(said["place"]), int(said["files"]), faults, unread, _decode_tensor_sizes(said.get("tensors"))
+            )
+        )
     if not is_whole:
         raise ValueError("it was cut short")
     return tuple(found)
+
+
+def _decode_tensor_sizes(said: object) -> TensorSizes | None:
+    """Return the sizes of a model's parts, None if they are not what a model has."""
+    if not isinstance(said, dict) or not isinstance(said.get("parts"), dict):
+        return None
+    parts = {str(name): _parse_count(size) for name, size in said["parts"].items()}
+    whole, float32 = _parse_count(said.get("whole")), _parse_count(said.get("float32"))
+    if not whole or float32 is None or None in parts.values() or sum(size or 0 for size in parts.values()) != whole:
+        return None
+    return TensorSizes(
+        whole=whole,
+        float32=float32,
+        parts={name: size or 0 for name, size in parts.items()},
+        expert_count=_parse_count(said.get("expert_count")) or None,
+        experts_per_token=_parse_count(said.get("experts_per_token")) or None,
+        is_tied=said.get("tied") if isinstance(said.get("tied"), bool) else None,
+        is_quantized=said.get("quantized") is True,
+    )
+
+
+def _parse_count(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value <= _MAX_TENSOR_BYTES else None

@@ -9,7 +9,11 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 
+from sparkctl.model import finding, memory_reading, sample
 from tests.golden.shapes import FREE_TEXT
+
+# Names that a module imports for its annotations alone.
+_TYPING_ONLY = vars(finding) | vars(memory_reading) | vars(sample)
 
 
 class Sampler:
@@ -33,6 +37,8 @@ class Sampler:
         origin, parts = typing.get_origin(hint), typing.get_args(hint)
         if origin in (typing.Union, types.UnionType):
             return self._make_member([one for one in parts if one is not type(None)], type(None) in parts)
+        if origin is frozenset:
+            return frozenset() if self.is_empty else frozenset({self.make(parts[0])})
         if origin is tuple:
             return self._make_tuple(parts)
         if origin is typing.Literal:
@@ -65,7 +71,7 @@ class Sampler:
 
     def _make_dataclass(self, kind: type) -> object:
         assert is_dataclass(kind)
-        hints = typing.get_type_hints(kind)
+        hints = typing.get_type_hints(kind, localns=_TYPING_ONLY)
         self._open.append(kind)
         self.depth = max(self.depth, len(self._open))
         was_empty, self.is_empty = (
@@ -95,9 +101,12 @@ def make_samples(kind: object, words: set[str]) -> Iterator[object]:
     while sampler.turn < sampler.turns:
         yield sampler.make(kind)
         sampler.turn += 1
+    sampler.turn = 0  # whatever the number of words is
     for depth in range(1, sampler.depth + 1):
         sampler.empty_depth = depth
-        yield sampler.make(kind)
+        for turn in range(sampler.turns):
+            sampler.turn = turn
+            yield sampler.make(kind)
     words |= sampler.words
 
 

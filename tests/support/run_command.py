@@ -43,10 +43,10 @@ def run_in_process(
 
 
 def run_demo(
-    *words: str, scenario: str = "empty", env: Mapping[str, str] | None = None
+    *words: str, scenario: str = "empty", env: Mapping[str, str] | None = None, speed: str = QUICK
 ) -> subprocess.CompletedProcess[str]:
     """Run a verb on two simulated Sparks, in this process."""
-    return run_in_process("demo", "--scenario", scenario, "--speed", QUICK, *words, env=env)
+    return run_in_process("demo", "--scenario", scenario, "--speed", speed, *words, env=env)
 
 
 def parse_result(ran: subprocess.CompletedProcess[str]) -> dict[str, Any]:

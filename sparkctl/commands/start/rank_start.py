@@ -24,7 +24,7 @@ from sparkctl.commands.start.start_watch import WatchResult, collect_plan_secret
 from sparkctl.commands.stop.stop_containers import remove_ended_container, stop_container
 from sparkctl.concurrency import gather_or_cancel, run_in_background
 from sparkctl.context import CommandContext, NodeLock
-from sparkctl.errors import ContainerNotFound, DockerError, NodeError, OperationRefused, SparkctlError
+from sparkctl.errors import ContainerNotFound, DockerError, NodeError, NodeStarved, OperationRefused, SparkctlError
 from sparkctl.history.model import NodeResult
 from sparkctl.logs import start_verdict, verdict_builder
 from sparkctl.model.events import Emit, MemorySampled, PhaseChanged
@@ -36,11 +36,16 @@ from sparkctl.model.text.units import format_duration
 from sparkctl.model.verdict import ChangeDirection, Evidence, FailureCause, Verdict
 from sparkctl.monitor import engine_probe, guard_receipts, switch_journal_io
 from sparkctl.monitor.engine_probe import QueryMarkerSupport
+from sparkctl.node import model_files_decoder
+from sparkctl.node.model_files_decoder import WeightsCheck
+from sparkctl.profiles.fit_evaluation import list_checkpoint_paths
 from sparkctl.profiles.setting_proof import SettingProof
+from sparkctl.profiles.weights_measurement import add_measured_weights
 from sparkctl.transport.node_session import NodeSession
 
 _FAILURE_WINDOW_SECONDS = 3600.0  # seconds
 _FAILURES_BEFORE_QUESTION = 2  # failed starts within them
+_HEADERS_TIMEOUT_SECONDS = 10.0  # seconds: the start waits no longer for what it can do without
 
 WarnFunction = Callable[[str], None]
 
@@ -132,6 +137,7 @@ class RankStart(RankWatch):
         )
         self.request, self._alone = request, launch.alone
         self.scene: PreflightInspection | None = None
+        self._weights: tuple[WeightsCheck, ...] | None = None
         self.measured: node_fit.MeasuredNode | None = None
         self.decision = StartDecision()
         self.stopped_another = False
@@ -149,8 +155,9 @@ class RankStart(RankWatch):
         )
         paths = [f"path={mount.source}" for mount in plan.mounts if mount.source.startswith("/")]
         disk = [f"disk={engine.root_dir}"] if engine.root_dir else []
-        look = await session.read_node(
-            *_NODE_SECTIONS, "journal", *disk, *paths, *node_fit.list_model_sections(self.request.profile, plan)
+        models = node_fit.list_model_sections(self.request.profile, plan)
+        look, self._weights = await gather_or_cancel(
+            session.read_node(*_NODE_SECTIONS, "journal", *disk, *paths, *models), self._read_tensor_sizes()
         )
         switch_journal_io.refuse_if_journal_found(session.node.name, self.ctx, look.journal)
         if look.memory is not None:
@@ -166,6 +173,18 @@ class RankStart(RankWatch):
             build_plan=partial(build_changed_plan, self.ctx, self.request, session),
         )
         self.ctx.record_node_result(build_node_result(plan, self.scene))
+
+    async def _read_tensor_sizes(self) -> tuple[WeightsCheck, ...]:
+        """Read the headers of the model's files, once; empty where they are not known. They only make `top` more exact."""
+        where = list_checkpoint_paths(self.request.profile, self._alone)
+        if self._weights is not None or not where:
+            return self._weights or ()
+        command = model_files_decoder.build_weights_check_command(where)
+        try:
+            done = await self.session.run(command, timeout=_HEADERS_TIMEOUT_SECONDS)
+            return model_files_decoder.decode_weights_check(done.stdout)
+        except (NodeStarved, ValueError, KeyError, TypeError):
+            return ()
 
     async def decide_action(self) -> None:
         """Decide what to do from the last inspection; raises what prevents the start."""
@@ -240,7 +259,9 @@ class RankStart(RankWatch):
         """Create and start the container; the guard watches it from then on."""
         self.report_own_phase(Phase.CREATING)
         await lock.reacquire_if_lost()  # a suspended process may have lost it despite its connection
-        self.container_id = await create_container(self.ctx, self.session, self.plan, lock)
+        models = self.scene.look.models if self.scene is not None else ()
+        plan = add_measured_weights(self.plan, self._alone, self.request.profile, self._weights or (), models)
+        self.container_id = await create_container(self.ctx, self.session, plan, lock)
         with suppress(OSError):  # without it the later check for released memory uses what its processes held
             self.fit.save_baseline(self.plan, self.container_id)
         await self.guard_container(self.container_id)

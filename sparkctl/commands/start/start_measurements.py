@@ -160,7 +160,7 @@ class StartTimer:
         known = self._ctx.history.get_expected_durations(
             plan.profile, plan.profile_hash, plan.node, self._compute_model_key(plan)
         )
-        self.expected = replace(known, seconds=known.seconds or self._profile.start.expected)
+        self.expected = replace(known, seconds=known.seconds or self._profile.expected_start_seconds)
 
     def save_duration(
         self, plan: LaunchPlan, seconds: float, peak: int | None = None, estimated: int | None = None

@@ -117,7 +117,7 @@ class _SwitchRun:
         return switch_planner.plan_switch(
             request.profile.name, [node.name for node in request.nodes], self.sites, keep_going=request.keep_going,
             rolls_back=request.rolls_back,
-            seconds=request.profile.start.expected if launch is None else timing.expected.seconds,
+            seconds=request.profile.expected_start_seconds if launch is None else timing.expected.seconds,
         )  # fmt: skip
 
     async def _build_journal(self, plan: SwitchPlan) -> SwitchJournal:

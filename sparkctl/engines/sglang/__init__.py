@@ -97,6 +97,7 @@ _METRIC_NAMES = (
     "sglang:generation_tokens_total",
     "sglang:prompt_tokens_total",
     _REALTIME_TOKENS,
+    "sglang:num_retracted_requests_total",
     "sglang:num_running_reqs",
     "sglang:num_queue_reqs",
     "sglang:token_usage",
@@ -215,6 +216,10 @@ class SglangEngine(Engine):
         """Return what a prepared line says, None for nothing."""
         return _LOG_RULES.classify_line(line)
 
+    def depends_on_digits(self, line: str, shape: str) -> bool:
+        """Tell whether `classify_line` may tell the line from another one of its shape."""
+        return _LOG_RULES.depends_on_digits(line, shape)
+
     def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
         """Return the drafts of ``--speculative-*``, and tensor x pipeline parallel size.
 
@@ -244,6 +249,7 @@ class SglangEngine(Engine):
             prompt_tokens=count_live_or_final_tokens(read, "prefill_compute", "sglang:prompt_tokens_total"),
             prefix_queries=queries,
             prefix_hits=hits,
+            preemptions=read.sum_of("sglang:num_retracted_requests_total"),
             running=read.sum_of("sglang:num_running_reqs"),
             waiting=read.sum_of("sglang:num_queue_reqs"),
             kv_usage=read.max_of("sglang:token_usage"),
@@ -255,6 +261,7 @@ class SglangEngine(Engine):
             ttft=ttft,
             inter_token=read.sum_histogram("sglang:inter_token_latency_seconds"),
             in_strides=True,
+            counts_prefill_apart=True,
             # In 0.5.12 and 0.5.23 only this counter is updated at every step; it lacks the first token of a request, which the
             # prefill produces. Tokens of health checks are neither in it nor in the histogram.
             counts_steps=bool(read.list_values(_REALTIME_TOKENS)),

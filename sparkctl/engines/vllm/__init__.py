@@ -40,6 +40,7 @@ _PHASE_SIGNALS = (
     ("Initializing model took", loading_signal("weights")),
     ("world_size=", loading_signal("join")),
     ("Starting to load model", loading_signal("weights")),
+    ("Loading model from scratch", loading_signal("weights")),
     ("Loading drafter model", loading_signal("draft")),
     ("Loading weights took", loading_signal("profiling")),
     ("Model loading took", loading_signal("profiling")),
@@ -89,6 +90,7 @@ _METRIC_NAMES = (
     f"{_SPECULATION_PREFIX}draft_tokens_total",
     f"{_SPECULATION_PREFIX}accepted_tokens_total",
     f"{_SPECULATION_PREFIX}accepted_tokens_per_pos_total",
+    "vllm:num_preemptions_total",
     "vllm:num_requests_running",
     "vllm:num_requests_waiting",
     "vllm:kv_cache_usage_perc",
@@ -301,6 +303,10 @@ class VllmEngine(Engine):
         """Return what a prepared line says, None for nothing."""
         return _LOG_RULES.classify_line(line)
 
+    def depends_on_digits(self, line: str, shape: str) -> bool:
+        """Tell whether `classify_line` may tell the line from another one of its shape."""
+        return _LOG_RULES.depends_on_digits(line, shape)
+
     def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
         """Return the drafts of ``--speculative-config`` (or ``--spec-*``), and tensor x pipeline parallel size."""
         ranks = command_builder.multiply_parallel_sizes(words, "tp tensor-parallel-size", "pp pipeline-parallel-size")
@@ -324,6 +330,7 @@ class VllmEngine(Engine):
             draft_tokens=read.sum_of(f"{_SPECULATION_PREFIX}draft_tokens_total"),
             accepted_tokens=read.sum_of(f"{_SPECULATION_PREFIX}accepted_tokens_total"),
             accepted_per_position=read.sums_by_position(f"{_SPECULATION_PREFIX}accepted_tokens_per_pos_total"),
+            preemptions=read.sum_of("vllm:num_preemptions_total"),
             running=read.sum_of("vllm:num_requests_running"),
             waiting=read.sum_of("vllm:num_requests_waiting"),
             kv_usage=read.max_of("vllm:kv_cache_usage_perc"),  # 0..1, whatever its name says

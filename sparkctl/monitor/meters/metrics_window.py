@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from sparkctl.model.engine_metrics import (
     DraftAcceptance,
@@ -14,6 +15,7 @@ from sparkctl.model.engine_metrics import (
     Histogram,
     MeterSource,
     Quantiles,
+    StepLoad,
 )
 
 IDLE_GAP_SECONDS = 10.0  # seconds between two reports, from which on the rate of the second may include idle time
@@ -55,6 +57,10 @@ class ReportCadence:
     def _usual_gap(self) -> float:
         return min(self._gaps, default=0.0)
 
+
+# Prompt tokens for each decode step, from which on the engine does hardly anything else: it takes them in pieces of
+# 2,048 and more, and a step's time is that of some 300 (an H100 reads 37,600 a second, or makes 144 steps).
+PREFILL_TOKENS_PER_STEP = 1500.0
 
 _HEALTH_CHECK_TOKEN_RATE = (
     4.0  # prompt tokens a second: each health check costs SGLang one, and several clients may send them
@@ -134,12 +140,37 @@ class MetricsInterval:
         return self.generated / spent * (self.compute_batch_size() or 1.0)
 
     def compute_batch_size(self) -> float | None:
-        """Return how many requests a step serves: the mean over readings with any; their maximum while others wait."""
+        """Return how many requests a step serves: the mean over its steps; while requests wait, the most that ran.
+
+        A gauge that changes only every so many steps is too low after each prompt: then it is the most, too.
+        """
         busy = [each.metrics for each in self._readings if each.metrics.running]
         running = [each.running for each in busy if each.running]
         if not running:
             return None if self.last.running is None else 1.0
-        return max(running) if any(each.waiting for each in busy) else sum(running) / len(running)
+        if self.last.in_strides or any(each.waiting for each in busy):
+            return max(running)
+        parts = [(made, batch) for made, batch, _ in self._list_steps() if batch is not None]
+        steps = sum(made / batch for made, batch in parts)
+        return sum(made for made, _ in parts) / steps if steps else sum(running) / len(running)
+
+    def _list_steps(self) -> list[tuple[float, float | None, float | None]]:
+        """Return tokens, requests and context of each pair of readings between which tokens were generated.
+
+        A reading before the first request or after the last one shows nothing that a step has read.
+        """
+        found = []
+        for before, now in pairwise(each.metrics for each in self._readings):
+            made = subtract_counters(before.generation_tokens, now.generation_tokens)
+            if not made:
+                continue
+            busy = [each for each in (before, now) if each.running] or [before, now]
+            running = [each.running for each in busy if each.running]
+            held = [each.kv_tokens for each in busy if each.kv_tokens is not None]
+            found.append(
+                (made, sum(running) / len(running) if running else None, sum(held) / len(held) if held else None)
+            )
+        return found
 
     def compute_step_rate(self) -> float | None:
         """Return decode steps (forward passes) per second.
@@ -154,6 +185,43 @@ class MetricsInterval:
         if self.generated is None or batch is None:
             return None
         return max(self.generated - (self.accepted or 0.0), self.drafts or 0.0) / self.seconds / batch
+
+    def compute_step_load(self, steps: float | None) -> StepLoad | None:
+        """Return what a step had to do; ``steps`` per second. None without steps."""
+        if not steps:
+            return None
+        count, batch = steps * self.seconds, self.compute_batch_size()
+        drafted = subtract_counters(self.first.draft_tokens, self.last.draft_tokens)
+        before, last = self._readings[-2].metrics, self._readings[-1].metrics
+        is_still = not subtract_counters(before.generation_tokens, last.generation_tokens)
+        return StepLoad(
+            tokens=None if batch is None or drafted is None else batch + drafted / count,
+            kv_tokens=self._compute_context(),
+            prompt_tokens=None if self.prompted is None else self.prompted / count,
+            is_running=not (is_still and last.running == 0 and not last.waiting and not last.at_request_end),
+        )
+
+    def _compute_context(self) -> float | None:
+        """Return the tokens in the KV cache, the mean over the steps; where no step is counted, the last reading's."""
+        parts = [(made / (batch or 1.0), held) for made, batch, held in self._list_steps() if held is not None]
+        steps = sum(weight for weight, _ in parts)
+        return sum(weight * held for weight, held in parts) / steps if steps else self.last.kv_tokens
+
+    def is_prefill(self, steps: float | None) -> bool:
+        """Tell whether prompts took nearly all of the time: no token but the first of a request, or hardly a step.
+
+        Where tokens are counted at the end of a request, prompts and steps of these seconds cannot be compared.
+        """
+        if self.last.at_request_end or not self.reads_prompts() or self.prompted is None:
+            return False
+        begun = (
+            subtract_counters(self.first.ttft.count, self.last.ttft.count)
+            if self.first.ttft and self.last.ttft
+            else None
+        )
+        if begun is not None and (self.generated or 0.0) <= begun:
+            return True
+        return bool(steps) and self.prompted > PREFILL_TOKENS_PER_STEP * (steps or 0.0) * self.seconds
 
     def compute_acceptance(self) -> DraftAcceptance | None:
         """Return accept length 1 + accepted/drafts, rate accepted/drafted, and the rate by position; None without drafts."""
@@ -281,7 +349,9 @@ class MetricsWindow:
         if when - self._stirred < self._pulse.max_silence(self.seconds):
             return EngineMeter()  # not silent for long enough to call it idle
         # Its gauges stopped with the last step: they are outdated.
-        return replace(_build_idle_meter(change), running=None, waiting=None, kv_usage=None, kv_tokens=None)
+        return replace(
+            _build_idle_meter(change), running=None, waiting=None, decoding=None, kv_usage=None, kv_tokens=None
+        )
 
     def _compute_decoding_meter(self, change: MetricsInterval, *, is_exact: bool) -> EngineMeter:
         newest = change.last
@@ -291,6 +361,8 @@ class MetricsWindow:
         rate = change.compute_generation_rate() if is_exact else rate
         batch, length = change.compute_batch_size(), newest.accept_length
         steps = None if rate is None or batch is None else rate / (length or 1.0) / batch
+        if is_exact and change.is_prefill(steps):
+            return replace(_build_common_meter(change), activity=EngineActivity.PREFILL, generation_rate=rate)
         acceptance = None if length is None else DraftAcceptance(length, newest.accept_rate, None, MeterSource.GAUGE)
         return replace(
             _build_common_meter(change),
@@ -298,6 +370,7 @@ class MetricsWindow:
             estimator=MeterSource.COUNTERS if is_exact else MeterSource.GAUGE,
             generation_rate=rate,
             steps=steps,
+            step_load=change.compute_step_load(steps),
             acceptance=acceptance,
         )
 
@@ -308,11 +381,15 @@ def _compute_live_meter(change: MetricsInterval) -> EngineMeter:
     if change.generated is None:
         return seen
     if change.generated > 0 or (change.passes or 0) > 0:
+        rate, steps = change.compute_generation_rate(), change.compute_step_rate()
+        if change.is_prefill(steps):
+            return replace(seen, activity=EngineActivity.PREFILL, generation_rate=rate)
         return replace(
             seen,
             activity=EngineActivity.DECODING,
-            generation_rate=change.compute_generation_rate(),
-            steps=change.compute_step_rate(),
+            generation_rate=rate,
+            steps=steps,
+            step_load=change.compute_step_load(steps),
             acceptance=change.compute_acceptance(),
         )
     if change.last.at_request_end and change.passes is None and change.last.running:
@@ -330,6 +407,7 @@ def _build_common_meter(change: MetricsInterval) -> EngineMeter:
         prompt_rate=change.per_second(change.prompted),
         batch=change.compute_batch_size(),
         prefix_hit_rate=change.compute_prefix_hit_rate(),
+        preemptions=subtract_counters(change.first.preemptions, change.last.preemptions),
         ttft=change.compute_ttft(),
         inter_token=change.compute_inter_token_latency(),
     )
@@ -344,5 +422,9 @@ def _build_idle_meter(change: MetricsInterval) -> EngineMeter:
 
 def _build_gauge_meter(metrics: EngineMetrics) -> EngineMeter:
     return EngineMeter(
-        running=metrics.running, waiting=metrics.waiting, kv_usage=metrics.kv_usage, kv_tokens=metrics.kv_tokens
+        running=metrics.running,
+        waiting=metrics.waiting,
+        decoding=metrics.running if metrics.counts_prefill_apart else None,
+        kv_usage=metrics.kv_usage,
+        kv_tokens=metrics.kv_tokens,
     )

@@ -18,7 +18,7 @@ from sparkctl.views.text.line_wrap import wrap_text
 from sparkctl.views.text.styled_text import TextRow, TextStyle, get_state_symbol, make_row, sanitize_span
 
 if TYPE_CHECKING:
-    from sparkctl.commands.diagnose_log import DiagnosisReport
+    from sparkctl.commands.diagnose_file import DiagnosisReport
     from sparkctl.commands.request import ScreenTarget
     from sparkctl.commands.start.check_fit import CheckFit
     from sparkctl.tui.panel import Panel

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -23,13 +24,27 @@ from sparkctl.views.history_view import describe_reason
 from sparkctl.views.switch_plan_view import describe_rollback_window
 from tests.support.events import collect_events_and_end
 from tests.support.sim_clients import wait_until_true
-from tests.support.switch_scene import FAULT, NEW, OLD, SwitchScene, abandon_switch, abort_switch, resume_switch
+from tests.support.switch_scene import (
+    FAULT,
+    NEW,
+    OLD,
+    SwitchScene,
+    abandon_switch,
+    abort_switch,
+    open_two_rank_model,
+    resume_switch,
+)
 
 pytestmark = pytest.mark.usefixtures("own_profiles")
 
 
-async def test_a_rollback_is_watched_like_a_start(scene: SwitchScene) -> None:
+async def test_a_rollback_is_watched_like_a_start(tmp_path: Path) -> None:
     """Its log, from where it was started again: phases, steps of both ranks, and the guard's word that weights are read."""
+    async with open_two_rank_model(tmp_path / "state", speed=4.0) as scene:  # slow enough to see it load
+        await _watch_rollback(scene)
+
+
+async def _watch_rollback(scene: SwitchScene) -> None:
     guards, seen = scene.sparks.guards, []
 
     def is_told() -> bool:

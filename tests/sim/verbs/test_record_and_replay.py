@@ -75,7 +75,7 @@ def test_a_watch_is_seen_again_step_by_step(tmp_path: Path) -> None:
 def test_a_start_is_recorded_without_its_secrets(tmp_path: Path) -> None:
     file, token = tmp_path / "up.jsonl", "hf_" + "canary" * 5
     words = ("up", "qwen36", "-n", "spark1", "--record", str(file), "--set", "env.HF_TOKEN=${HF_TOKEN}")
-    assert run_demo(*words, env={"HF_TOKEN": token}).returncode == 0
+    assert run_demo(*words, env={"HF_TOKEN": token}, speed="8").returncode == 0  # slow enough to see it load
     assert token not in file.read_text()
     again = run_sparkctl("top", "--replay", str(file), "--speed", "1000", home=tmp_path)
     assert again.returncode == 0

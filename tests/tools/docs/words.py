@@ -31,6 +31,7 @@ VERB_PAGES: dict[str, str] = {
     "doctor": "findings.md",
     "profiles": "profiles.md",
     "plan": "memory-fit.md",
+    "pull": "images-and-models.md",
     "up": "first-evening.md",
     "switch": "switching.md",
     "resume": "switching.md",
@@ -93,7 +94,7 @@ CAUSE_REMEDIES: dict[FailureCause, str] = {
     FailureCause.ENGINE_BUG: "Use the workaround or the newer image that the verdict names.",
     FailureCause.WEDGED: "`sparkctl down`, then `up`; if it happens again, read the log of the time before.",
     FailureCause.CRASHED: "Read the log around the quoted line.",
-    FailureCause.KILLED: "Ask who killed it; look at the kernel's log on the node (`sudo dmesg`).",
+    FailureCause.KILLED: "Ask who killed it; `sparkctl doctor` says whether the kernel's log could be read.",
     FailureCause.EXITED: "Read the last lines of the log.",
     FailureCause.STOPPED_BY_OTHERS: "Ask who stopped it, then start it again.",
     FailureCause.TIMED_OUT: "Raise the phase's limit in `start.timeouts`, or read the log of the phase that took so long.",
@@ -112,6 +113,28 @@ FINDINGS: dict[Kind, tuple[str, str]] = {
     Kind.BUSY_WAIT: (
         "For a minute: normal clock, 90 % busy, under 30 W, and no engine makes tokens. It waits for the other Spark, or hangs.",
         "Read the logs of both nodes; `down`, then `up`.",
+    ),
+    Kind.STALLED: (
+        "For three minutes requests run or wait, and no token, no prompt and no share of the KV cache moves, although the metrics answer.",
+        "Read the logs of all its Sparks; `down`, then `up`.",
+    ),
+    Kind.DRAFTS_REJECTED: (
+        "Accept length of at most 1.02 over at least 40 steps, for 10 s; or for three minutes under 15 % of drafts and under 1.5 tokens "
+        "a step. A note where drafts need no model (n-gram).",
+        "Use the draft model of this very checkpoint; check how its layers are quantized; try it without drafts.",
+    ),
+    Kind.PREFIX_CACHE: (
+        "After the prefix cache had served 50,000 tokens, 100,000 tokens of long prompts were computed with under a tenth found in it.",
+        "Fewer sessions at once, or more KV cache; a client must not change the beginning of its prompt.",
+    ),
+    Kind.PREFILL_STARVES: (
+        "Requests that were generating get no token for 20 s while a prompt is read; or for 30 s one token in twenty comes 3 s after the "
+        "one before, beside long prompts.",
+        "Smaller pieces of prompts: `max-num-batched-tokens`; SGLang: `chunked-prefill-size`, `enable-mixed-chunk`.",
+    ),
+    Kind.KV_FULL: (
+        "For 30 s the KV cache is at 90 % or more and the engine throws running requests out of it.",
+        "Fewer requests at once (`max-num-seqs`, `max-running-requests`), a shorter context, or more KV cache.",
     ),
     Kind.SWAP: (
         "Swap in use grew in each quarter of the last minute (one burst during a load is normal). `doctor`: over 1 GiB is in use.",
@@ -173,6 +196,22 @@ FINDINGS: dict[Kind, tuple[str, str]] = {
         "A fault of kernels with KHO keeps memory from every engine.",
         "Add `kho=off` to the kernel's command line, as it prints.",
     ),
+    Kind.KERNEL: (
+        "The kernel logged something that matters: see [what the kernel says](#what-the-kernel-says).",
+        "As it prints; it depends on the line.",
+    ),
+    Kind.LAST_BOOT: (
+        "The boot before ended without a shutdown: a power cut, heat, a held button or a freeze.",
+        "See the last line before it; leave more memory free, see the temperatures.",
+    ),
+    Kind.KNOWN_BAD: (
+        "A version on this Spark has a fault that other owners reported.",
+        "As it prints; `--json` names the source.",
+    ),
+    Kind.BELOW_REFERENCE: (
+        "For three minutes the engine has generated a fifth less than the source of its profile measured, with as many requests and about as long a context.",
+        "Compare the set-ups: `sparkctl profiles show NAME`. The usual reasons: a low clock, swap, drafts that are rejected, a checkpoint of another quantisation.",
+    ),
     Kind.SLOW_PATH: (
         "The engine computes by a fallback (Marlin for FP4, for example), not with the GPU's own arithmetic.",
         "Measure first: Marlin is no slower for NVFP4 on a GB10. An image built for 12.1a has native kernels.",
@@ -188,6 +227,10 @@ FINDINGS: dict[Kind, tuple[str, str]] = {
     ),
     Kind.MEMORY: ("`doctor`: memory that is available, and page cache.", "—"),
     Kind.DROP_CACHES: ("`doctor`: whether your user may drop the page cache.", "The sudoers line that it prints."),
+    Kind.KERNEL_LOG: (
+        "`doctor`: whether your user may read the kernel's log, from when on, and how the boot before ended.",
+        "`sudo usermod -aG adm $USER` on the node, then log in again.",
+    ),
     Kind.PYTHON: (
         "`doctor`: the node has no Python 3.8 or newer, so there are no live figures.",
         "`sudo apt install python3`",
@@ -280,6 +323,7 @@ EVENT_NOTES: dict[str, str] = {
     "facts": "recordings only",
     "plan": "everything the container gets, secrets masked",
     "fit": "the sum that `plan` shows: `answer`, `parts`, `standing`, `floor`, `stops`, `largest`, `least`, `lacking`, `cautions`",
+    "missing": "what of image and model a node lacks; from `plan`, `pull` and `up --pull`",
     "phase": "`step`: `name`, `done`, `total`, `fraction`; `expected_parts`: `phase`, `step`, `seconds` each; times in seconds",
     "log": '`lines`: `when`, `text`, `number`, `stream`, `cut`; `rank` ("0/2") where several ranks are shown; only in `logs --json`',
     "guard": "`at` by the node's clock; `available` and `free` in bytes, `rate` in bytes/s, `to_zero` in seconds",

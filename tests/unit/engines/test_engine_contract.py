@@ -213,7 +213,10 @@ def test_empty_input_gives_nothing(engine: Engine) -> None:
     assert engine.parse_stats_line("") is None
     said = engine.parse_metrics("")
     assert said == EngineMetrics(
-        at_request_end=said.at_request_end, in_strides=said.in_strides, health_tokens=said.health_tokens
+        at_request_end=said.at_request_end,
+        in_strides=said.in_strides,
+        counts_prefill_apart=said.counts_prefill_apart,
+        health_tokens=said.health_tokens,
     )
     assert engine.read_decoding_settings(()) == DecodingSettings()
 

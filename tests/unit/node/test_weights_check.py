@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import struct
 import subprocess
 import sys
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from sparkctl.model.decode_step import TensorSizes
 from sparkctl.node import model_files_decoder
 from sparkctl.node.model_files_decoder import WeightsCheck
 
@@ -35,7 +39,8 @@ def test_complete_weights_have_no_problem(tmp_path: Path) -> None:
     for name in ("a.safetensors", "b.safetensors"):
         write_shard(tmp_path / name)
     write_index(tmp_path, "a.safetensors", "b.safetensors")
-    assert check_weights(tmp_path) == (WeightsCheck(str(tmp_path), 2),)
+    (found,) = check_weights(tmp_path)
+    assert replace(found, tensors=None) == WeightsCheck(str(tmp_path), 2)
 
 
 def test_what_is_cut_off_or_missing_is_named(tmp_path: Path) -> None:
@@ -105,3 +110,136 @@ def test_what_this_user_may_not_read_is_unread_and_no_fault(tmp_path: Path) -> N
     assert [fault.partition(":")[0] for fault in first.faults] == ["broken.gguf"], "what is really wrong stays wrong"
     assert (second.unread, second.faults) == ((".",), ())
     assert (third.unread, third.faults) == ((".",), ())
+
+
+def write_model(folder: Path, tensors: Mapping[str, tuple[str, list[int]]], config: Mapping[str, object]) -> None:
+    """Write a model's header without its weights: a sparse file of the right length."""
+    width, at, header = {"F32": 4, "BF16": 2, "F8_E4M3": 1, "U8": 1}, 0, {}
+    for name, (dtype, shape) in tensors.items():
+        size = width[dtype] * math.prod(shape)
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header).encode()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "model.safetensors").open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.truncate(8 + len(text) + at)
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def read_sizes(folder: Path) -> TensorSizes:
+    (found,) = check_weights(folder)
+    assert found.faults == ()
+    assert found.tensors is not None
+    return found.tensors
+
+
+def test_parts_of_a_dense_model_with_a_vision_tower(tmp_path: Path) -> None:
+    """Names as in Qwen3-VL; the settings of the language model are in the inner config."""
+    tensors = {
+        "model.language_model.embed_tokens.weight": ("BF16", [1000, 64]),
+        "model.language_model.layers.0.mlp.gate_proj.weight": ("BF16", [128, 64]),
+        "model.language_model.layers.0.self_attn.q_proj.weight": ("BF16", [64, 64]),
+        "model.visual.blocks.0.attn.qkv.weight": ("BF16", [96, 32]),
+        "model.visual.merger.linear_fc1.weight": ("BF16", [32, 32]),
+        "lm_head.weight": ("BF16", [1000, 64]),
+    }
+    config = {"tie_word_embeddings": False, "text_config": {"num_hidden_layers": 1}}
+    write_model(tmp_path, tensors, config)
+    sizes = read_sizes(tmp_path)
+    assert dict(sizes.parts) == {"embedding": 128_000, "body": 24_576, "vision": 8_192, "output": 128_000}
+    assert (sizes.table, sizes.output, sizes.whole, sizes.is_tied) == (128_000, 128_000, 288_768, False)
+
+
+def test_a_tied_embedding_table_is_read_as_the_output_layer(tmp_path: Path) -> None:
+    table, body = {"model.embed_tokens.weight": ("BF16", [1000, 64])}, {"model.layers.0.w": ("BF16", [64, 64])}
+    write_model(tmp_path / "a", {**table, **body}, {"tie_word_embeddings": True})
+    sizes = read_sizes(tmp_path / "a")
+    assert (sizes.table, sizes.output) == (0, 128_000)
+    twice = {**table, **body, "lm_head.weight": ("BF16", [1000, 64])}
+    write_model(tmp_path / "b", twice, {"tie_word_embeddings": True})
+    assert read_sizes(tmp_path / "b").table == 128_000, "the file holds it twice, memory holds it once"
+    write_model(tmp_path / "c", twice, {})
+    assert read_sizes(tmp_path / "c").table == 128_000
+
+
+def test_experts_are_the_routed_ones_and_a_layer_behind_the_last_is_the_draft(tmp_path: Path) -> None:
+    """Names as in DeepSeek-V3 and its like."""
+    tensors: dict[str, tuple[str, list[int]]] = {
+        "model.embed_tokens.weight": ("BF16", [100, 8]), "lm_head.weight": ("BF16", [100, 8]),
+        "model.layers.0.mlp.shared_experts.up_proj.weight": ("F8_E4M3", [8, 8]),
+        "model.layers.0.mlp.gate.weight": ("BF16", [4, 8]),
+        "model.layers.1.embed_tokens.weight": ("BF16", [100, 8]), "model.layers.1.shared_head.head.weight": ("BF16", [100, 8]),
+        "model.layers.1.eh_proj.weight": ("BF16", [8, 16]),
+    }  # fmt: skip
+    for expert in range(4):
+        tensors[f"model.layers.0.mlp.experts.{expert}.up_proj.weight"] = ("F8_E4M3", [8, 16])
+        tensors[f"model.layers.1.mlp.experts.{expert}.up_proj.weight"] = ("F8_E4M3", [8, 16])
+    config = {"num_hidden_layers": 1, "num_experts_per_tok": 2, "n_routed_experts": 4, "quantization_config": {}}
+    write_model(tmp_path, tensors, config)
+    sizes = read_sizes(tmp_path)
+    assert sizes.parts["experts"] == 512
+    assert (sizes.expert_count, sizes.experts_per_token, sizes.is_quantized) == (4, 2, True)
+    assert sizes.parts["body"] == 64 + 64
+    assert {name: size for name, size in sizes.parts.items() if name.startswith("draft_")} == {
+        "draft_embedding": 1600, "draft_output": 1600, "draft_body": 256, "draft_experts": 512
+    }  # fmt: skip
+
+
+def test_experts_in_one_tensor_are_counted_by_its_shape(tmp_path: Path) -> None:
+    """Names as in gpt-oss."""
+    tensors = {
+        "model.layers.0.mlp.experts.gate_up_proj_blocks": ("U8", [32, 8, 4]),
+        "model.layers.0.mlp.experts.gate_up_proj_bias": ("BF16", [32, 8]),
+        "model.layers.0.mlp.router.weight": ("BF16", [32, 8]),
+    }
+    write_model(tmp_path, tensors, {"num_hidden_layers": 1, "experts_per_token": 4})
+    sizes = read_sizes(tmp_path)
+    assert (sizes.parts["experts"], sizes.expert_count, sizes.experts_per_token) == (1024 + 512, 32, 4)
+
+
+def test_sizes_are_unknown_unless_every_file_was_read(tmp_path: Path) -> None:
+    write_model(tmp_path, {"a.weight": ("BF16", [8, 8])}, {})
+    assert read_sizes(tmp_path).whole == 128
+    (tmp_path / "consolidated.safetensors").write_bytes((tmp_path / "model.safetensors").read_bytes())
+    (tmp_path / "adapter_model.safetensors").write_bytes((tmp_path / "model.safetensors").read_bytes())
+    assert read_sizes(tmp_path).whole == 128, "the same weights again, and an adapter"
+    (tmp_path / "model-2.safetensors").write_bytes(b"")
+    (found,) = check_weights(tmp_path)
+    assert found.tensors is None
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"a": {"dtype": "BF16", "data_offsets": [5]}},
+        {"a": {"dtype": "BF16", "data_offsets": ["x", 4]}},
+        {"a": {"dtype": "BF16", "data_offsets": [9, 2]}},
+        {"a": 1},
+        [],
+    ],
+)
+def test_a_header_that_makes_no_sense_gives_no_sizes(tmp_path: Path, header: object) -> None:
+    text = json.dumps(header).encode()
+    (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + b"\0" * 100)
+    (found,) = check_weights(tmp_path)
+    assert found.tensors is None
+
+
+@pytest.mark.parametrize(
+    "config", ["", "[]", "{", '{"num_hidden_layers": "8", "tie_word_embeddings": 1, "text_config": 3}']
+)
+def test_a_config_that_makes_no_sense_is_as_good_as_none(tmp_path: Path, config: str) -> None:
+    write_model(tmp_path, {"a.weight": ("BF16", [8, 8])}, {})
+    (tmp_path / "config.json").write_text(config)
+    sizes = read_sizes(tmp_path)
+    assert (sizes.whole, sizes.is_tied, sizes.experts_per_token) == (128, None, None)
+
+
+@pytest.mark.parametrize(
+    "said", [None, 3, {}, {"parts": {"body": -1}, "whole": -1}, {"parts": {"body": 5}, "whole": 9, "float32": 0}]
+)
+def test_sizes_that_no_model_has_are_unknown(said: object) -> None:
+    line = {"place": "/m", "files": 1, "faults": [], "unread": [], "tensors": said}
+    (found,) = model_files_decoder.decode_weights_check(f'@@ {json.dumps(line)}\n@@ "end"\n'.encode())
+    assert found.tensors is None

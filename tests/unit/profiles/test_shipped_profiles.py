@@ -11,6 +11,7 @@ import pytest
 from sparkctl import engines
 from sparkctl.engines.lint.model import LintRule, LintSeverity
 from sparkctl.model.node import Node, NodeName
+from sparkctl.model.reference import select_comparable
 from sparkctl.profiles import profile_lint
 from sparkctl.profiles.launch_planning import build_launch_plan
 from sparkctl.profiles.profile_library import ProfileLibrary
@@ -54,6 +55,33 @@ def test_a_profile_says_what_it_is_and_where_it_comes_from(name: str) -> None:
         assert re.search(r"source|author|post|thread|https://", profile.notes), (
             "no figure without the one who measured it"
         )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_source_measured_is_data_and_not_prose(name: str) -> None:
+    profile = LIBRARY.load_profile(name)
+    assert profile.notes is not None
+    assert re.findall(r"\d (?:tok|tokens)/s", profile.notes) == []
+    assert all(one.source.startswith("https://") for one in profile.reference)
+    assert all(one.figures or one.ready_cold or one.ready_warm for one in profile.reference)
+    own = LIBRARY.find_profile_file(name).read_text()
+    assert not profile.reference or "\nreference:\n" in own, "a variant has figures of its own"
+
+
+def test_the_figures_of_the_posts() -> None:
+    """The across-posts table: tok/s of one request and of eight together."""
+    told = {
+        name: {count: (rate.low, rate.high) for count, rate in comparable.rates_by_concurrency.items() if count != 4}
+        for name in ("qwen36-as-posted", "qwen36-vllm", "qwen36-ngram", "qwen36-tp2", "minimax-m27")
+        if (comparable := select_comparable(LIBRARY.load_profile(name).reference))
+    }
+    assert told == {
+        "qwen36-as-posted": {1: (18.7, 22.6), 8: (95.3, 97.8)},
+        "qwen36-vllm": {1: (23.3, 23.3), 8: (61.0, 61.0)},
+        "qwen36-ngram": {1: (12.7, 12.7), 8: (43.1, 43.1)},
+        "qwen36-tp2": {1: (8.1, 8.1), 8: (40.9, 40.9)},
+        "minimax-m27": {1: (12.4, 12.4), 8: (65.0, 65.0)},
+    }
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -83,7 +83,7 @@ def test_acceptance_names_its_estimator(seen: DraftAcceptance, said: str) -> Non
 def test_a_mixture_of_experts_is_told_as_a_range() -> None:
     reads = DecodeStepReads(weights=2_000_000_000, experts=ExpertReads(64_000_000_000, 128, 8), draft_tokens=3)
     said = words.format_bandwidth(estimate_bandwidth(SEEN, reads))
-    assert said == "≈ 44–120 GB/s est. · 19–52 % of 230 measured, 16–44 % of 273 spec"
+    assert said == "≈ 114–131 GB/s est. · 50–57 % of 230 measured, 42–48 % of 273 spec"
 
 
 def test_an_impossible_estimate_is_said_to_be_one() -> None:

@@ -140,7 +140,7 @@ def test_the_command_can_be_read_to_its_end(shelf: ProfilesScreenModel) -> None:
             break
         further = page.further + 5
     read = "".join(line.strip("│ ").replace("\\", "") for line in seen)
-    assert "11 of them: sparkctl finds its containers by them" in " ".join(seen)
+    assert "12 of them: sparkctl finds its containers by them" in " ".join(seen)
     for line in [line for line in shelf.preview.lines if "dev.sparkctl." not in line]:
         assert "".join(line.replace("\\", "").split())[:60] in "".join(read.split())
 
@@ -245,7 +245,7 @@ def test_the_check_is_counted_the_worst_with_its_line_and_what_is_good_to_know_b
             ),
         ),
     )
-    words = render_screen(replace(shelf, checks={"qwen36": check}, sources={place: "  tpp: 1"}), 120, 60)
+    words = render_screen(replace(shelf, checks={"qwen36": check}, sources={place: "  tpp: 1"}), 120, 64)
     assert "✕ checked: 1 error, 1 warning, 1 info" in words
     assert "✕ /p/qwen36.yaml:5:3: error[unknown-flag]: --tpp: no such flag (--set args.tp=1)" in words
     assert words.count("5 │   tpp: 1") == 2, "the info has no line"
