@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from sparkctl.engines.lint.model import LintMessage, LintRule, LintSeverity
 from sparkctl.errors import InvalidInput
-from sparkctl.model.memory_fit import MemoryFit
+from sparkctl.model.memory_fit import FitOutcome, MemoryFit
 from sparkctl.model.profile import Profile
 from sparkctl.model.verdict import FieldChange, Verdict
 from sparkctl.profiles.profile_library import ProfileLibrary
@@ -48,7 +48,8 @@ class SettingProof:
                     refused = next((one for one in self._list_fits(profile) if one.is_refused), None)
                     if refused is None:
                         return proposed
-                    wanted = refused.largest or refused.least
+                    is_in_the_way = refused.answer is FitOutcome.IF_STOPPED  # then no share is the answer
+                    wanted = None if is_in_the_way else refused.largest or refused.least
                 if wanted is None or wanted.set_argument in [one.set_argument for one in proposed]:
                     return None
                 proposed = _replace_change(proposed, wanted)

@@ -86,7 +86,7 @@ profiles list --json
 profiles show qwen36-vllm --json
 profiles show minimax-m27 --json
 profiles show nothing --json
-profiles check qwen36 --json
+profiles check qwen36-as-posted --json
 profiles check {tmp}/bad.yaml --json
 profiles import --json docker run --gpus all -p 8000:8000 vllm/vllm-openai:v0.19.1 --model Qwen/Qwen3-8B
 diagnose --causes --json

@@ -122,7 +122,9 @@ def _find_containers_of_instance(plan: LaunchPlan, containers: Sequence[Containe
                 plan.node,
                 f"a container named {plan.container_name} is already on {plan.node} ({container.status}, image "
                 f"{container.image}), " + (f"it belongs to {owner}" if owner else "and sparkctl did not make it"),
-                f"remove it yourself (docker rm {plan.container_name}) or give the profile another container.name",
+                f"stop it first: sparkctl down {owner} --node {plan.node}"
+                if owner
+                else f"remove it yourself (docker rm {plan.container_name}) or give the profile another container.name",
             )
     return found
 

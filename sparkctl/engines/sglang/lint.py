@@ -17,6 +17,7 @@ from sparkctl.engines.lint.profile_flags import (
     quote_value,
 )
 from sparkctl.model.profile import Profile
+from sparkctl.model.text.units import GIB, format_gib
 
 _GRAPH_BACKEND_ADVICE = "choose the backend with --cuda-graph-backend-prefill and --cuda-graph-backend-decode"
 FLAG_ADVICE = FlagAdvice(
@@ -68,6 +69,9 @@ _STEPS_FLAG, _TOPK_FLAG, _DRAFT_TOKENS_FLAG = (
     "--speculative-eagle-topk",
     "--speculative-num-draft-tokens",
 )
+_SHARE_FLAG = "--mem-fraction-static"
+# Of a Spark: all memory, what is available after a boot, and what an engine with a draft head holds beside weights and share.
+_TOTAL_BYTES, _AVAILABLE_BYTES, _BESIDE_WEIGHTS_BYTES = int(121.7 * GIB), 115 * GIB, 8 * GIB
 # tokens/s for one request, by the thread's table
 _MEASURED_SLOWER = {
     "EAGLE3": "16.4 tokens/s in place of 31.7 with BF16, 24.5 in place of 52.7 with FP8",
@@ -92,6 +96,7 @@ def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintConte
     yield from _check_speculative_sizes(settings, algorithm)
     yield from _check_draft_model(profile, settings, algorithm)
     yield from _check_unused_draft_sizes(settings)
+    yield from _check_draft_workspace(profile, settings, algorithm, held)
     yield from flag_combinations.check_cpu_offload(settings, "--cpu-offload-gb")
     yield from _check_encoder(settings)
     yield from _check_fp4_cache(profile, settings)
@@ -127,6 +132,33 @@ def _check_speculative_sizes(settings: FlagSettings, algorithm: str) -> Iterator
         message=message,
         on_key=steps.in_args,
         setting=f"args.{lacking}={value}",
+    )
+
+
+def _check_draft_workspace(
+    profile: Profile, settings: FlagSettings, algorithm: str, held: LintContext
+) -> Iterator[LintMessage]:
+    """SGLang 0.5.12 with all three sizes of a draft head takes its share of all memory before the weights."""
+    share, flag = settings.get_number(_SHARE_FLAG), settings.get_setting(_SHARE_FLAG)
+    weights = profile.model.weights
+    has_all = all(settings.get_setting(one) is not None for one in (_STEPS_FLAG, _TOPK_FLAG, _DRAFT_TOKENS_FLAG))
+    is_affected = (held.version or "").startswith("0.5.12") and algorithm in ("NEXTN", "EAGLE", "EAGLE3") and has_all
+    if flag is None or share is None or weights is None or profile.nodes > 1 or not is_affected:
+        return
+    most = (_AVAILABLE_BYTES - weights - _BESIDE_WEIGHTS_BYTES) / _TOTAL_BYTES
+    if 0 < share <= most or most <= 0:
+        return
+    message = (
+        f"{_SHARE_FLAG} {quote_value(flag.value or '')}: with all three sizes of the drafts SGLang 0.5.12 takes this share of "
+        f"all memory before the weights ({format_gib(weights)}), and a Spark has no room for both: `sparkctl plan` has the sum"
+    )
+    yield LintMessage(
+        kind=LintRule.MEMORY_SHARE,
+        level=LintSeverity.INFO,
+        where=flag.where,
+        message=message,
+        on_key=False,
+        setting=f"args.{_SHARE_FLAG.removeprefix('--')}={int(most * 100) / 100:g}" if flag.in_args else None,
     )
 
 

@@ -106,7 +106,7 @@ def _list_overhead_parts(subject: EstimateInput) -> list[EstimatePart]:
         )
     if _read_speculative_method(subject) == "dflash":
         words = (
-            "kept free: 0.85 was reported unsafe with DFlash, 0.80 is published as running; what it takes is not known"
+            "kept free: with 0.85 owners ran out of memory, 0.60 is what they advise; what DFlash takes is not known"
         )
         found.append(
             EstimatePart(

@@ -261,6 +261,24 @@ def test_a_share_of_all_memory_leaves_something(tmp_path: Path, share: str | Non
     )
 
 
+@pytest.mark.parametrize(
+    ("share", "drafts", "expected"),
+    [("0.6", "20", []), ("0.82", "20", ["info[memory-share]"]), ("0.82", None, ["warning[known-trap]"])],
+)
+def test_a_draft_head_of_0512_takes_its_share_before_the_weights(
+    tmp_path: Path, share: str, drafts: str | None, expected: list[str]
+) -> None:
+    tokens = "" if drafts is None else f"  speculative-num-draft-tokens: {drafts}\n"
+    text = HEADS["sglang"].replace("model: {path: ", "model: {weights: 27GB, path: ") + (
+        "  speculative-algorithm: NEXTN\n  speculative-num-steps: 5\n  speculative-eagle-topk: 4\n"
+        f"{tokens}  mem-fraction-static: {share}\n"
+    )
+    lines = lint_profile_text(tmp_path, text)
+    assert list_finding_kinds(lines) == expected
+    if share == "0.82" and drafts:
+        assert "(--set args.mem-fraction-static=0.67)" in lines[0]
+
+
 def test_dflash_wants_memory_and_its_backend(tmp_path: Path) -> None:
     text = (
         "schema: 1\nname: mine\nengine: vllm\nimage: x/vllm:0.33.0\nmodel: {path: Intel/Qwen3.5-35B-A3B-int4-AutoRound}\n"

@@ -44,9 +44,10 @@ def make_proof(name: str, fits: FitsOfProfile | None = None, *settings: str) -> 
 
 
 def test_what_does_not_fit_alone_is_proposed_with_the_share_that_fits() -> None:
-    assert make_proof("qwen36-as-posted").prove_changes(DRAFTS) == (DRAFTS,), "without a node the flags decide"
-    proved = make_proof("qwen36-as-posted", refuse_above(0.67)).prove_changes(DRAFTS)
-    assert proved == (DRAFTS, FieldChange(SHARE, "0.67"))
+    by_flags = make_proof("qwen36-as-posted").prove_changes(DRAFTS)
+    assert by_flags == (DRAFTS, FieldChange(SHARE, "0.67")), "without a node the check decides"
+    proved = make_proof("qwen36-as-posted", refuse_above(0.5)).prove_changes(DRAFTS)
+    assert proved == (DRAFTS, FieldChange(SHARE, "0.50"))
 
 
 def test_where_nothing_fits_nothing_is_proposed() -> None:
@@ -54,6 +55,11 @@ def test_where_nothing_fits_nothing_is_proposed() -> None:
     assert proof.prove_changes(DRAFTS) is None
     (trap,) = list_start_warnings(LIBRARY.load_profile("qwen36-as-posted"), LIBRARY)
     assert proof.format_remedy(trap, lambda *changes: "never") is None
+
+
+def test_what_is_in_the_way_is_no_reason_for_a_tiny_share() -> None:
+    proof = make_proof("qwen36-as-posted", lambda profile: [make_fit(FitOutcome.IF_STOPPED, "0.06")])
+    assert proof.prove_changes(DRAFTS) is None
 
 
 def test_a_share_that_the_check_objects_to_is_not_proposed() -> None:
