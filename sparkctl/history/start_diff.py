@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sparkctl.errors import InvalidInput
 from sparkctl.history.model import OperationRecord
-from sparkctl.profiles.yaml_reader import YamlValue, parse_yaml
+
+if TYPE_CHECKING:
+    from sparkctl.profiles.yaml_reader import YamlValue
 
 _COMPARED_FACTS = (("driver", "driver"), ("kernel", "kernel"), ("engine_version", "engine version"))
 
@@ -64,6 +67,8 @@ def diff_profiles(before: str | None, after: str | None) -> tuple[StartDifferenc
     """Return the fields in which two profiles differ, in their order; None where one is missing or cannot be read."""
     if before is None or after is None:
         return None
+    from sparkctl.profiles.yaml_reader import parse_yaml
+
     try:
         old, new = (dict(_flatten_fields(parse_yaml(text.encode(), "the stored profile"))) for text in (before, after))
     except InvalidInput:
