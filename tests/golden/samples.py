@@ -9,7 +9,10 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 
+from sparkctl.model.sample import Sample
 from tests.golden.shapes import FREE_TEXT
+
+_TYPING_ONLY = {"Sample": Sample}  # names that a module imports for type checkers alone
 
 
 class Sampler:
@@ -65,7 +68,7 @@ class Sampler:
 
     def _make_dataclass(self, kind: type) -> object:
         assert is_dataclass(kind)
-        hints = typing.get_type_hints(kind)
+        hints = typing.get_type_hints(kind, localns=_TYPING_ONLY)
         self._open.append(kind)
         self.depth = max(self.depth, len(self._open))
         was_empty, self.is_empty = (
