@@ -227,7 +227,7 @@ class TextPrinter:
                 words = f"{event.instance} not ready after {format_duration(event.seconds)}"
                 self._print_line(event.node or "", TextStyle.ATTENTION, get_state_symbol(Phase.UNKNOWN), words)
             stderr.print_message()
-            for line in format_verdict(event.verdict, event.instance, event.node):
+            for line in format_verdict(event.verdict):
                 stderr.print_message(line, _VERDICT_INDENT if line.startswith(" ") else 0)
         if event.message and event.outcome in (Outcome.DONE, Outcome.READY, Outcome.DETACHED, Outcome.PLANNED):
             for line in sanitize_lines(event.message):

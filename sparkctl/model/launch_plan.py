@@ -24,6 +24,7 @@ class ContainerLabel:
     GRACE = PREFIX + "grace"  # seconds between SIGTERM and SIGKILL
     EXPECTED = PREFIX + "expected"  # bytes of memory that it is expected to hold
     PER_STEP = PREFIX + "per-step"  # the DecodeStepSpec as JSON: what a decode step reads
+    REFERENCE = PREFIX + "reference"  # the ComparableReference as JSON: what others measured with these settings
     RANK = PREFIX + "rank"  # "1/2": the second of two Sparks of one model
     NODES = PREFIX + "nodes"  # "spark1,spark2": the nodes of its ranks as the operator names them, the head first
     RUN = PREFIX + "run"  # the same on every rank of one start, different for each start

@@ -9,6 +9,7 @@ from typing import Annotated
 from sparkctl.model.decode_step import RoutedExperts
 from sparkctl.model.launch_plan import GuardRule, PhaseTimeouts
 from sparkctl.model.profile_field import FieldKind, ProfileField
+from sparkctl.model.reference import Reference, find_ready_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +275,10 @@ class Profile:
         ProfileField(FieldKind.TEXT, "what an owner should know before starting it", is_hashed=False),
     ] = None
     source: Annotated[str | None, ProfileField(FieldKind.TEXT, "where the settings come from", is_hashed=False)] = None
+    reference: Annotated[
+        tuple[Reference, ...],
+        ProfileField(FieldKind.SECTION, "What others measured with these settings.", is_hashed=False),
+    ] = ()
     extra: Annotated[
         tuple[tuple[str, JsonValue], ...],
         ProfileField(
@@ -285,6 +290,11 @@ class Profile:
     origin: str
     shipped: bool
     digest: str = ""
+
+    @property
+    def expected_start_seconds(self) -> float | None:
+        """How long a start takes by the profile, else by its reference; None if neither says it."""
+        return self.start.expected or find_ready_seconds(self.reference)
 
 
 # Sections of the file whose fields are attributes of `Profile`, with their descriptions in the JSON Schema.

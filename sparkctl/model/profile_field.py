@@ -37,6 +37,8 @@ class FieldKind(StrEnum):
     GPUS = "gpus"
     HTTP_PATH = "http-path"
     REGEX = "regex"
+    FIGURE = "figure"  # a measured figure, or the lowest and the highest
+    SHARE = "share"  # the same in per cent
     ARGS = "args"
     ENV = "env"
     ULIMITS = "ulimits"

@@ -222,6 +222,8 @@ async def _read_phase(session: NodeSession, container: Container) -> tuple[Phase
             why = await _describe_guard_stop(session, container)
         if why is None and ended.exit_code in _SIGNAL_EXITS and await _was_asked_to_stop(session, ended):
             return Phase.STOPPED, None, f"somebody stopped it (exit code {ended.exit_code})"
+        if why is None and ended.exit_code == _SIGKILL_EXIT:
+            why = await _describe_oom_kill(session, ended)
         if not failed and ended.exit_code == 0:
             why = await _find_hidden_failure(session, container)
             failed = why is not None
@@ -285,6 +287,19 @@ async def _describe_guard_stop(session: NodeSession, container: Container) -> st
 
     receipt = await guard_receipts.read_receipt(session, container.id)
     return None if receipt is None else f"stopped by the guard: {describe_memory_drop(receipt)}"
+
+
+async def _describe_oom_kill(session: NodeSession, container: Container) -> str | None:
+    """Describe the kernel's OOM kill of a container, read once. The imports are late, as this is rare."""
+    from sparkctl.monitor.kernel_evidence import find_oom_kill
+    from sparkctl.monitor.kernel_log import read_kernel_log_if_possible
+
+    key = (container.id, container.finished)
+    if key not in session.oom_kills:
+        log = await read_kernel_log_if_possible(session)
+        kill = None if log is None else find_oom_kill(log, container)
+        session.oom_kills[key] = None if kill is None else f"ended because {kill.meaning}"
+    return session.oom_kills[key]
 
 
 async def _redact_container_text(session: NodeSession, container: Container, text: str | None) -> str | None:

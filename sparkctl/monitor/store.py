@@ -32,6 +32,7 @@ from sparkctl.model.events import (
 from sparkctl.model.finding import Finding, FindingKind, Severity, sort_by_severity
 from sparkctl.model.guard_state import GuardAction
 from sparkctl.model.instance import InstanceView
+from sparkctl.model.kernel_event import KernelEvent
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
@@ -48,9 +49,10 @@ from sparkctl.monitor.activity import (
     StartDiagnosed,
     SwitchHidden,
 )
-from sparkctl.monitor.event_log import EventLog, RecentLogLines, StartRefused
+from sparkctl.monitor.event_log import EventLog, KernelEventLogged, RecentLogLines, StartRefused
 from sparkctl.monitor.findings.base import NodeSnapshot
 from sparkctl.monitor.findings.node_detectors import NodeDetectors, detect_across_nodes, detect_slow_path
+from sparkctl.monitor.kernel_log import KernelHistory
 from sparkctl.monitor.meters.meter_series import MeterSeries
 from sparkctl.monitor.node_views import NodeTelemetryView, list_rollback_containers, mark_rollback_containers
 from sparkctl.monitor.ranks import apply_head_state
@@ -126,12 +128,13 @@ class NodeRecord:
         default_factory=dict
     )  # findings of checks, not of samples
     health: NodeDetectors = field(default_factory=NodeDetectors)
+    kernel: KernelHistory = field(default_factory=KernelHistory)
     troubles: tuple[Finding, ...] = ()
 
     def build_snapshot(self, sample: Sample) -> NodeSnapshot:
         """Return the input of the detectors."""
         known = self.docker is not None and self.docker.known
-        return NodeSnapshot(self.name, sample, self.list_instances() if known else None)
+        return NodeSnapshot(self.name, sample, self.list_instances() if known else None, tuple(self.kernel.events))
 
     def mark_guard_unknown(self) -> None:
         """Forget that no guard ran: a start may have brought one since."""
@@ -445,6 +448,10 @@ class Store:
         """Return the last reported drop of a node's page cache, None if there was none. Raises KeyError."""
         return self._nodes[name].dropped
 
+    def get_kernel_events(self, name: NodeName) -> tuple[KernelEvent, ...]:
+        """Return what a node's kernel logged in this boot, as far as it matters. Raises KeyError."""
+        return tuple(self._nodes[name].kernel.events)
+
     def get_launch_plan(self, name: NodeName, instance: str) -> LaunchPlan | None:
         """Return the plan of the last watched start, secrets included. Raises KeyError."""
         return self._nodes[name].plans.get(instance)
@@ -490,6 +497,8 @@ class Store:
         if not live.rings.add_sample(event.sample, event.ts, event.boot):
             return ()
         live.arrived = event
+        for logged in live.kernel.add_sample(event.sample, event.boot):
+            self.event_log.add_event(KernelEventLogged(ts=event.ts, node=event.node, event=logged))
         live.troubles = live.health.detect_all(live.build_snapshot(event.sample))
         back = live.state.state is not NodeState.OK
         if back:

@@ -352,6 +352,7 @@ def _parse_checkpoint(place: str, body: str) -> CheckpointFiles:
         index_total=_parse_count(total[1]) if total else None,
         unfinished=_parse_count(unfinished) if unfinished.isascii() and unfinished.isdigit() else 0,
         config=word.get("config") or None,
+        has_draft_layers={"yes": True, "no": False}.get(word.get("drafts", "")),
     )
 
 

@@ -89,18 +89,22 @@ class ProfileLibrary:
         with self._listed_once():
             return tuple(self.load_entry(name) for name in self.list_names())
 
-    def list_variants(self, name: str) -> tuple[str, ...]:
-        """Return the profiles that extend this one. Reads every file; one that cannot be read is skipped."""
+    def list_relatives(self, name: str) -> tuple[str, ...]:
+        """Return the profile that this one extends, then those that extend either of them.
+
+        Reads every file; one that cannot be read is skipped.
+        """
         from sparkctl.profiles.yaml_reader import read_yaml
 
-        found = []
+        bases: dict[str, str | None] = {}
         with self._listed_once():
             for one in self.list_names():
                 with suppress(InvalidInput):
-                    base = read_yaml(self.find_profile_file(one)).entries.get("extends")
-                    if one != name and base is not None and base.item.raw == name:
-                        found.append(one)
-        return tuple(found)
+                    extends = read_yaml(self.find_profile_file(one)).entries.get("extends")
+                    bases[one] = None if extends is None else extends.item.raw
+        base = bases.get(name)
+        family = [one for one, of in bases.items() if one != name and of is not None and of in (name, base)]
+        return tuple(dict.fromkeys([*([base] if base is not None and base in bases else []), *family]))
 
     def load_profile(self, name: str, overrides: Sequence[str] = ()) -> Profile:
         """Return a profile by name, or by path (``./mine.yaml``).
@@ -195,7 +199,7 @@ class ProfileLibrary:
         from sparkctl.profiles.file_issues import InvalidFile
         from sparkctl.profiles.validation import (
             find_token_issues,
-            merge_profile_trees,
+            merge_profile_layer,
             parse_setting,
             strip_base_fields,
             validate_profile,
@@ -206,12 +210,12 @@ class ProfileLibrary:
         faults += self._check_file_name(chain[0])
         tree = chain[-1][1]
         for _, above in reversed(chain[:-1]):
-            tree = merge_profile_trees(strip_base_fields(tree), above)
+            tree = merge_profile_layer(strip_base_fields(tree), above)
         for text in overrides:
             try:
                 change = parse_setting(text)
                 faults += find_token_issues(change)
-                tree = merge_profile_trees(tree, change)
+                tree = merge_profile_layer(tree, change)
             except InvalidFile as error:
                 faults += error.faults
         try:

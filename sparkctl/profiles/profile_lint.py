@@ -46,12 +46,6 @@ class StartWarning:
     setting: str | None = None
     instead: tuple[str, ...] = ()
 
-    def format_remedy(self, again: str) -> str | None:
-        """Return how to fix it, None if not known; ``again`` is the command that starts the profile."""
-        ways = [] if self.setting is None else [f"{again} --set {self.setting}"]
-        ways += [f"start {' or '.join(self.instead)} instead"] if self.instead else []
-        return ", or ".join(ways) or None
-
 
 @dataclass(frozen=True, slots=True)
 class LintResult:
@@ -109,12 +103,12 @@ def lint_profile(profile: Profile, chosen: CatalogueChoice | None = None) -> tup
 def list_start_warnings(profile: Profile, library: ProfileLibrary | None = None) -> tuple[StartWarning, ...]:
     """Return the warnings before a start: each error and warning, with its possible fixes.
 
-    ``library``: where to look for variants of the profile without this trap.
+    ``library``: where to look for relatives of the profile without this trap.
     """
     secrets = _find_lint_secrets(profile)
     found = [one for one in lint_profile(profile) if one.level is not LintSeverity.INFO]
     has_trap = any(one.kind is LintRule.KNOWN_TRAP for one in found)
-    others = _list_trap_free_variants(profile, library) if library is not None and has_trap else ()
+    others = _list_trap_free_relatives(profile, library) if library is not None and has_trap else ()
     return tuple(
         StartWarning(
             redact(sanitize_line(one.message), secrets), one.setting, others if one.kind is LintRule.KNOWN_TRAP else ()
@@ -132,9 +126,9 @@ def list_patchable_flags(profile: Profile) -> tuple[str, ...]:
     return tuple(dict.fromkeys(sanitize_line(one.flag) for one in refused if one.flag.startswith("--")))
 
 
-def _list_trap_free_variants(profile: Profile, library: ProfileLibrary) -> tuple[str, ...]:
-    """Return the profiles that extend this one, need as many nodes, and have no known trap."""
-    found = [library.load_entry(name).profile for name in library.list_variants(profile.name)]
+def _list_trap_free_relatives(profile: Profile, library: ProfileLibrary) -> tuple[str, ...]:
+    """Return the relatives that need as many nodes and have no known trap."""
+    found = [library.load_entry(name).profile for name in library.list_relatives(profile.name)]
     return tuple(one.name for one in found if one and one.nodes == profile.nodes and not _has_trap(one))
 
 

@@ -111,6 +111,7 @@ class SimDockerDaemon:
             self.running.pop(container.id, None)
         if ending.oom_killed:
             self.publish_event("oom", container)
+            self.node.log_oom_kill(process.main_pid, container.id)
         litters = ending.code == SIGKILL_EXIT_CODE and NodeFault.LITTERS in self.node.options.troubles
         self.node.remains.remove_shared_memory(container.id, litters=litters)
         container.mark_ended(ending.code, oom_killed=ending.oom_killed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
 from sparkctl.model.finding import Severity
@@ -166,9 +165,9 @@ def format_node_state(event: NodeStateChanged) -> str:
     return words
 
 
-def format_verdict(verdict: Verdict, instance: str | None = None, node: str | None = None) -> list[str]:
+def format_verdict(verdict: Verdict) -> list[str]:
     """Return a verdict as lines: the summary, the evidence, the remedy, and the command that tries it."""
-    lines = [sanitize_line(verdict.summary)]
+    lines = [sanitize_line(verdict.headline)]
     for evidence in verdict.evidence:
         what = "" if evidence.origin == LAST_LINE_ORIGIN else "proof"
         lines.append(f"  {what:<7} {evidence.location}: {sanitize_line(evidence.text)}")
@@ -176,10 +175,8 @@ def format_verdict(verdict: Verdict, instance: str | None = None, node: str | No
     lines += [
         f"  also    {sanitize_line(other.summary)}{_format_evidence_line(other)}" for other in verdict.contributing
     ]
-    if verdict.edit is not None and instance:
-        where = ["--node", node] if node else []
-        again = verdict.again or shlex.join(["sparkctl", "up", instance, *where, "--set", verdict.edit.set_argument])
-        lines.append(f"  again   {sanitize_line(again)}")
+    if verdict.edit is not None and verdict.again is not None:
+        lines.append(f"  again   {sanitize_line(verdict.again)}")
         lines += [f"          {words}" for words in [describe_edit_source(verdict.edit)] if words]
     return lines
 

@@ -92,21 +92,22 @@ class StartInstance(Request):
         """The command that repeats this request."""
         return self.build_retry_command()
 
-    def build_retry_command(self, edit: FieldChange | None = None) -> str:
-        """The same command for hints, secrets in it masked; with ``edit`` that field has its new value."""
+    def build_retry_command(self, *changes: FieldChange) -> str:
+        """The same command for hints, secrets in it masked; the fields of ``changes`` have their new values."""
         if self.is_of_switch:
-            return self.build_switch_command(edit)
-        return self._build_command("up", {"--again": self.once_more, "--force": self.forced}, edit)
+            return self.build_switch_command(*changes)
+        return self._build_command("up", {"--again": self.once_more, "--force": self.forced}, changes)
 
-    def build_switch_command(self, edit: FieldChange | None = None) -> str:
+    def build_switch_command(self, *changes: FieldChange) -> str:
         """The command of the switch that this start is a step of."""
-        return self._build_command("switch", dict.fromkeys(self.switch_flags, True), edit)
+        return self._build_command("switch", dict.fromkeys(self.switch_flags, True), changes)
 
-    def _build_command(self, verb: str, own: Mapping[str, bool], edit: FieldChange | None) -> str:
+    def _build_command(self, verb: str, own: Mapping[str, bool], changes: Sequence[FieldChange]) -> str:
         profile, *words = self.words or (self.profile.name,)
-        changed = None if edit is None else edit.field
-        pairs = [pair for pair in zip(words[::2], words[1::2], strict=False) if pair[1].partition("=")[0] != changed]
-        pairs += [] if edit is None else [("--set", edit.set_argument)]
+        changed = {one.field for one in changes}
+        given = zip(words[::2], words[1::2], strict=False)
+        pairs = [pair for pair in given if pair[1].partition("=")[0] not in changed]
+        pairs += [("--set", one.set_argument) for one in changes]
         flags = {
             "--no-guard": not self.guarded,
             **own,

@@ -24,6 +24,21 @@ def _describe_shared_memory_limit(said: MatchGroups) -> MatchGroups:
 
 KERNEL_FAILURES = (
     failure_rule(
+        r"(?P<what>This kernel only supports sm_?\d+\w*|Error occurred when running GEMM|Failed to run cutlass [\w ]{0,40}gemm[^.]{0,60}"
+        r"|[\w ]{1,60}kernels? (?:are |is )?unavailable for .{0,80}on (?:the )?current platform)",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "A GPU kernel was not made for this GPU (a GB10 is sm_121): {what}",
+        _OTHER_BACKEND,
+        needle=(
+            "This kernel only supports",
+            "Error occurred when running GEMM",
+            "Failed to run cutlass",
+            "on current platform",
+            "on the current platform",
+        ),
+        on="image",
+    ),
+    failure_rule(
         r"out of resource: shared memory, Required: (?P<wants>\d+), Hardware limit: (?P<limit>\d+)",
         FailureCause.KERNEL_UNSUPPORTED,
         "A Triton kernel wants {wants} bytes of shared memory for a block, and this GPU has {limit}[ ({whose})].",
@@ -55,21 +70,40 @@ KERNEL_FAILURES = (
         FailureCause.KERNEL_UNSUPPORTED,
         "A GPU kernel was not made for this GPU (a GB10 is sm_121): {what}",
         _OTHER_BACKEND,
-        needle=None,
+        needle=(
+            "backend supports the deployment configuration",
+            "no valid",
+            "need",
+            "only support",
+            "rch conditional MMA instruction used without targeting appropriate compute capability",
+            "require",
+            "supported",
+            "not implemented",
+        ),
         exception=True,
         on="image",
     ),
 )
 JIT_FAILURES = (
     failure_rule(
-        r"(?P<what>Could not find nvcc[^.]*|nvcc: (?:command )?not found|Failed to find C(?:\+\+)? compiler[^.]*"
+        r"(?P<what>Assertion error \(include_parser\.hpp\S{0,20} ?.{0,200}"
+        r"|Could not find nvcc[^.]*|nvcc: (?:command )?not found|Failed to find C(?:\+\+)? compiler[^.]*"
         r"|CUDA_HOME environment variable is not set|No such file or directory: '(?:\S*/)?(?:nvcc|ninja|gcc|g\+\+|cc|c\+\+)'"
         r"|Ninja is required to load C\+\+ extensions|fatal error: (?:Python\.h|cuda_runtime\w*\.h|\w+\.cuh?): No such file or directory)",
         FailureCause.JIT_FAILED,
         "The image lacks a part that it needs to compile kernels at the start: {what}",
         "Take an image with the CUDA toolkit and a C compiler (a devel image), or choose a backend that brings its kernels "
         "compiled.",
-        needle=None,
+        needle=(
+            "Assertion error (include_parser.hpp",
+            ": No such file or directory",
+            "CUDA_HOME environment variable is not set",
+            "Could not find nvcc",
+            "Failed to find C",
+            "Ninja is required to load C++ extensions",
+            "No such file or directory: '",
+            "not found",
+        ),
         on="image",
     ),
     failure_rule(
@@ -82,7 +116,23 @@ JIT_FAILURES = (
         "A kernel could not be compiled at the start: {what}",
         "The compiler's own error stands in the lines around this one. Choose another backend for the kernel, or another "
         "type of the KV cache, or take a newer image.",
-        needle=None,
+        needle=(
+            "BackendCompiler",
+            "CompilationFail",
+            "CppCompile",
+            "Error building extension '",
+            "Inductor",
+            "NVRTC ",
+            "Ninja build failed",
+            "PTXAS error:",
+            "exited with",
+            "failed with",
+            "ninja: build stopped: subcommand failed",
+            "nvcc ",
+            "nvrtc: error:",
+            "returned non-zero exit status",
+            "triton.compiler.errors.",
+        ),
         on="image",
         weight=FailureWeight.LIKELY,
     ),
@@ -93,6 +143,14 @@ _GPU_FAULT_REMEDY = (
     "show the driver's Xid."
 )
 GPU_FAULTS = (
+    failure_rule(
+        r"NVRM: Xid \([^)]{1,60}\): (?P<code>\d+)(?:, (?P<what>.{0,160}))?",
+        FailureCause.GPU_FAULT,
+        "The NVIDIA driver reports a fault of the GPU: Xid {code}[ ({what})].",
+        _GPU_FAULT_REMEDY,
+        needle="NVRM: Xid",
+        weight=FailureWeight.LIKELY,
+    ),
     failure_rule(
         r"Process group watchdog thread terminated with exception: CUDA error: (?P<what>[\w -]{1,80})",
         FailureCause.GPU_FAULT,
@@ -109,7 +167,18 @@ GPU_FAULTS = (
         FailureCause.GPU_FAULT,
         "A GPU kernel failed while it ran ({what}); nothing here says which.",
         _GPU_FAULT_REMEDY,
-        needle=None,
+        needle=(
+            "CUBLAS_STATUS_",
+            "CUDNN_STATUS_EXECUTION_FAILED",
+            "Failed to encode tensor map: 7",
+            "an illegal memory access was encountered",
+            "cudaErrorIllegalAddress",
+            "cudaErrorLaunchFailure",
+            "device-side assert triggered",
+            "misaligned address",
+            "uncorrectable ECC error encountered",
+            "unspecified launch failure",
+        ),
         exception=True,
         weight=FailureWeight.LIKELY,
     ),
@@ -122,22 +191,40 @@ CAPTURE_FAILURES = (
         "fault of this version.",
         "Leave out torch.compile (SGLang: args.enable-torch-compile), or start without CUDA graphs (SGLang: "
         "args.disable-cuda-graph, vLLM: args.enforce-eager).",
-        needle="apturing",
+        needle=("operation not permitted when stream is capturing", "cudaErrorStreamCapture"),
         weight=FailureWeight.LIKELY,
     ),
 )
 IMAGE_FAILURES = (
     failure_rule(
-        r"(?P<what>lib[\w.+-]{1,80}?\.so[\d.]{0,20}: cannot open shared object file|undefined symbol: \S+"
+        r"(?P<what>(?:plugin |shared )?library not found: \S{1,200}\.so|unable to (?:load shared|find backend) library.{0,160}"
+        r"|lib[\w.+-]{1,80}?\.so[\d.]{0,20}: cannot open shared object file|undefined symbol: \S+"
         r"|version `?(?:GLIBCXX|GLIBC|CXXABI|libcudart)[\w.]{0,40}'? not found|numpy\.dtype size changed"
         r"|A module that was compiled using NumPy 1\.x cannot be run in NumPy 2\S*|cannot import name '[^']*' from '[^']*'"
-        r"|(?:module|package) '[^']*' has no attribute '[^']*'|No module named '?(?!sglang\b|vllm\b|tensorrt_llm\b)[\w.]{1,120}'?"
+        r"|(?:module|package) '[^']*' has no attribute '[^']*'|No module named '?(?!(?:sglang|vllm|tensorrt_llm)(?![\w.]))[\w.]{1,120}'?"
         r"|The detected CUDA version .{0,60} mismatches the version that was used to compile|DistributionNotFound: .{0,120}"
         r"|requires? (?:the )?[\w.-]{1,60} ?[<>=!~]=?\s?[\d.]{1,20}.{0,40}(?:but|found|is required|installed).{0,60})",
         FailureCause.BROKEN_IMAGE,
         "The image's parts do not fit together: {what}",
         "Take another tag of this image. An image of your own: install the missing or matching version when it is built.",
-        needle=None,
+        needle=(
+            "library not found: ",
+            "unable to load shared library",
+            "unable to find backend library",
+            "mismatches the version that was used to compile",
+            "GLIBC",
+            "CXXABI",
+            "libcudart",
+            "' has no attribute '",
+            ": cannot open shared object file",
+            "A module that was compiled using NumPy 1.x cannot be run in NumPy 2",
+            "DistributionNotFound:",
+            "No module named",
+            "cannot import name '",
+            "numpy.dtype size changed",
+            "require",
+            "undefined symbol:",
+        ),
         exception=True,
         on="image",
         weight=FailureWeight.LIKELY,
@@ -151,7 +238,11 @@ MEMORY_WORDS = (
         "CUDA could not allocate[ {bytes} bytes].",
         "Take a smaller share of the memory for the KV cache, a smaller context or batch, or a smaller model; stop what else "
         "uses the GPU.",
-        needle=None,
+        needle=(
+            "CUBLAS_STATUS_ALLOC_FAILED",
+            "Error Code 2: OutOfMemory",
+            "Executor creation failed due to insufficient GPU memory",
+        ),
     ),
     failure_rule(
         r"max seq len \((?P<wants>\d+)\) is larger than the maximum number of tokens that can be stored in KV cache \((?P<has>\d+)\)"
@@ -159,7 +250,7 @@ MEMORY_WORDS = (
         FailureCause.KV_CACHE_TOO_SMALL,
         "The KV cache does not hold the context[: {wants} tokens wanted, {has} fit].",
         "Lower the context[ (max-model-len) to {has}], or give the engine a larger share of the memory.",
-        needle="cache",
+        needle=("max seq len (", "No available memory for the cache blocks"),
         on="args.max-model-len",
         to="{has}",
     ),
@@ -188,7 +279,13 @@ DISTRIBUTED_FAILURES = (
         FailureCause.WORKER_LOST,
         "Another rank of this model ended: the store that all ranks share went away.",
         "The log of rank 0, or of the rank that ended first, says why.",
-        needle=None,
+        needle=(
+            "Connection was likely closed. Did the remote server shutdown or crash",
+            "TCPStore server has shut down too early",
+            "failed to recv, got 0 bytes",
+            "recvValue failed on SocketImpl",
+            "sendBytes failed on SocketImpl",
+        ),
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
@@ -196,7 +293,7 @@ DISTRIBUTED_FAILURES = (
         FailureCause.RAY,
         "A worker under Ray died.",
         "Look at the log of the other node; `dmesg` there says whether the kernel killed it for memory.",
-        needle=None,
+        needle=("A worker died or was killed while executing a task", "The actor is ", "The actor died "),
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
@@ -223,7 +320,7 @@ MODEL_WORDS = (
         FailureCause.DRAFT_MISMATCH,
         "The draft model does not belong to the model: {what}",
         "Take the draft model that was made for exactly this model, or draft without one (NGRAM).",
-        needle=None,
+        needle=("hidden", "tokenizer", "vocab"),
         exception=True,
         on="args.speculative-draft-model-path",
         weight=FailureWeight.LIKELY,

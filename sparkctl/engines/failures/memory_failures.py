@@ -10,6 +10,9 @@ CUDA_OUT_OF_MEMORY_TEXT = "CUDA ran out of memory."
 _FREE_MEMORY_REMEDY = "Drop the page caches before the start, and stop whatever else holds memory on the node."
 
 
+_OUT_OF_MEMORY_NEEDLES = (": out of memory", "ALLOC_FAILED", "CUDA_ERROR_OUT_OF_MEMORY", "cudaErrorMemoryAllocation")
+
+
 def cuda_memory_rules(
     lower: str, on: str | None, *, fatal: bool, begins: str | None = None, weight: int = FailureWeight.CONCRETE
 ) -> tuple[FailureRule, ...]:
@@ -21,16 +24,21 @@ def cuda_memory_rules(
     says = EXCEPTION_PREFIX if begins is None else f"(?:{EXCEPTION_PREFIX}|{begins})"
     cause, change = FailureCause.CUDA_OUT_OF_MEMORY, ChangeDirection.LOWER if on else None
     numbers = (
-        r"CUDA out of memory\. Tried to allocate (?P<size>[\d.]+ \w+)(?:.*? of which (?P<free>[\d.]+ \w+) is free)?"
+        r"CUDA out of memory\. Tried to allocate (?P<size>[\d.]+ \w+)(?:.{0,200}? of which (?P<free>[\d.]+ \w+) is free)?"
+        r"(?:.{0,200}?Process (?P<pid>\d+) has (?P<held>[\d.]+ \w+) memory in use)?"
+        r"(?:.{0,200}?this process has (?P<own>[\d.]+ \w+) memory in use)?"
     )
-    summary = f"{CUDA_OUT_OF_MEMORY_TEXT[:-1]}: it tried to allocate {{size}}[ and {{free}} was free]."
+    summary = f"{CUDA_OUT_OF_MEMORY_TEXT[:-1]}: it tried to allocate {{size}}[ and {{free}} was free][; process {{pid}} holds {{held}}]"
+    summary += "[; it holds {own} itself]."
     rejected = r"CUDA out of memory\. Allocation was preemptively rejected"
     other = (
         r"CUDA (?:driver )?error: out of memory|Triton Error \[CUDA\]: out of memory|cudaErrorMemoryAllocation"
         r"|CUBLAS_STATUS_ALLOC_FAILED|cudaMalloc(?:Async)?\b.*: out of memory|CUDA_ERROR_OUT_OF_MEMORY"
     )
 
-    def build_cuda_rule(pattern: str, summary: str, needle: str | None, *, fatal: bool = fatal) -> FailureRule:
+    def build_cuda_rule(
+        pattern: str, summary: str, needle: str | tuple[str, ...], *, fatal: bool = fatal
+    ) -> FailureRule:
         return failure_rule(
             pattern, cause, summary, remedy, needle=needle, on=on, fatal=fatal, weight=weight, change=change
         )
@@ -39,7 +47,7 @@ def cuda_memory_rules(
         build_cuda_rule(rf"{says}.*?{numbers}", summary, "CUDA out of"),
         build_cuda_rule(rf"^{numbers}", summary, "CUDA out of memory", fatal=False),
         build_cuda_rule(rf"{says}.*{rejected}", CUDA_OUT_OF_MEMORY_TEXT, "preempt"),
-        build_cuda_rule(rf"{says}.*(?:{other})", CUDA_OUT_OF_MEMORY_TEXT, None),
+        build_cuda_rule(rf"{says}.*(?:{other})", CUDA_OUT_OF_MEMORY_TEXT, _OUT_OF_MEMORY_NEEDLES),
     )
 
 
@@ -54,6 +62,15 @@ HOST_MEMORY_FAILURES = (
         "Most likely the machine ran out of memory: dmesg -T | grep -i oom on the node tells. Let the model claim less, or "
         "stop what else holds memory there.",
         needle="Killed",
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"^(?:[\w.-]{1,63} )?exited with code 137\b|\bsignal: killed$|\bterminated by signal 9\b",
+        FailureCause.KILLED,
+        "It was killed (SIGKILL), by the word of what had started it.",
+        "Most likely the machine ran out of memory: dmesg -T | grep -i oom on the node tells. Let the model claim less, or "
+        "stop what else holds memory there.",
+        needle=("exited with code 137", "signal: killed", "terminated by signal 9"),
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
@@ -83,7 +100,12 @@ HOST_MEMORY_FAILURES = (
         "The node had no memory left to give to the engine's own process[: {size} bytes were asked for].",
         "CPU and GPU share one memory on a Spark: stop what else holds memory, drop the page cache, or make the model's share "
         "smaller. Where RDMA registers memory, raise the limit: container.options.ulimit: memlock=-1.",
-        needle=None,
+        needle=(
+            "Cannot allocate memory",
+            "MemoryError",
+            "can't allocate memory: you tried to allocate",
+            "std::bad_alloc",
+        ),
         weight=FailureWeight.CONCRETE,
     ),
 )

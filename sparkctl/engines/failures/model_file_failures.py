@@ -30,7 +30,12 @@ _NOT_FOUND_FAILURES = (
         FailureCause.MODEL_NOT_FOUND,
         "The hub has no such model[ ({url})].",
         "Correct model.path; a private model needs env.HF_TOKEN.",
-        needle=None,
+        needle=(
+            "Repository Not Found for url:",
+            "is not a local folder and is not a valid model identifier",
+            "positoryNotFoundError",
+            "visionNotFoundError",
+        ),
         on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
@@ -40,7 +45,12 @@ _NOT_FOUND_FAILURES = (
         FailureCause.MODEL_GATED,
         "The model hub does not let you have this model[ ({model})][ ({named})].",
         _LICENCE_REMEDY,
-        needle=None,
+        needle=(
+            "Access to model",
+            "Cannot access gated repo",
+            "GatedRepoError:",
+            "You are trying to access a gated repo",
+        ),
         on=_TOKEN_FIELD,
     ),
     failure_rule(
@@ -58,7 +68,7 @@ _NOT_FOUND_FAILURES = (
         "The model hub takes no more requests from here for now ({status}).",
         "Wait some minutes, then start it again; with env.HF_TOKEN set the hub allows more. Or download the model beforehand "
         "and mount it.",
-        needle="429 ",
+        needle=("429 Client Error", "429 Too Many Requests"),
         on=_TOKEN_FIELD,
     ),
     failure_rule(
@@ -66,7 +76,7 @@ _NOT_FOUND_FAILURES = (
         FailureCause.HUB_UNREACHABLE,
         "The model hub did not work ({status}).",
         "Start it again later, or download the model beforehand and mount it.",
-        needle=None,
+        needle=("Bad Gateway", "Gateway Time", "Internal Server", "Server Error", "Service Unavailable"),
         on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
@@ -75,7 +85,7 @@ _NOT_FOUND_FAILURES = (
         "The model hub did not answer in time ({host}).",
         "Give the container a way to the hub and start it again (what is downloaded stays), or download the model beforehand "
         "and mount it.",
-        needle=None,
+        needle=("Timeout", "imed out"),
         on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
@@ -85,7 +95,13 @@ _NOT_FOUND_FAILURES = (
         FailureCause.HUB_UNREACHABLE,
         "The model is not on the node, and the hub[ {hub}][ {url}] could not be asked for it.",
         "Download the model beforehand and mount it, or give the container a way to the hub (HF_HUB_OFFLINE unset).",
-        needle=None,
+        needle=(
+            "Cannot reach",
+            "LocalEntryNotFoundError",
+            "OfflineModeIsEnabled",
+            "We couldn't connect to '",
+            "outgoing traffic has been disabled",
+        ),
         on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
@@ -95,7 +111,13 @@ _NOT_FOUND_FAILURES = (
         FailureCause.HUB_UNREACHABLE,
         "The container found no way to the network[ ({host})].",
         "Give the container a way to the hub, or download the model beforehand and mount it.",
-        needle="rror: ",
+        needle=(
+            "Name or service not known",
+            "Temporary failure in name resolution",
+            "Network is unreachable",
+            "Max retries exceeded with url: ",
+            "Failed to resolve '",
+        ),
         on=_MODEL_PATH_FIELD,
         weight=FailureWeight.LIKELY,
     ),
@@ -107,7 +129,7 @@ _CORRUPT_FAILURES = (
         FailureCause.MODEL_FILES,
         "A weight file is not a safetensors file: a Git LFS pointer, an error page, or another format.",
         f"Look at the file's beginning (head -c 200). {_DOWNLOAD_REMEDY}",
-        needle="eader",
+        needle="deserializing header: ",
         on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
@@ -117,7 +139,13 @@ _CORRUPT_FAILURES = (
         FailureCause.TRUNCATED_WEIGHTS,
         "A weight file is cut short[: {what}][: {said}].",
         _DOWNLOAD_REMEDY,
-        needle=None,
+        needle=(
+            "Error while deserializing header:",
+            "HeaderTooSmall",
+            "InvalidHeaderLength",
+            "MetadataIncompleteBuffer",
+            "incomplete metadata, file not fully covered",
+        ),
         on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
@@ -126,7 +154,13 @@ _CORRUPT_FAILURES = (
         FailureCause.TRUNCATED_WEIGHTS,
         "A weight file is cut short[: {more} bytes are missing][: it should hold {size} bytes].",
         _DOWNLOAD_REMEDY,
-        needle=None,
+        needle=(
+            "Consistency check failed: file should be of size",
+            "PytorchStreamReader failed reading",
+            "file is truncated",
+            "file is corrupted",
+            "unexpected EOF, expected",
+        ),
         on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
@@ -160,7 +194,7 @@ _CORRUPT_FAILURES = (
         FailureCause.MODEL_FILES,
         "The model is not whole[: {path} has no {file}][: nothing that can be read for {name}][: {config} is no JSON].",
         "Finish the download, or correct model.path.",
-        needle=None,
+        needle=("does not appear to have", "Can't load the", "It looks like the config file at '"),
         on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
@@ -169,7 +203,12 @@ _CORRUPT_FAILURES = (
         FailureCause.MODEL_FILES,
         "The model's tokenizer files are missing or of another kind[ ({name})].",
         "Finish the download: tokenizer.json or its like is not there.",
-        needle=None,
+        needle=(
+            "Can't load tokenizer for",
+            "Couldn't instantiate the backend tokenizer",
+            "Tokenizer class",
+            "Unable to load vocabulary",
+        ),
         on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
@@ -187,7 +226,7 @@ _CORRUPT_FAILURES = (
         FailureCause.MODEL_FILES,
         "The weights are not of the kind they are loaded as[: no place for {name}].",
         "Correct args.quantization or the drafter, or take an image that knows this checkpoint.",
-        needle=None,
+        needle=("Following weights were not initialized from checkpoint", "There is no module or parameter named '"),
     ),
     failure_rule(
         r"^KeyError: '(?P<name>(?:\w+\.)+\w*(?:weight|scale|bias|zeros|zero_point|g_idx)\w*)'"
@@ -195,7 +234,7 @@ _CORRUPT_FAILURES = (
         FailureCause.MODEL_FILES,
         "The weights are not of the kind they are loaded as[: no place for {name}][: a weight of {has} for one of {wants}].",
         "Correct args.quantization or the drafter, or take an image that knows this checkpoint.",
-        needle=None,
+        needle=("Attempted to load weight", "KeyError: '"),
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}The size of tensor a \((?P<has>\d+)\) must match the size of tensor b \((?P<wants>\d+)\)",
@@ -223,7 +262,11 @@ _UNSUPPORTED_FAILURES = (
         FailureCause.TRUST_REMOTE_CODE,
         "The model brings code of its own, which the engine may not run.",
         "If you trust the model's author, set args.trust-remote-code: true.",
-        needle=None,
+        needle=(
+            "`trust_remote_code=True`",
+            "contains custom code which must be executed",
+            "requires you to execute the",
+        ),
         on="args.trust-remote-code",
         to="true",
     ),
@@ -242,7 +285,12 @@ _UNSUPPORTED_FAILURES = (
         FailureCause.MODEL_UNSUPPORTED,
         "This image does not know the model[ type {type}][ class {arch}].",
         "Take a newer image of the engine.",
-        needle=None,
+        needle=(
+            "has no vLLM implementation",
+            "has no SGLang implementation",
+            "No model architectures are specified",
+            "` but Transformers does not recognize this architecture",
+        ),
         on="image",
     ),
 )

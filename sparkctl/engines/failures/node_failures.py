@@ -9,13 +9,21 @@ from sparkctl.model.verdict import FailureCause
 _DOCKER_FAILURES = (
     failure_rule(
         r"could not select device driver|[Uu]nknown (?:or invalid )?runtime (?:name|specified):? nvidia"
-        r"|failed to inject CDI devices|nvidia-container-(?:cli|runtime).*(?:initialization error|no such file or directory"
+        r"|failed to inject CDI devices|nvidia-container-(?:cli|runtime).*(?:(?:mount|detection|ldcache|device|container) error"
+        r"|initialization error|no such file or directory"
         r"|not found in \$PATH)|unresolvable CDI devices? (?P<device>\S+)",
         FailureCause.GPU_RUNTIME_MISSING,
         "Docker could not give the container a GPU[ ({device})]: the NVIDIA container toolkit is missing or not set up.",
         "On the node: install nvidia-container-toolkit, then sudo nvidia-ctk runtime configure --runtime=docker and "
         "restart Docker. `nvidia-smi` there says whether the driver itself works.",
-        needle=None,
+        needle=(
+            "could not select device driver",
+            "failed to inject CDI devices",
+            "nvidia-container-",
+            "runtime name",
+            "runtime specified",
+            "unresolvable CDI device",
+        ),
         fatal=True,
     ),
     failure_rule(
@@ -26,7 +34,15 @@ _DOCKER_FAILURES = (
         "The container sees no GPU.",
         "Set container.gpus: all; on the node, nvidia-smi and the NVIDIA container toolkit have to work. After a driver "
         "update reboot the node.",
-        needle=None,
+        needle=(
+            "Driver/library version mismatch",
+            "Failed to infer device type",
+            "Found no NVIDIA driver on your system",
+            "NVML Shared Library Not Found",
+            "No CUDA GPUs are available",
+            "The NVIDIA Driver was not detected",
+            "no CUDA-capable device is detected",
+        ),
         on="container.gpus",
     ),
     failure_rule(
@@ -39,7 +55,18 @@ _DOCKER_FAILURES = (
         "The node's NVIDIA driver is too old for this image[ (it wants {wants})][ (it is for CUDA {found})]"
         "[ (it wants {release})][: the node has {has}].",
         "Update the node (DGX OS), or take an image built for its CUDA version.",
-        needle=None,
+        needle=(
+            "CUDA driver version is insufficient",
+            "ERROR: This container was built for NVIDIA Driver Release",
+            "Error 80",
+            "NVIDIA driver on your system is too old",
+            "cudaErrorInsufficientDriver",
+            "cudaErrorUnsupportedPtxVersion",
+            "forward compatibility was attempt",
+            "provided PTX was compiled with an unsupported toolchain",
+            "requirement error: unsatisfied condition:",
+            "system has unsupported display driver",
+        ),
         on="image",
     ),
     failure_rule(
@@ -47,7 +74,7 @@ _DOCKER_FAILURES = (
         FailureCause.IMAGE_ARCH,
         "The image holds programs of another processor: a Spark is arm64[, and there is none for {platform}].",
         "Take an image built for linux/arm64.",
-        needle=None,
+        needle=("no matching manifest for", "xec format error"),
         on="image",
         fatal=True,
     ),
@@ -69,7 +96,7 @@ _DOCKER_FAILURES = (
         "The image could not be pulled[ from {registry}][: {why}][: {said}][: {other}].",
         "Log in to its registry on the node (docker login) where it wants that; else look at the node's way to the network, "
         "and pull again.",
-        needle=None,
+        needle=('Get "http', "Get http", 'Head "http', "Head http", "unauthorized:", "net/http: "),
         on="image",
     ),
     failure_rule(
@@ -95,7 +122,7 @@ _DOCKER_FAILURES = (
         FailureCause.BAD_VALUE,
         "The image has no program [{name}][{known}].",
         "Correct command (or container.entrypoint), or take an image that has it.",
-        needle=None,
+        needle=(": no such file", "not found"),
         on="command",
     ),
     failure_rule(
@@ -113,7 +140,15 @@ _DOCKER_FAILURES = (
         "The image[ {name}][ {tag}][ {denied}][ {reference}] is not on the node and could not be pulled.",
         "Correct image, or log in to its registry on the node (docker login). An image that was built there has to be built "
         "on each node.",
-        needle=None,
+        needle=(
+            "daemon: repository",
+            'failed to resolve reference "',
+            "manifest for",
+            "manifest unknown",
+            "o such image:",
+            "pull access denied for",
+            "requested access to the resource is denied",
+        ),
         on="image",
     ),
     failure_rule(
@@ -131,7 +166,12 @@ _CUDA_FAILURES = (
         FailureCause.KERNEL_UNSUPPORTED,
         "The image has no GPU code for the GB10 (compute capability 12.1).",
         "Take an image built for sm_121.",
-        needle="rror",
+        needle=(
+            "no kernel image is available for execution",
+            "cudaErrorNoKernelImageForDevice",
+            "device kernel image is invalid",
+            "invalid device function",
+        ),
         on="image",
     ),
     failure_rule(
@@ -139,7 +179,7 @@ _CUDA_FAILURES = (
         FailureCause.KERNEL_UNSUPPORTED,
         "The image's CUDA tools do not know [{arch}][{gpu}], which is the GB10.",
         "Set env.TRITON_PTXAS_PATH: /usr/local/cuda/bin/ptxas, or take a newer image.",
-        needle=" fatal",
+        needle=("ptxas fatal", "nvcc fatal"),
         on="env.TRITON_PTXAS_PATH",
         to="/usr/local/cuda/bin/ptxas",
     ),
@@ -148,8 +188,13 @@ _CUDA_FAILURES = (
         r"|^Fatal Python error: Illegal instruction",
         FailureCause.KERNEL_UNSUPPORTED,
         "A kernel of this image uses an instruction that the GB10 lacks.",
-        "Choose another backend for the MoE or FP4 kernels (not flashinfer_cutlass), or take a newer image.",
-        needle=None,
+        "Choose another backend for the MoE or FP4 kernels (not flashinfer_cutlass), or take a newer image. NVFP4 checkpoints "
+        "of Qwen3.5 did this on a GB10 (github.com/vllm-project/vllm/issues/35519): FP8 or INT4 ones run.",
+        needle=(
+            "Fatal Python error: Illegal instruction",
+            "an illegal instruction was encountered",
+            "cudaErrorIllegalInstruction",
+        ),
         on="image",
     ),
     failure_rule(
@@ -162,7 +207,7 @@ _CUDA_FAILURES = (
         FailureCause.KERNEL_UNSUPPORTED,
         "A kernel that the model needs does not run on the GB10 (sm_121)[: it was built for {built}].",
         "Choose another backend for it (attention, MoE, FP4), or take an image built for sm_121.",
-        needle=None,
+        needle=(", but running on", "No compiled", "RuntimeError:", "ompute capability", "supported"),
         on="image",
     ),
     failure_rule(
@@ -180,7 +225,7 @@ _FILE_SYSTEM_FAILURES = (
         FailureCause.DISK_FULL,
         "The container's shared memory is full.",
         "Raise container.shm_size, or set container.ipc: host.",
-        needle="shared memory",
+        needle=("killed by signal: Bus error", "out of shared memory"),
         on="container.shm_size",
     ),
     failure_rule(
@@ -195,7 +240,7 @@ _FILE_SYSTEM_FAILURES = (
         FailureCause.DISK_FULL,
         "A disk is full on the node, or the container's shared memory is.",
         "Free space (df -h on the node, docker system df); if /dev/shm is meant, raise container.shm_size.",
-        needle=None,
+        needle=("Disk quota exceeded", "o space left on device"),
         on="container.shm_size",
     ),
     failure_rule(
@@ -206,8 +251,17 @@ _FILE_SYSTEM_FAILURES = (
         FailureCause.PERMISSION,
         "The container may not use[ {path}] what it needs[: {what}][: {said}].",
         "Correct the owner or mode of the mounted directory on the node, or mount it writable.",
-        needle=None,
+        needle=("[Errno ", "ermission denied"),
         on="mounts",
+    ),
+    failure_rule(
+        r"^(?:ERROR:\s+|[\w.]*Error: )?\[Errno 99\].{0,200}?(?:on address \((?P<address>[^)]{1,60})\)|[Cc]annot assign requested address)",
+        FailureCause.BAD_VALUE,
+        "The address that the server is to listen on is none of this machine's[: {address}].",
+        "Correct args.host: 0.0.0.0 is every address.",
+        needle="[Errno 99]",
+        on="args.host",
+        fatal=True,
     ),
     failure_rule(
         rf"^(?:ERROR:\s+|[\w.]*Error: )?\[Errno 98\]|{EXCEPTION_PREFIX}.*[Aa]ddress already in use|couldn't bind HTTP server socket"
@@ -215,7 +269,13 @@ _FILE_SYSTEM_FAILURES = (
         FailureCause.PORT_IN_USE,
         "The port[ ({host})][ ({bind})] is in use by another process.",
         "Stop the other process (ss -ltnp on the node shows it), or choose another port.",
-        needle=None,
+        needle=(
+            "failed: port is already allocated",
+            "[Errno 98]",
+            "couldn't bind HTTP server socket",
+            "ddress already in use",
+            "failed to bind host port for",
+        ),
         on="port",
         fatal=True,
     ),

@@ -6,6 +6,10 @@ from sparkctl.engines.base import FailureWeight
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, EXCEPTION_WITHOUT_ERROR, failure_rule
 from sparkctl.model.verdict import ChangeDirection, FailureCause
 
+_EXCEPTION_NEEDLES = (
+    *("Error: ", "Error(", "Exception: ", "Exception("),
+    *("Timeout: ", "Failed: ", "Expired: ", "Unsupported: ", "validation error"),
+)
 _ARGPARSE_ERROR = r"^[\w./ -]{1,80}: error: "
 
 ARGUMENT_FAILURES = (
@@ -79,7 +83,7 @@ CRASH_FAILURES = (
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
-        r"No module named '?(?P<name>sglang|vllm|tensorrt_llm)\b",
+        r"(?:^|[ (:])(?:ModuleNotFoundError|python[\d.]*): No module named '?(?P<name>sglang|vllm|tensorrt_llm)'?(?=\)|\s*$)",
         FailureCause.BAD_VALUE,
         "The image does not hold {name}.",
         "Correct image or engine.",
@@ -91,9 +95,17 @@ CRASH_FAILURES = (
         FailureCause.BAD_VALUE,
         "The engine refused its settings: {what}",
         "Correct args.{flag}, or what it is set together with.",
-        needle="--",
+        needle=_EXCEPTION_NEEDLES,
         on="args.{flag}",
         weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"^what\(\):\s+(?P<what>\S.*)",
+        FailureCause.CRASHED,
+        "The program ended on an error: {what}",
+        "Read the log around this line.",
+        needle="what(): ",
+        weight=FailureWeight.EXCEPTION,
     ),
     failure_rule(
         r"^Fatal Python error: (?P<what>.*)",
@@ -108,7 +120,7 @@ CRASH_FAILURES = (
         FailureCause.CRASHED,
         "The engine stopped on an error: {what}",
         "Read the log around this line.",
-        needle=": ",
+        needle=_EXCEPTION_NEEDLES,
         weight=FailureWeight.EXCEPTION,
     ),
     failure_rule(
@@ -116,7 +128,7 @@ CRASH_FAILURES = (
         FailureCause.CRASHED,
         "The engine stopped on an error: {what}",
         "Read the log around this line.",
-        needle="rror",
+        needle=("AssertionError", "KeyboardInterrupt", "NotImplementedError", "RuntimeError"),
         weight=FailureWeight.EXCEPTION,
     ),
 )

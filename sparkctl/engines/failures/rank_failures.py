@@ -17,7 +17,7 @@ RANK_FAILURES = (
         "Ray's memory monitor killed a worker[ on {ip}][: over {share} of the node's memory was in use].",
         "On a Spark it counts the model's own memory: set env.RAY_memory_monitor_refresh_ms: 0 on every node, and leave the "
         "watch to sparkctl's guard.",
-        needle="kill",
+        needle=("killed due to", "Ray killed this worker"),
         on="env.RAY_memory_monitor_refresh_ms",
         to="0",
     ),
@@ -30,7 +30,17 @@ RANK_FAILURES = (
         "Ray could not place the model's workers on the nodes.",
         "Look at `ray status` in the head's container: every Spark has to be there with its GPU. Without Ray: "
         "args.distributed-executor-backend: mp with nnodes and node-rank.",
-        needle="rror: ",
+        needle=(
+            "Ray does not allocate any GPUs",
+            "Current node has no GPU available",
+            "Ray is not ",
+            "placement group",
+            "No available node types can fulfill",
+            "Could not connect to Ray",
+            "Failed to connect to ",
+            "Ray cluster",
+            "Could not find any running Ray instance",
+        ),
         on="args.distributed-executor-backend",
     ),
     failure_rule(
@@ -40,7 +50,16 @@ RANK_FAILURES = (
         FailureCause.RAY,
         "Ray lost a worker[ (rank {rank})][: {what}][: {said}].",
         _CHECK_OTHER_NODE,
-        needle=None,
+        needle=(
+            "(raylet)",
+            "ActorDiedError",
+            "ActorUnavailableError",
+            "NodeDiedError",
+            "RayActorError",
+            "RaySystemError",
+            "RayWorkerProc rank=",
+            "WorkerCrashedError",
+        ),
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
@@ -48,7 +67,7 @@ RANK_FAILURES = (
         FailureCause.RAY,
         "Ray ended on this node: a worker's does where the head is gone, or the way to it.",
         _CHECK_OTHER_NODE,
-        needle=None,
+        needle="Some Ray subprocesses exited unexpectedly",
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
@@ -58,7 +77,7 @@ RANK_FAILURES = (
         "The other node of this model did not come[: {have} of {of} joined within {seconds} s][: no answer from {peer}].",
         "Start the model on both nodes at about the same time, and check that args.dist-init-addr (master-addr) is reachable "
         f"from the other. {_CHECK_OTHER_NODE}",
-        needle=None,
+        needle=("DistStoreError: Timed out after", "The client socket has"),
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
@@ -69,7 +88,17 @@ RANK_FAILURES = (
         "NCCL, by which the ranks talk to each other, failed[ ({code})][ (in {op})][: {warn}].",
         "Check the link between the nodes (sparkctl doctor), NCCL_SOCKET_IFNAME, NCCL_IB_HCA and GLOO_SOCKET_IFNAME on both. "
         f"{_CHECK_OTHER_NODE}",
-        needle=None,
+        needle=(
+            "InternalError",
+            "InvalidUsage",
+            "NCCL error",
+            "NCCL operation",
+            "NCCL WARN ",
+            "RemoteError",
+            "SystemError",
+            "UnhandledCudaError",
+            "Watchdog caught collective operation timeout: WorkNCCL(",
+        ),
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
@@ -77,7 +106,7 @@ RANK_FAILURES = (
         FailureCause.NCCL,
         "The ranks could not reach each other (Gloo)[: no address for {name}].",
         f"Set env.GLOO_SOCKET_IFNAME to the link's interface on both nodes. {_CHECK_OTHER_NODE}",
-        needle="loo",
+        needle=("Gloo connectFullMesh failed", "gloo"),
         on="env.GLOO_SOCKET_IFNAME",
         weight=FailureWeight.DEATH,
     ),

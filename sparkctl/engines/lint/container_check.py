@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from sparkctl.engines.lint.model import FieldPath, LintMessage, LintRule, LintSeverity
 from sparkctl.model.profile import Profile
-from sparkctl.model.text.units import parse_size
+from sparkctl.model.spark_memory import TOTAL_BYTES
+from sparkctl.model.text.units import format_gib, parse_size
 
 _ALLOCATOR_VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 _LARGE_SHM = 64 * 1024**3  # bytes: half of a Spark's memory
@@ -31,7 +32,7 @@ def check_container_settings(profile: Profile) -> Iterator[LintMessage]:
     size = profile.container.shm_size
     if size is not None and profile.container.ipc != "host" and _is_large_shm(size):
         message = (
-            f"shm_size {size}: what is written there is taken from the one memory of a Spark (about 120 GiB), which the "
+            f"shm_size {size}: what is written there is taken from the one memory of a Spark ({format_gib(TOTAL_BYTES)}), which the "
             "model and its cache need: 16g is enough for an engine"
         )
         yield _build_warning(("container", "shm_size"), message)

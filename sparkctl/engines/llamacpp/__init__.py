@@ -17,9 +17,9 @@ from sparkctl.engines.llamacpp.failures import (
     CUDA_FAILURES,
     EXIT_FAILURES,
     FLAG_FAILURES,
+    FORMAT_FAILURES,
     MEMORY_FAILURES,
     MODEL_FAILURES,
-    UNPREFIXED_FAILURES,
 )
 from sparkctl.engines.log_rules import LogRules, loading_signal
 from sparkctl.engines.metrics_parser import parse_leading_number
@@ -57,12 +57,13 @@ _PHASE_SIGNALS = (
     ("srv  llama_server: model loaded", _HTTP_SIGNAL),
     ("main: model loaded", _HTTP_SIGNAL),
 )
-_FAILURE_RULES = MEMORY_FAILURES + CUDA_FAILURES + MODEL_FAILURES + FLAG_FAILURES + EXIT_FAILURES + COMMON_FAILURES
+_FAILURE_RULES = (
+    *(MEMORY_FAILURES + CUDA_FAILURES + MODEL_FAILURES + FLAG_FAILURES + EXIT_FAILURES + COMMON_FAILURES),
+    *FORMAT_FAILURES,
+)
 _LOG_RULES = LogRules(
     quiet=_QUIET_STARTS, phases=_PHASE_SIGNALS, bars=(("Downloading", "download"),), rules=_FAILURE_RULES
 )
-
-_UNPREFIXED_WORDS = ("gguf_", "GGUF", "flash_attn", "path_model")
 
 # Facts in log lines, by the line's beginning: (fact, pattern with one group).
 _FACT_PATTERNS: dict[str, tuple[tuple[EngineFactName, re.Pattern[str]], ...]] = {
@@ -286,13 +287,13 @@ class LlamaCppEngine(Engine):
         if line.startswith(".") and _PROGRESS_DOTS.fullmatch(line):
             return LineSignal(Phase.LOADING, Step("weights", fraction=len(line) / 100))
         found, facts = _LOG_RULES.classify_line(line), parse_facts(line)
-        if found is None and not facts and any(word in line for word in _UNPREFIXED_WORDS):
-            return next(
-                (LineSignal(failure=seen) for one in UNPREFIXED_FAILURES if (seen := one.match_failure(line))), None
-            )
         if not facts:
             return found
         return LineSignal(found.phase, found.step, found.failure, facts) if found else LineSignal(facts=facts)
+
+    def depends_on_digits(self, line: str, shape: str) -> bool:
+        """Tell whether `classify_line` may tell the line from another one of its shape."""
+        return _LOG_RULES.depends_on_digits(line, shape)
 
     def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
         """Return the drafts of ``--spec-type``, or of a draft model (``-md``), as far as the flags tell."""

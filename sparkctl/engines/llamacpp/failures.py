@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sparkctl.engines.base import FailureWeight
+from sparkctl.engines.failures.library_failures import GPU_FAULTS
 from sparkctl.engines.failures.memory_failures import CUDA_OUT_OF_MEMORY_TEXT, cuda_memory_rules
 from sparkctl.engines.log_rules import failure_rule
 from sparkctl.model.verdict import FailureCause
@@ -73,6 +74,17 @@ CUDA_FAILURES = (
         on="image",
         fatal=True,
     ),
+    *GPU_FAULTS,
+    failure_rule(
+        r"^(?:\[\d{1,9}\] )?\S{1,300}\.(?:cuh?|cpp|c|h):\d{1,6}: (?P<what>fatal error)",
+        FailureCause.CRASHED,
+        "llama.cpp ended on a fatal error of its own.",
+        "Take a newer build, and look for this place among the issues of llama.cpp. In fattn.cu it means that flash attention has "
+        "no kernel for what was asked: set args.flash-attn: off.",
+        needle=": fatal error",
+        fatal=True,
+        weight=FailureWeight.DEATH,
+    ),
     failure_rule(
         r"^(?:\S+:\d+: )?CUDA error: (?P<what>.*)",
         FailureCause.CRASHED,
@@ -141,7 +153,7 @@ MODEL_FAILURES = (
         FailureCause.TRUNCATED_WEIGHTS,
         "The GGUF file is shorter than its header says: the download was cut.",
         "Download it again, and compare the size with the hub's.",
-        needle=None,
+        needle=("data is not within the file bounds", "is corrupted or incomplete"),
         on=_MODEL_PATH_FIELD,
         fatal=True,
     ),
@@ -170,7 +182,7 @@ MODEL_FAILURES = (
         FailureCause.MODEL_GATED,
         "The model hub does not let you have this model[ (HTTP {code})][ (HTTP {status})].",
         "Accept the model's licence on the hub and set env.HF_TOKEN to a token of that account.",
-        needle="40",
+        needle=("error from HF API", "download failed: "),
         on="env.HF_TOKEN",
     ),
     failure_rule(
@@ -178,13 +190,13 @@ MODEL_FAILURES = (
         FailureCause.HUB_UNREACHABLE,
         "The model is not on the node, and could not be downloaded.",
         "Download the GGUF beforehand and mount it, or give the container a way to the hub.",
-        needle="ile",
+        needle=("failed to download model", "download failed after", "required file is not available"),
         on=_MODEL_PATH_FIELD,
         weight=FailureWeight.DEATH,
     ),
 )
-# Lines without any of the words that mark a failure elsewhere, mainly from the reader of the file format.
-UNPREFIXED_FAILURES = (
+# Mainly from the reader of the file format.
+FORMAT_FAILURES = (
     failure_rule(
         r"exactly one out metadata, path_model, and file must be defined",
         FailureCause.HUB_UNREACHABLE,
@@ -236,7 +248,7 @@ UNPREFIXED_FAILURES = (
         FailureCause.TRUNCATED_WEIGHTS,
         "The GGUF file ends before its header does: the download was cut.",
         "Download it again, and compare the size with the hub's.",
-        needle=None,
+        needle=("exceeds remaining file size", "failed to read", "failed to seek"),
         on=_MODEL_PATH_FIELD,
         fatal=True,
     ),
@@ -324,7 +336,12 @@ EXIT_FAILURES = (
         FailureCause.CRASHED,
         "The model could not be loaded.",
         "The lines before this one name the reason.",
-        needle=None,
+        needle=(
+            "exiting due to",
+            "failed to create context with model",
+            "failed to create_context with model",
+            "failed to load model",
+        ),
         fatal=True,
         weight=FailureWeight.AFTERMATH,
     ),

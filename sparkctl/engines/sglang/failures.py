@@ -141,8 +141,9 @@ _FLAG_FAILURES = (
         FailureCause.ENGINE_BUG,
         "Speculative decoding is set by half: of steps, top-k and draft tokens one is given and another is missing, which "
         "SGLang 0.5.12 answers with a TypeError.",
-        "Either give what is missing (--set args.speculative-num-draft-tokens=20, which is steps x top-k for 5 and 4; "
-        "speculative-eagle-topk, too, where it is not set), or draft without a model: NGRAM needs none of them "
+        "Give what is missing (args.speculative-num-draft-tokens: 20, which is steps x top-k for 5 and 4; "
+        "speculative-eagle-topk, too, where it is not set), and lower args.mem-fraction-static: the drafts take that share "
+        "of what CUDA has free before the weights (qwen36 has 0.6). Or draft without a model: NGRAM needs none of them "
         "(args.speculative-algorithm: NGRAM, as in qwen36-ngram).",
         needle="'NoneType' and 'int'",
         on="args.speculative-num-draft-tokens",
@@ -203,7 +204,7 @@ _EXIT_FAILURES = (
         FailureCause.CRASHED,
         "The scheduler ended while it was starting.",
         "The lines before this one name the reason.",
-        needle=None,
+        needle=("scheduler is dead.", "Exit code: -"),
         fatal=True,
         weight=FailureWeight.DYING,
     ),
@@ -278,7 +279,7 @@ _EXIT_FAILURES = (
         FailureCause.CRASHED,
         "The engine ended on an exception.",
         "The lines after this one name it.",
-        needle=None,
+        needle=("hit an exception", "Initialization failed. warmup error", "scheduler died during initialization"),
         fatal=True,
         weight=FailureWeight.DYING,
     ),
@@ -288,7 +289,11 @@ _EXIT_FAILURES = (
         FailureCause.CRASHED,
         "One of the engine's processes failed.",
         "The lines before this one name the reason.",
-        needle=None,
+        needle=(
+            "Initialization failed. Please see the error messages above",
+            "Received sigquit from a child",
+            "SIGQUIT received.",
+        ),
         fatal=True,
         weight=FailureWeight.AFTERMATH,
     ),

@@ -68,6 +68,11 @@ _STEPS_FLAG, _TOPK_FLAG, _DRAFT_TOKENS_FLAG = (
     "--speculative-eagle-topk",
     "--speculative-num-draft-tokens",
 )
+# tokens/s for one request, by the thread's table
+_MEASURED_SLOWER = {
+    "EAGLE3": "16.4 tokens/s in place of 31.7 with BF16, 24.5 in place of 52.7 with FP8",
+    "DFLASH": "20.5 tokens/s in place of 31.7 with BF16, 41.4 in place of 52.7 with FP8",
+}
 _FP4_CACHE_BACKENDS = ("triton", "torch_native", "flex_attention", "trtllm_mha")
 _MLA_NAMES = re.compile(r"deepseek|kimi|glm", re.IGNORECASE)
 
@@ -86,13 +91,15 @@ def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintConte
         )
     yield from _check_speculative_sizes(settings, algorithm)
     yield from _check_draft_model(profile, settings, algorithm)
+    yield from _check_unused_draft_sizes(settings)
+    yield from flag_combinations.check_cpu_offload(settings, "--cpu-offload-gb")
     yield from _check_encoder(settings)
     yield from _check_fp4_cache(profile, settings)
     yield from flag_combinations.check_long_context(
         profile,
         settings.get_setting("--context-length"),
         "--context-length",
-        "each of max-running-requests gets a table for all of it, and one request may take that much of the KV cache",
+        "one request may take that much of the KV cache, and each of max-running-requests a table of four bytes a token",
     )
 
 
@@ -103,7 +110,7 @@ def _check_speculative_sizes(settings: FlagSettings, algorithm: str) -> Iterator
         settings.get_setting(_TOPK_FLAG),
         settings.get_setting(_DRAFT_TOKENS_FLAG),
     )
-    if algorithm in ("NGRAM", "DFLASH") or steps is None or tokens is not None:
+    if algorithm in ("", "NGRAM", "DFLASH") or steps is None or tokens is not None:
         return
     if topk is not None and topk.value == "1":
         return
@@ -121,6 +128,26 @@ def _check_speculative_sizes(settings: FlagSettings, algorithm: str) -> Iterator
         on_key=steps.in_args,
         setting=f"args.{lacking}={value}",
     )
+
+
+def _check_unused_draft_sizes(settings: FlagSettings) -> Iterator[LintMessage]:
+    """Sizes of a draft without an algorithm: nothing is drafted."""
+    if settings.get_setting(_ALGORITHM_FLAG) is not None:
+        return
+    for flag in (_DRAFT_TOKENS_FLAG, _STEPS_FLAG, _TOPK_FLAG, _DRAFT_MODEL_FLAG):
+        if (setting := settings.get_setting(flag)) is not None:
+            message = (
+                f"{flag} without {_ALGORITHM_FLAG} drafts nothing: set that, too (NEXTN for a model with draft layers of "
+                "its own, as Qwen3.5 and 3.6 have)"
+            )
+            yield LintMessage(
+                kind=LintRule.MISSING_FLAG,
+                level=LintSeverity.WARNING,
+                where=setting.where,
+                message=message,
+                on_key=setting.in_args,
+            )
+            return
 
 
 def _check_encoder(settings: FlagSettings) -> Iterator[LintMessage]:
@@ -178,19 +205,18 @@ def _check_draft_model(profile: Profile, settings: FlagSettings, algorithm: str)
             yield LintMessage(
                 kind=LintRule.BAD_COMBINATION, level=LintSeverity.ERROR, where=where, message=message, on_key=False
             )
-    if algorithm == "EAGLE3":
-        if draft is None:
-            message = (
-                f"EAGLE3 drafts come from a model of their own, which is not named: {_DRAFT_MODEL_FLAG} "
-                "(github.com/sgl-project/sglang/issues/36528)"
-            )
-            yield LintMessage(
-                kind=LintRule.MISSING_FLAG, level=LintSeverity.WARNING, where=where, message=message, on_key=False
-            )
+    if algorithm == "EAGLE3" and draft is None:
         message = (
-            "EAGLE3 was slower than no drafts for owners of a Spark: 54.2 tokens/s in place of 64.5, and 44.8 in place of 57.8 "
-            "with 8k of context (vLLM, Qwen3-Coder-30B-A3B NVFP4; github.com/flash7777/vllm-marlin-sm12x); on SGLang 35 to 41 "
-            "became 13 to 25 where the answer was JSON (sovgrid.org); compare both in `top`"
+            f"EAGLE3 drafts come from a model of their own, which is not named: {_DRAFT_MODEL_FLAG} "
+            "(github.com/sgl-project/sglang/issues/36528)"
+        )
+        yield LintMessage(
+            kind=LintRule.MISSING_FLAG, level=LintSeverity.WARNING, where=where, message=message, on_key=False
+        )
+    if algorithm in _MEASURED_SLOWER and draft is not None:
+        message = (
+            f"{algorithm} on SGLang was slower than no drafts on a Spark: {_MEASURED_SLOWER[algorithm]} (Qwen3-30B-A3B; "
+            "forums.developer.nvidia.com/t/362200); compare both in `top`"
         )
         yield LintMessage(
             kind=LintRule.SLOW_DRAFTS, level=LintSeverity.INFO, where=where, message=message, on_key=False

@@ -21,7 +21,7 @@ from sparkctl.engines.base import (
     LineSignal,
     LogSignature,
 )
-from sparkctl.engines.failures import COMMON_FAILURES, cuda_memory_rules
+from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES, cuda_memory_rules
 from sparkctl.engines.import_rules import ImportRules, ModelWord
 from sparkctl.engines.log_rules import LogRules, failure_rule, loading_signal
 from sparkctl.engines.trtllm import mpirun
@@ -182,7 +182,7 @@ _FLAG_FAILURES = (
         FailureCause.MODEL_FILES,
         "The vocabulary of gpt-oss (harmony, tiktoken) is missing: without it chat requests fail.",
         "Put o200k_base.tiktoken into a mounted directory and name it in env.TIKTOKEN_ENCODINGS_BASE.",
-        needle=None,
+        needle=("HarmonyError", "failed to download or load vocab file"),
         on="env.TIKTOKEN_ENCODINGS_BASE",
     ),
 )
@@ -192,7 +192,7 @@ _EXIT_FAILURES = (
         FailureCause.CRASHED,
         "The engine's worker ended.",
         "The lines before this one name the reason.",
-        needle=None,
+        needle=("Executor worker", "Failed to initialize executor", "MPI_ABORT was invoked"),
         fatal=True,
         weight=FailureWeight.AFTERMATH,
     ),
@@ -201,7 +201,7 @@ _LOG_RULES = LogRules(
     quiet=_QUIET_STARTS,
     phases=_PHASE_SIGNALS,
     bars=_PROGRESS_BAR_STEPS,
-    rules=_MEMORY_FAILURES + _FLAG_FAILURES + _EXIT_FAILURES + MPIRUN_FAILURES + COMMON_FAILURES,
+    rules=_MEMORY_FAILURES + _FLAG_FAILURES + MPIRUN_FAILURES + COMMON_CAUSES + _EXIT_FAILURES + CRASH_FAILURES,
 )
 
 _KV_CACHE_LINE = re.compile(
@@ -334,6 +334,10 @@ class TensorRtLlmEngine(Engine):
     def classify_line(self, line: str) -> LineSignal | None:
         """Return what a prepared line says, None for nothing."""
         return parse_fact_line(line) or _LOG_RULES.classify_line(line)
+
+    def depends_on_digits(self, line: str, shape: str) -> bool:
+        """Tell whether `classify_line` may tell the line from another one of its shape."""
+        return _LOG_RULES.depends_on_digits(line, shape)
 
     def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
         """Return tensor x pipeline parallel size. Drafts are set in the file of ``--config``, which is not read."""

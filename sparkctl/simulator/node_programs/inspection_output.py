@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from sparkctl.engines.simulation.model_files import list_model_files
-from sparkctl.engines.simulation.unified_memory import KIB
+from sparkctl.model.text.units import KIB
 from sparkctl.simulator import sim_node
 from sparkctl.simulator.fabric_ports import (
     FABRIC_INTERFACES,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from sparkctl.model.events import CachesDropped, CommandEnded, NodeStateChanged, PhaseChanged
 from sparkctl.model.instance import InstanceView
+from sparkctl.model.kernel_event import KernelEvent
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
@@ -75,6 +76,7 @@ class NodeTileModel:
     ready: Mapping[str, float] = field(default_factory=dict)
     most_power: float | None = None
     start_key: str | None = None  # the key that starts a profile; None if none can be started here
+    kernel: tuple[KernelEvent, ...] = ()  # what its kernel logged in this boot
 
     @property
     def name(self) -> NodeName:
@@ -138,6 +140,7 @@ def build_tile_model(
         heads=_find_heads(store, name, view),
         ready={one: since for one in ours if (since := store.get_ready_since(name, one)) is not None},
         start_key=start_key,
+        kernel=store.get_kernel_events(name),
     )
 
 

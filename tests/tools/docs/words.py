@@ -93,7 +93,7 @@ CAUSE_REMEDIES: dict[FailureCause, str] = {
     FailureCause.ENGINE_BUG: "Use the workaround or the newer image that the verdict names.",
     FailureCause.WEDGED: "`sparkctl down`, then `up`; if it happens again, read the log of the time before.",
     FailureCause.CRASHED: "Read the log around the quoted line.",
-    FailureCause.KILLED: "Ask who killed it; look at the kernel's log on the node (`sudo dmesg`).",
+    FailureCause.KILLED: "Ask who killed it; `sparkctl doctor` says whether the kernel's log could be read.",
     FailureCause.EXITED: "Read the last lines of the log.",
     FailureCause.STOPPED_BY_OTHERS: "Ask who stopped it, then start it again.",
     FailureCause.TIMED_OUT: "Raise the phase's limit in `start.timeouts`, or read the log of the phase that took so long.",
@@ -173,9 +173,25 @@ FINDINGS: dict[Kind, tuple[str, str]] = {
         "A fault of kernels with KHO keeps memory from every engine.",
         "Add `kho=off` to the kernel's command line, as it prints.",
     ),
+    Kind.KERNEL: (
+        "The kernel logged something that matters: see [what the kernel says](#what-the-kernel-says).",
+        "As it prints; it depends on the line.",
+    ),
+    Kind.LAST_BOOT: (
+        "The boot before ended without a shutdown: a power cut, heat, a held button or a freeze.",
+        "See the last line before it; leave more memory free, see the temperatures.",
+    ),
+    Kind.KNOWN_BAD: (
+        "A version on this Spark has a fault that other owners reported.",
+        "As it prints; `--json` names the source.",
+    ),
+    Kind.BELOW_REFERENCE: (
+        "For three minutes the engine has generated a fifth less than the source of its profile measured, with as many requests and about as long a context.",
+        "Compare the set-ups: `sparkctl profiles show NAME`. The usual reasons: a low clock, swap, drafts that are rejected, a checkpoint of another quantisation.",
+    ),
     Kind.SLOW_PATH: (
         "The engine computes by a fallback (Marlin for FP4, for example), not with the GPU's own arithmetic.",
-        "Use an image whose log names a native kernel for this format.",
+        "Measure first: Marlin is no slower for NVFP4 on a GB10. An image built for 12.1a has native kernels.",
     ),
     Kind.VERSIONS: ("`doctor`: what is installed. Quote it in bug reports.", "—"),
     Kind.CONNECTION: (
@@ -188,6 +204,10 @@ FINDINGS: dict[Kind, tuple[str, str]] = {
     ),
     Kind.MEMORY: ("`doctor`: memory that is available, and page cache.", "—"),
     Kind.DROP_CACHES: ("`doctor`: whether your user may drop the page cache.", "The sudoers line that it prints."),
+    Kind.KERNEL_LOG: (
+        "`doctor`: whether your user may read the kernel's log, from when on, and how the boot before ended.",
+        "`sudo usermod -aG adm $USER` on the node, then log in again.",
+    ),
     Kind.PYTHON: (
         "`doctor`: the node has no Python 3.8 or newer, so there are no live figures.",
         "`sudo apt install python3`",
