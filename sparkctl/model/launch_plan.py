@@ -15,6 +15,7 @@ class ContainerLabel:
 
     PREFIX = "dev.sparkctl."
     PROFILE = PREFIX + "profile"
+    DOWNLOAD = PREFIX + "download"  # of a container that downloads a model: which
     HASH = PREFIX + "hash"
     INSTANCE = PREFIX + "instance"
     ENGINE = PREFIX + "engine"

@@ -58,6 +58,28 @@ class ModelSpec:
 
     path: Annotated[str | None, ProfileField(FieldKind.TEXT, "path in the container, or a hub id")] = None
     served_name: Annotated[str | None, ProfileField(FieldKind.TEXT, "the model's name for clients")] = None
+    source: Annotated[
+        str | None,
+        ProfileField(
+            FieldKind.MODEL_SOURCE,
+            "where `pull` gets it: `hf:ORG/NAME` or `hf:ORG/NAME@REVISION`; a hub id in `path` needs none",
+            is_hashed=False,
+        ),
+    ] = None
+    include: Annotated[
+        tuple[str, ...],
+        ProfileField(
+            FieldKind.WORD,
+            "names of the files that `pull` gets, with `*`; without it the weights, tokenizer and templates in the root",
+            is_hashed=False,
+        ),
+    ] = ()
+    exclude: Annotated[
+        tuple[str, ...], ProfileField(FieldKind.WORD, "names of files that `pull` leaves out", is_hashed=False)
+    ] = ()
+    draft_source: Annotated[
+        str | None, ProfileField(FieldKind.MODEL_SOURCE, "where `pull` gets the draft model", is_hashed=False)
+    ] = None
     weights: Annotated[
         int | None,
         ProfileField(FieldKind.MODEL_SIZE, "the checkpoint; `27GB` is 27 × 10⁹ bytes, `25GiB` is binary"),

@@ -26,6 +26,7 @@ class FieldKind(StrEnum):
     SIZE = "size"
     GUARD_FLOOR = "guard-floor"
     MODEL_SIZE = "model-size"
+    MODEL_SOURCE = "model-source"
     NONZERO_SIZE = "nonzero-size"
     SHM_SIZE = "shm-size"
     POSITIVE_COUNT = "positive-count"

@@ -194,7 +194,7 @@ def _build_pending_instance(node: NodeName, phase: PhaseChanged, plan: LaunchPla
     )
 
 
-_STARTING_PHASES = (Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
+_STARTING_PHASES = (Phase.PULLING, Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
 _UNLISTED_GRACE_SECONDS = 60.0  # seconds for which a start's container counts before Docker lists it
 
 

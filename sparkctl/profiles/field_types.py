@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkctl.engines import engine_names
+from sparkctl.model.missing_part import parse_model_source
 from sparkctl.model.profile import ArgValue, FlagValues, JsonValue
 from sparkctl.model.profile_field import FieldKind
 from sparkctl.model.reference import FigureRange
@@ -48,6 +49,12 @@ _ULIMIT_NAMES = (
 )  # fmt: skip
 _ULIMIT_VALUE = re.compile(r"(-1|[0-9]+)(:(-1|[0-9]+))?")
 _CDI_DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9_.-]+=[A-Za-z0-9_.:-]+")
+
+
+def check_model_source(text: str) -> str:
+    """Where a model can be downloaded, kept as written."""
+    parse_model_source(text)
+    return text
 
 
 def check_name(text: str) -> str:
@@ -468,6 +475,7 @@ FIELD_TYPES: dict[FieldKind, FieldType] = {
         },
         _format_weights_size,
     ),
+    FieldKind.MODEL_SOURCE: FieldType(check_model_source, {"examples": ["hf:Qwen/Qwen3.6-27B-FP8"], "type": "string"}),
     FieldKind.NONZERO_SIZE: FieldType(
         parse_nonzero_size, {"description": "Bytes, as in 64KiB.", "type": ["string", "integer"]}, str
     ),

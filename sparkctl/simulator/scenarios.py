@@ -34,6 +34,12 @@ async def run_empty(_nodes: Sequence[SimDockerDaemon]) -> None:
     """Nothing runs; the page cache is full of the last model."""
 
 
+async def run_fresh(nodes: Sequence[SimDockerDaemon]) -> None:
+    """Two Sparks with nothing on them: no image, no model."""
+    for docker in nodes:
+        docker.node.make_fresh()
+
+
 async def run_two_models(nodes: Sequence[SimDockerDaemon]) -> None:
     """Two models, both busy: SGLang with FP8 on the first Spark, vLLM with NVFP4 on the second."""
     await _start_loaded_engine(nodes[0], _plan_shipped_profile("qwen36-ngram"), 5.2 * HOUR_SECONDS, requests=1)
@@ -113,7 +119,9 @@ def _start_ready_engine(docker: SimDockerDaemon, made: LaunchPlan, ready_since: 
     """Start an engine that has been ready for this many seconds."""
     container = docker.create_container(made.container_name, build_create_request(made))
     docker.start_container(container, ready_since=ready_since)
-    return docker.running[container.id]
+    process = docker.running[container.id]
+    assert isinstance(process, EngineProcess)
+    return process
 
 
 async def _start_loaded_engine(docker: SimDockerDaemon, made: LaunchPlan, ready_since: float, requests: int) -> None:
@@ -124,6 +132,7 @@ async def _start_loaded_engine(docker: SimDockerDaemon, made: LaunchPlan, ready_
 
 SCENARIOS: dict[str, Callable[[Sequence[SimDockerDaemon]], Awaitable[None]]] = {
     "empty": run_empty,
+    "fresh": run_fresh,
     "two-stacks": run_two_models,
     "story": run_demo_story,
     "big-model": run_big_model,

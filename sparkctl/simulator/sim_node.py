@@ -97,14 +97,16 @@ IMAGE_BYTES = 21_474_836_480  # bytes, of any
 class SimImages:
     """Every image exists and is the same on all nodes, with exceptions.
 
-    ``lacking`` and ``differing`` are names. A name may also be an exception by itself: one with ``missing`` in it
-    exists nowhere, one with ``missing-on-spark2`` not on spark2, one with ``stale-on-spark2`` differs there.
+    ``has_only_pulled``: nothing is there but what was brought. ``lacking`` and ``differing`` are names. A name may also
+    be an exception by itself: one with ``missing`` in it exists nowhere,
+    one with ``missing-on-spark2`` not on spark2, one with ``stale-on-spark2`` differs there.
     """
 
     def __init__(self, node: str, lacking: Sequence[str] = (), differing: Sequence[str] = ()) -> None:
         self._node = node
         self._lacking = set(lacking)
         self._differing = set(differing)
+        self.has_only_pulled = False
         self._brought: dict[str, str] = {}  # ids that came from another node
         self._names: dict[str, str] = {}  # by id
 
@@ -113,6 +115,8 @@ class SimImages:
         name = self._names.get(name, name)
         if name in self._brought:
             return True
+        if self.has_only_pulled:
+            return False
         elsewhere = "missing-on-" in name and f"missing-on-{self._node}" not in name
         return name not in self._lacking and ("missing" not in name or elsewhere)
 
@@ -142,7 +146,7 @@ class SimImages:
         }
 
     def add_image(self, name: str, image_id: str) -> None:
-        """Add an image that came from another node."""
+        """Add an image that came from another node, or from its registry."""
         self._brought[name] = image_id
 
 
@@ -280,6 +284,8 @@ class SimNode:
         self.remains = ProcessLeftovers()
         self.clock_ahead = self.options.clock_ahead
         self.images = SimImages(name, self.options.lacking_images, self.options.other_images)
+        self.is_fresh = False  # nothing is in its user's home but what was downloaded
+        self.downloaded: set[str] = set()  # models, by path
         self.is_cabled: Callable[[], bool] = lambda: True
         self.guard: GuardProtocol | None = None
         self.address = "127.0.0.1"  # its address on the cable, if there is one
@@ -347,6 +353,18 @@ class SimNode:
     def is_fabric_busy(self) -> bool:
         """Whether a busy engine shares its model with another node now."""
         return any(busy() > 0 for pid, busy in self.at_work.items() if pid in self.spread)
+
+    def make_fresh(self) -> None:
+        """Take every image and model away."""
+        self.is_fresh = self.images.has_only_pulled = True
+
+    def lacks_path(self, path: str) -> bool:
+        """Tell whether there is nothing at a path."""
+        if not self.is_fresh or not path.startswith(HOME):
+            return path in self.options.missing
+        return not any(
+            f"{one}/".startswith(f"{path.rstrip('/')}/") or path.startswith(f"{one}/") for one in self.downloaded
+        )
 
     def spawn_process(self, container: str) -> int:
         """Return the pid of a new process of a container."""

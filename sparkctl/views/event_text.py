@@ -14,9 +14,17 @@ from sparkctl.model.verdict import LAST_LINE_ORIGIN, FieldChange, Verdict
 from sparkctl.views.text.styled_text import format_progress_bar
 
 if TYPE_CHECKING:
-    from sparkctl.model.events import CachesDropped, GuardActed, MemoryReleased, NodeStateChanged, PhaseChanged
+    from sparkctl.model.events import (
+        CachesDropped,
+        GuardActed,
+        MemoryReleased,
+        NodeStateChanged,
+        PartsMissing,
+        PhaseChanged,
+    )
 
 _PHASE_NAMES = {
+    Phase.PULLING: "getting image and model",
     Phase.DROPPING_CACHES: "dropping caches",
     Phase.CREATING: "creating",
     Phase.STARTING: "starting",
@@ -212,3 +220,9 @@ def format_cache_table(event: CachesDropped) -> list[str]:
     if event.proven is False:
         lines.append(f"{pad}   the kernel counted no drop")
     return lines
+
+
+def format_missing_parts(event: PartsMissing) -> list[str]:
+    """Return what of image and model is missing on a node, a line each, and the command that gets it."""
+    lines = [f"missing: {part.sentence}" for part in event.parts]
+    return [*lines, *(f"get it: {command}" for command in event.commands if lines)]

@@ -109,7 +109,7 @@ def seed_start_history(state: Path) -> None:
         )  # fmt: skip
 
 
-SCENARIOS = ("empty", "two-stacks", "big-model", "trouble")
+SCENARIOS = ("empty", "fresh", "two-stacks", "big-model", "trouble")
 _BUSY_SCENARIO = "two-stacks"  # for --plain and --readonly, which start nothing
 _PROFILES_LOST_MESSAGE = "profiles written in the demo are deleted with it; your own profiles are unchanged"
 

@@ -19,11 +19,13 @@ from sparkctl.cli.options import (
     select_rank_nodes,
 )
 from sparkctl.errors import ExitCode
-from sparkctl.model.events import CommandEnded, Event, MemoryFitEvaluated
+from sparkctl.model.events import CommandEnded, Event, MemoryFitEvaluated, PartsMissing
 from sparkctl.model.json_codec import encode_event, to_json_data
 from sparkctl.model.memory_fit import MemoryFit
+from sparkctl.model.missing_part import MissingPart
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.views.event_text import format_missing_parts
 from sparkctl.views.profiles.memory_estimate_view import (
     build_estimate_json,
     format_estimate,
@@ -52,6 +54,8 @@ class EstimatePrinter(TextPrinter):
             stdout.print_line()
             stdout.print_lines(lines)
             stdout.print_lines(f"then: {command}" for command in self._shared)
+        if isinstance(event, PartsMissing):
+            return stdout.print_lines(format_missing_parts(event))
         if not isinstance(event, MemoryFitEvaluated):
             return super().print_event(event)
         if self._fits:
@@ -73,17 +77,26 @@ class EstimateJsonPrinter:
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
         self._judged: list[MemoryFitEvaluated] = []
+        self._missing: dict[str, tuple[MissingPart, ...]] = {}
 
     def print_event(self, event: Event) -> None:
         """Keep the answers; print them when the verb has ended."""
         if isinstance(event, MemoryFitEvaluated):
             self._judged.append(event)
+        if isinstance(event, PartsMissing):
+            self._missing[event.node] = event.parts
         if not isinstance(event, CommandEnded):
             return
         if not self._judged or event.exit_code not in (ExitCode.DONE, ExitCode.REFUSED):
             stdout.print_json(encode_event(event))
             return
-        nodes = [build_estimate_json(one.fit, one.commands) for one in self._judged]
+        nodes = [
+            {
+                **build_estimate_json(one.fit, one.commands),
+                "missing": [to_json_data(part) for part in self._missing.get(one.node, ())],
+            }
+            for one in self._judged
+        ]
         fits = [one.fit for one in self._judged]
         whole = {
             "schema": 1, "profile": self._profile.name, "exit_code": event.exit_code, "sparks": max(one.sparks for one in fits),

@@ -136,6 +136,13 @@ async def _run_sh(node: SimNode, argv: list[str], streams: CommandStreams) -> in
         return 0
     if len(argv) == 9 and argv[1] == "-c" and argv[3] == "sparkctl-lock":
         return await _hold_lock(node, argv[4], argv[7], streams)
+    if argv[1:2] == ["-c"] and argv[3:4] == ["sparkctl-login"]:
+        streams.stdout.write(b"{}\n")
+        return 0
+    if argv[1:2] == ["-c"] and argv[3:4] == ["sparkctl-download"]:
+        await streams.read_all_input()
+        streams.stdout.write(b"1000\n1000\n")
+        return 0
     if len(argv) == 4 and argv[1] == "-c" and argv[3] == "sparkctl-guard" and node.guard is not None:
         streams.stdout.write(node.guard.list_directory())
         return 0

@@ -202,7 +202,7 @@ class SimAgent(agent.NodeAgent):
         ]
 
     def _sample_disk(self, path: str) -> dict[str, Any]:
-        if path.replace("~", HOME, 1) in self.node.options.missing:
+        if self.node.lacks_path(path.replace("~", HOME, 1)):
             return {"path": path, "total": None, "free": None}
         full = NodeFault.FULL_DISK in self.node.options.troubles
         return {

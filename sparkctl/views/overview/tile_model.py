@@ -23,6 +23,7 @@ from sparkctl.views.text.styled_text import TextStyle, get_state_symbol
 
 TRANSITION_PHASES = (
     Phase.PLANNED,
+    Phase.PULLING,
     Phase.DROPPING_CACHES,
     Phase.CREATING,
     Phase.STARTING,

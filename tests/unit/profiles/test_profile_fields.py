@@ -30,6 +30,10 @@ image: registry/vllm:1
 model:
   path: /models/m
   served_name: m
+  source: hf:acme/m@v1
+  include: ["*.safetensors"]
+  exclude: [original/*]
+  draft_source: hf:acme/m-draft
   weights: 27GB
   parameters: 27B
   active_parameters: 3B
