@@ -54,6 +54,16 @@ class MissingPart:
     is_required: bool = True
 
     @property
+    def origin_words(self) -> str:
+        """What it is, and where it comes from."""
+        what = self.kind.value.replace("-", " ")
+        return (
+            f"the {what} {self.name}"
+            if self.source in (None, self.name)
+            else f"the {what} {self.name} from {self.source}"
+        )
+
+    @property
     def sentence(self) -> str:
         """What is missing, and where it comes from."""
         what = self.kind.value.replace("-", " ")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import secrets
 import shlex
 from collections.abc import Mapping
@@ -21,13 +22,14 @@ from sparkctl.errors import ContainerNotFound, DiskFull, NodeError, OperationRef
 from sparkctl.logs.reader import LogFeed
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.launch_plan import ContainerLabel
-from sparkctl.model.missing_part import HubSource, MissingPart, parse_model_source
+from sparkctl.model.missing_part import HubSource, MissingPart, PartKind, parse_model_source
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import load_json, sanitize_line
 from sparkctl.model.text.units import GIB, format_gib, format_size
 from sparkctl.transport.node_session import NodeSession
 
 _MOUNTED_FOLDER = "/run/sparkctl"  # with the token, in the container
+_GGUF_NUMBER = re.compile(r"-\d{5}-of-")
 _KEPT_FREE_BYTES = 5 * GIB  # that a download leaves on the disk
 _COMMAND_TIMEOUT_SECONDS = 20.0
 _PREPARE = """set -e; umask 077
@@ -39,12 +41,16 @@ if [ -n "$2" ]; then d=/dev/shm/$2; mkdir -m 700 -- "$d"; cat > "$d/token"; fi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelDownload:
-    """What to download and where. ``target`` is a path on the node; ``is_cache``: it is a folder of the Hub's cache."""
+    """What to download and where. ``target`` is a path on the node; ``is_cache``: it is a folder of the Hub's cache.
+
+    ``include``: names of files, with ``*``; empty: what an engine reads.
+    """
 
     profile: Profile
     source: HubSource
     target: str
     is_cache: bool
+    include: tuple[str, ...] = ()
 
     @classmethod
     def from_part(cls, profile: Profile, part: MissingPart) -> ModelDownload:
@@ -55,8 +61,15 @@ class ModelDownload:
                 "set model.source in the profile, for example hf:ORG/NAME; or copy it: "
                 f"sparkctl sync {profile.name} --from NODE --to {part.node}",
             )
-        is_cache = part.name.rpartition("/")[2].startswith("models--")
-        return cls(profile=profile, source=parse_model_source(part.source), target=part.name, is_cache=is_cache)
+        place = PurePosixPath(part.name)
+        include = profile.model.include if part.kind is PartKind.MODEL else ()
+        if place.suffix == ".gguf":  # a file: its directory gets it, with its other parts
+            include = include or (_GGUF_NUMBER.sub("-*-of-", place.name),)
+            place = place.parent
+        return cls(
+            profile=profile, source=parse_model_source(part.source), target=str(place), include=include,
+            is_cache=place.name.startswith("models--"),
+        )  # fmt: skip
 
     @property
     def key(self) -> str:
@@ -79,7 +92,7 @@ class ModelDownload:
         """Return the argument of the program on the node."""
         return {
             "repo": self.source.repository, "revision": self.source.revision, "target": self.target,
-            "is_cache": self.is_cache, "include": self.profile.model.include, "exclude": self.profile.model.exclude,
+            "is_cache": self.is_cache, "include": self.include, "exclude": self.profile.model.exclude,
             "token_file": token_file, "kept_free": _KEPT_FREE_BYTES,
         }  # fmt: skip
 

@@ -132,7 +132,7 @@ class ProfilePuller:
             if part.kind is not PartKind.IMAGE:
                 ModelDownload.from_part(self._request.profile, part)
         if self._request.dry_run:
-            return "\n".join(f"would get {part.sentence}" for part in wanted)
+            return "\n".join(f"would get {part.origin_words} onto {part.node}" for part in wanted)
         done = await gather_or_cancel(*(self._pull_image(session, missing) for session in self._sessions))
         said = [sentence for sentence in done if sentence is not None]
         for kind in (PartKind.MODEL, PartKind.DRAFT_MODEL):

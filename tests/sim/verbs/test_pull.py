@@ -70,9 +70,7 @@ async def test_a_dry_run_changes_nothing(sparks: SimulatedSparks, ctx: CommandCo
     events = await collect_events(pull_profile(ctx, make_request(sparks, dry_run=True)))
     end = find_command_end(events)
     assert end.outcome is Outcome.PLANNED
-    assert f"would get the model {MODEL} is not there on spark1; from hf:nvidia/Qwen3.6-27B-NVFP4" in (
-        end.message or ""
-    )
+    assert f"would get the model {MODEL} from hf:nvidia/Qwen3.6-27B-NVFP4 onto spark1" in (end.message or "")
     assert not sparks.nodes["spark1"].downloaded
 
 
