@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkctl import engines
 from sparkctl.engines.flags import flag_catalogue
 from sparkctl.engines.flags.flag_catalogue import CatalogueChoice, CatalogueMatch
-from sparkctl.engines.lint import container_check, flag_check
+from sparkctl.engines.lint import flag_check
 from sparkctl.engines.lint.model import FieldPath, LintFix, LintMessage, LintRule, LintSeverity
+from sparkctl.engines.traps.profile_traps import check_traps
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import find_secret_arguments, find_secret_values, list_secret_spellings, redact
@@ -87,11 +88,11 @@ def lint_profile_file(library: ProfileLibrary, path: Path, version: str | None =
 
 
 def lint_profile(profile: Profile, chosen: CatalogueChoice | None = None) -> tuple[LintMessage, ...]:
-    """Return the diagnostics of a profile: its flags, where the engine has a catalogue, and its container."""
-    around = tuple(container_check.check_container_settings(profile))
+    """Return the diagnostics of a profile: its flags, where the engine has a catalogue, and the known traps that it shows."""
     chosen = chosen or flag_catalogue.choose_catalogue(profile.engine, profile.image, profile.engine_version)
     if chosen is None:
-        return around
+        return tuple(check_traps(profile, None, profile.engine_version))
+    traps = check_traps(profile, flag_check.read_flag_settings(profile, chosen.catalogue), chosen.version)
     flags = flag_check.check_flags(
         profile,
         engines.load_engine(profile.engine),
@@ -103,7 +104,20 @@ def lint_profile(profile: Profile, chosen: CatalogueChoice | None = None) -> tup
         is_certain=chosen.basis is CatalogueMatch.EXACT,
         version=chosen.version,
     )
-    return (*flags, *around)
+    return _join_same_places(flags, tuple(traps))
+
+
+def _join_same_places(flags: tuple[LintMessage, ...], traps: tuple[LintMessage, ...]) -> tuple[LintMessage, ...]:
+    """Return both, with one message for a value that the catalogue refuses and a trap explains: the trap knows what was meant."""
+    refused = {one.where for one in flags if one.kind is LintRule.BAD_CHOICE}
+    known = {one.where: one for one in traps if one.where in refused}
+    joined = [
+        replace(one, message=f"{one.message.partition('; ')[0]}: {trap.message}", setting=trap.setting)
+        if one.kind is LintRule.BAD_CHOICE and (trap := known.get(one.where))
+        else one
+        for one in flags
+    ]
+    return (*joined, *(one for one in traps if one.where not in known))
 
 
 def list_start_warnings(profile: Profile, library: ProfileLibrary | None = None) -> tuple[StartWarning, ...]:

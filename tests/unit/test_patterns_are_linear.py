@@ -36,6 +36,7 @@ MADE_ELSEWHERE = {
     "logs/diagnosis.py": "put together of the engines' signs: timed below",
     "logs/filter_pattern.py": "an escaped text",
     "engines/log_rules.py": "the engines' rules: timed below",
+    "engines/traps/profile_traps.py": "the traps' tests of a profile: timed in tests/unit/engines/test_traps.py",
     "views/doctor_view.py": "an escaped name between constants",
     "node/transfer.py": "an escaped name before constants",
     "node/peer_checks.py": "a constant",

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from sparkctl.engines.lint import flag_combinations
 from sparkctl.engines.lint.flag_combinations import find_draft_mismatch
-from sparkctl.engines.lint.model import FieldPath, LintFix, LintFixKind, LintMessage, LintRule, LintSeverity
+from sparkctl.engines.lint.model import LintFix, LintFixKind, LintMessage, LintRule, LintSeverity
 from sparkctl.engines.lint.profile_flags import (
     FlagAdvice,
     FlagSettings,
     LintContext,
-    has_env_reference,
     parse_size_number,
-    quote_value,
 )
 from sparkctl.model.profile import Profile
 
@@ -68,8 +65,6 @@ _STEPS_FLAG, _TOPK_FLAG, _DRAFT_TOKENS_FLAG = (
     "--speculative-eagle-topk",
     "--speculative-num-draft-tokens",
 )
-_FP4_CACHE_BACKENDS = ("triton", "torch_native", "flex_attention", "trtllm_mha")
-_MLA_NAMES = re.compile(r"deepseek|kimi|glm", re.IGNORECASE)
 
 
 def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintContext) -> Iterator[LintMessage]:
@@ -86,8 +81,6 @@ def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintConte
         )
     yield from _check_speculative_sizes(settings, algorithm)
     yield from _check_draft_model(profile, settings, algorithm)
-    yield from _check_encoder(settings)
-    yield from _check_fp4_cache(profile, settings)
     yield from flag_combinations.check_long_context(
         profile,
         settings.get_setting("--context-length"),
@@ -123,78 +116,8 @@ def _check_speculative_sizes(settings: FlagSettings, algorithm: str) -> Iterator
     )
 
 
-def _check_encoder(settings: FlagSettings) -> Iterator[LintMessage]:
-    """A language model without its encoder asks other servers for it."""
-    alone = settings.get_setting("--language-only")
-    if alone is not None and settings.get_setting("--encoder-urls") is None:
-        message = (
-            "--language-only leaves the encoder to other servers, and --encoder-urls names none: it does not start; "
-            "name them, or leave --language-only out"
-        )
-        yield LintMessage(
-            kind=LintRule.MISSING_FLAG,
-            level=LintSeverity.WARNING,
-            where=alone.where,
-            message=message,
-            on_key=alone.in_args,
-        )
-
-
-def _check_fp4_cache(profile: Profile, settings: FlagSettings) -> Iterator[LintMessage]:
-    """A KV cache in 4 bits: SGLang 0.5.12 asserts the backend. MLA models (DeepSeek, Kimi) have other backends."""
-    if settings.get_value("--kv-cache-dtype") != "fp4_e2m1" or _MLA_NAMES.search(profile.model.path or ""):
-        return
-    for flag in ("--attention-backend", "--prefill-attention-backend", "--decode-attention-backend"):
-        setting = settings.get_setting(flag)
-        if setting is None or setting.value is None or setting.value in _FP4_CACHE_BACKENDS:
-            continue
-        if has_env_reference(setting.value):
-            continue
-        message = (
-            f"a KV cache of fp4_e2m1 does not go with {flag} {quote_value(setting.value)}: "
-            f"SGLang 0.5.12 stops unless it is one of {', '.join(_FP4_CACHE_BACKENDS)}"
-        )
-        yield LintMessage(
-            kind=LintRule.BAD_COMBINATION,
-            level=LintSeverity.WARNING,
-            where=setting.where,
-            message=message,
-            on_key=False,
-            setting=f"args.{flag.removeprefix('--')}=triton",
-        )
-
-
 def _check_draft_model(profile: Profile, settings: FlagSettings, algorithm: str) -> Iterator[LintMessage]:
-    chosen, draft = settings.get_setting(_ALGORITHM_FLAG), settings.get_setting(_DRAFT_MODEL_FLAG)
-    where: FieldPath = chosen.where if chosen is not None else ("args",)
-    if algorithm == "DFLASH":
-        if draft is None:
-            message = f"DFLASH needs a draft model: {_DRAFT_MODEL_FLAG}"
-            yield LintMessage(
-                kind=LintRule.MISSING_FLAG, level=LintSeverity.ERROR, where=where, message=message, on_key=False
-            )
-        if settings.get_setting("--enable-dp-attention") is not None or (settings.get_number("--pp-size") or 1) > 1:
-            message = "DFLASH runs neither with pipeline parallel nor with data-parallel attention"
-            yield LintMessage(
-                kind=LintRule.BAD_COMBINATION, level=LintSeverity.ERROR, where=where, message=message, on_key=False
-            )
-    if algorithm == "EAGLE3":
-        if draft is None:
-            message = (
-                f"EAGLE3 drafts come from a model of their own, which is not named: {_DRAFT_MODEL_FLAG} "
-                "(github.com/sgl-project/sglang/issues/36528)"
-            )
-            yield LintMessage(
-                kind=LintRule.MISSING_FLAG, level=LintSeverity.WARNING, where=where, message=message, on_key=False
-            )
-        message = (
-            "EAGLE3 was slower than no drafts for owners of a Spark: 54.2 tokens/s in place of 64.5, and 44.8 in place of 57.8 "
-            "with 8k of context (vLLM, Qwen3-Coder-30B-A3B NVFP4; github.com/flash7777/vllm-marlin-sm12x); on SGLang 35 to 41 "
-            "became 13 to 25 where the answer was JSON (sovgrid.org); compare both in `top`"
-        )
-        yield LintMessage(
-            kind=LintRule.SLOW_DRAFTS, level=LintSeverity.INFO, where=where, message=message, on_key=False
-        )
+    draft = settings.get_setting(_DRAFT_MODEL_FLAG)
     if draft is not None and draft.value and profile.model.path:
         reads_layers = algorithm in _HIDDEN_STATE_METHODS
         if why := find_draft_mismatch(profile.model.path, draft.value, by_hidden_states=reads_layers):

@@ -65,17 +65,6 @@ def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintConte
     yield from _check_memory_share(settings, held, drafts)
     yield from _check_speculation(profile, settings, drafts)
     yield from _check_draft_batch(settings, held, drafts)
-    yield from _check_mamba_block_size(settings)
-    tools = settings.get_setting("--enable-auto-tool-choice")
-    if tools is not None and settings.get_setting("--tool-call-parser") is None:
-        message = "--enable-auto-tool-choice needs --tool-call-parser"
-        yield LintMessage(
-            kind=LintRule.MISSING_FLAG,
-            level=LintSeverity.ERROR,
-            where=tools.where,
-            message=message,
-            on_key=tools.in_args,
-        )
     yield from flag_combinations.check_long_context(
         profile,
         settings.get_setting("--max-model-len"),
@@ -109,22 +98,6 @@ def _check_memory_share(settings: FlagSettings, held: LintContext, drafts: dict[
         yield LintMessage(
             kind=LintRule.MEMORY_SHARE, level=LintSeverity.WARNING, where=where, message=message, on_key=setting is None
         )
-
-
-def _check_mamba_block_size(settings: FlagSettings) -> Iterator[LintMessage]:
-    """vLLM refuses a block size of the state cache if no prefixes are cached."""
-    size, caching = settings.get_setting("--mamba-block-size"), settings.get_setting("--enable-prefix-caching")
-    if size is None or caching is None or not caching.name.startswith(("--no-", "--disable-")):
-        return
-    message = f"--mamba-block-size needs the prefix cache, which {caching.name} turns off: leave one of them out"
-    yield LintMessage(
-        kind=LintRule.BAD_COMBINATION,
-        level=LintSeverity.WARNING,
-        where=size.where,
-        message=message,
-        on_key=size.in_args,
-        setting="args.mamba-block-size=false" if size.in_args else None,
-    )
 
 
 def _check_draft_batch(settings: FlagSettings, held: LintContext, drafts: dict[str, Any]) -> Iterator[LintMessage]:
@@ -188,32 +161,6 @@ def _check_speculation(profile: Profile, settings: FlagSettings, drafts: dict[st
         message = f"{method} drafts come from a model of their own, which is not named: set model in the map"
         yield LintMessage(
             kind=LintRule.MISSING_FLAG, level=LintSeverity.WARNING, where=setting.where, message=message, on_key=False
-        )
-    if method == "dflash":
-        yield from _check_dflash(profile, settings, setting, drafts)
-
-
-def _check_dflash(
-    profile: Profile, settings: FlagSettings, setting: FlagSetting, drafts: dict[str, Any]
-) -> Iterator[LintMessage]:
-    where = _find_json_key_path(setting, "method")
-    if settings.get_setting("--attention-backend") is None and "attention_backend" not in drafts:
-        message = "DFlash drafts run on flash_attn alone: set --attention-backend flash_attn"
-        yield LintMessage(
-            kind=LintRule.BAD_COMBINATION,
-            level=LintSeverity.WARNING,
-            where=where,
-            message=message,
-            on_key=False,
-            setting="args.attention-backend=flash_attn",
-        )
-    if "autoround" in "".join(char for char in (profile.model.path or "").casefold() if char.isalnum()):
-        message = (
-            "INT4-AutoRound with DFlash gains by the text: an owner of a Spark saw over 70 tokens/s on a short prompt and 31 "
-            "with a context to read (Qwen3.5-35B-A3B, 15 drafts; forums.developer.nvidia.com/t/366445); compare without in `top`"
-        )
-        yield LintMessage(
-            kind=LintRule.SLOW_DRAFTS, level=LintSeverity.INFO, where=where, message=message, on_key=False
         )
 
 
