@@ -87,12 +87,17 @@ def lint_profile_file(library: ProfileLibrary, path: Path, version: str | None =
     return LintResult(path, _sort_diagnostics(found), chosen)
 
 
-def lint_profile(profile: Profile, chosen: CatalogueChoice | None = None) -> tuple[LintMessage, ...]:
-    """Return the diagnostics of a profile: its flags, where the engine has a catalogue, and the known traps that it shows."""
+def lint_profile(
+    profile: Profile, chosen: CatalogueChoice | None = None, usual: float | None = None
+) -> tuple[LintMessage, ...]:
+    """Return the diagnostics of a profile: its flags, where the engine has a catalogue, and the known traps that it shows.
+
+    ``usual``: seconds that such a start takes, None if not known.
+    """
     chosen = chosen or flag_catalogue.choose_catalogue(profile.engine, profile.image, profile.engine_version)
     if chosen is None:
-        return tuple(check_traps(profile, None, profile.engine_version))
-    traps = check_traps(profile, flag_check.read_flag_settings(profile, chosen.catalogue), chosen.version)
+        return tuple(check_traps(profile, None, profile.engine_version, usual))
+    traps = check_traps(profile, flag_check.read_flag_settings(profile, chosen.catalogue), chosen.version, usual)
     flags = flag_check.check_flags(
         profile,
         engines.load_engine(profile.engine),
@@ -120,13 +125,15 @@ def _join_same_places(flags: tuple[LintMessage, ...], traps: tuple[LintMessage, 
     return (*joined, *(one for one in traps if one.where not in known))
 
 
-def list_start_warnings(profile: Profile, library: ProfileLibrary | None = None) -> tuple[StartWarning, ...]:
+def list_start_warnings(
+    profile: Profile, library: ProfileLibrary | None = None, usual: float | None = None
+) -> tuple[StartWarning, ...]:
     """Return the warnings before a start: each error and warning, with its possible fixes.
 
-    ``library``: where to look for variants of the profile without this trap.
+    ``library``: where to look for variants of the profile without this trap; ``usual``: seconds that such a start takes.
     """
     secrets = _find_lint_secrets(profile)
-    found = [one for one in lint_profile(profile) if one.level is not LintSeverity.INFO]
+    found = [one for one in lint_profile(profile, usual=usual) if one.level is not LintSeverity.INFO]
     has_trap = any(one.kind is LintRule.KNOWN_TRAP for one in found)
     others = _list_trap_free_variants(profile, library) if library is not None and has_trap else ()
     return tuple(

@@ -352,7 +352,9 @@ class _StartRun:
         from sparkctl.profiles.profile_library import ProfileLibrary
         from sparkctl.profiles.profile_lint import list_start_warnings
 
-        for one in list_start_warnings(self.request.profile, ProfileLibrary()):
+        plan = self.head.plan
+        usual = self.ctx.history.get_expected_durations(plan.profile, plan.profile_hash, plan.node).seconds
+        for one in list_start_warnings(self.request.profile, ProfileLibrary(), usual):
             self.head.warn(one.message, one.format_remedy(self.request.retry_command))
 
     def _add_retry_command(self, verdict: Verdict) -> Verdict:

@@ -22,24 +22,28 @@ _COMPARISON = re.compile(r"(?P<sign>[<>]=?)(?P<number>[\d.]+)")
 _VERSION_BOUND = re.compile(r"(?P<sign>[<>]=?|=)(?P<version>\d+(?:\.\d+)*)")
 _VERSION_PARTS = re.compile(r"\d+")
 _SET, _UNSET, _NOT = "set", "unset", "!"
+_BELOW_USUAL = "<usual"  # seconds, fewer than such a start takes
 
 
-def check_traps(profile: Profile, settings: FlagSettings | None, version: str | None) -> Iterator[LintMessage]:
+def check_traps(
+    profile: Profile, settings: FlagSettings | None, version: str | None, usual: float | None = None
+) -> Iterator[LintMessage]:
     """Yield a message for each known trap that a profile's own settings show.
 
     ``settings``: its flags, None for an engine without a catalogue; ``version``: the engine's, None if it is not known: then
-    no trap of certain versions is named.
+    no trap of certain versions is named. ``usual``: seconds that such a start takes, None: what the profile expects.
     """
 
+    usual = profile.start.expected if usual is None else usual
     for trap in load_traps():
         if not trap.when or not trap.concerns_engine(profile.engine):
             continue
         if trap.versions is not None and (version is None or not is_version_within(version, trap.versions)):
             continue
         sights = [_look_up(subject, profile, settings) for subject in trap.when]
-        if not all(_meets(sight, test) for sight, test in zip(sights, trap.when.values(), strict=True)):
+        if not all(_meets(sight, test, usual) for sight, test in zip(sights, trap.when.values(), strict=True)):
             continue
-        if any(_meets(_look_up(subject, profile, settings), test) for subject, test in trap.unless.items()):
+        if any(_meets(_look_up(subject, profile, settings), test, usual) for subject, test in trap.unless.items()):
             continue
         first = sights[0]
         value = _quote_text(first.texts[0], next(iter(trap.when))) if first.texts else ""
@@ -156,11 +160,13 @@ def _look_up_flag(subject: str, settings: FlagSettings | None) -> _Sight:
     return nothing if found is None else _Sight((found,), where)
 
 
-def _meets(sight: _Sight, test: str) -> bool:
-    """Tell whether what is said meets a test: ``set``, ``unset``, ``>0.9``, a regular expression, or ``!`` and one.
+def _meets(sight: _Sight, test: str, usual: float | None) -> bool:
+    """Tell whether what is said meets a test: ``set``, ``unset``, ``>0.9``, ``<usual``, a regular expression, or ``!`` and one.
 
     An expression has to match a short value as a whole, and is searched for in a path, an image, a mount or a command.
     """
+    if test == _BELOW_USUAL:
+        return usual is not None and any(_is_number_within(text, "<", usual) for text in sight.texts)
     if test in (_SET, _UNSET):
         return bool(sight.texts) is (test == _SET)
     if test.startswith(_NOT):
