@@ -11,6 +11,7 @@ from typing import Any, TypeVar, overload
 A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
+D = TypeVar("D")
 Work = Coroutine[Any, Any, A]
 
 
@@ -33,6 +34,8 @@ async def yield_to_input() -> None:
 async def gather_or_cancel(one: Work[A], two: Work[B], /) -> tuple[A, B]: ...
 @overload
 async def gather_or_cancel(one: Work[A], two: Work[B], three: Work[C], /) -> tuple[A, B, C]: ...
+@overload
+async def gather_or_cancel(one: Work[A], two: Work[B], three: Work[C], four: Work[D], /) -> tuple[A, B, C, D]: ...
 @overload
 async def gather_or_cancel(*work: Work[A]) -> tuple[A, ...]: ...
 async def gather_or_cancel(*work: Work[Any]) -> tuple[Any, ...]:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from sparkctl.clock import Clock, SystemClock
 from sparkctl.concurrency import run_until_first
 from sparkctl.errors import ExitCode, SparkctlError
-from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.questions import NonInteractivePrompter, Prompter
 
 if TYPE_CHECKING:
     from sparkctl.history.model import NodeResult
+    from sparkctl.history.operation_history import OperationHistory
     from sparkctl.history.operation_recorder import OperationRecorder
     from sparkctl.model.node import Node, NodeName
     from sparkctl.transport.node_session import NodeSession

@@ -16,6 +16,7 @@ from sparkctl.model.events import (
     MemoryReleased,
     NodeStateChanged,
     Outcome,
+    PartsMissing,
     PhaseChanged,
     SwitchPlanned,
     SwitchStepReported,
@@ -33,6 +34,7 @@ from sparkctl.views.event_text import (
     describe_missing_guard,
     format_cache_drop,
     format_guard_event,
+    format_missing_parts,
     format_node_state,
     format_phase,
     format_phase_name,
@@ -125,6 +127,10 @@ class TextPrinter:
                 self.live.clear()
                 for line in format_estimate(event.fit):
                     stderr.print_message(f"  {line}", _VERDICT_INDENT)
+            case PartsMissing():
+                self.live.clear()
+                for line in format_missing_parts(event):
+                    stderr.print_message(line)
             case NodeStateChanged():
                 self._print_node_state(event)
             case WarningEmitted():
@@ -227,7 +233,7 @@ class TextPrinter:
                 words = f"{event.instance} not ready after {format_duration(event.seconds)}"
                 self._print_line(event.node or "", TextStyle.ATTENTION, get_state_symbol(Phase.UNKNOWN), words)
             stderr.print_message()
-            for line in format_verdict(event.verdict, event.instance, event.node):
+            for line in format_verdict(event.verdict):
                 stderr.print_message(line, _VERDICT_INDENT if line.startswith(" ") else 0)
         if event.message and event.outcome in (Outcome.DONE, Outcome.READY, Outcome.DETACHED, Outcome.PLANNED):
             for line in sanitize_lines(event.message):

@@ -26,6 +26,7 @@ VERBS = {
     "doctor": ("doctor", "Check the nodes and show the command that fixes each problem."),
     "profiles": ("profiles", "List, show, check and import profiles."),
     "plan": ("plan", "Check whether a profile fits on a node, and show the calculation."),
+    "pull": ("pull", "Get a profile's image and model onto a node."),
     "up": ("up", "Start a profile on a node and wait until it is ready."),
     "switch": ("switch", "Stop what conflicts, start another profile; roll back if that fails."),
     "resume": ("resume", "Finish an interrupted switch."),

@@ -152,7 +152,7 @@ def _format_rows(rows: Iterable[TextRow | str]) -> list[str]:
 
 def print_sanitized_lines(lines: Iterable[str]) -> None:
     """Print lines from a node in one write, sanitised so that no control character passes."""
-    sys.stdout.write("".join(f"{sanitize_line(line)}\n" for line in lines))
+    sys.stdout.write("".join([f"{line}\n" if line.isprintable() else f"{sanitize_line(line)}\n" for line in lines]))
     sys.stdout.flush()
 
 

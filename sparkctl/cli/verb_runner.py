@@ -1,8 +1,7 @@
-"""Driving a verb: its events to a printer, Ctrl-C to its interrupt, its end to the exit code."""
+"""Driving a verb: its events to a printer, Ctrl-C to its interrupt, its end to the exit code. Imports little, for ``--help``."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import signal
 from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -13,11 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import click
 
 from sparkctl.cli import stdout
-from sparkctl.concurrency import run_in_background, run_until_first
-from sparkctl.context import CommandContext
-from sparkctl.model.events import CommandEnded, Event
 
 if TYPE_CHECKING:
+    from sparkctl.context import CommandContext
+    from sparkctl.model.events import Event
     from sparkctl.monitor.recording.recording_file import EventRecorder
 
 
@@ -37,15 +35,22 @@ class EventPrinter(Protocol):
         ...
 
 
-EventSource = Callable[[CommandContext], AsyncGenerator[Event, None]]
+EventSource = Callable[["CommandContext"], AsyncGenerator["Event", None]]
 
 
 def run_verb(ctx: CommandContext, verb: EventSource, printer: EventPrinter) -> int:
     """Run a verb to its end and return its exit code."""
+    import asyncio
+
     return asyncio.run(_consume_events(ctx, verb, printer))
 
 
 async def _consume_events(ctx: CommandContext, verb: EventSource, printer: EventPrinter) -> int:
+    import asyncio
+
+    from sparkctl.concurrency import run_in_background
+    from sparkctl.model.events import CommandEnded
+
     loop = asyncio.get_running_loop()
 
     def interrupt_verb() -> None:
@@ -72,6 +77,10 @@ async def _consume_events(ctx: CommandContext, verb: EventSource, printer: Event
 
 async def run_until_interrupt(work: Coroutine[Any, Any, None]) -> None:
     """Run ``work`` until it ends or Ctrl-C, which is no error: that is how users leave a repainting view."""
+    import asyncio
+
+    from sparkctl.concurrency import run_until_first
+
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -85,10 +94,14 @@ T = TypeVar("T")
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
     """Run ``work`` to its end as `asyncio.run` does; Ctrl-C is a KeyboardInterrupt."""
+    import asyncio
+
     return asyncio.run(_with_signal_wakeup(work))
 
 
 async def _with_signal_wakeup(work: Coroutine[Any, Any, T]) -> T:
+    import asyncio
+
     # asyncio.run notes a Ctrl-C and relies on the loop waking up. A Ctrl-C just before the loop sleeps is noticed only at
     # the next event, which may never come. With a signal handler of its own, for any signal, every signal wakes the loop.
     with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):  # not the main thread: no signals there

@@ -1,4 +1,4 @@
-"""``diagnose``: explain a failed start from a log file, a container's log, or the saved log of a removed container."""
+"""``diagnose`` of an instance: explain a failed start from a container's log, or the saved log of a removed container."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import shlex
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 
+from sparkctl.commands.diagnose_file import DiagnosisReport, diagnose_bytes
 from sparkctl.commands.show_log import find_container, find_saved_logs_of_start
-from sparkctl.commands.start.launch_plans import rebuild_launch_plan
+from sparkctl.commands.start import node_fit
+from sparkctl.commands.start.launch_plans import build_changed_plan, rebuild_launch_plan
+from sparkctl.commands.start.start_request import build_start_request
 from sparkctl.commands.start.start_watch import find_stop_signals
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
@@ -19,7 +23,7 @@ from sparkctl.logs import rank_verdict, start_verdict, verdict_builder
 from sparkctl.logs.analyzer import LogDiagnosis
 from sparkctl.logs.diagnosis import LogDiagnoser
 from sparkctl.logs.line_patterns import parse_log_time
-from sparkctl.logs.log_file import ByteSource, open_log, read_line_blocks
+from sparkctl.logs.log_file import open_log
 from sparkctl.logs.rank_verdict import RankFailure, find_first_failure, measure_clock_offset
 from sparkctl.logs.reader import read_log
 from sparkctl.model.container import Container, ContainerState
@@ -28,35 +32,16 @@ from sparkctl.model.guard_state import GuardReceipt
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.text.secrets import redact
-from sparkctl.model.verdict import Evidence, Verdict
+from sparkctl.model.verdict import Evidence, FieldChange, Verdict
 from sparkctl.monitor import guard_receipts
+from sparkctl.monitor.kernel_evidence import ask_kernel_log
 from sparkctl.profiles.container_labels import parse_rank_label, parse_rank_nodes_label, parse_start_id_label
+from sparkctl.profiles.profile_library import ProfileLibrary
+from sparkctl.profiles.setting_proof import SettingProof
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
 _SIGKILL_EXIT_CODE = 137
-_COMMAND_HEAD_WORDS = 5  # words of a start before its settings: sparkctl up PROFILE --node NODE
 _START_FLAGS = ("--no-guard", "--again", "--force", "--keep-going", "--no-rollback")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiagnosisReport:
-    """``source``: a sentence that says which log was read. ``silent``: each node that could not be asked, with the
-    reason.
-    """
-
-    diagnosis: LogDiagnosis
-    source: str
-    node: NodeName | None = None
-    instance: str | None = None
-    silent: tuple[tuple[NodeName, NodeError | DockerError], ...] = ()
-
-
-def diagnose_bytes(source: ByteSource, name: str, engine: str | None) -> DiagnosisReport:
-    """Diagnose a log from its bytes. Raises `InvalidInput` where they are not text."""
-    reading = LogDiagnoser(engine)
-    for block in read_line_blocks(source, name):
-        reading.feed_block(block)
-    return DiagnosisReport(diagnosis=reading.build_diagnosis(), source=name)
 
 
 async def diagnose_instance(
@@ -249,8 +234,9 @@ async def _diagnose_container(
         )
     elif reading.analyzer.fatal_line is None:
         found = replace(found, verdict=None)  # it runs: an error in its log was not fatal
+    found = replace(found, verdict=await ask_kernel_log(session, found.verdict, container, plan.instance))
     if found.verdict is not None:
-        found = replace(found, verdict=add_retry_command(found.verdict, plan, start))
+        found = replace(found, verdict=await _add_proved_command(ctx, session, container, found.verdict, plan, start))
     numbers = [seen.number for seen in reading.analyzer.open_failures if seen.number in stamps]
     said_at = parse_log_time(stamps[min(numbers)], "") if numbers else None
     at = receipt.at if receipt is not None else container.finished if said_at is None else said_at.seconds
@@ -281,24 +267,73 @@ def _build_exit_verdict(
     )
 
 
-def add_retry_command(verdict: Verdict, plan: LaunchPlan, start: str | None = None) -> Verdict:
-    """Return a verdict with the command that tries its change: the command in ``start`` with its other settings
-    unchanged.
-    """
+@dataclass(frozen=True, slots=True)
+class StartCommand:
+    """The command that started a container, taken apart: verb, profile and nodes; its settings; its other flags."""
+
+    head: tuple[str, ...]
+    pairs: tuple[tuple[str, str], ...]
+    flags: tuple[str, ...]
+
+    @classmethod
+    def from_text(cls, text: str) -> StartCommand:
+        """Take a command apart."""
+        words = shlex.split(text)
+        first = next((at for at, word in enumerate(words) if word == "--set"), len(words))
+        last = len(words)  # flags of the start itself, which are no settings, come last
+        while words[last - 1] in _START_FLAGS or words[last - 1].startswith("--timeout="):
+            last -= 1
+        first = min(first, last)
+        pairs = words[first:last]
+        return cls(tuple(words[:first]), tuple(zip(pairs[::2], pairs[1::2], strict=False)), tuple(words[last:]))
+
+    @property
+    def profile_words(self) -> tuple[str, ...]:
+        """The profile and its settings."""
+        return (self.head[2], *(word for pair in self.pairs for word in pair))
+
+    def build_changed_command(self, *changes: FieldChange) -> str:
+        """Return the command with these fields changed and all else as it was."""
+        changed = {one.field for one in changes}
+        kept = [word for pair in self.pairs if pair[1].partition("=")[0] not in changed for word in pair]
+        new = [word for one in changes for word in ("--set", one.set_argument)]
+        return shlex.join([*self.head, *kept, *new, *self.flags])
+
+
+async def _add_proved_command(
+    ctx: CommandContext,
+    session: NodeSession,
+    container: Container,
+    verdict: Verdict,
+    plan: LaunchPlan,
+    start: str | None,
+) -> Verdict:
+    """Return a verdict with the command that tries its change, where check and memory estimate accept it."""
     if verdict.edit is None or not plan.profile:
         return verdict
-    words = shlex.split(start or _build_start_command(plan))
-    own = len(words)  # flags of the start itself, which are no settings, come last
-    while words[own - 1] in _START_FLAGS or words[own - 1].startswith("--timeout="):
-        own -= 1
-    head, pairs = words[:_COMMAND_HEAD_WORDS], words[_COMMAND_HEAD_WORDS:own]
-    kept = [
-        word
-        for name, value in zip(pairs[::2], pairs[1::2], strict=False)
-        if value.partition("=")[0] != verdict.edit.field
-        for word in (name, value)
-    ]
-    return replace(verdict, again=shlex.join([*head, *kept, "--set", verdict.edit.set_argument, *words[own:]]))
+    command = StartCommand.from_text(start or _build_start_command(plan))
+    proof = SettingProof(command.profile_words, ProfileLibrary())
+    try:
+        profile = proof.library.load_profile(plan.profile)
+        request = build_start_request(profile, [session.node], plan.profile)
+        home = ["identity", "docker"] if session.home is None else []
+        containers = await session.docker.list_containers()
+        look = await session.read_node("memory", "processes", "gpu", *home)
+        alone = build_changed_plan(ctx, request, session, profile)
+        models = await session.read_node(*node_fit.list_model_sections(profile, alone), "memory")
+    except (InvalidInput, NodeError, DockerError):
+        return proof.prove_verdict(verdict, command.build_changed_command)  # by its flags alone
+    measured = node_fit.MeasuredNode(
+        ctx=ctx,
+        look=replace(look, models=models.models),
+        containers=containers,
+        loading_ids=frozenset(),
+        node_count=profile.nodes,
+        build_plan=partial(build_changed_plan, ctx, request, session),
+    )
+    gone = frozenset({container.id})
+    measured_proof = replace(proof, evaluate_fits=lambda one: [measured.evaluate(one, gone)])
+    return measured_proof.prove_verdict(verdict, command.build_changed_command)
 
 
 def _build_start_command(plan: LaunchPlan) -> str:
@@ -325,6 +360,10 @@ def _diagnose_saved_log(ctx: CommandContext, saved: SavedLog, engine: str | None
     if stored is not None and engine is None:
         # What Docker and the guard knew then is gone; the log is the same.
         found = replace(found, verdict=stored)
+    elif found.verdict is not None:
+        command = StartCommand.from_text(shlex.join(["sparkctl", "up", saved.instance, "--node", saved.node]))
+        proof = SettingProof(command.profile_words, ProfileLibrary())
+        found = replace(found, verdict=proof.prove_verdict(found.verdict, command.build_changed_command))
     return DiagnosisReport(
         diagnosis=found,
         source=f"the saved log of {saved.instance} from {saved.node}: {saved.path}",

@@ -14,6 +14,7 @@ from sparkctl.context import CommandContext
 from sparkctl.errors import DockerError, ExitCode, NodeError
 from sparkctl.model.events import CheckCompleted, CommandEnded, Emit, Event, FindingReported, Outcome
 from sparkctl.model.finding import Finding, FindingKind, Severity
+from sparkctl.model.kernel_event import KernelLog
 from sparkctl.model.node import Node
 from sparkctl.model.sample import Sample
 from sparkctl.model.text.units import GIB, format_duration, format_gib
@@ -22,7 +23,9 @@ from sparkctl.monitor.findings import node_settings
 from sparkctl.monitor.findings.base import NodeSnapshot
 from sparkctl.monitor.findings.fabric_detectors import detect_missing_cable, detect_missing_network
 from sparkctl.monitor.findings.host_detectors import rate_free_disk
+from sparkctl.monitor.findings.kernel_detectors import KernelEventDetector, list_unclean_boot
 from sparkctl.monitor.findings.node_detectors import detect_once
+from sparkctl.monitor.kernel_log import READ_RIGHT_REMEDY, format_log_start, read_kernel_log
 from sparkctl.monitor.node_monitor import read_container_list
 from sparkctl.monitor.node_status import ContainerInspections
 from sparkctl.node.agent_decoder import AgentHello
@@ -131,21 +134,54 @@ async def _check_node(
     # two samples take time: read them during the other checks
     # no TaskGroup: where the agent fails, what Docker's check finds is told before that error
     asking = asyncio.create_task(sampler.read_identity_and_sample(session)) if runs_probe else None
+    reading_log = asyncio.create_task(read_kernel_log(session, boot_before=True)) if runs_probe else None
     try:
         has_docker = await _check_docker(session, look, tell)
         identified = None if asking is None else await asking
+        log = None if reading_log is None else await reading_log
     finally:
-        if asking is not None:
-            await cancel_and_wait([asking])
+        await cancel_and_wait([task for task in (asking, reading_log) if task is not None])
     tell(
         node_settings.list_setting_findings(node.name, *identified)
         if identified
         else _check_settings_without_agent(node, look)
     )
+    tell(_check_kernel_log(node, log))
+    kernel = () if log is None else log.events
+    if identified is not None and log is not None:
+        tell(list_unclean_boot(node.name, log.boot_before, identified[0].up or 0.0))
     if identified is not None and has_docker:
         listed = await read_container_list(session, ContainerInspections(session))
-        tell(detect_once(NodeSnapshot(node.name, identified[1], listed.instances if listed.known else None)))
+        tell(detect_once(NodeSnapshot(node.name, identified[1], listed.instances if listed.known else None, kernel)))
+    elif identified is not None:
+        tell(KernelEventDetector().detect(NodeSnapshot(node.name, identified[1], None, kernel)))
     return identified
+
+
+def _check_kernel_log(node: Node, log: KernelLog | None) -> Iterator[Finding]:
+    """Yield whether the kernel's log can be read, and which right is missing."""
+    if log is None:
+        return
+    if log.source is None:
+        yield Finding(
+            kind=FindingKind.KERNEL_LOG,
+            severity=Severity.UNKNOWN,
+            node=node.name,
+            summary=f"the kernel's log cannot be read ({log.trouble or 'no reason given'}): OOM kills, GPU faults (Xid) and the like stay unknown",
+            remedy=READ_RIGHT_REMEDY,
+        )
+        return
+    notes = sum(one.count for one in log.events)
+    found = f"{notes} known line{'' if notes == 1 else 's'}" if notes else "no known trouble"
+    words = f"the kernel's log is read ({log.source}): {found} since {format_log_start(log)}"
+    if log.skipped:
+        words += f"; {log.skipped} lines of a flood were not looked at"
+    before = log.boot_before
+    if before is not None and before.is_clean:
+        words += "; the boot before ended in order"
+    elif before is not None and before.is_clean is None:
+        words += f"; how the boot before ended is not known ({before.trouble or 'no reason given'})"
+    yield Finding(kind=FindingKind.KERNEL_LOG, severity=Severity.GOOD, node=node.name, summary=words)
 
 
 async def _check_docker(session: NodeSession, look: NodeInspection, tell: ReportFindings) -> bool:

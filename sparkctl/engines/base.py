@@ -15,8 +15,10 @@ from sparkctl.engines.import_rules import ImportRules
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, EngineMetrics, StatsLine
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import FlagValues, Profile
+from sparkctl.model.spark_memory import LEAST_TOTAL_BYTES
 from sparkctl.model.text.sanitize import truncate_text
-from sparkctl.model.verdict import ChangeDirection, FailureCause
+from sparkctl.model.text.units import GIB
+from sparkctl.model.verdict import ChangeDirection, Confidence, FailureCause
 
 
 class FailureWeight(IntEnum):
@@ -40,6 +42,8 @@ class Failure:
 
     The same words may mean something else elsewhere: ``needs`` is a fact that the engine must have reported (if it
     reported any), ``during`` the step of the start. Otherwise `refine_failure` makes it a general failure.
+
+    ``rule``: the words by which a rule knew the line; ``is_inferred``: the cause follows from the line's place in the log.
     """
 
     cause: FailureCause
@@ -52,6 +56,14 @@ class Failure:
     change: ChangeDirection | None = None
     needs: EngineFactName | None = None
     during: str | None = None
+    rule: str | None = None
+    is_inferred: bool = False
+
+    @property
+    def confidence(self) -> Confidence:
+        """Whether the line itself names the cause."""
+        is_named = self.weight >= FailureWeight.LIKELY and self.cause is not FailureCause.CRASHED
+        return Confidence.CERTAIN if is_named and not self.is_inferred else Confidence.LIKELY
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +94,6 @@ _DRIVER_OUT_OF_MEMORY = "AcceleratorError: CUDA error: out of memory"
 _DRAFT_SUSPECTS = (FailureCause.WEDGED, FailureCause.GPU_FAULT)
 _TOTAL_CAPACITY = re.compile(r"total capacity of (?P<gib>[\d.]+) GiB")
 _MAX_LINE_CHARS = 400  # characters of a line that fit into a sentence
-_SPARK_CUDA_GIB = 119.6  # GiB that CUDA reports on a Spark
 
 
 def build_unnamed_failure(text: str) -> Failure:
@@ -128,7 +139,7 @@ def refine_failure(
             value=None,
         )
     total = _TOTAL_CAPACITY.search(text)
-    half = (float(total["gib"]) if total else _SPARK_CUDA_GIB) / 2
+    half = (float(total["gib"]) if total else LEAST_TOTAL_BYTES / GIB) / 2
     # Weights begin to load into an empty node: if half of it is gone by then, the draft workspace took it.
     is_second_load = step == "weights" and EngineFactName.KV_CACHE_TOKENS in facts
     has_gone = step == "weights" and left is not None and float(left) < half
@@ -137,6 +148,7 @@ def refine_failure(
         return replace(
             failure,
             cause=FailureCause.DRAFT_WORKSPACE,
+            is_inferred=True,
             summary=f"The draft workspace of {method} did not fit{rest}. {failure.summary}",
             remedy=f"{failure.remedy} Or speculate without a draft model (NGRAM).",
         )
@@ -266,6 +278,10 @@ class Engine:
 
     def classify_line(self, line: str) -> LineSignal | None:
         """Return what a prepared line says, None for nothing. Called for every line, so a cheap check comes first."""
+        raise NotImplementedError
+
+    def depends_on_digits(self, line: str, shape: str) -> bool:
+        """Tell whether `classify_line` may tell ``line`` from another one of the same shape (see ``logs.line_effects``)."""
         raise NotImplementedError
 
     def find_api_key(self, profile: Profile) -> str | None:

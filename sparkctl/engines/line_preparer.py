@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sparkctl.model.text.sanitize import sanitize_line
 
 # SGLang writes 9,000 characters of draft settings into its settings line; nothing beyond this limit is recognised. The
 # whole line is shown and saved; only the reading stops here.
 MAX_LINE_LENGTH = 12_288
+_KNOWN_TEXTS = 4096  # an engine that restarts again and again repeats its lines
 
 _LOG_PREFIX = re.compile(
     # vLLM: (APIServer pid=1), (Worker_TP0 pid=7), formerly (VllmWorker rank=0 pid=7); Ray adds the address
@@ -18,6 +20,8 @@ _LOG_PREFIX = re.compile(
     # Python's logging with a date: 2024-12-19 21:40:35 ERROR 56542 [engine.py:64], 2025-01-01 10:00:00,123 - name - ERROR -
     r"|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)? (?:- [\w.]+ - )?(?P<dated>DEBUG|INFO|WARNING|ERROR|CRITICAL)"
     r"(?: -)? (?:\d+ )?(?:\[[^\[\]\s]+:\d+\] ?)?"
+    # Python's logging with the logger's name: ERROR (uvicorn.error): text, ERROR:root:text
+    r"|(?P<named>DEBUG|INFO|WARNING|ERROR|CRITICAL)(?: \([\w.]{1,80}\):|:[A-Za-z_][\w.]{0,80}:(?=\S)) *"
     # Google's log, as of torch, Ray and NVIDIA's runtime: [W516 12:46:57.499 Store.cpp:12], I1202 15:15:34.408 26518 nvc.c:395]
     r"|\[?(?P<glog>[IWEF])\d{3,4} \d\d:\d\d:\d\d\.\d+ +(?:\d+ )?[\w.+-]+:\d+\] ?"
     r"|\[shutdown\] "  # vLLM 0.32 and later adds a tag to some records
@@ -52,10 +56,16 @@ def strip_log_prefix(line: str) -> tuple[str | None, str]:
     level: str | None = None
     start = 0
     while start < len(line) and line[start] in _PREFIX_STARTS and (found := _LOG_PREFIX.match(line, start)):
-        word = found["level"] or found["word"] or found["dated"] or found["piped"]
+        word = found["level"] or found["word"] or found["dated"] or found["piped"] or found["named"]
         level = level or word or _LEVELS_BY_LETTER.get(found["letter"] or found["mark"] or found["glog"] or "")
         start = found.end()
     return level, line[start:] if start else line
+
+
+@lru_cache(_KNOWN_TEXTS)
+def prepare_text(raw: str) -> tuple[str | None, str]:
+    """Return the log level of a line as the log has it, and the line in printable characters without prefixes and header."""
+    return strip_log_prefix(sanitize_line(raw))
 
 
 def split_carriage_returns(raw: str) -> list[str]:
@@ -96,7 +106,7 @@ class LinePreparer:
         return [line for state in raw.split("\r") if state for line in self._prepare_state(state)]
 
     def _prepare_state(self, raw: str) -> list[str]:
-        _, line = strip_log_prefix(sanitize_line(raw if len(raw) <= MAX_LINE_LENGTH else raw[:MAX_LINE_LENGTH]))
+        _, line = prepare_text(raw if len(raw) <= MAX_LINE_LENGTH else raw[:MAX_LINE_LENGTH])
         if not line or line.isspace():
             return []
         if self._validation is None and "validation error" not in line:

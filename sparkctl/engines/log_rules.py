@@ -20,7 +20,7 @@ EXCEPTION_WITHOUT_ERROR = (
     r"[A-Za-z_]\w*\.[\w.]*(?:Timeout|Failed|Expired|Unsupported)"  # these classes have a module before their name
 )
 EXCEPTION_PREFIX = (
-    r"^(?:[\w.]+: )?(?:(?:[A-Za-z_][\w.]*)?(?:Error|Exception)(?:\([\w.]+\))?: |"
+    r"^(?:[\w.]+: {1,8})?(?:CUDA [Ee]rror: |(?:[A-Za-z_][\w.]*)?(?:Error|Exception)(?:\([\w.]+\))?: |"
     rf"{EXCEPTION_WITHOUT_ERROR}: |"
     r"\d+ validation errors? for \w+: (?:[\w.]+: )?(?:Value error, )?)"
 )
@@ -28,7 +28,7 @@ EXCEPTION_PREFIX = (
 # An exception, alone or in a list of attempts; what the dynamic linker, a shell or C++ says in its place.
 EXCEPTION_LINE = (
     rf"{EXCEPTION_PREFIX}|[*-] \w*Error: |\S{{1,200}}: (?:error while loading shared libraries|symbol lookup error): "
-    r"|terminate called|\s*what\(\): |CUDA error: |(?:[A-Za-z_]\w*+\.)*+[A-Z]\w{1,99}+: "
+    r"|terminate called|\s*what\(\): |CUDA [Ee]rror: |cudaError\w{1,60}+: |(?:[A-Za-z_]\w*+\.)*+[A-Z]\w{1,99}+: "
 )
 # Parts that many needles share: where a line holds none of them, none of these needles is looked for. A needle without one
 # is looked for itself, so this list makes reading faster and never decides what is found.
@@ -36,14 +36,20 @@ _SHARED_PARTS = (
     *("rror", "xception", "ailed", "emory", "NCCL", "upport", "nvcc", "inja", "timeout", "imed out", "unexpectedly"),
     *("not found", "ermission", "anifest", "rgument", "river", "onnect", "orker", "capabil", "model", "file", "vocab"),
 )
+_CPP_MESSAGE = "what(): "  # of an exception that ended a program in C++; indented
+_MAX_KNOWN_LINES = 4096
+_NOT_KNOWN = LineSignal()
 _OPTIONAL_PART = re.compile(r"\[([^\[\]]*)\]")
 _MAX_GROUP_CHARS = 400  # characters of a captured group that fit into a sentence
 _GROUP_NAME = re.compile(r"\{(\w+)\}")
 _MAX_MATCHED_CHARS = 4096  # characters in which a line says what is wrong; the rest lists the valid values
+# In a pattern: what stands for any digit or counts, and a certain digit.
+_PATTERN_DIGITS = re.compile(r"(?P<any>\\.|\{\d{0,9},?\d{0,9}\}|0-9)|\d")
 _GROUPED_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+")  # 1,806,336
 _MORE_WORDS = re.compile(r"\s*\w")
 
 MatchGroups = Mapping[str, str]
+TO_SHAPE = str.maketrans("123456789", "000000000")
 # An engine has a hundred patterns, and most lines need none of them: each is compiled at its first use.
 _compile_pattern = cache(re.compile)
 
@@ -75,7 +81,8 @@ class FailureRule:
 
     def match_failure(self, line: str) -> Failure | None:
         """Return the failure that this line reports, None if it reports none."""
-        if not any(needle in line for needle in self.needles):
+        needle = next((one for one in self.needles if one in line), None)
+        if needle is None:
             return None
         if self.exception and _compile_pattern(EXCEPTION_LINE).match(line) is None:
             return None
@@ -98,6 +105,7 @@ class FailureRule:
             change=self.change if value is None else ChangeDirection.SET,
             needs=self.needs,
             during=self.during,
+            rule=needle,
         )
 
 
@@ -171,6 +179,21 @@ def fact_rule(
     return FactRule(start=start, pattern=pattern, name=name, says=says, is_fallback=is_fallback)
 
 
+def version_facts(package: str) -> tuple[FactRule, ...]:
+    """Return the rules for what else tells an engine's version: pip, and a print of ``__version__``."""
+    number = r"v?(?P<it>\d[\w.+-]*)"
+    return (
+        fact_rule(
+            "Successfully installed ", rf" {package}-{number}(?= |$)", EngineFactName.ENGINE_VERSION, is_fallback=True
+        ),
+        fact_rule(f"{package}==", rf"^{package}=={number}", EngineFactName.ENGINE_VERSION, is_fallback=True),
+        fact_rule(
+            f"{package}.__version__", rf"__version__\W{{1,5}}{number}", EngineFactName.ENGINE_VERSION, is_fallback=True
+        ),
+        fact_rule(f"{package} version: ", rf"version: {number}", EngineFactName.ENGINE_VERSION, is_fallback=True),
+    )
+
+
 def _has_template_groups(template: str, groups: MatchGroups) -> bool:
     return all(name in groups for name in _GROUP_NAME.findall(template))
 
@@ -184,18 +207,35 @@ def _fill_template(template: str, groups: MatchGroups) -> str:
     return _GROUP_NAME.sub(lambda name: groups.get(name[1], "(not said)"), text)
 
 
+def _generalize_digits(pattern: str) -> str | None:
+    """Return a pattern that accepts any digit in the place of a certain one; None if it holds none."""
+    general = _PATTERN_DIGITS.sub(lambda found: found["any"] or r"\d", pattern)
+    return None if general == pattern else general
+
+
 class RuleFinder:
     """Finds the rules that may match a line, by their needles; made of them at its first use."""
 
     def __init__(self, rules: tuple[FailureRule, ...]) -> None:
         self._rules = rules
 
-    def may_match(self, line: str) -> bool:
-        """Tell whether a line contains any of the parts."""
-        return any(
-            part in line and any(needle in line for needle, _ in needles)
-            for part, needles in self._needles_by_part.items()
+    def depends_on_digits(self, line: str, shape: str) -> bool:
+        """Tell whether some lines of this shape may match, and others not; ``line`` is one of them."""
+        return "0" in shape and any(
+            needle in shape and _compile_pattern(pattern).search(line) is not None
+            for needle, patterns in self._patterns_with_digits.items()
+            for pattern in patterns
         )
+
+    @cached_property
+    def _patterns_with_digits(self) -> dict[str, list[str]]:
+        """By needle, as a shape: the patterns that hold a certain digit, with any digit in its place."""
+        found: dict[str, list[str]] = {}
+        for rule in self._rules:
+            if (general := _generalize_digits(rule.pattern)) is not None:
+                for needle in rule.needles:
+                    found.setdefault(needle.translate(TO_SHAPE), []).append(general)
+        return found
 
     def find_candidates(self, line: str) -> list[FailureRule]:
         """Return the rules with a needle in this line, in their order."""
@@ -237,16 +277,32 @@ class LogRules:
     retold: re.Pattern[str] | None = None
     _phase_starts: tuple[str, ...] = field(init=False)
     _told_starts: tuple[str, ...] = field(init=False)
+    _told_shapes: tuple[str, ...] = field(init=False)
     _finder: RuleFinder = field(init=False)
+    _known: dict[str, LineSignal | None] = field(
+        init=False, default_factory=dict
+    )  # an engine that restarts repeats itself
 
     def __post_init__(self) -> None:
         starts = tuple(start for start, _ in self.phases)
         object.__setattr__(self, "_finder", RuleFinder(self.rules))
         object.__setattr__(self, "_phase_starts", starts)
         object.__setattr__(self, "_told_starts", starts + tuple({each.start: None for each in self.facts}))
+        digits = (one.translate(TO_SHAPE) for one in self._told_starts)
+        object.__setattr__(self, "_told_shapes", tuple(one for one in digits if "0" in one))
 
     def classify_line(self, line: str) -> LineSignal | None:
         """Return what a prepared line says, None for nothing."""
+        known = self._known.get(line, _NOT_KNOWN)
+        if known is not _NOT_KNOWN:
+            return known
+        said = self._classify_new_line(line)
+        if len(self._known) >= _MAX_KNOWN_LINES:
+            self._known.clear()
+        self._known[line] = said
+        return said
+
+    def _classify_new_line(self, line: str) -> LineSignal | None:
         if line.startswith(self.quiet):
             return None
         if line.startswith(self._told_starts):
@@ -259,6 +315,12 @@ class LogRules:
             return LineSignal(Phase.LOADING, Step(name, seen.done, seen.total, seen.fraction))
         failure = self._find_failure(line)
         return None if failure is None else LineSignal(failure=failure)
+
+    def depends_on_digits(self, line: str, shape: str) -> bool:
+        """Tell whether some lines of this shape (a prepared line with each digit as 0) may say something, and others not."""
+        return bool(self._told_shapes and shape.startswith(self._told_shapes)) or self._finder.depends_on_digits(
+            line, shape
+        )
 
     def _read_known_start(self, line: str) -> LineSignal | None:
         facts = tuple(found for each in self.facts if (found := each.match_fact(line)) is not None)
@@ -273,7 +335,9 @@ class LogRules:
     def _find_failure(self, line: str) -> Failure | None:
         # Indented lines are source code in a traceback: they contain messages that were never printed.
         if line[:1].isspace():
-            return None
+            line = line.lstrip()
+            if not line.startswith(_CPP_MESSAGE):
+                return None
         said = line[:_MAX_MATCHED_CHARS]
         if self.retold is not None and (quoted := self.retold.search(said)) is not None:
             failure = self._match_first_rule(f"RuntimeError: {quoted['what']}")

@@ -16,16 +16,16 @@ from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from sparkctl.files import MAX_STATE_FILE_BYTES, load_state_file, read_regular_file
 from sparkctl.history.database import make_private_directory
 from sparkctl.history.expected_durations import is_byte_count
-from sparkctl.model.json_codec import to_json_data
-from sparkctl.model.log_line import LogLine
 from sparkctl.model.memory_reading import MemoryBeforeStart
-from sparkctl.model.text.secrets import redact
-from sparkctl.model.verdict import Verdict
+
+if TYPE_CHECKING:
+    from sparkctl.model.log_line import LogLine
+    from sparkctl.model.verdict import Verdict
 
 _MAX_LOGS = 20  # per instance and node
 _MAX_NAME_CHARS = 200  # of a directory: file systems take 255 bytes
@@ -77,6 +77,8 @@ class SavedLogWriter:
 
     def write(self, lines: Iterable[LogLine]) -> None:
         """Append lines; does nothing once it has failed."""
+        from sparkctl.model.text.secrets import redact
+
         if self.failed is not None:
             return
         try:
@@ -167,6 +169,8 @@ class LogArchive:
 
     def save_verdict(self, instance: str, node: str, container_id: str, verdict: Verdict) -> Path:
         """Write why a start failed beside the container's log, whole or not at all. Raises OSError."""
+        from sparkctl.model.json_codec import to_json_data
+
         return self._write_beside_log(
             instance, node, container_id, _VERDICT_SUFFIX, json.dumps(to_json_data(verdict), ensure_ascii=False) + "\n"
         )
@@ -190,6 +194,8 @@ class LogArchive:
 
         A stop is measured against it. It is a file of its own, so that a locked or deleted history changes no verdict.
         """
+        from sparkctl.model.json_codec import to_json_data
+
         self._write_beside_log(
             instance, node, container_id, _MEMORY_BEFORE_SUFFIX, json.dumps(to_json_data(before)) + "\n"
         )
@@ -202,6 +208,8 @@ class LogArchive:
 
     def load_verdict(self, saved: SavedLog) -> Verdict | None:
         """Return why the start of this log failed, None if that was not saved or cannot be read."""
+        from sparkctl.model.verdict import Verdict
+
         return load_state_file(saved.path.with_suffix(_VERDICT_SUFFIX), Verdict)
 
     def _log_folder(self, instance: str, node: str) -> Path:

@@ -17,18 +17,17 @@ from sparkctl.files import open_regular_file
 from sparkctl.history.database import DatabaseUnavailable, HistoryDatabase
 from sparkctl.history.expected_durations import estimate_durations, is_byte_count, is_duration
 from sparkctl.history.log_archive import LogArchive
-from sparkctl.history.model import NodeResult, OperationKind, OperationRecord
-from sparkctl.model.memory_fit import MeasuredPeak
 from sparkctl.model.node import NodeName
-from sparkctl.model.phase import ExpectedDurations, PhaseDuration
-from sparkctl.model.verdict import normalize_cause_name
 
 if TYPE_CHECKING:
     import sqlite3
 
     from sparkctl.clock import Clock
+    from sparkctl.history.model import NodeResult, OperationKind, OperationRecord
     from sparkctl.history.operation_recorder import OperationRecorder
     from sparkctl.history.tables import StoredOperation
+    from sparkctl.model.memory_fit import MeasuredPeak
+    from sparkctl.model.phase import ExpectedDurations, PhaseDuration
 
 
 _MAX_LEGACY_FILE_BYTES = 16 << 20  # bytes: that sparkctl let it grow to half a MiB
@@ -101,6 +100,8 @@ class OperationHistory(LogArchive):
         ``kind`` is the result of `compute_model_key`. ``has_joined``: the start was already running, so its seconds do
         not count for expected durations. ``peak``: bytes that it took, ``estimated``: the memory estimate.
         """
+        from sparkctl.history.model import NodeResult
+
         share = NodeResult(
             node=NodeName(node), instance=profile, seconds=seconds, parts=tuple(parts), peak=peak or None,
             estimated=estimated if peak else None, has_joined=has_joined or None,
@@ -109,6 +110,8 @@ class OperationHistory(LogArchive):
 
     def record_failure(self, profile: str, digest: str, node: str, cause: str, container: str, when: float) -> None:
         """Record that a start failed at unix time ``when``. The same container counts once."""
+        from sparkctl.history.model import NodeResult
+
         share = NodeResult(node=NodeName(node), instance=profile, container=container[:12], cause=cause)
         self._record_single_start(profile, digest, None, share, when)
 
@@ -117,6 +120,7 @@ class OperationHistory(LogArchive):
     ) -> None:
         """Store a start of which nothing else is known; add a failure to the row of its container, if there is one."""
         from sparkctl.history import tables
+        from sparkctl.history.model import OperationKind, OperationRecord
 
         def store_start(file: sqlite3.Connection) -> None:
             if share.cause is None or not tables.add_failure_cause(file, profile, share, when):
@@ -143,6 +147,8 @@ class OperationHistory(LogArchive):
     def get_failures_since_ready(self, profile: str, node: str, earliest: float) -> tuple[tuple[float, str], ...]:
         """Return (unix seconds, cause) of the starts that failed on a node after its last good one, oldest first. For a model
         over several Sparks, a failure of any rank counts."""
+        from sparkctl.model.verdict import normalize_cause_name
+
         found: dict[str, tuple[float, str]] = {}
         for record in self._load_start_results():
             is_there = node == record.get("node") or node in _get_record_nodes(record)
@@ -157,6 +163,8 @@ class OperationHistory(LogArchive):
 
     def get_measured_peak(self, digest: str, node: str) -> MeasuredPeak | None:
         """Return the peak memory of the last start of this exact profile: on this node, else on another."""
+        from sparkctl.model.memory_fit import MeasuredPeak
+
         good = [
             one for one in self._load_ready_starts() if one.get("hash") == digest and is_byte_count(one.get("peak"))
         ]
@@ -224,6 +232,7 @@ class OperationHistory(LogArchive):
         **facts: Any,
     ) -> OperationRecorder:
         """Begin a row: ``facts`` are fields of `OperationRecord`. The caller records its end. Never raises."""
+        from sparkctl.history.model import OperationRecord
         from sparkctl.history.operation_recorder import OperationRecorder
 
         operation = OperationRecord(
@@ -283,6 +292,7 @@ class OperationHistory(LogArchive):
         """Return the last successful start of the same instance before this operation: on the same nodes if there was one,
         else on any; None if there was none."""
         from sparkctl.history import tables
+        from sparkctl.history.model import OperationKind
 
         nothing: list[StoredOperation] = []
         found = self._file.read_transaction(

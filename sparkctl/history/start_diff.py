@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from sparkctl.errors import InvalidInput
 from sparkctl.history.model import OperationRecord
+from sparkctl.model.reference import Reference
+from sparkctl.profiles.validation import validate_profile
 from sparkctl.profiles.yaml_reader import YamlValue, parse_yaml
 
 _COMPARED_FACTS = (("driver", "driver"), ("kernel", "kernel"), ("engine_version", "engine version"))
@@ -60,6 +63,18 @@ def _compare_values(
         found.append(StartDifference(what, before, after))
 
 
+def load_recorded_reference(text: str | None) -> tuple[Reference, ...]:
+    """Return the reference of a recorded profile; empty where it has none, or cannot be read."""
+    if text is None or "\nreference:\n" not in text:
+        return ()
+    try:
+        return validate_profile(
+            parse_yaml(text.encode(), "the stored profile"), Path("stored.yaml"), shipped=False
+        ).reference
+    except InvalidInput:
+        return ()
+
+
 def diff_profiles(before: str | None, after: str | None) -> tuple[StartDifference, ...] | None:
     """Return the fields in which two profiles differ, in their order; None where one is missing or cannot be read."""
     if before is None or after is None:
@@ -68,7 +83,7 @@ def diff_profiles(before: str | None, after: str | None) -> tuple[StartDifferenc
         old, new = (dict(_flatten_fields(parse_yaml(text.encode(), "the stored profile"))) for text in (before, after))
     except InvalidInput:
         return None
-    names = dict.fromkeys((*new, *old))
+    names = [name for name in dict.fromkeys((*new, *old)) if name != "reference"]  # it is no setting
     return tuple(
         StartDifference(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)
     )

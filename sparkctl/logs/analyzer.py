@@ -5,18 +5,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import cache
 
-from sparkctl.engines.base import Engine, Failure, FailureWeight, LineSignal, build_unnamed_failure, refine_failure
-from sparkctl.engines.line_preparer import LinePreparer, strip_log_prefix
+from sparkctl.engines.base import (
+    Engine,
+    Failure,
+    FailureWeight,
+    LineSignal,
+    LogSignature,
+    build_unnamed_failure,
+    refine_failure,
+)
+from sparkctl.engines.line_preparer import MAX_LINE_LENGTH, LinePreparer, prepare_text
+from sparkctl.logs.line_effects import LineEffect, prepare_raw_line
 from sparkctl.logs.line_patterns import (  # fmt: skip
     ACCESS_LINE,
     DURATION_PATTERN,
     ERROR_LEVELS,
-    INFERENCE_REQUEST,
-    OTHER_REQUEST,
     REFUSED_REQUEST,
     REQUEST_HANDLER,
     SHUTDOWN_PHRASES,
@@ -30,8 +37,8 @@ from sparkctl.logs.line_patterns import (  # fmt: skip
     may_hold_duration,
     parse_log_time,
 )
-from sparkctl.logs.own_requests import is_own_request
-from sparkctl.logs.traceback_reader import TracebackReader, strip_group_frame
+from sparkctl.logs.own_requests import REQUEST_MARK, is_own_request
+from sparkctl.logs.traceback_reader import TRACEBACK_HEADER, TracebackReader, strip_group_frame
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, StatsLineKind
 from sparkctl.model.launch_plan import ReadinessRule
 from sparkctl.model.log_line import LogLine
@@ -137,6 +144,30 @@ class ReportedDuration:
     line: int
 
 
+@dataclass(frozen=True, slots=True)
+class TracebackBlock:
+    """A traceback: its first and last line, and the exception at its end."""
+
+    first: int
+    last: int
+    exception: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogReading:
+    """How a log was read. ``engine_line``: the line by which its engine was recognised, None if no single line told;
+    ``version_line``: the number of the line with its version; ``candidates``: the failures that were seen, ``survived``: the numbers of
+    those after which the engine went on; ``root``: the one that explains the others.
+    """
+
+    engine_line: EvidenceLine | None
+    version_line: int | None
+    tracebacks: tuple[TracebackBlock, ...]
+    candidates: tuple[EvidenceLine, ...]
+    survived: frozenset[int]
+    root: EvidenceLine | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDiagnosis:
     """The result of reading a log. ``engine`` None: no engine's log; ``ready``: the last run became ready at some time;
@@ -162,6 +193,7 @@ class LogDiagnosis:
     before: Verdict | None = None
     is_stopped: bool = False
     sounds_like_an_engine: bool = True
+    reading: LogReading | None = None
 
 
 _MAX_REPORTED_DURATIONS = 64
@@ -171,9 +203,9 @@ SURVIVED_LINES, _SURVIVED_LINES_FATAL = 3, 50
 _SURVIVED_TOKEN_LINES = 2
 _MAX_BANNER_LINES = 40  # lines between an engine's name with its version and its settings, at most
 _MAX_TAIL_LINES = 6  # lines of cleanup that may follow the last error
-_OTHER_REQUEST_PATTERNS = (OTHER_REQUEST,)
-
 _MAX_MESSAGE_CHARS = 2048
+_MAX_TRACEBACKS = 32
+_MAX_EXCEPTION_CHARS = 200
 _STANDSTILL_LINES = 3  # in a row: one or two are said during a long compilation, too
 _STANDSTILL = Failure(
     cause=FailureCause.WEDGED,
@@ -206,6 +238,8 @@ class LogAnalyzer:
     runs: int = 1
     run_began: int = 1  # the line at which the last run began
     before: EvidenceLine | None = None  # the root of the run before
+    tracebacks: list[TracebackBlock] = field(default_factory=list)  # the first ones
+    version_line: int | None = None
     stopped: EvidenceLine | None = None  # the first line of a requested stop
     _life: int = 0
     _made: int = 0
@@ -219,20 +253,16 @@ class LogAnalyzer:
     _times: LogPhaseTimer = field(default_factory=LogPhaseTimer)
     _begun: set[str] = field(default_factory=set)
     _preparer: LinePreparer = field(default_factory=LinePreparer)
-    _is_ready_line: Callable[[str], object] | None = None
-    _all_ordinary: tuple[str, ...] = ()
-    _latest: tuple[int, str] | None = None
+    is_ready_line: Callable[[str], object] | None = None
+    _latest: tuple[int, str | bytes] | None = None  # bytes: a line that was skipped
+    _turning_points: tuple[str, ...] = ()
     _traceback: TracebackReader = field(default_factory=TracebackReader)
     _unnamed: tuple[LogLine, str] | None = None  # an exception that no rule named, and the lines of its message so far
     _standstills: int = 0  # in a row
 
     def __post_init__(self) -> None:
-        self._all_ordinary = (
-            OTHER_REQUEST,
-            INFERENCE_REQUEST,
-            *(re.escape(start) for start in self.engine.signs.serving),
-        )
-        self._is_ready_line = compile_bounded(self.ready.line).search if self.ready.line else None
+        self._turning_points = _list_turning_points(self.engine.signs)
+        self.is_ready_line = _compile_ready_line(self.ready.line) if self.ready.line else None
         self.ready_line_seen = self.ready.line is None
 
     def feed_lines(self, lines: Iterable[LogLine]) -> bool:
@@ -250,6 +280,8 @@ class LogAnalyzer:
         if self._preparer.is_joining and "validation error" in line.text:
             self._joined_from = line.number
         for at, text in enumerate(texts):
+            if at + 1 < len(texts) and "%" in text and _is_same_bar(text, texts[at + 1]):
+                continue  # of a bar that was rewritten in place the last state counts
             if is_joined and at:  # an error over several lines counts at its first line
                 latest = self._latest
                 self._process_text(replace(line, number=self._joined_from or line.number), text)
@@ -263,7 +295,7 @@ class LogAnalyzer:
         if self._latest is None:
             return None
         number, text = self._latest
-        return EvidenceLine(number=number, text=text)
+        return EvidenceLine(number=number, text=prepare_raw_line(text) if isinstance(text, bytes) else text)
 
     @property
     def fatal_line(self) -> EvidenceLine | None:
@@ -276,19 +308,33 @@ class LogAnalyzer:
         return self.has_served or (self.ready_line_seen and self.ready.line is not None)
 
     @property
-    def ignorable_patterns(self) -> tuple[str, ...]:
-        """Regexes of prepared lines that `skip_lines` may skip from here on: lines without information, and, once they no
-        longer matter, lines of an engine at work."""
-        if not self.whole or not (self.ready_line_seen or self.has_served) or self._preparer.is_joining:
-            return ()
+    def skippable_effect(self) -> LineEffect | None:
+        """The largest effect of lines that `skip_lines` may skip from here on; None: each may belong to the one before."""
+        if (
+            self.phase is Phase.STARTING
+            or self._preparer.is_joining
+            or self._unnamed is not None
+            or self._standstills
+            or self._traceback.is_in_statement
+        ):
+            return None
+        if not self.whole or not (self.ready_line_seen or self.has_served):
+            return LineEffect.REMEMBERED
         if not self.has_served or (self.failures and self._life - self.failures[-1].life < _SURVIVED_LINES_FATAL):
-            return _OTHER_REQUEST_PATTERNS
-        return self._all_ordinary
+            return LineEffect.REQUEST
+        return LineEffect.WORK
 
-    def skip_lines(self, latest: LogLine) -> None:
-        """Skip several ignorable lines at once, of which this is the last."""
-        self._latest = latest.number, self._preparer.prepare_lines(latest.text)[-1]
-        self._note_activity(latest.number)
+    @property
+    def is_in_traceback(self) -> bool:
+        """Whether the next line may be one of a traceback."""
+        return self._traceback.is_open
+
+    def skip_lines(self, latest: tuple[int, bytes] | None, activity: int | None) -> None:
+        """Skip lines that change nothing else: ``latest`` is the last one with text and its number, ``activity`` the number of
+        the last one that shows a server or an engine at work."""
+        self._latest = latest or self._latest
+        if activity is not None:
+            self._note_activity(activity)
 
     @property
     def open_failures(self) -> list[EvidenceLine]:
@@ -361,10 +407,23 @@ class LogAnalyzer:
         for seen in self.failures:
             if seen.number >= fresh.run_began:
                 fresh.failures.append(replace(seen, serving=False, life=0, moves=1, made=0))
+        fresh.tracebacks = [one for one in self.tracebacks if one.last >= fresh.run_began]
         version = self.facts.get(EngineFactName.ENGINE_VERSION)
         if version is not None:
-            fresh.facts[EngineFactName.ENGINE_VERSION] = version
+            fresh.facts[EngineFactName.ENGINE_VERSION], fresh.version_line = version, self.version_line
         return fresh
+
+    def describe_reading(self, engine_line: EvidenceLine | None) -> LogReading:
+        """Return how this log was read; ``engine_line``: by which line its engine was recognised."""
+        lost = {seen.number for seen in self.open_failures}
+        return LogReading(
+            engine_line=engine_line,
+            version_line=self.version_line,
+            tracebacks=tuple(self.tracebacks),
+            candidates=tuple(self.failures),
+            survived=frozenset(seen.number for seen in self.failures) - lost,
+            root=self.end_cause,
+        )
 
     @property
     def contributing_failures(self) -> tuple[EvidenceLine, ...]:
@@ -420,26 +479,18 @@ class LogAnalyzer:
         self._lived_at, self._opened_at = number, None
 
     def _process_text(self, line: LogLine, text: str) -> None:
-        if is_own_request(text):
+        if REQUEST_MARK in text and is_own_request(text):
             return
         signs = self.engine.signs
-        if text.startswith(signs.begins):
-            if self.whole:
-                self._begin_run(line, next(begin for begin in signs.begins if text.startswith(begin)))
-            else:
-                self.stopped = None  # a new run begins
+        if text.startswith(self._turning_points):
+            self._note_turning_point(line, text)
         self._latest = line.number, text
-        if text.startswith(TRACEBACK_STARTS):
-            self._opened_at = self._opened_at or line.number
-        elif self.stopped is None and self._begins_stop(text):
-            self.stopped = EvidenceLine(number=line.number, text=sanitize_line(text))
-            self._note_activity(line.number)
         if self.phase is Phase.STARTING:
             self._change_phase(Phase.LOADING, None, line)
         if (
-            self._is_ready_line is not None
+            self.is_ready_line is not None
             and not self.ready_line_seen
-            and self._is_ready_line(text)
+            and self.is_ready_line(text)
             and self._says_ready(text)
         ):
             self.ready_line_seen = True
@@ -463,18 +514,30 @@ class LogAnalyzer:
                 self.has_served = self.has_served or self.whole
             return
         text = strip_group_frame(text)
-        is_exception = self._traceback.read_line(line.number, text)
-        signal = self._drop_harmless_failure(self.engine.classify_line(text), line)
+        traceback = self._traceback
+        is_exception = (traceback.is_open or text.startswith(" ") or TRACEBACK_HEADER in text) and traceback.read_line(
+            line.number, text
+        )
+        signal = self.engine.classify_line(text)
+        if signal is not None and signal.failure is not None:
+            signal = self._drop_harmless_failure(signal, signal.failure, line)
         if _answers_request(line) and (signal is None or signal.failure is None):
             self._traceback.close()
             return
+        if is_exception and len(self.tracebacks) < _MAX_TRACEBACKS:
+            block = TracebackBlock(
+                traceback.first_line, line.number, truncate_text(sanitize_line(text), _MAX_EXCEPTION_CHARS)
+            )
+            self.tracebacks.append(block)
         if is_exception and (signal is None or signal.failure is None or self._traceback.assertion):
             signal = self._classify_exception(text, signal)
-        signal = self._join_message(line, text, signal)
-        self._count_standstill(line, text)
+        if self._unnamed is not None or (signal is not None and signal.failure is not None):
+            self._join_message(line, text, signal)
+        if signs.standstill:
+            self._count_standstill(line, text)
         if signal is not None:
             self._apply_signal(signal, line, text)
-        elif looks_like_error(text) and not is_below_error(_parse_level(line)):
+        elif looks_like_error(text) and not is_below_error(self._parse_level(line)):
             self.last_error = EvidenceLine(number=line.number, text=sanitize_line(text), moves=self._moves)
         self._track_level_error(signal, line, text)
         if (
@@ -487,6 +550,20 @@ class LogAnalyzer:
                 ReportedDuration(truncate_text(found["what"].strip(), 80), float(found["seconds"]), line.number)
             )
 
+    def _note_turning_point(self, line: LogLine, text: str) -> None:
+        """Note that a run, a stop, a traceback or a usage message begins."""
+        begins = self.engine.signs.begins
+        if text.startswith(begins):
+            if self.whole:
+                self._begin_run(line, next(begin for begin in begins if text.startswith(begin)))
+            else:
+                self.stopped = None  # a new run begins
+        if text.startswith(TRACEBACK_STARTS):
+            self._opened_at = self._opened_at or line.number
+        elif self.stopped is None and self._begins_stop(text):
+            self.stopped = EvidenceLine(number=line.number, text=sanitize_line(text))
+            self._note_activity(line.number)
+
     def _classify_exception(self, text: str, signal: LineSignal | None) -> LineSignal:
         """Return the signal of a traceback's last line; a bare ``AssertionError`` says what it asserted only above."""
         if self._traceback.assertion is None:
@@ -498,22 +575,23 @@ class LogAnalyzer:
             return joined
         return LineSignal(failure=build_unnamed_failure(message)) if signal is None else signal
 
-    def _drop_harmless_failure(self, signal: LineSignal | None, line: LogLine) -> LineSignal | None:
+    def _drop_harmless_failure(self, signal: LineSignal, failure: Failure, line: LogLine) -> LineSignal:
         """Return a signal without the failure of an exception that the program only warns of, or that refuses a request."""
-        failure = None if signal is None else signal.failure
-        if signal is None or failure is None or failure.fatal:
+        if failure.fatal:
             return signal
         is_answer = failure.weight == FailureWeight.EXCEPTION and _answers_request(line)
-        is_warning = failure.cause in WARNED_CAUSES and is_below_error(_parse_level(line))
+        is_warning = failure.cause in WARNED_CAUSES and is_below_error(self._parse_level(line))
         return replace(signal, failure=None) if is_answer or is_warning else signal
 
-    def _join_message(self, line: LogLine, text: str, signal: LineSignal | None) -> LineSignal | None:
-        """Return the signal of a line. If the line goes on with the message of an exception that no rule named, whole or cut
-        by a terminal's width, and a rule knows the whole message, the exception is recorded by that rule."""
+    def _join_message(self, line: LogLine, text: str, signal: LineSignal | None) -> None:
+        """Join the lines of the message of an exception that no rule named, which may be cut by a terminal's width. If a rule
+        knows the whole message, the exception is recorded by that rule."""
         failure = None if signal is None else signal.failure
         if failure is not None and failure.weight <= FailureWeight.EXCEPTION and "validation error" not in text:
             self._unnamed = line, text
-        elif failure is not None or signal is not None or self._unnamed is None or not _is_continuation(line, text):
+        elif (
+            failure is not None or signal is not None or self._unnamed is None or not self._is_continuation(line, text)
+        ):
             self._unnamed = None
         else:
             first, message = self._unnamed
@@ -524,11 +602,18 @@ class LogAnalyzer:
                 self._apply_signal(joined, first, message)
             else:
                 self._unnamed = (first, message) if len(message) < _MAX_MESSAGE_CHARS else None
-        return signal
+
+    def _is_continuation(self, line: LogLine, text: str) -> bool:
+        """Tell whether a line may go on with the message before it: it has no header of its own and begins no other thing."""
+        return not text.startswith(TRACEBACK_STARTS) and not is_below_error(self._parse_level(line))
+
+    def _parse_level(self, line: LogLine) -> str | None:
+        """Return the level in a line's own header."""
+        return prepare_text(line.text[:200])[0]
 
     def _count_standstill(self, line: LogLine, text: str) -> None:
         """Record that the engine stands still, once it has said so several times and nothing else."""
-        if not self.engine.signs.standstill or not text.startswith(self.engine.signs.standstill):
+        if not text.startswith(self.engine.signs.standstill):
             self._standstills = 0
             return
         self._standstills += 1
@@ -567,9 +652,9 @@ class LogAnalyzer:
 
     def _track_level_error(self, signal: LineSignal | None, line: LogLine, text: str) -> None:
         """Store the last line with an error level that no rule knows, while the engine is not ready."""
-        if self.was_ready or (signal is not None and signal.failure is not None) or text[:1].isspace():
+        if self._parse_level(line) not in ERROR_LEVELS or self.was_ready or text[:1].isspace():
             return
-        if not text.startswith(TRACEBACK_STARTS) and _parse_level(line) in ERROR_LEVELS:
+        if not text.startswith(TRACEBACK_STARTS) and (signal is None or signal.failure is None):
             self._level_error = EvidenceLine(number=line.number, text=sanitize_line(text), moves=self._moves)
 
     def _makes_tokens(self, text: str) -> bool:
@@ -600,7 +685,7 @@ class LogAnalyzer:
                 fresh.run_began, version = banner
             fresh._has_old_version = banner is None
             if version is not None:
-                fresh.facts[EngineFactName.ENGINE_VERSION] = version
+                fresh.facts[EngineFactName.ENGINE_VERSION], fresh.version_line = version, self.version_line
             for name in self.__slots__:
                 setattr(self, name, getattr(fresh, name))
         self._begun.add(begin)
@@ -612,8 +697,11 @@ class LogAnalyzer:
                     self._banner = line.number, fact  # probably of the run that begins here
                 if self._has_old_version:
                     self.facts[fact.name], self._has_old_version = fact, False
-            if fact.name not in self.facts or (fact.is_fallback and not self.facts[fact.name].is_fallback):
+            earlier = self.facts.get(fact.name)
+            if earlier is None or _is_worth_more(fact, earlier):
                 self.facts[fact.name] = fact
+                if fact.name is EngineFactName.ENGINE_VERSION:
+                    self.version_line = line.number
         if signal.failure is not None:
             step = None if self.step is None else self.step.name
             told = {name: fact.value for name, fact in self.facts.items()}
@@ -677,16 +765,30 @@ class LogAnalyzer:
             self._times.start_phase(phase, name, line)
 
 
+@cache
+def _list_turning_points(signs: LogSignature) -> tuple[str, ...]:
+    return (*signs.begins, *TRACEBACK_STARTS, *STOP_REQUESTS, *SHUTDOWN_PHRASES)
+
+
+@cache
+def _compile_ready_line(pattern: str) -> Callable[[str], object]:
+    found = compile_bounded(pattern)
+    return found.expression.search if found.longest >= MAX_LINE_LENGTH else found.search
+
+
+def _is_worth_more(fact: EngineFact, earlier: EngineFact) -> bool:
+    """Tell whether a fact replaces the one that was told first: a slower path does, and an engine's own word on its version."""
+    if fact.name is EngineFactName.ENGINE_VERSION:
+        return earlier.is_fallback and not fact.is_fallback
+    return fact.is_fallback and not earlier.is_fallback
+
+
+def _is_same_bar(state: str, later: str) -> bool:
+    """Tell whether two texts may be states of one progress bar: the same title before the percentage."""
+    title = state.partition("%")[0].rstrip("0123456789 ")
+    return title.endswith(":") and later.startswith(title) and "|" in state and "|" in later
+
+
 def _answers_request(line: LogLine) -> bool:
     """Tell whether the code that answers a single request wrote this line."""
     return "serving" in line.text[:200] and REQUEST_HANDLER.match(line.text) is not None
-
-
-def _is_continuation(line: LogLine, text: str) -> bool:
-    """Tell whether a line may go on with the message before it: it has no header of its own and begins no other thing."""
-    return not text.startswith(TRACEBACK_STARTS) and not is_below_error(_parse_level(line))
-
-
-def _parse_level(line: LogLine) -> str | None:
-    """Return the level in a line's own header."""
-    return strip_log_prefix(sanitize_line(line.text[:200]))[0]

@@ -5,28 +5,29 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
 from sparkctl.engines import engine_names, load_engine
 from sparkctl.engines.base import Engine, FailureWeight
 from sparkctl.engines.line_preparer import LOG_PREFIX_PATTERN
 from sparkctl.logs import verdict_builder
-from sparkctl.logs.analyzer import LogAnalyzer, LogDiagnosis, failure_weight
-from sparkctl.logs.line_patterns import (
-    PREFIX_PATTERN,
-    find_common_quoting,
-    is_quoted,
-    split_prefix,
-    strip_broken_colour_codes,
-    strip_quoting,
+from sparkctl.logs.analyzer import EvidenceLine, LogAnalyzer, LogDiagnosis, failure_weight
+from sparkctl.logs.line_effects import (
+    EffectTable,
+    LineEffect,
+    compile_effect_run,
+    get_shapes,
+    list_opening_words,
+    split_raw_line,
 )
-from sparkctl.logs.own_requests import is_own_request
+from sparkctl.logs.line_patterns import find_common_quoting, is_quoted, strip_quoting
 from sparkctl.model.engine_metrics import EngineFactName
 from sparkctl.model.launch_plan import LaunchPlan, ReadinessRule
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.phase import Phase
-from sparkctl.model.text.sanitize import ESCAPE_SEQUENCE, sanitize_line
-from sparkctl.model.verdict import FailureCause, Verdict
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.verdict import Confidence, FailureCause, Verdict
 
 UNKNOWN_ENGINE = "container"  # knows only lines that every program may print
 _DEFAULT_READY_LINE = r"^INFO: +Application startup complete\."
@@ -47,8 +48,14 @@ class LogDiagnoser:
         self._engine = engine
         self._readers = {name: self._create_analyzer(name) for name in ((engine,) if engine else engine_names())}
         self._hints: dict[str, int] = {}
+        self._engine_line: EvidenceLine | None = None  # by which the engine was recognised
         self._may_change = engine is None
-        self._recent: deque[LogLine] = deque(maxlen=_RECENT_LINES)
+        self._recent: deque[LogLine | tuple[int, bytes]] = deque(maxlen=_RECENT_LINES)  # before the block that is read
+        self._block: list[bytes] = []
+        self._block_start = 0  # the lines before this block
+        self._may_open = True  # whether an engine may begin with the line that is read
+        self._opening_line = 0  # the line at which the engine that reads now began
+        self._effect_tables: dict[tuple[str, bool], EffectTable] = {}
         self._held: list[str] | None = []  # the first lines of a paste, None once their common quoting is known
         self._quoting = ""
         self.lines = 0
@@ -73,57 +80,96 @@ class LogDiagnoser:
                 self._feed_unquoted_line(strip_quoting(raw, self._quoting))
 
     def _feed_unquoted_line(self, raw: str) -> None:
-        plain = raw if raw.isprintable() else ESCAPE_SEQUENCE.sub("", raw)
-        when, text = split_prefix(strip_broken_colour_codes(plain))
+        when, text = split_raw_line(raw)
         self.feed_line(LogLine(when=when, text=text, number=self.lines + 1))
 
     def feed_line(self, line: LogLine) -> None:
         """Read the next line from Docker."""
         self.lines += 1
         if self._engine is None and self.lines <= _MAX_UNDECIDED_LINES:
-            self._detect_engine(line.text)
-        elif self._may_change and self._engine is not None:
+            self._detect_engine(line)
+        elif self._may_change and self._may_open and self._engine is not None:
             self._detect_engine_change(line)
+        if not self._block:
+            self._recent.append(line)
         for reader in self._readers.values():
             reader.feed_line(line)
 
     def feed_block(self, block: bytes) -> None:
-        """Read complete lines, the last one with its newline. Runs of lines without information are skipped at once.
-
-        A line of printable ASCII alone needs no cleaning, so the result is the same as with `feed_raw_line`.
-        """
+        """Read complete lines, the last one with its newline. Lines that change nothing are skipped, with the same result as
+        `feed_raw_line` has."""
         block = _strip_colours(block.replace(b"\r\n", b"\n") if b"\r" in block else block)
-        at, end = 0, len(block)
+        self._block, self._block_start = block.split(b"\n")[:-1], self.lines + len(self._held or ())
+        shapes, effects = get_shapes(block), dict[EffectTable, bytes]()
+        at, end = 0, len(self._block)
         while at < end:
-            if (passed := self._skip_ordinary_lines(block, at)) > at:
-                at = passed
-                continue
-            newline = block.find(b"\n", at)
-            self.feed_raw_line(block[at:newline].decode("utf-8", "replace"))
-            at = newline + 1
+            at, self._may_open = self._skip_lines(shapes, effects, at)
+            if at < end:
+                raw = self._block[at].decode("utf-8", "replace")
+                if self._held is None and not self._quoting:
+                    self._feed_unquoted_line(raw)
+                else:
+                    self.feed_raw_line(raw)
+                at += 1
+        last = range(max(0, end - _RECENT_LINES), end)
+        self._recent.extend((self._block_start + place + 1, self._block[place]) for place in last)
+        self._block, self._may_open = [], True
 
-    def _skip_ordinary_lines(self, block: bytes, at: int) -> int:
-        if self._engine is None:
-            return at
-        reader = self._readers[self._engine]
-        wanted = reader.ignorable_patterns
-        if not wanted:
-            return at
-        found = _compile_line_run(wanted)(block, at)
-        if found is None or found.end() == at:
-            return at
-        end = found.end()
-        self._recent.clear()
-        self.lines += block.count(b"\n", at, end)
-        stop, number = end, self.lines
-        while stop > at:  # the last of them that is not our own request
-            begins = max(at, block.rfind(b"\n", at, stop - 1) + 1)
-            when, text = split_prefix(strip_broken_colour_codes(block[begins : stop - 1].decode("ascii")))
-            if not is_own_request(text):
-                reader.skip_lines(LogLine(when=when, text=text, number=number))
+    def _skip_lines(self, shapes: list[bytes], effects: dict[EffectTable, bytes], at: int) -> tuple[int, bool]:
+        """Skip lines of the block that change nothing; return the index of the first one to read, and whether an engine may
+        begin with it."""
+        reader = self._only_reader
+        if reader is None or self._held is not None or self._quoting or (most := reader.skippable_effect) is None:
+            return at, True
+        table = self._get_effect_table(reader)
+        known = effects.get(table) or effects.setdefault(table, table.list_effects(shapes))
+        start, skip_run, latest, activity, effect = at, compile_effect_run(most), -1, -1, known[at]
+        while not most < known[at] < LineEffect.UNKNOWN and (found := skip_run(known, at)) is not None:
+            if (end := found.end()) > at:
+                latest = max(latest, _find_last_effect(known, at, end, LineEffect.REMEMBERED))
+                activity = max(activity, _find_last_effect(known, at, end, LineEffect.REQUEST))
+                at = end
+            if at == len(shapes) or (effect := known[at]) != LineEffect.UNKNOWN:
                 break
-            stop, number = begins, number - 1
-        return end
+            effect = table.judge_line(shapes[at], self._block[at])
+            if effect > most:
+                break
+            latest = at if effect >= LineEffect.REMEMBERED else latest
+            activity = at if effect >= LineEffect.REQUEST else activity
+            at += 1
+            if at == len(shapes):
+                break
+        if at > start:
+            first = self._block_start + 1
+            self.lines += at - start
+            reader.skip_lines(
+                None if latest < 0 else (first + latest, self._block[latest]),
+                None if activity < 0 else first + activity,
+            )
+        return at, effect >= LineEffect.OPENS
+
+    @property
+    def _only_reader(self) -> LogAnalyzer | None:
+        """The analyzer that alone reads from here on; None while it is open whose log it is."""
+        if self._engine is not None:
+            return self._readers[self._engine]
+        return self._readers[UNKNOWN_ENGINE] if self.lines >= _MAX_UNDECIDED_LINES else None
+
+    def _get_effect_table(self, reader: LogAnalyzer) -> EffectTable:
+        key = reader.engine.name, reader.is_in_traceback
+        found = self._effect_tables.get(key)
+        if found is None:
+            found = EffectTable(reader.engine, reader.is_ready_line, in_traceback=reader.is_in_traceback)
+            self._effect_tables[key] = found
+        return found
+
+    def _list_lines_before(self, number: int) -> list[LogLine]:
+        """Return the last lines before this one that belong to the engine that reads now."""
+        end = number - 1 - self._block_start if self._block else 0
+        found = [*self._recent]
+        found += [(self._block_start + at + 1, self._block[at]) for at in range(max(0, end - _RECENT_LINES), end)]
+        lines = (one if isinstance(one, LogLine) else _read_block_line(*one) for one in found[-_RECENT_LINES:])
+        return [line for line in lines if line.number > self._opening_line]
 
     def build_diagnosis(self, plan: LaunchPlan | None = None) -> LogDiagnosis:
         """Return the diagnosis so far. ``plan``: what was started, for a value to try."""
@@ -147,6 +193,7 @@ class LogDiagnoser:
             before=None if reader.before is None else verdict_builder.build_verdict_from_line(reader.before),
             is_stopped=reader.stopped is not None,
             sounds_like_an_engine=name is not None or bool(reader.failures),
+            reading=reader.describe_reading(self._engine_line),
         )
 
     @property
@@ -173,14 +220,9 @@ class LogDiagnoser:
 
     def _detect_engine_change(self, line: LogLine) -> None:
         """Change to another engine where one starts: a log may hold several engines, one after the other."""
-        self._recent.append(line)
         text = line.text[:_HEAD_CHARS]
-        for word in _load_opening_words():
-            if word in text:
-                break
-        else:
-            if not text.startswith("usage: "):
-                return
+        if not text.startswith("usage: ") and not any(word in text for word in list_opening_words()):
+            return
         for name, opens in _load_start_patterns():
             if name == self._engine or not opens(sanitize_line(text)):
                 continue
@@ -190,7 +232,7 @@ class LogDiagnoser:
             fresh.runs, fresh.before = (old.runs + 1, old.end_cause) if is_second else (1, None)
             is_mark = next(mark for one, mark, _ in _load_engine_marks() if one == name)
             first = [line]
-            for one in list(self._recent)[-2::-1]:
+            for one in reversed(self._list_lines_before(line.number)):
                 if is_mark is None or not is_mark(sanitize_line(one.text[:_HEAD_CHARS])):
                     break
                 first.insert(0, one)
@@ -198,14 +240,15 @@ class LogDiagnoser:
             for one in first[:-1]:
                 fresh.feed_line(one)
             self._engine, self._readers = name, {name: fresh}
-            self._recent.clear()
+            self._engine_line = EvidenceLine(number=line.number, text=sanitize_line(text))
+            self._opening_line = line.number
             return
 
-    def _detect_engine(self, text: str) -> None:
-        head = sanitize_line(text[:_HEAD_CHARS])
+    def _detect_engine(self, line: LogLine) -> None:
+        head = sanitize_line(line.text[:_HEAD_CHARS])
         for name, is_mark, hints in _load_engine_marks():
             if is_mark is not None and is_mark(head):
-                self._engine = name
+                self._engine, self._engine_line = name, EvidenceLine(number=line.number, text=head)
                 self._readers = {name: self._readers.get(name) or self._create_analyzer(name)}
                 return
             if any(hint in head for hint in hints):
@@ -217,7 +260,7 @@ class LogDiagnoser:
 def _build_verdict(reader: LogAnalyzer, name: str | None, plan: LaunchPlan | None) -> Verdict | None:
     cut = reader.cut_failure
     if cut is not None and (reader.end_cause is None or failure_weight(reader.end_cause) <= FailureWeight.EXCEPTION):
-        return verdict_builder.build_verdict_from_line(cut, plan)
+        return replace(verdict_builder.build_verdict_from_line(cut, plan), confidence=Confidence.LIKELY)
     if verdict_builder.proves_failure(reader):
         return verdict_builder.build_verdict(reader, plan)
     if name is not None and (last := reader.unnamed_error) is not None:
@@ -226,6 +269,7 @@ def _build_verdict(reader: LogAnalyzer, name: str | None, plan: LaunchPlan | Non
             summary="It never became ready, and its log ends on an error that sparkctl has no name for.",
             evidence=verdict_builder.build_line_evidence(last),
             remedy="Read the log around this line.",
+            confidence=Confidence.LIKELY,
         )
     if name is None and reader.last_error is not None and not reader.was_ready:
         return Verdict(
@@ -233,6 +277,7 @@ def _build_verdict(reader: LogAnalyzer, name: str | None, plan: LaunchPlan | Non
             summary="No engine is known by this log; its last line that sounds like an error is the proof.",
             evidence=verdict_builder.build_line_evidence(reader.last_error),
             remedy="Read the log around this line; --engine says whose it is.",
+            confidence=Confidence.LIKELY,
         )
     return None
 
@@ -246,14 +291,6 @@ def _load_engine_marks() -> tuple[tuple[str, Callable[[str], object] | None, tup
 
 
 _PREFIXED_LINE = rf"^(?:{LOG_PREFIX_PATTERN})*+"
-
-
-@cache
-def _load_opening_words() -> tuple[str, ...]:
-    """Return texts that a line must contain for `_load_start_patterns` to match: a cheap first test."""
-    engines = (load_engine(name) for name in engine_names())
-    begins = [begin for one in engines if one.signs.marks for begin in one.signs.begins]
-    return (*begins, ": error: ", "error: invalid argument: ")
 
 
 @cache
@@ -284,11 +321,20 @@ def _create_start_matcher(
     return is_engine_start
 
 
-@cache
-def _compile_line_run(wanted: tuple[str, ...]) -> Callable[[bytes, int], re.Match[bytes] | None]:
-    """Return a matcher for runs of ignorable lines: printable ASCII, with prefixes that `split_prefix` and `strip_log_prefix` remove."""
-    line = f"{PREFIX_PATTERN}(?:{LOG_PREFIX_PATTERN})*+(?:{'|'.join(wanted)})[\\x20-\\x7e]*+\\n"
-    return re.compile(f"(?:{line})*+".encode("ascii")).match
+def _read_block_line(number: int, raw: bytes) -> LogLine:
+    when, text = split_raw_line(raw.decode("utf-8", "replace"))
+    return LogLine(when=when, text=text, number=number)
+
+
+_LESSER_EFFECTS = {least: bytes(range(LineEffect.INVISIBLE, least)) for least in LineEffect}
+
+
+def _find_last_effect(effects: bytes, start: int, end: int, least: LineEffect) -> int:
+    """Return the index of the last effect within these bounds that is at least this one, -1 if none is."""
+    if effects[end - 1] >= least:
+        return end - 1
+    found = len(effects[start:end].rstrip(_LESSER_EFFECTS[least]))
+    return start + found - 1 if found else -1
 
 
 # Removes the escape alone, and only if the bytes around it cannot join into another character.

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from sparkctl.model.verdict import FailureCause
 
@@ -14,6 +15,7 @@ _HARMLESS_LINE = re.compile(
     r"^(?:Traceback |frame #\d+: "
     r"|The above exception was|During handling of the above|Ignore import error|server_args=|non-default args|Initializing a V1)"
 )
+_KNOWN_TEXTS = 4096  # an engine that restarts again and again repeats its lines
 _ERROR_WORDS = ("error", "exception", "fatal", "failed", "cannot", "could not", "no such", "denied", "killed")
 # Matched at the start of a line: Python's warnings, and the warnings of log formats that no engine uses.
 _WARNING_LINE = re.compile(
@@ -27,6 +29,7 @@ _ERROR_WORD_PATTERN = re.compile(r"\b(?:" + "|".join(_ERROR_WORDS) + r")\b", re.
 DURATION_PATTERN = re.compile(
     r"(?P<what>.{3,120}?)[ ,.]{1,20}+(?:took|takes|elapsed|finished in)[ =:]+(?P<seconds>\d+(?:\.\d+)?) ?s"
 )
+DURATION_WORDS = (" took ", "elapsed", " takes ", "finished in ")
 # uvicorn's access line. The path is a client's text: nothing is searched in it.
 # Successful, and only clients of an engine at work send these:
 _USED_REQUEST = r"POST /v1/[^ \"]* HTTP/[0-9.]+\" 200"
@@ -99,6 +102,7 @@ def is_below_error(level: str | None) -> bool:
     return level in _LEVELS_BELOW_ERROR
 
 
+@lru_cache(_KNOWN_TEXTS)
 def looks_like_error(text: str) -> bool:
     """Tell whether a line without a rule may be an error; a warning is none.
 
@@ -114,7 +118,8 @@ def looks_like_error(text: str) -> bool:
 
 
 _SOURCE_NAME = (
-    r"(?:\[[a-z]+/[\w.-]{1,99}/[\w.-]{1,99}\] "  # kubectl --prefix: [pod/NAME/CONTAINER]
+    r"(?: {0,4}\| "  # buildkite
+    r"|\[[a-z]+/[\w.-]{1,99}/[\w.-]{1,99}\] "  # kubectl --prefix: [pod/NAME/CONTAINER]
     r"|\w[\w.-]{0,63} +\| "  # compose: engine-1  | text
     r"|\[[\w.-]{1,63} std(?:out|err)\] (?:\[\d{1,9}\] )?"  # a program's router: [llamacpp-router stdout] [52717]
     r"|[A-Z][a-z]{2} \d{1,2}, \d{4} @ \d\d:\d\d:\d\d\.\d{3} {1,8}"  # Kibana
@@ -122,7 +127,7 @@ _SOURCE_NAME = (
     r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,64} [\w./@-]{1,64}(?:\[\d+\])?: "  # journald, syslog
     r")?+"
 )
-_TIMESTAMP = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d) "
+_TIMESTAMP = r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)\]? "
 _STREAM_NAME = (
     r"(?:std(?:out|err) (?:[FP] )?|[\w.-]{1,64} [\w./@-]{1,64}\[\d+\]: )?+"  # kubernetes' stream, journald short-iso
 )
@@ -144,7 +149,7 @@ def split_prefix(line: str) -> tuple[str, str]:
     found = _PREFIX_MATCHER.match(line)
     if found is None or not found.end():
         return "", line
-    return (found["when"] or "").strip(), line[found.end() :]
+    return (found["when"] or "").strip("[] "), line[found.end() :]
 
 
 def is_quoted(line: str) -> bool:
@@ -222,6 +227,7 @@ def parse_log_time(when: str, text: str) -> LogTime | None:
     return LogTime("start", int(found["minutes"]) * 60 + int(found["seconds"]) + int(found["ms"]) / 1000)
 
 
+@lru_cache(_KNOWN_TEXTS)
 def _parse_timestamp(clock: str, text: str) -> LogTime | None:
     try:
         stamp = datetime.fromisoformat(text.replace(",", "."))

@@ -17,8 +17,8 @@ from typing import IO, Protocol, TextIO, cast
 from sparkctl.errors import InvalidInput
 from sparkctl.files import open_regular_file, open_user_file, refuse_device
 
-BLOCK_BYTES = 256 << 10  # bytes
-_HALF_LINE_BYTES = 128 << 10  # half of the limit: of a longer line, head and tail are used
+BLOCK_BYTES = 64 << 10  # bytes
+_HALF_LINE_BYTES = 64 << 10  # half of the limit: of a longer line, head and tail are used
 _GZIP_MAGIC = b"\x1f\x8b"
 _UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _SAMPLE_BYTES = 64 << 10

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from sparkctl.engines.line_preparer import strip_log_prefix
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.text.sanitize import sanitize_line
 
@@ -30,9 +29,11 @@ def mark_request_path(path: str) -> str:
 
 def is_own_request(text: str) -> bool:
     """Tell whether a line (as the log has it, or prepared) is the access line of a question of ours, and nothing else."""
-    return (
-        REQUEST_MARK in text and _OWN_ACCESS_LINE.match(strip_log_prefix(sanitize_line(text).lstrip())[1]) is not None
-    )
+    if REQUEST_MARK not in text:
+        return False
+    from sparkctl.engines.line_preparer import strip_log_prefix
+
+    return _OWN_ACCESS_LINE.match(strip_log_prefix(sanitize_line(text).lstrip())[1]) is not None
 
 
 def drop_own_requests(lines: Sequence[LogLine]) -> tuple[LogLine, ...]:

@@ -20,7 +20,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.text.secrets import redact
 from sparkctl.model.text.units import GIB, format_duration, format_size
-from sparkctl.model.verdict import ChangeDirection, Evidence, FailureCause, Verdict
+from sparkctl.model.verdict import ChangeDirection, Confidence, Evidence, FailureCause, Verdict
 
 _MAX_EVIDENCE_CHARS = verdict_builder.MAX_EVIDENCE_CHARS
 _DOCKER_ERROR_CAUSES = (
@@ -257,6 +257,7 @@ def _build_exit_code_verdict(
             ),
             remedy="Either somebody killed it, or the machine ran out of memory. "
             f"On {plan.node}: sudo dmesg -T | grep -iE 'oom|killed process'",
+            confidence=Confidence.LIKELY,
         )
     what = f": {log.last_error.text}" if log.last_error else ", and no line of its log says why"
     return Verdict(
@@ -273,6 +274,7 @@ def _build_exit_code_verdict(
             ended,
         ),
         remedy=f"The whole log: {look}",
+        confidence=Confidence.LIKELY,
     )
 
 
@@ -297,6 +299,7 @@ def _build_stop_verdict(
             *verdict_builder.build_last_line_evidence(log.latest_line),
         ),
         remedy=f"docker stop, docker kill and a shutdown of {plan.node} do that. Ask who did, then: {again}",
+        confidence=Confidence.CERTAIN if asked or log.stopped is not None else Confidence.LIKELY,
     )
 
 

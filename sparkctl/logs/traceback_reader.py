@@ -10,10 +10,11 @@ TRACEBACK_HEADER = "Traceback (most recent call last):"
 # "OutOfResources"): not a log level, not a file, not a word of a sentence.
 _EXCEPTION = re.compile(r"(?P<name>(?:[A-Za-z_]\w*+\.)*+[A-Z]\w{1,99}+)(?:: |:?$)")
 _RAISED = re.compile(r"raise (?P<name>(?:[A-Za-z_]\w*+\.)*+[A-Z]\w++)\(")
-_FRAME = re.compile(r"\s+File \"[^\"]+\", line \d+, in ")
+FRAME_PATTERN = re.compile(r"\s+File \"[^\"]+\", line \d+, in ")
 _STRING = re.compile(r"""[rRfFbB]{0,2}(?:"(?P<double>(?:[^"\\]|\\.){0,500}+)"|'(?P<single>(?:[^'\\]|\\.){0,500}+)')""")
 _MARKERS = re.compile(r"[\s~^]*+$")  # the line below a source line that points at the expression
 _GROUP_EDGE = re.compile(r"[\s|+-]*+(?:\d{1,4} -++)?")  # the frame that Python draws around an ExceptionGroup
+STATEMENT_STARTS = ("raise ", "assert ")
 _MAX_FOREIGN_LINES = 20  # lines of other processes within a traceback
 _MAX_SOURCE_LINES = 12  # lines of one raise statement
 
@@ -21,10 +22,12 @@ _MAX_SOURCE_LINES = 12  # lines of one raise statement
 @dataclass(slots=True)
 class TracebackReader:
     """Reads prepared lines one by one. ``raise_line``: number of the last ``raise`` statement that a traceback showed.
-    ``assertion``: the ``assert`` statement above the last line, if this is a bare ``AssertionError``."""
+    ``assertion``: the ``assert`` statement above the last line, if this is a bare ``AssertionError``. ``first_line``: the number of
+    the traceback's first line."""
 
     raise_line: int | None = None
     assertion: str | None = None
+    first_line: int = 0
     _is_open: bool = False
     _foreign: int = 0
     _statement: list[str] = field(default_factory=list)
@@ -34,9 +37,11 @@ class TracebackReader:
         self.assertion = None
         if TRACEBACK_HEADER in text:
             self._is_open, self._foreign, self.raise_line, self._statement = True, 0, None, []
+            self.first_line = number
             return False
         if not self._is_open:
-            self._is_open = _FRAME.match(text) is not None  # the excerpt begins within a traceback
+            self._is_open = FRAME_PATTERN.match(text) is not None  # the excerpt begins within a traceback
+            self.first_line = number
             self._foreign, self.raise_line, self._statement = 0, None, []
             return False
         if text[:1].isspace():
@@ -50,6 +55,16 @@ class TracebackReader:
         self._foreign += 1
         self._is_open = self._foreign <= _MAX_FOREIGN_LINES
         return False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a traceback began and its exception was not read yet."""
+        return self._is_open
+
+    @property
+    def is_in_statement(self) -> bool:
+        """Whether the next line may go on with a ``raise`` or ``assert`` statement."""
+        return self._is_open and bool(self._statement)
 
     def close(self) -> None:
         """Forget the traceback that is open."""
@@ -67,7 +82,7 @@ class TracebackReader:
 
     def _read_frame_line(self, number: int, text: str) -> None:
         source = text.strip()
-        if source.startswith(("raise ", "assert ")):
+        if source.startswith(STATEMENT_STARTS):
             self.raise_line, self._statement = number, [source]
         elif source.startswith('File "'):
             self.raise_line, self._statement = None, []
@@ -77,6 +92,8 @@ class TracebackReader:
 
 def strip_group_frame(text: str) -> str:
     """Return a line without the frame that Python draws around an ``ExceptionGroup`` (``  | ValueError: x``)."""
+    if "|" not in text and "+" not in text:
+        return text
     stripped = text.lstrip()
     if not stripped.startswith(("|", "+ ", "+-")):
         return text

@@ -162,6 +162,7 @@ def _parse_gigabytes(text: str) -> int:
 
 MAX_EVIDENCE_CHARS = 400  # characters of a line that evidence shows
 _MAX_CONTRIBUTING = 4
+_LATER_LINES_TEXT = "The lines after this one name"  # the remedy of a line that announces an error
 _MODEL_PATH_FIELD = "model.path"
 
 
@@ -173,6 +174,10 @@ def build_verdict(log: LogAnalyzer, plan: LaunchPlan | None = None, more: tuple[
         return None
     contributing = [build_verdict_from_line(seen, plan) for seen in log.contributing_failures[:_MAX_CONTRIBUTING]]
     verdict = build_verdict_from_line(root, plan, more)
+    if root.failure.weight <= FailureWeight.DYING and verdict.remedy.startswith(_LATER_LINES_TEXT):
+        verdict = replace(
+            verdict, remedy="No later line names the reason: the log breaks off, or was cut. Look at the whole log."
+        )
     return replace(
         verdict, remedy=verdict.remedy + _suggest_flag(log, root.failure, plan), contributing=tuple(contributing)
     )
@@ -192,6 +197,7 @@ def build_verdict_from_line(
         remedy=_redact_text(failure.remedy),
         field=failure.field,
         edit=_suggest_edit(failure, plan),
+        confidence=failure.confidence,
     )
 
 

@@ -215,7 +215,7 @@ class EngineFactName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EngineFact:
-    """One fact. ``is_fallback``: the engine uses a slower path than this GPU offers."""
+    """One fact. ``is_fallback``: the engine does not use the GPU's own arithmetic for the format."""
 
     name: EngineFactName
     value: str

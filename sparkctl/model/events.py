@@ -17,6 +17,7 @@ from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.memory_fit import MemoryFit
 from sparkctl.model.memory_reading import MemoryReading
+from sparkctl.model.missing_part import MissingPart
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, PhaseDuration, Step
 from sparkctl.model.sample import Sample
@@ -143,6 +144,17 @@ class MemoryFitEvaluated:
     ts: float
     node: NodeName
     fit: MemoryFit
+    commands: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartsMissing:
+    """What a start of a profile lacks on a node, empty if nothing. ``commands`` get it."""
+
+    ts: float
+    node: NodeName
+    instance: str
+    parts: tuple[MissingPart, ...]
     commands: tuple[str, ...] = ()
 
 
@@ -359,6 +371,7 @@ Event = (
     | EngineFactsReported
     | LaunchPlanned
     | MemoryFitEvaluated
+    | PartsMissing
     | PhaseChanged
     | LogArrived
     | GuardActed
@@ -387,6 +400,7 @@ EVENT_TYPES: dict[str, type] = {
     "facts": EngineFactsReported,
     "plan": LaunchPlanned,
     "fit": MemoryFitEvaluated,
+    "missing": PartsMissing,
     "phase": PhaseChanged,
     "log": LogArrived,
     "guard": GuardActed,

@@ -46,6 +46,10 @@ class FindingKind(StrEnum):
     SETTINGS = "settings"
     KHO = "kho"
     SLOW_PATH = "slow-path"
+    KERNEL = "kernel"
+    LAST_BOOT = "last-boot"
+    KNOWN_BAD = "known-bad"
+    BELOW_REFERENCE = "below-reference"
     # checked by doctor
     VERSIONS = "versions"
     CONNECTION = "connection"
@@ -53,6 +57,7 @@ class FindingKind(StrEnum):
     MEMORY = "memory"
     DROP_CACHES = "drop-caches"
     PYTHON = "python"
+    KERNEL_LOG = "kernel-log"
     DOCKER = "docker"
     GPU = "gpu"
     NVIDIA_SMI = "nvidia-smi"

@@ -10,6 +10,7 @@ from sparkctl.model.decode_step import DecodeStepSpec
 from sparkctl.model.engine_metrics import EngineFact, EngineMeter
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase, Step
+from sparkctl.model.reference import ComparableReference, FigureRange, estimate_request_context, find_comparable_rate
 
 _MAX_RANKS = 4096  # ranks: more than any model has
 _RANK_PATTERN = re.compile(r"([0-9]{1,4})/([0-9]{1,4})")
@@ -20,9 +21,9 @@ class InstanceView:
     """A container on a node, managed or foreign. ``memory``: bytes its processes hold, including the GPU side.
 
     ``numbers``: the engine's figures, only from `top` and the panel. ``metrics_hint``: what to set in the profile for
-    more of them. ``expected``: the memory its label says it needs. ``per_step``: its decode step, from another label.
-    ``restarts``: how often Docker restarted it. ``nccl``: the NCCL_IB_* part of its environment. ``facts``: what its
-    log says about how it runs, only from `top` and the panel.
+    more of them. ``expected``: the memory its label says it needs. ``per_step``: its decode step, ``reference``:
+    what others measured, from other labels. ``restarts``: how often Docker restarted it. ``nccl``: the NCCL_IB_* part of
+    its environment. ``facts``: what its log says about how it runs, only from `top` and the panel.
 
     ``rank``: "0/2" is the head of a model on two Sparks. ``nodes``: the nodes of all its ranks, the head's first.
     ``run``: the same for all ranks of one start. All None or empty for a model on one Spark, and if the labels do not
@@ -57,11 +58,18 @@ class InstanceView:
     nodes: tuple[NodeName, ...] = ()
     run: str | None = None
     is_kept: bool = False
+    reference: ComparableReference | None = None
 
     @property
     def rank_position(self) -> tuple[int, int] | None:
         """Which of how many ranks it is, the head being 0; None for one Spark alone, and for text that is no rank."""
         return parse_rank_position(self.rank)
+
+    @property
+    def reference_rate(self) -> FigureRange | None:
+        """The tok/s that others measured in its present situation; None where no figure of theirs is comparable."""
+        context = None if self.numbers is None else estimate_request_context(self.numbers, self.facts)
+        return find_comparable_rate(self.reference, self.numbers, context)
 
     def get_nccl_variable(self, name: str) -> str | None:
         """Return one NCCL_IB_* variable of its environment; None where it is not set or was not read."""

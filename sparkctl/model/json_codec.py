@@ -14,8 +14,6 @@ from enum import Enum
 from functools import cache
 from pathlib import PurePath
 
-from sparkctl.model.text.secrets import MASK, is_secret_name, redact, redact_word, redact_words
-
 if typing.TYPE_CHECKING:
     from sparkctl.model.events import Event
     from sparkctl.model.launch_plan import LaunchPlan
@@ -63,6 +61,8 @@ def _get_event_names() -> dict[type, str]:
 
 def redact_launch_plan(plan: LaunchPlan) -> LaunchPlan:
     """Return a plan that may be shown: every secret value in it is masked."""
+    from sparkctl.model.text.secrets import MASK, is_secret_name, redact, redact_word, redact_words
+
     known = plan.secret_values
 
     def redact_pairs(some: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:

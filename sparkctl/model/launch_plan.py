@@ -8,7 +8,6 @@ from typing import Annotated
 from sparkctl.model.guard_state import DEFAULT_FLOOR_BYTES
 from sparkctl.model.node import NodeName
 from sparkctl.model.profile_field import FieldKind, ProfileField
-from sparkctl.model.text.secrets import find_secret_arguments, find_secret_values, list_secret_spellings
 
 
 class ContainerLabel:
@@ -16,6 +15,7 @@ class ContainerLabel:
 
     PREFIX = "dev.sparkctl."
     PROFILE = PREFIX + "profile"
+    DOWNLOAD = PREFIX + "download"  # of a container that downloads a model: which
     HASH = PREFIX + "hash"
     INSTANCE = PREFIX + "instance"
     ENGINE = PREFIX + "engine"
@@ -25,6 +25,7 @@ class ContainerLabel:
     GRACE = PREFIX + "grace"  # seconds between SIGTERM and SIGKILL
     EXPECTED = PREFIX + "expected"  # bytes of memory that it is expected to hold
     PER_STEP = PREFIX + "per-step"  # the DecodeStepSpec as JSON: what a decode step reads
+    REFERENCE = PREFIX + "reference"  # the ComparableReference as JSON: what others measured with these settings
     RANK = PREFIX + "rank"  # "1/2": the second of two Sparks of one model
     NODES = PREFIX + "nodes"  # "spark1,spark2": the nodes of its ranks as the operator names them, the head first
     RUN = PREFIX + "run"  # the same on every rank of one start, different for each start
@@ -204,6 +205,8 @@ class LaunchPlan:
     @property
     def secret_values(self) -> frozenset[str]:
         """Every secret value in the plan, in each spelling in which it may appear, for masking output."""
+        from sparkctl.model.text.secrets import find_secret_arguments, find_secret_values, list_secret_spellings
+
         words = [*(self.entrypoint or "").split(), *self.command]
         own = list_secret_spellings([*self.secrets, self.api_key or ""])
         return own | find_secret_values(self.env) | find_secret_arguments(words) | find_secret_values(self.options)

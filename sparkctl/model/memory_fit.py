@@ -199,7 +199,8 @@ class CheckpointFiles:
     """``place`` is the path on the node. ``is_there`` False: it does not exist; None: not known.
 
     ``files``: (name, bytes) of files that may hold weights. ``index_total``: the total size in the safetensors index.
-    ``unfinished``: incomplete downloads. ``config``: None if there is none that can be read.
+    ``unfinished``: incomplete downloads. ``config``: None if there is none that can be read. ``has_draft_layers``:
+    whether tensors are named like those of draft layers (mtp); None: their names could not be read.
     """
 
     place: str
@@ -208,3 +209,4 @@ class CheckpointFiles:
     index_total: int | None = None
     unfinished: int = 0
     config: str | None = None
+    has_draft_layers: bool | None = None

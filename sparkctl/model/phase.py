@@ -7,9 +7,10 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """planned → dropping-caches → creating → starting → loading → warming → ready | failed | stopping → stopped."""
+    """planned → pulling → dropping-caches → creating → starting → loading → warming → ready | failed | stopping → stopped."""
 
     PLANNED = "planned"
+    PULLING = "pulling"
     DROPPING_CACHES = "dropping-caches"
     CREATING = "creating"
     STARTING = "starting"

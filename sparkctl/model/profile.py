@@ -9,6 +9,7 @@ from typing import Annotated
 from sparkctl.model.decode_step import RoutedExperts
 from sparkctl.model.launch_plan import GuardRule, PhaseTimeouts
 from sparkctl.model.profile_field import FieldKind, ProfileField
+from sparkctl.model.reference import Reference, find_ready_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,28 @@ class ModelSpec:
 
     path: Annotated[str | None, ProfileField(FieldKind.TEXT, "path in the container, or a hub id")] = None
     served_name: Annotated[str | None, ProfileField(FieldKind.TEXT, "the model's name for clients")] = None
+    source: Annotated[
+        str | None,
+        ProfileField(
+            FieldKind.MODEL_SOURCE,
+            "where `pull` gets it: `hf:ORG/NAME` or `hf:ORG/NAME@REVISION`; a hub id in `path` needs none",
+            is_hashed=False,
+        ),
+    ] = None
+    include: Annotated[
+        tuple[str, ...],
+        ProfileField(
+            FieldKind.WORD,
+            "names of the files that `pull` gets, with `*`; without it the weights, tokenizer and templates in the root",
+            is_hashed=False,
+        ),
+    ] = ()
+    exclude: Annotated[
+        tuple[str, ...], ProfileField(FieldKind.WORD, "names of files that `pull` leaves out", is_hashed=False)
+    ] = ()
+    draft_source: Annotated[
+        str | None, ProfileField(FieldKind.MODEL_SOURCE, "where `pull` gets the draft model", is_hashed=False)
+    ] = None
     weights: Annotated[
         int | None,
         ProfileField(FieldKind.MODEL_SIZE, "the checkpoint; `27GB` is 27 × 10⁹ bytes, `25GiB` is binary"),
@@ -274,6 +297,10 @@ class Profile:
         ProfileField(FieldKind.TEXT, "what an owner should know before starting it", is_hashed=False),
     ] = None
     source: Annotated[str | None, ProfileField(FieldKind.TEXT, "where the settings come from", is_hashed=False)] = None
+    reference: Annotated[
+        tuple[Reference, ...],
+        ProfileField(FieldKind.SECTION, "What others measured with these settings.", is_hashed=False),
+    ] = ()
     extra: Annotated[
         tuple[tuple[str, JsonValue], ...],
         ProfileField(
@@ -285,6 +312,11 @@ class Profile:
     origin: str
     shipped: bool
     digest: str = ""
+
+    @property
+    def expected_start_seconds(self) -> float | None:
+        """How long a start takes by the profile, else by its reference; None if neither says it."""
+        return self.start.expected or find_ready_seconds(self.reference)
 
 
 # Sections of the file whose fields are attributes of `Profile`, with their descriptions in the JSON Schema.

@@ -26,6 +26,7 @@ class FieldKind(StrEnum):
     SIZE = "size"
     GUARD_FLOOR = "guard-floor"
     MODEL_SIZE = "model-size"
+    MODEL_SOURCE = "model-source"
     NONZERO_SIZE = "nonzero-size"
     SHM_SIZE = "shm-size"
     POSITIVE_COUNT = "positive-count"
@@ -37,6 +38,8 @@ class FieldKind(StrEnum):
     GPUS = "gpus"
     HTTP_PATH = "http-path"
     REGEX = "regex"
+    FIGURE = "figure"  # a measured figure, or the lowest and the highest
+    SHARE = "share"  # the same in per cent
     ARGS = "args"
     ENV = "env"
     ULIMITS = "ulimits"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sparkctl.model.kernel_event import KernelReading
 from sparkctl.model.memory_reading import MemoryReading
 
 _UNIFIED_MEMORY_GPU = "GB10"
@@ -203,7 +204,8 @@ class Sample:
 
     ``psutil``: the version of the node's own, if processes, disks and sensors were read with it. ``gpu_silent_for``:
     for how long the driver has not answered (then ``gpus`` is None); ``gpu_trouble``: why there are no GPUs.
-    ``devices_silent_for``, ``devices_trouble``: the same for temperatures, disks, links and processes.
+    ``devices_silent_for``, ``devices_trouble``: the same for temperatures, disks, links and processes. ``kernel``: what the
+    kernel logged since the sample before.
     """
 
     sequence: int
@@ -224,6 +226,7 @@ class Sample:
     spent: float | None = None
     psutil: str | None = None
     devices_trouble: str | None = None
+    kernel: KernelReading | None = None
 
     @property
     def gpu_memory(self) -> int | None:

@@ -144,6 +144,15 @@ class ChangeDirection(StrEnum):
     REMOVE = "remove"
 
 
+class Confidence(StrEnum):
+    """How sure a cause is. Certain: a rule of this cause knows the line that says what failed first, or Docker or the guard
+    tell. Likely: the cause follows from what came after it, from its place in the log, or from how the process ended.
+    """
+
+    CERTAIN = "certain"
+    LIKELY = "likely"
+
+
 LAST_LINE_ORIGIN = "its last line"  # the last line of a log shows how far the start came and proves nothing
 
 
@@ -184,13 +193,17 @@ class FieldChange:
         return f"{self.field}={self.value}"
 
 
+# They say how it ended, and claim nothing of why.
+_CAUSES_WITHOUT_CLAIM = frozenset({FailureCause.CRASHED, FailureCause.KILLED, FailureCause.EXITED})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """The root cause of a failure. ``field``: the profile field to change, if there is one, e.g.
     ``args.mem-fraction-static``.
 
     ``edit``: the change to it, if a value is known. ``again``: the command of the failed start with that change.
-    ``contributing``: other causes, without mere consequences.
+    ``contributing``: other causes, without mere consequences. ``confidence``: of `crashed`, which names no cause, always likely.
     """
 
     cause: FailureCause
@@ -201,3 +214,10 @@ class Verdict:
     again: str | None = None
     edit: FieldChange | None = None
     contributing: tuple[Verdict, ...] = ()
+    confidence: Confidence = Confidence.CERTAIN
+
+    @property
+    def headline(self) -> str:
+        """The summary, which says so where the cause is only likely."""
+        is_guess = self.confidence is Confidence.LIKELY and self.cause not in _CAUSES_WITHOUT_CLAIM
+        return f"Likely: {self.summary}" if is_guess else self.summary

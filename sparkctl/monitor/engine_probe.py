@@ -10,7 +10,6 @@ from sparkctl.errors import ConnectionLost, DockerError, ForwardingForbidden
 from sparkctl.logs.own_requests import mark_request_path
 from sparkctl.model.launch_plan import ReadinessTarget
 from sparkctl.model.text.sanitize import load_json, sanitize_line, truncate_text
-from sparkctl.model.text.secrets import redact
 from sparkctl.transport import http_client
 from sparkctl.transport.node_connection import NodeConnection
 
@@ -88,6 +87,8 @@ class ProbeResult:
 
     def format_masked(self, secrets: Collection[str]) -> str:
         """Return the whole answer for evidence, with these secrets masked."""
+        from sparkctl.model.text.secrets import redact
+
         return f"{self.what} {truncate_text(redact(self.said, secrets), _MAX_SHOWN_CHARS)}".rstrip()
 
 

@@ -18,6 +18,7 @@ from sparkctl.model.events import (
 )
 from sparkctl.model.guard_state import GuardAction
 from sparkctl.model.instance import InstanceView
+from sparkctl.model.kernel_event import KernelEvent
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.units import GIB, format_clock
@@ -51,8 +52,24 @@ class StartRefused:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelEventLogged:
+    """The node's kernel logged something that matters."""
+
+    ts: float
+    node: NodeName
+    event: KernelEvent
+
+
 LoggedEvent = (
-    PhaseChanged | ContainerChanged | CachesDropped | GuardActed | NodeStateChanged | CommandEnded | StartRefused
+    PhaseChanged
+    | ContainerChanged
+    | CachesDropped
+    | GuardActed
+    | NodeStateChanged
+    | CommandEnded
+    | StartRefused
+    | KernelEventLogged
 )
 
 
@@ -79,7 +96,7 @@ class EventLogEntry:
         return (self.node, self.what, self.news) == (other.node, other.what, other.news)
 
 
-def build_log_entry(event: Event | ContainerChanged | StartRefused) -> EventLogEntry | None:
+def build_log_entry(event: Event | ContainerChanged | StartRefused | KernelEventLogged) -> EventLogEntry | None:
     """Return an event as an entry; None if it is shown elsewhere or unimportant."""
     match event:
         case PhaseChanged():
@@ -99,6 +116,8 @@ def build_log_entry(event: Event | ContainerChanged | StartRefused) -> EventLogE
             what, news = ("node",), (event.state, None if event.state is NodeState.OK else event.detail)
         case StartRefused():
             what, news = ("refused", str(event.ts)), ()
+        case KernelEventLogged():
+            what, news = ("kernel", event.event.meaning), ()
         case _:
             return None
     if event.node is None:
@@ -120,7 +139,7 @@ class EventLog:
         self._phases: dict[tuple[NodeName, str], Phase] = {}  # of each instance, by the last event
         self._listed: set[NodeName] = set()  # nodes whose containers were listed at least once
 
-    def add_event(self, event: Event | StartRefused) -> None:
+    def add_event(self, event: Event | StartRefused | KernelEventLogged) -> None:
         """Add an event, unless it repeats the last entry about the same thing."""
         if isinstance(event, PhaseChanged):
             self._phases[event.node, event.instance] = event.phase

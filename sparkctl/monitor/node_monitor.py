@@ -36,10 +36,13 @@ from sparkctl.model.launch_plan import ContainerLabel, ReadinessRule
 from sparkctl.model.node import Node, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.questions import NonInteractivePrompter
+from sparkctl.model.reference import parse_reference_label
 from sparkctl.model.switch_plan import SwitchJournalStatus
 from sparkctl.monitor import guard_receipts, switch_journal_io
 from sparkctl.monitor.findings import node_settings
+from sparkctl.monitor.findings.kernel_detectors import list_unclean_boot
 from sparkctl.monitor.guard_client import GuardClient
+from sparkctl.monitor.kernel_log import read_kernel_log
 from sparkctl.monitor.liveness_probe import LivenessProbe
 from sparkctl.monitor.meters.engine_averages import EngineAverages
 from sparkctl.monitor.meters.engine_meters import EngineMeters, MeterReading, has_meter
@@ -167,6 +170,7 @@ class NodeMonitor:
     _switch: SwitchJournalStatus | None = None  # as last reported
     _ended: frozenset[str] = frozenset()  # our containers that exist but had ended at the last list
     _is_misplaced: bool = False  # the last error was a local one
+    _boot_read: str | None = None  # the boot whose predecessor's end was looked at
     _ahead: float = 0.0  # seconds that the node's clock is ahead of ours
 
     async def run(self) -> None:
@@ -191,7 +195,7 @@ class NodeMonitor:
             polls = (
                 self._poll_containers(session, sampler, inspections), self._poll_meters(session), self._poll_liveness(session, inspections),
                 GuardPoller(session, self.emit).run(self._answers), self._read_engine_facts(session),
-                self._poll_switch_journal(session),
+                self._poll_switch_journal(session), self._report_boot_before(session),
             )  # fmt: skip
             try:
                 with isolate_node_failures(self.node):
@@ -237,6 +241,19 @@ class NodeMonitor:
         for one in found:
             self.emit(FindingReported.from_finding(event.ts, one))
         self._troubles = frozenset(one.kind.value for one in found)
+
+    async def _report_boot_before(self, session: NodeSession) -> None:
+        """Report once a boot whether the one before ended without a shutdown."""
+        await self._answers.wait()
+        boot = None if self.who is None else self.who.boot_id
+        if self.who is None or boot == self._boot_read:
+            return
+        with suppress(NodeError):  # the sampler reports the same error
+            log = await read_kernel_log(session, boot_before=True)
+            self._boot_read = boot
+            found = list_unclean_boot(self.node.name, log.boot_before if log else None, self.who.up or 0.0)
+            for one in found:
+                self.emit(FindingReported.from_finding(session.clock.unix_time(), one))
 
     async def _poll_containers(
         self, session: NodeSession, sampler: NodeSampler, inspections: ContainerInspections
@@ -377,7 +394,9 @@ async def _build_listed_instance(session: NodeSession, container: Container) -> 
     if view is None or not view.ours:
         return view
     return replace(
-        view, per_step=decode_step_label.parse_decode_step_label(container.get_label(ContainerLabel.PER_STEP))
+        view,
+        per_step=decode_step_label.parse_decode_step_label(container.get_label(ContainerLabel.PER_STEP)),
+        reference=parse_reference_label(container.get_label(ContainerLabel.REFERENCE)),
     )
 
 

@@ -19,7 +19,6 @@ from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import Node, NodeState, format_endpoint_url
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.switch_plan import JournalPresence
-from sparkctl.model.text.secrets import redact
 from sparkctl.monitor import engine_probe
 from sparkctl.monitor.node_views import NodeStatusView, list_rollback_containers, mark_rollback_containers
 from sparkctl.monitor.ranks import apply_head_state
@@ -223,6 +222,8 @@ async def _read_phase(session: NodeSession, container: Container) -> tuple[Phase
             why = await _describe_guard_stop(session, container)
         if why is None and ended.exit_code in _SIGNAL_EXITS and await _was_asked_to_stop(session, ended):
             return Phase.STOPPED, None, f"somebody stopped it (exit code {ended.exit_code})"
+        if why is None and ended.exit_code == _SIGKILL_EXIT:
+            why = await _describe_oom_kill(session, ended)
         if not failed and ended.exit_code == 0:
             why = await _find_hidden_failure(session, container)
             failed = why is not None
@@ -230,7 +231,7 @@ async def _read_phase(session: NodeSession, container: Container) -> tuple[Phase
     if container.state is ContainerState.PAUSED:
         where = f"on {session.node.name}: docker unpause {container.name}"
         return Phase.UNKNOWN, None, f"paused (docker pause), it answers nobody until {where}"
-    rule = parse_ready_rule_label(container)
+    rule = parse_ready_rule_label(container, needs_line=False)
     if rule is None:
         return Phase.UNKNOWN, None, "its labels do not say in a usable form when it is ready"
     quiet = await _ask_health_paths(session, container, rule)
@@ -267,7 +268,7 @@ async def _ask_health_paths(session: NodeSession, container: Container, rule: Re
     if not engine_probe.is_alive_status(status) or session.seen_ready[container.id] != begun:
         del session.seen_ready[container.id]
         return None
-    log = await _read_log_tail(session, container, rule, _SHORT_TAIL_LINES)
+    log = await _read_log_tail(session, container, _SHORT_TAIL_LINES)
     if log is not None and log.fatal_line is not None:
         return None
     return Phase.STOPPING if log is not None and log.stopped is not None else Phase.READY
@@ -288,7 +289,22 @@ async def _describe_guard_stop(session: NodeSession, container: Container) -> st
     return None if receipt is None else f"stopped by the guard: {describe_memory_drop(receipt)}"
 
 
+async def _describe_oom_kill(session: NodeSession, container: Container) -> str | None:
+    """Describe the kernel's OOM kill of a container, read once. The imports are late, as this is rare."""
+    from sparkctl.monitor.kernel_evidence import find_oom_kill
+    from sparkctl.monitor.kernel_log import read_kernel_log_if_possible
+
+    key = (container.id, container.finished)
+    if key not in session.oom_kills:
+        log = await read_kernel_log_if_possible(session)
+        kill = None if log is None else find_oom_kill(log, container)
+        session.oom_kills[key] = None if kill is None else f"ended because {kill.meaning}"
+    return session.oom_kills[key]
+
+
 async def _redact_container_text(session: NodeSession, container: Container, text: str | None) -> str | None:
+    from sparkctl.model.text.secrets import redact
+
     return redact(text, await session.docker.read_secret_values(container.id)) if text else None
 
 
@@ -297,7 +313,7 @@ async def _read_phase_from_log(
 ) -> tuple[Phase, Step | None, str | None]:
     """Return the phase and step by the tail of the log."""
     try:
-        log = await _read_log_tail(session, container, rule)
+        log = await _read_log_tail(session, container)
     except LogUnreadable:
         return Phase.UNKNOWN, None, f"{why_not}; its log cannot be read"
     if log is None:
@@ -317,7 +333,7 @@ async def _find_hidden_failure(session: NodeSession, container: Container) -> st
     from sparkctl.engines.base import FailureWeight
 
     try:
-        log = await _read_log_tail(session, container, parse_ready_rule_label(container) or ReadinessRule(None, None))
+        log = await _read_log_tail(session, container)
     except DockerError:
         return None  # for example, it is being removed
     root = None if log is None else log.root_failure
@@ -334,7 +350,7 @@ async def _was_asked_to_stop(session: NodeSession, container: Container) -> bool
     if container.oom_killed:
         return False
     try:
-        log = await _read_log_tail(session, container, parse_ready_rule_label(container) or ReadinessRule(None, None))
+        log = await _read_log_tail(session, container)
     except DockerError:
         return False
     if log is None or log.fatal_line is not None:
@@ -342,9 +358,7 @@ async def _was_asked_to_stop(session: NodeSession, container: Container) -> bool
     return log.stopped is not None or (container.exit_code != _SIGKILL_EXIT and log.final_error is None)
 
 
-async def _read_log_tail(
-    session: NodeSession, container: Container, rule: ReadinessRule, lines: int = _TAIL_LINES
-) -> LogAnalyzer | None:
+async def _read_log_tail(session: NodeSession, container: Container, lines: int = _TAIL_LINES) -> LogAnalyzer | None:
     """Read the end of its log, None if its engine is not known. The imports are late, as this is rarely needed."""
     from sparkctl.engines import engine_names, load_engine
     from sparkctl.logs.analyzer import LogAnalyzer
@@ -353,6 +367,7 @@ async def _read_log_tail(
     engine = container.get_label(ContainerLabel.ENGINE) or ""
     if engine not in engine_names():
         return None
+    rule = parse_ready_rule_label(container) or ReadinessRule(None, None)
     log = LogAnalyzer(engine=load_engine(engine), ready=rule)
     # After a restart, older lines of the log do not describe the current run.
     begun = (await session.docker.inspect_container(container.id)).started

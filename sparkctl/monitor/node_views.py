@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from sparkctl.model.finding import Finding
 from sparkctl.model.instance import InstanceView, is_worker
-from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.model.sample import MemoryBar, Sample, build_memory_bar
 from sparkctl.model.switch_plan import SwitchJournalStatus, SwitchStep
+
+if TYPE_CHECKING:
+    from sparkctl.model.finding import Finding
+    from sparkctl.model.memory_reading import MemoryReading
+    from sparkctl.model.sample import MemoryBar, Sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +75,8 @@ class NodeTelemetryView:
     @property
     def memory(self) -> MemoryBar | None:
         """The memory in four parts, by the sample, or else by the last ``reading``; None where there is neither."""
+        from sparkctl.model.sample import build_memory_bar  # imported late: `status` has no samples
+
         sampled = None if self.sample is None else self.sample.memory
         memory = sampled or self.reading
         if memory is None or memory.total <= 0:  # no usable reading

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sparkctl.engines import decode_step_label
 from sparkctl.model.container import Container
 from sparkctl.model.instance import is_worker, parse_rank_position
 from sparkctl.model.launch_plan import ContainerLabel
@@ -14,6 +13,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 
 if TYPE_CHECKING:  # not needed at run time
+    from sparkctl.model.decode_step import DecodeStepSpec
     from sparkctl.model.instance import InstanceView
     from sparkctl.monitor.node_views import NodeTelemetryView
 
@@ -147,6 +147,12 @@ def group_by_instance(occupants: Iterable[RankContainer]) -> tuple[InstanceConta
     return tuple(_build_instance_containers(sorted(parts, key=_sort_key)) for parts in found.values())
 
 
+def _parse_decode_step(container: Container) -> DecodeStepSpec | None:
+    from sparkctl.engines.decode_step_label import parse_decode_step_label  # imported late: `status` groups no ranks
+
+    return parse_decode_step_label(container.get_label(ContainerLabel.PER_STEP))
+
+
 def _group_key(one: RankContainer) -> tuple[str, ...]:
     container = one.container
     alone = ("alone", one.node, container.id)
@@ -155,7 +161,7 @@ def _group_key(one: RankContainer) -> tuple[str, ...]:
     run = container.get_label(ContainerLabel.RUN)
     if run and one.rank_position is not None:
         return ("run", one.name, run)
-    divided = decode_step_label.parse_decode_step_label(container.get_label(ContainerLabel.PER_STEP))
+    divided = _parse_decode_step(container)
     if divided is not None and divided.ranks > 1 and run is None:
         return ("unlabelled", one.name, container.get_label(ContainerLabel.HASH) or "")
     return alone
@@ -170,7 +176,7 @@ def _build_instance_containers(parts: Sequence[RankContainer]) -> InstanceContai
     head = parts[0]
     count = head.rank_position[1] if head.rank_position else 1
     if head.rank_position is None and _group_key(head)[0] == "unlabelled":
-        divided = decode_step_label.parse_decode_step_label(head.container.get_label(ContainerLabel.PER_STEP))
+        divided = _parse_decode_step(head.container)
         count = divided.ranks if divided is not None else 1
     missing = max(0, count - len(parts))
     named = [name for name in (head.container.get_label(ContainerLabel.NODES) or "").split(",") if name]

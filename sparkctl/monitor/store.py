@@ -32,6 +32,7 @@ from sparkctl.model.events import (
 from sparkctl.model.finding import Finding, FindingKind, Severity, sort_by_severity
 from sparkctl.model.guard_state import GuardAction
 from sparkctl.model.instance import InstanceView
+from sparkctl.model.kernel_event import KernelEvent
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
@@ -48,9 +49,10 @@ from sparkctl.monitor.activity import (
     StartDiagnosed,
     SwitchHidden,
 )
-from sparkctl.monitor.event_log import EventLog, RecentLogLines, StartRefused
+from sparkctl.monitor.event_log import EventLog, KernelEventLogged, RecentLogLines, StartRefused
 from sparkctl.monitor.findings.base import NodeSnapshot
 from sparkctl.monitor.findings.node_detectors import NodeDetectors, detect_across_nodes, detect_slow_path
+from sparkctl.monitor.kernel_log import KernelHistory
 from sparkctl.monitor.meters.meter_series import MeterSeries
 from sparkctl.monitor.node_views import NodeTelemetryView, list_rollback_containers, mark_rollback_containers
 from sparkctl.monitor.ranks import apply_head_state
@@ -126,12 +128,13 @@ class NodeRecord:
         default_factory=dict
     )  # findings of checks, not of samples
     health: NodeDetectors = field(default_factory=NodeDetectors)
+    kernel: KernelHistory = field(default_factory=KernelHistory)
     troubles: tuple[Finding, ...] = ()
 
     def build_snapshot(self, sample: Sample) -> NodeSnapshot:
         """Return the input of the detectors."""
         known = self.docker is not None and self.docker.known
-        return NodeSnapshot(self.name, sample, self.list_instances() if known else None)
+        return NodeSnapshot(self.name, sample, self.list_instances() if known else None, tuple(self.kernel.events))
 
     def mark_guard_unknown(self) -> None:
         """Forget that no guard ran: a start may have brought one since."""
@@ -191,7 +194,7 @@ def _build_pending_instance(node: NodeName, phase: PhaseChanged, plan: LaunchPla
     )
 
 
-_STARTING_PHASES = (Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
+_STARTING_PHASES = (Phase.PULLING, Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
 _UNLISTED_GRACE_SECONDS = 60.0  # seconds for which a start's container counts before Docker lists it
 
 
@@ -245,6 +248,13 @@ class Store:
         self.switches = SwitchState()
         self.jobs = Jobs()
         self.notices = NoticeBoard()
+        self._forget_views()
+
+    def _forget_views(self) -> None:
+        """Forget what was derived from the state: it holds between two events, in which a paint asks several times."""
+        self._views: dict[NodeName, NodeTelemetryView] = {}
+        self._instances: dict[NodeName, tuple[InstanceView, ...]] = {}  # of each node alone
+        self._findings_across: tuple[Finding, ...] | None = None
 
     @property
     def nodes(self) -> tuple[NodeName, ...]:
@@ -260,6 +270,7 @@ class Store:
             live = self._nodes[event.node]
             if topics := self._apply(event, live):
                 live.when = event.ts
+            self._forget_views()
         return (*topics, Topic(TopicKind.ACTIVITY, None)) if self._apply_activity(event, topics, job) else topics
 
     def _apply_activity(self, event: StoreEvent, topics: tuple[Topic, ...], job: int | None) -> bool:
@@ -341,10 +352,11 @@ class Store:
 
     def _collect_findings(self, name: NodeName) -> tuple[Finding, ...]:
         """Return the findings of a node, worst first: by its samples, by comparison with other nodes, and by checks."""
-        answering = [one for one in self._nodes.values() if one.state.state is NodeState.OK and one.arrived]
-        sights = [one.build_snapshot(one.arrived.sample) for one in answering if one.arrived]
-        are_all = len(sights) == len(self._nodes)
-        beside = [finding for finding in detect_across_nodes(sights, are_all=are_all) if finding.node == name]
+        if self._findings_across is None:
+            answering = [one for one in self._nodes.values() if one.state.state is NodeState.OK and one.arrived]
+            sights = [one.build_snapshot(one.arrived.sample) for one in answering if one.arrived]
+            self._findings_across = detect_across_nodes(sights, are_all=len(sights) == len(self._nodes))
+        beside = [finding for finding in self._findings_across if finding.node == name]
         ready = {one.name for one in self._list_instances(name) if one.phase is Phase.READY}
         sampled = [
             one
@@ -358,14 +370,23 @@ class Store:
 
     def _list_instances(self, name: NodeName) -> tuple[InstanceView, ...]:
         """Return the instances of a node; workers have the phase of their heads, as far as the heads' nodes answer."""
+
+        def list_own(live: NodeRecord) -> tuple[InstanceView, ...]:
+            if live.name not in self._instances:
+                self._instances[live.name] = live.list_instances()
+            return self._instances[live.name]
+
         answering = (live for live in self._nodes.values() if live.state.state is NodeState.OK)
-        return apply_head_state(
-            self._nodes[name].list_instances(), (one for live in answering for one in live.list_instances())
-        )
+        return apply_head_state(list_own(self._nodes[name]), (one for live in answering for one in list_own(live)))
 
     def get_view(self, name: NodeName) -> NodeTelemetryView:
         """Return the node's current view; for a node that does not answer, only its state and the reason. Raises KeyError."""
-        live = self._nodes[name]
+        if name not in self._views:
+            self._views[name] = self._build_view(self._nodes[name])
+        return self._views[name]
+
+    def _build_view(self, live: NodeRecord) -> NodeTelemetryView:
+        name = live.name
         state = live.state
         if state.state is not NodeState.OK:
             return NodeTelemetryView(
@@ -427,6 +448,10 @@ class Store:
         """Return the last reported drop of a node's page cache, None if there was none. Raises KeyError."""
         return self._nodes[name].dropped
 
+    def get_kernel_events(self, name: NodeName) -> tuple[KernelEvent, ...]:
+        """Return what a node's kernel logged in this boot, as far as it matters. Raises KeyError."""
+        return tuple(self._nodes[name].kernel.events)
+
     def get_launch_plan(self, name: NodeName, instance: str) -> LaunchPlan | None:
         """Return the plan of the last watched start, secrets included. Raises KeyError."""
         return self._nodes[name].plans.get(instance)
@@ -472,6 +497,8 @@ class Store:
         if not live.rings.add_sample(event.sample, event.ts, event.boot):
             return ()
         live.arrived = event
+        for logged in live.kernel.add_sample(event.sample, event.boot):
+            self.event_log.add_event(KernelEventLogged(ts=event.ts, node=event.node, event=logged))
         live.troubles = live.health.detect_all(live.build_snapshot(event.sample))
         back = live.state.state is not NodeState.OK
         if back:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 
 from sparkctl.concurrency import BackgroundTasks, gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.errors import InvalidInput, NodeError, NodeStarved
 from sparkctl.model.events import ContainersListed, Emit, Event, FindingReported, NodeStateChanged, SampleArrived
 from sparkctl.model.finding import Severity
+from sparkctl.model.kernel_event import KernelLine
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.monitor.findings import node_settings
 from sparkctl.monitor.meters.engine_meters import EngineMeters, has_meter
@@ -109,11 +111,17 @@ async def _read_session_load(session: NodeSession, emit: Emit) -> AgentHello:
 
 async def _read_second_sample(session: NodeSession) -> tuple[SampleArrived, AgentHello]:
     name, sampler = session.node.name, NodeSampler(session, _SAMPLE_GAP_SECONDS)
+    logged: tuple[KernelLine, ...] = ()  # the first sample has what the kernel logged before
     try:
         async with asyncio.timeout(_SAMPLE_TIMEOUT_SECONDS), aclosing(sampler.stream_samples()) as events:
             async for event in events:
-                if isinstance(event, SampleArrived) and event.sample.sequence >= 2:
-                    return event, sampler.identity or AgentHello()
+                if not isinstance(event, SampleArrived):
+                    continue
+                kernel = event.sample.kernel
+                logged += () if kernel is None else kernel.lines
+                if event.sample.sequence >= 2:
+                    kernel = None if kernel is None else replace(kernel, lines=logged)
+                    return replace(event, sample=replace(event.sample, kernel=kernel)), sampler.identity or AgentHello()
     except TimeoutError as late:
         await session.run(
             ["true"], timeout=_ALIVE_TIMEOUT_SECONDS

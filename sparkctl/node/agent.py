@@ -9,9 +9,9 @@ hello, then samples.
 Three parts, so that nothing that hangs can stop the memory samples: the main loop reads only /proc and never waits for
 a device or forks; a thread reads drives, NICs and filesystems; a child process, started once before the loop, calls the
 GPU's driver. A part that does not answer in time is left out, and the sample says for how long it has been silent.
+The kernel's log is read by `kernel_log`, which is sent with this file.
 
-Bytes, seconds, degrees Celsius, watts, shares of 0..1. A reading that fails is null, never zero. (One long file,
-because one file is sent.)
+Bytes, seconds, degrees Celsius, watts, shares of 0..1. A reading that fails is null, never zero.
 """
 
 from __future__ import annotations
@@ -29,10 +29,14 @@ import threading
 import time
 import zlib
 
+from sparkctl.node.kernel_log import open_kernel_log
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing would cost the node a megabyte
     from collections.abc import Callable
     from typing import Any
+
+    from sparkctl.node.kernel_log import KernelLogReader
 
     Json = dict[str, Any]
 
@@ -1101,9 +1105,16 @@ class NodeAgent:
     """Sends samples at its rate while it receives keepalives; `NodeAgent.run` waits for no device. ``clock`` as `time`."""
 
     def __init__(
-        self, root: str, every: float, gpu: HelperChannel | None, devices: HelperChannel, clock: Any = time
+        self,
+        root: str,
+        every: float,
+        gpu: HelperChannel | None,
+        devices: HelperChannel,
+        kernel_log: KernelLogReader,
+        clock: Any = time,
     ) -> None:
         self.root = root
+        self.kernel_log = kernel_log
         self.every = every
         self.gpu = gpu
         self.devices = devices
@@ -1135,7 +1146,8 @@ class NodeAgent:
             if asked_at is None and now >= due:
                 asked_at = self.request_readings(now)
             if asked_at is not None and (now - asked_at >= DEVICE_WAIT_SECONDS or not self.is_answer_pending(asked_at)):
-                self.send_message(self.build_sample(now))
+                if self.send_message(self.build_sample(now)):
+                    self.kernel_log.forget_sent()
                 due, asked_at = due + self.every, None
                 if due <= now:  # the agent was suspended: no second sample at once, nothing is caught up
                     due = now + self.every
@@ -1205,7 +1217,21 @@ class NodeAgent:
             "spent": round(spent.user + spent.system, 3),
             **self.get_device_fields(now),
             "processes": self.merge_processes(now),
+            "kernel": self.read_kernel_log(),
         }
+
+    def read_kernel_log(self) -> Json:
+        """Return the kernel's new lines that matter."""
+        self.kernel_log.collect(self.find_container)
+        return self.kernel_log.build_message()
+
+    def find_container(self, pid: int) -> str | None:
+        """Return the container of a process that the kernel names, though it may have ended since the last list."""
+        for process in self.devices.answer.get("processes") or ():
+            if process["pid"] == pid:
+                known: str | None = process.get("container")
+                return known
+        return find_container_id(self.root, pid)
 
     def get_device_fields(self, now: float) -> Json:
         """Return the devices' last answer. While the next one is overdue, only what is read rarely, and not for long."""
@@ -1252,11 +1278,15 @@ class NodeAgent:
         resident = sum(anonymous) if anonymous else None
         return {"pid": pid, "name": name, "container": container, "resident": resident, "gpu_memory": size}
 
-    def send_message(self, message: Json) -> None:
-        """Send one line. While the last one is not written, new ones are dropped: old samples are worthless."""
-        if not self.pending:
+    def send_message(self, message: Json) -> bool:
+        """Send one line. While the last one is not written, new ones are dropped, which it returns: old samples are
+        worthless.
+        """
+        is_free = not self.pending
+        if is_free:
             self.pending = encode_message(message)
         self.flush()
+        return is_free
 
     def flush(self) -> None:
         """Write what can be written now."""
@@ -1302,12 +1332,12 @@ def main(words: list[str]) -> None:
     root = options["--root"].rstrip("/")
     nvml = None if options["--nvml"] == "installed" else sent
     trim_memory()
-    gpu = (
-        start_gpu_process(nvml) if nvml != b"" else None
-    )  # before there is a thread: a fork only copies the calling one
+    # before there is a thread: a fork only copies the calling one
+    kernel_log = open_kernel_log(root)
+    gpu = start_gpu_process(nvml) if nvml != b"" else None
     devices = start_reader_thread(DeviceReader(root, disks, psutil=not root).read)
     with contextlib.suppress(BrokenPipeError):  # nobody reads any more
-        NodeAgent(root, float(options["--every"]), gpu, devices).run(float(options["--fed"]))
+        NodeAgent(root, float(options["--every"]), gpu, devices, kernel_log).run(float(options["--fed"]))
     os._exit(0)  # end at once, whatever the thread waits for
 
 

@@ -5,12 +5,13 @@ A field that is missing or has another type is None: not known. Data from a node
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sparkctl.model.json_codec import from_json_data
 from sparkctl.model.sample import Sample
-from sparkctl.model.text.sanitize import load_json
+from sparkctl.model.text.sanitize import load_json, sanitize_line, truncate_text
 from sparkctl.node.agent import AGENT_PROTOCOL
+from sparkctl.node.kernel_log import MAX_LINE_CHARS, MAX_WAITING_LINES
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +80,21 @@ def decode_agent_line(line: bytes) -> AgentHello | Sample:
     if kind == "hello":
         found = from_json_data(AgentHello, data.get("identity"), is_strict=False)
     elif kind == "sample":
-        found = from_json_data(Sample, data, is_strict=False)
+        found = _sanitize_kernel_lines(from_json_data(Sample, data, is_strict=False))
     else:
         raise ValueError(f"the probe does not say such things: {kind!r}")
     if found is None:
         raise ValueError(f"not a whole {kind} of the probe")
     return found
+
+
+def _sanitize_kernel_lines(sample: Sample | None) -> Sample | None:
+    """Return a sample with printable, bounded lines of the kernel."""
+    if sample is None or sample.kernel is None or not (sample.kernel.lines or sample.kernel.trouble):
+        return sample
+    lines = tuple(
+        replace(line, text=truncate_text(sanitize_line(line.text), MAX_LINE_CHARS))
+        for line in sample.kernel.lines[:MAX_WAITING_LINES]
+    )
+    trouble = sample.kernel.trouble and truncate_text(sanitize_line(sample.kernel.trouble), MAX_LINE_CHARS)
+    return replace(sample, kernel=replace(sample.kernel, lines=lines, trouble=trouble))

@@ -30,7 +30,7 @@ for w in sys.argv[1].split(","):
  exec(compile(take(int(n)),k,"exec",optimize=2),m.__dict__)
 m.main(sys.argv[2:]) # """
 GUARD_MODULES = (
-    "agent", "guard.decision", "guard.guard_sockets", "guard.container_watch", "guard.guard_memory",
+    "kernel_log", "agent", "guard.decision", "guard.guard_sockets", "guard.container_watch", "guard.guard_memory",
     "guard.kill_requests", "guard.daemon",
 )  # fmt: skip
 
@@ -86,7 +86,17 @@ def build_agent_program(
     words = [str(len(packed)), "--every", f"{every:g}", "--fed", f"{fed:g}", "--root", root]
     for disk in disks:
         words += ["--disk", disk]
-    return build_program("sparkctl-probe", ["agent"], words, packed, python)
+    return build_program("sparkctl-probe", ["kernel_log", "agent"], words, packed, python)
+
+
+def build_kernel_log_program(
+    *, boot_before: bool = False, root: str = "/", python: str = "python3", is_local: bool = False
+) -> RemoteProgram:
+    """Return how to read the kernel's log once, with ``boot_before`` also how the boot before ended."""
+    words = ["--root", root, *(["--boot-before"] if boot_before else [])]
+    if is_local:
+        return RemoteProgram((sys.executable, "-Pu", "-m", "sparkctl.node.kernel_log", *words), b"")
+    return build_program("sparkctl-kernel-log", ["kernel_log"], words, python=python)
 
 
 def build_local_agent_program(

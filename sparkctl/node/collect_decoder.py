@@ -28,7 +28,9 @@ class CollectedReading:
 def build_collect_program(root: str = "", nvml: bytes | None = None, python: str = "python3") -> RemoteProgram:
     """Return the program's start command. ``root``: where the node's /proc and /sys are; ``nvml``: as for the agent."""
     packed = pack_pynvml(nvml, "collect")
-    return build_program("sparkctl-collect", ["agent", "collect"], [str(len(packed)), root], packed, python)
+    return build_program(
+        "sparkctl-collect", ["kernel_log", "agent", "collect"], [str(len(packed)), root], packed, python
+    )
 
 
 @dataclass(slots=True)

@@ -11,11 +11,14 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sparkctl.model.fabric_route import FabricLane
-from sparkctl.model.memory_fit import CheckpointFiles
 from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.text.units import KIB, MIB
+
+if TYPE_CHECKING:
+    from sparkctl.model.fabric_route import FabricLane
+    from sparkctl.model.memory_fit import CheckpointFiles
 
 _MAX_NUMBER = 10**15  # KiB, MiB, seconds: every count on a node is far below this
 _SECTION_HEADER = "@@ "
@@ -336,6 +339,8 @@ def _parse_count(digits: str) -> int:
 
 
 def _parse_checkpoint(place: str, body: str) -> CheckpointFiles:
+    from sparkctl.model.memory_fit import CheckpointFiles
+
     word = _parse_word_pairs(body)
     files = re.findall(r"^file (\d{1,16}) (?:.*/)?([^/\n]+)$", body, re.MULTILINE)
     total = re.search(r'^total "total_size": *(\d{1,16})$', body, re.MULTILINE)
@@ -347,6 +352,7 @@ def _parse_checkpoint(place: str, body: str) -> CheckpointFiles:
         index_total=_parse_count(total[1]) if total else None,
         unfinished=_parse_count(unfinished) if unfinished.isascii() and unfinished.isdigit() else 0,
         config=word.get("config") or None,
+        has_draft_layers={"yes": True, "no": False}.get(word.get("drafts", "")),
     )
 
 
@@ -388,7 +394,9 @@ def _parse_lanes(body: str | None) -> LaneReadings | None:
     """Return the interfaces with a carrier; one with several addresses is a lane for each network."""
     if body is None:
         return None
-    from ipaddress import IPv4Interface  # saves 2 ms at the start of every other command
+    from ipaddress import IPv4Interface  # imported late, as the next: every other command starts faster
+
+    from sparkctl.model.fabric_route import FabricLane
 
     rows = [line.split() for line in body.splitlines() if line.strip()]
     links = {row[1]: row[2:] for row in rows if row[0] == "link" and len(row) == 4}

@@ -22,6 +22,7 @@ presence() {
   done
   echo missing
 }
+first_readable() { for f in "$@"; do [ -f "$f" ] && [ -r "$f" ] && echo "$f" && return; done; }
 for section in "$@"; do
   argument=${section#*=}
   case $section in
@@ -75,6 +76,12 @@ for section in "$@"; do
         timeout 5 stat -L -c 'file %s %n' -- "$place"/*.safetensors "$place"/*.gguf "$place"/*.bin "$place"/*.pt 2>/dev/null | head -n 1000
         echo "total $(timeout 5 head -c 8000000 -- "$place"/*.safetensors.index.json 2>/dev/null | grep -o '"total_size": *[0-9]*' | head -n 1)"
         echo "config $(timeout 5 head -c 65536 -- "$place/config.json" 2>/dev/null | tr -d '\r\n')"
+        # Whether tensors of draft layers are there, by their names in the index, else in the headers of the files.
+        names=$(first_readable "$place"/*.safetensors.index.json); [ -n "$names" ] || names=$(first_readable "$place"/*.safetensors)
+        case $names in
+          *.index.json) timeout 5 head -c 16000000 -- "$names" ;;
+          ?*) for f in "$place"/*.safetensors; do timeout 5 head -c 8000000 -- "$f"; done ;;
+        esac 2>/dev/null | tr -cd '\040-\176' | { [ -z "$names" ] || if grep -q -i -E '"[^"]*(mtp|nextn|eh_proj)[^"]*" *: *["{]'; then echo "drafts yes"; else echo "drafts no"; fi; }
       elif [ -f "$place" ]; then
         timeout 5 stat -L -c 'file %s %n' -- "$place" "${place%-00001-of-*}"-0*-of-*.gguf 2>/dev/null | sort -u | head -n 1000
       fi ;;

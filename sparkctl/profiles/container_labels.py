@@ -64,12 +64,14 @@ def parse_start_id_label(container: Container) -> str | None:
     return text if _START_ID_PATTERN.fullmatch(text) else None
 
 
-def parse_ready_rule_label(container: Container) -> ReadinessRule | None:
+def parse_ready_rule_label(container: Container, *, needs_line: bool = True) -> ReadinessRule | None:
     """Return when the instance counts as ready, None if the label has no usable rule.
 
     A regular expression from a label is used only if it is known: the engine's own, that of the local profile, or plain
     text. Otherwise the engine's own line is used, or only the rest of the rule: a stranger's expression can be written
     so that it never ends.
+
+    Without ``needs_line``, a rule that has a health path comes without its line: to check one takes loading the engine.
     """
     try:
         fields = load_json(container.get_label(ContainerLabel.READY) or "")
@@ -80,7 +82,7 @@ def parse_ready_rule_label(container: Container) -> ReadinessRule | None:
         return None
     if not isinstance(probe, str) or probe not in _PROBE_KINDS:
         return None
-    if line is None:
+    if line is None or (not needs_line and isinstance(line, str) and health is not None):
         return ReadinessRule(None, health, probe)
     if not isinstance(line, str):
         return None

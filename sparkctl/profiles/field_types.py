@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkctl.engines import engine_names
+from sparkctl.model.missing_part import parse_model_source
 from sparkctl.model.profile import ArgValue, FlagValues, JsonValue
 from sparkctl.model.profile_field import FieldKind
+from sparkctl.model.reference import FigureRange
 from sparkctl.model.text.bounded_pattern import compile_bounded
 from sparkctl.model.text.node_paths import find_misleading_part
 from sparkctl.model.text.suggestions import format_did_you_mean
@@ -47,6 +49,12 @@ _ULIMIT_NAMES = (
 )  # fmt: skip
 _ULIMIT_VALUE = re.compile(r"(-1|[0-9]+)(:(-1|[0-9]+))?")
 _CDI_DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9_.-]+=[A-Za-z0-9_.:-]+")
+
+
+def check_model_source(text: str) -> str:
+    """Where a model can be downloaded, kept as written."""
+    parse_model_source(text)
+    return text
 
 
 def check_name(text: str) -> str:
@@ -151,6 +159,32 @@ def parse_parameter_count(text: str) -> int:
     if match is None:
         raise ValueError(f"{quote_source(text)} is not a count; write for example 27B or 350M")
     return round(float(match["number"]) * _COUNT_UNITS[match["unit"].lower()])
+
+
+_FIGURE = re.compile(r"(?P<low>\d{1,9}(?:\.\d{1,6})?)(?: ?[-–] ?(?P<high>\d{1,9}(?:\.\d{1,6})?))?")
+
+
+def parse_figure(text: str) -> FigureRange:
+    """A measured figure above zero, ``12.7``, or the lowest and the highest, ``23-27``."""
+    match = _FIGURE.fullmatch(text.strip()) if len(text) <= 40 else None
+    if match is None:
+        raise ValueError(f"{quote_source(text)} is not a figure; write for example 12.7 or 23-27")
+    low = float(match["low"])
+    high = float(match["high"] or low)
+    if not 0 < low <= high:
+        raise ValueError(f"{quote_source(text)} cannot be; the lowest comes first and is above zero, as in 23-27")
+    return FigureRange(low, high)
+
+
+def parse_share(text: str) -> FigureRange:
+    """A share in per cent, ``20%`` or ``60-70%``."""
+    bare = text.strip().removesuffix("%").rstrip()
+    if not text.strip().endswith("%"):
+        raise ValueError(f"{quote_source(text)} is not a share; write it in per cent, for example 20% or 60-70%")
+    found = parse_figure(bare)
+    if found.high > 100:
+        raise ValueError(f"{quote_source(text)} is more than all; a share is at most 100%")
+    return FigureRange(found.low / 100, found.high / 100)
 
 
 def check_mount(text: str) -> str:
@@ -388,6 +422,14 @@ def format_duration(value: float) -> str:
     return f"{text}s"
 
 
+def _format_figure(value: FigureRange) -> str:
+    return f"{value.low:.10g}" if value.low == value.high else f"{value.low:.10g}-{value.high:.10g}"
+
+
+def _format_share(value: FigureRange) -> str:
+    return f"{_format_figure(FigureRange(round(value.low * 100, 6), round(value.high * 100, 6)))}%"
+
+
 @dataclass(frozen=True, slots=True)
 class FieldType:
     """A kind of value. ``parse`` takes text that is not blank; ``format`` returns YAML, None: the text itself."""
@@ -433,6 +475,7 @@ FIELD_TYPES: dict[FieldKind, FieldType] = {
         },
         _format_weights_size,
     ),
+    FieldKind.MODEL_SOURCE: FieldType(check_model_source, {"examples": ["hf:Qwen/Qwen3.6-27B-FP8"], "type": "string"}),
     FieldKind.NONZERO_SIZE: FieldType(
         parse_nonzero_size, {"description": "Bytes, as in 64KiB.", "type": ["string", "integer"]}, str
     ),
@@ -454,6 +497,10 @@ FIELD_TYPES: dict[FieldKind, FieldType] = {
     FieldKind.GPUS: FieldType(check_gpus, {"examples": ["all", "none"], "type": ["string", "integer"]}),
     FieldKind.HTTP_PATH: FieldType(check_http_path, {"examples": ["/health", "none"], "type": "string"}),
     FieldKind.REGEX: FieldType(check_ready_regex, {"format": "regex", "type": "string"}),
+    FieldKind.FIGURE: FieldType(
+        parse_figure, {"examples": ["12.7", "23-27"], "type": ["number", "string"]}, _format_figure
+    ),
+    FieldKind.SHARE: FieldType(parse_share, {"examples": ["20%", "60-70%"], "type": "string"}, _format_share),
 }
 MAP_TYPES: dict[FieldKind, MapType] = {
     FieldKind.ARGS: MapType(

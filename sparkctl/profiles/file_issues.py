@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from sparkctl.errors import InvalidInput
 from sparkctl.files import open_regular_file
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
-from sparkctl.model.text.secrets import is_secret_name, redact
 
 _MAX_BYTES = 1 << 20  # bytes of a file that are read to show a line of it
 _NAME_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
@@ -35,6 +34,8 @@ class FileIssue:
     message: str
 
     def __str__(self) -> str:
+        from sparkctl.model.text.secrets import redact  # imported late: a good file needs no masking
+
         return redact(sanitize_line(f"{self.place}: {self.message}"))
 
 
@@ -60,6 +61,8 @@ def read_source_lines(places: Iterable[FilePosition]) -> dict[FilePosition, str]
 
     A line with a secret's name is left out, and anything else that looks like a secret is masked.
     """
+    from sparkctl.model.text.secrets import is_secret_name, redact
+
     found: dict[FilePosition, str] = {}
     files: dict[str, list[str]] = {}
     for place in places:
@@ -79,4 +82,6 @@ def read_source_lines(places: Iterable[FilePosition]) -> dict[FilePosition, str]
 
 def quote_source(text: object) -> str:
     """Return a piece of the file for a message: printable, short, secrets masked, in backticks."""
+    from sparkctl.model.text.secrets import redact
+
     return f"`{redact(truncate_text(sanitize_line(str(text)), 60))}`"

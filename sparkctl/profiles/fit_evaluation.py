@@ -74,6 +74,28 @@ def find_missing_checkpoint(profile: Profile, plan: LaunchPlan, found: Sequence[
     return where if any(one.place == where and one.is_there is not None and not one.files for one in found) else None
 
 
+def find_missing_draft_layers(profile: Profile, plan: LaunchPlan, found: Sequence[CheckpointFiles]) -> str | None:
+    """Return a sentence where the drafts are to come from layers of the model's own, and its files name none."""
+    main, draft = find_model_paths(profile, plan)
+    words = CommandFlags(plan.command)
+    method = (
+        words.get_value("speculative-algorithm", "speculative-algo")
+        or words.get_value("spec-method")
+        or str(words.get_json("speculative-config", "sc").get("method") or "")
+    )
+    is_own_head = method.upper() == "NEXTN" or method.casefold().endswith("mtp")
+    if not is_own_head or draft not in (None, main) or main is None:
+        return None
+    where = map_path_to_node(main, plan)
+    one = next((one for one in found if one.place == where), None)
+    if one is None or one.has_draft_layers is not False or one.unfinished:
+        return None
+    return (
+        f"{method} drafts with layers of the model's own, and no tensor in {one.place} is named like one (mtp): the engine "
+        "does not start with it, or drafts nothing; take a checkpoint that has kept them"
+    )
+
+
 def build_estimate_input(
     profile: Profile,
     plan: LaunchPlan,

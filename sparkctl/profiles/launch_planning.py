@@ -13,6 +13,7 @@ from sparkctl.errors import InvalidInput
 from sparkctl.model.launch_plan import ContainerLabel, GuardRule, LaunchPlan, Mount, ReadinessRule, resolve_node_port
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
+from sparkctl.model.reference import format_reference_label, select_comparable
 from sparkctl.profiles.engine_environment import find_engine_secrets, resolve_engine_args, resolve_engine_env
 from sparkctl.profiles.file_issues import quote_source
 
@@ -213,6 +214,8 @@ def _build_labels(
         labels.append((ContainerLabel.EXPECTED, str(profile.expected_memory)))
     if step is not None:
         labels.append((ContainerLabel.PER_STEP, step))
+    if (comparable := select_comparable(profile.reference)) is not None:
+        labels.append((ContainerLabel.REFERENCE, format_reference_label(comparable)))
     return tuple(labels)
 
 

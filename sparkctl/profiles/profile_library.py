@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,6 +54,9 @@ class ProfileLibrary:
         self.user = user or paths.user_profiles_dir()
         self.shipped = shipped or paths.shipped_profiles_dir()
         self.beneath = beneath or (paths.read_only_profiles_dir() if user is None else None)
+        self._files: dict[Path, dict[str, Path]] | None = (
+            None  # while all profiles are read: each directory's, listed once
+        )
 
     @property
     def directories(self) -> tuple[Path, ...]:
@@ -62,7 +65,7 @@ class ProfileLibrary:
 
     def list_names(self) -> tuple[str, ...]:
         """Return all names, sorted. Cheap enough for shell completion."""
-        return tuple(sorted({name for directory in self.directories for name in _list_profile_files(directory)}))
+        return tuple(sorted({name for directory in self.directories for name in self._list_files(directory)}))
 
     def find_directory_fault(self) -> str | None:
         """Return why a directory of profiles cannot be read, None if all can. A missing one is fine."""
@@ -83,19 +86,25 @@ class ProfileLibrary:
 
     def load_all_entries(self) -> tuple[ProfileEntry, ...]:
         """Return an entry for every profile, the broken ones with their summary only."""
-        return tuple(self.load_entry(name) for name in self.list_names())
+        with self._listed_once():
+            return tuple(self.load_entry(name) for name in self.list_names())
 
-    def list_variants(self, name: str) -> tuple[str, ...]:
-        """Return the profiles that extend this one. Reads every file; one that cannot be read is skipped."""
+    def list_relatives(self, name: str) -> tuple[str, ...]:
+        """Return the profile that this one extends, then those that extend either of them.
+
+        Reads every file; one that cannot be read is skipped.
+        """
         from sparkctl.profiles.yaml_reader import read_yaml
 
-        found = []
-        for one in self.list_names():
-            with suppress(InvalidInput):
-                base = read_yaml(self.find_profile_file(one)).entries.get("extends")
-                if one != name and base is not None and base.item.raw == name:
-                    found.append(one)
-        return tuple(found)
+        bases: dict[str, str | None] = {}
+        with self._listed_once():
+            for one in self.list_names():
+                with suppress(InvalidInput):
+                    extends = read_yaml(self.find_profile_file(one)).entries.get("extends")
+                    bases[one] = None if extends is None else extends.item.raw
+        base = bases.get(name)
+        family = [one for one, of in bases.items() if one != name and of is not None and of in (name, base)]
+        return tuple(dict.fromkeys([*([base] if base is not None and base in bases else []), *family]))
 
     def load_profile(self, name: str, overrides: Sequence[str] = ()) -> Profile:
         """Return a profile by name, or by path (``./mine.yaml``).
@@ -121,7 +130,7 @@ class ProfileLibrary:
         name.
         """
         for directory in self.directories:
-            if path := _list_profile_files(directory).get(name):
+            if path := self._list_files(directory).get(name):
                 return path
         near = format_did_you_mean(name, self.list_names())
         from sparkctl.profiles.file_issues import quote_source
@@ -134,7 +143,7 @@ class ProfileLibrary:
         """Return the modification time of each file, to notice changes in the library."""
         found = []
         for directory in self.directories:
-            for path in _list_profile_files(directory).values():
+            for path in self._list_files(directory).values():
                 with suppress(OSError):  # deleted meanwhile
                     found.append((str(path), path.stat().st_mtime_ns))
         return tuple(found)
@@ -159,7 +168,7 @@ class ProfileLibrary:
 
         path = self.find_profile_file(name)
         shipped = self.is_shipped(path)
-        overrides = not shipped and name in _list_profile_files(self.shipped)
+        overrides = not shipped and name in self._list_files(self.shipped)
         profile: Profile | None = None
         faults: tuple[FileIssue, ...] = ()
         try:
@@ -190,7 +199,7 @@ class ProfileLibrary:
         from sparkctl.profiles.file_issues import InvalidFile
         from sparkctl.profiles.validation import (
             find_token_issues,
-            merge_profile_trees,
+            merge_profile_layer,
             parse_setting,
             strip_base_fields,
             validate_profile,
@@ -201,12 +210,12 @@ class ProfileLibrary:
         faults += self._check_file_name(chain[0])
         tree = chain[-1][1]
         for _, above in reversed(chain[:-1]):
-            tree = merge_profile_trees(strip_base_fields(tree), above)
+            tree = merge_profile_layer(strip_base_fields(tree), above)
         for text in overrides:
             try:
                 change = parse_setting(text)
                 faults += find_token_issues(change)
-                tree = merge_profile_trees(tree, change)
+                tree = merge_profile_layer(tree, change)
             except InvalidFile as error:
                 faults += error.faults
         try:
@@ -223,8 +232,9 @@ class ProfileLibrary:
         from sparkctl.profiles.yaml_reader import read_yaml
 
         chain = [(path, read_yaml(path))]
-        seen = {path.resolve()}
+        seen: set[Path] = set()
         while (entry := chain[-1][1].entries.get("extends")) is not None and entry.item.value is not None:
+            seen.add(chain[-1][0].resolve())
             base = self._find_base_file(chain[-1][0], entry.item)
             if base.resolve() in seen:
                 raise InvalidFile(
@@ -232,7 +242,6 @@ class ProfileLibrary:
                 )
             if len(chain) > MAX_BASES:
                 raise InvalidFile([FileIssue(entry.item.place, f"extends: more than {MAX_BASES} profiles in a row")])
-            seen.add(base.resolve())
             chain.append((base, read_yaml(base)))
         return chain
 
@@ -241,9 +250,7 @@ class ProfileLibrary:
         from sparkctl.profiles.file_issues import FileIssue, InvalidFile, quote_source
 
         name = item.raw or ""
-        files = [
-            file for directory in self.directories if (file := _list_profile_files(directory).get(name)) is not None
-        ]
+        files = [file for directory in self.directories if (file := self._list_files(directory).get(name)) is not None]
         others = [file for file in files if file.resolve() != path.resolve()]
         # One that extends its own name means the shipped one of that name.
         below = [file for file in others if files.index(file) > _index_of_file(files, path)]
@@ -262,15 +269,33 @@ class ProfileLibrary:
 
         path, tree = source
         entry = tree.entries.get("name")
-        if path.parent.resolve() not in [one.resolve() for one in self.directories]:
-            return []
         if entry is None or entry.item.raw is None or entry.item.raw == path.stem:
+            return []
+        if path.parent.resolve() not in [one.resolve() for one in self.directories]:
             return []
         return [FileIssue(entry.item.place, f"name: must be {quote_source(path.stem)}, like the file")]
 
+    @contextmanager
+    def _listed_once(self) -> Iterator[None]:
+        """List each directory only once inside the block, not for each profile."""
+        self._files = {}
+        try:
+            yield
+        finally:
+            self._files = None
+
+    def _list_files(self, directory: Path) -> dict[str, Path]:
+        """Return the profiles of a directory by name."""
+        known = self._files
+        if known is None:
+            return _list_profile_files(directory)
+        if directory not in known:
+            known[directory] = _list_profile_files(directory)
+        return known[directory]
+
     def is_shipped(self, path: Path) -> bool:
         """Tell whether a file is part of sparkctl."""
-        return path.parent.resolve() == self.shipped.resolve()
+        return path.parent == self.shipped or path.parent.resolve() == self.shipped.resolve()
 
     def is_writable(self, path: Path) -> bool:
         """Tell whether a file may be written: it is not shipped, and not the operator's real one while in the demo."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sparkctl import engines
 from sparkctl.engines.flags import flag_catalogue
 from sparkctl.engines.flags.flag_catalogue import CatalogueChoice, CatalogueMatch
-from sparkctl.engines.lint import flag_check
+from sparkctl.engines.lint import container_check, flag_check
 from sparkctl.engines.lint.model import FieldPath, LintFix, LintMessage, LintRule, LintSeverity
 from sparkctl.engines.traps.profile_traps import check_traps
 from sparkctl.model.profile import Profile
@@ -46,12 +46,6 @@ class StartWarning:
     message: str
     setting: str | None = None
     instead: tuple[str, ...] = ()
-
-    def format_remedy(self, again: str) -> str | None:
-        """Return how to fix it, None if not known; ``again`` is the command that starts the profile."""
-        ways = [] if self.setting is None else [f"{again} --set {self.setting}"]
-        ways += [f"start {' or '.join(self.instead)} instead"] if self.instead else []
-        return ", or ".join(ways) or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +90,10 @@ def lint_profile(
     """
     chosen = chosen or flag_catalogue.choose_catalogue(profile.engine, profile.image, profile.engine_version)
     if chosen is None:
-        return tuple(check_traps(profile, None, profile.engine_version, usual))
+        return (
+            *container_check.check_container_settings(profile),
+            *check_traps(profile, None, profile.engine_version, usual),
+        )
     traps = check_traps(profile, flag_check.read_flag_settings(profile, chosen.catalogue), chosen.version, usual)
     flags = flag_check.check_flags(
         profile,
@@ -109,7 +106,7 @@ def lint_profile(
         is_certain=chosen.basis is CatalogueMatch.EXACT,
         version=chosen.version,
     )
-    return _join_same_places(flags, tuple(traps))
+    return _join_same_places(flags, (*container_check.check_container_settings(profile), *traps))
 
 
 def _join_same_places(flags: tuple[LintMessage, ...], traps: tuple[LintMessage, ...]) -> tuple[LintMessage, ...]:
@@ -130,12 +127,12 @@ def list_start_warnings(
 ) -> tuple[StartWarning, ...]:
     """Return the warnings before a start: each error and warning, with its possible fixes.
 
-    ``library``: where to look for variants of the profile without this trap; ``usual``: seconds that such a start takes.
+    ``library``: where to look for relatives of the profile without this trap; ``usual``: seconds that such a start takes.
     """
     secrets = _find_lint_secrets(profile)
     found = [one for one in lint_profile(profile, usual=usual) if one.level is not LintSeverity.INFO]
     has_trap = any(one.kind is LintRule.KNOWN_TRAP for one in found)
-    others = _list_trap_free_variants(profile, library) if library is not None and has_trap else ()
+    others = _list_trap_free_relatives(profile, library) if library is not None and has_trap else ()
     return tuple(
         StartWarning(
             redact(sanitize_line(one.message), secrets), one.setting, others if one.kind is LintRule.KNOWN_TRAP else ()
@@ -153,9 +150,9 @@ def list_patchable_flags(profile: Profile) -> tuple[str, ...]:
     return tuple(dict.fromkeys(sanitize_line(one.flag) for one in refused if one.flag.startswith("--")))
 
 
-def _list_trap_free_variants(profile: Profile, library: ProfileLibrary) -> tuple[str, ...]:
-    """Return the profiles that extend this one, need as many nodes, and have no known trap."""
-    found = [library.load_entry(name).profile for name in library.list_variants(profile.name)]
+def _list_trap_free_relatives(profile: Profile, library: ProfileLibrary) -> tuple[str, ...]:
+    """Return the relatives that need as many nodes and have no known trap."""
+    found = [library.load_entry(name).profile for name in library.list_relatives(profile.name)]
     return tuple(one.name for one in found if one and one.nodes == profile.nodes and not _has_trap(one))
 
 

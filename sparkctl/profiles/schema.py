@@ -95,7 +95,7 @@ def _build_field(name: str, spec: ProfileField, hint: Any, default: Any) -> File
         default=default,
         allows_none=NoneType in choices,
         is_list=is_list,
-        section=_build_section(own) if spec.kind is FieldKind.SECTION else None,
+        section=_build_section(get_args(own)[0] if is_list else own) if spec.kind is FieldKind.SECTION else None,
     )
 
 
@@ -110,7 +110,9 @@ def list_valid_keys(path: Iterable[str | int]) -> tuple[str, ...]:
     """Return the valid keys of the map at ``path``."""
     section = load_file_shape()
     for step in path:
-        field = section.fields.get(str(step))
+        if isinstance(step, int):
+            continue  # an entry of a list of sections
+        field = section.fields.get(step)
         if field is None or field.section is None:
             return ()
         section = field.section
@@ -123,7 +125,7 @@ def iter_value_fields(section: FileSection | None = None, prefix: str = "") -> I
         if field.section is None:
             yield prefix + key, field
         else:
-            yield from iter_value_fields(field.section, f"{prefix}{key}.")
+            yield from iter_value_fields(field.section, f"{prefix}{key}{'[]' if field.is_list else ''}.")
 
 
 def build_json_schema() -> dict[str, Any]:
@@ -175,7 +177,9 @@ def _build_reference_schema(field: FileField, section: FileSection, definitions:
     if field.can_be_off:
         made = {"anyOf": [made, {"enum": ["off", False]}], "description": field.spec.help}
     definitions[title] = made
-    reference = {"$ref": f"#/$defs/{title}"}
+    reference: dict[str, Any] = {"$ref": f"#/$defs/{title}"}
+    if field.is_list:
+        return {"items": reference, "title": field.key.title(), "type": "array"}
     if field.allows_none and field.default is None:
         return {"anyOf": [reference, {"type": "null"}], "default": None}
     return reference

@@ -76,6 +76,17 @@ def _collect_nondefault_fields(value: Any) -> Any:
     return found
 
 
+def read_section_list(field: FileField, data: list[Any]) -> tuple[Any, ...]:
+    """Return the value of a list of sections from the JSON of an export. Raises `InvalidFile` with every fault."""
+    assert field.section is not None
+    tree = parse_yaml(json.dumps({field.key: data}, ensure_ascii=False).encode("utf-8", "replace"), "an export")
+    reader = _ProfileReader(tree)
+    found = reader.read_section_list(field.section, tree.entries[field.key].item, (field.key,))
+    if reader.faults:
+        raise InvalidFile(reader.faults)
+    return found
+
+
 class _ProfileReader:
     """Reads values for the attributes of `Profile` from a tree, and collects the faults."""
 
@@ -101,7 +112,9 @@ class _ProfileReader:
     def _read_field(self, field: FileField, item: YamlValue, path: YamlPath, found: dict[str, Any]) -> None:
         before = len(self.faults)
         value: Any = None
-        if field.section is not None:
+        if field.section is not None and field.is_list:
+            value = self.read_section_list(field.section, item, path)
+        elif field.section is not None:
             if field.can_be_off and (item.value is False or item.value == "off"):
                 value = None
             elif not isinstance(item.value, dict):
@@ -122,6 +135,25 @@ class _ProfileReader:
             self._add_fault(path, f"must be a list, not {_describe_value(item)}")
         if field.name is not None and len(self.faults) == before:
             found[field.name] = value
+
+    def read_section_list(self, section: FileSection, item: YamlValue, path: YamlPath) -> tuple[Any, ...]:
+        """Return the values of a list of maps of one type."""
+        if not isinstance(item.value, tuple):
+            self._add_fault(path, f"must be a list of maps ({', '.join(section.fields)}), not {_describe_value(item)}")
+            return ()
+        assert section.type is not None
+        found = []
+        for at, each in enumerate(item.value):
+            before = len(self.faults)
+            if not isinstance(each.value, dict):
+                self._add_fault(
+                    (*path, at), f"must be a map ({', '.join(section.fields)}), not {_describe_value(each)}"
+                )
+                continue
+            inner = self.read_section(section, each, (*path, at))
+            if len(self.faults) == before:
+                found.append(section.type(**inner))
+        return tuple(found)
 
     def _read_map(self, spec: ProfileField, item: YamlValue, path: YamlPath) -> tuple[tuple[str, Any], ...]:
         """Return a map with free keys as pairs in the order of the file."""
@@ -270,28 +302,55 @@ def merge_profile_trees(base: YamlValue, top: YamlValue) -> YamlValue:
     return YamlValue(top.place if top.place.line else base.place, merged)  # a missing field has no position in a flag
 
 
+_MEASURED_WITH = ("engine", "image", "model", "nodes", "command", "args", "env")  # what a measured speed hangs on
+
+
+def merge_profile_layer(base: YamlValue, top: YamlValue) -> YamlValue:
+    """Merge a variant or a ``--set`` over a profile. Where it changes what a speed hangs on and brings no ``reference``
+    of its own, the base's is kept as one of other settings."""
+    merged = merge_profile_trees(base, top)
+    kept = merged.entries.get("reference")
+    changed = [
+        f"{key}.{name}" if isinstance(entry.item.value, dict) else key
+        for key, entry in top.entries.items()
+        if key in _MEASURED_WITH
+        for name in (entry.item.entries or (key,))
+    ]
+    if kept is None or "reference" in top.entries or not changed or not isinstance(kept.item.value, tuple):
+        return merged
+    words = f"another {', '.join(changed[:3])}{' and more' if len(changed) > 3 else ''}"
+    note = YamlEntry(top.place, YamlValue(top.place, words, words))
+    marked = tuple(
+        YamlValue(one.place, {"differs": note, **one.value}) if isinstance(one.value, dict) else one
+        for one in kept.item.value
+    )
+    return YamlValue(
+        merged.place, {**merged.entries, "reference": YamlEntry(kept.place, YamlValue(kept.item.place, marked))}
+    )
+
+
 def strip_base_fields(item: YamlValue) -> YamlValue:
     """Return what a variant inherits from its base: everything but its name and its own base."""
     return YamlValue(item.place, {key: entry for key, entry in item.entries.items() if key not in ("name", "extends")})
 
 
-def find_token_issues(item: YamlValue, path: str = "") -> list[FileIssue]:
+def find_token_issues(item: YamlValue, path: tuple[str | int, ...] = ()) -> list[FileIssue]:
     """Return a fault for every scalar or key that has the shape of a token. The token is not repeated."""
     if isinstance(item.value, dict):
         found = []
         for key, entry in item.value.items():
-            below = f"{path}.{redact(key)}" if path else redact(key)
             found += [FileIssue(entry.place, "a key holds a token")] if contains_token(key) else []
-            found += find_token_issues(entry.item, below)
+            found += find_token_issues(entry.item, (*path, key))
         return found
     if isinstance(item.value, tuple):
-        return [fault for index, each in enumerate(item.value) for fault in find_token_issues(each, f"{path}[{index}]")]
+        return [fault for index, each in enumerate(item.value) for fault in find_token_issues(each, (*path, index))]
     if item.raw is None or not contains_token(item.raw):
         return []
+    words = "".join(f"[{step}]" if isinstance(step, int) else f".{redact(step)}" for step in path).removeprefix(".")
     return [
         FileIssue(
             item.place,
-            f"{path}: this is a token; do not store one in a profile: write ${{HF_TOKEN}} under env (your own "
+            f"{words}: this is a token; do not store one in a profile: write ${{HF_TOKEN}} under env (your own "
             "environment's), or name an env_file",
         )
     ]

@@ -53,6 +53,8 @@ class _ProfileWriter:
                 lines = [] if field.section is None else self._render_section(key, field.section, owner)
             elif (value := getattr(owner, field.name)) == field.default:
                 continue
+            elif field.section is not None and field.is_list:
+                lines = list(_render_section_list(field, field.section, value))
             elif field.section is not None and not above:
                 lines = self._render_section(key, field.section, value)
             elif field.spec.kind in (FieldKind.ARGS, FieldKind.ENV, FieldKind.EXTRA, FieldKind.DOCKER_OPTIONS):
@@ -94,6 +96,25 @@ def _render_entry(kind: FieldKind, name: str, values: Sequence[Any]) -> Iterator
     yield f"  {_format_key(name)}: {texts[0] if len(texts) == 1 else _format_flow_list(texts)}"
 
 
+def _render_section_list(field: FileField, section: FileSection, items: Sequence[Any]) -> Iterator[str]:
+    """Yield a list of maps: each as a block, the lists of maps in it with a line for each map."""
+    yield f"{field.key}:"
+    for item in items:
+        mark = "  - "
+        for own in section.fields.values():
+            value = getattr(item, own.name or "")
+            if value == own.default:
+                continue
+            if own.is_list and own.section is not None:
+                flows = (f"  - {_format_flow_section(own.section, one)}" for one in value)
+                lines = [f"{own.key}:", *flows]
+            else:
+                lines = _render_value(own, value, in_section=True)
+            for line in lines:
+                yield mark + line
+                mark = "    "
+
+
 def _render_value(field: FileField, value: Any, *, in_section: bool) -> list[str]:
     """Return the lines of a field: in a section always one, elsewhere as a block where that reads better."""
     if field.spec.kind is FieldKind.WORD:
@@ -114,13 +135,17 @@ def _format_flow_field(field: FileField, value: Any) -> str:
     if value is None:
         return "off"
     if field.section is not None:
-        inner = ((key, one, getattr(value, one.name or "")) for key, one in field.section.fields.items())
-        return _format_flow_map([(key, _format_flow_field(one, own)) for key, one, own in inner if own != one.default])
+        return _format_flow_section(field.section, value)
     if field.spec.kind in MAP_TYPES:
         return _format_flow_map([(key, _format_scalar(text, flow=True, words=True)) for key, text in value])
     if field.is_list:
         return _format_flow_list([_format_field_scalar(field.spec, one, flow=True) for one in value])
     return _format_field_scalar(field.spec, value, flow=True)
+
+
+def _format_flow_section(section: FileSection, value: Any) -> str:
+    inner = ((key, one, getattr(value, one.name or "")) for key, one in section.fields.items())
+    return _format_flow_map([(key, _format_flow_field(one, own)) for key, one, own in inner if own != one.default])
 
 
 def _format_field_scalar(spec: ProfileField, value: Any, *, flow: bool) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from sparkctl.simulator.docker_daemon import DockerApiError, SimDockerDaemon
 from sparkctl.simulator.http_server import RequestHandler, SimHttpReply, SimHttpRequest, build_json_reply
+from sparkctl.simulator.node_programs.sim_download import pull_layers
 from sparkctl.simulator.sim_container import STREAM_NUMBERS, LogQuery, SimContainer, parse_nanoseconds
 from sparkctl.simulator.sim_node import KERNEL_VERSION
 
@@ -216,6 +217,14 @@ async def _handle_image(daemon: SimDockerDaemon, _request: SimHttpRequest, name:
     return build_json_reply(daemon.node.images.to_inspect_json(name))
 
 
+async def _handle_pull(daemon: SimDockerDaemon, request: SimHttpRequest, _key: str) -> SimHttpReply:
+    repository, tag = request.query.get("fromImage", ""), request.query.get("tag", "latest")
+    name = f"{repository}{'@' if tag.startswith('sha256:') else ':'}{tag}"
+    if "missing" in name:
+        raise DockerApiError(404, f"manifest for {name} not found: manifest unknown: manifest unknown")
+    return SimHttpReply(type="application/json", stream=pull_layers(daemon.node, name, tag))
+
+
 async def _handle_events(daemon: SimDockerDaemon, request: SimHttpRequest, _key: str) -> SimHttpReply:
     if "until" in request.query:  # the requested time is over, or nearly
         wanted = json.loads(request.query.get("filters") or "{}")
@@ -243,5 +252,6 @@ _ROUTES: tuple[tuple[str, re.Pattern[str], RouteHandler], ...] = tuple(
         ("GET", "/containers/([^/]+)/logs", _handle_logs),
         ("DELETE", "/containers/([^/]+)", _handle_remove),
         ("GET", "/images/(.+)/json", _handle_image),
+        ("POST", "/images/create", _handle_pull),
     )
 )

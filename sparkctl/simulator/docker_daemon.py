@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from sparkctl.engines.simulation.rank_network import RankNetwork
 from sparkctl.simulator.engine_process import EngineProcess
+from sparkctl.simulator.node_programs.sim_download import SimDownload
 from sparkctl.simulator.sim_container import JsonBody, SimContainer
 from sparkctl.simulator.sim_node import NodeFault, SimNode
 
@@ -31,7 +32,7 @@ class SimDockerDaemon:
         self.node = node
         self.fabric = fabric
         self.containers: dict[str, SimContainer] = {}  # by id, oldest first
-        self.running: dict[str, EngineProcess] = {}
+        self.running: dict[str, EngineProcess | SimDownload] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._past_events: list[JsonBody] = []
         self._listeners: set[asyncio.Queue[JsonBody]] = set()
@@ -90,27 +91,32 @@ class SimDockerDaemon:
                 )
                 raise DockerApiError(500, container.error)
         try:
-            process = EngineProcess(self.node, container, self.fabric)
+            process = (
+                SimDownload(self.node, container)
+                if SimDownload.runs_in(container)
+                else EngineProcess(self.node, container, self.fabric)
+            )
         except ValueError as error:
             raise DockerApiError(500, f"the simulation cannot read this command: {error}") from error
         container.mark_started(process.main_pid)
         self.running[container.id] = process
         if container.host_config.get("IpcMode") == "host":
             self.node.remains.add_shared_memory(container.id, process.pids, self.node.unix_time())
-        if ready_since is not None:
+        if ready_since is not None and isinstance(process, EngineProcess):
             process.start_as_running_since(ready_since)
         self._track_task(asyncio.ensure_future(self._wait_for_exit(container, process)))
-        if self.visitors is not None:
+        if self.visitors is not None and isinstance(process, EngineProcess):
             self._track_task(asyncio.ensure_future(self.visitors(process)))
         self.publish_event("start", container)
 
-    async def _wait_for_exit(self, container: SimContainer, process: EngineProcess) -> None:
+    async def _wait_for_exit(self, container: SimContainer, process: EngineProcess | SimDownload) -> None:
         try:
             ending = await process.run()
         finally:
             self.running.pop(container.id, None)
         if ending.oom_killed:
             self.publish_event("oom", container)
+            self.node.log_oom_kill(process.main_pid, container.id)
         litters = ending.code == SIGKILL_EXIT_CODE and NodeFault.LITTERS in self.node.options.troubles
         self.node.remains.remove_shared_memory(container.id, litters=litters)
         container.mark_ended(ending.code, oom_killed=ending.oom_killed)

@@ -29,7 +29,7 @@ from sparkctl.engines.simulation.script_player import (
 )
 from sparkctl.engines.simulation.simulated_clock import MIN_SLEEP_SECONDS, DriftFreeTimer
 from sparkctl.engines.simulation.simulated_engine import SimulatedEngine, list_simulated_engines, parse_launch
-from sparkctl.engines.simulation.unified_memory import GIB
+from sparkctl.model.text.units import GIB
 from sparkctl.simulator.openai_api import SimOpenAiServer
 from sparkctl.simulator.sim_container import SimContainer
 from sparkctl.simulator.sim_node import NodeFault, SimNode

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from sparkctl import engines
 from sparkctl.engines.base import EngineRank
-from sparkctl.engines.simulation.unified_memory import GIB
 from sparkctl.model.fabric_route import NodeLanes
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.node import Node, NodeName
+from sparkctl.model.text.units import GIB
 from sparkctl.monitor.find_fabric_route import build_nccl_environment, find_fabric_route
 from sparkctl.node.node_inspection import decode_inspection
 from sparkctl.paths import shipped_profiles_dir
@@ -24,6 +24,7 @@ from sparkctl.transport.docker.create_request import build_create_request
 
 HOUR_SECONDS = 3600.0
 PAST_LOAD_SECONDS = 600.0  # seconds of work in the log and in the counters
+FATAL_AER_LINE = "pcieport 0000:00:00.0: AER: Uncorrectable (Fatal) error message received from 0000:00:00.0"
 ORPHAN_PID = 2811  # of an engine whose parent has died
 OPERATOR = "milo@desk"
 RUN_ID = "0f3b7c91"  # of the start that was a day ago
@@ -31,6 +32,12 @@ RUN_ID = "0f3b7c91"  # of the start that was a day ago
 
 async def run_empty(_nodes: Sequence[SimDockerDaemon]) -> None:
     """Nothing runs; the page cache is full of the last model."""
+
+
+async def run_fresh(nodes: Sequence[SimDockerDaemon]) -> None:
+    """Two Sparks with nothing on them: no image, no model."""
+    for docker in nodes:
+        docker.node.make_fresh()
 
 
 async def run_two_models(nodes: Sequence[SimDockerDaemon]) -> None:
@@ -47,7 +54,7 @@ async def run_demo_story(nodes: Sequence[SimDockerDaemon]) -> None:
 
 async def run_node_faults(nodes: Sequence[SimDockerDaemon]) -> None:
     """The big model, and everything that `top` can find: a stuck clock, heat, half a fabric, a full disk, a lost
-    engine.
+    engine, a PCIe error in the kernel's log.
     """
     ill = (
         {NodeFault.STUCK_CLOCK, NodeFault.IDLE_FUNCTION, NodeFault.FULL_DISK},
@@ -57,6 +64,7 @@ async def run_node_faults(nodes: Sequence[SimDockerDaemon]) -> None:
         docker.node.options = replace(docker.node.options, troubles=frozenset(troubles))
         if NodeFault.ORPHAN in troubles:
             docker.node.memory.allocate(ORPHAN_PID, gpu=11 * GIB)
+            docker.node.log_kernel_line(FATAL_AER_LINE)
     await run_big_model(nodes, gid_index="3")
 
 
@@ -111,7 +119,9 @@ def _start_ready_engine(docker: SimDockerDaemon, made: LaunchPlan, ready_since: 
     """Start an engine that has been ready for this many seconds."""
     container = docker.create_container(made.container_name, build_create_request(made))
     docker.start_container(container, ready_since=ready_since)
-    return docker.running[container.id]
+    process = docker.running[container.id]
+    assert isinstance(process, EngineProcess)
+    return process
 
 
 async def _start_loaded_engine(docker: SimDockerDaemon, made: LaunchPlan, ready_since: float, requests: int) -> None:
@@ -122,6 +132,7 @@ async def _start_loaded_engine(docker: SimDockerDaemon, made: LaunchPlan, ready_
 
 SCENARIOS: dict[str, Callable[[Sequence[SimDockerDaemon]], Awaitable[None]]] = {
     "empty": run_empty,
+    "fresh": run_fresh,
     "two-stacks": run_two_models,
     "story": run_demo_story,
     "big-model": run_big_model,

@@ -8,12 +8,14 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from sparkctl.engines.simulation.engine_launch import EngineFault
 from sparkctl.engines.simulation.simulated_clock import SimClock, SimPace
-from sparkctl.engines.simulation.unified_memory import GIB, KIB, UnifiedMemory
+from sparkctl.engines.simulation.unified_memory import UnifiedMemory
+from sparkctl.model.text.units import GIB, KIB
 from sparkctl.node.agent import KernelFile
+from sparkctl.node.kernel_log import KernelLogReader
 from sparkctl.simulator.http_server import RequestHandler
 
 UNLINK_SCRIPT_MARKER = "# sparkctl unlink 1"
@@ -95,14 +97,16 @@ IMAGE_BYTES = 21_474_836_480  # bytes, of any
 class SimImages:
     """Every image exists and is the same on all nodes, with exceptions.
 
-    ``lacking`` and ``differing`` are names. A name may also be an exception by itself: one with ``missing`` in it
-    exists nowhere, one with ``missing-on-spark2`` not on spark2, one with ``stale-on-spark2`` differs there.
+    ``has_only_pulled``: nothing is there but what was brought. ``lacking`` and ``differing`` are names. A name may also
+    be an exception by itself: one with ``missing`` in it exists nowhere,
+    one with ``missing-on-spark2`` not on spark2, one with ``stale-on-spark2`` differs there.
     """
 
     def __init__(self, node: str, lacking: Sequence[str] = (), differing: Sequence[str] = ()) -> None:
         self._node = node
         self._lacking = set(lacking)
         self._differing = set(differing)
+        self.has_only_pulled = False
         self._brought: dict[str, str] = {}  # ids that came from another node
         self._names: dict[str, str] = {}  # by id
 
@@ -111,6 +115,8 @@ class SimImages:
         name = self._names.get(name, name)
         if name in self._brought:
             return True
+        if self.has_only_pulled:
+            return False
         elsewhere = "missing-on-" in name and f"missing-on-{self._node}" not in name
         return name not in self._lacking and ("missing" not in name or elsewhere)
 
@@ -140,7 +146,7 @@ class SimImages:
         }
 
     def add_image(self, name: str, image_id: str) -> None:
-        """Add an image that came from another node."""
+        """Add an image that came from another node, or from its registry."""
         self._brought[name] = image_id
 
 
@@ -192,6 +198,7 @@ class SimNodeOptions:
 
     ``earlyoom``: its command line. ``uptime_rate``: seconds of its monotonic clock per second. ``clock_ahead``: seconds
     that its wall clock is ahead. ``lacking_images`` do not exist; of ``other_images`` another one has the name.
+    ``kernel_log_trouble``: why its kernel's log cannot be read; ``boot_end``: the last lines of the boot before.
     """
 
     sudo: SudoRule = SudoRule.ALLOWED
@@ -208,6 +215,8 @@ class SimNodeOptions:
     clock_ahead: float = 0.0
     lacking_images: tuple[str, ...] = ()
     other_images: tuple[str, ...] = ()
+    kernel_log_trouble: str | None = None
+    boot_end: tuple[str, ...] = ("systemd-shutdown[1]: Syncing filesystems.", "systemd-journald[412]: Journal stopped")
 
 
 class GuardProtocol(Protocol):
@@ -229,6 +238,30 @@ class SimKernelFile(KernelFile):
         return self.format_text().encode()
 
 
+class SimKernelLog:
+    """The kernel's log of a simulated node, in place of /dev/kmsg."""
+
+    name = "kmsg"
+
+    def __init__(self, node: SimNode) -> None:
+        self.node = node
+        self.position = 0
+        self.lost = 0
+
+    def read_lines(self, most: int) -> list[tuple[float, bytes]]:
+        """Return the lines since the last call."""
+        found = [(at, text.encode()) for at, text in self.node.kernel_lines[self.position :][:most]]
+        self.position = len(self.node.kernel_lines)
+        return found
+
+
+def open_sim_kernel_log(node: SimNode) -> KernelLogReader:
+    """Return the real reader of the log of a simulated kernel."""
+    trouble = node.options.kernel_log_trouble
+    source: Any = SimKernelLog(node) if trouble is None else None
+    return KernelLogReader(source, trouble)
+
+
 class SimNode:
     """The state that SSH commands, Docker and the engines of one node share."""
 
@@ -243,6 +276,7 @@ class SimNode:
         self.memory = UnifiedMemory(default if cache is None else cache, offset=self.random.randrange(60_000) * KIB)
         self.processes: dict[int, str] = {}  # pid to the container's id
         self.ports: dict[int, RequestHandler] = {}  # who listens on 127.0.0.1
+        self.kernel_lines: list[tuple[float, str]] = []  # of its log, with seconds since boot
         self.locks: dict[str, str] = {}  # path to the holder's words
         self.journal: str | None = None  # a switch journal, the file in its user's home
         self.at_work: dict[int, Callable[[], float]] = {}  # pid to how busy it keeps the GPU now, 0..1
@@ -250,6 +284,8 @@ class SimNode:
         self.remains = ProcessLeftovers()
         self.clock_ahead = self.options.clock_ahead
         self.images = SimImages(name, self.options.lacking_images, self.options.other_images)
+        self.is_fresh = False  # nothing is in its user's home but what was downloaded
+        self.downloaded: set[str] = set()  # models, by path
         self.is_cabled: Callable[[], bool] = lambda: True
         self.guard: GuardProtocol | None = None
         self.address = "127.0.0.1"  # its address on the cable, if there is one
@@ -274,6 +310,22 @@ class SimNode:
     def uptime(self) -> float:
         """Seconds since boot."""
         return INITIAL_UPTIME_SECONDS + (self.clock.monotonic() - self._began) * self.options.uptime_rate
+
+    def log_kernel_line(self, text: str) -> None:
+        """Have the kernel log a line."""
+        self.kernel_lines.append((self.uptime, text))
+
+    def log_oom_kill(self, pid: int, container: str, process: str = "python3") -> None:
+        """Have the kernel log that its OOM killer ended a process of a container."""
+        scope = f"/system.slice/docker-{container}.scope"
+        self.log_kernel_line(
+            f"oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=docker-{container}.scope,mems_allowed=0,"
+            f"global_oom,task_memcg={scope},task={process},pid={pid},uid=0"
+        )
+        self.log_kernel_line(
+            f"Out of memory: Killed process {pid} ({process}) total-vm:158493688kB, anon-rss:1000kB, file-rss:0kB, "
+            "shmem-rss:0kB, UID:0 pgtables:4120kB oom_score_adj:0"
+        )
 
     def update_gpu_temperature(self, target: float) -> float:
         """Return the GPU's temperature in °C, which approaches the level of its load."""
@@ -301,6 +353,18 @@ class SimNode:
     def is_fabric_busy(self) -> bool:
         """Whether a busy engine shares its model with another node now."""
         return any(busy() > 0 for pid, busy in self.at_work.items() if pid in self.spread)
+
+    def make_fresh(self) -> None:
+        """Take every image and model away."""
+        self.is_fresh = self.images.has_only_pulled = True
+
+    def lacks_path(self, path: str) -> bool:
+        """Tell whether there is nothing at a path."""
+        if not self.is_fresh or not path.startswith(HOME):
+            return path in self.options.missing
+        return not any(
+            f"{one}/".startswith(f"{path.rstrip('/')}/") or path.startswith(f"{one}/") for one in self.downloaded
+        )
 
     def spawn_process(self, container: str) -> int:
         """Return the pid of a new process of a container."""

@@ -6,10 +6,12 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from sparkctl.logs.analyzer import LogDiagnosis
+from sparkctl.engines.base import FailureWeight
+from sparkctl.logs.analyzer import EvidenceLine, LogDiagnosis, LogReading
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName
 from sparkctl.model.phase import PhaseDuration, Step
-from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.sanitize import sanitize_line, truncate_text
+from sparkctl.model.text.secrets import redact_word
 from sparkctl.model.text.units import format_duration
 from sparkctl.model.verdict import CAUSE_MEANINGS, Evidence, FailureCause, Verdict
 from sparkctl.views.event_text import format_phase_name, format_step_name, format_verdict
@@ -21,12 +23,10 @@ _COUNT_FACTS = (EngineFactName.KV_CACHE_TOKENS, EngineFactName.CONTEXT_LENGTH, E
 _ARGUMENT_PATTERN = re.compile(r"\bargs\.(?P<name>[A-Za-z][\w-]*)(?:: (?P<value>\d[\d.]*(?<!\.)|[A-Z]{2,}|mp)\b)?")
 
 
-def format_diagnosis(
-    found: LogDiagnosis, title: Callable[[str], str], instance: str | None, node: str | None
-) -> list[str]:
+def format_diagnosis(found: LogDiagnosis, title: Callable[[str], str], instance: str | None) -> list[str]:
     """Return a diagnosis as lines: engine, progress, times, facts and the reason of the failure.
 
-    ``title`` returns the name of an engine; ``instance`` and ``node`` are set if there is one to start again.
+    ``title`` returns the name of an engine; ``instance`` is set if there is one to start again.
     """
     lines = [_format_headline(found, title)]
     if found.runs > 1:
@@ -43,13 +43,13 @@ def format_diagnosis(
         for at, one in enumerate(found.took)
     ]
     for at, fact in enumerate(found.facts):
-        slow = "   (a slower path than this GPU has)" if fact.is_fallback else ""
+        slow = "   (not with the GPU's own arithmetic for it)" if fact.is_fallback else ""
         lines.append(
             f"{'' if at else 'facts':{_LABEL_COLUMNS}}{fact.name.replace('_', ' ')}: {_format_fact_value(fact)}{slow}"
         )
     lines.append("")
     if found.verdict is not None:
-        return [*lines, *format_verdict(_adapt_verdict(found.verdict, instance), instance, node)]
+        return [*lines, *format_verdict(_adapt_verdict(found.verdict, instance))]
     if found.before is not None:
         before = _adapt_verdict(found.before, instance)
         lines += ["The run before it ended with:", *(f"  {line}" for line in format_verdict(before)), ""]
@@ -83,6 +83,106 @@ def build_diagnosis_json(found: LogDiagnosis, source: str, instance: str | None,
         "instance": instance,
         "node": node,
     }
+
+
+_WEIGHT_WORDS = {
+    FailureWeight.AFTERMATH: "says that something failed before",
+    FailureWeight.DYING: "announces an end",
+    FailureWeight.LOST: "tells of a lost process",
+    FailureWeight.EXCEPTION: "an exception that no rule names",
+    FailureWeight.DEATH: "tells of a death",
+    FailureWeight.LIKELY: "names the fault in general",
+    FailureWeight.CONCRETE: "names the cause",
+}
+_MAX_LISTED = 12  # tracebacks and candidates at most, each
+_EXPLAINED_CHARS = 60  # characters of a quoted line
+_CHAIN_LINES = 5  # lines from one traceback's end to the next one's beginning, where Python chains them
+
+
+def format_reading(found: LogDiagnosis) -> list[str]:
+    """Return how a log was read: what told the engine and its version, the tracebacks, the candidates, and the choice."""
+    reading = found.reading
+    if reading is None:
+        return []
+    lines = ["", "how it was read"]
+    by = reading.engine_line
+    whose = "no line told it" if by is None else f"line {by.number}: {_quote(by.text)}"
+    lines.append(f"{'engine':{_LABEL_COLUMNS}}{found.engine or 'unknown'}, {whose}")
+    if found.version and reading.version_line:
+        lines.append(f"{'version':{_LABEL_COLUMNS}}{sanitize_line(found.version)}, line {reading.version_line}")
+    for at, block in enumerate(reading.tracebacks[:_MAX_LISTED]):
+        before = reading.tracebacks[at - 1] if at else None
+        goes_on = before is not None and 0 < block.first - before.last <= _CHAIN_LINES
+        words = f"lines {block.first}-{block.last}{', chained to the one before' if goes_on else ''}: {_quote(block.exception)}"
+        lines.append(f"{'' if at else 'traces':{_LABEL_COLUMNS}}{words}")
+    lines += _format_rest(len(reading.tracebacks))
+    for at, seen in enumerate(reading.candidates[:_MAX_LISTED]):
+        lines.append(f"{'' if at else 'found':{_LABEL_COLUMNS}}{_format_candidate(seen, reading)}")
+    lines += _format_rest(len(reading.candidates))
+    return [*lines, f"{'choice':{_LABEL_COLUMNS}}{_explain_choice(found, reading)}"]
+
+
+def build_reading_json(reading: LogReading) -> dict[str, object]:
+    """Return how a log was read, for ``--explain --json``."""
+    by = reading.engine_line
+    return {
+        "engine_line": None if by is None else by.number,
+        "version_line": reading.version_line,
+        "tracebacks": [
+            {"first": one.first, "last": one.last, "exception": one.exception} for one in reading.tracebacks
+        ],
+        "candidates": [
+            {
+                "line": seen.number,
+                "cause": str(seen.failure.cause),
+                "weight": int(seen.failure.weight),
+                "rule": seen.failure.rule,
+                "survived": seen.number in reading.survived,
+            }
+            for seen in reading.candidates
+            if seen.failure is not None
+        ],
+        "chosen": None if reading.root is None else reading.root.number,
+    }
+
+
+def _quote(text: str) -> str:
+    return truncate_text(sanitize_line(redact_word(text)), _EXPLAINED_CHARS)
+
+
+def _format_rest(count: int) -> list[str]:
+    return [f"{'':{_LABEL_COLUMNS}}and {count - _MAX_LISTED} more"] if count > _MAX_LISTED else []
+
+
+def _format_candidate(seen: EvidenceLine, reading: LogReading) -> str:
+    failure = seen.failure
+    assert failure is not None
+    rule = f', rule "{_quote(failure.rule)}"' if failure.rule else ""
+    end = ", the engine went on" if seen.number in reading.survived else ""
+    return f"line {seen.number}: {failure.cause}, {_describe_weight(seen)}{rule}{end}"
+
+
+def _describe_weight(seen: EvidenceLine) -> str:
+    weight = 0 if seen.failure is None else seen.failure.weight
+    return f"weight {int(weight)} ({_WEIGHT_WORDS.get(FailureWeight(weight), '')})"
+
+
+def _explain_choice(found: LogDiagnosis, reading: LogReading) -> str:
+    root, verdict = reading.root, found.verdict
+    if verdict is None:
+        return "no failure: nothing failed that the engine did not survive"
+    if root is None or not any(one.line == root.number for one in verdict.evidence):
+        return "no rule's line decides: how the log ends does"
+    rivals = [seen for seen in reading.candidates if seen.number != root.number and seen.number not in reading.survived]
+    same = [seen for seen in rivals if seen.failure and root.failure and seen.failure.weight == root.failure.weight]
+    why = (
+        "the only candidate"
+        if not rivals
+        else "the first of those with the most weight"
+        if same
+        else "it has the most weight"
+    )
+    return f"line {root.number}, {why}; {verdict.confidence}"
 
 
 def format_causes(meanings: Mapping[FailureCause, str] = CAUSE_MEANINGS) -> list[str]:
@@ -159,6 +259,7 @@ def _build_verdict_json(verdict: Verdict) -> dict[str, object]:
     edit = verdict.edit
     return {
         "cause": str(verdict.cause),
+        "confidence": str(verdict.confidence),
         "summary": sanitize_line(verdict.summary),
         "evidence": [_build_evidence_json(one) for one in verdict.evidence],
         "remedy": [sanitize_line(one) for one in (verdict.remedy, verdict.again) if one],

@@ -12,7 +12,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_clock
 from sparkctl.monitor.activity import Notice
-from sparkctl.monitor.event_log import ContainerChanged, EventLogEntry, StartRefused
+from sparkctl.monitor.event_log import ContainerChanged, EventLogEntry, KernelEventLogged, StartRefused
 from sparkctl.views.event_text import format_cache_drop, format_guard_event, format_phase_name
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, pad_text, sanitize_span
 
@@ -54,6 +54,10 @@ def describe_log_entry(one: EventLogEntry) -> tuple[str, TextStyle]:
             return "answers", TextStyle.VALUE
         case NodeStateChanged():
             return f"{event.state}" + (f": {event.detail}" if event.detail else ""), TextStyle.ATTENTION
+        case KernelEventLogged():
+            logged = event.event
+            style = TextStyle.BAD if logged.severity is Severity.PROBLEM else TextStyle.ATTENTION
+            return f"kernel: {logged.meaning}", style
         case StartRefused():
             return f"{' '.join(event.words[:2])} refused: {event.reason}", TextStyle.ATTENTION
         case CommandEnded():

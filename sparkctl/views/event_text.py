@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
+from typing import TYPE_CHECKING
 
-from sparkctl.model.events import CachesDropped, GuardActed, MemoryReleased, NodeStateChanged, PhaseChanged
 from sparkctl.model.finding import Severity
 from sparkctl.model.guard_state import GuardAction, GuardCoverage
 from sparkctl.model.node import NodeState
@@ -14,7 +13,18 @@ from sparkctl.model.text.units import GIB, format_clock, format_size
 from sparkctl.model.verdict import LAST_LINE_ORIGIN, FieldChange, Verdict
 from sparkctl.views.text.styled_text import format_progress_bar
 
+if TYPE_CHECKING:
+    from sparkctl.model.events import (
+        CachesDropped,
+        GuardActed,
+        MemoryReleased,
+        NodeStateChanged,
+        PartsMissing,
+        PhaseChanged,
+    )
+
 _PHASE_NAMES = {
+    Phase.PULLING: "getting image and model",
     Phase.DROPPING_CACHES: "dropping caches",
     Phase.CREATING: "creating",
     Phase.STARTING: "starting",
@@ -163,9 +173,9 @@ def format_node_state(event: NodeStateChanged) -> str:
     return words
 
 
-def format_verdict(verdict: Verdict, instance: str | None = None, node: str | None = None) -> list[str]:
+def format_verdict(verdict: Verdict) -> list[str]:
     """Return a verdict as lines: the summary, the evidence, the remedy, and the command that tries it."""
-    lines = [sanitize_line(verdict.summary)]
+    lines = [sanitize_line(verdict.headline)]
     for evidence in verdict.evidence:
         what = "" if evidence.origin == LAST_LINE_ORIGIN else "proof"
         lines.append(f"  {what:<7} {evidence.location}: {sanitize_line(evidence.text)}")
@@ -173,10 +183,8 @@ def format_verdict(verdict: Verdict, instance: str | None = None, node: str | No
     lines += [
         f"  also    {sanitize_line(other.summary)}{_format_evidence_line(other)}" for other in verdict.contributing
     ]
-    if verdict.edit is not None and instance:
-        where = ["--node", node] if node else []
-        again = verdict.again or shlex.join(["sparkctl", "up", instance, *where, "--set", verdict.edit.set_argument])
-        lines.append(f"  again   {sanitize_line(again)}")
+    if verdict.edit is not None and verdict.again is not None:
+        lines.append(f"  again   {sanitize_line(verdict.again)}")
         lines += [f"          {words}" for words in [describe_edit_source(verdict.edit)] if words]
     return lines
 
@@ -212,3 +220,9 @@ def format_cache_table(event: CachesDropped) -> list[str]:
     if event.proven is False:
         lines.append(f"{pad}   the kernel counted no drop")
     return lines
+
+
+def format_missing_parts(event: PartsMissing) -> list[str]:
+    """Return what of image and model is missing on a node, a line each, and the command that gets it."""
+    lines = [f"missing: {part.sentence}" for part in event.parts]
+    return [*lines, *(f"get it: {command}" for command in event.commands if lines)]

@@ -70,7 +70,8 @@ def format_since(since: float | None, now: float) -> str:
 
 FINDING_EXPLANATIONS: dict[Kind, str] = {
     Kind.STUCK_CLOCK: "At this clock the GPU decodes at a fraction of its speed, whatever the engine's settings are.",
-    Kind.SLOW_PATH: "Weights are unpacked to 16 bits in every step: they save memory but no time.",
+    Kind.SLOW_PATH: "The GPU's own arithmetic for the format is not used: that costs time while prompts are read, not always while it decodes.",
+    Kind.BELOW_REFERENCE: "The same settings were faster on another Spark: something here differs from that set-up.",
     Kind.THERMAL: "A GPU that is too hot slows down, and the engine with it.",
     Kind.BUSY_WAIT: "It uses power and cooling that the GPU could use, and serves no request.",
     Kind.SWAP: "An engine in swap takes minutes to answer, and the node may freeze without an out-of-memory message.",
@@ -89,12 +90,16 @@ FINDING_EXPLANATIONS: dict[Kind, str] = {
     Kind.EARLYOOM: "It must act before the kernel does, but not while engines run normally.",
     Kind.DIFFERENCE: "Engines that span two Sparks fail on unlike drivers, and figures do not compare.",
     Kind.SETTINGS: "The active and the saved setting should be equal, or a restart changes it.",
+    Kind.KERNEL: "The kernel sees what no engine's log can tell: kills, GPU faults, failing devices.",
+    Kind.LAST_BOOT: "What ended the machine may end it again; the last lines before it are the only witness.",
+    Kind.KNOWN_BAD: "Other owners met this fault with this version; the source is in the evidence.",
     Kind.KHO: "No engine can use that memory until the node boots without it.",
     Kind.VERSIONS: "What an engine supports depends on these versions; every bug report needs them.",
     Kind.CONNECTION: "sparkctl does everything on a node through this SSH connection.",
     Kind.CLOCK: "Logs of two nodes are merged by their clocks, and `--since` uses the node's clock.",
     Kind.MEMORY: "The GPU has no memory of its own: it shares this memory.",
     Kind.DROP_CACHES: "sparkctl drops the page cache before a start, because otherwise engines find too little free memory.",
+    Kind.KERNEL_LOG: "Without it nobody can say why a container was killed.",
     Kind.PYTHON: "The live figures come from a small program on the node that needs it.",
     Kind.DOCKER: "Engines run in its containers.",
     Kind.GPU: "Without it a container starts but finds no GPU.",
@@ -184,7 +189,7 @@ def render_problems(wrong: NodeProblems, columns: int) -> list[TextRow]:
     for name, end, detail in wrong.failed_instances:
         head = f"{bad} {sanitize_line(name)} failed"
         if end is not None and end.verdict is not None:
-            blocks.append([head, *format_verdict(end.verdict, name, None if view is None else view.name)])
+            blocks.append([head, *format_verdict(end.verdict)])
         else:
             blocks.append([head + (f": {sanitize_line(detail)}" if detail else "; enter on it says why")])
     for one in wrong.guard_actions:

@@ -7,14 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sparkctl.history.model import NodeResult, OperationKind, OperationRecord
-from sparkctl.history.start_diff import StartDiff, StartDifference
+from sparkctl.history.start_diff import StartDiff, StartDifference, load_recorded_reference
 from sparkctl.logs.filter_pattern import FilterPattern
 from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.phase import PhaseDuration, Step
+from sparkctl.model.reference import select_comparable
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.model.text.sanitize import sanitize_line, sanitize_lines
 from sparkctl.model.text.units import format_clock, format_duration, format_gib
 from sparkctl.views.event_text import format_phase_name, format_step_name, format_verdict
+from sparkctl.views.meter_view import format_figure_range
 from sparkctl.views.text.charts import render_gauge
 from sparkctl.views.text.frame_layout import draw_frame, draw_page, pad_screen
 from sparkctl.views.text.line_wrap import align_cells, wrap_rows
@@ -263,10 +265,7 @@ def _render_head(one: OperationRecord) -> Iterator[TextRow]:
 
 def _render_reason(one: OperationRecord) -> Iterator[TextRow]:
     if one.verdict is not None:
-        yield from (
-            make_row(sanitize_span(line))
-            for line in format_verdict(one.verdict, one.instance, one.nodes[0] if one.nodes else None)
-        )
+        yield from (make_row(sanitize_span(line)) for line in format_verdict(one.verdict))
         if one.kind is not OperationKind.SWITCH:
             return  # a switch also has the result of the previous models
     if one.why:
@@ -349,9 +348,18 @@ def _render_memory(one: OperationRecord) -> Iterator[TextRow]:
 
 
 def _render_speed(one: OperationRecord) -> Iterator[TextRow]:
+    """Yield the averages of each part, beside what others measured with the settings of its start."""
+    reference = select_comparable(load_recorded_reference(one.text))
+    length = None if reference is None else reference.accept_length
+    rate = None if reference is None else reference.rates_by_concurrency.get(1)
     for share in one.shares:
-        words = [] if share.accept_length is None else [f"accept length {share.accept_length:.2f}"]
-        words += [] if share.tokens_per_second is None else [f"{share.tokens_per_second:.1f} tokens/s of a request"]
+        words = []
+        if share.accept_length is not None:
+            beside = "" if length is None else f" (source {format_figure_range(length)})"
+            words.append(f"accept length {share.accept_length:.2f}{beside}")
+        if share.tokens_per_second is not None:
+            beside = "" if rate is None else f" (source {format_figure_range(rate)}, one request alone)"
+            words.append(f"{share.tokens_per_second:.1f} tokens/s of a request{beside}")
         if words:
             yield _render_label_value(_describe_share(one, share), ", ".join(words))
 

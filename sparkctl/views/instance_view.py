@@ -401,7 +401,7 @@ def _render_throughput(
         part = make_row(
             make_label("part"), *([Span(f"{rank} · ", TextStyle.LABEL)] if rank else []), *describe_head(one, head)
         )
-        decode = make_block(1, render_throughput(head.numbers, space))
+        decode = make_block(1, render_throughput(head, space))
         accept = render_acceptance(head, scene.seen, space)
         return [
             make_block(1, part),
@@ -415,7 +415,7 @@ def _render_throughput(
         )
         parts = [make_block(1, *render_labelled_text("", words, space, TextStyle.LABEL, 3))] if words else []
         return [*parts, *_render_gpu(scene, space)]
-    parts = [make_block(0, render_throughput(one.numbers, space))]
+    parts = [make_block(0, render_throughput(one, space))]
     if roomy and (speed := build_throughput_chart(one, scene.seen, space)) is not None:
         parts.append(speed)
     numbers = one.numbers
@@ -482,7 +482,7 @@ _EXCESS_RATIO = 1.1  # factor of the expected memory; smaller differences count 
 def render_verdict(verdict: Verdict, space: DrawArea) -> list[RowBlock]:
     """Return what happened, the evidence from the log, and what to change."""
     room = max(8, space.columns)
-    parts = [make_block(0, *wrap_text(verdict.summary, room, TextStyle.STRONG))]
+    parts = [make_block(0, *wrap_text(verdict.headline, room, TextStyle.STRONG))]
     for at, proof in enumerate(verdict.evidence):
         where = f"{proof.location:<10} "
         parts.append(

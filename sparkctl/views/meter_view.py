@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sparkctl.model.engine_metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource, Quantiles
+from sparkctl.model.reference import FigureRange
 from sparkctl.monitor.meters.bandwidth import GB, Bandwidth, BandwidthSource
 
 UNKNOWN = "—"
@@ -15,6 +16,17 @@ def format_token_rate(rate: float | None) -> str:
     if rate is None:
         return UNKNOWN
     return f"{rate:.1f} tok/s" if rate < 99.95 else f"{rate:.0f} tok/s"
+
+
+def format_figure_range(figure: FigureRange) -> str:
+    """Return ``12.7`` or ``23–27``, as the source has it."""
+    low, high = f"{figure.low:g}", f"{figure.high:g}"
+    return low if low == high else f"{low}–{high}"
+
+
+def format_reference_rate(rate: FigureRange) -> str:
+    """Return ``source 12.7`` or ``source 23–27``: what others measured, to stand behind a live figure."""
+    return f"source {format_figure_range(rate)}"
 
 
 def format_throughput(numbers: EngineMeter) -> str:

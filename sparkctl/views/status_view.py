@@ -9,7 +9,6 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.model.sample import build_memory_bar
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.text.units import GIB, format_gib
 from sparkctl.monitor.node_views import NodeStatusView
@@ -91,7 +90,7 @@ def describe_memory(memory: MemoryReading | None) -> str:
     words = [
         f"{memory.used / GIB:.1f} of {format_gib(memory.total)} used",
         f"{memory.available / GIB:.1f} available",
-        f"{build_memory_bar(memory, None).page_cache / GIB:.1f} cache",
+        f"{memory.reclaimable / GIB:.1f} cache",
         f"{memory.free / GIB:.1f} free",
     ]
     if memory.swap_used >= GIB / 20:  # do not show 0.0

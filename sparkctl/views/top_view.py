@@ -68,6 +68,8 @@ def _list_meter_rows(one: InstanceView, view: NodeTelemetryView, brief: bool) ->
     numbers = one.numbers or EngineMeter()
     drafted = None if one.per_step is None else one.per_step.draft_tokens
     first = [_NO_FIGURES_TEXT if one.numbers is None else words.format_throughput(numbers)]
+    if (rate := one.reference_rate) is not None:
+        first.append(words.format_reference_rate(rate))
     if numbers.activity is not EngineActivity.IDLE and one.numbers is not None:
         first += _format_throughput(numbers)
     if one.metrics_hint is not None and not brief:
@@ -469,6 +471,7 @@ def _build_instance_json(one: InstanceView, view: NodeTelemetryView) -> dict[str
     read = estimate_instance_bandwidth(one, view)
     body |= {
         "seen": to_json_data(view.instances_seen),
+        "reference_rate": to_json_data(one.reference_rate),
         "bandwidth": _build_bandwidth_json(read),
         "bandwidth_blank": None,
     }

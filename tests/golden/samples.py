@@ -95,9 +95,12 @@ def make_samples(kind: object, words: set[str]) -> Iterator[object]:
     while sampler.turn < sampler.turns:
         yield sampler.make(kind)
         sampler.turn += 1
+    sampler.turn = 0  # whatever the number of words is
     for depth in range(1, sampler.depth + 1):
         sampler.empty_depth = depth
-        yield sampler.make(kind)
+        for turn in range(sampler.turns):
+            sampler.turn = turn
+            yield sampler.make(kind)
     words |= sampler.words
 
 

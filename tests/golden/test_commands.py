@@ -43,6 +43,7 @@ guard arm qwen36-vllm --node spark2 --json
 guard status --json
 guard disarm --json
 drop-caches --node spark1 --json
+pull qwen36 --node spark1 --json
 sync qwen36 --from spark1 --to spark2 --dry-run --json
 sync qwen36 --from spark1 --to spark2 --json
 up qwen36 --node spark1 --json

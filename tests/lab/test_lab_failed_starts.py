@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.lab.bed.node import LabNode
@@ -116,3 +118,37 @@ def test_who_ended_it_is_told_by_dockers_own_events(
     assert any(said in one["text"] for one in found["evidence"] if one["origin"] == "docker"), found
     again = sparkctl("diagnose", "tiny", "--node", "spark1", "--json")
     assert f'"{cause}"' in again.out, again
+
+
+def test_the_kernel_says_who_was_killed_and_where_it_may_not_be_asked_that_is_said(
+    spark1: LabNode, sparkctl: Sparkctl
+) -> None:
+    """A lab node has no /dev/kmsg: what the kernel would log lies in a file in its place."""
+    watching = sparkctl.start("up", sparkctl.profile(env={"LAB_END": "hang"}), "--node", "spark1", "--json")
+    watching.await_text(LOADING)
+    container = list_own_containers(spark1)[0]
+    state = inspect_container(spark1, container)
+    whole, pid = state["Id"], state["State"]["Pid"]
+    now = int(time.monotonic() * 1e6)
+    lines = (
+        f"oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,"
+        f"task_memcg=/system.slice/docker-{whole}.scope,task=python,pid={pid},uid=0",
+        f"Out of memory: Killed process {pid} (python) total-vm:158493688kB, anon-rss:1000kB, file-rss:0kB",
+    )
+    spark1.put("/dev/kmsg", "".join(f"3,{7 + number},{now},-;{line}\n" for number, line in enumerate(lines)))
+    try:
+        spark1.sh("kill", "-9", str(pid))
+        ended = watching.end()
+        assert_ended(ended, 1, "failed")
+        found = get_verdict(ended)
+        assert found["cause"] == "host-oom-kill", found
+        assert found["evidence"][0] == {"text": lines[1], "origin": "kernel", "line": None}
+        assert '"host-oom-kill"' in sparkctl("diagnose", "tiny", "--node", "spark1", "--json").out
+        assert "OOM killer ended python" in sparkctl("status", "--node", "spark1").out
+        doctor = sparkctl("doctor", "--node", "spark1", "--json")
+        assert "OOM killer ended python" in doctor.out, doctor
+    finally:
+        spark1.sh("rm", "/dev/kmsg")
+    unread = sparkctl("diagnose", "tiny", "--node", "spark1", "--json")
+    assert '"killed"' in unread.out, unread
+    assert "what the kernel did is not known" in unread.out, unread

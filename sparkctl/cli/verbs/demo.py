@@ -41,7 +41,7 @@ _PAST_STARTS = (
     ("qwen36-ngram", "spark1", (*_SGLANG_PHASES, *_WARMUP_PHASES), 0.2),
 )  # (profile, node, seconds of each part as the simulated engines take them, how many days ago)
 _CONNECT_SECONDS = 2.0  # seconds until the first part begins: connecting and looking
-_FAILING_OPTIONS = ("--force", "--set", "args.mem-fraction-static=0.95", "--set", "args.speculative-num-draft-tokens=6")
+_FAILING_OPTIONS = ("--force", "--set", "args.mem-fraction-static=0.95")
 
 DEMO_STEPS = (
     DemoStep(
@@ -109,7 +109,7 @@ def seed_start_history(state: Path) -> None:
         )  # fmt: skip
 
 
-SCENARIOS = ("empty", "two-stacks", "big-model", "trouble")
+SCENARIOS = ("empty", "fresh", "two-stacks", "big-model", "trouble")
 _BUSY_SCENARIO = "two-stacks"  # for --plain and --readonly, which start nothing
 _PROFILES_LOST_MESSAGE = "profiles written in the demo are deleted with it; your own profiles are unchanged"
 

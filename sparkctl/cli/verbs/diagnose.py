@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from sparkctl.cli import verb_runner
 from sparkctl.cli.options import (
     complete_instances,
     create_context,
@@ -21,7 +20,7 @@ from sparkctl.cli.options import (
 from sparkctl.engines import engine_names
 
 if TYPE_CHECKING:
-    from sparkctl.commands.diagnose_log import DiagnosisReport
+    from sparkctl.commands.diagnose_file import DiagnosisReport
 
 
 def _complete_log_source(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -39,10 +38,26 @@ def _complete_log_source(ctx: click.Context, param: click.Parameter, incomplete:
 )  # fmt: skip
 @node_option(many=True)
 @click.option("--causes", is_flag=True, help="List the causes that a verdict can have, and what each means.")
+@click.option(
+    "--explain", is_flag=True, help="Show how the log was read: its engine, tracebacks, candidates, and the choice."
+)
+@click.option(
+    "--submit",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Store the log in DIR, secrets masked, with what was found in it: for a bug report.",
+)
 @json_document_option
 @click.pass_context
 def command(
-    ctx: click.Context, log: str | None, engine: str, node: tuple[str, ...], causes: bool, as_json: bool
+    ctx: click.Context,
+    log: str | None,
+    engine: str,
+    node: tuple[str, ...],
+    causes: bool,
+    explain: bool,
+    submit: Path | None,
+    as_json: bool,
 ) -> int:
     """Read the log of an engine, and explain how far it got and why it stopped there.
 
@@ -58,8 +73,12 @@ def command(
         return _list_causes(as_json)
     if log is None and sys.stdin.isatty():
         raise click.UsageError("name a log file, - for stdin, or an instance", ctx)
+    if submit is not None and (log is None or node or not _looks_like_path(log)):
+        raise click.UsageError("--submit needs a log file; an instance's log: sparkctl logs NAME > FILE", ctx)
     found = _diagnose_source(ctx, log or "-", None if engine == "auto" else engine, node, as_json=as_json)
-    _print_diagnosis(found, as_json=as_json)
+    _print_diagnosis(found, as_json=as_json, explain=explain)
+    if submit is not None:
+        _store_log(Path(str(log)), found, submit)
     from sparkctl.errors import ExitCode
 
     return int(ExitCode.UNREACHABLE if found.silent else ExitCode.DONE)
@@ -68,7 +87,7 @@ def command(
 def _diagnose_source(
     ctx: click.Context, log: str, engine: str | None, node: tuple[str, ...], *, as_json: bool
 ) -> DiagnosisReport:
-    from sparkctl.commands.diagnose_log import diagnose_bytes, diagnose_instance
+    from sparkctl.commands.diagnose_file import diagnose_bytes
 
     if log == "-":
         if node:
@@ -88,6 +107,8 @@ def _diagnose_source(
 
         with open_log(Path(log)) as source:
             return diagnose_bytes(source, log, engine)
+    from sparkctl.cli import verb_runner
+    from sparkctl.commands.diagnose_log import diagnose_instance
     from sparkctl.config import load_config
 
     context = create_context(may_ask=not as_json)
@@ -104,21 +125,35 @@ def _looks_like_path(word: str) -> bool:
     return looks_so or (os.path.lexists(path) and not path.is_dir())
 
 
-def _print_diagnosis(found: DiagnosisReport, *, as_json: bool) -> None:
+def _store_log(path: Path, found: DiagnosisReport, directory: Path) -> None:
+    from sparkctl.cli import stderr
+    from sparkctl.commands.diagnose_file import store_masked_log
+
+    log, about = store_masked_log(path, found, directory)
+    stderr.print_message(
+        f"stored {log} and {about.name}: read them before you pass them on, names and paths are in them"
+    )
+
+
+def _print_diagnosis(found: DiagnosisReport, *, as_json: bool, explain: bool) -> None:
     from sparkctl.cli import stderr, stdout
     from sparkctl.engines import load_engine
-    from sparkctl.views.diagnosis_view import build_diagnosis_json, format_diagnosis
+    from sparkctl.views.diagnosis_view import build_diagnosis_json, build_reading_json, format_diagnosis, format_reading
     from sparkctl.views.text.line_wrap import wrap_line
 
     for where, error in found.silent:
         stderr.print_warning(where, error.message, error.hint)
     if as_json:
-        stdout.print_json(build_diagnosis_json(found.diagnosis, found.source, found.instance, found.node))
+        document = build_diagnosis_json(found.diagnosis, found.source, found.instance, found.node)
+        if explain and found.diagnosis.reading is not None:
+            document["reading"] = build_reading_json(found.diagnosis.reading)
+        stdout.print_json(document)
         return
     if found.node is not None:
         stderr.print_message(found.source)
     width = stdout.get_terminal_width()
-    for line in format_diagnosis(found.diagnosis, lambda name: load_engine(name).title, found.instance, found.node):
+    lines = format_diagnosis(found.diagnosis, lambda name: load_engine(name).title, found.instance)
+    for line in [*lines, *(format_reading(found.diagnosis) if explain else ())]:
         stdout.print_rows(wrap_line(line, width, 10))
 
 

@@ -33,11 +33,12 @@ class LogPrinter(TextPrinter):
         """Print a batch of log lines in one write."""
         if not isinstance(event, LogArrived):
             return super().print_event(event)
-        lines = ((line.when, split_carriage_returns(line.text)[-1]) for line in event.lines)
-        where = "" if event.rank is None else f"{event.node}  "
-        return stdout.print_sanitized_lines(
-            f"{where}{when} {text}" if self.timestamps else f"{where}{text}" for when, text in lines
-        )
+        texts = [split_carriage_returns(line.text)[-1] if "\r" in line.text else line.text for line in event.lines]
+        if self.timestamps:
+            texts = [f"{line.when} {text}" for line, text in zip(event.lines, texts, strict=True)]
+        if event.rank is not None:
+            texts = [f"{event.node}  {text}" for text in texts]
+        return stdout.print_sanitized_lines(texts)
 
 
 @click.command("logs", short_help="Show an instance's log, even after its container is gone.")

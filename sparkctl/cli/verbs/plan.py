@@ -19,9 +19,13 @@ from sparkctl.cli.options import (
     select_rank_nodes,
 )
 from sparkctl.errors import ExitCode
-from sparkctl.model.events import CommandEnded, Event, MemoryFitEvaluated
+from sparkctl.model.events import CommandEnded, Event, MemoryFitEvaluated, PartsMissing
 from sparkctl.model.json_codec import encode_event, to_json_data
 from sparkctl.model.memory_fit import MemoryFit
+from sparkctl.model.missing_part import MissingPart
+from sparkctl.model.profile import Profile
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.views.event_text import format_missing_parts
 from sparkctl.views.profiles.memory_estimate_view import (
     build_estimate_json,
     format_estimate,
@@ -29,22 +33,29 @@ from sparkctl.views.profiles.memory_estimate_view import (
     format_estimate_summary,
     format_group_answer,
 )
+from sparkctl.views.profiles.profile_view import summarize_reference
+from sparkctl.views.text.line_wrap import wrap_line
 
 
 class EstimatePrinter(TextPrinter):
     """Prints the answer and the calculation on stdout, warnings and errors on stderr."""
 
-    def __init__(self) -> None:
+    def __init__(self, profile: Profile) -> None:
         super().__init__()
+        self._measured = summarize_reference(profile.reference)
         self._fits: list[MemoryFit] = []
         self._shared: dict[str, None] = {}  # commands for all Sparks together, in order
 
     def print_event(self, event: Event) -> None:
         """Print each answer as it arrives, and the summary of all at the end."""
+        if isinstance(event, CommandEnded) and self._fits and self._measured is not None:
+            stdout.print_lines(wrap_line(f"source: {sanitize_line(self._measured)}", stdout.get_terminal_width(), 2))
         if isinstance(event, CommandEnded) and (lines := format_estimate_summary(self._fits)):
             stdout.print_line()
             stdout.print_lines(lines)
             stdout.print_lines(f"then: {command}" for command in self._shared)
+        if isinstance(event, PartsMissing):
+            return stdout.print_lines(format_missing_parts(event))
         if not isinstance(event, MemoryFitEvaluated):
             return super().print_event(event)
         if self._fits:
@@ -63,24 +74,33 @@ class EstimatePrinter(TextPrinter):
 class EstimateJsonPrinter:
     """Prints everything at the end, as one document: ``{"schema": 1, "profile": ..., "nodes": [...]}``."""
 
-    def __init__(self, profile: str) -> None:
+    def __init__(self, profile: Profile) -> None:
         self._profile = profile
         self._judged: list[MemoryFitEvaluated] = []
+        self._missing: dict[str, tuple[MissingPart, ...]] = {}
 
     def print_event(self, event: Event) -> None:
         """Keep the answers; print them when the verb has ended."""
         if isinstance(event, MemoryFitEvaluated):
             self._judged.append(event)
+        if isinstance(event, PartsMissing):
+            self._missing[event.node] = event.parts
         if not isinstance(event, CommandEnded):
             return
         if not self._judged or event.exit_code not in (ExitCode.DONE, ExitCode.REFUSED):
             stdout.print_json(encode_event(event))
             return
-        nodes = [build_estimate_json(one.fit, one.commands) for one in self._judged]
+        nodes = [
+            {
+                **build_estimate_json(one.fit, one.commands),
+                "missing": [to_json_data(part) for part in self._missing.get(one.node, ())],
+            }
+            for one in self._judged
+        ]
         fits = [one.fit for one in self._judged]
         whole = {
-            "schema": 1, "profile": self._profile, "exit_code": event.exit_code, "sparks": max(one.sparks for one in fits),
-            "together": format_group_answer(fits),
+            "schema": 1, "profile": self._profile.name, "exit_code": event.exit_code, "sparks": max(one.sparks for one in fits),
+            "together": format_group_answer(fits), "reference": to_json_data(self._profile.reference),
         }  # fmt: skip
         stdout.print_json({**whole, "nodes": to_json_data(nodes)})
 
@@ -125,4 +145,6 @@ def command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...], as_
     chosen = ProfileLibrary().load_profile(profile, overrides=overrides)
     nodes = select_rank_nodes(node, chosen) if chosen.nodes > 1 else select_configured_nodes(node)
     request = CheckFit(chosen, nodes, os.environ, (profile, *format_overrides(overrides)), names_nodes=bool(node))
-    return PreparedVerb(request=request, printer=EstimatePrinter, json_printer=lambda: EstimateJsonPrinter(chosen.name))
+    return PreparedVerb(
+        request=request, printer=lambda: EstimatePrinter(chosen), json_printer=lambda: EstimateJsonPrinter(chosen)
+    )

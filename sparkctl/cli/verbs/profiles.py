@@ -17,14 +17,17 @@ if TYPE_CHECKING:
     from sparkctl.profiles.profile_lint import LintDiagnostic
 
 
-_COMMAND_PROGRAMS = ("docker", "podman", "nerdctl", "sudo")
+_COMMAND_PROGRAMS = (
+    *("docker", "podman", "nerdctl", "sudo", "vllm", "sglang", "python", "python3", "llama-server", "trtllm-serve"),
+    *("launch-cluster.sh", "./launch-cluster.sh"),
+)
 
 
 class _PastedLineCommand(click.Command):
-    """A command that accepts a `docker run` line without quotes: everything after ``docker`` belongs to that line."""
+    """A command that accepts a command line without quotes: everything after ``docker`` or ``vllm`` belongs to it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Insert ``--`` before the `docker run` line."""
+        """Insert ``--`` before the command line."""
         args = _with_allow_values(args)
         at = next((at for at, word in enumerate(args) if word in _COMMAND_PROGRAMS), None)
         if at is not None and "--" not in args[:at] and len(args) > at + 1:
@@ -58,7 +61,9 @@ def _is_allow_name(word: str) -> bool:
 
 
 @click.command(
-    "import", cls=_PastedLineCommand, short_help="Make a profile from a docker run line, a recipe or a container."
+    "import",
+    cls=_PastedLineCommand,
+    short_help="Make a profile from a docker run line, an engine's command, a recipe or a container.",
 )
 @click.argument("source", nargs=-1, metavar="FILE|LINE|-")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", help="Write the profile to FILE.")
@@ -82,10 +87,12 @@ def import_command(
     service: str | None, define: tuple[str, ...], allow: tuple[str, ...], from_container: str | None, node: str | None,
     as_json: bool,
 ) -> int:  # fmt: skip
-    """Make a profile from a `docker run` line, a compose file, a sparkrun or eugr recipe, or a container.
+    """Make a profile from a `docker run` line, an engine's own command, a compose file, a recipe, or a container.
 
     \b
     sparkctl profiles import 'docker run --gpus all -p 8000:8000 vllm/vllm-openai:v0.19.1 --model Qwen/Qwen3-8B'
+    sparkctl profiles import 'vllm serve Qwen/Qwen3-8B --port 8000' --define container=vllm/vllm-openai:v0.19.1
+    sparkctl profiles import './launch-cluster.sh -t vllm-node-tf5 --solo exec vllm serve Qwen/Qwen3-8B'
     sparkctl profiles import recipe.yaml --save
     sparkctl profiles import --from-container vllm_node --node spark1 -o mine.yaml
 

@@ -74,15 +74,16 @@ def command(
         profile=chosen, source=near, targets=select_configured_nodes(targets), image=not model_only, model=not image_only, dry_run=dry_run,
         environ=os.environ, words=(profile, *format_overrides(overrides)),
     )  # fmt: skip
-    return PreparedVerb(request=request, printer=_create_transfer_printer)
+    return PreparedVerb(request=request, printer=create_transfer_printer)
 
 
-def _create_transfer_printer() -> EventPrinter:
+def create_transfer_printer() -> EventPrinter:
+    """Return the printer of what moves: a live line, or a line every ten seconds."""
     import time
 
     from sparkctl.cli import stderr
     from sparkctl.cli.event_printers import TextPrinter
-    from sparkctl.model.events import Event, TransferProgressed
+    from sparkctl.model.events import Event, PhaseChanged, TransferProgressed
     from sparkctl.model.phase import Phase
     from sparkctl.views.text.styled_text import Span, TextStyle, get_state_symbol, make_row
     from sparkctl.views.transfer_view import format_transfer
@@ -96,6 +97,8 @@ def _create_transfer_printer() -> EventPrinter:
             self.printed_at = 0.0
 
         def print_event(self, event: Event) -> None:
+            if isinstance(event, PhaseChanged):
+                return  # the same progress, for who starts it afterwards
             super().print_event(event)
             if not isinstance(event, TransferProgressed):
                 return

@@ -74,6 +74,7 @@ class LaunchPlanPrinter(TextPrinter):
 @click.option(
     "--no-guard", is_flag=True, help="Start it without the guard that stops it before the node's memory runs out."
 )
+@click.option("--pull", is_flag=True, help="Get the image and the model first where the node lacks them.")
 @click.option("--force", is_flag=True, help="Start it even if it does not fit.")
 @record_option
 @overwrite_option
@@ -82,7 +83,7 @@ class LaunchPlanPrinter(TextPrinter):
 def command(
     ctx: click.Context, profile: str, node: tuple[str, ...], dry_run: bool, plan_format: str | None, detach: bool,
     timeout: float | None, overrides: tuple[str, ...], replace: bool, again: bool, no_guard: bool, record: Path | None,
-    force: bool, overwrite: bool, as_json: bool,
+    force: bool, pull: bool, overwrite: bool, as_json: bool,
 ) -> PreparedVerb:  # fmt: skip
     """Start PROFILE on a node: check the node, drop the page cache, create the container, and wait until a token is generated.
 
@@ -111,7 +112,7 @@ def command(
     request = StartInstance(
         profile=chosen, engine=load_engine(chosen.engine), nodes=select_rank_nodes(node, chosen), names_nodes=bool(node),
         dry_run=dry_run, detach=detach, replace=replace, timeout=timeout, environ=os.environ, guarded=not no_guard,
-        once_more=again, forced=force, words=(profile, *format_overrides(overrides)),
+        once_more=again, forced=force, pull=pull, words=(profile, *format_overrides(overrides)),
     )  # fmt: skip
     warnings = check_env_file_permissions(chosen)
     if replace and not (detach or force or plan_format):

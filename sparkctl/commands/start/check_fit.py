@@ -5,23 +5,27 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 
 from sparkctl.commands.event_stream import stream_events
 from sparkctl.commands.request import Request
 from sparkctl.commands.start import node_fit
-from sparkctl.commands.start.launch_plans import build_rank_launches
+from sparkctl.commands.start.launch_plans import build_changed_plan, build_rank_launches
+from sparkctl.commands.start.missing_parts import build_missing_event, find_missing_parts
 from sparkctl.commands.start.start_preflight import refuse_wrong_node_count
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
 from sparkctl.errors import ExitCode, NodeError
-from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Emit, Event, MemoryFitEvaluated, Outcome, WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.memory_fit import FitOutcome, MemoryFit
+from sparkctl.model.missing_part import MissingPart
 from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
+from sparkctl.profiles.profile_library import ProfileLibrary
+from sparkctl.profiles.setting_proof import SettingProof
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
 
@@ -68,11 +72,11 @@ def check_fit(ctx: CommandContext, request: CheckFit) -> AsyncGenerator[Event, N
     async def run_check(emit: Emit) -> CommandEnded:
         began = ctx.clock.monotonic()
         if request.profile.nodes > 1:
-            fits = await _check_nodes_jointly(ctx, request, emit)
+            checked = await _check_nodes_jointly(ctx, request, emit)
         else:
-            fits = await _check_nodes_separately(ctx, request, emit)
-        good = [one for one in fits if not one.is_refused]
-        wanted = max((one.sparks for one in fits), default=1)
+            checked = await _check_nodes_separately(ctx, request, emit)
+        good = [one for one in checked if one.can_start]
+        wanted = max((one.fit.sparks for one in checked), default=1)
         code = ExitCode.DONE if len(good) >= wanted else ExitCode.REFUSED
         outcome = Outcome.PLANNED if code is ExitCode.DONE else Outcome.REFUSED
         node = request.nodes[0].name if len(request.nodes) == 1 else None
@@ -88,19 +92,38 @@ def check_fit(ctx: CommandContext, request: CheckFit) -> AsyncGenerator[Event, N
     return stream_events(ctx, run_check, request.profile.name, None, on_interrupt="interrupted; nothing was changed")
 
 
-async def _check_nodes_separately(ctx: CommandContext, request: CheckFit, emit: Emit) -> list[MemoryFit]:
+@dataclass(frozen=True, slots=True)
+class CheckedNode:
+    """The answer for one node, and what it rests on. ``missing``: what of image and model is not there."""
+
+    fit: MemoryFit
+    measured: node_fit.MeasuredNode
+    missing: tuple[MissingPart, ...] = ()
+
+    @property
+    def lacks_something(self) -> bool:
+        """Tell whether something is missing that the start requires."""
+        return any(part.is_required for part in self.missing)
+
+    @property
+    def can_start(self) -> bool:
+        """Tell whether `up` would start it."""
+        return not self.fit.is_refused and not self.lacks_something
+
+
+async def _check_nodes_separately(ctx: CommandContext, request: CheckFit, emit: Emit) -> list[CheckedNode]:
     """Check each node alone; a silent node gives a warning, and an error only where no node fits."""
     answers = await gather_or_cancel(*(_check_node_alone(ctx, request, node) for node in request.nodes))
     for node_count, one in zip(request.nodes, answers, strict=True):  # in the order of the config, not of the answers
         _report_fit(ctx, request, node_count, one, emit)
-    fits = [one for one in answers if isinstance(one, MemoryFit)]
+    checked = [one for one in answers if isinstance(one, CheckedNode)]
     silent = [one for one in answers if isinstance(one, NodeError)]
-    if silent and all(one.is_refused for one in fits):
+    if silent and not any(one.can_start for one in checked):
         raise silent[0]
-    return fits
+    return checked
 
 
-async def _check_node_alone(ctx: CommandContext, request: CheckFit, node: Node) -> MemoryFit | NodeError:
+async def _check_node_alone(ctx: CommandContext, request: CheckFit, node: Node) -> CheckedNode | NodeError:
     try:
         async with ctx.create_session(node) as session:
             launches, _ = await build_rank_launches(ctx, request.to_start_request(node), [session])
@@ -109,22 +132,23 @@ async def _check_node_alone(ctx: CommandContext, request: CheckFit, node: Node) 
         return error
 
 
-async def _check_nodes_jointly(ctx: CommandContext, request: CheckFit, emit: Emit) -> list[MemoryFit]:
+async def _check_nodes_jointly(ctx: CommandContext, request: CheckFit, emit: Emit) -> list[CheckedNode]:
     """Check the nodes together: all of them must answer and reach each other, as for `up`."""
     start = request.to_start_request(request.nodes[0])
     refuse_wrong_node_count(request.profile, start.nodes)
     async with AsyncExitStack() as stack:
         sessions = [await stack.enter_async_context(ctx.create_session(node)) for node in start.nodes]
         launches, route = await build_rank_launches(ctx, start, sessions)
-        fits = await gather_or_cancel(
+        checked = await gather_or_cancel(
             *(_check_node(ctx, request, session, one.alone) for session, one in zip(sessions, launches, strict=True))
         )
-    for node, one in zip(start.nodes, fits, strict=True):
-        worse = any(_is_harder_to_fix(other, one) for other in fits)
-        _report_fit(ctx, request, node, one, emit, is_waited_for=worse)
+    fits = [one.fit for one in checked]
+    for node, one in zip(start.nodes, checked, strict=True):
+        worse = any(_is_harder_to_fix(other, one.fit) for other in fits)
+        _report_fit(ctx, request, node, one, emit, on_nodes=checked, is_waited_for=worse)
     for caution in () if route is None else route.cautions:
         emit(WarningEmitted(ctx.clock.unix_time(), None, caution))
-    return list(fits)
+    return list(checked)
 
 
 def _is_harder_to_fix(one: MemoryFit, than: MemoryFit) -> bool:
@@ -136,46 +160,52 @@ def _report_fit(
     ctx: CommandContext,
     request: CheckFit,
     node: Node,
-    one: MemoryFit | NodeError,
+    one: CheckedNode | NodeError,
     emit: Emit,
     *,
+    on_nodes: Sequence[CheckedNode] = (),
     is_waited_for: bool = False,
 ) -> None:
-    """``is_waited_for``: the model fits here, but not on another Spark of the same start."""
-    if isinstance(one, MemoryFit):
-        ways = (
-            ()
-            if is_waited_for
-            else node_fit.suggest_switch_or_commands(one, request.to_start_request(node).build_retry_command)
+    """``on_nodes``: all nodes of the start, where there are several. ``is_waited_for``: the model fits here, but not on
+    another Spark of the same start.
+    """
+    if isinstance(one, CheckedNode):
+        places = [each.measured for each in on_nodes or (one,)]
+        proof = SettingProof(
+            request.words or (request.profile.name,),
+            ProfileLibrary(),
+            lambda profile: [place.evaluate_in_place(profile) for place in places],
         )
-        emit(MemoryFitEvaluated(ctx.clock.unix_time(), node.name, one, ways))
+        again = request.to_start_request(node).build_retry_command
+        waits_for_pull = one.lacks_something and not one.fit.is_refused
+        ways = () if is_waited_for or waits_for_pull else node_fit.suggest_switch_or_commands(one.fit, again, proof)
+        emit(MemoryFitEvaluated(ctx.clock.unix_time(), node.name, one.fit, ways))
+        if one.missing:
+            emit(build_missing_event(ctx, request.words or (request.profile.name,), node.name, one.missing))
     elif len(request.nodes) > 1:
         emit(WarningEmitted(ctx.clock.unix_time(), node.name, one.message, one.hint))
 
 
-async def _check_node(ctx: CommandContext, request: CheckFit, session: NodeSession, plan: LaunchPlan) -> MemoryFit:
+async def _check_node(ctx: CommandContext, request: CheckFit, session: NodeSession, plan: LaunchPlan) -> CheckedNode:
     """Estimate the fit on one node. Raises `NodeError`, `DockerError`."""
     with isolate_node_failures(session.node):
-        containers, look = await gather_or_cancel(
+        containers, image, engine, look = await gather_or_cancel(
             session.docker.list_containers(),
+            session.docker.inspect_image(plan.image),
+            session.docker.read_info(),
             session.read_node("memory", "processes", "gpu", *node_fit.list_model_sections(request.profile, plan)),
         )
         loading_ids = await node_fit.find_loading_containers(session, look, containers)
-    sparks = len(request.nodes) if request.profile.nodes > 1 else 1
-    return node_fit.calculate_fit(
-        ctx,
-        request.profile,
-        plan=plan,
+    measured = node_fit.MeasuredNode(
+        ctx=ctx,
         look=look,
         containers=containers,
-        replaced=_find_replaced_instance(plan, containers),
         loading_ids=loading_ids,
-        node_count=sparks,
+        node_count=len(request.nodes) if request.profile.nodes > 1 else 1,
+        build_plan=partial(build_changed_plan, ctx, request.to_start_request(session.node), session),
     )
-
-
-def _find_replaced_instance(plan: LaunchPlan, containers: Sequence[Container]) -> frozenset[str]:
-    """Return the containers of the running instance of the same name, which a new start replaces."""
-    return frozenset(
-        one.id for one in containers if one.is_alive and one.get_label(ContainerLabel.INSTANCE) == plan.instance
-    )
+    is_running = any(
+        one.is_alive and one.get_label(ContainerLabel.INSTANCE) == plan.instance for one in containers
+    )  # then image and model are there
+    missing = find_missing_parts(request.profile, plan, image=image, engine=engine, models=look.models)
+    return CheckedNode(measured.evaluate_in_place(request.profile), measured, () if is_running else missing)

@@ -114,6 +114,13 @@ def _build_plan(
     return plan if request.guarded else replace(plan, guard=None)
 
 
+def build_changed_plan(
+    ctx: CommandContext, request: StartInstance, session: NodeSession, profile: Profile
+) -> LaunchPlan:
+    """Return the launch of a changed profile as the model of this node alone; the memory estimate uses it."""
+    return _build_plan(ctx, replace(request, profile=profile, engine=load_engine(profile.engine)), session)
+
+
 async def read_node_home(ctx: CommandContext, node: Node) -> str:
     """Return the home of the node's user, ``~`` where the node does not say. Raises `NodeError`."""
     async with ctx.create_session(node) as session:

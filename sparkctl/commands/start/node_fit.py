@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sparkctl.commands.start.start_request import to_switch_command
 from sparkctl.concurrency import gather_or_cancel
@@ -25,7 +25,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.secrets import redact
 from sparkctl.model.text.units import GIB
-from sparkctl.model.verdict import FailureCause, FieldChange
+from sparkctl.model.verdict import FailureCause
 from sparkctl.monitor import engine_probe
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.node.node_inspection import NodeInspection
@@ -35,8 +35,10 @@ from sparkctl.profiles.fit_evaluation import (
     count_nodes,
     evaluate_memory_fit,
     find_missing_checkpoint,
+    find_missing_draft_layers,
     list_checkpoint_paths,
 )
+from sparkctl.profiles.setting_proof import CommandWithChanges, SettingProof
 from sparkctl.transport.node_session import NodeSession
 
 _READY_TOLERANCE_BYTES = 2 * GIB  # an instance that lacks less of its expected memory counts as ready
@@ -121,6 +123,40 @@ def memory_budget_of_view(view: NodeTelemetryView, instance: str) -> MemoryBudge
     return MemoryBudget(memory.total, available, min(memory.reclaimable, available), tuple(holders))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredNode:
+    """The inspection of one node, for the estimate of a profile and of changes to it.
+
+    ``build_plan``: the launch of a profile as the model of this node alone. ``node_count``: how many share the model.
+    """
+
+    ctx: CommandContext
+    look: NodeInspection
+    containers: Sequence[Container]
+    loading_ids: frozenset[str]
+    node_count: int
+    build_plan: Callable[[Profile], LaunchPlan]
+
+    def evaluate(self, profile: Profile, replaced: frozenset[str]) -> MemoryFit:
+        """Return whether a profile fits. Raises `InvalidInput` where it cannot be launched."""
+        return calculate_fit(
+            self.ctx, profile, self.build_plan(profile), self.look, self.containers, replaced, self.loading_ids,
+            self.node_count,
+        )  # fmt: skip
+
+    def evaluate_in_place(self, profile: Profile) -> MemoryFit:
+        """Return whether it fits where the running instance of its name has ended."""
+        plan = self.build_plan(profile)
+        return self.evaluate(profile, find_containers_in_place(plan, self.containers))
+
+
+def find_containers_in_place(plan: LaunchPlan, containers: Sequence[Container]) -> frozenset[str]:
+    """Return the containers of the running instance of the same name, which a new start replaces."""
+    return frozenset(
+        one.id for one in containers if one.is_alive and one.get_label(ContainerLabel.INSTANCE) == plan.instance
+    )
+
+
 def calculate_fit(
     ctx: CommandContext, profile: Profile, plan: LaunchPlan, look: NodeInspection, containers: Sequence[Container],
     replaced: frozenset[str] = frozenset(), loading_ids: frozenset[str] = frozenset(), node_count: int = 1,
@@ -180,6 +216,8 @@ def calculate_fit_from_budget(
         if missing is None
         else (*fit.cautions, f"there are no weights in {missing}: put the model there first")
     )
+    if (lacking := find_missing_draft_layers(profile, plan, models)) is not None:
+        cautions = (*cautions, lacking)
     parts = tuple(replace(part, words=redact(part.words, secrets)) for part in fit.parts)
     cautions = tuple(redact(one, secrets) for one in cautions)
     wanted = count_nodes(profile, plan)
@@ -199,12 +237,12 @@ def _explain_unreadable_flags(profile: Profile, plan: LaunchPlan) -> str | None:
     return None
 
 
-def suggest_commands(one: MemoryFit, again: Callable[[FieldChange | None], str]) -> tuple[str, ...]:
-    """Return the commands that follow: the start itself, or each way to make it fit. ``again`` gives the start
-    command, with one field changed.
+def suggest_commands(one: MemoryFit, again: CommandWithChanges, proof: SettingProof) -> tuple[str, ...]:
+    """Return the commands that follow: the start itself, or each way to make it fit that ``proof`` accepts. ``again``
+    gives the start command, with these fields changed.
     """
     if not one.is_refused:
-        return (again(None),)
+        return (again(),)
     ours = {each.name for each in one.standing.holders if each.ours} if one.standing is not None else set()
     found = [
         shlex.join(["sparkctl", "down", name, "--node", one.node])
@@ -212,16 +250,17 @@ def suggest_commands(one: MemoryFit, again: Callable[[FieldChange | None], str])
         else f"on {one.node}: {shlex.join(['docker', 'stop', name])}"
         for name in one.stops
     ]
-    return (*found, *(again(each) for each in (one.largest, one.least) if each is not None))
+    proved = (proof.prove_changes(each) for each in (one.largest, one.least) if each is not None)
+    return tuple(dict.fromkeys([*found, *(again(*changes) for changes in proved if changes is not None)]))
 
 
-def suggest_switch_or_commands(one: MemoryFit, again: Callable[[FieldChange | None], str]) -> tuple[str, ...]:
+def suggest_switch_or_commands(one: MemoryFit, again: CommandWithChanges, proof: SettingProof) -> tuple[str, ...]:
     """Return a single switch command where only instances of sparkctl are in the way; otherwise as
     `suggest_commands`.
     """
     if not _can_switch(one):
-        return suggest_commands(one, again)
-    return (to_switch_command(again(None)), *suggest_commands(one, again)[len(one.stops) :])
+        return suggest_commands(one, again, proof)
+    return (to_switch_command(again()), *suggest_commands(one, again, proof)[len(one.stops) :])
 
 
 def _can_switch(one: MemoryFit) -> bool:
@@ -229,11 +268,11 @@ def _can_switch(one: MemoryFit) -> bool:
     return one.answer is FitOutcome.IF_STOPPED and ours.issuperset(one.stops)
 
 
-def build_fit_refusal(one: MemoryFit, again: Callable[[FieldChange | None], str]) -> OperationRefused:
+def build_fit_refusal(one: MemoryFit, again: CommandWithChanges, proof: SettingProof) -> OperationRefused:
     """Return the error of a start that does not fit."""
     why = f" ({one.cautions[0]})" if one.lacking and one.cautions else ""
-    switch = [to_switch_command(again(None))] if _can_switch(one) else []
-    all_the_same = f"start it anyway: {again(None)} --force"
+    switch = [to_switch_command(again())] if _can_switch(one) else []
+    all_the_same = f"start it anyway: {again()} --force"
     return OperationRefused(
-        one.summary_sentence + why, "\n".join([*switch, *suggest_commands(one, again), all_the_same])
+        one.summary_sentence + why, "\n".join([*switch, *suggest_commands(one, again, proof), all_the_same])
     )

@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from sparkctl.commands.drop_page_cache import MissingSudoRight, drop_node_caches
 from sparkctl.commands.guard_session import stop_watching_containers
 from sparkctl.commands.start import node_fit
 from sparkctl.commands.start.connectivity_check import verify_port_access
 from sparkctl.commands.start.create_container import CreateTimeout, create_container
-from sparkctl.commands.start.launch_plans import RankLaunch
+from sparkctl.commands.start.launch_plans import RankLaunch, build_changed_plan
 from sparkctl.commands.start.rank_watch import RankWatch
 from sparkctl.commands.start.start_measurements import StartMemory, StartTimer
 from sparkctl.commands.start.start_preflight import PreflightInspection, StartDecision, decide_start
@@ -35,6 +36,7 @@ from sparkctl.model.text.units import format_duration
 from sparkctl.model.verdict import ChangeDirection, Evidence, FailureCause, Verdict
 from sparkctl.monitor import engine_probe, guard_receipts, switch_journal_io
 from sparkctl.monitor.engine_probe import QueryMarkerSupport
+from sparkctl.profiles.setting_proof import SettingProof
 from sparkctl.transport.node_session import NodeSession
 
 _FAILURE_WINDOW_SECONDS = 3600.0  # seconds
@@ -116,6 +118,7 @@ class RankStart(RankWatch):
         launch: RankLaunch,
         emit: Emit,
         began: float,
+        proof: SettingProof,
     ) -> None:
         super().__init__(
             ctx,
@@ -129,10 +132,11 @@ class RankStart(RankWatch):
         )
         self.request, self._alone = request, launch.alone
         self.scene: PreflightInspection | None = None
+        self.measured: node_fit.MeasuredNode | None = None
         self.decision = StartDecision()
         self.stopped_another = False
         self.timing = StartTimer(ctx, request.profile)
-        self.fit = StartMemory(ctx, request.profile, request.build_retry_command, forced=request.forced)
+        self.fit = StartMemory(ctx, request.profile, request.build_retry_command, proof, forced=request.forced)
         self.fit.emit = emit
 
     # inspect and decide
@@ -153,18 +157,26 @@ class RankStart(RankWatch):
             self.emit(MemorySampled(self.ctx.clock.unix_time(), session.node.name, look.memory))
         kept = self.request.kept
         self.scene = PreflightInspection(look, tuple(one for one in containers if one.id not in kept), engine, image)
+        self.measured = node_fit.MeasuredNode(
+            ctx=self.ctx,
+            look=look,
+            containers=self.scene.containers,
+            loading_ids=await node_fit.find_loading_containers(session, look, self.scene.containers),
+            node_count=len(self.request.nodes),
+            build_plan=partial(build_changed_plan, self.ctx, self.request, session),
+        )
         self.ctx.record_node_result(build_node_result(plan, self.scene))
 
     async def decide_action(self) -> None:
         """Decide what to do from the last inspection; raises what prevents the start."""
         assert self.scene is not None
+        assert self.measured is not None
         self.decision = decide_start(
             self.plan, self.scene, replace=self.request.replace, again=self.request.retry_command
         )
         if self.decision.attach is None:
             await verify_port_access(self.session, self.plan)
-            sparks = len(self.request.nodes)
-            await self.fit.check_fit(self.session, self._alone, self.scene, self.decision.stop, sparks)
+            self.fit.check_fit(self._alone, self.measured, self.decision.stop)
 
     def warn_of_decision(self) -> None:
         """Emit the warnings of the decision."""

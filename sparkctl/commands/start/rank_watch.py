@@ -25,6 +25,7 @@ from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import ExpectedDurations, Phase
 from sparkctl.model.verdict import Evidence, FailureCause, Verdict
 from sparkctl.monitor import guard_receipts
+from sparkctl.monitor.kernel_evidence import ask_kernel_log
 from sparkctl.transport.node_session import NodeSession
 
 _SIGKILL_EXIT_CODE = 137
@@ -153,7 +154,7 @@ class RankWatch:
     async def diagnose_failure(self, verdict: Verdict | None, *, timed_out: bool = False) -> RankStartFailure:
         """Find out why it failed, or is late; a receipt of the guard outweighs the log."""
         assert self._watch is not None
-        watch, at, receipt = self._watch, self._watch.failed_at, None
+        watch, at, receipt, container = self._watch, self._watch.failed_at, None, None
         log = str(watch.saved.path) if watch.saved else None
         if not timed_out:
             watch.report_phase(Phase.FAILED)
@@ -174,6 +175,7 @@ class RankWatch:
             within = None if self.guard is None else self.guard.watched_for
             claims = None if claim is None else self.plan.get_flag_value(claim.removeprefix("args."))
             verdict = start_verdict.build_guard_kill_verdict(self.plan, watch.log, receipt, claim, claims, within)
+        verdict = await ask_kernel_log(self.session, verdict, container, self.plan.instance)
         return RankStartFailure(
             verdict, log, at, verdict is not None and verdict_builder.is_consequence(watch.log, verdict)
         )

@@ -34,10 +34,15 @@ from sparkctl.logs import start_verdict
 from sparkctl.model.events import CommandEnded, Emit, Event, LaunchPlanned, Outcome, PhaseChanged, WarningEmitted
 from sparkctl.model.fabric_route import FabricRoute
 from sparkctl.model.guard_state import GuardCoverage
+from sparkctl.model.memory_fit import MemoryFit
 from sparkctl.model.node import NodeName, format_endpoint_url
 from sparkctl.model.phase import Phase
+from sparkctl.model.profile import Profile
 from sparkctl.model.text.units import format_duration
 from sparkctl.model.verdict import Verdict
+from sparkctl.profiles.profile_library import ProfileLibrary
+from sparkctl.profiles.profile_lint import list_start_warnings
+from sparkctl.profiles.setting_proof import SettingProof
 from sparkctl.transport.docker import docker_client
 from sparkctl.transport.node_session import NodeSession
 
@@ -78,6 +83,9 @@ class _StartRun:
         self.locks: dict[NodeName, NodeLock] = {}
         self.clocks: ClockOffsets = {}
         self._emit: Emit = lambda event: None
+        self._proof = SettingProof(
+            request.words or (request.profile.name,), ProfileLibrary(), self._evaluate_changed_profile
+        )
 
     async def run(self, emit: Emit) -> CommandEnded:
         """Run all steps. Ctrl-C ends it wherever nothing is half done; `create_container` is the one place that
@@ -149,7 +157,7 @@ class _StartRun:
         """Inspect all nodes in parallel and build a plan for each."""
         launches, self.route = await build_rank_launches(self.ctx, self.request, sessions)
         self.ranks = tuple(
-            RankStart(self.ctx, self.request, session, launch, self.emit, self.began)
+            RankStart(self.ctx, self.request, session, launch, self.emit, self.began, self._proof)
             for session, launch in zip(sessions, launches, strict=True)
         )
         await gather_or_cancel(*(rank.inspect_node() for rank in self.ranks))
@@ -196,6 +204,10 @@ class _StartRun:
             )
         )
         return self._build_end(Outcome.READY, message=f"{plan.instance} already runs on {self._node_names} ({status})")
+
+    def _evaluate_changed_profile(self, profile: Profile) -> list[MemoryFit]:
+        """Return the estimate of a changed profile on each node, by the last inspection."""
+        return [rank.measured.evaluate_in_place(profile) for rank in self.ranks if rank.measured is not None]
 
     # change
 
@@ -349,19 +361,14 @@ class _StartRun:
 
     def _warn_about_flags(self) -> None:
         """Warn about the profile's flags before the start takes minutes; the engine itself decides in the end."""
-        from sparkctl.profiles.profile_library import ProfileLibrary
-        from sparkctl.profiles.profile_lint import list_start_warnings
-
         plan = self.head.plan
         usual = self.ctx.history.get_expected_durations(plan.profile, plan.profile_hash, plan.node).seconds
-        for one in list_start_warnings(self.request.profile, ProfileLibrary(), usual):
-            self.head.warn(one.message, one.format_remedy(self.request.retry_command))
+        for one in list_start_warnings(self.request.profile, self._proof.library, usual):
+            self.head.warn(one.message, self._proof.format_remedy(one, self.request.build_retry_command))
 
     def _add_retry_command(self, verdict: Verdict) -> Verdict:
-        """Return the verdict with the command that tries its change."""
-        return (
-            verdict if verdict.edit is None else replace(verdict, again=self.request.build_retry_command(verdict.edit))
-        )
+        """Return the verdict with the command that tries its change, where that is accepted."""
+        return self._proof.prove_verdict(verdict, self.request.build_retry_command)
 
     def _build_end(
         self,

@@ -4,12 +4,10 @@ estimates.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
 from sparkctl.commands.start import node_fit
-from sparkctl.commands.start.start_preflight import PreflightInspection
 from sparkctl.context import CommandContext
 from sparkctl.errors import NodeError
 from sparkctl.history.expected_durations import compute_model_key
@@ -22,22 +20,25 @@ from sparkctl.model.memory_reading import MemoryBeforeStart
 from sparkctl.model.phase import ExpectedDurations
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.units import GIB
-from sparkctl.model.verdict import FieldChange
 from sparkctl.monitor.startup_timeline import PhaseTimer
 from sparkctl.node.node_inspection import NodeInspection
+from sparkctl.profiles.setting_proof import CommandWithChanges, SettingProof
 from sparkctl.transport.node_session import NodeSession
 
 _SAMPLE_SECONDS = 10.0  # seconds between memory readings of a node during a start
 
 
 class StartMemory:
-    """``again`` returns the command of this start, with a field changed. ``forced``: a refusal is only a warning."""
+    """``again`` returns the command of this start with fields changed, ``proof`` says which changes are accepted.
+    ``forced``: a refusal is only a warning.
+    """
 
     def __init__(
-        self, ctx: CommandContext, profile: Profile, again: Callable[[FieldChange | None], str], *, forced: bool
+        self, ctx: CommandContext, profile: Profile, again: CommandWithChanges, proof: SettingProof, *, forced: bool
     ) -> None:
         self.emit: Emit = lambda event: None
         self._ctx, self._profile, self._again, self._forced = ctx, profile, again, forced
+        self._proof = proof
         self._fit: MemoryFit | None = None
         self._session: NodeSession | None = None
         self._plan: LaunchPlan | None = None
@@ -50,38 +51,20 @@ class StartMemory:
         """The estimated memory in bytes, None where no estimate was possible."""
         return None if self._fit is None else self._fit.estimated
 
-    async def check_fit(
-        self,
-        session: NodeSession,
-        plan: LaunchPlan,
-        inspection: PreflightInspection,
-        stops: Container | None,
-        sparks: int = 1,
-    ) -> None:
+    def check_fit(self, plan: LaunchPlan, measured: node_fit.MeasuredNode, stops: Container | None) -> None:
         """Check the fit and emit a changed answer; raise `OperationRefused` where it does not fit.
 
-        ``stops`` is stopped first: its memory counts as free. ``sparks``: how many share the model.
+        ``stops`` is stopped first: its memory counts as free.
         """
         self._plan = plan
-        replaced = frozenset() if stops is None else frozenset((stops.id,))
-        loading_ids = await node_fit.find_loading_containers(session, inspection.look, inspection.containers)
-        fit = node_fit.calculate_fit(
-            self._ctx,
-            self._profile,
-            plan=plan,
-            look=inspection.look,
-            containers=inspection.containers,
-            replaced=replaced,
-            loading_ids=loading_ids,
-            node_count=sparks,
-        )
+        fit = measured.evaluate(self._profile, frozenset() if stops is None else frozenset((stops.id,)))
         is_new, self._fit = self._fit is None or self._fit.answer is not fit.answer, fit
         if is_new:
-            commands = node_fit.suggest_commands(fit, self._again)
+            commands = node_fit.suggest_commands(fit, self._again, self._proof)
             self.emit(MemoryFitEvaluated(self._ctx.clock.unix_time(), plan.node, fit, commands))
             self._warn_about_fit(plan, fit)
         if fit.is_refused and fit.absent is None and not self._forced:
-            raise node_fit.build_fit_refusal(fit, self._again)
+            raise node_fit.build_fit_refusal(fit, self._again, self._proof)
 
     def _warn_about_fit(self, plan: LaunchPlan, fit: MemoryFit) -> None:
         now, sum_ = (
@@ -177,7 +160,7 @@ class StartTimer:
         known = self._ctx.history.get_expected_durations(
             plan.profile, plan.profile_hash, plan.node, self._compute_model_key(plan)
         )
-        self.expected = replace(known, seconds=known.seconds or self._profile.start.expected)
+        self.expected = replace(known, seconds=known.seconds or self._profile.expected_start_seconds)
 
     def save_duration(
         self, plan: LaunchPlan, seconds: float, peak: int | None = None, estimated: int | None = None

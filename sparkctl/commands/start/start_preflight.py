@@ -30,7 +30,7 @@ from sparkctl.transport.docker.docker_responses import DockerInfo, ImageInfo
 
 _MIN_DISK_BYTES = 64 * MIB  # the minimum for a container's own layer and log
 _LOW_DISK_BYTES = 5 * GIB
-_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64", "amd64": "amd64"}
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64", "amd64": "amd64"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def decide_start(plan: LaunchPlan, inspection: PreflightInspection, *, replace: 
                 f"(hash {container.get_label(ContainerLabel.HASH)}, this is {plan.profile_hash})",
                 f"stop that one and start this: {again} --replace",
             )
-    _refuse_without_image(plan, inspection)
+    _refuse_without_image(plan, inspection, again)
     _refuse_without_gpu(plan, inspection)
     _refuse_busy_port(plan, inspection, stop, again)
     warnings = _warn_low_disk(plan, inspection) + tuple(
@@ -127,22 +127,25 @@ def _find_containers_of_instance(plan: LaunchPlan, containers: Sequence[Containe
     return found
 
 
-def _refuse_without_image(plan: LaunchPlan, inspection: PreflightInspection) -> None:
+def _refuse_without_image(plan: LaunchPlan, inspection: PreflightInspection, again: str) -> None:
     if inspection.image is None:
         raise ImageNotFound(
-            plan.node, f"{plan.node} does not have the image {plan.image}", f"on {plan.node}: docker pull {plan.image}"
+            plan.node, f"{plan.node} does not have the image {plan.image}", format_pull_hint(plan, again)
         )
-    machine = _ARCHITECTURES.get(inspection.engine.architecture or "")
-    if (
-        machine
-        and inspection.image.architecture in _ARCHITECTURES.values()
-        and inspection.image.architecture != machine
-    ):
+    machine = ARCHITECTURES.get(inspection.engine.architecture or "")
+    if machine and inspection.image.architecture in ARCHITECTURES.values() and inspection.image.architecture != machine:
         raise ImageNotFound(
             plan.node,
             f"the image {plan.image} on {plan.node} is for {inspection.image.architecture}, the node is {machine}",
             f"on {plan.node}: docker pull --platform linux/{machine} {plan.image}",
         )
+
+
+def format_pull_hint(plan: LaunchPlan, again: str) -> str:
+    """Return the command that gets what a launch lacks. ``again``: the command that repeats the start."""
+    if again.startswith("sparkctl up "):
+        return f"{again} --pull"
+    return shlex.join(["sparkctl", "pull", plan.profile, "--node", plan.node])
 
 
 def _refuse_without_gpu(plan: LaunchPlan, inspection: PreflightInspection) -> None:

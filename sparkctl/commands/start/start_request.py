@@ -37,6 +37,7 @@ class StartInstance(Request):
         kept: ids of ended containers that a switch keeps until this start has proved itself; they are not removed.
         switch_flags: the options of that switch.
         words: the profile and its overrides as the operator typed them, for hints.
+        pull: get the image and the model first where they are missing.
         restarts: an instance that has ended is started again: it asks first.
     """
 
@@ -55,12 +56,13 @@ class StartInstance(Request):
     kept: frozenset[str] = frozenset()
     switch_flags: tuple[str, ...] = ()
     restarts: bool = False
+    pull: bool = False
 
     def format_as_command(self) -> tuple[str, ...]:
         """Return the words of its command line."""
         profile, *settings = self.words or (self.profile.name,)
         flags = {
-            "--replace": self.replace, "--detach": self.detach, "--again": self.once_more, "--force": self.forced,
+            "--replace": self.replace, "--detach": self.detach, "--again": self.once_more, "--force": self.forced, "--pull": self.pull,
             "--no-guard": not self.guarded, "--dry-run": self.dry_run, f"--timeout={self.timeout or 0:g}s": self.timeout is not None,
         }  # fmt: skip
         return ("up", profile, *self.format_node_options(), *list_flags(flags), *settings)
@@ -76,7 +78,12 @@ class StartInstance(Request):
         return preview_replacement(now, self.profile.name, self.named_nodes)
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Start it. The module that does it imports this one."""
+        """Start it. The modules that do it import this one."""
+        if self.pull:
+            pulling: AsyncGenerator[Event, None] = importlib.import_module(
+                "sparkctl.commands.pull.pull_and_start"
+            ).pull_and_start(ctx, self)
+            return pulling
         events: AsyncGenerator[Event, None] = importlib.import_module(
             "sparkctl.commands.start.start_instance"
         ).start_instance(ctx, self)
@@ -92,21 +99,22 @@ class StartInstance(Request):
         """The command that repeats this request."""
         return self.build_retry_command()
 
-    def build_retry_command(self, edit: FieldChange | None = None) -> str:
-        """The same command for hints, secrets in it masked; with ``edit`` that field has its new value."""
+    def build_retry_command(self, *changes: FieldChange) -> str:
+        """The same command for hints, secrets in it masked; the fields of ``changes`` have their new values."""
         if self.is_of_switch:
-            return self.build_switch_command(edit)
-        return self._build_command("up", {"--again": self.once_more, "--force": self.forced}, edit)
+            return self.build_switch_command(*changes)
+        return self._build_command("up", {"--again": self.once_more, "--force": self.forced}, changes)
 
-    def build_switch_command(self, edit: FieldChange | None = None) -> str:
+    def build_switch_command(self, *changes: FieldChange) -> str:
         """The command of the switch that this start is a step of."""
-        return self._build_command("switch", dict.fromkeys(self.switch_flags, True), edit)
+        return self._build_command("switch", dict.fromkeys(self.switch_flags, True), changes)
 
-    def _build_command(self, verb: str, own: Mapping[str, bool], edit: FieldChange | None) -> str:
+    def _build_command(self, verb: str, own: Mapping[str, bool], changes: Sequence[FieldChange]) -> str:
         profile, *words = self.words or (self.profile.name,)
-        changed = None if edit is None else edit.field
-        pairs = [pair for pair in zip(words[::2], words[1::2], strict=False) if pair[1].partition("=")[0] != changed]
-        pairs += [] if edit is None else [("--set", edit.set_argument)]
+        changed = {one.field for one in changes}
+        given = zip(words[::2], words[1::2], strict=False)
+        pairs = [pair for pair in given if pair[1].partition("=")[0] not in changed]
+        pairs += [("--set", one.set_argument) for one in changes]
         flags = {
             "--no-guard": not self.guarded,
             **own,

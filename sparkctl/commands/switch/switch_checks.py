@@ -7,11 +7,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 
 from sparkctl.commands.drop_page_cache import format_sudoers_command
 from sparkctl.commands.start import connectivity_check, node_fit
 from sparkctl.commands.start.connectivity_check import verify_port_access
+from sparkctl.commands.start.launch_plans import build_changed_plan
 from sparkctl.commands.start.start_preflight import (
     PreflightInspection,
     check_mounts,
@@ -42,6 +43,7 @@ from sparkctl.profiles.launch_planning import RankPlacement
 from sparkctl.profiles.launch_planning import build_launch_plan as make_plan
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.profile_lint import list_start_warnings
+from sparkctl.profiles.setting_proof import SettingProof
 from sparkctl.transport.node_session import NodeSession
 
 
@@ -63,7 +65,8 @@ async def run_switch_checks(
         _check_drop_caches_right(transaction, launch, inspection)
     await gather_or_cancel(*(verify_port_access(transaction.sessions[launch.node], launch) for launch in launches))
     _refuse_other_image(request.words or (request.profile.name,), launches, scenes)
-    _warn_about_flags(transaction, request)
+    for message, hint in check_flags(request, sites, goes):
+        transaction.warn(request.nodes[0].name, message, hint)
     files = await gather_or_cancel(*(_check_model_files(transaction, request, one.model_plan) for one in coming))
     if len(launches) > 1:
         await _check_connectivity(transaction, request)
@@ -151,11 +154,6 @@ def _short_image_id(image: str) -> str:
     return image.removeprefix("sha256:")[:12]
 
 
-def _warn_about_flags(transaction: SwitchTransaction, request: SwitchInstance) -> None:
-    for message, hint in check_flags(request):
-        transaction.warn(request.nodes[0].name, message, hint)
-
-
 async def _check_model_files(transaction: SwitchTransaction, request: SwitchInstance, launch: LaunchPlan) -> int:
     """Return how many model files are complete; raises `OperationRefused` for those that are certainly not."""
     where = list_checkpoint_paths(request.profile, launch)
@@ -215,10 +213,21 @@ async def _check_connectivity(transaction: SwitchTransaction, request: SwitchIns
     return None
 
 
-def check_flags(request: SwitchInstance) -> Iterator[tuple[str, str | None]]:
-    """Yield each warning of the engine's flag catalogue about the profile, with the command that avoids it."""
-    for one in list_start_warnings(request.profile, ProfileLibrary()):
-        yield one.message, one.format_remedy(request.retry_command)
+def check_flags(
+    request: SwitchInstance, sites: Sequence[NodeInventory], goes: frozenset[str]
+) -> Iterator[tuple[str, str | None]]:
+    """Yield each warning of the engine's flag catalogue about the profile, with the command that avoids it.
+
+    ``goes``: the containers that the switch stops.
+    """
+    coming = [site.coming.fit_changed for site in sites if site.coming is not None]
+    proof = SettingProof(
+        request.words or (request.profile.name,),
+        ProfileLibrary(),
+        lambda profile: [fit(profile, goes) for fit in coming if fit is not None],
+    )
+    for one in list_start_warnings(request.profile, proof.library):
+        yield one.message, proof.format_remedy(one, request.to_start_request().build_switch_command)
 
 
 _PLANNED_START_ID = "planned"  # a name for a start that is only planned
@@ -332,24 +341,28 @@ def _build_node_state(
         available=None if memory is None else max(0, memory.available),
         listening=seen.look.listening,
         ended=tuple((one.name, one.is_managed) for one in seen.containers if not one.is_alive),
-        coming=None if seen.launch is None else _build_new_launch(ctx, request, seen, seen.launch),
+        coming=None if seen.launch is None else _build_new_launch(ctx, request, session, seen, seen.launch),
     )
 
 
 def _build_new_launch(
-    ctx: CommandContext, request: SwitchInstance, seen: SwitchInspection, launch: LaunchPlan
+    ctx: CommandContext,
+    request: SwitchInstance,
+    session: NodeSession,
+    seen: SwitchInspection,
+    launch: LaunchPlan,
 ) -> IncomingRank:
+    measured = node_fit.MeasuredNode(
+        ctx=ctx,
+        look=seen.look,
+        containers=seen.containers,
+        loading_ids=seen.loading_ids,
+        node_count=len(request.nodes),
+        build_plan=partial(build_changed_plan, ctx, request.to_start_request(), session),
+    )
+
     @cache
     def calculate_fit_without(gone: frozenset[str]) -> MemoryFit:
-        return node_fit.calculate_fit(
-            ctx,
-            request.profile,
-            plan=seen.alone or launch,
-            look=seen.look,
-            containers=seen.containers,
-            replaced=gone,
-            loading_ids=seen.loading_ids,
-            node_count=len(request.nodes),
-        )
+        return measured.evaluate(request.profile, gone)
 
-    return IncomingRank(launch, seen.has_image, calculate_fit_without, seen.alone)
+    return IncomingRank(launch, seen.has_image, calculate_fit_without, seen.alone, measured.evaluate)

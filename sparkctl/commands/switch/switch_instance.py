@@ -84,7 +84,8 @@ class _SwitchRun:
                 first, *more = plan.obstacles
                 raise OperationRefused(first, "\n".join(more) or None)
             if self.request.dry_run:
-                for message, hint in () if plan.is_there else check_flags(self.request):
+                goes = frozenset(container for _, container in _list_stopped_container_ids(plan))
+                for message, hint in () if plan.is_there else check_flags(self.request, self.sites, goes):
                     emit(WarningEmitted(self.ctx.clock.unix_time(), plan.nodes[0], message, hint))
                 return self._build_planned_end()
             if not plan.stops:
@@ -116,7 +117,7 @@ class _SwitchRun:
         return switch_planner.plan_switch(
             request.profile.name, [node.name for node in request.nodes], self.sites, keep_going=request.keep_going,
             rolls_back=request.rolls_back,
-            seconds=request.profile.start.expected if launch is None else timing.expected.seconds,
+            seconds=request.profile.expected_start_seconds if launch is None else timing.expected.seconds,
         )  # fmt: skip
 
     async def _build_journal(self, plan: SwitchPlan) -> SwitchJournal:

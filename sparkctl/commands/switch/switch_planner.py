@@ -14,6 +14,7 @@ from sparkctl.model.container import ContainerState
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.memory_fit import FitOutcome, MemoryFit
 from sparkctl.model.node import NodeName
+from sparkctl.model.profile import Profile
 from sparkctl.model.switch_plan import NodeSwitchPlan, SwitchConflict, SwitchContainer, SwitchPlan
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_gib
@@ -27,12 +28,14 @@ _TRANSIENT_STATES = (ContainerState.REMOVING, ContainerState.UNKNOWN)
 class IncomingRank:
     """What is to start on a node. ``fit``: the estimate with these containers (ids) gone. ``alone``: the launch as a
     model on one node, whose arguments describe the model, unlike those of one rank; None: same as ``plan``.
+    ``fit_changed``: the estimate of a changed profile.
     """
 
     plan: LaunchPlan
     has_image: bool
     fit: Callable[[frozenset[str]], MemoryFit]
     alone: LaunchPlan | None = None
+    fit_changed: Callable[[Profile, frozenset[str]], MemoryFit] | None = None
 
     @property
     def model_plan(self) -> LaunchPlan:

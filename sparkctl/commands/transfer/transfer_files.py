@@ -68,6 +68,10 @@ class TransferReporter:
                 )
             )
 
+    def set_total(self, total: int | None) -> None:
+        """Set the bytes in all, where they become known only on the way."""
+        self._pace.total = total
+
     def warn(self, words: str, hint: str | None = None) -> None:
         """Emit a warning."""
         self.emit(WarningEmitted(self.clock.unix_time(), self.target, words, hint))

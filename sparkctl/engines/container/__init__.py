@@ -70,5 +70,9 @@ class GenericContainerEngine(Engine):
         """Return what a prepared line says, None for nothing. Never ``ready``."""
         return _LOG_RULES.classify_line(line)
 
+    def depends_on_digits(self, line: str, shape: str) -> bool:
+        """Tell whether `classify_line` may tell the line from another one of its shape."""
+        return _LOG_RULES.depends_on_digits(line, shape)
+
 
 ENGINE = GenericContainerEngine()

@@ -24,6 +24,21 @@ def _describe_shared_memory_limit(said: MatchGroups) -> MatchGroups:
 
 KERNEL_FAILURES = (
     failure_rule(
+        r"(?P<what>This kernel only supports sm_?\d+\w*|Error occurred when running GEMM|Failed to run cutlass [\w ]{0,40}gemm[^.]{0,60}"
+        r"|[\w ]{1,60}kernels? (?:are |is )?unavailable for .{0,80}on (?:the )?current platform)",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "A GPU kernel was not made for this GPU (a GB10 is sm_121): {what}",
+        _OTHER_BACKEND,
+        needle=(
+            "This kernel only supports",
+            "Error occurred when running GEMM",
+            "Failed to run cutlass",
+            "on current platform",
+            "on the current platform",
+        ),
+        on="image",
+    ),
+    failure_rule(
         r"out of resource: shared memory, Required: (?P<wants>\d+), Hardware limit: (?P<limit>\d+)",
         FailureCause.KERNEL_UNSUPPORTED,
         "A Triton kernel wants {wants} bytes of shared memory for a block, and this GPU has {limit}[ ({whose})].",
@@ -71,7 +86,8 @@ KERNEL_FAILURES = (
 )
 JIT_FAILURES = (
     failure_rule(
-        r"(?P<what>Could not find nvcc[^.]*|nvcc: (?:command )?not found|Failed to find C(?:\+\+)? compiler[^.]*"
+        r"(?P<what>Assertion error \(include_parser\.hpp\S{0,20} ?.{0,200}"
+        r"|Could not find nvcc[^.]*|nvcc: (?:command )?not found|Failed to find C(?:\+\+)? compiler[^.]*"
         r"|CUDA_HOME environment variable is not set|No such file or directory: '(?:\S*/)?(?:nvcc|ninja|gcc|g\+\+|cc|c\+\+)'"
         r"|Ninja is required to load C\+\+ extensions|fatal error: (?:Python\.h|cuda_runtime\w*\.h|\w+\.cuh?): No such file or directory)",
         FailureCause.JIT_FAILED,
@@ -79,6 +95,7 @@ JIT_FAILURES = (
         "Take an image with the CUDA toolkit and a C compiler (a devel image), or choose a backend that brings its kernels "
         "compiled.",
         needle=(
+            "Assertion error (include_parser.hpp",
             ": No such file or directory",
             "CUDA_HOME environment variable is not set",
             "Could not find nvcc",
@@ -127,6 +144,14 @@ _GPU_FAULT_REMEDY = (
 )
 GPU_FAULTS = (
     failure_rule(
+        r"NVRM: Xid \([^)]{1,60}\): (?P<code>\d+)(?:, (?P<what>.{0,160}))?",
+        FailureCause.GPU_FAULT,
+        "The NVIDIA driver reports a fault of the GPU: Xid {code}[ ({what})].",
+        _GPU_FAULT_REMEDY,
+        needle="NVRM: Xid",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
         r"Process group watchdog thread terminated with exception: CUDA error: (?P<what>[\w -]{1,80})",
         FailureCause.GPU_FAULT,
         "A GPU kernel failed while it ran ({what}); nothing here says which.",
@@ -172,16 +197,20 @@ CAPTURE_FAILURES = (
 )
 IMAGE_FAILURES = (
     failure_rule(
-        r"(?P<what>lib[\w.+-]{1,80}?\.so[\d.]{0,20}: cannot open shared object file|undefined symbol: \S+"
+        r"(?P<what>(?:plugin |shared )?library not found: \S{1,200}\.so|unable to (?:load shared|find backend) library.{0,160}"
+        r"|lib[\w.+-]{1,80}?\.so[\d.]{0,20}: cannot open shared object file|undefined symbol: \S+"
         r"|version `?(?:GLIBCXX|GLIBC|CXXABI|libcudart)[\w.]{0,40}'? not found|numpy\.dtype size changed"
         r"|A module that was compiled using NumPy 1\.x cannot be run in NumPy 2\S*|cannot import name '[^']*' from '[^']*'"
-        r"|(?:module|package) '[^']*' has no attribute '[^']*'|No module named '?(?!sglang\b|vllm\b|tensorrt_llm\b)[\w.]{1,120}'?"
+        r"|(?:module|package) '[^']*' has no attribute '[^']*'|No module named '?(?!(?:sglang|vllm|tensorrt_llm)(?![\w.]))[\w.]{1,120}'?"
         r"|The detected CUDA version .{0,60} mismatches the version that was used to compile|DistributionNotFound: .{0,120}"
         r"|requires? (?:the )?[\w.-]{1,60} ?[<>=!~]=?\s?[\d.]{1,20}.{0,40}(?:but|found|is required|installed).{0,60})",
         FailureCause.BROKEN_IMAGE,
         "The image's parts do not fit together: {what}",
         "Take another tag of this image. An image of your own: install the missing or matching version when it is built.",
         needle=(
+            "library not found: ",
+            "unable to load shared library",
+            "unable to find backend library",
             "mismatches the version that was used to compile",
             "GLIBC",
             "CXXABI",

@@ -24,9 +24,12 @@ def cuda_memory_rules(
     says = EXCEPTION_PREFIX if begins is None else f"(?:{EXCEPTION_PREFIX}|{begins})"
     cause, change = FailureCause.CUDA_OUT_OF_MEMORY, ChangeDirection.LOWER if on else None
     numbers = (
-        r"CUDA out of memory\. Tried to allocate (?P<size>[\d.]+ \w+)(?:.*? of which (?P<free>[\d.]+ \w+) is free)?"
+        r"CUDA out of memory\. Tried to allocate (?P<size>[\d.]+ \w+)(?:.{0,200}? of which (?P<free>[\d.]+ \w+) is free)?"
+        r"(?:.{0,200}?Process (?P<pid>\d+) has (?P<held>[\d.]+ \w+) memory in use)?"
+        r"(?:.{0,200}?this process has (?P<own>[\d.]+ \w+) memory in use)?"
     )
-    summary = f"{CUDA_OUT_OF_MEMORY_TEXT[:-1]}: it tried to allocate {{size}}[ and {{free}} was free]."
+    summary = f"{CUDA_OUT_OF_MEMORY_TEXT[:-1]}: it tried to allocate {{size}}[ and {{free}} was free][; process {{pid}} holds {{held}}]"
+    summary += "[; it holds {own} itself]."
     rejected = r"CUDA out of memory\. Allocation was preemptively rejected"
     other = (
         r"CUDA (?:driver )?error: out of memory|Triton Error \[CUDA\]: out of memory|cudaErrorMemoryAllocation"
@@ -59,6 +62,15 @@ HOST_MEMORY_FAILURES = (
         "Most likely the machine ran out of memory: dmesg -T | grep -i oom on the node tells. Let the model claim less, or "
         "stop what else holds memory there.",
         needle="Killed",
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"^(?:[\w.-]{1,63} )?exited with code 137\b|\bsignal: killed$|\bterminated by signal 9\b",
+        FailureCause.KILLED,
+        "It was killed (SIGKILL), by the word of what had started it.",
+        "Most likely the machine ran out of memory: dmesg -T | grep -i oom on the node tells. Let the model claim less, or "
+        "stop what else holds memory there.",
+        needle=("exited with code 137", "signal: killed", "terminated by signal 9"),
         weight=FailureWeight.DEATH,
     ),
     failure_rule(

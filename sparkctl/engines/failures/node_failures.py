@@ -9,7 +9,8 @@ from sparkctl.model.verdict import FailureCause
 _DOCKER_FAILURES = (
     failure_rule(
         r"could not select device driver|[Uu]nknown (?:or invalid )?runtime (?:name|specified):? nvidia"
-        r"|failed to inject CDI devices|nvidia-container-(?:cli|runtime).*(?:initialization error|no such file or directory"
+        r"|failed to inject CDI devices|nvidia-container-(?:cli|runtime).*(?:(?:mount|detection|ldcache|device|container) error"
+        r"|initialization error|no such file or directory"
         r"|not found in \$PATH)|unresolvable CDI devices? (?P<device>\S+)",
         FailureCause.GPU_RUNTIME_MISSING,
         "Docker could not give the container a GPU[ ({device})]: the NVIDIA container toolkit is missing or not set up.",
@@ -95,7 +96,7 @@ _DOCKER_FAILURES = (
         "The image could not be pulled[ from {registry}][: {why}][: {said}][: {other}].",
         "Log in to its registry on the node (docker login) where it wants that; else look at the node's way to the network, "
         "and pull again.",
-        needle=("Get ", "Head ", "unauthorized:", "net/http: "),
+        needle=('Get "http', "Get http", 'Head "http', "Head http", "unauthorized:", "net/http: "),
         on="image",
     ),
     failure_rule(
@@ -187,7 +188,8 @@ _CUDA_FAILURES = (
         r"|^Fatal Python error: Illegal instruction",
         FailureCause.KERNEL_UNSUPPORTED,
         "A kernel of this image uses an instruction that the GB10 lacks.",
-        "Choose another backend for the MoE or FP4 kernels (not flashinfer_cutlass), or take a newer image.",
+        "Choose another backend for the MoE or FP4 kernels (not flashinfer_cutlass), or take a newer image. NVFP4 checkpoints "
+        "of Qwen3.5 did this on a GB10 (github.com/vllm-project/vllm/issues/35519): FP8 or INT4 ones run.",
         needle=(
             "Fatal Python error: Illegal instruction",
             "an illegal instruction was encountered",
@@ -251,6 +253,15 @@ _FILE_SYSTEM_FAILURES = (
         "Correct the owner or mode of the mounted directory on the node, or mount it writable.",
         needle=("[Errno ", "ermission denied"),
         on="mounts",
+    ),
+    failure_rule(
+        r"^(?:ERROR:\s+|[\w.]*Error: )?\[Errno 99\].{0,200}?(?:on address \((?P<address>[^)]{1,60})\)|[Cc]annot assign requested address)",
+        FailureCause.BAD_VALUE,
+        "The address that the server is to listen on is none of this machine's[: {address}].",
+        "Correct args.host: 0.0.0.0 is every address.",
+        needle="[Errno 99]",
+        on="args.host",
+        fatal=True,
     ),
     failure_rule(
         rf"^(?:ERROR:\s+|[\w.]*Error: )?\[Errno 98\]|{EXCEPTION_PREFIX}.*[Aa]ddress already in use|couldn't bind HTTP server socket"

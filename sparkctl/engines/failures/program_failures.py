@@ -83,7 +83,7 @@ CRASH_FAILURES = (
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
-        r"No module named '?(?P<name>sglang|vllm|tensorrt_llm)\b",
+        r"(?:^|[ (:])(?:ModuleNotFoundError|python[\d.]*): No module named '?(?P<name>sglang|vllm|tensorrt_llm)'?(?=\)|\s*$)",
         FailureCause.BAD_VALUE,
         "The image does not hold {name}.",
         "Correct image or engine.",
@@ -98,6 +98,14 @@ CRASH_FAILURES = (
         needle=_EXCEPTION_NEEDLES,
         on="args.{flag}",
         weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"^what\(\):\s+(?P<what>\S.*)",
+        FailureCause.CRASHED,
+        "The program ended on an error: {what}",
+        "Read the log around this line.",
+        needle="what(): ",
+        weight=FailureWeight.EXCEPTION,
     ),
     failure_rule(
         r"^Fatal Python error: (?P<what>.*)",

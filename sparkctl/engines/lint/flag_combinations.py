@@ -107,6 +107,22 @@ def check_long_context(profile: Profile, setting: FlagSetting | None, flag: str,
     )
 
 
+def check_cpu_offload(settings: FlagSettings, flag: str) -> Iterator[LintMessage]:
+    """Yield that weights on the CPU's side are in the same memory here."""
+    setting = settings.get_setting(flag)
+    if setting is None or not parse_size_number(setting.value):
+        return
+    message = f"{flag}: a Spark has one memory for CPU and GPU; offloading to the CPU frees none of it, and costs time: leave it out"
+    yield LintMessage(
+        kind=LintRule.BAD_COMBINATION,
+        level=LintSeverity.WARNING,
+        where=setting.where,
+        message=message,
+        on_key=setting.in_args,
+        setting=f"args.{flag.removeprefix('--')}=null" if setting.in_args else None,
+    )
+
+
 _FAMILY_PATTERN = re.compile(
     r"(?<![a-z])(?:(?P<qwq>qwq)|(?P<name>qwen|llama|gemma|glm|minimax-m|mistral|nemotron|deepseek-[vr]|kimi-k|gpt-oss|phi|mimo)"
     r"[-_]?(?P<version>\d+(?:\.\d+|_\d{1,2}(?![\d.]*b))?)?)",  # Llama3_2_1B is Llama 3.2 with 1B

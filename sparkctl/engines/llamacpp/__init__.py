@@ -293,6 +293,10 @@ class LlamaCppEngine(Engine):
             return found
         return LineSignal(found.phase, found.step, found.failure, facts) if found else LineSignal(facts=facts)
 
+    def depends_on_digits(self, line: str, shape: str) -> bool:
+        """Tell whether `classify_line` may tell the line from another one of its shape."""
+        return _LOG_RULES.depends_on_digits(line, shape)
+
     def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
         """Return the drafts of ``--spec-type``, or of a draft model (``-md``), as far as the flags tell."""
         kind = command_builder.find_flag_value(words, "spec-type")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sparkctl.engines.base import FailureWeight
+from sparkctl.engines.failures.library_failures import GPU_FAULTS
 from sparkctl.engines.failures.memory_failures import CUDA_OUT_OF_MEMORY_TEXT, cuda_memory_rules
 from sparkctl.engines.log_rules import failure_rule
 from sparkctl.model.verdict import FailureCause
@@ -72,6 +73,17 @@ CUDA_FAILURES = (
         needle="CUDA error: ",
         on="image",
         fatal=True,
+    ),
+    *GPU_FAULTS,
+    failure_rule(
+        r"^(?:\[\d{1,9}\] )?\S{1,300}\.(?:cuh?|cpp|c|h):\d{1,6}: (?P<what>fatal error)",
+        FailureCause.CRASHED,
+        "llama.cpp ended on a fatal error of its own.",
+        "Take a newer build, and look for this place among the issues of llama.cpp. In fattn.cu it means that flash attention has "
+        "no kernel for what was asked: set args.flash-attn: off.",
+        needle=": fatal error",
+        fatal=True,
+        weight=FailureWeight.DEATH,
     ),
     failure_rule(
         r"^(?:\S+:\d+: )?CUDA error: (?P<what>.*)",
@@ -170,7 +182,7 @@ MODEL_FAILURES = (
         FailureCause.MODEL_GATED,
         "The model hub does not let you have this model[ (HTTP {code})][ (HTTP {status})].",
         "Accept the model's licence on the hub and set env.HF_TOKEN to a token of that account.",
-        needle="40",
+        needle=("error from HF API", "download failed: "),
         on="env.HF_TOKEN",
     ),
     failure_rule(
@@ -178,7 +190,7 @@ MODEL_FAILURES = (
         FailureCause.HUB_UNREACHABLE,
         "The model is not on the node, and could not be downloaded.",
         "Download the GGUF beforehand and mount it, or give the container a way to the hub.",
-        needle="ile",
+        needle=("failed to download model", "download failed after", "required file is not available"),
         on=_MODEL_PATH_FIELD,
         weight=FailureWeight.DEATH,
     ),

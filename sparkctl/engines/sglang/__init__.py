@@ -215,6 +215,10 @@ class SglangEngine(Engine):
         """Return what a prepared line says, None for nothing."""
         return _LOG_RULES.classify_line(line)
 
+    def depends_on_digits(self, line: str, shape: str) -> bool:
+        """Tell whether `classify_line` may tell the line from another one of its shape."""
+        return _LOG_RULES.depends_on_digits(line, shape)
+
     def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
         """Return the drafts of ``--speculative-*``, and tensor x pipeline parallel size.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparkctl.engines.log_rules import FactRule, fact_rule
+from sparkctl.engines.log_rules import FactRule, fact_rule, version_facts
 from sparkctl.model.engine_metrics import EngineFactName
 
 _QUANTIZATION_PATH = EngineFactName.QUANTIZATION_PATH
@@ -14,7 +14,11 @@ def _server_args_fact(key: str, value: str, name: EngineFactName, says: str = "{
 
 
 FACTS = (
-    # It never prints its version; the format of its settings tells older from newer versions.
+    fact_rule(
+        "SGLang Version ", r"^SGLang Version v?(?P<it>\d[\w.+-]*)", EngineFactName.ENGINE_VERSION
+    ),  # NVIDIA's images
+    *version_facts("sglang"),
+    # The engine itself never prints its version; the format of its settings tells older from newer versions.
     fact_rule("server_args=ServerArgs(", "", EngineFactName.ENGINE_VERSION, "0.5.12 or like it"),
     fact_rule("server_args={", "", EngineFactName.ENGINE_VERSION, "0.5.23 or like it"),
     fact_rule("Init torch distributed begin", "", EngineFactName.ENGINE_VERSION, "0.5.12 or like it"),

@@ -142,8 +142,9 @@ _FLAG_FAILURES = (
         FailureCause.ENGINE_BUG,
         "Speculative decoding is set by half: of steps, top-k and draft tokens one is given and another is missing, which "
         "SGLang 0.5.12 answers with a TypeError.",
-        "Either give what is missing (--set args.speculative-num-draft-tokens=20, which is steps x top-k for 5 and 4; "
-        "speculative-eagle-topk, too, where it is not set), or draft without a model: NGRAM needs none of them "
+        "Give what is missing (args.speculative-num-draft-tokens: 20, which is steps x top-k for 5 and 4; "
+        "speculative-eagle-topk, too, where it is not set), and lower args.mem-fraction-static: the drafts take that share "
+        "of what CUDA has free before the weights (qwen36 has 0.6). Or draft without a model: NGRAM needs none of them "
         "(args.speculative-algorithm: NGRAM, as in qwen36-ngram).",
         needle="'NoneType' and 'int'",
         on="args.speculative-num-draft-tokens",

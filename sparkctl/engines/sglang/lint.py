@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from sparkctl.engines.lint import flag_combinations
 from sparkctl.engines.lint.flag_combinations import find_draft_mismatch
-from sparkctl.engines.lint.model import LintFix, LintFixKind, LintMessage, LintRule, LintSeverity
+from sparkctl.engines.lint.model import FieldPath, LintFix, LintFixKind, LintMessage, LintRule, LintSeverity
 from sparkctl.engines.lint.profile_flags import (
     FlagAdvice,
     FlagSettings,
     LintContext,
+    has_env_reference,
     parse_size_number,
+    quote_value,
 )
 from sparkctl.model.profile import Profile
 
@@ -65,6 +68,13 @@ _STEPS_FLAG, _TOPK_FLAG, _DRAFT_TOKENS_FLAG = (
     "--speculative-eagle-topk",
     "--speculative-num-draft-tokens",
 )
+# tokens/s for one request, by the thread's table
+_MEASURED_SLOWER = {
+    "EAGLE3": "16.4 tokens/s in place of 31.7 with BF16, 24.5 in place of 52.7 with FP8",
+    "DFLASH": "20.5 tokens/s in place of 31.7 with BF16, 41.4 in place of 52.7 with FP8",
+}
+_FP4_CACHE_BACKENDS = ("triton", "torch_native", "flex_attention", "trtllm_mha")
+_MLA_NAMES = re.compile(r"deepseek|kimi|glm", re.IGNORECASE)
 
 
 def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintContext) -> Iterator[LintMessage]:
@@ -81,11 +91,15 @@ def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintConte
         )
     yield from _check_speculative_sizes(settings, algorithm)
     yield from _check_draft_model(profile, settings, algorithm)
+    yield from _check_unused_draft_sizes(settings)
+    yield from flag_combinations.check_cpu_offload(settings, "--cpu-offload-gb")
+    yield from _check_encoder(settings)
+    yield from _check_fp4_cache(profile, settings)
     yield from flag_combinations.check_long_context(
         profile,
         settings.get_setting("--context-length"),
         "--context-length",
-        "each of max-running-requests gets a table for all of it, and one request may take that much of the KV cache",
+        "one request may take that much of the KV cache, and each of max-running-requests a table of four bytes a token",
     )
 
 
@@ -96,7 +110,7 @@ def _check_speculative_sizes(settings: FlagSettings, algorithm: str) -> Iterator
         settings.get_setting(_TOPK_FLAG),
         settings.get_setting(_DRAFT_TOKENS_FLAG),
     )
-    if algorithm in ("NGRAM", "DFLASH") or steps is None or tokens is not None:
+    if algorithm in ("", "NGRAM", "DFLASH") or steps is None or tokens is not None:
         return
     if topk is not None and topk.value == "1":
         return
@@ -116,8 +130,97 @@ def _check_speculative_sizes(settings: FlagSettings, algorithm: str) -> Iterator
     )
 
 
+def _check_unused_draft_sizes(settings: FlagSettings) -> Iterator[LintMessage]:
+    """Sizes of a draft without an algorithm: nothing is drafted."""
+    if settings.get_setting(_ALGORITHM_FLAG) is not None:
+        return
+    for flag in (_DRAFT_TOKENS_FLAG, _STEPS_FLAG, _TOPK_FLAG, _DRAFT_MODEL_FLAG):
+        if (setting := settings.get_setting(flag)) is not None:
+            message = (
+                f"{flag} without {_ALGORITHM_FLAG} drafts nothing: set that, too (NEXTN for a model with draft layers of "
+                "its own, as Qwen3.5 and 3.6 have)"
+            )
+            yield LintMessage(
+                kind=LintRule.MISSING_FLAG,
+                level=LintSeverity.WARNING,
+                where=setting.where,
+                message=message,
+                on_key=setting.in_args,
+            )
+            return
+
+
+def _check_encoder(settings: FlagSettings) -> Iterator[LintMessage]:
+    """A language model without its encoder asks other servers for it."""
+    alone = settings.get_setting("--language-only")
+    if alone is not None and settings.get_setting("--encoder-urls") is None:
+        message = (
+            "--language-only leaves the encoder to other servers, and --encoder-urls names none: it does not start; "
+            "name them, or leave --language-only out"
+        )
+        yield LintMessage(
+            kind=LintRule.MISSING_FLAG,
+            level=LintSeverity.WARNING,
+            where=alone.where,
+            message=message,
+            on_key=alone.in_args,
+        )
+
+
+def _check_fp4_cache(profile: Profile, settings: FlagSettings) -> Iterator[LintMessage]:
+    """A KV cache in 4 bits: SGLang 0.5.12 asserts the backend. MLA models (DeepSeek, Kimi) have other backends."""
+    if settings.get_value("--kv-cache-dtype") != "fp4_e2m1" or _MLA_NAMES.search(profile.model.path or ""):
+        return
+    for flag in ("--attention-backend", "--prefill-attention-backend", "--decode-attention-backend"):
+        setting = settings.get_setting(flag)
+        if setting is None or setting.value is None or setting.value in _FP4_CACHE_BACKENDS:
+            continue
+        if has_env_reference(setting.value):
+            continue
+        message = (
+            f"a KV cache of fp4_e2m1 does not go with {flag} {quote_value(setting.value)}: "
+            f"SGLang 0.5.12 stops unless it is one of {', '.join(_FP4_CACHE_BACKENDS)}"
+        )
+        yield LintMessage(
+            kind=LintRule.BAD_COMBINATION,
+            level=LintSeverity.WARNING,
+            where=setting.where,
+            message=message,
+            on_key=False,
+            setting=f"args.{flag.removeprefix('--')}=triton",
+        )
+
+
 def _check_draft_model(profile: Profile, settings: FlagSettings, algorithm: str) -> Iterator[LintMessage]:
-    draft = settings.get_setting(_DRAFT_MODEL_FLAG)
+    chosen, draft = settings.get_setting(_ALGORITHM_FLAG), settings.get_setting(_DRAFT_MODEL_FLAG)
+    where: FieldPath = chosen.where if chosen is not None else ("args",)
+    if algorithm == "DFLASH":
+        if draft is None:
+            message = f"DFLASH needs a draft model: {_DRAFT_MODEL_FLAG}"
+            yield LintMessage(
+                kind=LintRule.MISSING_FLAG, level=LintSeverity.ERROR, where=where, message=message, on_key=False
+            )
+        if settings.get_setting("--enable-dp-attention") is not None or (settings.get_number("--pp-size") or 1) > 1:
+            message = "DFLASH runs neither with pipeline parallel nor with data-parallel attention"
+            yield LintMessage(
+                kind=LintRule.BAD_COMBINATION, level=LintSeverity.ERROR, where=where, message=message, on_key=False
+            )
+    if algorithm == "EAGLE3" and draft is None:
+        message = (
+            f"EAGLE3 drafts come from a model of their own, which is not named: {_DRAFT_MODEL_FLAG} "
+            "(github.com/sgl-project/sglang/issues/36528)"
+        )
+        yield LintMessage(
+            kind=LintRule.MISSING_FLAG, level=LintSeverity.WARNING, where=where, message=message, on_key=False
+        )
+    if algorithm in _MEASURED_SLOWER and draft is not None:
+        message = (
+            f"{algorithm} on SGLang was slower than no drafts on a Spark: {_MEASURED_SLOWER[algorithm]} (Qwen3-30B-A3B; "
+            "forums.developer.nvidia.com/t/362200); compare both in `top`"
+        )
+        yield LintMessage(
+            kind=LintRule.SLOW_DRAFTS, level=LintSeverity.INFO, where=where, message=message, on_key=False
+        )
     if draft is not None and draft.value and profile.model.path:
         reads_layers = algorithm in _HIDDEN_STATE_METHODS
         if why := find_draft_mismatch(profile.model.path, draft.value, by_hidden_states=reads_layers):

@@ -13,7 +13,7 @@ from sparkctl.engines.simulation.engine_launch import (
 )
 from sparkctl.engines.simulation.script_player import LOG_TIME
 from sparkctl.engines.simulation.simulated_engine import SimulatedEngine
-from sparkctl.engines.simulation.unified_memory import GIB
+from sparkctl.model.text.units import GIB
 
 _INIT_PORT = 20000  # if nothing else is given
 _BATCH_SIZES = (1, 2, 4, 8, 12, 16, 24, 32)

@@ -189,9 +189,9 @@ def compute_position_acceptance(length: float, drafted: int) -> list[float]:
     token.
     """
     low, high = 0.0, 1.0
-    for _ in range(40):
+    for _ in range(40 if drafted else 0):
         middle = (low + high) / 2
-        if sum(middle**at for at in range(1, drafted + 1)) < length - 1:
+        if middle * (1 - middle**drafted) / (1 - middle) < length - 1:
             low = middle
         else:
             high = middle

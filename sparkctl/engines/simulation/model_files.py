@@ -20,6 +20,7 @@ _KNOWN_SHAPES = (
     ("235B-A22B", 94, 64, 4, 128, 0, 40960),
 )
 _DEFAULT_SHAPE = (36, 32, 8, 128, 0, 40960)
+_DRAFT_LAYERS = re.compile(r"qwen-?3\.?[56]|minimax", re.IGNORECASE)  # models that are published with draft layers
 _MAX_SHARD_BYTES = 4 * 10**9
 
 
@@ -35,6 +36,7 @@ def list_model_files(place: str) -> list[str]:
     files = [f"file {size} {place}/{shard}" for shard, size in _split_into_shards(weights, shards)]
     return [
         f"@@ model {place}", "there dir", *files, f'total "total_size": {weights}',
+        f"drafts {'yes' if _DRAFT_LAYERS.search(name) else 'no'}",
         f"config {json.dumps(build_model_config(name), separators=(',', ':'))}",
     ]  # fmt: skip
 

@@ -27,7 +27,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sparkctl.engines.simulation.unified_memory import GIB
+from sparkctl.model.text.units import GIB
 
 # Replaced in every text by the engine's own spelling of the time at which the line is written.
 LOG_TIME = "\x01"

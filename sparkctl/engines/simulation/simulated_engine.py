@@ -32,7 +32,8 @@ from sparkctl.engines.simulation.engine_launch import (
     parse_flags,
 )
 from sparkctl.engines.simulation.script_player import LogStep, ScriptPlayer
-from sparkctl.engines.simulation.unified_memory import GIB
+from sparkctl.model.spark_memory import TOTAL_BYTES
+from sparkctl.model.text.units import GIB
 
 _TTFT_BUCKETS = (("0.1", 0.0), ("0.25", 0.35), ("0.5", 0.85), ("1.0", 0.95), ("2.5", 1.0), ("+Inf", 1.0))  # share up to
 _ITL_BUCKETS = ("0.025", "0.05", "0.075", "0.1", "0.15", "0.2", "0.3", "0.5", "1.0", "+Inf")
@@ -162,7 +163,7 @@ class SimulatedEngine(ScriptPlayer):
         wanted, free, held = self["wanted"], self["free"], self["held"]
         return (
             f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {wanted / GIB:.2f} GiB. GPU 0 has a total "
-            f"capacity of 121.69 GiB of which {free / GIB:.2f} GiB is free. Including non-PyTorch memory, this process has "
+            f"capacity of {TOTAL_BYTES / GIB:.2f} GiB of which {free / GIB:.2f} GiB is free. Including non-PyTorch memory, this process has "
             f"{held / GIB:.2f} GiB memory in use. Of the allocated memory {max(0, held - GIB) / GIB:.2f} GiB is allocated by "
             "PyTorch, and 412.55 MiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try "
             "setting PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation."

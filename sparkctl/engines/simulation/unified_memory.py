@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-KIB, GIB = 1 << 10, 1 << 30
-TOTAL_BYTES = 127_600_592 * KIB
+from sparkctl.model.spark_memory import TOTAL_BYTES
+from sparkctl.model.text.units import KIB
+
 SWAP_TOTAL_BYTES = 16_777_212 * KIB
 KERNEL_RESERVE_BYTES = 1_350_000 * KIB  # the kernel frees page cache rather than let MemFree fall below this
 LOW_WATERMARK_BYTES = 112_640 * KIB

@@ -21,7 +21,7 @@ from sparkctl.engines.base import (
     LineSignal,
     LogSignature,
 )
-from sparkctl.engines.failures import COMMON_FAILURES, cuda_memory_rules
+from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES, cuda_memory_rules
 from sparkctl.engines.import_rules import ImportRules, ModelWord
 from sparkctl.engines.log_rules import LogRules, failure_rule, loading_signal
 from sparkctl.engines.traps import build_trap_rules
@@ -205,9 +205,10 @@ _LOG_RULES = LogRules(
     rules=build_trap_rules("trtllm")
     + _MEMORY_FAILURES
     + _FLAG_FAILURES
-    + _EXIT_FAILURES
     + MPIRUN_FAILURES
-    + COMMON_FAILURES,
+    + COMMON_CAUSES
+    + _EXIT_FAILURES
+    + CRASH_FAILURES,
 )
 
 _KV_CACHE_LINE = re.compile(
@@ -340,6 +341,10 @@ class TensorRtLlmEngine(Engine):
     def classify_line(self, line: str) -> LineSignal | None:
         """Return what a prepared line says, None for nothing."""
         return parse_fact_line(line) or _LOG_RULES.classify_line(line)
+
+    def depends_on_digits(self, line: str, shape: str) -> bool:
+        """Tell whether `classify_line` may tell the line from another one of its shape."""
+        return _LOG_RULES.depends_on_digits(line, shape)
 
     def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
         """Return tensor x pipeline parallel size. Drafts are set in the file of ``--config``, which is not read."""

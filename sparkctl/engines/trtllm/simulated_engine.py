@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from sparkctl.engines.simulation.engine_launch import RankRendezvous, RendezvousKind
 from sparkctl.engines.simulation.simulated_engine import SimulatedEngine
-from sparkctl.engines.simulation.unified_memory import GIB
+from sparkctl.model.text.units import GIB
 
 _MPI_PORT, _MPI_WAIT_SECONDS = 2233, 600.0  # for which mpirun's head waits for the sshds
 _RANKS_MARK = "sparkctl-ranks"

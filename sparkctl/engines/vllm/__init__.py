@@ -40,6 +40,7 @@ _PHASE_SIGNALS = (
     ("Initializing model took", loading_signal("weights")),
     ("world_size=", loading_signal("join")),
     ("Starting to load model", loading_signal("weights")),
+    ("Loading model from scratch", loading_signal("weights")),
     ("Loading drafter model", loading_signal("draft")),
     ("Loading weights took", loading_signal("profiling")),
     ("Model loading took", loading_signal("profiling")),
@@ -300,6 +301,10 @@ class VllmEngine(Engine):
     def classify_line(self, line: str) -> LineSignal | None:
         """Return what a prepared line says, None for nothing."""
         return _LOG_RULES.classify_line(line)
+
+    def depends_on_digits(self, line: str, shape: str) -> bool:
+        """Tell whether `classify_line` may tell the line from another one of its shape."""
+        return _LOG_RULES.depends_on_digits(line, shape)
 
     def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
         """Return the drafts of ``--speculative-config`` (or ``--spec-*``), and tensor x pipeline parallel size."""

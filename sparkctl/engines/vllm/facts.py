@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparkctl.engines.log_rules import fact_rule
+from sparkctl.engines.log_rules import fact_rule, version_facts
 from sparkctl.model.engine_metrics import EngineFactName
 
 _ENGINE_INIT_START = "Initializing a V1 LLM engine"
@@ -15,6 +15,7 @@ FACTS = (
     fact_rule("vLLM API server version ", r"version v?(?P<it>\d[\w.+-]*)", EngineFactName.ENGINE_VERSION),
     fact_rule("vLLM server version ", r"version v?(?P<it>\d[\w.+-]*)", EngineFactName.ENGINE_VERSION),
     fact_rule("vLLM Version ", r"^vLLM Version v?(?P<it>\d[\w.+-]*)", EngineFactName.ENGINE_VERSION),  # NVIDIA's images
+    *version_facts("vllm"),
     # The banner: two of vLLM's four lines of block letters end in a fact.
     fact_rule(" ▄▄ ▄█", r" version (?P<it>\d[\w.+-]*)\s*$", EngineFactName.ENGINE_VERSION),
     fact_rule("  ▄▄ ▄█", r" version (?P<it>\d[\w.+-]*)\s*$", EngineFactName.ENGINE_VERSION),

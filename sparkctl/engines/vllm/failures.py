@@ -136,6 +136,18 @@ _ARGUMENT_FAILURES = (
         change=ChangeDirection.REMOVE,
     ),
     failure_rule(
+        rf"{EXCEPTION_PREFIX}Model does not support EAGLE3 interface but aux_hidden_state_outputs was requested",
+        FailureCause.ENGINE_BUG,
+        "The model's class in this image does not hand its hidden states to the drafts (EAGLE3, DFlash).",
+        "Take an image with a newer vLLM. Or patch two lines of the model's file in this one: SupportsEagle3 among the imports "
+        "and the bases of its class, and mount the patched file over it (qwen3-coder-next-dflash shows how). Without drafts "
+        f"it starts: leave out {_SPECULATION_FIELD}.",
+        needle="does not support EAGLE3 interface",
+        on=_SPECULATION_FIELD,
+        fatal=True,
+        change=ChangeDirection.REMOVE,
+    ),
+    failure_rule(
         rf"{EXCEPTION_PREFIX}[Ss]pec(?:ulative)? decod(?:e|ing) is not supported",
         FailureCause.BAD_VALUE,
         "This model or this backend cannot be run with speculative decoding.",
@@ -183,6 +195,17 @@ _ARGUMENT_FAILURES = (
         needle="the number of available ",
         on="args.tensor-parallel-size",
         fatal=True,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.*(?:Selected backend (?:AttentionBackendEnum\.)?(?P<name>\w+) is not valid for this configuration|"
+        r"No valid attention backend found for).*non-causal attention not supported",
+        FailureCause.ATTENTION_BACKEND,
+        "DFlash drafts look ahead as well as back, which the attention backend[ {name}] does not do.",
+        "Set args.attention-backend to flash_attn, which does; where the image has none, take a newer one.",
+        needle="non-causal attention not supported",
+        on="args.attention-backend",
+        fatal=True,
+        to="flash_attn",
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*No valid attention backend found for \w+ with (?P<what>.*?)\. Reasons: (?P<why>.*)",

@@ -18,7 +18,8 @@ from sparkctl.engines.simulation.engine_launch import (
 from sparkctl.engines.simulation.model_files import compute_kv_bytes_per_token, get_model_architecture
 from sparkctl.engines.simulation.script_player import LOG_TIME
 from sparkctl.engines.simulation.simulated_engine import SimulatedEngine
-from sparkctl.engines.simulation.unified_memory import GIB, TOTAL_BYTES
+from sparkctl.model.spark_memory import TOTAL_BYTES
+from sparkctl.model.text.units import GIB
 
 _RAY_PORT, _STORE_PORT = 6379, 29501  # if nothing else is given
 _RAY_WAIT_SECONDS = 1800.0  # for which a head waits for its workers
@@ -112,6 +113,7 @@ class SimulatedVllm(SimulatedEngine):
             "architecture": get_model_architecture(launch.model),
             "is_nvfp4": "NVFP4" in launch.model.upper(),
             "wanted_gib": self.wanted_bytes / GIB,
+            "total_gib": TOTAL_BYTES / GIB,
             "load_seconds": launch.shards * _SHARD_SECONDS,
             "model_seconds": launch.shards * _SHARD_SECONDS + 2.4,
             "pool": pool,

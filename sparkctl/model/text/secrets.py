@@ -310,9 +310,8 @@ def is_key_line(text: str) -> bool:
 
 def may_hold_secret(text: str, secrets: Iterable[str] = ()) -> bool:
     """Tell whether `redact` could change ``text``, at low cost."""
-    form = text.translate(_ONE_DIGIT)
     return (
-        (_has_secret_form if len(form) > _MAX_CACHED_CHARS else _has_known_form)(form)
+        _has_secret(text.translate(_ONE_DIGIT))
         or ("@" in text and _has_url(text))
         or any(secret in text for secret in secrets)
     )
@@ -338,6 +337,10 @@ def _has_secret_form(form: str) -> bool:
 
 
 _has_known_form = lru_cache(4096)(_has_secret_form)
+
+
+def _has_secret(form: str) -> bool:
+    return (_has_secret_form if len(form) > _MAX_CACHED_CHARS else _has_known_form)(form)
 
 
 def _has_url(text: str) -> bool:
@@ -751,8 +754,27 @@ _MAX_KEY_LINES = 200  # maximum lines of a private key without an end
 
 
 def mask_log_lines(lines: Sequence[LogLine], secrets: Collection[str]) -> tuple[LogLine, ...]:
-    """Return the lines with secrets masked. Nearly all have no secret, and are the same objects."""
-    return tuple([_redact_log_line(line, secrets) if may_hold_secret(line.text, secrets) else line for line in lines])
+    """Return the lines with secrets masked. Nearly all have no secret, and are the same objects.
+
+    The check is that of `may_hold_secret`, on the whole batch: most of its lines differ in their numbers alone.
+    """
+    texts = [line.text for line in lines]
+    block = "\n".join(texts)
+    forms = block.translate(_ONE_DIGIT).split("\n") if block.isascii() else []
+    if len(forms) != len(texts):
+        forms = [text.translate(_ONE_DIGIT) for text in texts]
+    suspects = {form for form in set(forms) if _has_secret(form)}
+    known = [secret for secret in secrets if secret in block]
+    if not suspects and not known and "@" not in block:
+        return tuple(lines)
+    return tuple(
+        [
+            _redact_log_line(line, secrets)
+            if form in suspects or ("@" in text and _has_url(text)) or any(secret in text for secret in known)
+            else line
+            for line, text, form in zip(lines, texts, forms, strict=True)
+        ]
+    )
 
 
 class LineMasker:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from sparkctl.model.finding import Finding
 from sparkctl.model.instance import InstanceView
+from sparkctl.model.kernel_event import KernelEvent
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import Sample
 
@@ -17,11 +18,15 @@ MAX_SAMPLE_GAP = 20.0  # seconds without a sample or a figure, after which the t
 
 @dataclass(frozen=True, slots=True)
 class NodeSnapshot:
-    """A node at one sample. ``instances``: as of Docker's last answer, ours and running foreign ones; None: not known."""
+    """A node at one sample. ``instances``: as of Docker's last answer, ours and running foreign ones; None: not known.
+
+    ``kernel``: what its kernel logged in this boot.
+    """
 
     node: NodeName
     sample: Sample
     instances: tuple[InstanceView, ...] | None = None
+    kernel: tuple[KernelEvent, ...] = ()
 
 
 class Detector(Protocol):

@@ -6,16 +6,23 @@ import shlex
 from collections.abc import Sequence
 
 from sparkctl.model.container import ContainerState
+from sparkctl.model.engine_metrics import EngineFactName
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity, sort_by_severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.phase import Phase
-from sparkctl.monitor.findings.base import Detector, NodeSnapshot
+from sparkctl.model.reference import TOLERANCE, FigureRange, estimate_request_context
+from sparkctl.model.text.units import GIB, format_gib
+from sparkctl.monitor.findings.base import ConditionTimer, Detector, NodeSnapshot, PersistentCondition
 from sparkctl.monitor.findings.fabric_detectors import IdleLaneDetector, MissingRouteDetector, detect_missing_network
 from sparkctl.monitor.findings.gpu_detectors import BusyWaitDetector, StuckClockDetector, ThermalDetector
 from sparkctl.monitor.findings.host_detectors import DiskSpaceDetector, OrphanProcessDetector
+from sparkctl.monitor.findings.kernel_detectors import KernelEventDetector
 from sparkctl.monitor.findings.memory_detectors import PageCacheDetector, SwapGrowthDetector
 from sparkctl.monitor.findings.nccl_detectors import NcclGidDetector, detect_rdma_disabled
 from sparkctl.monitor.ranks import count_ranks, find_ranks
+
+_LOW_CLOCK_SHARE = 0.7  # of the highest; a healthy GB10 runs at 2280 to 2450 of 3003 MHz under load
+_MUCH_SWAP = GIB  # bytes; idle pages may lie in swap and slow nothing
 
 
 class RestartLoopDetector:
@@ -81,6 +88,79 @@ def _container_key(one: InstanceView) -> str:
     return one.container_id or one.container
 
 
+class SlowGenerationDetector:
+    """An engine generates a fifth less than others measured in its situation, in each window of the last three minutes.
+
+    Silent where nothing is comparable: other concurrency, requests that wait, prompts that are read beside, a context of
+    another or an unknown length.
+    """
+
+    SECONDS = 180.0
+
+    def __init__(self) -> None:
+        self._lasting = ConditionTimer(self.SECONDS)
+
+    def detect(self, sight: NodeSnapshot) -> list[Finding]:
+        """Return one finding for each slow instance."""
+        found = []
+        for one in sight.instances or ():
+            rate, numbers = one.reference_rate, one.numbers
+            claim = None
+            if numbers is not None and numbers.generation_rate is not None and rate is not None:
+                is_alone = not numbers.prompt_rate and estimate_request_context(numbers, one.facts) is not None
+                claim = numbers.generation_rate < (1 - TOLERANCE) * rate.low if is_alone else None
+            standing = self._lasting.update_condition(_container_key(one), claim, sight.sample)
+            if standing is not None and rate is not None:
+                found.append(_build_slow_generation_finding(sight, one, rate, standing))
+        return found
+
+
+def _build_slow_generation_finding(
+    sight: NodeSnapshot, one: InstanceView, rate: FigureRange, standing: PersistentCondition
+) -> Finding:
+    assert one.numbers is not None
+    assert one.reference is not None
+    now, source = (
+        one.numbers.generation_rate or 0.0,
+        f"{rate.low:g}" + ("" if rate.low == rate.high else f"–{rate.high:g}"),
+    )
+    evidence = [
+        FindingEvidence("generation", f"{now:.1f}", "tok/s", "engine"),
+        FindingEvidence("source", source, "tok/s", one.reference.source),
+    ]
+    reasons = []
+    length, wanted = one.numbers.acceptance and one.numbers.acceptance.length, one.reference.accept_length
+    if length and wanted is not None:
+        evidence.append(
+            FindingEvidence("accept length", f"{length:.2f}, source {wanted.low:g}–{wanted.high:g}", None, "engine")
+        )
+        reasons += (
+            ["fewer drafts are accepted than there: other prompts, or another draft"] if length < wanted.low else []
+        )
+    for gpu in sight.sample.gpus or ():
+        if gpu.sm_clock is not None and gpu.sm_clock_max:
+            evidence.append(FindingEvidence("SM clock", f"{gpu.sm_clock} of {gpu.sm_clock_max}", "MHz", "nvml"))
+            reasons += ["the GPU's clock is low"] if gpu.sm_clock < _LOW_CLOCK_SHARE * gpu.sm_clock_max else []
+    memory = sight.sample.memory
+    if memory is not None and memory.swap_used > _MUCH_SWAP:
+        evidence.append(FindingEvidence("swap used", format_gib(memory.swap_used), None, "meminfo"))
+        reasons.append("memory is in swap")
+    if (kind := next((fact for fact in one.facts if fact.name is EngineFactName.QUANTIZATION), None)) is not None:
+        evidence.append(FindingEvidence("quantization", kind.value, None, "log"))
+    usual = "the usual reasons: a low clock, swap, drafts that are rejected, a checkpoint of another quantisation"
+    return Finding(
+        kind=FindingKind.BELOW_REFERENCE,
+        severity=Severity.NOTE,
+        node=sight.node,
+        summary=f"{one.name} generates {now:.1f} tok/s where its source measured {source}"
+        + (f"; {'; '.join(reasons)}" if reasons else ""),
+        remedy=f"compare the set-up: sparkctl profiles show {shlex.quote(one.profile or one.name)}; {usual}",
+        instance=one.name,
+        evidence=tuple(evidence),
+        since=standing.since,
+    )
+
+
 def detect_missing_rank(sights: Sequence[NodeSnapshot]) -> list[Finding]:
     """Return a finding for each ready rank while another rank is missing: a rank can get ready only with all others.
 
@@ -123,6 +203,8 @@ class NodeDetectors:
             DiskSpaceDetector(),
             OrphanProcessDetector(),
             RestartLoopDetector(),
+            KernelEventDetector(),
+            SlowGenerationDetector(),
         )
 
     def detect_all(self, sight: NodeSnapshot) -> tuple[Finding, ...]:
@@ -138,6 +220,7 @@ def detect_once(sight: NodeSnapshot) -> tuple[Finding, ...]:
         DiskSpaceDetector(),
         OrphanProcessDetector(0.0),
         RestartLoopDetector(),
+        KernelEventDetector(),
     )
     return sort_by_severity([finding for detector in detectors for finding in detector.detect(sight)])
 
@@ -149,13 +232,23 @@ def detect_across_nodes(sights: Sequence[NodeSnapshot], *, are_all: bool = False
     )
 
 
+_NATIVE_KERNEL_REMEDY = (
+    "an image whose log names a native kernel for this format would use it: the badge says which one runs"
+)
+_MARLIN_REMEDY = (
+    "none, unless a measurement shows it slower: owners of a Spark found Marlin as fast as the native FP4 kernels, or 10 % "
+    "and more faster. VLLM_NVFP4_GEMM_BACKEND=marlin in env chooses it; without that, an image built for 12.1a "
+    "(TORCH_CUDA_ARCH_LIST, FLASHINFER_CUDA_ARCH_LIST) takes the native ones"
+)
+
+
 def detect_slow_path(instances: Sequence[InstanceView]) -> list[Finding]:
     """Return a note for each instance with a fallback, naming what it uses instead."""
     return [
         Finding(
             kind=FindingKind.SLOW_PATH, severity=Severity.NOTE, node=one.node,
             summary=f"{one.name} computes by a fallback: {fact.value}, not by the GPU's own arithmetic",
-            remedy="an image whose log names a native kernel for this format would use it: the badge says which one runs",
+            remedy=_MARLIN_REMEDY if "Marlin" in fact.value else _NATIVE_KERNEL_REMEDY,
             instance=one.name, evidence=(FindingEvidence(fact.name.value, fact.value, origin="log"),),
         )
         for one in instances if one.ours and one.is_alive

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import getopt
+import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
 
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity, sort_by_severity
 from sparkctl.model.node import NodeName
@@ -106,6 +110,7 @@ def list_setting_findings(node: NodeName, who: AgentHello, sample: Sample) -> It
     yield from _check_configured_settings(node, who)
     yield from _check_earlyoom(node, who, sample)
     yield from _check_reserved_memory(node, sample)
+    yield from _check_known_bad_versions(node, who, sample)
 
 
 def list_setting_problems(node: NodeName, who: AgentHello, sample: Sample) -> Iterator[Finding]:
@@ -270,4 +275,32 @@ def _check_reserved_memory(node: NodeName, sample: Sample) -> Iterator[Finding]:
             node=node,
             summary=f"the kernel keeps memory from you (CmaTotal 0 with CmaFree {format_gib(detail.cma_free)}): a fault of kernels with KHO",
             remedy="add kho=off to GRUB_CMDLINE_LINUX in /etc/default/grub, then: sudo update-grub, and restart",
+        )
+
+
+@cache
+def load_known_bad_versions() -> tuple[Mapping[str, Any], ...]:
+    """Return the versions with a known fault: ``what`` is a field of `AgentHello`, ``pattern`` matches all of it."""
+    return tuple(json.loads(files("sparkctl.monitor.findings").joinpath("known_bad.json").read_text(encoding="utf-8")))
+
+
+def _check_known_bad_versions(node: NodeName, who: AgentHello, sample: Sample) -> Iterator[Finding]:
+    """Yield the known faults of these versions. What meminfo shows of KHO itself is told by `_check_reserved_memory`."""
+    is_kho_known = sample.detail is not None and sample.detail.cma_free is not None
+    for row in load_known_bad_versions():
+        version = getattr(who, row["what"])
+        if not isinstance(version, str) or re.fullmatch(row["pattern"], version) is None:
+            continue
+        if (row["needs"] == "rdma" and not sample.rdma) or (row["unless"] == "kho-off" and is_kho_known):
+            continue
+        yield Finding(
+            kind=FindingKind.KNOWN_BAD,
+            severity=Severity(row["severity"]),
+            node=node,
+            summary=row["problem"].format(version=version),
+            remedy=row["remedy"],
+            evidence=(
+                FindingEvidence(row["what"], version, None, "identity"),
+                FindingEvidence("source", row["source"], None, "known-bad list"),
+            ),
         )

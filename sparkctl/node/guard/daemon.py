@@ -31,11 +31,13 @@ from sparkctl.node.guard.decision import (
     compute_lowered_floor,
     compute_warning_level,
     decide_action,
+    decide_on_refusals,
 )
 from sparkctl.node.guard.guard_memory import (
     COMPACT_MEMORY_PATH,
     DROP_CACHES_PATH,
     ContainerMemory,
+    DriverRefusals,
     GuardEventLog,
     MemoryReader,
     PageCacheDropper,
@@ -56,6 +58,7 @@ from sparkctl.node.guard.kill_requests import (
     list_health_connections,
     record_health_answer,
 )
+from sparkctl.node.kernel_log import open_kernel_log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,8 +95,10 @@ class GuardDaemon:
         holdings: ContainerMemory,
         receipts: ReceiptStore,
         docker: DockerPoller,
+        refusals: DriverRefusals,
         linger: float,
     ) -> None:
+        self.refusals = refusals
         self.events = receipts.events
         self.memory = self.events.memory
         self.clock = self.memory.clock
@@ -135,6 +140,7 @@ class GuardDaemon:
             self.look_at = now + (FAST_READ_SECONDS if self.is_close else CALM_READ_SECONDS)
             return
         self.kills.record_reading(now)
+        self.refusals.read(now)
         self.is_close = False
         steps = [(watch, self.decide_for_watch(watch, reading, now)) for watch in self.watches]
         dying = [(watch, step) for watch, step in steps if step.act == "kill"]
@@ -157,6 +163,8 @@ class GuardDaemon:
                 watch.active_floor = min(watch.active_floor, compute_lowered_floor(watch.floor, reading.available))
         is_loading = now < watch.weights_until
         step = decide_action(watch.active_floor, self.memory.readings, may_drop=is_loading)
+        refused = self.refusals.count_since(watch.began, now)
+        step = decide_on_refusals(watch.active_floor, self.memory.readings, refused, step)
         self.is_close = self.is_close or step.close
         if step.act != "calm" or reading.available < compute_warning_level(watch.floor) + WARNING_BAND_BYTES:
             watch.calm_since = now
@@ -381,7 +389,8 @@ def write_line(message: Json) -> None:
 def open_guard(options: dict[str, str], place: str, nvml: bytes) -> GuardDaemon:
     """Return the guard of this machine with everything open: sockets, helpers, the processes that drop the page cache."""
     root = options["--root"].rstrip("/")
-    gpu = start_gpu_process(nvml) if nvml else None  # before there is anything that it should not inherit
+    # before there is anything that they should not inherit
+    gpu, refusals = start_gpu_process(nvml) if nvml else None, DriverRefusals(open_kernel_log(root, history=False))
     memory = MemoryReader(KernelFile(root + "/proc/meminfo"))
     clients = GuardSocketServer(place + "/guard.sock")
     events = GuardEventLog(memory, clients.broadcast)
@@ -390,7 +399,7 @@ def open_guard(options: dict[str, str], place: str, nvml: bytes) -> GuardDaemon:
     threading.stack_size(1 << 18)  # locked memory is really allocated
     holdings, receipts = ContainerMemory(root, gpu), ReceiptStore(place, memory, events)
     docker = DockerPoller(options["--docker"], float(options["--ask"]))
-    guard = GuardDaemon(caches, clients, holdings, receipts, docker, float(options["--linger"]))
+    guard = GuardDaemon(caches, clients, holdings, receipts, docker, refusals, float(options["--linger"]))
     guard.is_locked = lock_memory()
     return guard
 

@@ -56,6 +56,9 @@ RATE_WINDOW_SECONDS = 1.0  # for the readings from which the rate is computed
 _MIN_RATE_SPAN_SECONDS = 0.018  # the shortest time for a rate: below it the kernel's rounding dominates
 _CURRENT_FALL_SECONDS = 0.028  # the time over which memory must fall to count as falling now
 MIN_DROP_BYTES = GIB  # less page cache than this is not worth a drop
+# A single refused allocation is common in a good start, and engines probe for memory; several at once with little memory
+# left, or while memory runs out, come before a freeze.
+REFUSALS_TO_ACT, REFUSAL_WINDOW_SECONDS, REFUSAL_TO_ZERO_SECONDS = 2, 5.0, 2.0
 DEFAULT_CACHE_BELOW_BYTES, DEFAULT_CACHE_BELOW_SHARE = (
     8 * GIB,
     0.06,
@@ -171,6 +174,27 @@ def decide_action(floor: int, readings: Sequence[MeminfoReading], may_drop: bool
     return GuardDecision(
         "drop" if helps else "warn", close, rate, to_zero, f"{why}; the floor is {_format_size(floor)}"
     )
+
+
+def decide_on_refusals(
+    floor: int, readings: Sequence[MeminfoReading], refusals: int, step: GuardDecision
+) -> GuardDecision:
+    """Return what to do though memory alone says ``step``: the driver was refused memory ``refusals`` times in the last
+    `REFUSAL_WINDOW_SECONDS`.
+
+    Kill as at the floor if memory is also near it, or gone in `REFUSAL_TO_ZERO_SECONDS` at the present rate. Refusals
+    alone only warn.
+    """
+    if step.act == "kill" or not refusals:
+        return step
+    now = readings[-1]
+    falling = compute_current_decline(readings)
+    is_short = now.available < compute_warning_level(floor) or now.available < falling * REFUSAL_TO_ZERO_SECONDS
+    times = "once" if refusals == 1 else f"{refusals} times in {REFUSAL_WINDOW_SECONDS:.0f} s"
+    why = f"the GPU's driver was refused memory {times} (NV_ERR_NO_MEMORY); {_format_size(now.available)} are available"
+    if is_short and refusals >= REFUSALS_TO_ACT:
+        return GuardDecision("kill", True, step.rate, step.to_zero, why)
+    return GuardDecision("warn" if step.act == "calm" else step.act, True, step.rate, step.to_zero, why)
 
 
 def is_starved_by_page_cache(now: MeminfoReading, below: int) -> bool:

@@ -12,11 +12,13 @@ from collections import deque
 
 from sparkctl.node.agent import KernelFile, ProcessReader, find_container_id, parse_meminfo, start_reader_thread
 from sparkctl.node.guard.decision import (
+    REFUSAL_WINDOW_SECONDS,
     MeminfoReading,
     compute_drop_pause,
     get_default_cache_below,
     is_starved_by_page_cache,
 )
+from sparkctl.node.kernel_log import DRIVER_REFUSAL_PATTERN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from sparkctl.node.agent import HelperChannel
     from sparkctl.node.guard.container_watch import ContainerWatch
     from sparkctl.node.guard.decision import GuardDecision
+    from sparkctl.node.kernel_log import KernelLogReader
 
     Json = dict[str, Any]
 
@@ -85,6 +88,22 @@ class MemoryReader:
         """Return the samples of the last minute, and every reading at its end."""
         oldest = self.recent[0][0] if self.recent else 0.0
         return [row for row in self.minute if row[0] < oldest] + list(self.recent)
+
+
+class DriverRefusals:
+    """When the GPU's driver was refused memory, by the kernel's log. Where that cannot be read, it knows of none."""
+
+    def __init__(self, kernel_log: KernelLogReader) -> None:
+        self.kernel_log = kernel_log
+        self.seen: deque[float] = deque(maxlen=64)
+
+    def read(self, now: float) -> None:
+        """Read the new lines. They count from when they are read: the kernel's clock drifts against ours."""
+        self.seen.extend(now for _, text in self.kernel_log.read_new() if DRIVER_REFUSAL_PATTERN.search(text))
+
+    def count_since(self, began: float, now: float) -> int:
+        """Return how many there were lately, since a watch began."""
+        return sum(1 for at in self.seen if at > began and now - at <= REFUSAL_WINDOW_SECONDS)
 
 
 class ContainerMemory:

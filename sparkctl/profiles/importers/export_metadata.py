@@ -16,9 +16,12 @@ from sparkctl.engines.flags.command_flags import find_shell_script
 from sparkctl.model.profile import ArgValue, JsonValue, Profile, map_arg_texts
 from sparkctl.model.profile_field import FieldKind
 from sparkctl.profiles.env_references import escape_references
+from sparkctl.profiles.field_types import FIELD_TYPES
+from sparkctl.profiles.file_issues import InvalidFile
 from sparkctl.profiles.importers import docker_flags, foreign_yaml
 from sparkctl.profiles.importers.profile_draft import ImportResult, ProfileDraft, SourceFormat
 from sparkctl.profiles.schema import FileField, FileSection, load_file_shape
+from sparkctl.profiles.validation import read_section_list
 
 _FIRST_FIELDS = ("name", "engine", "port", "title", "nodes")  # in the JSON; the rest in the order of its type
 
@@ -57,18 +60,35 @@ def _list_metadata_fields(section: FileSection) -> dict[str, FileField]:
 
 def _is_map_in_json(field: FileField) -> bool:
     """Whether a field is a map in the JSON: a section of the file's top level. One below it is the list of its values."""
-    return field.section is not None and field.key in load_file_shape().fields
+    return field.section is not None and not field.is_list and field.key in load_file_shape().fields
 
 
 def _get_json_value(field: FileField, value: Any) -> Any:
     if field.section is None:
         pairs = field.spec.kind is FieldKind.EXTRA
         return [[key, kept.text] for key, kept in value] if pairs else list(value) if field.is_list else value
+    if field.is_list:
+        return [_collect_section_texts(field.section, one) for one in value]
     if _is_map_in_json(field):
         return _collect_metadata(field.section, value)
     if value is None or value == field.default:
         return None if field.can_be_off and value is None else []
     return [getattr(value, one.name or "") for one in field.section.fields.values()]
+
+
+def _collect_section_texts(section: FileSection, one: Any) -> dict[str, Any]:
+    """Return an entry of a list of sections as it stands in a file."""
+    found: dict[str, Any] = {}
+    for key, field in section.fields.items():
+        value = getattr(one, field.name or "")
+        if value == field.default:
+            continue
+        if field.section is not None:
+            found[key] = [_collect_section_texts(field.section, each) for each in value]
+        else:
+            write = FIELD_TYPES[field.spec.kind].format
+            found[key] = value if write is None or isinstance(value, int) else write(value)
+    return found
 
 
 # --- and back ---
@@ -143,6 +163,8 @@ def _build_section_rules(section: FileSection) -> dict[str, Any]:
 def _build_rule(field: FileField) -> Any:
     if field.section is None:
         return _build_value_rule(field)
+    if field.is_list:
+        return _FieldType("a list of maps as in a profile", lambda value: _holds_sections(field, value))
     if _is_map_in_json(field):
         return _build_section_rules(field.section)
     inner = [(_build_value_rule(one), one.default is None) for one in field.section.fields.values()]
@@ -156,6 +178,13 @@ def _build_rule(field: FileField) -> Any:
 
     words = " or ".join(dict.fromkeys(rule.words for rule, _ in inner))
     return _FieldType(f"{'null, or ' if field.can_be_off else ''}a list of {words}", holds)
+
+
+def _holds_sections(field: FileField, value: Any) -> bool:
+    try:
+        return isinstance(value, list) and read_section_list(field, value) is not None
+    except InvalidFile:
+        return False
 
 
 def _build_value_rule(field: FileField) -> _FieldType:
@@ -278,6 +307,8 @@ def _restore_fields(section: FileSection, owner: Any, metadata: dict[str, Any]) 
 
 
 def _parse_json_value(field: FileField, value: Any) -> Any:
+    if field.section is not None and field.is_list:
+        return read_section_list(field, value)
     if field.section is not None and field.section.type is not None:
         return None if value is None else field.section.type(*value)
     if field.spec.kind is FieldKind.EXTRA:

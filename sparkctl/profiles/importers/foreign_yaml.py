@@ -38,7 +38,8 @@ def load_foreign_yaml(text: str, name: str, *, as_written: bool = False) -> tupl
     found = [one for one in documents if isinstance(one, dict)]
     if not found:
         raise InvalidInput(
-            f"{name}: this is neither a recipe nor a `docker run` line", "a recipe begins with keys such as `model:`"
+            f"{name}: this is neither a recipe nor a command line that starts an engine",
+            "a recipe begins with keys such as `model:`, a line with docker run, vllm serve, python -m or launch-cluster.sh",
         )
     if len(documents) > 1:
         mended.append(f"{len(documents)} documents in one file; the first is read")

@@ -22,6 +22,7 @@ class SourceFormat(StrEnum):
     EUGR = "eugr"
     SERVICES = "services"
     CONTAINER = "container"
+    COMMAND = "command"
 
 
 @dataclass(slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from pathlib import PurePath
 from sparkctl.errors import InvalidInput
 from sparkctl.model.launch_plan import DockerRunSpec
 from sparkctl.profiles.importers import (
+    command_line,
     compose_file,
     docker_run,
     export_metadata,
@@ -60,6 +61,8 @@ def import_text(text: str, origin: str, wishes: ImportOptions) -> ImportResult:
         draft = docker_run.import_systemd(text, ledger, wishes.defined)
     elif suffix not in (".yaml", ".yml") and docker_run.has_docker_run(text) and not _has_recipe_keys(text):
         draft = docker_run.import_docker_run(text, ledger, wishes.defined)
+    elif suffix not in (".yaml", ".yml") and command_line.has_command_line(text):
+        draft = command_line.import_command_line(text, ledger, wishes.defined)
     else:
         draft = _import_yaml(text, origin, ledger, wishes)
     draft.source = draft.source or _describe_source(draft, origin)
@@ -106,7 +109,7 @@ def _import_yaml(text: str, origin: str, ledger: ImportReport, wishes: ImportOpt
         known = ", ".join(list(data)[:6])
         raise InvalidInput(
             f"{origin}: this is no recipe: it has none of model, container, command (it has {known})",
-            "compose files, sparkrun and eugr recipes, and docker run lines can be imported",
+            "compose files, sparkrun and eugr recipes, docker run lines and engines' command lines can be imported",
         )
     if str(data.get("recipe_version", "")).strip() in ("1", "1.0") and "runtime" not in data:
         return sparkrun_recipe.import_eugr(data, ledger, wishes.defined)
@@ -128,7 +131,7 @@ def _name_from_file(draft: ProfileDraft, origin: str) -> str | None:
 def _describe_source(draft: ProfileDraft, origin: str) -> str:
     words = {
         "docker": "A docker run line", "compose": "A compose file", "sparkrun": "A sparkrun recipe", "eugr": "An eugr recipe",
-        "services": "A recipe of services", "systemd": "A systemd unit",
+        "services": "A recipe of services", "systemd": "A systemd unit", "command": "A command line",
     }  # fmt: skip
     name = PurePath(origin).name
     return words[draft.kind.value] if name == origin and "." not in origin else f"{words[draft.kind.value]}: {name}"

@@ -20,6 +20,7 @@ from sparkctl.profiles.importers.foreign_yaml import (
     to_compact_json,
     to_json_data,
 )
+from sparkctl.profiles.importers.import_report import ImportReport
 from sparkctl.profiles.importers.profile_draft import ProfileDraft
 
 _PLACEHOLDER_PATTERN = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -291,21 +292,22 @@ class RecipeReader:
         else:
             self.ledger.keep_extra(key, to_json_data(value), why)
 
-    def note_local_build(self, args: list[str]) -> None:
-        """Note how an image is built that exists only after a build on the node, and what can be pulled instead."""
-        image = self.draft.image or ""
-        rules = next((one for one in list_recipe_rules() if one.built_image and re.match(one.built_image, image)), None)
-        if rules is None:
-            return
-        flavour = next((f"-{word}" for word in ("tf5", "b12x") if word in f"{image} {' '.join(args)}"), "")
-        if "--pre-tf" in args or "--pre-transformers" in args:
-            flavour = "-tf5"
-        build = " ".join(["./build-and-copy.sh", "-t", image, *args])
-        self.ledger.add_remark(
-            f"{image} is no image to pull: eugr's build makes it on the node ({build}, in a checkout of "
-            f"eugr/spark-vllm-docker). Built every night and close to it: --set image={rules.nightly_image}{flavour}:latest",
-            "image",
-        )
+
+def note_local_build(draft: ProfileDraft, args: list[str]) -> None:
+    """Note how an image is built that exists only after a build on the node, and what can be pulled instead."""
+    image = draft.image or ""
+    rules = next((one for one in list_recipe_rules() if one.built_image and re.match(one.built_image, image)), None)
+    if rules is None:
+        return
+    flavour = next((f"-{word}" for word in ("tf5", "b12x") if word in f"{image} {' '.join(args)}"), "")
+    if "--pre-tf" in args or "--pre-transformers" in args:
+        flavour = "-tf5"
+    build = " ".join(["./build-and-copy.sh", "-t", image, *args])
+    draft.ledger.add_remark(
+        f"{image} is no image to pull: eugr's build makes it on the node ({build}, in a checkout of "
+        f"eugr/spark-vllm-docker). Built every night and close to it: --set image={rules.nightly_image}{flavour}:latest",
+        "image",
+    )
 
 
 def _format_command_value(value: object) -> str:
@@ -313,13 +315,13 @@ def _format_command_value(value: object) -> str:
     return str(value) if not isinstance(value, dict | list) else to_compact_json(value)
 
 
-def note_mods(recipe: RecipeReader, mods: list[str]) -> None:
+def note_mods(ledger: ImportReport, mods: list[str]) -> None:
     """Note what eugr's mods are and that they are not applied."""
     if mods:
-        recipe.ledger.keep_extra("mods", mods, "sparkctl patches no container")
+        ledger.keep_extra("mods", mods, "sparkctl patches no container")
         names = ", ".join(mod.removeprefix("mods/") for mod in mods)
-        recipe.ledger.add_remark(
-            f"The recipe wants mods that sparkctl does not apply: {names}. Each is a directory with a run.sh that its tool "
+        ledger.add_remark(
+            f"It wants mods that sparkctl does not apply: {names}. Each is a directory with a run.sh that its tool "
             "runs in the container before the engine; bake them into an image of your own, or see whether it starts without.",
             "extra.mods",
         )

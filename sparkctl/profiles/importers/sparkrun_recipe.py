@@ -24,7 +24,7 @@ from sparkctl.profiles.importers.foreign_yaml import (
 )
 from sparkctl.profiles.importers.import_report import ImportReport
 from sparkctl.profiles.importers.profile_draft import MAX_NODES, ProfileDraft, SourceFormat
-from sparkctl.profiles.importers.recipe_reader import RecipeReader, note_mods
+from sparkctl.profiles.importers.recipe_reader import RecipeReader, note_local_build, note_mods
 
 MAX_INCLUDES = 8
 _SHALLOW_SECTIONS = ("defaults", "env")  # values under these keys are not merged deeper
@@ -353,14 +353,14 @@ def _note_mapped(recipe: RecipeReader, key: str, value: object) -> None:
 
 def _read_mods(recipe: RecipeReader, key: str, value: object) -> None:
     mods = scalar_texts(value) if isinstance(value, list | str) else []
-    note_mods(recipe, mods)
+    note_mods(recipe.ledger, mods)
     if not mods:
         recipe.keep_extra(key)
 
 
 def _read_build_args(recipe: RecipeReader, key: str, value: object) -> None:
     recipe.keep_extra(key, "how eugr's build makes the image")
-    recipe.note_local_build(scalar_texts(value))
+    note_local_build(recipe.draft, scalar_texts(value))
 
 
 def _read_model_revision(recipe: RecipeReader, key: str, value: object) -> None:
@@ -450,12 +450,12 @@ def _read_eugr_build(recipe: RecipeReader) -> None:
     args = scalar_texts(recipe.data.get("build_args")) if recipe.data.get("build_args") else []
     if "build_args" in recipe.data:
         recipe.keep_extra("build_args", "how eugr's build makes the image")
-    note_mods(recipe, scalar_texts(recipe.data.get("mods")) if recipe.data.get("mods") else [])
+    note_mods(recipe.ledger, scalar_texts(recipe.data.get("mods")) if recipe.data.get("mods") else [])
     if "mods" in recipe.data and is_empty_value(recipe.data["mods"]):
         recipe.ledger.add_mapped("mods", "nothing: it is empty")
     if "pull_image" in recipe.data:
         recipe.ledger.add_unsupported("pull_image", "sparkctl never pulls images; run `docker pull` on the node")
-    recipe.note_local_build(args)
+    note_local_build(recipe.draft, args)
 
 
 def _read_eugr_nodes(recipe: RecipeReader) -> None:

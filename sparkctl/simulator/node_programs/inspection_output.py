@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from sparkctl.engines.simulation.model_files import list_model_files
-from sparkctl.engines.simulation.unified_memory import KIB
+from sparkctl.model.text.units import KIB
 from sparkctl.simulator import sim_node
 from sparkctl.simulator.fabric_ports import (
     FABRIC_INTERFACES,
@@ -98,11 +98,7 @@ def encode_file_check(node: SimNode, places: list[str]) -> bytes:
     """Return the output of `node/weights_check.py` for the models in these places."""
     lines = []
     for place in places:
-        there = (
-            []
-            if place in node.options.missing
-            else [line for line in list_model_files(place) if line.startswith("file ")]
-        )
+        there = [] if node.lacks_path(place) else [line for line in list_model_files(place) if line.startswith("file ")]
         said = {
             "place": place,
             "files": 0 if place in node.options.hidden else len(there),
@@ -142,7 +138,7 @@ def _format_fabric(node: SimNode) -> list[str]:
 
 
 def _format_disk(node: SimNode, path: str) -> list[str]:
-    if path in node.options.missing:
+    if node.lacks_path(path):
         return [f"df: {path}: No such file or directory"]
     if NodeFault.FULL_DISK in node.options.troubles:
         return [
@@ -154,13 +150,13 @@ def _format_disk(node: SimNode, path: str) -> list[str]:
 def _format_path(node: SimNode, path: str) -> list[str]:
     if path in node.options.hidden:
         return ["hidden"]
-    return ["missing" if path in node.options.missing else "exists"]
+    return ["missing" if node.lacks_path(path) else "exists"]
 
 
 def _format_model(node: SimNode, place: str) -> list[str]:
     if place in node.options.hidden:
         return ["there unknown"]
-    return ["there no"] if place in node.options.missing else list_model_files(place)[1:]
+    return ["there no"] if node.lacks_path(place) else list_model_files(place)[1:]
 
 
 _ARGUMENT_SECTIONS = {"disk": _format_disk, "path": _format_path, "model": _format_model}

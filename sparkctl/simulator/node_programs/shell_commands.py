@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sparkctl.node import collect, peer_checks, switch_journal_codec
+from sparkctl.node import collect, kernel_log, peer_checks, switch_journal_codec
 from sparkctl.simulator.fabric_ports import PING_SCRIPT_MARKER, answer_pings
 from sparkctl.simulator.http_server import ReadStream, serve_connection
 from sparkctl.simulator.node_programs.inspection_output import (
@@ -21,12 +21,14 @@ from sparkctl.simulator.node_programs.inspection_output import (
 from sparkctl.simulator.node_programs.sim_agent import run_agent
 from sparkctl.simulator.node_programs.sim_transfer import run_survey, run_transfer
 from sparkctl.simulator.sim_node import (
+    KERNEL_VERSION,
     SUDO_PASSWORD,
     UNLINK_SCRIPT_MARKER,
     USER,
     ByteSink,
     SimNode,
     SudoRule,
+    open_sim_kernel_log,
     remove_shared_files,
 )
 from sparkctl.transport.ssh.login_shell import BEGIN_MARK
@@ -45,6 +47,23 @@ def run_collector(node: SimNode) -> bytes:
     lines += [{"name": f"commands/{name}", "end": True, "why": "not simulated"} for name in collect.COMMANDS]
     lines.append({"name": "end", "end": True})
     return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+
+
+def read_sim_kernel_log(node: SimNode, words: list[str]) -> bytes:
+    """Return the output of the program that reads the kernel's log once."""
+    reader = open_sim_kernel_log(node)
+    reader.collect(lambda _: None)
+    before = None
+    if "--boot-before" in words:
+        end = node.unix_time() - node.uptime - 40.0
+        lines = [f"{end + number / 10:.6f} {line}".encode() for number, line in enumerate(node.options.boot_end)]
+        before = {
+            **kernel_log.summarize_boot_end(lines, node.options.kernel_log_trouble),
+            "lines": kernel_log.read_old_kernel_lines(lines),
+        }
+    clock = {"now": node.unix_time(), "uptime": node.uptime, "kernel": KERNEL_VERSION}
+    message = {"kernel_log": kernel_log.KERNEL_LOG_PROTOCOL, **clock, "log": reader.build_message(), "before": before}
+    return json.dumps(message).encode() + b"\n"
 
 
 DROP_CACHES_COMMAND = ("/usr/bin/tee", "/proc/sys/vm/drop_caches")
@@ -117,6 +136,13 @@ async def _run_sh(node: SimNode, argv: list[str], streams: CommandStreams) -> in
         return 0
     if len(argv) == 9 and argv[1] == "-c" and argv[3] == "sparkctl-lock":
         return await _hold_lock(node, argv[4], argv[7], streams)
+    if argv[1:2] == ["-c"] and argv[3:4] == ["sparkctl-login"]:
+        streams.stdout.write(b"{}\n")
+        return 0
+    if argv[1:2] == ["-c"] and argv[3:4] == ["sparkctl-download"]:
+        await streams.read_all_input()
+        streams.stdout.write(b"1000\n1000\n")
+        return 0
     if len(argv) == 4 and argv[1] == "-c" and argv[3] == "sparkctl-guard" and node.guard is not None:
         streams.stdout.write(node.guard.list_directory())
         return 0
@@ -155,7 +181,7 @@ async def _run_python(node: SimNode, argv: list[str], streams: CommandStreams) -
         return await _reject_command(node, argv, streams)
     mark, words = argv[3].rpartition("# ")[2], argv[5:]
     left = sum(int(part.rpartition(":")[2]) for part in argv[4].split(","))  # the modules, and the source of pynvml
-    left += int(words[0]) if words else 0
+    left += int(words[0]) if words and words[0].isdigit() else 0
     while left > 0 and (taken := await streams.stdin.read(min(left, 65536))):
         left -= len(taken)
     if left:
@@ -164,6 +190,8 @@ async def _run_python(node: SimNode, argv: list[str], streams: CommandStreams) -
         node.guard.start(streams.stdout)
     elif mark == "sparkctl-collect":
         streams.stdout.write(run_collector(node))
+    elif mark == "sparkctl-kernel-log":
+        streams.stdout.write(read_sim_kernel_log(node, words))
     elif mark == "sparkctl-probe":
         await run_agent(node, words[1:], streams.stdin, streams.stdout)
     elif mark in ("sparkctl-survey", "sparkctl-carry"):

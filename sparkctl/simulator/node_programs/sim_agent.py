@@ -20,7 +20,15 @@ from sparkctl.simulator.fabric_ports import (
     list_link_speeds,
 )
 from sparkctl.simulator.http_server import ReadStream
-from sparkctl.simulator.sim_node import FULL_DISK_FREE_BYTES, HOME, KERNEL_VERSION, NodeFault, SimKernelFile, SimNode
+from sparkctl.simulator.sim_node import (
+    FULL_DISK_FREE_BYTES,
+    HOME,
+    KERNEL_VERSION,
+    NodeFault,
+    SimKernelFile,
+    SimNode,
+    open_sim_kernel_log,
+)
 
 SLOW_CORES, FAST_CORES = [*range(5), *range(10, 15)], [*range(5, 10), *range(15, 20)]  # A725 and X925, as on a GB10
 IDLE_REASON_BIT, POWER_CAP_REASON_BIT, THERMAL_REASON_BIT = 0x1, 0x4, 0x20
@@ -90,7 +98,8 @@ class SimAgent(agent.NodeAgent):
     def __init__(self, node: SimNode, every: float, disks: list[str]) -> None:
         self.gpu_helper = agent.HelperChannel(-1, -1)
         devices = agent.HelperChannel(-1, -1)
-        super().__init__("/simulated", every, self.gpu_helper, devices, clock=SimpleNamespace(time=node.unix_time))
+        clock = SimpleNamespace(time=node.unix_time)
+        super().__init__("/simulated", every, self.gpu_helper, devices, open_sim_kernel_log(node), clock=clock)
         self.node = node
         self.disks = disks
         self.meminfo = SimKernelFile(node.memory.format_meminfo)
@@ -106,6 +115,7 @@ class SimAgent(agent.NodeAgent):
     async def send_samples(self, stdout: AgentOutput) -> None:
         while True:
             stdout.write(agent.encode_message(self.take_sample()))
+            self.kernel_log.forget_sent()
             self.changed.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self.every / self.node.clock.rate):
@@ -192,7 +202,7 @@ class SimAgent(agent.NodeAgent):
         ]
 
     def _sample_disk(self, path: str) -> dict[str, Any]:
-        if path.replace("~", HOME, 1) in self.node.options.missing:
+        if self.node.lacks_path(path.replace("~", HOME, 1)):
             return {"path": path, "total": None, "free": None}
         full = NodeFault.FULL_DISK in self.node.options.troubles
         return {

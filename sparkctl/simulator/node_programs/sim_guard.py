@@ -12,7 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from sparkctl.concurrency import cancel_and_wait
-from sparkctl.engines.simulation.unified_memory import GIB, SWAP_TOTAL_BYTES
+from sparkctl.engines.simulation.unified_memory import SWAP_TOTAL_BYTES
+from sparkctl.model.text.units import GIB
 from sparkctl.node.agent import encode_message
 from sparkctl.node.guard.container_watch import ContainerWatch
 from sparkctl.node.guard.daemon import IDLE_EXIT_SECONDS, GuardDaemon
@@ -20,6 +21,7 @@ from sparkctl.node.guard.decision import CALM_READ_SECONDS, FAST_READ_SECONDS, M
 from sparkctl.node.guard.guard_memory import (
     COMPACT_MEMORY_PATH,
     DROP_CACHES_PATH,
+    DriverRefusals,
     GuardEventLog,
     MemoryReader,
     PageCacheDropper,
@@ -28,7 +30,7 @@ from sparkctl.node.guard.guard_sockets import GUARD_PROTOCOL
 from sparkctl.node.guard.kill_requests import DockerPoller, ReceiptStore, WatchRegistry
 from sparkctl.simulator.docker_daemon import SimDockerDaemon
 from sparkctl.simulator.http_server import ReadStream, SimHttpRequest, WriteStream
-from sparkctl.simulator.sim_node import ByteSink, SimKernelFile, SimNode, SudoRule
+from sparkctl.simulator.sim_node import ByteSink, SimKernelFile, SimNode, SudoRule, open_sim_kernel_log
 
 GUARD_DIRECTORY = "/tmp/sparkctl-guard-1000"  # noqa: S108  # of a machine that has no disk
 GUARD_SOCKET = f"{GUARD_DIRECTORY}/guard.sock"
@@ -152,9 +154,10 @@ class SimGuard:
         caches = PageCacheDropper(SimKernelFile(self.node.format_vmstat), tees, events)
         self.place.mkdir(exist_ok=True)
         receipts = SimReceiptStore(str(self.place), self.memory, events)
+        refusals = DriverRefusals(open_sim_kernel_log(self.node))
         clients: Any = self.clients
         holdings: Any = SimpleNamespace(request_readings=lambda now: None, compute_growth=lambda container: None)
-        return GuardDaemon(caches, clients, holdings, receipts, SimDockerPoller(self), IDLE_EXIT_SECONDS)
+        return GuardDaemon(caches, clients, holdings, receipts, SimDockerPoller(self), refusals, IDLE_EXIT_SECONDS)
 
     def start(self, stdout: ByteSink) -> None:
         """Run the start command: print where the guard listens."""

@@ -87,7 +87,7 @@ def _build_space_json(node: SimNode) -> Json:
 def _list_present_files(node: SimNode, place: str) -> dict[str, int]:
     """Return the files at a place by path: all of the model, or as many as have been received."""
     found = _list_all_files(place)
-    if place not in node.options.missing:
+    if not node.lacks_path(place):
         return found
     there = ReceivedFiles.for_node(node).whole
     return {path: size for path, size in found.items() if path in there}
@@ -230,6 +230,8 @@ def _mark_complete_models(node: SimNode, own: ReceivedFiles) -> None:
     """Record a completely received model as present."""
     left = tuple(place for place in node.options.missing if not _list_all_files(place).keys() <= own.whole.keys())
     node.options = replace(node.options, missing=left)
+    places = {path.rpartition("/")[0] for path in own.whole}
+    node.downloaded |= {place for place in places if _list_all_files(place).keys() <= own.whole.keys()}
 
 
 def _get_job_path(job: Json) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
@@ -35,6 +36,9 @@ MAX_ANSWER_BYTES = (
 CHANGE_TIMEOUT_SECONDS = 60.0
 _STOP_MARGIN_SECONDS = 20.0  # time for a stop beyond its grace period
 _HTTP_NOT_FOUND = 404
+_PULL_SILENCE_SECONDS = (
+    600.0  # seconds without a word while an image comes: Docker says nothing while it checks a layer
+)
 T = TypeVar("T")
 
 
@@ -129,13 +133,48 @@ class DockerClient:
 
         Raises ContainerNameInUse, ImageNotFound, DiskFull. After ConnectionLost it may or may not exist: check by its labels.
         """
-        body = build_create_request(plan)
+        return await self.create_from_body(plan.container_name, build_create_request(plan))
+
+    async def create_from_body(self, name: str, body: create_request.Body) -> str:
+        """Create a container from Docker's own JSON; raises as `create_container`."""
 
         def create(api: APIClient) -> str:
-            answer = api.create_container_from_config(body, plan.container_name)  # type: ignore[no-untyped-call]
+            answer = api.create_container_from_config(body, name)  # type: ignore[no-untyped-call]
             return str(answer["Id"])
 
         return await self._call_sdk(create)
+
+    async def pull_image(
+        self, name: str, platform: str, login: Mapping[str, str] | None, report: Callable[[dict[str, object]], None]
+    ) -> None:
+        """Download an image from its registry; ``report`` gets each of Docker's progress messages.
+
+        ``login``: username and password, or an identity token, of the registry; None: without. Cancelled, it ends the
+        download; layers that are whole stay. Raises `DockerError` with what the registry or Docker says.
+        """
+        loop, is_over = asyncio.get_running_loop(), threading.Event()
+        repository, _, tag = name.partition("@") if "@" in name else _split_tag(name)
+
+        def pull(api: APIClient) -> None:
+            messages = api.pull(
+                repository,
+                tag,
+                stream=True,
+                decode=True,
+                platform=platform,
+                auth_config=dict(login) if login else None,
+            )
+            for message in messages:
+                if is_over.is_set():
+                    return
+                if isinstance(message, dict) and message.get("error"):
+                    raise error_for_response(self.node_name, 0, str(message["error"]))
+                loop.call_soon_threadsafe(report, message if isinstance(message, dict) else {})
+
+        try:
+            await self._call_sdk(pull, limit=_PULL_SILENCE_SECONDS)
+        finally:
+            is_over.set()
 
     async def start_container(self, ref: str) -> None:
         """Start a created container. Raises GpuRuntimeMissing, PortInUse, DiskFull; it then stays in state created."""
@@ -275,3 +314,9 @@ def negotiate_api_version(offered: str | None) -> str:
         theirs = MAX_API_VERSION
     chosen = min(theirs, MAX_API_VERSION)
     return f"{chosen[0]}.{chosen[1]}"
+
+
+def _split_tag(name: str) -> tuple[str, str, str]:
+    """Return repository, colon and tag of an image's name; Docker's default is ``latest``."""
+    repository, colon, tag = name.rpartition(":")
+    return (repository, colon, tag) if colon and "/" not in tag else (name, ":", "latest")

@@ -19,7 +19,6 @@ from sparkctl.errors import (
     PortInUse,
 )
 from sparkctl.model.text.sanitize import load_json, sanitize_line, truncate_text
-from sparkctl.model.text.secrets import redact
 from sparkctl.transport.node_connection import NodeConnection
 
 _MAX_MESSAGE_CHARS = 4096  # characters of Docker's message
@@ -86,6 +85,8 @@ def unkillable_error(node: str, words: str) -> ContainerUnkillable:
 
 def parse_docker_message(said: str) -> str:
     """Return Docker's message from its JSON as one printable line."""
+    from sparkctl.model.text.secrets import redact
+
     try:
         data = load_json(said)
     except (ValueError, RecursionError):

@@ -25,7 +25,7 @@ _PORT_PATTERN = re.compile(r"[0-9]{1,5}")
 _NUMBER_LIMIT = 1 << 62  # bytes, seconds: Go's int64
 _MAX_ERROR_CHARS = 4096
 _LONG_LABELS = frozenset(
-    {ContainerLabel.READY, ContainerLabel.PER_STEP, ContainerLabel.NODES}
+    {ContainerLabel.READY, ContainerLabel.PER_STEP, ContainerLabel.REFERENCE, ContainerLabel.NODES}
 )  # they hold more than a name; after a cut they would not be readable
 _MAX_LONG_LABEL_CHARS = 16384
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import calendar
 import re
+import struct
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,8 @@ from sparkctl.model.log_line import LogLine
 
 _STAMP_BYTES = 31  # "2026-11-20T23:13:59.123456789Z " as the daemon writes it, always UTC, always nine digits
 _FRAGMENT_BYTES = 16384  # bytes of text after which Docker cuts
-_FRAME_HEADER_BYTES = 8
+_FRAME_HEADER = struct.Struct(">BxxxI")  # which stream, and the bytes that follow
+_FRAME_HEADER_BYTES = _FRAME_HEADER.size
 _SYSTEM_STREAM = 3  # frames of the daemon itself: an error inside the stream
 MAX_FRAME_BYTES = 64 << 20  # real chunks and frames are shorter
 
@@ -100,15 +102,15 @@ class MultiplexedParser:
         """Return the fragments that ``data`` completes. Raises DaemonError after earlier fragments were returned."""
         buffer = self._rest + data if self._rest else data
         pieces: list[LogFragment] = []
-        at, end = 0, len(buffer)
+        at, end, unpack_header = 0, len(buffer), _FRAME_HEADER.unpack_from
         while end - at >= _FRAME_HEADER_BYTES:
-            length = int.from_bytes(buffer[at + 4 : at + _FRAME_HEADER_BYTES], "big")
+            kind, length = unpack_header(buffer, at)
             start = at + _FRAME_HEADER_BYTES
-            if buffer[at] > _SYSTEM_STREAM or length > MAX_FRAME_BYTES:
-                raise InvalidLogStream(f"a frame of kind {buffer[at]} and {length} bytes")
+            if kind > _SYSTEM_STREAM or length > MAX_FRAME_BYTES:
+                raise InvalidLogStream(f"a frame of kind {kind} and {length} bytes")
             if end - start < length:
                 break
-            if buffer[at] == _SYSTEM_STREAM:
+            if kind == _SYSTEM_STREAM:
                 if pieces:
                     break  # return the earlier fragments first
                 raise DaemonError(buffer[start : start + length].decode("utf-8", "replace"))
@@ -116,9 +118,7 @@ class MultiplexedParser:
             if length:
                 stamp, _, text = buffer[start:at].partition(b" ")
                 whole = text.endswith(b"\n")
-                pieces.append(
-                    LogFragment(buffer[start - _FRAME_HEADER_BYTES], stamp, text[:-1] if whole else text, whole)
-                )
+                pieces.append(LogFragment(kind, stamp, text[:-1] if whole else text, whole))
         self._rest = buffer[at:]
         return pieces
 
@@ -318,7 +318,7 @@ class LogLineAssembler:
                 lines.append(
                     LogLine(
                         when=_decode_stamp(stamp),
-                        text=text.decode("utf-8", "replace"),
+                        text=str(text, "utf-8", "replace"),
                         number=number,
                         stream=_STREAM_NAMES[stream],
                     )
@@ -433,4 +433,4 @@ def parse_timestamp_ns(stamp: bytes) -> int:
 
 
 def _decode_stamp(stamp: bytes) -> str:
-    return stamp.decode("ascii", "replace")
+    return str(stamp, "ascii", "replace")

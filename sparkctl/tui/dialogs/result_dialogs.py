@@ -18,7 +18,7 @@ from sparkctl.views.text.line_wrap import wrap_text
 from sparkctl.views.text.styled_text import TextRow, TextStyle, get_state_symbol, make_row, sanitize_span
 
 if TYPE_CHECKING:
-    from sparkctl.commands.diagnose_log import DiagnosisReport
+    from sparkctl.commands.diagnose_file import DiagnosisReport
     from sparkctl.commands.request import ScreenTarget
     from sparkctl.commands.start.check_fit import CheckFit
     from sparkctl.tui.panel import Panel
@@ -108,7 +108,7 @@ def render_diagnosis_result(found: DiagnosisReport, columns: int) -> list[TextRo
     """Return the source of the log and the diagnosis."""
     from sparkctl.engines import load_engine
 
-    lines = format_diagnosis(found.diagnosis, lambda name: load_engine(name).title, found.instance, found.node)
+    lines = format_diagnosis(found.diagnosis, lambda name: load_engine(name).title, found.instance)
     rows = [make_row(sanitize_span(found.source, TextStyle.LABEL)), ()]
     rows += [row for line in lines for row in (wrap_text(line, columns, hang=_HANGING_INDENT) or [()])]
     for where, error in found.silent:

@@ -184,7 +184,7 @@ def _render_instances(seen: NodeTileModel, space: DrawArea, roomy: bool) -> list
             serves = one.ours and one.phase is Phase.READY
             parts.append(make_block(0 if serves else 3 + at, _render_named_instance(one, seen, space, marked)))
             if serves and one.numbers is not None:
-                parts.append(make_block(4 + at, make_row("  ", *render_throughput(one.numbers, space))))
+                parts.append(make_block(4 + at, make_row("  ", *render_throughput(one, space))))
     return parts
 
 
@@ -239,7 +239,7 @@ def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawAre
         return [make_block(1, make_row(Span("  "), *describe_head(one, seen.heads[one.name])))]
     if one.phase is not Phase.READY or one.port is None:
         return [make_block(3, make_row(sanitize_span(one.detail, TextStyle.STALE)))] if one.detail else []
-    decode, accept = render_throughput(one.numbers, space), render_acceptance(one, seen, space)
+    decode, accept = render_throughput(one, space), render_acceptance(one, seen, space)
     reads = render_bandwidth(one, seen, space)
     last = [] if reads is None else [make_block(4, reads)]
     if roomy and (uses := render_engine_facts(one, space)) is not None:

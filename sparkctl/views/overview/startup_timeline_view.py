@@ -31,8 +31,13 @@ from sparkctl.views.text.styled_text import (
 )
 
 _LATE_RATIO = 1.2  # factor of the expected duration
-_STARTUP_PHASES = (Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
-_FINISHED_PHASE_NAMES = {Phase.DROPPING_CACHES: "caches", Phase.CREATING: "created", Phase.STARTING: "started"}
+_STARTUP_PHASES = (Phase.PULLING, Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
+_FINISHED_PHASE_NAMES = {
+    Phase.PULLING: "pulled",
+    Phase.DROPPING_CACHES: "caches",
+    Phase.CREATING: "created",
+    Phase.STARTING: "started",
+}
 _MIN_DROP_BYTES = 0.05 * GIB
 _EXPECTED_COLUMNS = 16  # width of the usual duration
 _MIN_EXPECTED_SECONDS = 1.0  # seconds; shorter parts get no usual duration

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from sparkctl.model.events import CachesDropped, CommandEnded, NodeStateChanged, PhaseChanged
 from sparkctl.model.instance import InstanceView
+from sparkctl.model.kernel_event import KernelEvent
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
@@ -22,6 +23,7 @@ from sparkctl.views.text.styled_text import TextStyle, get_state_symbol
 
 TRANSITION_PHASES = (
     Phase.PLANNED,
+    Phase.PULLING,
     Phase.DROPPING_CACHES,
     Phase.CREATING,
     Phase.STARTING,
@@ -75,6 +77,7 @@ class NodeTileModel:
     ready: Mapping[str, float] = field(default_factory=dict)
     most_power: float | None = None
     start_key: str | None = None  # the key that starts a profile; None if none can be started here
+    kernel: tuple[KernelEvent, ...] = ()  # what its kernel logged in this boot
 
     @property
     def name(self) -> NodeName:
@@ -138,6 +141,7 @@ def build_tile_model(
         heads=_find_heads(store, name, view),
         ready={one: since for one in ours if (since := store.get_ready_since(name, one)) is not None},
         start_key=start_key,
+        kernel=store.get_kernel_events(name),
     )
 
 

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 from sparkctl import engines
 from sparkctl.logs.line_classifier import LogLevel, parse_level_header
-from sparkctl.model.engine_metrics import EngineActivity, EngineFactName, EngineMeter
+from sparkctl.model.engine_metrics import EngineActivity, EngineFactName
 from sparkctl.model.finding import Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.sample import Gpu, MemoryBar
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB
+from sparkctl.monitor.kernel_log import is_worth_a_line
 from sparkctl.monitor.meters.bandwidth import estimate_instance_bandwidth, explain_missing_estimate, get_node_bandwidth
 from sparkctl.monitor.ranks import count_ranks
 from sparkctl.monitor.sample_series import SeriesName
@@ -159,17 +160,22 @@ def render_labelled_text(name: str, sentence: str, space: DrawArea, tone: TextSt
 # --- the engine's figures ---------------------------------------------------------------------------------------------
 
 
-def render_throughput(numbers: EngineMeter | None, space: DrawArea) -> TextRow:
-    """Return throughput, requests and KV cache; ``idle`` if no step happened."""
+def render_throughput(one: InstanceView, space: DrawArea) -> TextRow:
+    """Return throughput, what others measured, requests and KV cache; ``idle`` if no step happened."""
+    numbers = one.numbers
     if numbers is None:
         return make_row(make_label("decode"), Span(words.UNKNOWN, TextStyle.STALE))
     if numbers.activity is EngineActivity.IDLE:
         return make_row(make_label("decode"), Span(words.IDLE, TextStyle.VALUE))
     speed = words.format_throughput(numbers)
     spans = [make_label("decode"), Span(f"{speed:<12}", TextStyle.STRONG)]
+    beside = _render_reference_rate(one)
+    spans += beside
     if numbers.running is not None:
         spans += [Span(f"{numbers.running:3.0f}", TextStyle.VALUE), Span(" running", TextStyle.UNIT)]
-    if numbers.waiting is not None and (numbers.waiting or space.columns >= 54):
+    if beside and space.columns < 64:
+        pass  # nothing waits where a figure is comparable
+    elif numbers.waiting is not None and (numbers.waiting or space.columns >= 54):
         tone = TextStyle.ATTENTION if numbers.waiting else TextStyle.VALUE
         spans += [Span(f"{numbers.waiting:3.0f}", tone), Span(" waiting", TextStyle.UNIT)]
     if numbers.kv_usage is not None:
@@ -179,7 +185,14 @@ def render_throughput(numbers: EngineMeter | None, space: DrawArea) -> TextRow:
         ]
     if measure_row(spans) > space.columns:
         spans = [Span(" run", TextStyle.UNIT) if span.text == " running" else span for span in spans]
+    if measure_row(spans) > space.columns:
+        spans = [span for span in spans if span not in beside]
     return tuple(spans)
+
+
+def _render_reference_rate(one: InstanceView) -> TextRow:
+    rate = one.reference_rate
+    return () if rate is None else make_row(Span(f"{words.format_reference_rate(rate)} ", TextStyle.LABEL))
 
 
 def describe_rank(one: InstanceView) -> str:
@@ -313,6 +326,9 @@ def render_decode_summary(one: InstanceView, seen: NodeTileModel, space: DrawAre
     ]
     if accepted.rate is not None:
         spans.append(Span(f" {words.format_percent(accepted.rate):>5}", TextStyle.VALUE))
+    beside = _render_reference_rate(one)
+    if measure_row(spans) + measure_row(beside) <= space.columns:
+        spans[2:2] = beside
     return (*spans, *_render_accept_curve(one, seen, space, space.columns - measure_row(spans) - 2))
 
 
@@ -473,8 +489,8 @@ _LOW_MEMORY_BYTES = 2 * GIB  # available memory below which the figure is a warn
 
 def build_memory_groups(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
     """Return all rows about memory."""
-    shares, course = build_memory_legend(seen, space), build_memory_chart(seen, space)
-    return [build_memory_bar(seen, space), *([shares] if shares else []), *([course] if course else [])]
+    parts = (build_memory_legend(seen, space), build_memory_chart(seen, space), build_kernel_marks(seen, space))
+    return [build_memory_bar(seen, space), *(part for part in parts if part)]
 
 
 def build_memory_bar(seen: NodeTileModel, space: DrawArea) -> RowBlock:
@@ -543,6 +559,25 @@ def build_memory_chart(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
     bounds = f"{scale.least / GIB:.0f}–{scale.most / GIB:.0f}"
     short = make_row(name, *render_sparkline(used, scale), Span(f"  {bounds:<9}", TextStyle.UNIT), *swap)
     return RowBlock(spare=5, rows=(short,), grow=render_height, slot="memory", tallest=_MAX_MEMORY_CHART_ROWS)
+
+
+_KERNEL_MARK = "▲"
+
+
+def build_kernel_marks(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
+    """Return a row under the memory curve that marks when the kernel logged something, and the last of it in words; None
+    without such an event in the curve's time."""
+    now, seconds = seen.view.sample.time if seen.view.sample else seen.now, choose_chart_minutes(seen) * 60.0
+    shown = [one for one in seen.kernel if 0.0 <= now - one.last <= seconds and is_worth_a_line(one)]
+    if not shown:
+        return None
+    wide = space.bar_columns
+    places = {min(wide - 1, int(wide * (1 - (now - one.last) / seconds))) for one in shown}
+    marks = "".join(_KERNEL_MARK if at in places else " " for at in range(wide))
+    last = shown[-1]
+    tone = TextStyle.BAD if last.severity is Severity.PROBLEM else TextStyle.ATTENTION
+    legend = make_row(make_label(""), Span(f"{_KERNEL_MARK} ", tone), sanitize_span(last.meaning, TextStyle.VALUE))
+    return make_block(4, make_row(make_label("kernel"), Span(marks, tone)), truncate_row(legend, space.columns))
 
 
 def render_log_text(line: str) -> Span:

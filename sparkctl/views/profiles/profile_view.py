@@ -10,11 +10,13 @@ from typing import Any
 from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.launch_plan import PhaseTimeouts
 from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, Profile
+from sparkctl.model.reference import FigureRange, Reference, ReferenceFigure, find_ready_seconds, select_comparable
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import MASK, is_secret_name, redact, redact_word, redact_words
 from sparkctl.model.text.units import format_duration, format_gib
 from sparkctl.profiles.profile_library import ProfileSummary
 from sparkctl.profiles.redaction import find_profile_secrets, redact_value
+from sparkctl.views.meter_view import format_figure_range
 from sparkctl.views.text.line_wrap import align_cells
 
 
@@ -73,9 +75,64 @@ def format_profile(profile: Profile) -> list[str]:
         lines.append(
             f"{'timeouts':10}  loading {format_duration(limits.loading)}, warming up {format_duration(limits.warming)}"
         )
+    for reference in profile.reference:
+        lines += ["", *(sanitize_line(redact(line, own)) for line in _format_reference(reference))]
     if profile.notes:
         lines += ["", *(sanitize_line(redact(line, own)) for line in profile.notes.strip().splitlines())]
     return lines
+
+
+def summarize_reference(references: Sequence[Reference]) -> str | None:
+    """Return ``12.7 tok/s for one request, 43.1 for 8; ready after 90 s``: what others measured with these settings, in
+    a short context. None if nothing is comparable."""
+    comparable, ready = select_comparable(references), find_ready_seconds(references)
+    rates = () if comparable is None else tuple(comparable.rates_by_concurrency.items())
+    words = [
+        f"{format_figure_range(rate)}{'' if at else ' tok/s'} for {_count_requests(count, short=at > 0)}"
+        for at, (count, rate) in enumerate(rates)
+    ]
+    after = [] if ready is None else [f"ready after {format_duration(ready)}"]
+    return "; ".join([*([", ".join(words)] if words else []), *after]) or None
+
+
+def _count_requests(count: int, *, short: bool = False) -> str:
+    return "one request" if count == 1 else f"{count}" if short else f"{count} requests"
+
+
+def _format_reference(one: Reference) -> list[str]:
+    """Return what one document measured: its set-up, then a line for each figure."""
+    lines = [f"measured by {one.source}"]
+    lines += [f"  set-up: {one.setup}"] if one.setup else []
+    lines += [f"  not compared with yours: {one.differs}"] if one.differs else []
+    times = (("ready after", one.ready_cold, "cold"), ("ready after", one.ready_warm, "warm"))
+    told = [f"{name} {format_duration(seconds)} ({state})" for name, seconds, state in times if seconds is not None]
+    told += [] if one.context is None else [f"room for {one.context:,} tokens"]
+    lines += [f"  {', '.join(told)}"] if told else []
+    timed = [figure for figure in one.figures if figure.concurrency is not None]
+    rows = [_list_figure_cells(figure) for figure in timed]
+    used = [at for at in range(len(rows[0]) if rows else 0) if any(row[at] for row in rows)]
+    table = align_cells([tuple(row[at] for at in used) for row in rows]) if used else []
+    lines += (f"  {'  '.join(cells)}".rstrip() for cells in table)
+    rest = [_list_figure_cells(figure) for figure in one.figures if figure.concurrency is None]
+    return [*lines, *(f"  {', '.join(cell for cell in reversed(cells) if cell)}" for cells in rest)]
+
+
+def _list_figure_cells(one: ReferenceFigure) -> tuple[str, ...]:
+    sizes = " + ".join(str(size) for size in (one.prompt, one.generated) if size is not None)
+    accepts = [] if one.accept_length is None else [f"{format_figure_range(one.accept_length)} per step"]
+    if one.accept_rate is not None:
+        share = FigureRange(round(one.accept_rate.low * 100, 2), round(one.accept_rate.high * 100, 2))
+        accepts.append(f"{format_figure_range(share)} % of drafts")
+    return (
+        "" if one.concurrency is None else _count_requests(one.concurrency),
+        f"{sizes} tokens" if sizes else "",
+        f"depth {one.depth}" if one.depth else "",
+        "" if one.generation is None else f"{format_figure_range(one.generation)} tok/s",
+        "" if one.prefill is None else f"prompts {format_figure_range(one.prefill)} tok/s",
+        "" if one.ttft is None else f"first token {one.ttft * 1000:.0f} ms",
+        f"accepts {', '.join(accepts)}" if accepts else "",
+        one.task or "",
+    )
 
 
 def build_profile_json(profile: Profile) -> dict[str, object]:

@@ -32,6 +32,7 @@ from sparkctl.views.profiles.memory_estimate_view import (
     render_estimate_symbol,
     render_rank_estimates,
 )
+from sparkctl.views.profiles.profile_view import summarize_reference
 from sparkctl.views.text.frame_layout import draw_page, pad_screen
 from sparkctl.views.text.line_wrap import wrap_text
 from sparkctl.views.text.styled_text import (
@@ -421,6 +422,9 @@ def _render_loaded_profile(shelf: ProfilesScreenModel, profile: Profile, columns
     check, last = render_lint_summary(shelf.selected_lint), _describe_last_start(profile.name, shelf)
     one = (*check, Span(" · ", TextStyle.LABEL), *last[0]) if last else check
     rows += [one] if measure_row(one) <= columns else [truncate_row(check, columns), *last]
+    if (measured := summarize_reference(profile.reference)) is not None:
+        spans = (Span("source     ", TextStyle.LABEL), sanitize_span(measured, TextStyle.VALUE))
+        rows.append(truncate_row(make_row(*spans), columns))
     rows += render_diagnostics(shelf.selected_lint, shelf.sources, columns, (LintSeverity.ERROR, LintSeverity.WARNING))
     rows += _render_warnings(shelf, columns)
     if profile.nodes != 1:

@@ -64,7 +64,8 @@ def arrange_tiles(
         below = lines * 3 // 10
     wide = columns // across
     each = max(MIN_TILE_LINES, (lines - below) // down)
-    each = max(MIN_TILE_LINES, min(each, wanted(wide, each)))
+    if each > MIN_TILE_LINES:  # else no tile has a choice, and counting what each can use means building all of them
+        each = max(MIN_TILE_LINES, min(each, wanted(wide, each)))
     shown = max(1, min(down, lines // each))
     first = max(0, min(chosen // across - (shown - 1) // 2, down - shown))
     boxes = []

@@ -209,7 +209,7 @@ def _to_ascii_grapheme(part: str) -> str:
 
 
 _STATE_SYMBOLS: dict[Phase | NodeState | Severity, str] = {
-    Phase.PLANNED: "○", Phase.DROPPING_CACHES: "◐", Phase.CREATING: "◐", Phase.STARTING: "◐", Phase.LOADING: "◐",
+    Phase.PLANNED: "○", Phase.PULLING: "◐", Phase.DROPPING_CACHES: "◐", Phase.CREATING: "◐", Phase.STARTING: "◐", Phase.LOADING: "◐",
     Phase.WARMING: "◐", Phase.READY: "●", Phase.FAILED: "✕", Phase.STOPPING: "◐", Phase.STOPPED: "○", Phase.UNKNOWN: "◌",
 }  # fmt: skip
 _STATE_SYMBOLS |= {

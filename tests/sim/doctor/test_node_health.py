@@ -83,7 +83,7 @@ def set_uptime_rate(sparks: SimulatedSparks) -> None:
 
 async def test_everything_that_is_wrong_in_the_scenario_is_found(tmp_path: Path) -> None:
     one = {FindingKind.STUCK_CLOCK, FindingKind.IDLE_FUNCTION, FindingKind.DISK}
-    two = {FindingKind.THERMAL, FindingKind.IDLE_FUNCTION, FindingKind.GID, FindingKind.ORPHAN}
+    two = {FindingKind.THERMAL, FindingKind.IDLE_FUNCTION, FindingKind.GID, FindingKind.ORPHAN, FindingKind.KERNEL}
     async with SimulatedSparks("trouble", **sim_clients.FAST) as sparks:
         set_uptime_rate(sparks)
         views = await watch_until_views(
@@ -196,7 +196,9 @@ def test_top_shows_what_one_look_can_tell() -> None:
     assert "try: on spark2 set env NCCL_IB_GID_INDEX=5" in ran.stdout
     one, two = json.loads(run_demo("top", "--once", "--json", scenario="trouble").stdout)["nodes"]
     assert [finding["kind"] for finding in one["findings"]] == ["disk"]
-    (gid,) = two["findings"]
+    gid, kernel = two["findings"]
+    assert (kernel["kind"], kernel["severity"]) == ("kernel", "warning")
+    assert "0000:00:00.0 failed for good" in kernel["summary"]
     assert (gid["severity"], gid["node"], gid["instance"], gid["since"]) == ("problem", "spark2", "minimax-m27", None)
     index = {"name": "NCCL_IB_GID_INDEX", "value": "3", "unit": None, "origin": "container vllm-minimax-m27"}
     assert index in gid["evidence"]

@@ -49,9 +49,11 @@ def test_what_wants_both_sparks_is_refused_on_one_before_anything_is_touched(
 
 
 def test_up_says_the_trap_before_the_start_and_both_ways_out(capfd: pytest.CaptureFixture[str]) -> None:
-    assert invoke_command_line(["up", "qwen36", "--node", "spark1", "--detach"]) == 0
+    assert invoke_command_line(["up", "qwen36-as-posted", "--node", "spark1", "--detach"]) == 0
     told = capfd.readouterr().err.splitlines()
     trap = next(at for at, line in enumerate(told) if "dies of that with a TypeError" in line)
-    assert "sparkctl up qwen36 --node spark1 --set args.speculative-num-draft-tokens=20" in told[trap + 1]
-    assert "or start qwen36-nextn or qwen36-ngram instead" in told[trap + 1]
+    assert (
+        "sparkctl up qwen36-as-posted --node spark1 --set args.speculative-num-draft-tokens=20 --set" in told[trap + 1]
+    )
+    assert "or start qwen36 or qwen36-ngram instead" in told[trap + 1]
     assert trap < next(at for at, line in enumerate(told) if "creating" in line or "caches" in line)

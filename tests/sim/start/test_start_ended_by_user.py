@@ -53,6 +53,8 @@ async def start_and_end_by(sparks: SimulatedSparks, state: Path, profile: str, h
                     ending.append(asyncio.ensure_future(session.docker.kill_container(container)))
                     await ending[0]
             else:
+                if how == "oom":
+                    sparks.nodes["spark1"].log_oom_kill(process.main_pid, container)
                 process.kill()  # as the kernel does, or kill -9 on the node
                 ending.append(asyncio.ensure_future(asyncio.sleep(0)))
     await asyncio.gather(*ending)
@@ -71,6 +73,7 @@ async def start_and_end_by(sparks: SimulatedSparks, state: Path, profile: str, h
         ("stop", FailureCause.STOPPED_BY_OTHERS),
         ("kill", FailureCause.STOPPED_BY_OTHERS),
         ("kill -9", FailureCause.KILLED),
+        ("oom", FailureCause.HOST_OOM_KILL),
     ],
 )
 async def test_what_ended_it_is_told_and_no_warning_is(
@@ -84,5 +87,7 @@ async def test_what_ended_it_is_told_and_no_warning_is(
             "stop": "asked to send it SIGTERM",
             "kill": "asked to send it SIGKILL",
             "kill -9": "nobody asked Docker",
+            "oom": "nobody asked Docker",
         }
         assert any(wanted[how] in one for one in told), told
+        assert (verdict.evidence[0].origin == "kernel") is (how == "oom")

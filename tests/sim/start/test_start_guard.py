@@ -19,13 +19,13 @@ from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
-from sparkctl.engines.simulation.unified_memory import GIB
 from sparkctl.model.events import Event, GuardActed, LaunchPlanned, Outcome, PhaseChanged, WarningEmitted
 from sparkctl.model.guard_state import GuardAction, GuardRole
 from sparkctl.model.launch_plan import GuardRule
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.questions import HostKeyQuestion, NonInteractivePrompter, RetryStartQuestion
+from sparkctl.model.text.units import GIB
 from sparkctl.model.verdict import FailureCause, FieldChange
 from sparkctl.monitor.node_status import read_node_statuses as node_status
 from sparkctl.paths import shipped_profiles_dir

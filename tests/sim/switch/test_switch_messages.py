@@ -15,7 +15,7 @@ from tests.support.switch_scene import NEW, OLD, SPEED, SwitchScene
 
 
 def test_what_the_plan_has_cautioned_of_is_not_told_again_by_the_start() -> None:
-    ran = run_demo("switch", "qwen36", "--node", "spark1", "--json", scenario="big-model")
+    ran = run_demo("switch", "qwen36-as-posted", "--node", "spark1", "--json", scenario="big-model")
     events = [json.loads(line) for line in ran.stdout.splitlines()]
     assert ran.returncode == 0, events[-1]
     (plan,) = [one["plan"] for one in events if one["event"] == "switch-plan"]
@@ -24,7 +24,7 @@ def test_what_the_plan_has_cautioned_of_is_not_told_again_by_the_start() -> None
     assert warned, "of its flags"
     assert len(warned) == len(set(warned))
     assert not set(warned) & set(plan["cautions"])
-    assert events[-1]["message"] == "qwen36 serves on spark1 in place of minimax-m27; spark2 is free"
+    assert events[-1]["message"] == "qwen36-as-posted serves on spark1 in place of minimax-m27; spark2 is free"
 
 
 async def test_what_stays_on_the_spark_that_only_lost_something_is_named(scene: SwitchScene) -> None:

@@ -45,7 +45,7 @@ def run_plan(*words: str, scenario: str = "empty") -> tuple[int, dict[str, Any]]
         "qwen36-ngram",
         "qwen36-vllm",
         "orpheus-tts",
-        "qwen36-nextn",
+        "qwen36-as-posted",
         "qwen3-coder-next-dflash",
         "qwen35-35b-dflash",
     ],
@@ -86,7 +86,7 @@ def test_the_sum_is_written_out_and_the_largest_share_that_fits_is_told() -> Non
 
 @pytest.mark.parametrize(
     "words",
-    [("qwen36", "--set", "args.speculative-num-draft-tokens=20"), ("qwen36-nextn", "--set", f"{SHARE}=0.82")],
+    [("qwen36-as-posted", "--set", "args.speculative-num-draft-tokens=20"), ("qwen36", "--set", f"{SHARE}=0.82")],
 )
 def test_all_the_flags_of_nextn_at_082_on_0512_take_the_workspace_first_and_do_not_fit(words: tuple[str, ...]) -> None:
     code, document = run_plan(*words, "--node", "spark1")
@@ -95,6 +95,22 @@ def test_all_the_flags_of_nextn_at_082_on_0512_take_the_workspace_first_and_do_n
     assert any(part["name"] == "draft workspace" for part in node["parts"])
     (way,) = node["commands"]
     assert run_demo(*way.split()[1:], "--dry-run").returncode == 0, "what is advised is not refused"
+
+
+@pytest.mark.parametrize(
+    ("words", "is_said"),
+    [
+        (("qwen36",), False),
+        (("qwen36", "--set", "model.path=/models/Llama-3.1-8B"), True),
+        (("qwen36-vllm",), False),
+        (("qwen36-vllm", "--set", "model.path=/models/Llama-3.1-8B"), True),
+        (("qwen36-ngram", "--set", "model.path=/models/Llama-3.1-8B"), False),
+        (("qwen3-coder-next-dflash",), False),
+    ],
+)
+def test_drafts_of_the_model_s_own_layers_want_such_layers(words: tuple[str, ...], is_said: bool) -> None:
+    _, document = run_plan(*words, "--node", "spark1")
+    assert any("no tensor in" in note for note in document["nodes"][0]["cautions"]) is is_said
 
 
 @pytest.mark.parametrize("profile", ["qwen3-coder-next-dflash", "qwen35-35b-dflash"])
@@ -168,7 +184,7 @@ def test_every_node_that_was_asked_has_a_short_line_at_the_end() -> None:
 
 
 def test_up_refuses_with_the_sum_before_anything_is_touched_and_force_goes_on() -> None:
-    words = ("up", "qwen36", "--node", "spark1", "--set", "memory.draft_workspace=before-weights")
+    words = ("up", "qwen36-as-posted", "--node", "spark1", "--set", "memory.draft_workspace=before-weights")
     ran = run_demo(*words, "--json")
     ended = parse_result(ran)
     assert (ran.returncode, ended["outcome"]) == (6, "refused")
@@ -236,7 +252,7 @@ def test_bad_input_and_a_node_that_is_not_there() -> None:
 async def test_a_model_that_is_not_there_is_warned_of_and_takes_nothing(tmp_path: Path) -> None:
     ctx = CommandContext(history=OperationHistory(tmp_path / "state"), operator="milo@desk")
     overrides = ("memory.draft_workspace=before-weights",)
-    profile = ProfileLibrary(shipped_profiles_dir()).load_profile("qwen36", overrides=overrides)
+    profile = ProfileLibrary(shipped_profiles_dir()).load_profile("qwen36-as-posted", overrides=overrides)
     gone = SimNodeOptions(missing=("/home/milo/models/Qwen3.6-27B-FP8",))
     async with SimulatedSparks("empty", options={"spark1": gone}, **FAST) as sparks:
         node = load_config(sparks.config_path).nodes[0]

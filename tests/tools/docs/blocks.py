@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from enum import StrEnum
@@ -15,6 +16,8 @@ from sparkctl.model.events import EVENT_TYPES
 from sparkctl.model.finding import FindingKind
 from sparkctl.model.node import Node
 from sparkctl.model.verdict import CAUSE_MEANINGS, FailureCause
+from sparkctl.monitor.findings.node_settings import load_known_bad_versions
+from sparkctl.node.kernel_log_decoder import load_kernel_rules
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.schema import build_field_schema, iter_value_fields
 from sparkctl.tui.key_hints import format_key
@@ -33,6 +36,9 @@ def blocks() -> dict[str, str]:
         "exit-codes": _exit_codes,
         "causes": _causes,
         "findings": _findings,
+        "kernel-lines": _kernel_lines,
+        "xids": _xids,
+        "known-bad": _known_bad,
         "config-fields": _config_fields,
         "profile-fields": _profile_fields,
         "shipped-profiles": _shipped_profiles,
@@ -83,6 +89,41 @@ def _causes() -> str:
 def _findings() -> str:
     rows = ((f"*{kind}*", *words.FINDINGS[kind]) for kind in FindingKind)
     return table(("finding", "what it means", "what to do"), rows)
+
+
+def _kernel_lines() -> str:
+    rules, _ = load_kernel_rules()
+    rows = {
+        (_name_parts(rule.data["meaning"]), _name_parts(rule.data["remedy"]) or "—"): str(rule.severity)
+        for rule in rules
+    }
+    return table(
+        ("the kernel says that", "how serious", "what to do"),
+        ((meaning, severity, remedy) for (meaning, remedy), severity in rows.items()),
+    )
+
+
+def _name_parts(text: str) -> str:
+    """Return a sentence whose parts in braces are words, as placeholders in italics."""
+    return re.sub(r"\{(\w+)\}", lambda part: part[1].upper(), text)
+
+
+def _xids() -> str:
+    _, xids = load_kernel_rules()
+    rows = ((number, row["meaning"], str(row["severity"])) for number, row in xids.items())
+    return table(("Xid", "meaning", "how serious"), rows)
+
+
+def _known_bad() -> str:
+    rows = (
+        (
+            row["problem"].format(version=row["pattern"].replace("\\", "").removesuffix(".*")),
+            row["remedy"],
+            f"<{row['source']}>",
+        )
+        for row in load_known_bad_versions()
+    )
+    return table(("fault", "what to do", "source"), rows)
 
 
 def _config_fields() -> str:

@@ -31,6 +31,7 @@ VERB_PAGES: dict[str, str] = {
     "doctor": "findings.md",
     "profiles": "profiles.md",
     "plan": "memory-fit.md",
+    "pull": "images-and-models.md",
     "up": "first-evening.md",
     "switch": "switching.md",
     "resume": "switching.md",
@@ -93,7 +94,7 @@ CAUSE_REMEDIES: dict[FailureCause, str] = {
     FailureCause.ENGINE_BUG: "Use the workaround or the newer image that the verdict names.",
     FailureCause.WEDGED: "`sparkctl down`, then `up`; if it happens again, read the log of the time before.",
     FailureCause.CRASHED: "Read the log around the quoted line.",
-    FailureCause.KILLED: "Ask who killed it; look at the kernel's log on the node (`sudo dmesg`).",
+    FailureCause.KILLED: "Ask who killed it; `sparkctl doctor` says whether the kernel's log could be read.",
     FailureCause.EXITED: "Read the last lines of the log.",
     FailureCause.STOPPED_BY_OTHERS: "Ask who stopped it, then start it again.",
     FailureCause.TIMED_OUT: "Raise the phase's limit in `start.timeouts`, or read the log of the phase that took so long.",
@@ -173,9 +174,25 @@ FINDINGS: dict[Kind, tuple[str, str]] = {
         "A fault of kernels with KHO keeps memory from every engine.",
         "Add `kho=off` to the kernel's command line, as it prints.",
     ),
+    Kind.KERNEL: (
+        "The kernel logged something that matters: see [what the kernel says](#what-the-kernel-says).",
+        "As it prints; it depends on the line.",
+    ),
+    Kind.LAST_BOOT: (
+        "The boot before ended without a shutdown: a power cut, heat, a held button or a freeze.",
+        "See the last line before it; leave more memory free, see the temperatures.",
+    ),
+    Kind.KNOWN_BAD: (
+        "A version on this Spark has a fault that other owners reported.",
+        "As it prints; `--json` names the source.",
+    ),
+    Kind.BELOW_REFERENCE: (
+        "For three minutes the engine has generated a fifth less than the source of its profile measured, with as many requests and about as long a context.",
+        "Compare the set-ups: `sparkctl profiles show NAME`. The usual reasons: a low clock, swap, drafts that are rejected, a checkpoint of another quantisation.",
+    ),
     Kind.SLOW_PATH: (
         "The engine computes by a fallback (Marlin for FP4, for example), not with the GPU's own arithmetic.",
-        "Use an image whose log names a native kernel for this format.",
+        "Measure first: Marlin is no slower for NVFP4 on a GB10. An image built for 12.1a has native kernels.",
     ),
     Kind.VERSIONS: ("`doctor`: what is installed. Quote it in bug reports.", "—"),
     Kind.CONNECTION: (
@@ -188,6 +205,10 @@ FINDINGS: dict[Kind, tuple[str, str]] = {
     ),
     Kind.MEMORY: ("`doctor`: memory that is available, and page cache.", "—"),
     Kind.DROP_CACHES: ("`doctor`: whether your user may drop the page cache.", "The sudoers line that it prints."),
+    Kind.KERNEL_LOG: (
+        "`doctor`: whether your user may read the kernel's log, from when on, and how the boot before ended.",
+        "`sudo usermod -aG adm $USER` on the node, then log in again.",
+    ),
     Kind.PYTHON: (
         "`doctor`: the node has no Python 3.8 or newer, so there are no live figures.",
         "`sudo apt install python3`",
@@ -280,6 +301,7 @@ EVENT_NOTES: dict[str, str] = {
     "facts": "recordings only",
     "plan": "everything the container gets, secrets masked",
     "fit": "the sum that `plan` shows: `answer`, `parts`, `standing`, `floor`, `stops`, `largest`, `least`, `lacking`, `cautions`",
+    "missing": "what of image and model a node lacks; from `plan`, `pull` and `up --pull`",
     "phase": "`step`: `name`, `done`, `total`, `fraction`; `expected_parts`: `phase`, `step`, `seconds` each; times in seconds",
     "log": '`lines`: `when`, `text`, `number`, `stream`, `cut`; `rank` ("0/2") where several ranks are shown; only in `logs --json`',
     "guard": "`at` by the node's clock; `available` and `free` in bytes, `rate` in bytes/s, `to_zero` in seconds",

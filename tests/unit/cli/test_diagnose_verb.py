@@ -132,3 +132,40 @@ def test_facts_have_units(tmp_path: Path) -> None:
     assert "available at load: 111.87 GiB" in told
     assert "kv cache tokens: 100,000" in told
     assert "0.0 s" not in told
+
+
+def test_how_a_log_was_read(tmp_path: Path) -> None:
+    (tmp_path / "vllm.log").write_text(BROKEN)
+    said = run_diagnose("vllm.log", "--explain", cwd=tmp_path).stdout.partition("how it was read")[2]
+    assert "engine    vllm, line 1: " in said
+    assert "version   0.19.1, line" in said
+    assert 'line 5: startup-memory-check, weight 10 (names the cause), rule "is less than desired"' in said
+    assert said.rstrip().endswith("choice    line 5, it has the most weight; certain")
+    reading = parse_document(run_diagnose("vllm.log", "--explain", "--json", cwd=tmp_path))["reading"]
+    assert (reading["chosen"], reading["candidates"][0]["rule"]) == (5, "is less than desired")
+
+
+def test_a_guess_says_that_it_is_one(tmp_path: Path) -> None:
+    lost = "(APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}\n"
+    assert "Likely: The engine core ended" in run_diagnose("-", stdin=lost, cwd=tmp_path).stdout
+    assert parse_document(run_diagnose("-", "--json", stdin=lost, cwd=tmp_path))["verdict"]["confidence"] == "likely"
+    assert parse_document(run_diagnose("-", "--json", stdin=BROKEN, cwd=tmp_path))["verdict"]["confidence"] == "certain"
+
+
+def test_a_log_is_stored_without_its_secrets_and_never_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "vllm.log").write_text(f"HF_TOKEN=hf_{'a1B2' * 9}\n{BROKEN}")
+    (tmp_path / "store").mkdir()
+    ran = run_diagnose("vllm.log", "--submit", "store", cwd=tmp_path)
+    log, about = sorted((tmp_path / "store").iterdir(), key=lambda file: file.suffix, reverse=True)
+    assert (ran.returncode, log.name.startswith("vllm-startup-memory-check-"), about.suffix) == (0, True, ".json")
+    assert NO_SHARE in log.read_text()
+    assert "a1B2" not in log.read_text()
+    told = json.loads(about.read_text())
+    assert (told["engine"], told["version"], told["cause"], told["confidence"], told["line"]) == (
+        "vllm", "0.19.1", "startup-memory-check", "certain", 6,
+    )  # fmt: skip
+    again = run_diagnose("vllm.log", "--submit", "store", cwd=tmp_path)
+    assert (again.returncode, "is there already" in again.stderr) == (2, True)
+    for words in (("vllm.log", "--submit", "nowhere"), ("-", "--submit", "store"), ("qwen36", "--submit", "store")):
+        assert run_diagnose(*words, stdin=BROKEN, cwd=tmp_path).returncode == 2
+    assert len(list((tmp_path / "store").iterdir())) == 2

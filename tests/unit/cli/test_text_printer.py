@@ -79,6 +79,7 @@ def test_a_verdict_ends_with_the_command_to_try(capsys: pytest.CaptureFixture[st
         remedy="Lower it.",
         field=edit.field,
         edit=edit,
+        again="sparkctl up qwen36 --node spark1 --set args.mem-fraction-static=0.72",
         contributing=(other,),
     )
     lines = print_events(capsys, make_command_end(Outcome.TIMED_OUT, verdict=verdict))

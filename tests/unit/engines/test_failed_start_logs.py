@@ -120,7 +120,7 @@ def test_which_way_a_setting_has_to_go_is_typed(engine: str, log: str, change: C
 
 def test_a_half_set_speculation_names_both_ways_out() -> None:
     root = read_engine_log("sglang", "TypeError: '>' not supported between instances of 'NoneType' and 'int'").root
-    assert "--set args.speculative-num-draft-tokens=20" in root.remedy
+    assert "args.speculative-num-draft-tokens: 20" in root.remedy
     assert "qwen36-ngram" in root.remedy
 
 

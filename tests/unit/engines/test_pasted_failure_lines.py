@@ -25,6 +25,19 @@ _FRACTION, _KV_FRACTION = "args.mem-fraction-static", "args.kv_cache_free_gpu_me
 
 DEATHS = [
     (
+        "(EngineCore pid=108) RuntimeError: Model does not support EAGLE3 interface but aux_hidden_state_outputs was requested",
+        FailureCause.ENGINE_BUG,
+        "args.speculative-config",
+        "hidden states",
+    ),
+    (
+        "(EngineCore pid=108) ValueError: Selected backend AttentionBackendEnum.FLASHINFER is not valid for this configuration. "
+        "Reason: ['non-causal attention not supported']",
+        FailureCause.ATTENTION_BACKEND,
+        "args.attention-backend",
+        "backend FLASHINFER does not do",
+    ),
+    (
         "requests.exceptions.ReadTimeout: (ReadTimeoutError(\"HTTPSConnectionPool(host='huggingface.co', port=443): Read timed "
         "out. (read timeout=10)\"), '(Request ID: 1)')",
         FailureCause.HUB_UNREACHABLE,
@@ -278,13 +291,13 @@ def test_a_half_set_speculation_is_none_without_any_or_while_serving() -> None:
 
 def test_the_check_the_way_up_and_the_verdict_name_the_same_number_of_draft_tokens() -> None:
     library = ProfileLibrary(Path("/nonexistent"))
-    profile = library.load_profile("qwen36")
+    profile = library.load_profile("qwen36-as-posted")
     checked = [one.setting for one in profile_lint.lint_profile(profile) if one.kind is LintRule.KNOWN_TRAP]
     before_the_start = [one.setting for one in profile_lint.list_start_warnings(profile, library) if one.instead]
     failure = read_engine_log("sglang", _NONE_AND_INT).root
     setting = f"{failure.field}={failure.value}"
     assert checked == before_the_start == [setting] == ["args.speculative-num-draft-tokens=20"]
-    assert setting in failure.remedy
+    assert setting.replace("=", ": ") in failure.remedy
 
 
 def test_a_banner_before_the_settings_leaves_the_half_set_speculation_what_it_is() -> None:

@@ -27,6 +27,7 @@ from sparkctl.model.launch_plan import LaunchPlan, Mount, PhaseTimeouts, Readine
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.memory_fit import EstimatePart, EstimateSource, FitOutcome, MemoryBudget, MemoryFit, MemoryHolder
 from sparkctl.model.memory_reading import MemoryReading
+from sparkctl.model.missing_part import MissingPart, PartKind
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.sample import Gpu, Sample
@@ -123,6 +124,18 @@ SAMPLES: list[events.Event] = [
     ),
     events.EngineFactsReported(
         1.0, NODE, "id", (EngineFact(EngineFactName.QUANTIZATION_PATH, "Marlin fallback", is_fallback=True),)
+    ),
+    events.PartsMissing(
+        1.0,
+        NODE,
+        "tiny",
+        (
+            MissingPart(kind=PartKind.MODEL, node=NODE, name="/m", reason="is not there", source="hf:a/b"),
+            MissingPart(
+                kind=PartKind.IMAGE, node=NODE, name="a:1", reason="is not there", source=None, is_required=False
+            ),
+        ),
+        ("sparkctl pull tiny --node spark1",),
     ),
     events.PhaseChanged(
         ts=1.0,

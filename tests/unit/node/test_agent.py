@@ -22,6 +22,7 @@ from sparkctl.model.sample import RdmaGid, Sample
 from sparkctl.model.text.units import KIB
 from sparkctl.node import agent, bootstrap
 from sparkctl.node.agent_decoder import AgentHello, decode_agent_line
+from sparkctl.node.kernel_log import open_kernel_log
 from tests.unit.node.agent_process import GB10_MEMINFO, RunningAgent, list_pythons, run_agent, write_machine_files
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
@@ -53,7 +54,7 @@ def read_sample(running: RunningAgent) -> Sample:
     return found
 
 
-@pytest.mark.parametrize("name", sorted({"agent", *bootstrap.GUARD_MODULES}))
+@pytest.mark.parametrize("name", sorted(bootstrap.GUARD_MODULES))
 def test_what_travels_is_python_3_8_and_imports_the_standard_library_alone(name: str) -> None:
     source = Path(agent.__file__).parent.joinpath(f"{name.replace('.', '/')}.py").read_text()
     tree = ast.parse(source, feature_version=(3, 8))
@@ -63,7 +64,7 @@ def test_what_travels_is_python_3_8_and_imports_the_standard_library_alone(name:
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in ([a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""])
     }
-    own = set() if name == "agent" else {"sparkctl"}
+    own = set() if name == "kernel_log" else {"sparkctl"}
     assert imported <= sys.stdlib_module_names | own
     assert "subprocess" not in imported
 
@@ -398,7 +399,9 @@ def _wait_for(claim: object) -> None:
 def make_small_agent(tmp_path: Path, **files: str) -> agent.NodeAgent:
     """A probe in this process, without a GPU, that is not run."""
     root = write_machine_files(tmp_path, {f"/proc/{name}": text for name, text in files.items()})
-    return agent.NodeAgent(root, 1.0, None, agent.start_reader_thread(agent.DeviceReader(root, []).read))
+    return agent.NodeAgent(
+        root, 1.0, None, agent.start_reader_thread(agent.DeviceReader(root, []).read), open_kernel_log(root)
+    )
 
 
 def feed_agent(probe: agent.NodeAgent, now: float) -> None:

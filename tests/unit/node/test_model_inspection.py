@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -48,6 +49,38 @@ def test_a_directory_tells_its_files_its_index_and_its_config(tmp_path: Path, sh
     assert sorted(found.files) == [("model-00001-of-00002.safetensors", 700), ("model-00002-of-00002.safetensors", 300)]
     assert (found.index_total, found.unfinished) == (990, 0)
     assert json.loads(found.config or "")["num_hidden_layers"] == 2
+
+
+def write_tensors(path: Path, *names: str) -> None:
+    header = json.dumps({name: {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]} for name in names}).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + b'\0"mtp": \xff')
+
+
+@linux
+@pytest.mark.parametrize("shell", ["sh", "bash", "busybox sh"])
+@pytest.mark.parametrize(
+    ("names", "indexed", "expected"),
+    [
+        (["model.layers.0.q", "mtp.fc.weight"], False, True),
+        (["model.layers.0.q"], False, False),
+        (["model.layers.0.q"], True, False),
+        (["model.layers.0.q", "model.layers.61.eh_proj.weight"], True, True),
+    ],
+)
+def test_draft_layers_are_known_by_the_names_of_tensors(
+    tmp_path: Path, shell: str, names: list[str], indexed: bool, expected: bool
+) -> None:
+    write_tensors(tmp_path / "model.safetensors", *([] if indexed else names))
+    if indexed:
+        index = {"metadata": {"total_size": 5}, "weight_map": dict.fromkeys(names, "model.safetensors")}
+        (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index, indent=1))
+    assert inspect_model(tmp_path, shell).has_draft_layers is expected
+
+
+@linux
+def test_without_weights_nothing_is_said_of_draft_layers(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    assert inspect_model(tmp_path).has_draft_layers is None
 
 
 @linux

@@ -15,7 +15,7 @@ from sparkctl.profiles.exporters.portable_launch import build_portable_launch
 from sparkctl.profiles.file_issues import InvalidFile
 from sparkctl.profiles.importers.profile_importer import ImportOptions, import_text
 from sparkctl.profiles.schema import FileSection, build_json_schema, iter_value_fields, load_file_shape
-from sparkctl.profiles.validation import merge_profile_trees, parse_setting, validate_profile
+from sparkctl.profiles.validation import merge_profile_layer, merge_profile_trees, parse_setting, validate_profile
 from sparkctl.profiles.yaml_reader import parse_yaml
 from sparkctl.profiles.yaml_writer import render_profile_yaml
 
@@ -30,6 +30,10 @@ image: registry/vllm:1
 model:
   path: /models/m
   served_name: m
+  source: hf:acme/m@v1
+  include: ["*.safetensors"]
+  exclude: [original/*]
+  draft_source: hf:acme/m-draft
   weights: 27GB
   parameters: 27B
   active_parameters: 3B
@@ -78,6 +82,17 @@ notes: |
   two
   lines
 source: here
+reference:
+  - source: https://example.org/post
+    setup: "a sweep: two runs"
+    differs: another image
+    ready_cold: 9m
+    ready_warm: 90s
+    context: 8192
+    figures:
+      - {concurrency: 1, prompt: 512, generated: 128, depth: 4096, task: JSON, generation: 12.7, prefill: 1253, \
+ttft: 0.412s, accept_length: 1.65-1.85, accept_rate: 20%}
+      - {concurrency: 8, generation: 17-43.1, accept_rate: 60-70%}
 # Kept from the imported source; sparkctl does not use it.
 extra:
   x: 1.50
@@ -93,7 +108,10 @@ def list_values(section: FileSection, owner: Any) -> list[tuple[str, Any, Any]]:
     found: list[tuple[str, Any, Any]] = []
     for key, field in section.fields.items():
         inner = owner if field.name is None else getattr(owner, field.name)
-        if field.section is not None:
+        if field.section is not None and field.is_list:
+            inner_values = list_values(field.section, inner[0])
+            found += [(f"{key}[].{path}", value, default) for path, value, default in inner_values]
+        elif field.section is not None:
             found += [(f"{key}.{path}", value, default) for path, value, default in list_values(field.section, inner)]
         elif field.name is not None:
             found.append((key, inner, field.default))
@@ -135,9 +153,65 @@ def test_a_value_of_another_shape_is_a_fault_of_that_field(path: str) -> None:
     is_map = path in ("args", "env", "container.ulimits", "container.options")
     if path in ("name", "extends"):  # --set cannot change them
         tree = merge_profile_trees(tree, parse_yaml(f"{path}: {{a: b}}".encode(), "--set"))
+    elif "[]." in path:  # of an entry in a list
+        head, *keys = path.split("[].")
+        value = "x" if path.endswith("figures") else "[[x]]"
+        for key in reversed(keys):
+            value = f"[{{{key}: {value}}}]"
+        tree = merge_profile_trees(tree, parse_setting(f"{head}={value}"))
+        path = path.replace("[]", "[0]")
     else:
         tree = merge_profile_trees(tree, parse_setting(f"{path}={'x' if is_map else '[[x]]'}"))
     with pytest.raises(InvalidFile) as caught:
         validate_profile(tree, Path("every-field.yaml"), shipped=False)
     assert path in caught.value.message
     assert "must be" in caught.value.message
+
+
+REFERENCE = "schema: 1\nname: a-profile\nengine: vllm\nimage: an:1\nreference:\n"
+
+
+@pytest.mark.parametrize(
+    ("entry", "line", "message"),
+    [
+        ("  source: x", 6, "reference: must be a list of maps"),
+        ("  - just text", 6, "reference[0]: must be a map (source, setup"),
+        ("  - {setup: one run}", 6, "reference[0].source: is missing"),
+        ("  - source: x\n    figures:\n      - {tokens: 5}", 8, "reference[0].figures[0].tokens: unknown key"),
+        ("  - source: x\n    figures:\n      - {generation: fast}", 8, "write for example 12.7 or 23-27"),
+        ("  - source: x\n    figures:\n      - {generation: 27-23}", 8, "the lowest comes first"),
+        ("  - source: x\n    figures:\n      - {generation: 0}", 8, "above zero"),
+        ("  - source: x\n    figures:\n      - {accept_rate: 0.2}", 8, "write it in per cent"),
+        ("  - source: x\n    figures:\n      - {accept_rate: 20-120%}", 8, "more than all"),
+        ("  - source: x\n    figures:\n      - {concurrency: 0}", 8, "reference[0].figures[0].concurrency"),
+        ("  - source: x\n    ready_cold: soon", 7, "reference[0].ready_cold"),
+    ],
+)
+def test_a_wrong_reference_is_named_with_line_and_field(entry: str, line: int, message: str) -> None:
+    with pytest.raises(InvalidFile) as caught:
+        read(REFERENCE + entry + "\n")
+    assert message in caught.value.message
+    assert caught.value.faults[0].place.line == line
+
+
+def test_a_reference_does_not_change_the_profile_hash() -> None:
+    head = REFERENCE.removesuffix("reference:\n")
+    assert read(REFERENCE + "  - {source: x, ready_warm: 90s}\n").digest == read(head).digest
+
+
+@pytest.mark.parametrize(
+    ("top", "differs"),
+    [
+        ("args: {mem-fraction-static: 0.6}", "another args.mem-fraction-static"),
+        ("image: other:2", "another image"),
+        ("port: 9000", None),
+        ("args: {x: 1}\nreference: [{source: own, ready_warm: 80s}]", None),
+    ],
+)
+def test_a_variant_with_other_settings_compares_nothing_with_the_figures_of_its_base(
+    top: str, differs: str | None
+) -> None:
+    base = parse_yaml((REFERENCE + "  - {source: x, ready_warm: 90s}\n").encode(), "base.yaml")
+    tree = merge_profile_layer(base, parse_yaml(top.encode(), "top.yaml"))
+    profile = validate_profile(tree, Path("top.yaml"), shipped=False)
+    assert [one.differs for one in profile.reference] == [differs]

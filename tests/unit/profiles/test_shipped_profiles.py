@@ -11,6 +11,7 @@ import pytest
 from sparkctl import engines
 from sparkctl.engines.lint.model import LintRule, LintSeverity
 from sparkctl.model.node import Node, NodeName
+from sparkctl.model.reference import select_comparable
 from sparkctl.profiles import profile_lint
 from sparkctl.profiles.launch_planning import build_launch_plan
 from sparkctl.profiles.profile_library import ProfileLibrary
@@ -19,7 +20,7 @@ LIBRARY = ProfileLibrary(Path("/nonexistent"))
 NAMES = LIBRARY.list_names()
 TWO_SPARKS = {"qwen36-tp2", "minimax-m27", "trtllm-qwen3-235b"}
 WANTED = {
-    "qwen36", "qwen36-nextn", "qwen36-ngram", "qwen36-vllm", "qwen36-tp2", "minimax-m27", "qwen35-35b-awq", "qwen35-35b-mtp",
+    "qwen36", "qwen36-as-posted", "qwen36-ngram", "qwen36-vllm", "qwen36-tp2", "minimax-m27", "qwen35-35b-awq", "qwen35-35b-mtp",
     "qwen35-35b-dflash", "qwen3-coder-next-dflash", "qwen35-122b", "qwen35-122b-tq", "gpt-oss-120b", "orpheus-tts",
 }  # fmt: skip
 FIGURE = re.compile(r"\d+(?:\.\d+)? (?:tok/s|min\b)")
@@ -57,11 +58,38 @@ def test_a_profile_says_what_it_is_and_where_it_comes_from(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_what_a_source_measured_is_data_and_not_prose(name: str) -> None:
+    profile = LIBRARY.load_profile(name)
+    assert profile.notes is not None
+    assert re.findall(r"\d (?:tok|tokens)/s", profile.notes) == []
+    assert all(one.source.startswith("https://") for one in profile.reference)
+    assert all(one.figures or one.ready_cold or one.ready_warm for one in profile.reference)
+    own = LIBRARY.find_profile_file(name).read_text()
+    assert not profile.reference or "\nreference:\n" in own, "a variant has figures of its own"
+
+
+def test_the_figures_of_the_posts() -> None:
+    """The across-posts table: tok/s of one request and of eight together."""
+    told = {
+        name: {count: (rate.low, rate.high) for count, rate in comparable.rates_by_concurrency.items() if count != 4}
+        for name in ("qwen36-as-posted", "qwen36-vllm", "qwen36-ngram", "qwen36-tp2", "minimax-m27")
+        if (comparable := select_comparable(LIBRARY.load_profile(name).reference))
+    }
+    assert told == {
+        "qwen36-as-posted": {1: (18.7, 22.6), 8: (95.3, 97.8)},
+        "qwen36-vllm": {1: (23.3, 23.3), 8: (61.0, 61.0)},
+        "qwen36-ngram": {1: (12.7, 12.7), 8: (43.1, 43.1)},
+        "qwen36-tp2": {1: (8.1, 8.1), 8: (40.9, 40.9)},
+        "minimax-m27": {1: (12.4, 12.4), 8: (65.0, 65.0)},
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_profile_is_checked_without_errors(name: str) -> None:
     checked = profile_lint.lint_profile_file(LIBRARY, LIBRARY.find_profile_file(name))
     assert [str(one) for one in checked.list_by_level(LintSeverity.ERROR)] == []
     warned = {one.kind for one in checked.list_by_level(LintSeverity.WARNING)}
-    assert warned == ({LintRule.KNOWN_TRAP} if name == "qwen36" else set())
+    assert warned == ({LintRule.KNOWN_TRAP} if name == "qwen36-as-posted" else set())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -80,11 +108,11 @@ def test_each_shipped_profile_makes_a_launch_plan(name: str) -> None:
 
 
 def test_the_post_s_command_is_kept_argument_for_argument() -> None:
-    assert read_start_command("qwen36") == tuple(shlex.split(SEED))
+    assert read_start_command("qwen36-as-posted") == tuple(shlex.split(SEED))
 
 
-def test_the_variant_of_it_with_all_flags_has_all_flags() -> None:
-    said = read_start_command("qwen36-nextn")
+def test_the_flagship_has_all_flags_of_nextn() -> None:
+    said = read_start_command("qwen36")
     given = {flag: said[said.index(flag) + 1] for flag in said if flag.startswith("--speculative")}
     assert given == {
         "--speculative-algorithm": "NEXTN", "--speculative-num-steps": "5", "--speculative-eagle-topk": "4",
@@ -93,11 +121,11 @@ def test_the_variant_of_it_with_all_flags_has_all_flags() -> None:
 
 
 def test_the_trap_of_the_post_s_command_has_two_ways_out() -> None:
-    (said,) = profile_lint.list_start_warnings(LIBRARY.load_profile("qwen36"), LIBRARY)
+    (said,) = profile_lint.list_start_warnings(LIBRARY.load_profile("qwen36-as-posted"), LIBRARY)
     assert said.message.endswith("dies of that with a TypeError")
     assert said.setting == "args.speculative-num-draft-tokens=20"
-    assert said.instead == ("qwen36-nextn", "qwen36-ngram"), "and not the one that wants both Sparks"
-    assert profile_lint.list_start_warnings(LIBRARY.load_profile("qwen36", [said.setting]), LIBRARY) == ()
+    assert said.instead == ("qwen36", "qwen36-ngram"), "and not the one that wants both Sparks"
+    assert profile_lint.list_start_warnings(LIBRARY.load_profile("qwen36-as-posted", [said.setting]), LIBRARY) == ()
     for name in said.instead:
         assert profile_lint.list_start_warnings(LIBRARY.load_profile(name), LIBRARY) == ()
 

@@ -14,7 +14,7 @@ from tests.lab.bed.lab import Lab
 from tests.lab.bed.shell import BedError
 from tests.lab.faults import page
 from tests.lab.faults.rows import ROWS
-from tests.lab.faults.tested import TESTED_FAULTS, TestedFault
+from tests.lab.faults.tested import TESTED_FAULTS, FaultUnderTest
 from tests.lab.faults.trial import Failure, Result, Row, Trial, Verdict, judge_row
 from tests.lab.support.sparkctl_process import StillRunning
 from tests.tools.nightly.jobs import list_jobs
@@ -49,7 +49,7 @@ def test_every_row_says_what_is_done_and_what_is_expected_under_a_name_of_its_ow
 
 
 @pytest.mark.parametrize("one", TESTED_FAULTS, ids=lambda one: one.test)
-def test_what_ci_causes_is_on_the_page_with_a_test_that_is_there(one: TestedFault) -> None:
+def test_what_ci_causes_is_on_the_page_with_a_test_that_is_there(one: FaultUnderTest) -> None:
     assert re.search(rf"^(async )?def {one.test}\(", (ROOT / one.file).read_text("utf-8"), re.MULTILINE)
     assert f"| `{one.file}::{one.test}` |" in PAGE.read_text("utf-8")
 

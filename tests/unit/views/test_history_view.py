@@ -201,3 +201,16 @@ def test_what_was_usual_is_the_heads_and_not_held_against_another_rank() -> None
     both = render_lines(replace(GOOD, nodes=(SPARK1, NodeName("spark2")), shares=(SHARE, worker)))
     assert sum("usually" in line for line in both) == 2, "of the head's two parts"
     assert sum("usually" in line for line in both[: both.index("phases, spark2")]) == 2
+
+
+def test_averages_stand_beside_what_the_source_measured() -> None:
+    text = (
+        "schema: 1\nname: qwen36\nengine: sglang\nimage: an:1\nreference:\n  - source: https://example.org/post\n    figures:\n"
+        "      - {concurrency: 1, generation: 22.6}\n      - {concurrency: 8, generation: 95.3}\n      - {accept_length: 2.5-3.5}\n"
+    )
+    lines = list(format_sections(build_operation_sections(replace(GOOD, text=text), None, None)))
+    (seen,) = [line for line in lines if "accept length" in line]
+    assert "accept length 3.12 (source 2.5–3.5), 22.6 tokens/s of a request (source 22.6, one request alone)" in seen
+    for other in (None, "no profile", text.replace("22.6", "fast"), text.replace("setup", "x").replace("an:1", "")):
+        lines = list(format_sections(build_operation_sections(replace(GOOD, text=other), None, None)))
+        assert any(line.endswith("accept length 3.12, 22.6 tokens/s of a request") for line in lines)

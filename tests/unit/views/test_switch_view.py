@@ -232,10 +232,10 @@ def test_what_was_said_while_it_was_planned_stands_there_once_with_what_can_be_d
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_a_way_out_is_there_whole_in_any_width_and_is_what_can_be_copied(columns: int) -> None:
     command = "sparkctl switch qwen36 --node spark1 --set args.speculative-num-draft-tokens=20"
-    scene = replace(SCENE, cautions=(("SGLang dies of that", f"{command}, or start qwen36-nextn in its place"),))
+    scene = replace(SCENE, cautions=(("SGLang dies of that", f"{command}, or start qwen36 in its place"),))
     lines = render_screen(scene, columns, 40).splitlines()
     at = next(at for at, line in enumerate(lines) if "try: " in line)
-    below = next(at for at, line in enumerate(lines) if "or: start qwen36-nextn in its place" in line)
+    below = next(at for at, line in enumerate(lines) if "or: start qwen36 in its place" in line)
     typed = "\n".join(line.replace("try: ", "").strip() for line in lines[at:below])
     assert shlex.split(typed.replace(" \\\n", " ")) == shlex.split(command)
     assert find_offered_command(scene) == command

@@ -15,6 +15,7 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
+from sparkctl.model.reference import ComparableReference, FigureRange, ReferenceRate
 from sparkctl.model.sample import (
     Cpu,
     DiskSpace,
@@ -271,6 +272,19 @@ def test_an_instance_tells_what_it_does_accepts_reads_and_holds() -> None:
         "first token 310 ms p50, 1.20 s p95 · between steps 75 ms p50, 90 ms p95",
         "holds 98.0 GiB · 96.0 GiB expected",
     ]
+
+
+def test_what_others_measured_stands_beside_the_live_figure_of_the_same_situation() -> None:
+    post = ComparableReference("https://example.org/post", (ReferenceRate(1, FigureRange(23.0, 27.0), 640),))
+    assert BUSY.numbers is not None
+    alone = replace(BUSY, reference=post, numbers=replace(BUSY.numbers, waiting=0))
+    assert render_instance(alone)[0].startswith("12.7 tok/s · source 23–27 · 1 running · KV")
+    (document,) = build_top_json([replace(VIEW, instances=(alone,))])["instances"]  # type: ignore[misc]
+    assert document["reference_rate"] == {"low": 23.0, "high": 27.0}
+    assert document["reference"]["source"] == "https://example.org/post"
+    two = replace(alone, numbers=replace(BUSY.numbers, waiting=0, running=2))
+    assert "source" not in render_instance(two)[0]
+    assert "source" not in render_instance(BUSY)[0].replace(post.source, "")
 
 
 def test_the_explanation_has_formula_and_inputs_or_why_not() -> None:

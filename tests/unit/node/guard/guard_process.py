@@ -278,7 +278,7 @@ class GuardedMachine:
         for client in self.clients:
             client.close()
         for pid in self.pids:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # it may have just ended
                 if b"sparkctl-guard" in Path(f"/proc/{pid}/stat").read_bytes():
                     os.kill(pid, signal.SIGKILL)
         self.docker.close()

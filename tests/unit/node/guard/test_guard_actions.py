@@ -74,6 +74,33 @@ def test_it_ends_the_instance_that_loads_once_and_leaves_a_receipt(tmp_path: Pat
         assert client.state().receipts == (LOADING[:12],)
 
 
+REFUSED = "NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051) returned"
+
+
+def test_refused_allocations_of_the_driver_act_near_the_floor_alone(tmp_path: Path) -> None:
+    kmsg = tmp_path / "root/dev/kmsg"
+    kmsg.parent.mkdir(parents=True)
+    kmsg.write_text(f"3,1,100,-;{REFUSED}\n" * 5)
+
+    def refuse(first: int) -> None:
+        with kmsg.open("a") as file:
+            file.write("".join(f"3,{first + number},200,-;{REFUSED}\n" for number in range(3)))
+
+    with run_guard(tmp_path) as machine:
+        client = machine.client()
+        client.watch(LOADING)
+        time.sleep(0.3)
+        refuse(10)
+        wait_until("the warning", lambda: [one.what for one in client.state().events] == ["warned"])
+        assert "driver was refused memory" in client.state().events[0].why
+        time.sleep(0.3)
+        assert machine.docker.kills() == [], "there is memory enough: engines probe for it"
+        machine.proc.set(0.9)
+        machine.killed()
+        receipt = wait_until("the receipt", lambda: client.receipt(LOADING[:12]))
+        assert receipt.why.startswith("the GPU's driver was refused memory 3 times in 5 s (NV_ERR_NO_MEMORY)")
+
+
 def test_receipts_outlive_the_guard_until_they_are_collected(tmp_path: Path) -> None:
     with run_guard(tmp_path, options=["--linger", "0.2"]) as machine:
         client = machine.client()

@@ -22,6 +22,7 @@ from sparkctl.node.guard.decision import (
     compute_drop_pause,
     compute_lowered_floor,
     decide_action,
+    decide_on_refusals,
     get_default_cache_below,
     is_starved_by_page_cache,
 )
@@ -262,3 +263,32 @@ def test_the_kill_candidate_is_chosen() -> None:
     assert choose_kill_candidate([serving, loading._replace(tried=2)]) == serving, (
         "one that cannot be ended is not asked for ever"
     )
+
+
+def decide_refused(
+    refusals: int, *available: float, step: float = FAST_READ_SECONDS, floor: int = DEFAULT_FLOOR_BYTES
+) -> str:
+    readings = [MeminfoReading(at * step, int(size), int(size), CACHE, 0) for at, size in enumerate(available)]
+    return decide_on_refusals(floor, readings, refusals, decide_action(floor, readings)).act
+
+
+def test_a_refused_allocation_alone_only_warns() -> None:
+    level = [22 * GIB] * 5
+    assert decide_refused(0, *level) == "calm"
+    assert decide_refused(1, *level) == "warn"
+    assert decide_refused(60, *level) == "warn", "engines probe for memory, and nothing is short"
+    assert decide_refused(1, *[900 * MIB] * 5) == "warn", "good starts have one such line"
+
+
+def test_refusals_near_the_floor_or_in_a_fall_act_as_the_floor_does() -> None:
+    assert decide_refused(2, *[900 * MIB] * 5) == "kill"
+    # dgx-spark-playbooks#116: 34 to 12.7 GiB in 1.5 s, with two lines of the driver
+    falling = [(34 - 14.2 * at * 0.1) * GIB for at in range(16)]
+    assert decide_refused(2, *falling, step=0.1) == "kill"
+    assert decide_refused(1, *falling, step=0.1) == "warn"
+
+
+def test_the_reason_names_the_driver_and_what_was_left() -> None:
+    readings = [MeminfoReading(at * 0.01, 900 * MIB, 900 * MIB, CACHE, 0) for at in range(5)]
+    step = decide_on_refusals(DEFAULT_FLOOR_BYTES, readings, 3, decide_action(DEFAULT_FLOOR_BYTES, readings))
+    assert step.why == "the GPU's driver was refused memory 3 times in 5 s (NV_ERR_NO_MEMORY); 900 MiB are available"

@@ -27,7 +27,7 @@ def split_shell_line(line: str) -> list[str]:
 
 
 def test_the_seed_argument_for_argument() -> None:
-    profile = ProfileLibrary(Path("/nonexistent")).load_profile("qwen36")
+    profile = ProfileLibrary(Path("/nonexistent")).load_profile("qwen36-as-posted")
     engine = engines.load_engine("sglang")
     node = Node(name=NodeName("spark1"), host="h")
     made = build_launch_plan(profile, node, home="/home/milo", operator="milo", environ={}, engine=engine)

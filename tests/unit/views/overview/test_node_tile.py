@@ -23,6 +23,7 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, PhaseDuration, Step
+from sparkctl.model.reference import ComparableReference, FigureRange, ReferenceRate
 from sparkctl.model.sample import Gpu, GpuProcess, Sample
 from sparkctl.model.text.units import GIB
 from sparkctl.model.verdict import Evidence, FailureCause, Verdict
@@ -157,6 +158,18 @@ def test_what_serves_is_seen_however_a_second_start_ended(columns: int, count: i
     row = next((line for line in rest if "qwen36-vllm" in line), None)
     assert row is not None, shown
     assert "ready" in row
+
+
+@pytest.mark.parametrize("columns", [54, 58, 76, 120])
+def test_what_others_measured_stands_beside_the_throughput(columns: int) -> None:
+    post = ComparableReference("https://example.org/post", (ReferenceRate(1, FigureRange(12.7, 12.7), 640),))
+    alone = replace(READY, reference=post, numbers=replace(DRAFTED, generation_rate=12.4, running=1.0, waiting=0.0))
+    (row,) = [line for line in render_tile(make_tile(alone), columns + 4).splitlines() if "tok/s" in line]
+    assert "12.4 tok/s  source 12.7 " in row
+    assert "1 run" in row
+    assert "KV" in row
+    three = replace(alone, numbers=replace(alone.numbers, running=3.0))
+    assert "source" not in render_tile(make_tile(three), columns + 4)
 
 
 def test_page_cache_is_shown_and_not_counted_as_used() -> None:

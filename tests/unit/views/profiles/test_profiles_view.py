@@ -105,13 +105,13 @@ def test_the_list_says_engine_model_where_it_runs_and_how_it_went(
     shelf: ProfilesScreenModel, columns: int, lines: int
 ) -> None:
     listed = {}
-    for name in ("qwen36-ngram", "qwen36-nextn", "qwen36-vllm", "mine"):
+    for name in ("qwen36-ngram", "qwen36-as-posted", "qwen36-vllm", "mine"):
         rows = render_screen(replace(shelf, chosen=name), columns, lines).splitlines()
         listed[name] = next(line for line in rows if line.startswith(f" ▸ {name} "))
     assert "SGLang" in listed["qwen36-ngram"]
     assert ("Qwen3.6 27B FP8 on" in listed["qwen36-ngram"]) is (columns == 120), "the model is read or left out"
     assert "● spark1   ● 6:55, 2 h ago" in listed["qwen36-ngram"]
-    assert "never" in listed["qwen36-nextn"]
+    assert "never" in listed["qwen36-as-posted"]
     assert "● " not in listed["qwen36-vllm"]
     assert "broken: line 5: port: must be a whole number" in listed["mine"]
 
@@ -126,8 +126,8 @@ def test_the_selected_one_says_what_is_in_the_way_and_what_memory_would_be(
     assert "qwen36-ngram holds 90.0 GiB, and port 8003: stop it first" in words
     assert "now  " in words
     assert "then █" in words
-    assert "≈ 192.0 of 122.0 GiB est." in words, "what it would take is told, whether or not it is there"
-    assert "70.0 GiB too little: stop something first" in words
+    assert "≈ 200.0 of 122.0 GiB est." in words, "what it would take is told, whether or not it is there"
+    assert "78.0 GiB too little: stop something first" in words
 
 
 def test_the_command_can_be_read_to_its_end(shelf: ProfilesScreenModel) -> None:
@@ -140,7 +140,7 @@ def test_the_command_can_be_read_to_its_end(shelf: ProfilesScreenModel) -> None:
             break
         further = page.further + 5
     read = "".join(line.strip("│ ").replace("\\", "") for line in seen)
-    assert "11 of them: sparkctl finds its containers by them" in " ".join(seen)
+    assert "12 of them: sparkctl finds its containers by them" in " ".join(seen)
     for line in [line for line in shelf.preview.lines if "dev.sparkctl." not in line]:
         assert "".join(line.replace("\\", "").split())[:60] in "".join(read.split())
 

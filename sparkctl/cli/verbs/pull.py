@@ -1,0 +1,63 @@
+"""``sparkctl pull``: get a profile's image and model onto a node."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from sparkctl.cli.options import (
+    PreparedVerb,
+    RequestCommand,
+    complete_profiles,
+    format_overrides,
+    json_option,
+    node_option,
+    select_configured_nodes,
+)
+
+
+@click.command("pull", cls=RequestCommand, short_help="Get a profile's image and model onto a node.")
+@click.argument("profile", shell_complete=complete_profiles)
+@node_option(many=True, about=" (repeatable; without it every node of the config)")
+@click.option("--image-only", is_flag=True, help="Get only the image.")
+@click.option("--model-only", is_flag=True, help="Get only the model's files.")
+@click.option("--set", "overrides", multiple=True, metavar="FIELD=VALUE", help="Change a field of the profile.")
+@click.option("--stop", is_flag=True, help="End the downloads of this model that go on there; what has arrived stays.")
+@click.option("--dry-run", is_flag=True, help="Show what is missing; get nothing.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context, profile: str, node: tuple[str, ...], image_only: bool, model_only: bool, overrides: tuple[str, ...],
+    stop: bool, dry_run: bool, as_json: bool,
+) -> PreparedVerb:  # fmt: skip
+    """Get what PROFILE needs onto a node: its image from the registry, its model from the Hugging Face Hub.
+
+    \b
+    sparkctl pull qwen36 --node spark1
+    sparkctl pull qwen36 --node spark1 --dry-run
+    sparkctl up qwen36 --node spark1 --pull        get what is missing, then start
+
+    The image comes through Docker on the node, with the login that the node's user has (docker login). The model comes from
+    model.source of the profile, by the Hub's own client in a container of that image: nothing is installed. For a gated
+    model set HF_TOKEN; it reaches the node in memory, never in a command line, an environment or a log.
+
+    For several nodes the model is downloaded once and copied over the cable. A download goes on when this computer is gone;
+    the same command finds it, and continues what broke off. Files are proved by the Hub's checksums, and a model gets its
+    name only when it is whole.
+
+    Exit 0: everything is there, even if nothing had to be fetched. Exit 6: refused, for example because the disk is too small
+    or the profile does not say where its model comes from. Exit 3: a node or the network failed; the same command continues.
+    """
+    from sparkctl.cli.verbs.sync import create_transfer_printer
+    from sparkctl.commands.pull.pull_profile import PullProfile
+    from sparkctl.profiles.profile_library import ProfileLibrary
+
+    if image_only and model_only:
+        raise click.UsageError("either --image-only or --model-only, not both", ctx)
+    chosen = ProfileLibrary().load_profile(profile, overrides=overrides)
+    request = PullProfile(
+        profile=chosen, nodes=tuple(select_configured_nodes(node)), names_nodes=bool(node), image=not model_only,
+        model=not image_only, dry_run=dry_run, stop=stop, environ=os.environ, words=(profile, *format_overrides(overrides)),
+    )  # fmt: skip
+    return PreparedVerb(request=request, printer=create_transfer_printer)

@@ -1,0 +1,93 @@
+"""``diagnose`` of a log file: apart from `diagnose_log`, which needs the nodes, so that it starts at once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparkctl import __version__
+from sparkctl.errors import DockerError, InvalidInput, NodeError
+from sparkctl.logs.diagnosis import LogDiagnoser
+from sparkctl.logs.log_file import ByteSource, open_log, read_line_blocks
+from sparkctl.model.log_line import LogLine
+from sparkctl.model.node import NodeName
+from sparkctl.model.text.secrets import LineMasker
+
+if TYPE_CHECKING:
+    from sparkctl.logs.analyzer import LogDiagnosis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiagnosisReport:
+    """``source``: a sentence that says which log was read. ``silent``: each node that could not be asked, with the
+    reason.
+    """
+
+    diagnosis: LogDiagnosis
+    source: str
+    node: NodeName | None = None
+    instance: str | None = None
+    silent: tuple[tuple[NodeName, NodeError | DockerError], ...] = ()
+
+
+def diagnose_bytes(source: ByteSource, name: str, engine: str | None) -> DiagnosisReport:
+    """Diagnose a log from its bytes. Raises `InvalidInput` where they are not text."""
+    reading = LogDiagnoser(engine)
+    for block in read_line_blocks(source, name):
+        reading.feed_block(block)
+    return DiagnosisReport(diagnosis=reading.build_diagnosis(), source=name)
+
+
+_ID_CHARS = 10  # of the hash in a stored log's name
+
+
+def store_masked_log(path: Path, report: DiagnosisReport, directory: Path) -> tuple[Path, Path]:
+    """Store a log with its secrets masked, and what was found in it, for a bug report. Return both files.
+
+    Raises `InvalidInput` where the directory is none, cannot be written, or holds this log already: nothing is overwritten.
+    """
+    if not directory.is_dir():
+        raise InvalidInput(f"--submit {directory}: there is no such directory", f"make it first: mkdir -p {directory}")
+    masker, masked = LineMasker(frozenset()), []
+    with open_log(path) as source:
+        for block in read_line_blocks(source, str(path)):
+            texts = block.decode("utf-8", "replace").split("\n")[:-1]
+            lines = [LogLine(when="", text=text, number=at) for at, text in enumerate(texts)]
+            masked += [line.text for line in masker.mask_batch(lines)]
+    text = "\n".join([*masked, ""])
+    found, verdict = report.diagnosis, report.diagnosis.verdict
+    cause = "none" if verdict is None else str(verdict.cause)
+    identity = hashlib.sha256(text.encode()).hexdigest()[:_ID_CHARS]
+    log = directory / f"{found.engine or 'unknown'}-{cause}-{identity}.log"
+    facts = {
+        "schema": 1,
+        "sparkctl": __version__,
+        "engine": found.engine,
+        "version": found.version,
+        "ready": found.ready,
+        "cause": None if verdict is None else cause,
+        "confidence": None if verdict is None else str(verdict.confidence),
+        "line": None if verdict is None else next((one.line for one in verdict.evidence if one.line is not None), None),
+        "lines": found.lines,
+    }
+    about = log.with_suffix(".json")
+    _write_new_file(log, text)
+    _write_new_file(about, json.dumps(facts, indent=2) + "\n")
+    return log, about
+
+
+def _write_new_file(path: Path, text: str) -> None:
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise InvalidInput(
+            f"{path} is there already", "this log is stored; to store it anew, remove that file"
+        ) from None
+    except OSError as error:
+        raise InvalidInput(
+            f"{path} cannot be written: {error.strerror or error}", "name a directory that you may write to"
+        ) from None

@@ -1,0 +1,1 @@
+"""`pull`: get a profile's image and model onto a Spark."""

@@ -1,0 +1,166 @@
+"""Tells which lines of a log change nothing that is known of it, so that they need not be read one by one. Pure.
+
+A log of 300,000 lines holds some thousand different ones, digits aside. Each is judged once, by its shape: the line with
+every digit as 0. What a line says is looked for in its shape in the same notation, so a judgement holds for all lines of a shape.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from functools import cache, lru_cache
+from itertools import repeat
+
+from sparkctl.engines import engine_names, load_engine
+from sparkctl.engines.base import Engine
+from sparkctl.engines.line_preparer import LOG_PREFIX_PATTERN, MAX_LINE_LENGTH, prepare_text
+from sparkctl.engines.log_rules import TO_SHAPE
+from sparkctl.logs.line_patterns import (
+    ACCESS_LINE,
+    DURATION_WORDS,
+    ERROR_LEVELS,
+    PREFIX_PATTERN,
+    SHUTDOWN_PHRASES,
+    STOP_REQUESTS,
+    TRACEBACK_STARTS,
+    is_below_error,
+    looks_like_error,
+    split_prefix,
+    strip_broken_colour_codes,
+)
+from sparkctl.logs.own_requests import REQUEST_MARK, is_own_request
+from sparkctl.logs.traceback_reader import FRAME_PATTERN, STATEMENT_STARTS, TRACEBACK_HEADER
+from sparkctl.model.text.sanitize import ESCAPE_SEQUENCE
+
+_TO_SHAPE = bytes.maketrans(b"123456789", b"000000000")
+_MAX_SHAPES = 40_000
+_KNOWN_LINES = 4096
+_MAX_SHAPE_BYTES = 4096  # of longer lines there are few
+
+
+class LineEffect(IntEnum):
+    """What a line changes."""
+
+    INVISIBLE = 1  # nothing: it has no text, or is a question of ours
+    REMEMBERED = 2  # it is the last line so far, no more
+    REQUEST = 3  # somebody asked a server; it matters until the engine is ready
+    WORK = 4  # an engine at work; it matters until that is known
+    MATTERS = 5  # it may change anything: read it
+    OPENS = 6  # and another engine may begin with it
+    UNKNOWN = 7  # not judged yet
+
+
+def get_shapes(block: bytes) -> list[bytes]:
+    """Return the shape of each line of a block."""
+    return block.translate(_TO_SHAPE).split(b"\n")[:-1]
+
+
+@cache
+def compile_effect_run(most: LineEffect) -> Callable[[bytes, int], re.Match[bytes] | None]:
+    """Return a matcher for lines, each given by its effect as a byte, that change no more than ``most``."""
+    return re.compile(b"[%c-%c]*+" % (LineEffect.INVISIBLE, most)).match
+
+
+class EffectTable:
+    """The effects of the lines of one engine's log, outside of tracebacks or ``in_traceback``."""
+
+    def __init__(self, engine: Engine, is_ready_line: Callable[[str], object] | None, *, in_traceback: bool) -> None:
+        self._engine = engine
+        self._is_ready_line = is_ready_line
+        self._is_work = _compile_work_pattern(engine.signs.serving)
+        self._in_traceback = in_traceback
+        signs = engine.signs
+        self._starts = _get_text_shapes(
+            (*signs.begins, *signs.standstill, *STOP_REQUESTS, *SHUTDOWN_PHRASES, *TRACEBACK_STARTS)
+        )
+        self._words = _get_text_shapes((TRACEBACK_HEADER, "validation error", *DURATION_WORDS))
+        self._openings = list_opening_words()
+        self._effects: dict[bytes, int] = {}
+
+    def list_effects(self, shapes: Sequence[bytes]) -> bytes:
+        """Return the effects of these shapes, a byte each."""
+        return bytes(map(self._effects.get, shapes, repeat(LineEffect.UNKNOWN)))
+
+    def judge_line(self, shape: bytes, raw: bytes) -> LineEffect:
+        """Return the effect of the lines of this shape, of which ``raw`` is one."""
+        if (known := self._effects.get(shape)) is not None:
+            return LineEffect(known)
+        if self._is_work is not None and b"\r" not in raw and b"\x1b" not in raw and self._is_work(raw):
+            return LineEffect.WORK  # of texts of clients no two are alike
+        effect = self._judge(raw)
+        if len(shape) <= _MAX_SHAPE_BYTES:
+            if len(self._effects) >= _MAX_SHAPES:
+                self._effects.clear()
+            self._effects[shape] = int(effect)
+        return effect
+
+    def _judge(self, raw: bytes) -> LineEffect:
+        text = split_raw_line(raw.decode("utf-8", "replace"))[1]
+        if "\r" in text:
+            return LineEffect.MATTERS
+        level, line = prepare_text(text[:MAX_LINE_LENGTH])
+        if not line or line.isspace():
+            return LineEffect.INVISIBLE
+        if REQUEST_MARK in line:
+            return LineEffect.INVISIBLE if is_own_request(line) else LineEffect.MATTERS
+        if line.startswith(self._engine.signs.serving):
+            return LineEffect.WORK
+        if line.startswith("INFO: ") and ACCESS_LINE.match(line):
+            return LineEffect.WORK if "POST /v" in line else LineEffect.REQUEST  # which version, a shape does not tell
+        is_indented = line[0].isspace()
+        if text.startswith("usage: ") or any(word in text for word in self._openings):
+            return LineEffect.OPENS
+        if self._matters_to_traceback(text, line) or (level in ERROR_LEVELS and not is_indented):
+            return LineEffect.MATTERS
+        shape = line.translate(TO_SHAPE)
+        if shape.startswith(self._starts) or any(word in shape for word in self._words):
+            return LineEffect.MATTERS
+        if looks_like_error(line) and not is_below_error(level):
+            return LineEffect.MATTERS
+        if self._engine.depends_on_digits(line, shape) or self._engine.classify_line(line) is not None:
+            return LineEffect.MATTERS
+        is_ready = self._is_ready_line is not None and self._is_ready_line(line)
+        return LineEffect.MATTERS if is_ready else LineEffect.REMEMBERED
+
+    def _matters_to_traceback(self, text: str, line: str) -> bool:
+        source = line.lstrip()
+        if source.startswith(("|", "+ ", "+-")):  # the frame of an ExceptionGroup
+            return True
+        if not self._in_traceback:
+            return FRAME_PATTERN.match(line) is not None
+        return source is line or source.startswith(STATEMENT_STARTS) or "serving" in text[:200]
+
+
+@lru_cache(_KNOWN_LINES)
+def split_raw_line(raw: str) -> tuple[str, str]:
+    """Return the timestamp of a line of a file, empty if there is none, and the program's own line."""
+    plain = raw if raw.isprintable() else ESCAPE_SEQUENCE.sub("", raw)
+    return split_prefix(strip_broken_colour_codes(plain))
+
+
+def prepare_raw_line(raw: bytes) -> str:
+    """Return a line of a file as the engines read it."""
+    _, text = split_raw_line(raw.decode("utf-8", "replace"))
+    return prepare_text(text)[1]
+
+
+@cache
+def _compile_work_pattern(serving: tuple[str, ...]) -> Callable[[bytes], object] | None:
+    """Return a test for lines that begin with one of these, after the prefixes that `split_prefix` and `strip_log_prefix` remove."""
+    if not serving:
+        return None
+    starts = "|".join(re.escape(start) for start in serving)
+    return re.compile(f"{PREFIX_PATTERN}(?:{LOG_PREFIX_PATTERN})*+(?:{starts})".encode("ascii")).match
+
+
+def _get_text_shapes(texts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple({text.translate(TO_SHAPE): None for text in texts})
+
+
+@cache
+def list_opening_words() -> tuple[str, ...]:
+    """Return texts of which a line that does not begin with ``usage:`` contains one where the run of an engine begins."""
+    engines = (load_engine(name) for name in engine_names())
+    begins = [begin for one in engines if one.signs.marks for begin in one.signs.begins]
+    return (*begins, ": error: ", "error: invalid argument: ")

@@ -1,0 +1,282 @@
+"""`pull` in the lab: a real registry for the image, and the Hub's real client in a real container for the model."""
+
+from __future__ import annotations
+
+import base64
+import crypt
+import hashlib
+import importlib.metadata
+import io
+import json
+import os
+import re
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sparkctl.model.launch_plan import ContainerLabel
+from tests.lab.bed.lab import Lab
+from tests.lab.bed.names import GATEWAY, IMAGE, PASSWORD
+from tests.lab.bed.node import LabNode
+from tests.lab.bed.shell import await_true
+from tests.lab.support.command_outcomes import assert_ended
+from tests.lab.support.sparkctl_process import Sparkctl
+from tests.unit.node.hub_stand_in import HubStandIn, run_hub
+
+REGISTRY = "127.0.0.1:5000"
+PUBLISHED = f"{REGISTRY}/lab/engine:1"
+CLIENT_IMAGE = "pull-lab/client:1"
+MODEL = "/home/milo/models/pulled"
+REPOSITORY = "acme/tiny"
+WEIGHTS = os.urandom(24_000_000)
+
+
+class Registry:
+    """A registry inside a node's network."""
+
+    def __init__(self, node: LabNode, auth: str = "") -> None:
+        self.node = node
+        config = "version: 0.1\nstorage: {filesystem: {rootdirectory: /tmp/registry}}\nhttp: {addr: '127.0.0.1:5000'}\n"
+        node.put("/tmp/registry.yml", config + auth)
+        self.process = subprocess.Popen(
+            node.enter("sh", "-c", "echo $$ >/tmp/registry.pid; exec docker-registry serve /tmp/registry.yml"),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        await_true("the registry", self._answers, 20)
+
+    def _answers(self) -> bool:
+        answer = self.node.sh("sh", "-c", "busybox wget -S -O- http://127.0.0.1:5000/v2/ 2>&1", check=False)
+        return "HTTP/1.1" in answer or "401" in answer
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.node.sh("sh", "-c", "kill $(cat /tmp/registry.pid)")
+            self.process.wait(20)
+
+
+@pytest.fixture
+def registry(spark1: LabNode) -> Iterator[Registry]:
+    """A registry on spark1 that has the engine's image; the node itself has it only under its own name."""
+    opened = Registry(spark1)
+    spark1.docker("tag", IMAGE, PUBLISHED)
+    spark1.docker("push", PUBLISHED)
+    spark1.docker("rmi", PUBLISHED)
+    yield opened
+    opened.close()
+    spark1.docker("rmi", "-f", PUBLISHED, check=False)
+    spark1.sh("rm", "-rf", "/tmp/registry", "/tmp/registry.yml", "/home/milo/.docker")
+
+
+def test_an_image_comes_from_its_registry(registry: Registry, spark1: LabNode, sparkctl: Sparkctl) -> None:
+    name = sparkctl.profile(image=PUBLISHED)
+    refused = sparkctl("up", name, "--node", "spark1", "--json")
+    assert_ended(refused, 6, "refused")
+    assert refused.result["hint"] == f"sparkctl up {name} --node spark1 --pull"
+    pulled = sparkctl("pull", name, "--node", "spark1", "--image-only", "--json")
+    assert_ended(pulled, 0, "done")
+    assert spark1.docker("images", "-q", "--no-trunc", PUBLISHED) == spark1.docker("images", "-q", "--no-trunc", IMAGE)
+    again = sparkctl("pull", name, "--node", "spark1", "--image-only", "--json")
+    assert "nothing to get" in again.result["message"]
+
+
+def build_foreign_image(tag: str) -> bytes:
+    """Return an archive of an image for another processor, as `docker save` writes it."""
+    layer = io.BytesIO()
+    tarfile.open(fileobj=layer, mode="w").close()
+    config = {"architecture": "s390x", "os": "linux", "config": {}, "rootfs": {
+        "type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer.getvalue()).hexdigest()}"]}}  # fmt: skip
+    files = {
+        "config.json": json.dumps(config).encode(), "layer.tar": layer.getvalue(),
+        "manifest.json": json.dumps([{"Config": "config.json", "RepoTags": [tag], "Layers": ["layer.tar"]}]).encode(),
+    }  # fmt: skip
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return data.getvalue()
+
+
+def test_what_the_registry_says_is_explained(registry: Registry, spark1: LabNode, sparkctl: Sparkctl) -> None:
+    subprocess.run(spark1.enter("docker", "load"), input=build_foreign_image(f"{REGISTRY}/lab/other:1"), check=True)
+    spark1.docker("push", f"{REGISTRY}/lab/other:1")
+    spark1.docker("rmi", f"{REGISTRY}/lab/other:1")
+    other = sparkctl(
+        "pull", sparkctl.profile("other", image=f"{REGISTRY}/lab/other:1"), "--node", "spark1", "--image-only", "--json"
+    )
+    assert other.code != 0
+    assert "has no image for" in other.result["message"]
+    none = sparkctl(
+        "pull", sparkctl.profile("none", image=f"{REGISTRY}/lab/engine:9"), "--node", "spark1", "--image-only", "--json"
+    )
+    assert f"the registry {REGISTRY} has no {REGISTRY}/lab/engine:9" in none.result["message"]
+    registry.close()
+    gone = sparkctl("pull", sparkctl.profile(image=PUBLISHED), "--node", "spark1", "--image-only", "--json")
+    assert f"does not reach the registry {REGISTRY}" in gone.result["message"]
+
+
+def test_the_login_of_the_nodes_user_counts(spark1: LabNode, sparkctl: Sparkctl) -> None:
+    hashed = crypt.crypt(PASSWORD, crypt.mksalt(crypt.METHOD_BLOWFISH, rounds=1 << 5)).replace("$2b$", "$2y$")
+    spark1.put("/tmp/htpasswd", f"milo:{hashed}\n")
+    spark1.docker("tag", IMAGE, PUBLISHED)
+    opened = Registry(spark1, "auth: {htpasswd: {realm: lab, path: /tmp/htpasswd}}\n")
+    login = base64.b64encode(f"milo:{PASSWORD}".encode()).decode()
+    try:
+        spark1.sh("mkdir", "-p", "/tmp/docker-login", "/home/milo/.docker")
+        spark1.put("/tmp/docker-login/config.json", json.dumps({"auths": {REGISTRY: {"auth": login}}}))
+        spark1.docker("--config", "/tmp/docker-login", "push", PUBLISHED)
+        spark1.docker("rmi", PUBLISHED)
+        name = sparkctl.profile(image=PUBLISHED)
+        refused = sparkctl("pull", name, "--node", "spark1", "--image-only", "--json")
+        assert refused.code != 0
+        assert f"on spark1: docker login {REGISTRY}" in refused.result["hint"]
+        spark1.put("/home/milo/.docker/config.json", json.dumps({"auths": {REGISTRY: {"auth": login}}}))
+        spark1.sh("chown", "-R", "milo", "/home/milo/.docker")
+        pulled = sparkctl("pull", name, "--node", "spark1", "--image-only", "--json")
+        assert_ended(pulled, 0, "done")
+        assert login not in pulled.out + pulled.err
+    finally:
+        opened.close()
+        spark1.docker("rmi", "-f", PUBLISHED, check=False)
+        spark1.sh("rm", "-rf", "/tmp/registry", "/tmp/docker-login", "/tmp/htpasswd", "/home/milo/.docker")
+
+
+def list_distributions(name: str, found: dict[str, importlib.metadata.Distribution]) -> None:
+    """Add a distribution and what it requires here."""
+    key = re.sub(r"[-_.]+", "-", name).lower()
+    if key in found:
+        return
+    found[key] = importlib.metadata.distribution(name)
+    for line in found[key].requires or ():
+        if "extra ==" not in line:
+            match = re.match(r"[\w.-]+", line)
+            assert match is not None
+            try:
+                list_distributions(match[0], found)
+            except importlib.metadata.PackageNotFoundError:
+                continue  # for another platform
+
+
+@pytest.fixture(scope="module")
+def client_packages() -> bytes:
+    """An archive of the Hub's client and what it needs."""
+    found: dict[str, importlib.metadata.Distribution] = {}
+    list_distributions("huggingface_hub", found)
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as archive:
+        for one in found.values():
+            for file in one.files or ():
+                if ".." not in file.parts and file.suffix != ".pyc" and Path(str(file.locate())).is_file():
+                    archive.add(str(file.locate()), str(file))
+    return data.getvalue()
+
+
+@pytest.fixture
+def hub() -> HubStandIn:
+    one = HubStandIn()
+    one.files[REPOSITORY] = {
+        "config.json": b"{}", "tokenizer.json": b"{}", "model-00001-of-00002.safetensors": WEIGHTS,
+        "model-00002-of-00002.safetensors": WEIGHTS[::-1], "README.md": b"#",
+    }  # fmt: skip
+    return one
+
+
+@pytest.fixture
+def hub_url(hub: HubStandIn) -> Iterator[str]:
+    with run_hub(hub, GATEWAY) as url:
+        yield url
+
+
+@pytest.fixture
+def prepared(clean_nodes: Lab, client_packages: bytes) -> Iterator[LabNode]:
+    """spark1 with an image that has the Hub's client, and no model."""
+    node = clean_nodes.nodes["spark1"]
+    container = node.docker("create", IMAGE)
+    subprocess.run(node.enter("docker", "cp", "-", f"{container}:/opt/engine"), input=client_packages, check=True)
+    node.docker("commit", container, CLIENT_IMAGE)
+    node.docker("rm", container)
+    node.sh("rm", "-rf", MODEL, f"{MODEL}.sparkctl-part")
+    yield node
+    for one in node.docker("ps", "-aq", "--filter", f"label={ContainerLabel.DOWNLOAD}").split():
+        node.docker("rm", "-f", one, check=False)
+    node.docker("rmi", "-f", CLIENT_IMAGE, check=False)
+    node.sh("rm", "-rf", MODEL, f"{MODEL}.sparkctl-part")
+
+
+def write_profile(sparkctl: Sparkctl, **model: str) -> str:
+    return sparkctl.profile(
+        image=CLIENT_IMAGE, engine="vllm", mounts=["~/models:/models"],
+        model={"path": "/models/pulled", "source": f"hf:{REPOSITORY}", **model},
+    )  # fmt: skip
+
+
+def list_downloads(node: LabNode) -> list[str]:
+    return node.docker("ps", "-q", "--filter", f"label={ContainerLabel.DOWNLOAD}").split()
+
+
+def list_model(node: LabNode) -> str:
+    return node.sh("sh", "-c", f"cd {MODEL} 2>/dev/null && stat -c '%n %s %U' *", check=False)
+
+
+def test_a_model_comes_whole_as_its_user(prepared: LabNode, hub: HubStandIn, hub_url: str, sparkctl: Sparkctl) -> None:
+    name = write_profile(sparkctl)
+    hub.gated.add(REPOSITORY)
+    refused = sparkctl("pull", name, "--node", "spark1", "--json", env={"HF_ENDPOINT": hub_url})
+    assert_ended(refused, 6, "refused")
+    assert f"accept them on https://huggingface.co/{REPOSITORY}" in refused.result["hint"]
+    env = {"HF_ENDPOINT": hub_url, "HF_TOKEN": "hf_right"}
+    pulled = sparkctl("pull", name, "--node", "spark1", "--json", env=env)
+    assert_ended(pulled, 0, "done")
+    assert "each proved by the Hub's checksum" in pulled.result["message"]
+    assert list_model(prepared).split("\n")[:4] == [
+        "config.json 2 milo", "model-00001-of-00002.safetensors 24000000 milo",
+        "model-00002-of-00002.safetensors 24000000 milo", "tokenizer.json 2 milo",
+    ]  # fmt: skip
+    assert "hf_right" not in pulled.out + pulled.err
+    assert not prepared.sh("sh", "-c", "cat /dev/shm/sparkctl-*/token", check=False)
+    assert not list_downloads(prepared)
+
+
+def test_a_download_outlives_the_operators_machine(
+    prepared: LabNode, hub: HubStandIn, hub_url: str, sparkctl: Sparkctl
+) -> None:
+    name, env = write_profile(sparkctl), {"HF_ENDPOINT": hub_url, "HF_TOKEN": "hf_secret"}
+    hub.pace.clear()
+    running = sparkctl.start("pull", name, "--node", "spark1", "--json", env=env)
+    await_true("the download", lambda: bool(list_downloads(prepared)) and any("cdn" in one[1] for one in hub.log), 40)
+    running.kill()
+    (container,) = list_downloads(prepared)
+    assert "hf_secret" not in prepared.docker("inspect", container)
+    hub.pace.set()
+    again = sparkctl("pull", name, "--node", "spark1", "--json", env=env)
+    assert_ended(again, 0, "done")
+    assert "24000000" in list_model(prepared)
+    assert not list_downloads(prepared)
+
+
+def test_a_killed_download_continues_and_a_flipped_bit_is_found(
+    prepared: LabNode, hub: HubStandIn, hub_url: str, sparkctl: Sparkctl
+) -> None:
+    name, env = write_profile(sparkctl), {"HF_ENDPOINT": hub_url}
+    hub.pace.clear()
+    running = sparkctl.start("pull", name, "--node", "spark1", "--json", env=env)
+    await_true("the download", lambda: bool(list_downloads(prepared)) and any("cdn" in one[1] for one in hub.log), 40)
+    prepared.docker("kill", *list_downloads(prepared))
+    ended = running.end()
+    assert_ended(ended, 3, "unreachable")
+    assert "broke off" in ended.result["message"]
+    assert list_model(prepared) == ""
+    hub.pace.set()
+    hub.damaged.add("model-00002-of-00002.safetensors")
+    damaged = sparkctl("pull", name, "--node", "spark1", "--json", env=env)
+    assert damaged.code != 0
+    assert "its checksum is not the Hub's" in damaged.result["message"]
+    assert list_model(prepared) == ""
+    hub.damaged.clear()
+    assert_ended(sparkctl("pull", name, "--node", "spark1", "--json", env=env), 0, "done")
+    assert "24000000" in list_model(prepared)

@@ -1,0 +1,130 @@
+"""Every command that a sentence of sparkctl names is one that sparkctl takes; every flag that a remedy names, its engine's."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+import sparkctl
+from sparkctl.cli.main import VERBS
+from sparkctl.engines.failures import COMMON_FAILURES
+from sparkctl.engines.flags.flag_catalogue import list_versions, load_catalogue
+from sparkctl.engines.log_rules import FailureRule
+
+ENGINES = ("sglang", "vllm", "trtllm", "llamacpp")
+ROOT = Path(sparkctl.__file__).parent
+_COMMAND = re.compile(
+    r"(?<![\w/.-])sparkctl (?P<verb>[a-z][a-z-]+)(?P<rest>(?: +(?:-{0,2}[\w./:=~…-]+|⟨\w*⟩|\[[^\]]*\]))*)"
+)
+_FLAG = re.compile(r"(?<!\S)(--?[A-Za-z][\w-]*)")
+_ARGUMENT = re.compile(r"\bargs\.([A-Za-z][\w-]*)")
+
+
+def list_sentences() -> list[tuple[str, str]]:
+    """Every text in the package, with the place; what is filled in stands as a word in angle brackets."""
+    found = []
+    for path in sorted(ROOT.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+        for node in ast.walk(tree):
+            text = None
+            if isinstance(node, ast.JoinedStr):
+                text = "".join(
+                    part.value if isinstance(part, ast.Constant) and isinstance(part.value, str) else "⟨x⟩"
+                    for part in node.values
+                )
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inner:
+                text = node.value
+            if text and "sparkctl " in text:
+                found.append((f"{path.relative_to(ROOT)}:{node.lineno}", text))
+    return found
+
+
+def list_commands() -> Iterator[tuple[str, str, str]]:
+    for place, text in list_sentences():
+        for match in _COMMAND.finditer(text):
+            yield place, match["verb"], match["rest"]
+
+
+def find_command(verb: str, rest: str) -> click.Command:
+    import importlib
+
+    command: click.Command = importlib.import_module(f"sparkctl.cli.verbs.{VERBS[verb][0]}").command
+    for word in rest.split():
+        if isinstance(command, click.Group) and word in command.commands:
+            command = command.commands[word]
+    return command
+
+
+def test_every_command_in_a_sentence_has_a_verb_and_flags_that_exist() -> None:
+    wrong, seen = [], 0
+    for place, verb, rest in list_commands():
+        if verb not in VERBS:
+            if rest.strip().startswith("-"):
+                wrong.append(f"{place}: sparkctl {verb}{rest}")
+            continue  # a sentence about sparkctl
+        seen += 1
+        command = find_command(verb, rest)
+        names = {name for option in command.params for name in (*option.opts, *option.secondary_opts)} | {
+            "--help",
+            "-h",
+        }
+        inner = rest.partition(" docker ")[0] if verb == "profiles" else rest
+        if verb != "demo":
+            wrong += [
+                f"{place}: sparkctl {verb}{rest}: {flag}"
+                for flag in _FLAG.findall(inner)
+                if flag.partition("=")[0] not in names
+            ]
+    assert seen > 100, "the texts are read"
+    assert wrong == []
+
+
+def list_rules(engine: str) -> Iterator[FailureRule]:
+    import importlib
+    import pkgutil
+
+    package = importlib.import_module(f"sparkctl.engines.{engine}")
+    modules = [
+        package,
+        *(importlib.import_module(f"{package.__name__}.{one.name}") for one in pkgutil.iter_modules(package.__path__)),
+    ]
+    found: dict[int, FailureRule] = {}
+    for module in modules:
+        for value in vars(module).values():
+            for one in value if isinstance(value, tuple) else (value,):
+                if isinstance(one, FailureRule):
+                    found[id(one)] = one
+    yield from found.values()
+
+
+def list_known_flags(engine: str) -> set[str]:
+    """The flags of every version that is known, as they stand in ``args``."""
+    versions = [load_catalogue(engine, version) for version in list_versions(engine)]
+    return {name.lstrip("-").replace("_", "-") for version in versions for name in version.by_name}
+
+
+def list_unknown_flags(rules: Iterable[FailureRule], known: set[str]) -> list[str]:
+    return [
+        f"{name} in {rule.remedy!r}"
+        for rule in rules
+        for name in {*_ARGUMENT.findall(rule.remedy), *_ARGUMENT.findall(rule.field or "")}
+        if name.replace("_", "-") not in known
+    ]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_flag_of_an_engine_s_remedy_is_one_of_its_own(engine: str) -> None:
+    own = [rule for rule in list_rules(engine) if rule not in COMMON_FAILURES]
+    assert own
+    assert list_unknown_flags(own, list_known_flags(engine)) == []
+
+
+def test_every_flag_of_a_remedy_for_all_engines_is_one_of_theirs() -> None:
+    known = {name for engine in ENGINES for name in list_known_flags(engine)}
+    assert list_unknown_flags(COMMON_FAILURES, known) == []

@@ -1,0 +1,48 @@
+"""One truth about a Spark's memory: the figures stand in one module, and every sentence about them agrees with it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sparkctl.model import spark_memory
+from sparkctl.model.text.units import GIB
+from sparkctl.profiles.profile_library import ProfileLibrary
+
+ROOT = Path(spark_memory.__file__).parents[2]
+TOTALS = {f"{size / GIB:.1f}" for size in (spark_memory.TOTAL_BYTES, spark_memory.LEAST_TOTAL_BYTES)}
+# A size of all memory: 118 to 129 GiB or GB, or such a number of KiB or bytes.
+ALL_MEMORY = re.compile(
+    r"\b(?P<size>11[89](?:\.\d+)?|12\d(?:\.\d+)?) ?Gi?B\b|\b12[78]_?[0-9]{3}_?[0-9]{3}(?:_?[0-9]{3})?\b"
+)
+
+
+def list_sizes(path: Path) -> set[str]:
+    return {match["size"] or match[0] for match in ALL_MEMORY.finditer(path.read_text())}
+
+
+def test_the_code_has_no_other_figure() -> None:
+    files = [path for ending in ("py", "txt", "sh") for path in (ROOT / "sparkctl").rglob(f"*.{ending}")]
+    assert len(files) > 300
+    own = Path(spark_memory.__file__)
+    others = {str(path): sizes for path in files if path != own and (sizes := list_sizes(path) - TOTALS - {"128"})}
+    assert others == {}
+
+
+def test_docs_and_profiles_say_the_figures_of_the_code() -> None:
+    texts = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md", *(ROOT / "profiles").glob("*.yaml")]
+    said = {path.name: sizes for path in texts if (sizes := list_sizes(path) - TOTALS - {"128"})}
+    # a post's own words, and weights of a model
+    assert said == {"memory-fit.md": {"119"}, "trtllm-qwen3-235b.yaml": {"124"}}
+
+
+@pytest.mark.parametrize("name", ProfileLibrary().list_names())
+def test_a_vllm_profile_expects_its_share_of_all_memory(name: str) -> None:
+    profile = ProfileLibrary().load_profile(name)
+    share = dict(profile.args).get("gpu-memory-utilization")
+    if profile.engine != "vllm" or not isinstance(share, str) or profile.expected_memory is None:
+        pytest.skip("no share of all memory")
+    claimed = float(share) * spark_memory.TOTAL_BYTES
+    assert claimed <= profile.expected_memory <= claimed + GIB

@@ -1,0 +1,106 @@
+"""What the kernel logged becomes a finding while it matters, with its instance, its remedy and the line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparkctl.model.container import ContainerState
+from sparkctl.model.finding import Finding, FindingKind, Severity
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.kernel_event import BootEnd, KernelEvent, KernelLine
+from sparkctl.model.sample import MemoryDetail, RdmaLane, Sample
+from sparkctl.monitor.findings.kernel_detectors import KernelEventDetector, list_unclean_boot
+from sparkctl.monitor.findings.node_settings import list_setting_findings, load_known_bad_versions
+from sparkctl.node.agent_decoder import AgentHello
+from sparkctl.node.kernel_log_decoder import decode_kernel_line
+from tests.unit.monitor.findings.node_snapshots import BEGIN, ID, NODE, make_snapshot
+
+OOM = "Out of memory: Killed process 41872 (VLLM::EngineCor) total-vm:158493688kB, anon-rss:1000kB"
+LOST = "NVRM: Xid (PCI:000f:01:00): 79, GPU has fallen off the bus."
+REFUSED = "NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051) returned"
+HOUR = 3600.0
+
+
+def make_event(text: str, at: float = 0.0, **more: object) -> KernelEvent:
+    event = decode_kernel_line(KernelLine(at=at, text=text), lambda uptime: BEGIN + uptime)
+    assert event is not None
+    return replace(event, **more)  # type: ignore[arg-type]
+
+
+def detect(at: float, *events: KernelEvent, instances: tuple[InstanceView, ...] = ()) -> list[Finding]:
+    return KernelEventDetector().detect(replace(make_snapshot(at, instances=instances), kernel=events))
+
+
+def test_an_oom_kill_names_the_instance_and_is_over_after_hours() -> None:
+    one = InstanceView(
+        name="qwen36", node=NODE, container="sparkctl-qwen36", image="x", state=ContainerState.EXITED, status="", ours=True,
+        memory=None, phase=None, container_id=ID,
+    )  # fmt: skip
+    event = make_event(OOM, at=10.0, container=ID)
+    (finding,) = detect(60.0, event, instances=(one,))
+    assert (finding.kind, finding.severity, finding.instance) == (FindingKind.KERNEL, Severity.WARNING, "qwen36")
+    assert "VLLM::EngineCor" in finding.summary
+    assert "(of qwen36)" in finding.summary
+    assert finding.since == BEGIN + 10.0
+    assert finding.evidence[0].value == OOM
+    (unnamed,) = detect(60.0, event)
+    assert f"container {ID[:12]}" in unnamed.summary
+    assert detect(10.0 + 6 * HOUR + 1, event) == []
+
+
+def test_a_lost_gpu_is_a_problem_until_the_next_boot() -> None:
+    (finding,) = detect(900 * HOUR, make_event(LOST))
+    assert finding.severity is Severity.PROBLEM
+    assert "Restart" in (finding.remedy or "")
+
+
+def test_one_refused_allocation_is_common_and_many_are_not() -> None:
+    assert detect(60.0, make_event(REFUSED)) == []
+    (finding,) = detect(60.0, make_event(REFUSED, count=4), make_event(REFUSED, at=30.0))
+    assert finding.severity is Severity.WARNING
+    assert "5 times" in finding.summary
+    assert detect(2 * HOUR, make_event(REFUSED, count=20)) == []
+
+
+def test_an_unclean_end_names_what_stood_before_it() -> None:
+    end = BootEnd(
+        is_clean=False, ended=BEGIN - 60, last=("dockerd[9]: x",), events=(make_event(REFUSED, at=-65.0, count=9),)
+    )
+    (finding,) = list_unclean_boot(NODE, end, uptime=40.0)
+    assert (finding.kind, finding.severity, finding.since) == (FindingKind.LAST_BOOT, Severity.WARNING, BEGIN - 60)
+    assert "NV_ERR_NO_MEMORY" in finding.summary
+    (silent,) = list_unclean_boot(NODE, replace(end, events=()), uptime=40.0)
+    assert "does not say why" in silent.summary
+    assert silent.evidence[0].value == "dockerd[9]: x"
+    (old,) = list_unclean_boot(NODE, end, uptime=48 * HOUR)
+    assert old.severity is Severity.NOTE
+
+
+@pytest.mark.parametrize("end", [None, BootEnd(is_clean=True), BootEnd(trouble="the journal: not readable")])
+def test_an_orderly_or_unknown_end_is_no_finding(end: BootEnd | None) -> None:
+    assert list_unclean_boot(NODE, end, uptime=40.0) == []
+
+
+def find_known_bad(kernel: str, sample: Sample) -> list[Finding]:
+    found = list_setting_findings(NODE, AgentHello(kernel=kernel), sample)
+    return [one for one in found if one.kind is FindingKind.KNOWN_BAD]
+
+
+def test_a_kernel_with_a_known_fault() -> None:
+    cabled = Sample(sequence=1, time=1.0, uptime=1.0, rdma=(RdmaLane(name="rocep1s0f0"),))
+    (finding,) = find_known_bad("7.0.0-1019-nvidia", cabled)
+    assert "kho=off" in (finding.remedy or "")
+    assert finding.evidence[1].value.startswith("https://")
+    assert find_known_bad("7.0.0-1019-nvidia", replace(cabled, rdma=())) == []
+    mended = replace(cabled, detail=MemoryDetail(cma_total=0, cma_free=0))
+    assert find_known_bad("7.0.0-1019-nvidia", mended) == []
+    assert find_known_bad("6.17.0-1032-nvidia", cabled) == []
+
+
+def test_each_known_fault_has_a_source_and_a_field_of_the_identity() -> None:
+    for row in load_known_bad_versions():
+        assert row["source"].startswith("https://")
+        assert hasattr(AgentHello(), row["what"])
+        assert Severity(row["severity"]) in (Severity.NOTE, Severity.WARNING, Severity.PROBLEM)

@@ -1,0 +1,135 @@
+"""What the kernel saw outweighs a log without a cause, adds to one with a cause, and says when it is not known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparkctl.model.container import Container, ContainerState
+from sparkctl.model.kernel_event import KernelEvent, KernelLine, KernelLog
+from sparkctl.model.verdict import Evidence, FailureCause, Verdict
+from sparkctl.monitor.kernel_evidence import add_kernel_evidence, find_oom_kill
+from sparkctl.node.kernel_log_decoder import decode_kernel_line
+
+OWN, OTHER = "ab" * 32, "cd" * 32
+STARTED, FINISHED = 1_000.0, 2_000.0
+OOM = "Out of memory: Killed process 41872 (VLLM::EngineCor) total-vm:158493688kB, anon-rss:1000kB"
+FAULT = "NVRM: Xid (PCI:000f:01:00): 31, pid=41872, name=VLLM::EngineCor, Ch 00000008, intr 00000000. MMU Fault"
+LOST = "NVRM: Xid (PCI:000f:01:00): 79, GPU has fallen off the bus."
+REFUSED = "NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051) returned"
+ENDED = Container(
+    id=OWN, name="sparkctl-qwen36", image="x", state=ContainerState.EXITED, status="", created=1.0, labels=(),
+    started=STARTED, finished=FINISHED, exit_code=137,
+)  # fmt: skip
+
+
+def make_event(text: str, at: float, container: str | None = None) -> KernelEvent:
+    event = decode_kernel_line(KernelLine(at=at, text=text, container=container), lambda unix: unix)
+    assert event is not None
+    return event
+
+
+def judge(cause: FailureCause, *events: KernelEvent, log: KernelLog | None = None, **fields: object) -> Verdict:
+    verdict = Verdict(cause=cause, summary="It ended.", evidence=(Evidence("exit code 137", "docker"),), remedy="Look.")
+    log = log or KernelLog(now=FINISHED + 5, events=events, source="kmsg", oldest=10.0)
+    return add_kernel_evidence(verdict, log, replace(ENDED, **fields), "qwen36")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [FailureCause.KILLED, FailureCause.EXITED, FailureCause.CRASHED, FailureCause.WORKER_LOST, FailureCause.NCCL],
+)
+def test_an_oom_kill_of_its_process_is_the_cause(cause: FailureCause) -> None:
+    found = judge(cause, make_event(OOM, FINISHED - 2, OWN))
+    assert found.cause is FailureCause.HOST_OOM_KILL
+    assert (
+        found.summary
+        == "qwen36 ended because the kernel's OOM killer ended VLLM::EngineCor: the machine ran out of memory."
+    )
+    assert found.evidence[0].origin == "kernel"
+    assert OOM in found.evidence[0].text
+    assert found.evidence[-1].text == "exit code 137"
+
+
+@pytest.mark.parametrize("cause", [FailureCause.CUDA_OUT_OF_MEMORY, FailureCause.HOST_OOM_KILL])
+def test_a_named_cause_stays_and_gets_the_proof(cause: FailureCause) -> None:
+    found = judge(cause, make_event(OOM, FINISHED - 2, OWN))
+    assert (found.cause, found.summary, found.remedy) == (cause, "It ended.", "Look.")
+    assert OOM in found.evidence[0].text
+
+
+def test_the_kill_of_another_container_is_told_and_is_not_the_cause() -> None:
+    found = judge(FailureCause.KILLED, make_event(OOM, FINISHED - 5, OTHER))
+    assert found.cause is FailureCause.KILLED
+    assert "5 s before it ended" in found.evidence[-1].text
+
+
+def test_events_of_another_time_are_left_out() -> None:
+    found = judge(FailureCause.KILLED, make_event(OOM, STARTED - 500, OWN), make_event(REFUSED, FINISHED - 900))
+    assert found.cause is FailureCause.KILLED
+    assert found.evidence[-1].text == "the kernel logged no OOM kill and no GPU fault while it ran"
+
+
+def test_a_gpu_fault_of_its_process_is_the_cause() -> None:
+    found = judge(FailureCause.WORKER_LOST, make_event(FAULT, FINISHED - 3, OWN))
+    assert found.cause is FailureCause.GPU_FAULT
+    assert "Xid 31" in found.summary
+    other = judge(FailureCause.WORKER_LOST, make_event(FAULT, FINISHED - 3, OTHER))
+    assert other.cause is FailureCause.WORKER_LOST
+
+
+def test_a_lost_gpu_is_the_cause_for_every_container() -> None:
+    found = judge(FailureCause.CRASHED, make_event(LOST, FINISHED - 3, OTHER))
+    assert found.cause is FailureCause.GPU_FAULT
+    assert "Restart" in found.remedy
+
+
+def test_refused_allocations_before_the_end_are_told() -> None:
+    found = judge(FailureCause.CRASHED, make_event(REFUSED, FINISHED - 3))
+    assert found.cause is FailureCause.CRASHED
+    assert "NV_ERR_NO_MEMORY" in found.evidence[-1].text
+
+
+def test_a_log_that_does_not_reach_back_proves_nothing() -> None:
+    found = judge(FailureCause.KILLED, log=KernelLog(now=FINISHED + 5, source="kmsg", oldest=STARTED + 1))
+    assert [one.origin for one in found.evidence] == ["docker"]
+    flooded = judge(FailureCause.KILLED, log=KernelLog(now=FINISHED + 5, source="kmsg", oldest=10.0, skipped=4))
+    assert [one.origin for one in flooded.evidence] == ["docker"]
+
+
+def test_without_the_right_nothing_is_claimed() -> None:
+    found = judge(FailureCause.KILLED, log=KernelLog(now=FINISHED + 5, trouble="/dev/kmsg: Operation not permitted"))
+    assert found.cause is FailureCause.KILLED
+    assert found.evidence[-1].text.startswith("what the kernel did is not known")
+    assert "usermod -aG adm" in found.remedy
+    crashed = judge(FailureCause.CRASHED, log=KernelLog(now=FINISHED + 5, trouble="/dev/kmsg: Operation not permitted"))
+    assert [one.origin for one in crashed.evidence] == ["docker"]
+
+
+def test_a_kernel_that_cannot_register_memory_is_named() -> None:
+    line = Evidence("NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory", "log", 12)
+    verdict = Verdict(cause=FailureCause.NCCL, summary="x", evidence=(line,), remedy="Look at the link.")
+    for kernel, is_known in (("7.0.0-1019-nvidia", True), ("6.17.0-1032-nvidia", False)):
+        found = add_kernel_evidence(verdict, KernelLog(now=FINISHED + 5, source="kmsg", kernel=kernel), ENDED, "qwen36")
+        assert ("kho=off" in found.remedy) is is_known
+
+
+def test_the_status_names_only_a_kill_of_this_run() -> None:
+    log = KernelLog(
+        now=FINISHED + 5,
+        source="kmsg",
+        events=(make_event(OOM, STARTED - 300, OWN), make_event(OOM, FINISHED - 1, OTHER)),
+    )
+    assert find_oom_kill(log, ENDED) is None
+    now = make_event(OOM, FINISHED - 1, OWN)
+    assert find_oom_kill(replace(log, events=(*log.events, now)), ENDED) == now
+
+
+def test_a_start_that_hangs_since_a_fault_is_explained_by_it() -> None:
+    running = {"state": ContainerState.RUNNING, "finished": None, "exit_code": None}
+    event = make_event(LOST, STARTED + 60)
+    log = KernelLog(now=STARTED + 1_500, events=(event,), source="kmsg", oldest=10.0)
+    assert judge(FailureCause.TIMED_OUT, log=log, **running).cause is FailureCause.GPU_FAULT
+    ended = judge(FailureCause.CRASHED, log=log, finished=STARTED + 1_400)
+    assert ended.cause is FailureCause.CRASHED, "it lived on for long"

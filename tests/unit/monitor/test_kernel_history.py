@@ -1,0 +1,60 @@
+"""The events of a node from its samples: an agent that starts again brings nothing new."""
+
+from __future__ import annotations
+
+from sparkctl.model.events import SampleArrived
+from sparkctl.model.kernel_event import KernelEventKind, KernelLine, KernelReading
+from sparkctl.model.node import NodeName
+from sparkctl.model.sample import Sample
+from sparkctl.monitor.kernel_log import KernelHistory
+from sparkctl.monitor.store import Store
+from sparkctl.views.event_log_view import describe_log_entry
+from sparkctl.views.overview.overview_view import DrawArea
+from sparkctl.views.overview.tile_model import build_tile_model
+from sparkctl.views.overview.tile_rows import build_kernel_marks
+
+NODE = NodeName("spark1")
+OLD = KernelLine(at=100.0, text="EXT4-fs (nvme0n1p2): Remounting filesystem read-only")
+NEW = KernelLine(at=5_010.0, text="NVRM: Xid (PCI:000f:01:00): 79, GPU has fallen off the bus.")
+
+
+def make_sample(uptime: float, *lines: KernelLine) -> Sample:
+    kernel = KernelReading(source="kmsg", oldest=0.5, skipped=0, lines=lines)
+    return Sample(sequence=1, time=1_000_000.0 + uptime, uptime=uptime, kernel=kernel)
+
+
+def test_old_lines_are_events_and_no_news() -> None:
+    history = KernelHistory()
+    assert history.add_sample(make_sample(5_000.0, OLD), "boot") == ()
+    (news,) = history.add_sample(make_sample(5_012.0, NEW), "boot")
+    assert (news.kind, news.at) == (KernelEventKind.XID, 1_005_010.0)
+    assert history.add_sample(make_sample(5_020.0, OLD, NEW), "boot") == ()  # another agent reads all again
+    assert [one.kind for one in history.events] == [KernelEventKind.FILESYSTEM, KernelEventKind.XID]
+
+
+def test_another_boot_begins_anew() -> None:
+    history = KernelHistory()
+    history.add_sample(make_sample(5_000.0, OLD), "boot")
+    history.add_sample(make_sample(20.0), "next")
+    assert list(history.events) == []
+
+
+def test_news_are_in_the_event_log_once_and_marked_under_the_memory_curve() -> None:
+    store = Store([NODE])
+    for uptime, line in ((5_000.0, OLD), (5_012.0, NEW), (5_014.0, NEW)):
+        store.apply_event(SampleArrived(1_000_000.0 + uptime, NODE, make_sample(uptime, line), "boot"))
+    (words,) = [describe_log_entry(entry)[0] for entry in store.event_log.entries]
+    assert words == "kernel: Xid 79: the GPU has fallen off the bus: the driver cannot reach it any more"
+    seen = build_tile_model(store, NODE, 1_005_014.0)
+    block = build_kernel_marks(seen, DrawArea(100))
+    assert block is not None
+    marks, legend = ("".join(span.text for span in row) for row in block.rows)
+    assert marks.rstrip().endswith("▲")
+    assert marks.count("▲") == 1
+    assert "▲ Xid 79" in legend
+
+
+def test_a_curve_without_events_has_no_marks() -> None:
+    store = Store([NODE])
+    store.apply_event(SampleArrived(1_005_000.0, NODE, make_sample(5_000.0, OLD), "boot"))
+    assert build_kernel_marks(build_tile_model(store, NODE, 1_005_000.0), DrawArea(100)) is None

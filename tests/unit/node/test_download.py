@@ -1,0 +1,195 @@
+"""The program that downloads a model on a node: the Hub's real client against a stand-in of the Hub."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sparkctl.node.download as program
+from tests.unit.node.hub_stand_in import COMMIT, HubStandIn, run_hub
+
+REPOSITORY = "acme/tiny"
+WEIGHTS = os.urandom(3_000_000)
+SCRIPT = Path(program.__file__)
+
+
+@pytest.fixture
+def hub() -> HubStandIn:
+    one = HubStandIn()
+    one.files[REPOSITORY] = {
+        "config.json": b'{"hidden_size": 8}', "tokenizer.json": b"{}", "chat_template.jinja": b"{{ messages }}",
+        "model-00001-of-00002.safetensors": WEIGHTS, "model-00002-of-00002.safetensors": WEIGHTS[::-1],
+        "README.md": b"# tiny", "original/consolidated.00.pth": b"x" * 1000, "pytorch_model.bin": WEIGHTS,
+    }  # fmt: skip
+    return one
+
+
+@pytest.fixture
+def url(hub: HubStandIn) -> Iterator[str]:
+    with run_hub(hub) as found:
+        yield found
+
+
+WANTED = {
+    "config.json", "tokenizer.json", "chat_template.jinja", "model-00001-of-00002.safetensors",
+    "model-00002-of-00002.safetensors",
+}  # fmt: skip
+
+
+def begin(url: str, target: Path, home: Path, **request: object) -> subprocess.Popen[str]:
+    words = {"repo": REPOSITORY, "target": str(target), **request}
+    env = {
+        "PATH": os.environ["PATH"], "HOME": str(home), "HF_ENDPOINT": url, "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "HF_HUB_DISABLE_XET": "1", "HF_HUB_ETAG_TIMEOUT": "5", "HF_HUB_DOWNLOAD_TIMEOUT": "5",
+    }  # fmt: skip
+    return subprocess.Popen(
+        [sys.executable, "-u", str(SCRIPT), json.dumps(words)],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def download(url: str, target: Path, home: Path, **request: object) -> list[dict[str, Any]]:
+    process = begin(url, target, home, **request)
+    out, err = process.communicate(timeout=60)
+    said = [json.loads(line) for line in out.splitlines()]
+    assert said, err
+    assert process.returncode == (0 if "done" in said[-1] else 1)
+    return said
+
+
+def list_names(place: Path) -> set[str]:
+    return {str(one.relative_to(place)) for one in place.rglob("*") if one.is_file()}
+
+
+def test_a_model_gets_its_name_when_it_is_whole(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+    target = tmp_path / "models" / "tiny"
+    said = download(url, target, tmp_path)
+    assert said[0] == {"files": 5, "total": 6_000_034, "have": 0, "revision": COMMIT}
+    assert said[-1]["done"]
+    assert list_names(target) == WANTED
+    assert (target / "model-00002-of-00002.safetensors").read_bytes() == WEIGHTS[::-1]
+    assert list_names(target.parent) == {f"tiny/{name}" for name in WANTED}, "nothing is left beside it"
+
+
+def test_a_second_time_fetches_nothing(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+    target = tmp_path / "tiny"
+    download(url, target, tmp_path)
+    before = len(hub.log)
+    said = download(url, target, tmp_path)
+    assert said[0]["have"] == said[0]["total"]
+    assert not [path for _, path, _ in hub.log[before:] if "resolve" in path or "cdn" in path]
+
+
+def test_what_is_there_is_kept_and_the_rest_is_added(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+    target = tmp_path / "tiny"
+    target.mkdir()
+    (target / "model-00001-of-00002.safetensors").write_bytes(WEIGHTS)
+    (target / "config.json").write_bytes(b"{}")  # an older one
+    (target / "mine.txt").write_text("kept")
+    download(url, target, tmp_path)
+    assert list_names(target) == WANTED | {"mine.txt"}
+    assert (target / "config.json").read_bytes() == hub.files[REPOSITORY]["config.json"]
+    assert not [path for _, path, _ in hub.log if path.startswith("/cdn") and "00001" in path]
+
+
+def test_after_a_kill_it_continues(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+    target = tmp_path / "tiny"
+    hub.pace.clear()
+    process = begin(url, target, tmp_path)
+    try:
+        deadline = time.monotonic() + 30
+        while not list((tmp_path / "tiny.sparkctl-part").rglob("*.incomplete")):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        time.sleep(0.3)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    assert not target.exists()
+    hub.pace.set()
+    download(url, target, tmp_path)
+    assert list_names(target) == WANTED
+    assert (target / "model-00001-of-00002.safetensors").read_bytes() == WEIGHTS
+
+
+def test_a_connection_that_breaks_is_continued(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+    data = os.urandom(22_000_000)  # the client writes 10 MB at a time
+    hub.files[REPOSITORY] = {"model.safetensors": data}
+    hub.cut_after = 15_000_000
+    target = tmp_path / "tiny"
+    download(url, target, tmp_path)
+    assert (target / "model.safetensors").read_bytes() == data
+    gets = [(path, wanted) for verb, path, wanted in hub.log if verb == "GET"]
+    assert [wanted for path, wanted in gets if path.startswith("/cdn")] == [None, "bytes=10485760-"]
+
+
+def test_a_flipped_bit_is_found(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+    hub.damaged.add("model-00002-of-00002.safetensors")
+    target = tmp_path / "tiny"
+    said = download(url, target, tmp_path)
+    assert said[-1]["error"] == "damaged"
+    assert "model-00002-of-00002.safetensors: its checksum is not the Hub's" in said[-1]["message"]
+    assert not target.exists()
+
+
+@pytest.mark.parametrize(
+    ("request_", "kind"),
+    [
+        ({"repo": "acme/none"}, "no-repository"),
+        ({"revision": "v9"}, "no-revision"),
+        ({"include": ["*.gguf"]}, "nothing"),
+        ({"kept_free": 1 << 60}, "disk-full"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    hub: HubStandIn, url: str, tmp_path: Path, request_: dict[str, object], kind: str
+) -> None:
+    said = download(url, tmp_path / "tiny", tmp_path, **request_)
+    assert said[-1]["error"] == kind
+    assert list(tmp_path.glob("tiny*")) == []
+
+
+def test_a_gated_model_needs_the_token_whose_file_is_gone_afterwards(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+    hub.gated.add(REPOSITORY)
+    target = tmp_path / "tiny"
+    assert download(url, target, tmp_path)[-1]["error"] == "gated"
+    token = tmp_path / "token"
+    token.write_text("hf_wrong\n")
+    assert download(url, target, tmp_path, token_file=str(token))[-1]["error"] == "gated"
+    token.write_text("hf_right\n")
+    said = download(url, target, tmp_path, token_file=str(token))
+    assert said[-1]["done"]
+    assert not token.exists()
+    assert "hf_right" not in json.dumps(said)
+    assert hub.tokens == {"hf_wrong", "hf_right"}
+
+
+def test_a_model_by_its_hub_id_goes_into_the_cache(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+    folder = tmp_path / "hub" / "models--acme--tiny"
+    said = download(url, folder, tmp_path, is_cache=True)
+    assert said[-1]["done"]
+    assert (folder / "refs" / "main").read_text() == COMMIT
+    assert list_names(folder / "snapshots" / COMMIT) == WANTED
+
+
+def test_one_quantisation_is_chosen_by_its_name(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+    hub.files["acme/tiny-GGUF"] = {"tiny-Q4_K_M.gguf": b"a" * 10, "tiny-Q8_0.gguf": b"b" * 10, "README.md": b""}
+    target = tmp_path / "gguf"
+    said = download(url, target, tmp_path, repo="acme/tiny-GGUF")
+    assert said[-1] == {
+        "error": "nothing", "message": "it has several quantisations, name one: tiny-Q4_K_M.gguf, tiny-Q8_0.gguf"
+    }  # fmt: skip
+    download(url, target, tmp_path, repo="acme/tiny-GGUF", include=["*Q4_K_M*"])
+    assert list_names(target) == {"tiny-Q4_K_M.gguf"}
