@@ -88,6 +88,10 @@ _DRAFT_MODEL_METHODS = (
     "DRAFT",
     "DSPARK",
 )  # methods with a draft model
+# What CUDA itself says; torch's own allocator tells how much it tried to allocate.
+_DRIVER_OUT_OF_MEMORY = "AcceleratorError: CUDA error: out of memory"
+# Speculative decoding is known for these: github.com/vllm-project/vllm/issues/44734, Blackwellboy/model-serving-minefield 28, 120.
+_DRAFT_SUSPECTS = (FailureCause.WEDGED, FailureCause.GPU_FAULT)
 _TOTAL_CAPACITY = re.compile(r"total capacity of (?P<gib>[\d.]+) GiB")
 _MAX_LINE_CHARS = 400  # characters of a line that fit into a sentence
 
@@ -114,6 +118,9 @@ def refine_failure(
     is_meant = failure.needs is None or failure.needs in facts or not facts
     if (failure.needs and is_serving) or not is_meant or failure.during not in (None, step):
         return build_unnamed_failure(text)
+    if failure.cause in _DRAFT_SUSPECTS and (drafting := facts.get(EngineFactName.SPECULATIVE_METHOD)):
+        remedy = f"It drafts ({drafting}), and that is the first suspect: start it without drafts. If it fails again: {failure.remedy}"
+        return replace(failure, remedy=remedy, field=None, change=None, value=None)
     if failure.cause is not FailureCause.CUDA_OUT_OF_MEMORY:
         return failure
     if is_serving:
@@ -121,6 +128,16 @@ def refine_failure(
     method = facts.get(EngineFactName.SPECULATIVE_METHOD, "")
     drafts = any(name in method.upper() for name in _DRAFT_MODEL_METHODS)
     left = facts.get(EngineFactName.AVAILABLE_AT_LOAD)
+    if step in (None, "join") and _DRIVER_OUT_OF_MEMORY in text and EngineFactName.KV_CACHE_TOKENS not in facts:
+        return replace(
+            failure,
+            cause=FailureCause.STARTUP_MEMORY_CHECK,
+            summary="CUDA had no memory left before the engine asked for any: what ran before has not given its memory back.",
+            remedy="Wait until it is free (sparkctl status), and look for a process that was left (sparkctl doctor); drop the page caches.",
+            field=None,
+            change=None,
+            value=None,
+        )
     total = _TOTAL_CAPACITY.search(text)
     half = (float(total["gib"]) if total else LEAST_TOTAL_BYTES / GIB) / 2
     # Weights begin to load into an empty node: if half of it is gone by then, the draft workspace took it.

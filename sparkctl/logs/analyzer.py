@@ -650,7 +650,8 @@ class LogAnalyzer:
             return
         self._standstills += 1
         if self._standstills == _STANDSTILL_LINES:
-            self._record_failure(_STANDSTILL, line, text)
+            told = {name: fact.value for name, fact in self.facts.items()}
+            self._record_failure(refine_failure(_STANDSTILL, text, None, told, is_serving=self.was_ready), line, text)
 
     @property
     def cut_failure(self) -> EvidenceLine | None:

@@ -86,9 +86,8 @@ def build_nccl_environment(way: FabricRoute, node: NodeName) -> tuple[tuple[str,
         env["NCCL_IB_MERGE_NICS"] = "1"
     else:
         env |= {"NCCL_IB_MERGE_NICS": "0", "NCCL_IB_SUBNET_AWARE_ROUTING": "1", "NCCL_NET_PLUGIN": "none"}
-    indices = {lane.gid_index for lane in end.lanes if lane.device is not None}
-    if len(indices) == 1 and (index := indices.pop()) is not None:
-        env["NCCL_IB_GID_INDEX"] = str(index)
+    # No NCCL_IB_GID_INDEX: the number of a RoCE address changes with the node's network, and a container is started again with
+    # what it was made with. NCCL 2.21 and later find the RoCE v2 address of IPv4 by themselves.
     return tuple(env.items())
 
 

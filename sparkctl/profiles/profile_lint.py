@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from sparkctl.engines.flags import flag_catalogue
 from sparkctl.engines.flags.flag_catalogue import CatalogueChoice, CatalogueMatch
 from sparkctl.engines.lint import container_check, flag_check
 from sparkctl.engines.lint.model import FieldPath, LintFix, LintMessage, LintRule, LintSeverity
+from sparkctl.engines.traps.profile_traps import check_traps
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import find_secret_arguments, find_secret_values, list_secret_spellings, redact
@@ -80,12 +81,20 @@ def lint_profile_file(library: ProfileLibrary, path: Path, version: str | None =
     return LintResult(path, _sort_diagnostics(found), chosen)
 
 
-def lint_profile(profile: Profile, chosen: CatalogueChoice | None = None) -> tuple[LintMessage, ...]:
-    """Return the diagnostics of a profile: its flags, where the engine has a catalogue, and its container."""
-    around = tuple(container_check.check_container_settings(profile))
+def lint_profile(
+    profile: Profile, chosen: CatalogueChoice | None = None, usual: float | None = None
+) -> tuple[LintMessage, ...]:
+    """Return the diagnostics of a profile: its flags, where the engine has a catalogue, and the known traps that it shows.
+
+    ``usual``: seconds that such a start takes, None if not known.
+    """
     chosen = chosen or flag_catalogue.choose_catalogue(profile.engine, profile.image, profile.engine_version)
     if chosen is None:
-        return around
+        return (
+            *container_check.check_container_settings(profile),
+            *check_traps(profile, None, profile.engine_version, usual),
+        )
+    traps = check_traps(profile, flag_check.read_flag_settings(profile, chosen.catalogue), chosen.version, usual)
     flags = flag_check.check_flags(
         profile,
         engines.load_engine(profile.engine),
@@ -97,16 +106,31 @@ def lint_profile(profile: Profile, chosen: CatalogueChoice | None = None) -> tup
         is_certain=chosen.basis is CatalogueMatch.EXACT,
         version=chosen.version,
     )
-    return (*flags, *around)
+    return _join_same_places(flags, (*container_check.check_container_settings(profile), *traps))
 
 
-def list_start_warnings(profile: Profile, library: ProfileLibrary | None = None) -> tuple[StartWarning, ...]:
+def _join_same_places(flags: tuple[LintMessage, ...], traps: tuple[LintMessage, ...]) -> tuple[LintMessage, ...]:
+    """Return both, with one message for a value that the catalogue refuses and a trap explains: the trap knows what was meant."""
+    refused = {one.where for one in flags if one.kind is LintRule.BAD_CHOICE}
+    known = {one.where: one for one in traps if one.where in refused}
+    joined = [
+        replace(one, message=f"{one.message.partition('; ')[0]}: {trap.message}", setting=trap.setting)
+        if one.kind is LintRule.BAD_CHOICE and (trap := known.get(one.where))
+        else one
+        for one in flags
+    ]
+    return (*joined, *(one for one in traps if one.where not in known))
+
+
+def list_start_warnings(
+    profile: Profile, library: ProfileLibrary | None = None, usual: float | None = None
+) -> tuple[StartWarning, ...]:
     """Return the warnings before a start: each error and warning, with its possible fixes.
 
-    ``library``: where to look for relatives of the profile without this trap.
+    ``library``: where to look for relatives of the profile without this trap; ``usual``: seconds that such a start takes.
     """
     secrets = _find_lint_secrets(profile)
-    found = [one for one in lint_profile(profile) if one.level is not LintSeverity.INFO]
+    found = [one for one in lint_profile(profile, usual=usual) if one.level is not LintSeverity.INFO]
     has_trap = any(one.kind is LintRule.KNOWN_TRAP for one in found)
     others = _list_trap_free_relatives(profile, library) if library is not None and has_trap else ()
     return tuple(

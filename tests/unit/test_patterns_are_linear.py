@@ -39,6 +39,7 @@ MADE_ELSEWHERE = {
     "logs/filter_pattern.py": "an escaped text",
     "logs/line_effects.py": "put together of the engines' signs and of prefixes that are timed; a class of bytes",
     "engines/log_rules.py": "the engines' rules: timed below",
+    "engines/traps/profile_traps.py": "the traps' tests of a profile: timed in tests/unit/engines/test_traps.py",
     "views/doctor_view.py": "an escaped name between constants",
     "node/transfer.py": "an escaped name before constants",
     "node/peer_checks.py": "a constant",

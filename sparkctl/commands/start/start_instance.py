@@ -361,7 +361,9 @@ class _StartRun:
 
     def _warn_about_flags(self) -> None:
         """Warn about the profile's flags before the start takes minutes; the engine itself decides in the end."""
-        for one in list_start_warnings(self.request.profile, self._proof.library):
+        plan = self.head.plan
+        usual = self.ctx.history.get_expected_durations(plan.profile, plan.profile_hash, plan.node).seconds
+        for one in list_start_warnings(self.request.profile, self._proof.library, usual):
             self.head.warn(one.message, self._proof.format_remedy(one, self.request.build_retry_command))
 
     def _add_retry_command(self, verdict: Verdict) -> Verdict:

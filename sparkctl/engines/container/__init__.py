@@ -9,6 +9,7 @@ from sparkctl.engines.base import Engine, EngineDefaults, EngineRank, LineSignal
 from sparkctl.engines.failures import COMMON_FAILURES, cuda_memory_rules
 from sparkctl.engines.import_rules import ImportRules
 from sparkctl.engines.log_rules import LogRules, loading_signal
+from sparkctl.engines.traps import build_trap_rules
 from sparkctl.errors import InvalidInput
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
@@ -33,7 +34,7 @@ _LOG_RULES = LogRules(
     quiet=("non-default args",),
     phases=_PHASE_SIGNALS,
     bars=_PROGRESS_BAR_STEPS,
-    rules=_MEMORY_FAILURES + COMMON_FAILURES,
+    rules=build_trap_rules("container") + _MEMORY_FAILURES + COMMON_FAILURES,
 )
 
 

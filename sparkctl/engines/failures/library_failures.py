@@ -144,7 +144,7 @@ _GPU_FAULT_REMEDY = (
 )
 GPU_FAULTS = (
     failure_rule(
-        r"NVRM: Xid \([^)]{1,60}\): (?P<code>\d+)(?:, (?P<what>.{0,160}))?",
+        r"NVRM: Xid \([^)]{1,60}\): (?!154, .{0,80} to 0x0 \(None\))(?P<code>\d+)(?:, (?P<what>.{0,160}))?",
         FailureCause.GPU_FAULT,
         "The NVIDIA driver reports a fault of the GPU: Xid {code}[ ({what})].",
         _GPU_FAULT_REMEDY,

@@ -12,18 +12,17 @@ _SHELL_NAMES = ("sh", "bash", "dash", "zsh", "ash")
 
 
 def find_shell_script(words: Sequence[str]) -> int | None:
-    """Return the index of SCRIPT in ``bash -lc SCRIPT``, None for any other command.
+    """Return the index of SCRIPT in ``bash -lc SCRIPT`` or ``bash -c -i SCRIPT``, None for any other command.
 
     Words after it are arguments of the script (``$0``, ``$1``): flags added to such a command have no effect.
     """
     if len(words) < 3 or words[0].rpartition("/")[2] not in _SHELL_NAMES:
         return None
-    at = 1
-    while at < len(words) - 1 and words[at].startswith("-") and not words[at].startswith("--"):
-        if "c" in words[at]:
-            return at + 1
+    at, has_script = 1, False
+    while at < len(words) and words[at].startswith("-") and not words[at].startswith("--"):
+        has_script = has_script or "c" in words[at]  # more options may follow: bash -c -i SCRIPT
         at += 2 if words[at] == "-o" else 1
-    return None
+    return at if has_script and at < len(words) else None
 
 
 _MAX_COUNT = 1 << 50

@@ -457,6 +457,11 @@ def check_flags(
     return tuple(found)
 
 
+def read_flag_settings(profile: Profile, catalogue: FlagCatalogue) -> FlagSettings:
+    """Return the settings of a profile's flags; none of those that no engine reads."""
+    return FlagSettings(_match_flags(collect_profile_flags(profile), catalogue), catalogue)
+
+
 def check_flags_by_catalogue(flags: tuple[ProfileFlag, ...], held: LintContext) -> Iterator[LintMessage]:
     """Yield what the parser alone decides, and values that an engine refuses soon after."""
     named: set[object] = set()

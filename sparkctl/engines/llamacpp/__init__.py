@@ -23,6 +23,7 @@ from sparkctl.engines.llamacpp.failures import (
 )
 from sparkctl.engines.log_rules import LogRules, loading_signal
 from sparkctl.engines.metrics_parser import parse_leading_number
+from sparkctl.engines.traps import build_trap_rules
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, EngineMetrics, StatsLine, StatsLineKind
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
@@ -58,6 +59,7 @@ _PHASE_SIGNALS = (
     ("main: model loaded", _HTTP_SIGNAL),
 )
 _FAILURE_RULES = (
+    *build_trap_rules("llamacpp"),
     *(MEMORY_FAILURES + CUDA_FAILURES + MODEL_FAILURES + FLAG_FAILURES + EXIT_FAILURES + COMMON_FAILURES),
     *FORMAT_FAILURES,
 )

@@ -9,6 +9,7 @@ from sparkctl.engines.base import FailureWeight
 from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES
 from sparkctl.engines.failures.memory_failures import cuda_memory_rules
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, MatchGroups, failure_rule
+from sparkctl.engines.traps import build_trap_rules
 from sparkctl.model.engine_metrics import EngineFactName
 from sparkctl.model.verdict import ChangeDirection, FailureCause
 
@@ -299,4 +300,6 @@ _EXIT_FAILURES = (
     ),
 )
 
-FAILURES = _MEMORY_FAILURES + _FLAG_FAILURES + _EXIT_FAILURES + COMMON_CAUSES + CRASH_FAILURES
+FAILURES = (
+    build_trap_rules("sglang") + _MEMORY_FAILURES + _FLAG_FAILURES + _EXIT_FAILURES + COMMON_CAUSES + CRASH_FAILURES
+)

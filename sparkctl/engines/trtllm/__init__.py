@@ -24,6 +24,7 @@ from sparkctl.engines.base import (
 from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES, cuda_memory_rules
 from sparkctl.engines.import_rules import ImportRules, ModelWord
 from sparkctl.engines.log_rules import LogRules, failure_rule, loading_signal
+from sparkctl.engines.traps import build_trap_rules
 from sparkctl.engines.trtllm import mpirun
 from sparkctl.engines.trtllm.mpirun import MPIRUN_FAILURES, MPIRUN_SIGNALS
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, EngineMetrics
@@ -201,7 +202,13 @@ _LOG_RULES = LogRules(
     quiet=_QUIET_STARTS,
     phases=_PHASE_SIGNALS,
     bars=_PROGRESS_BAR_STEPS,
-    rules=_MEMORY_FAILURES + _FLAG_FAILURES + MPIRUN_FAILURES + COMMON_CAUSES + _EXIT_FAILURES + CRASH_FAILURES,
+    rules=build_trap_rules("trtllm")
+    + _MEMORY_FAILURES
+    + _FLAG_FAILURES
+    + MPIRUN_FAILURES
+    + COMMON_CAUSES
+    + _EXIT_FAILURES
+    + CRASH_FAILURES,
 )
 
 _KV_CACHE_LINE = re.compile(

@@ -171,7 +171,8 @@ MPIRUN_FAILURES = (
         r"^(?:mpirun|prterun) noticed that process rank (?P<rank>\d+) .* exited on signal (?P<signal>\d+)",
         FailureCause.WORKER_LOST,
         "mpirun lost rank {rank}: signal {signal} ended it.",
-        f"{_CHECK_OTHER_NODE} Signal 9 is mostly memory that ran out: sudo dmesg says who was killed.",
+        f"{_CHECK_OTHER_NODE} Signal 9 is mostly memory that ran out: sudo dmesg says who was killed. Loading takes less with "
+        "env.TRT_LLM_DISABLE_LOAD_WEIGHTS_IN_PARALLEL: 1.",
         needle=" noticed that process rank ",
         fatal=True,
         weight=FailureWeight.DEATH,

@@ -8,6 +8,7 @@ from sparkctl.engines.base import FailureWeight
 from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES
 from sparkctl.engines.failures.memory_failures import cuda_memory_rules
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, MatchGroups, failure_rule
+from sparkctl.engines.traps import build_trap_rules
 from sparkctl.model.verdict import ChangeDirection, FailureCause
 
 MEMORY_UTILIZATION_FIELD = "args.gpu-memory-utilization"
@@ -358,7 +359,8 @@ _WORKER_ERROR_FAILURES = (
 )
 
 FAILURES = (
-    MEMORY_FAILURES
+    build_trap_rules("vllm")
+    + MEMORY_FAILURES
     + _ARGUMENT_FAILURES
     + _EXIT_FAILURES
     + _WORKER_ERROR_FAILURES

@@ -42,6 +42,12 @@ _TYPES = {
     "human_readable_int_or_auto": "size-or-auto",
 }
 _OTHER_DEVICES = ("npu",)  # a stand-in for torch has no such thing: SGLang would insist on it
+_OTHER_PLATFORMS = (
+    "amdsmi",
+    "libtpu",
+    "tpu_inference",
+    "pathwaysutils",
+)  # nor are there any: vLLM takes one that it finds
 _SWITCHES = ("BooleanOptionalAction", "EnableDisableAction")
 
 Entry = dict[str, typing.Any]
@@ -476,6 +482,8 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name: str, path: object = None, target: object = None) -> importlib.machinery.ModuleSpec | None:
         """Return a stand-in for a module that is not installed and that the engine asks for."""
         root = name.partition(".")[0]
+        if root in _OTHER_PLATFORMS:
+            return None
         above = sys.modules.get(name.rpartition(".")[0])
         if root in sys.stdlib_module_names or not (above is None or isinstance(above, _StandIn)):
             return None

@@ -13,6 +13,7 @@ from sparkctl.engines.flags.command_flags import CommandFlags, find_shell_script
         (("bash", "-c", "vllm serve m"), 2),
         (("/bin/bash", "-lc", "vllm serve m"), 2),
         (("sh", "-e", "-c", "vllm serve m"), 3),
+        (("bash", "-c", "-i", "vllm serve m"), 3),  # the quick start of eugr/spark-vllm-docker
         (("bash", "-o", "pipefail", "-c", "vllm serve m"), 4),
         (("sh", "-c", 'ray start && exec "$@"', "sh", "vllm", "serve", "m"), 2),
         (("sglang-server", "--mem-fraction-static", "0.8"), None),

@@ -53,13 +53,12 @@ def test_both_functions_of_the_cabled_port_are_the_way() -> None:
     assert way.head_end.address == "192.168.200.1"
     env = dict(build_nccl_environment(way, TWO))
     assert env["NCCL_IB_HCA"] == "rocep1s0f0,roceP2p1s0f0"
-    assert (env["NCCL_SOCKET_IFNAME"], env["VLLM_HOST_IP"], env["NCCL_IB_GID_INDEX"]) == (
-        "enp1s0f0np0", "192.168.200.2", "3",
-    )  # fmt: skip
+    assert (env["NCCL_SOCKET_IFNAME"], env["VLLM_HOST_IP"]) == ("enp1s0f0np0", "192.168.200.2")
+    assert "NCCL_IB_GID_INDEX" not in env, "it changes with the node's network, and NCCL finds it"
     assert (env["NCCL_IB_DISABLE"], env["NCCL_IB_MERGE_NICS"]) == ("0", "1")
 
 
-def test_each_end_is_told_its_own_names_and_indices() -> None:
+def test_each_end_is_told_its_own_names() -> None:
     other = NodeLanes(
         TWO,
         (
@@ -78,7 +77,7 @@ def test_each_end_is_told_its_own_names_and_indices() -> None:
     way = find_fabric_route([make_node_lanes(ONE), other], {})
     first, second = dict(build_nccl_environment(way, ONE)), dict(build_nccl_environment(way, TWO))
     assert (first["NCCL_IB_HCA"], second["NCCL_IB_HCA"]) == ("rocep1s0f0", "mlx5_7")
-    assert (first["NCCL_IB_GID_INDEX"], second["NCCL_IB_GID_INDEX"]) == ("3", "5")
+    assert not {"NCCL_IB_GID_INDEX"} & (first.keys() | second.keys())
     assert second["GLOO_SOCKET_IFNAME"] == "eth9"
     told = {env["OMPI_MCA_btl_tcp_if_include"] for env in (first, second)}
     assert told == {"192.168.200.0/24"}, "mpirun hands the head's on to all: a name would be another one's"

@@ -1,0 +1,202 @@
+"""Hold a profile against the catalogue of known traps: its flags, environment, image, model, mounts and container. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sparkctl.engines.lint.model import FieldPath, LintMessage, LintRule, LintSeverity
+from sparkctl.engines.lint.profile_flags import (
+    FlagSettings,
+    has_env_reference,
+    parse_json_value,
+    parse_size_number,
+    quote_value,
+)
+from sparkctl.engines.traps import load_traps, shorten_source
+from sparkctl.model.profile import Profile
+from sparkctl.model.text.units import parse_size
+
+_COMPARISON = re.compile(r"(?P<sign>[<>]=?)(?P<number>[\d.]+)")
+_VERSION_BOUND = re.compile(r"(?P<sign>[<>]=?|=)(?P<version>\d+(?:\.\d+)*)")
+_VERSION_PARTS = re.compile(r"\d+")
+_SET, _UNSET, _NOT = "set", "unset", "!"
+_BELOW_USUAL = "<usual"  # seconds, fewer than such a start takes
+
+
+def check_traps(
+    profile: Profile, settings: FlagSettings | None, version: str | None, usual: float | None = None
+) -> Iterator[LintMessage]:
+    """Yield a message for each known trap that a profile's own settings show.
+
+    ``settings``: its flags, None for an engine without a catalogue; ``version``: the engine's, None if it is not known: then
+    no trap of certain versions is named. ``usual``: seconds that such a start takes, None: what the profile expects.
+    """
+
+    usual = profile.start.expected if usual is None else usual
+    for trap in load_traps():
+        if not trap.when or not trap.concerns_engine(profile.engine):
+            continue
+        if trap.versions is not None and (version is None or not is_version_within(version, trap.versions)):
+            continue
+        sights = [_look_up(subject, profile, settings) for subject in trap.when]
+        if not all(_meets(sight, test, usual) for sight, test in zip(sights, trap.when.values(), strict=True)):
+            continue
+        if any(_meets(_look_up(subject, profile, settings), test, usual) for subject, test in trap.unless.items()):
+            continue
+        first = sights[0]
+        value = _quote_text(first.texts[0], next(iter(trap.when))) if first.texts else ""
+        yield LintMessage(
+            kind=LintRule(trap.rule),
+            level=LintSeverity(trap.level),
+            where=first.where,
+            message=f"{trap.meaning}: {trap.remedy} ({shorten_source(trap.source)})".replace("{value}", value),
+            on_key=first.is_on_key,
+            setting=trap.setting,
+        )
+
+
+def is_version_within(version: str, bounds: str) -> bool:
+    """Tell whether a version lies within bounds such as ``>=0.19,<0.20`` (``=0.19`` is every 0.19.x)."""
+    have = tuple(int(part) for part in _VERSION_PARTS.findall(version)[:3])
+    for bound in bounds.split(","):
+        found = _VERSION_BOUND.fullmatch(bound.strip())
+        if found is None:
+            raise ValueError(f"no bound of a version: {bound}")
+        limit = tuple(int(part) for part in found["version"].split("."))
+        same = have[: len(limit)]
+        if not {"<": have < limit, "<=": same <= limit, ">": same > limit, ">=": have >= limit, "=": same == limit}[
+            found["sign"]
+        ]:
+            return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Sight:
+    """What a profile says of one subject: its texts, none if it says nothing, and where."""
+
+    texts: tuple[str, ...]
+    where: FieldPath
+    is_on_key: bool = False
+
+
+def _look_up(subject: str, profile: Profile, settings: FlagSettings | None) -> _Sight:
+    """Return what the profile says of a subject; of several, with ``|`` between, the first of which it says something."""
+    sights = [_look_up_one(one, profile, settings) for one in subject.split("|")]
+    return next((sight for sight in sights if sight.texts), sights[0])
+
+
+def _look_up_one(subject: str, profile: Profile, settings: FlagSettings | None) -> _Sight:
+    if subject.startswith("-"):
+        return _look_up_flag(subject, settings)
+    head, _, name = subject.partition(".")
+    if head == "env":
+        return _Sight(tuple(value for key, value in profile.env if key == name)[-1:], ("env", name))
+    if head == "container":
+        return _look_up_container(name, profile)
+    if head == "mounts":
+        return _Sight(profile.mounts, ("mounts",), is_on_key=not profile.mounts)
+    if head == "command" and name == "none":
+        return _Sight(("none",) if profile.command is None else (), ("image",))
+    if head == "command":
+        return _Sight((" ".join(profile.command),) if profile.command else (), ("command",), is_on_key=True)
+    if head == "model":
+        return _Sight((profile.model.path,) if profile.model.path else (), ("model", "path"))
+    if head == "weights":
+        weights = profile.model.weights
+        return _Sight(() if weights is None else (str(weights),), ("model", "weights"))
+    if head == "env_file":
+        return _Sight((profile.env_file,) if profile.env_file else (), ("env_file",))
+    value = {"image": profile.image, "nodes": str(profile.nodes)}[head]
+    return _Sight((value,), (head,))
+
+
+def _look_up_container(name: str, profile: Profile) -> _Sight:
+    box = profile.container
+    head, _, option = name.partition(".")
+    if head == "options":
+        return _Sight(
+            tuple(value for key, value in box.options if key == option), ("container", "options"), is_on_key=True
+        )
+    if head == "ulimits":
+        return _Sight(
+            tuple(value for key, value in box.ulimits if key == option), ("container", "ulimits"), is_on_key=True
+        )
+    if head == "devices":
+        return _Sight(box.devices, ("container", "devices"), is_on_key=True)
+    value = {
+        "shm_size": box.shm_size,
+        "ipc": box.ipc,
+        "network": box.network,
+        "entrypoint": box.entrypoint,
+        "gpus": box.gpus,
+    }[head]
+    return _Sight(() if value is None else (value,), ("container", head))
+
+
+def _look_up_flag(subject: str, settings: FlagSettings | None) -> _Sight:
+
+    name, _, key = subject.partition(".")
+    nothing = _Sight((), ("args",), is_on_key=True)
+    setting = None if settings is None else settings.get_setting(name)
+    if settings is None or setting is None:
+        return nothing
+    if not key:
+        text = setting.value
+        if text is None:
+            text = "off" if setting.name.startswith(("--no-", "--disable-")) and name != setting.name else "on"
+        return _Sight((text,), setting.where, is_on_key=setting.in_args and setting.value is None)
+    values = settings.get_json_keys(name)
+    try:
+        data = parse_json_value(setting.value or "{}")
+    except ValueError:
+        data = {}
+    for part in key.split("."):
+        data = data.get(part) if isinstance(data, dict) else None
+    found = values.get(key) if data is None else str(data)
+    where = (*setting.where, key) if setting.in_args and data is not None and "." not in key else setting.where
+    return nothing if found is None else _Sight((found,), where)
+
+
+def _meets(sight: _Sight, test: str, usual: float | None) -> bool:
+    """Tell whether what is said meets a test: ``set``, ``unset``, ``>0.9``, ``<usual``, a regular expression, or ``!`` and one.
+
+    An expression has to match a short value as a whole, and is searched for in a path, an image, a mount or a command.
+    """
+    if test == _BELOW_USUAL:
+        return usual is not None and any(_is_number_within(text, "<", usual) for text in sight.texts)
+    if test in (_SET, _UNSET):
+        return bool(sight.texts) is (test == _SET)
+    if test.startswith(_NOT):
+        return not any(_matches(text, test.removeprefix(_NOT), sight.where) for text in sight.texts)
+    return any(_matches(text, test, sight.where) for text in sight.texts)
+
+
+def _matches(text: str, test: str, where: FieldPath) -> bool:
+
+    if has_env_reference(text) and where[0] in ("env", "args"):
+        return False  # known only at the start
+    if compares := _COMPARISON.fullmatch(test):
+        return _is_number_within(text, compares["sign"], float(compares["number"]))
+    pattern = re.compile(test, re.IGNORECASE)
+    if where[0] in ("image", "model", "mounts", "command"):
+        return pattern.search(text) is not None
+    return pattern.fullmatch(text.strip()) is not None
+
+
+def _is_number_within(text: str, sign: str, limit: float) -> bool:
+
+    number = parse_size_number(text.strip())
+    if number is None or text.strip()[-1:].isalpha():
+        try:
+            number = float(parse_size(text))
+        except ValueError:
+            return False
+    return {"<": number < limit, "<=": number <= limit, ">": number > limit, ">=": number >= limit}[sign]
+
+
+def _quote_text(text: str, subject: str) -> str:
+
+    return quote_value(text, subject.partition(".")[2] if subject.startswith("env.") else subject)

@@ -1,0 +1,142 @@
+"""The catalogue of known traps: each has a case that shows it, none speaks where there is nothing."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from sparkctl.engines import engine_names
+from sparkctl.engines.lint.model import LintRule, LintSeverity
+from sparkctl.engines.traps import Trap, load_traps, shorten_source
+from sparkctl.engines.traps.profile_traps import is_version_within
+from sparkctl.logs.diagnosis import LogDiagnoser
+from sparkctl.profiles import profile_lint
+from sparkctl.profiles.profile_library import ProfileLibrary
+from tests.unit.engines.trap_cases import CALM_PROFILES, HARMLESS_LINES, LOG_CASES, PROFILE_CASES
+
+TRAPS = {one.name: one for one in load_traps()}
+LONG_TEXTS = ("a" * 4096, "ab1." * 1024, "x=1," * 1024, "-" * 4096)
+
+
+def lint_case(tmp_path: Path, engine: str, image: str, model: str, fields: str) -> list[str]:
+    spec = f"path: {model}"
+    lines = []
+    for line in fields.splitlines():
+        if line.startswith("model."):
+            spec += f", {line.removeprefix('model.')}"
+        else:
+            lines.append(line)
+    ready = ["start: {ready_line: up}"] if engine == "container" else []
+    path = tmp_path / "mine.yaml"
+    head = ["schema: 1", "name: mine", f"engine: {engine}", f'image: "{image}"', f"model: {{{spec}}}"]
+    path.write_text("\n".join([*head, *lines, *ready, ""]))
+    checked = profile_lint.lint_profile_file(ProfileLibrary(tmp_path / "none", tmp_path / "none"), path)
+    assert not [one for one in checked.diagnostics if one.kind is LintRule.PROFILE], checked.diagnostics
+    return [str(one) for one in checked.diagnostics]
+
+
+def find_trap_lines(trap: Trap, lines: list[str]) -> list[str]:
+    """Return the lines that say what this trap means."""
+    begins = re.escape(trap.meaning).replace(re.escape("{value}"), ".*")
+    return [line for line in lines if re.search(begins, line)]
+
+
+def test_every_trap_has_a_case() -> None:
+    with_log, with_check = {name for name, *_ in LOG_CASES}, {name for name, *_ in PROFILE_CASES}
+    assert {name for name, one in TRAPS.items() if one.log and one.log[0]} == with_log
+    assert {name for name, one in TRAPS.items() if one.when} == with_check
+    assert len(TRAPS) == len(load_traps()), "a name is given twice"
+
+
+@pytest.mark.parametrize("trap", load_traps(), ids=lambda one: one.name)
+def test_an_entry_is_whole(trap: Trap) -> None:
+    assert trap.when or (trap.log and trap.log[0])
+    assert trap.source.startswith("https://")
+    assert set(trap.engines) <= set(engine_names())
+    assert trap.level in set(LintSeverity)
+    assert trap.rule in set(LintRule)
+    assert not trap.meaning.endswith("."), "the sentence goes on with the remedy"
+    for log in trap.log:
+        if log:
+            assert set(log) <= {
+                *("needle", "pattern", "cause", "field", "value", "change", "fatal", "weight", "exception"),
+                *("meaning", "remedy"),
+            }
+
+
+@pytest.mark.parametrize(("name", "text", "cause"), LOG_CASES, ids=lambda one: one if len(one) < 40 else "")
+def test_a_log_shows_its_trap(name: str, text: str, cause: str) -> None:
+    diagnoser = LogDiagnoser()
+    diagnoser.feed_block(f"{text}\n".encode())
+    verdict = diagnoser.build_diagnosis().verdict
+    assert verdict is not None
+    assert verdict.cause == cause
+    assert verdict.remedy.endswith(f"({shorten_source(TRAPS[name].source)}).")
+    assert "(not said)" not in verdict.summary
+
+
+@pytest.mark.parametrize("line", HARMLESS_LINES)
+def test_a_harmless_line_shows_none(line: str) -> None:
+    diagnoser = LogDiagnoser()
+    diagnoser.feed_block(f"{line}\n".encode())
+    assert diagnoser.build_diagnosis().verdict is None
+
+
+@pytest.mark.parametrize(("name", "engine", "image", "model", "fields"), PROFILE_CASES, ids=lambda one: one[:60])
+def test_a_profile_shows_its_trap(tmp_path: Path, name: str, engine: str, image: str, model: str, fields: str) -> None:
+    lines = lint_case(tmp_path, engine, image, model, fields)
+    (line,) = find_trap_lines(TRAPS[name], lines) or pytest.fail("\n".join(lines))
+    assert shorten_source(TRAPS[name].source) in line
+
+
+@pytest.mark.parametrize(("name", "engine", "image", "model", "fields"), CALM_PROFILES, ids=lambda one: one[:60])
+def test_a_profile_without_the_trap_is_left_alone(
+    tmp_path: Path, name: str, engine: str, image: str, model: str, fields: str
+) -> None:
+    assert find_trap_lines(TRAPS[name], lint_case(tmp_path, engine, image, model, fields)) == []
+
+
+def test_nobody_is_warned_of_a_quiet_profile(tmp_path: Path) -> None:
+    lines = lint_case(tmp_path, "vllm", "x/vllm:0.32.0", "/m", "args: {gpu-memory-utilization: 0.8}")
+    assert [line for line in lines if ": info[" not in line] == []
+
+
+def test_a_refused_value_that_a_trap_explains_is_said_once(tmp_path: Path) -> None:
+    fields = "args: {gpu-memory-utilization: 0.8, quantization: fp4}"
+    (line,) = [one for one in lint_case(tmp_path, "vllm", "x/vllm:0.19.1", "/m-NVFP4", fields) if "fp4" in one]
+    assert "error[bad-choice]" in line
+    assert "did you mean" not in line
+    assert "modelopt_fp4" in line
+
+
+@pytest.mark.parametrize(
+    ("version", "bounds", "is_within"),
+    [
+        ("0.19.1", ">=0.19,<0.20", True),
+        ("0.20.0", ">=0.19,<0.20", False),
+        ("0.19", ">=0.19,<0.20", True),
+        ("0.27.1", "=0.27", True),
+        ("0.5.12", ">0.5.12", False),
+        ("0.5.12.post1", "<=0.5.12", True),
+        ("0.5.13", "<=0.5.12", False),
+    ],
+)
+def test_versions_are_compared_as_numbers(version: str, bounds: str, is_within: bool) -> None:
+    assert is_version_within(version, bounds) is is_within
+
+
+def test_tests_of_a_profile_are_linear() -> None:
+    slow = []
+    for trap in load_traps():
+        for subject, test in (*trap.when.items(), *trap.unless.items()):
+            pattern = re.compile(test.removeprefix("!"), re.IGNORECASE)
+            is_searched = subject.partition(".")[0] in ("image", "model", "mounts", "command")
+            for text in LONG_TEXTS:
+                began = time.perf_counter()
+                _ = pattern.search(text) if is_searched else pattern.fullmatch(text)
+                if time.perf_counter() - began > 0.5:
+                    slow.append(f"{trap.name}: {test}")
+    assert slow == []
