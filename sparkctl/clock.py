@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Protocol
 
@@ -36,4 +35,6 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         """Sleep for this many seconds."""
+        import asyncio  # imported late: verbs that reach no node do without it
+
         await asyncio.sleep(seconds)

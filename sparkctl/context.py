@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sparkctl.clock import Clock, SystemClock
-from sparkctl.concurrency import run_until_first
 from sparkctl.errors import ExitCode, SparkctlError
 from sparkctl.model.questions import NonInteractivePrompter, Prompter
 
 if TYPE_CHECKING:
+    import asyncio
+
     from sparkctl.history.model import NodeResult
     from sparkctl.history.operation_history import OperationHistory
     from sparkctl.history.operation_recorder import OperationRecorder
@@ -41,12 +41,13 @@ class InterruptSignal:
 
     def __init__(self) -> None:
         self.presses = 0
-        self._pressed = asyncio.Event()
+        self._pressed: asyncio.Event | None = None  # while somebody waits
 
     def record_press(self) -> None:
         """Count one press; called by the front end's signal handler in the event loop."""
         self.presses += 1
-        self._pressed.set()
+        if self._pressed is not None:
+            self._pressed.set()
 
     def raise_if_pressed(self, goes_on: str) -> None:
         """Raise `CommandInterrupted` with the message ``goes_on`` if Ctrl-C was pressed; call it before each change."""
@@ -55,12 +56,18 @@ class InterruptSignal:
 
     async def wait_for_press(self, presses: int = 1) -> None:
         """Return when Ctrl-C was pressed this many times."""
+        import asyncio  # imported late: verbs that reach no node do without it
+
+        if self._pressed is None:
+            self._pressed = asyncio.Event()
         while self.presses < presses:
             self._pressed.clear()
             await self._pressed.wait()
 
     async def run_interruptible(self, work: Coroutine[Any, Any, T], goes_on: str) -> T:
         """Return what ``work`` returns, or cancel it at the first press and raise `CommandInterrupted` with ``goes_on``."""
+        from sparkctl.concurrency import run_until_first
+
         number, result = await run_until_first(work, self.wait_for_press())
         if number == 0:
             return result  # type: ignore[return-value]  # of the work

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 import termios
@@ -27,6 +26,8 @@ async def read_line(prompt: str, *, echo: bool = True) -> str:
 
     It uses no thread: a thread that waits for a key cannot be ended, and the program could not exit before a key came.
     """
+    import asyncio  # imported late, as below: verbs that reach no node do without it
+
     keyboard = sys.stdin.fileno()
     loop = asyncio.get_running_loop()
     typed: asyncio.Future[str] = loop.create_future()
@@ -60,6 +61,8 @@ class TerminalPrompter:
     """Asks on the terminal, one question at a time. Answers come only from the keyboard, never from a pipe."""
 
     def __init__(self) -> None:
+        import asyncio
+
         self._asking = asyncio.Lock()
 
     async def ask_yes_no(self, question: HostKeyQuestion | RetryStartQuestion) -> bool:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sparkctl.errors import InvalidInput
 from sparkctl.history.model import OperationRecord
-from sparkctl.model.reference import Reference
-from sparkctl.profiles.validation import validate_profile
-from sparkctl.profiles.yaml_reader import YamlValue, parse_yaml
+
+if TYPE_CHECKING:
+    from sparkctl.model.reference import Reference
+    from sparkctl.profiles.yaml_reader import YamlValue
 
 _COMPARED_FACTS = (("driver", "driver"), ("kernel", "kernel"), ("engine_version", "engine version"))
 
@@ -67,6 +69,9 @@ def load_recorded_reference(text: str | None) -> tuple[Reference, ...]:
     """Return the reference of a recorded profile; empty where it has none, or cannot be read."""
     if text is None or "\nreference:\n" not in text:
         return ()
+    from sparkctl.profiles.validation import validate_profile
+    from sparkctl.profiles.yaml_reader import parse_yaml
+
     try:
         return validate_profile(
             parse_yaml(text.encode(), "the stored profile"), Path("stored.yaml"), shipped=False
@@ -79,6 +84,8 @@ def diff_profiles(before: str | None, after: str | None) -> tuple[StartDifferenc
     """Return the fields in which two profiles differ, in their order; None where one is missing or cannot be read."""
     if before is None or after is None:
         return None
+    from sparkctl.profiles.yaml_reader import parse_yaml
+
     try:
         old, new = (dict(_flatten_fields(parse_yaml(text.encode(), "the stored profile"))) for text in (before, after))
     except InvalidInput:

@@ -45,6 +45,7 @@ from sparkctl.model.log_line import LogLine
 from sparkctl.model.phase import Phase, PhaseDuration, Step
 from sparkctl.model.text.bounded_pattern import compile_bounded
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
+from sparkctl.model.text.secrets import redact_word
 from sparkctl.model.verdict import FailureCause, Verdict
 
 _MAX_PARTS = 64  # parts
@@ -154,18 +155,27 @@ class TracebackBlock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FailureCandidate:
+    """A line that a rule took for a failure. ``rule``: the words by which the rule knew it; ``survived``: the engine went on."""
+
+    line: int
+    cause: FailureCause
+    weight: int
+    rule: str | None
+    survived: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogReading:
-    """How a log was read. ``engine_line``: the line by which its engine was recognised, None if no single line told;
-    ``version_line``: the number of the line with its version; ``candidates``: the failures that were seen, ``survived``: the numbers of
-    those after which the engine went on; ``root``: the one that explains the others.
+    """How a log was read. ``engine_line``: the number and text of the line by which its engine was recognised, None if no single
+    line told; ``version_line``: the number of the line with its version; ``root``: that of the candidate that explains the others.
     """
 
-    engine_line: EvidenceLine | None
+    engine_line: tuple[int, str] | None
     version_line: int | None
     tracebacks: tuple[TracebackBlock, ...]
-    candidates: tuple[EvidenceLine, ...]
-    survived: frozenset[int]
-    root: EvidenceLine | None
+    candidates: tuple[FailureCandidate, ...]
+    root: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,6 +250,7 @@ class LogAnalyzer:
     before: EvidenceLine | None = None  # the root of the run before
     tracebacks: list[TracebackBlock] = field(default_factory=list)  # the first ones
     version_line: int | None = None
+    _read_last: int = 0  # the last line that was not skipped
     stopped: EvidenceLine | None = None  # the first line of a requested stop
     _life: int = 0
     _made: int = 0
@@ -274,7 +285,13 @@ class LogAnalyzer:
 
     def feed_line(self, line: LogLine) -> None:
         """Read one line."""
+        self._read_last = line.number
         was_joining = self._preparer.is_joining
+        if not was_joining and "\r" not in line.text and "validation error" not in line.text:  # most lines
+            text = prepare_text(line.text[:MAX_LINE_LENGTH])[1]
+            if text and not text.isspace():
+                self._process_text(line, text)
+            return
         texts = self._preparer.prepare_lines(line.text)
         is_joined = was_joining and not self._preparer.is_joining and len(texts) == 2
         if self._preparer.is_joining and "validation error" in line.text:
@@ -288,6 +305,13 @@ class LogAnalyzer:
                 self._latest = latest
             else:
                 self._process_text(line, text)
+
+    def read_traceback_end(self, lines: Iterable[LogLine]) -> None:
+        """Read the end of a traceback that the log's end cuts: its frames were skipped. ``lines``: the log's last ones."""
+        for line in lines if self._traceback.is_open else ():
+            if line.number > self._read_last:
+                self._traceback.read_line(line.number, prepare_text(line.text)[1])
+                self._read_last = line.number
 
     @property
     def latest_line(self) -> EvidenceLine | None:
@@ -413,16 +437,24 @@ class LogAnalyzer:
             fresh.facts[EngineFactName.ENGINE_VERSION], fresh.version_line = version, self.version_line
         return fresh
 
-    def describe_reading(self, engine_line: EvidenceLine | None) -> LogReading:
+    def describe_reading(self, engine_line: tuple[int, str] | None) -> LogReading:
         """Return how this log was read; ``engine_line``: by which line its engine was recognised."""
-        lost = {seen.number for seen in self.open_failures}
         return LogReading(
             engine_line=engine_line,
             version_line=self.version_line,
             tracebacks=tuple(self.tracebacks),
-            candidates=tuple(self.failures),
-            survived=frozenset(seen.number for seen in self.failures) - lost,
-            root=self.end_cause,
+            candidates=tuple(
+                FailureCandidate(
+                    line=seen.number,
+                    cause=seen.failure.cause,
+                    weight=seen.failure.weight,
+                    rule=seen.failure.rule,
+                    survived=self._has_survived(seen, seen.failure),
+                )
+                for seen in self.failures
+                if seen.failure is not None
+            ),
+            root=None if self.end_cause is None else self.end_cause.number,
         )
 
     @property
@@ -526,7 +558,7 @@ class LogAnalyzer:
             return
         if is_exception and len(self.tracebacks) < _MAX_TRACEBACKS:
             block = TracebackBlock(
-                traceback.first_line, line.number, truncate_text(sanitize_line(text), _MAX_EXCEPTION_CHARS)
+                traceback.first_line, line.number, truncate_text(redact_word(sanitize_line(text)), _MAX_EXCEPTION_CHARS)
             )
             self.tracebacks.append(block)
         if is_exception and (signal is None or signal.failure is None or self._traceback.assertion):

@@ -12,7 +12,7 @@ from sparkctl.engines import engine_names, load_engine
 from sparkctl.engines.base import Engine, FailureWeight
 from sparkctl.engines.line_preparer import LOG_PREFIX_PATTERN
 from sparkctl.logs import verdict_builder
-from sparkctl.logs.analyzer import EvidenceLine, LogAnalyzer, LogDiagnosis, failure_weight
+from sparkctl.logs.analyzer import LogAnalyzer, LogDiagnosis, failure_weight
 from sparkctl.logs.line_effects import (
     EffectTable,
     LineEffect,
@@ -27,6 +27,7 @@ from sparkctl.model.launch_plan import LaunchPlan, ReadinessRule
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.secrets import redact_word
 from sparkctl.model.verdict import Confidence, FailureCause, Verdict
 
 UNKNOWN_ENGINE = "container"  # knows only lines that every program may print
@@ -48,7 +49,7 @@ class LogDiagnoser:
         self._engine = engine
         self._readers = {name: self._create_analyzer(name) for name in ((engine,) if engine else engine_names())}
         self._hints: dict[str, int] = {}
-        self._engine_line: EvidenceLine | None = None  # by which the engine was recognised
+        self._engine_line: tuple[int, str] | None = None  # by which the engine was recognised
         self._may_change = engine is None
         self._recent: deque[LogLine | tuple[int, bytes]] = deque(maxlen=_RECENT_LINES)  # before the block that is read
         self._block: list[bytes] = []
@@ -106,10 +107,12 @@ class LogDiagnoser:
             at, self._may_open = self._skip_lines(shapes, effects, at)
             if at < end:
                 raw = self._block[at].decode("utf-8", "replace")
-                if self._held is None and not self._quoting:
-                    self._feed_unquoted_line(raw)
-                else:
+                if self._may_open or self._engine is None:
                     self.feed_raw_line(raw)
+                else:
+                    self.lines += 1
+                    when, text = split_raw_line(raw)
+                    self._readers[self._engine].feed_line(LogLine(when=when, text=text, number=self.lines))
                 at += 1
         last = range(max(0, end - _RECENT_LINES), end)
         self._recent.extend((self._block_start + place + 1, self._block[place]) for place in last)
@@ -139,6 +142,7 @@ class LogDiagnoser:
             at += 1
             if at == len(shapes):
                 break
+            effect = known[at]
         if at > start:
             first = self._block_start + 1
             self.lines += at - start
@@ -174,6 +178,8 @@ class LogDiagnoser:
     def build_diagnosis(self, plan: LaunchPlan | None = None) -> LogDiagnosis:
         """Return the diagnosis so far. ``plan``: what was started, for a value to try."""
         self._feed_held_lines()
+        if self._only_reader is not None:
+            self._only_reader.read_traceback_end(self._list_lines_before(self.lines + 1))
         name, reader = self._engine_name, self.analyzer
         facts = {fact: one for fact, one in reader.facts.items() if fact is not EngineFactName.ENGINE_VERSION}
         version = reader.facts.get(EngineFactName.ENGINE_VERSION)
@@ -221,8 +227,12 @@ class LogDiagnoser:
     def _detect_engine_change(self, line: LogLine) -> None:
         """Change to another engine where one starts: a log may hold several engines, one after the other."""
         text = line.text[:_HEAD_CHARS]
-        if not text.startswith("usage: ") and not any(word in text for word in list_opening_words()):
-            return
+        for word in list_opening_words():
+            if word in text:
+                break
+        else:
+            if not text.startswith("usage: "):
+                return
         for name, opens in _load_start_patterns():
             if name == self._engine or not opens(sanitize_line(text)):
                 continue
@@ -240,7 +250,7 @@ class LogDiagnoser:
             for one in first[:-1]:
                 fresh.feed_line(one)
             self._engine, self._readers = name, {name: fresh}
-            self._engine_line = EvidenceLine(number=line.number, text=sanitize_line(text))
+            self._engine_line = line.number, redact_word(sanitize_line(text))
             self._opening_line = line.number
             return
 
@@ -248,7 +258,7 @@ class LogDiagnoser:
         head = sanitize_line(line.text[:_HEAD_CHARS])
         for name, is_mark, hints in _load_engine_marks():
             if is_mark is not None and is_mark(head):
-                self._engine, self._engine_line = name, EvidenceLine(number=line.number, text=head)
+                self._engine, self._engine_line = name, (line.number, redact_word(head))
                 self._readers = {name: self._readers.get(name) or self._create_analyzer(name)}
                 return
             if any(hint in head for hint in hints):

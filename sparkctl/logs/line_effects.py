@@ -30,7 +30,7 @@ from sparkctl.logs.line_patterns import (
     strip_broken_colour_codes,
 )
 from sparkctl.logs.own_requests import REQUEST_MARK, is_own_request
-from sparkctl.logs.traceback_reader import FRAME_PATTERN, STATEMENT_STARTS, TRACEBACK_HEADER
+from sparkctl.logs.traceback_reader import ASSERTION_START, FRAME_PATTERN, TRACEBACK_HEADER
 from sparkctl.model.text.sanitize import ESCAPE_SEQUENCE
 
 _TO_SHAPE = bytes.maketrans(b"123456789", b"000000000")
@@ -129,7 +129,7 @@ class EffectTable:
             return True
         if not self._in_traceback:
             return FRAME_PATTERN.match(line) is not None
-        return source is line or source.startswith(STATEMENT_STARTS) or "serving" in text[:200]
+        return source is line or source.startswith(ASSERTION_START) or "serving" in text[:200]
 
 
 @lru_cache(_KNOWN_LINES)

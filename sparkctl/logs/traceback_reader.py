@@ -14,7 +14,8 @@ FRAME_PATTERN = re.compile(r"\s+File \"[^\"]+\", line \d+, in ")
 _STRING = re.compile(r"""[rRfFbB]{0,2}(?:"(?P<double>(?:[^"\\]|\\.){0,500}+)"|'(?P<single>(?:[^'\\]|\\.){0,500}+)')""")
 _MARKERS = re.compile(r"[\s~^]*+$")  # the line below a source line that points at the expression
 _GROUP_EDGE = re.compile(r"[\s|+-]*+(?:\d{1,4} -++)?")  # the frame that Python draws around an ExceptionGroup
-STATEMENT_STARTS = ("raise ", "assert ")
+ASSERTION_START = "assert "
+_STATEMENT_STARTS = ("raise ", ASSERTION_START)
 _MAX_FOREIGN_LINES = 20  # lines of other processes within a traceback
 _MAX_SOURCE_LINES = 12  # lines of one raise statement
 
@@ -82,7 +83,7 @@ class TracebackReader:
 
     def _read_frame_line(self, number: int, text: str) -> None:
         source = text.strip()
-        if source.startswith(STATEMENT_STARTS):
+        if source.startswith(_STATEMENT_STARTS):
             self.raise_line, self._statement = number, [source]
         elif source.startswith('File "'):
             self.raise_line, self._statement = None, []

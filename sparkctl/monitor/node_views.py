@@ -6,14 +6,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from sparkctl.model.finding import Finding
 from sparkctl.model.instance import InstanceView, is_worker
+from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.switch_plan import SwitchJournalStatus, SwitchStep
 
 if TYPE_CHECKING:
-    from sparkctl.model.finding import Finding
-    from sparkctl.model.memory_reading import MemoryReading
     from sparkctl.model.sample import MemoryBar, Sample
 
 

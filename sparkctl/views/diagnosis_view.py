@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from sparkctl.engines.base import FailureWeight
-from sparkctl.logs.analyzer import EvidenceLine, LogDiagnosis, LogReading
+from sparkctl.logs.analyzer import FailureCandidate, LogDiagnosis, LogReading
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName
 from sparkctl.model.phase import PhaseDuration, Step
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
-from sparkctl.model.text.secrets import redact_word
 from sparkctl.model.text.units import format_duration
 from sparkctl.model.verdict import CAUSE_MEANINGS, Evidence, FailureCause, Verdict
 from sparkctl.views.event_text import format_phase_name, format_step_name, format_verdict
@@ -106,7 +105,7 @@ def format_reading(found: LogDiagnosis) -> list[str]:
         return []
     lines = ["", "how it was read"]
     by = reading.engine_line
-    whose = "no line told it" if by is None else f"line {by.number}: {_quote(by.text)}"
+    whose = "no line told it" if by is None else f"line {by[0]}: {_quote(by[1])}"
     lines.append(f"{'engine':{_LABEL_COLUMNS}}{found.engine or 'unknown'}, {whose}")
     if found.version and reading.version_line:
         lines.append(f"{'version':{_LABEL_COLUMNS}}{sanitize_line(found.version)}, line {reading.version_line}")
@@ -116,73 +115,65 @@ def format_reading(found: LogDiagnosis) -> list[str]:
         words = f"lines {block.first}-{block.last}{', chained to the one before' if goes_on else ''}: {_quote(block.exception)}"
         lines.append(f"{'' if at else 'traces':{_LABEL_COLUMNS}}{words}")
     lines += _format_rest(len(reading.tracebacks))
-    for at, seen in enumerate(reading.candidates[:_MAX_LISTED]):
-        lines.append(f"{'' if at else 'found':{_LABEL_COLUMNS}}{_format_candidate(seen, reading)}")
+    for at, one in enumerate(reading.candidates[:_MAX_LISTED]):
+        lines.append(f"{'' if at else 'found':{_LABEL_COLUMNS}}{_format_candidate(one)}")
     lines += _format_rest(len(reading.candidates))
     return [*lines, f"{'choice':{_LABEL_COLUMNS}}{_explain_choice(found, reading)}"]
 
 
 def build_reading_json(reading: LogReading) -> dict[str, object]:
     """Return how a log was read, for ``--explain --json``."""
-    by = reading.engine_line
     return {
-        "engine_line": None if by is None else by.number,
+        "engine_line": None if reading.engine_line is None else reading.engine_line[0],
         "version_line": reading.version_line,
         "tracebacks": [
             {"first": one.first, "last": one.last, "exception": one.exception} for one in reading.tracebacks
         ],
         "candidates": [
             {
-                "line": seen.number,
-                "cause": str(seen.failure.cause),
-                "weight": int(seen.failure.weight),
-                "rule": seen.failure.rule,
-                "survived": seen.number in reading.survived,
+                "line": one.line,
+                "cause": str(one.cause),
+                "weight": one.weight,
+                "rule": one.rule,
+                "survived": one.survived,
             }
-            for seen in reading.candidates
-            if seen.failure is not None
+            for one in reading.candidates
         ],
-        "chosen": None if reading.root is None else reading.root.number,
+        "chosen": reading.root,
     }
 
 
 def _quote(text: str) -> str:
-    return truncate_text(sanitize_line(redact_word(text)), _EXPLAINED_CHARS)
+    return truncate_text(sanitize_line(text), _EXPLAINED_CHARS)
 
 
 def _format_rest(count: int) -> list[str]:
     return [f"{'':{_LABEL_COLUMNS}}and {count - _MAX_LISTED} more"] if count > _MAX_LISTED else []
 
 
-def _format_candidate(seen: EvidenceLine, reading: LogReading) -> str:
-    failure = seen.failure
-    assert failure is not None
-    rule = f', rule "{_quote(failure.rule)}"' if failure.rule else ""
-    end = ", the engine went on" if seen.number in reading.survived else ""
-    return f"line {seen.number}: {failure.cause}, {_describe_weight(seen)}{rule}{end}"
-
-
-def _describe_weight(seen: EvidenceLine) -> str:
-    weight = 0 if seen.failure is None else seen.failure.weight
-    return f"weight {int(weight)} ({_WEIGHT_WORDS.get(FailureWeight(weight), '')})"
+def _format_candidate(one: FailureCandidate) -> str:
+    rule = f', rule "{_quote(one.rule)}"' if one.rule else ""
+    end = ", the engine went on" if one.survived else ""
+    return f"line {one.line}: {one.cause}, weight {one.weight} ({_WEIGHT_WORDS[FailureWeight(one.weight)]}){rule}{end}"
 
 
 def _explain_choice(found: LogDiagnosis, reading: LogReading) -> str:
-    root, verdict = reading.root, found.verdict
+    verdict = found.verdict
     if verdict is None:
         return "no failure: nothing failed that the engine did not survive"
-    if root is None or not any(one.line == root.number for one in verdict.evidence):
-        return "no rule's line decides: how the log ends does"
-    rivals = [seen for seen in reading.candidates if seen.number != root.number and seen.number not in reading.survived]
-    same = [seen for seen in rivals if seen.failure and root.failure and seen.failure.weight == root.failure.weight]
+    root = next((one for one in reading.candidates if one.line == reading.root), None)
+    if root is None or not any(one.line == root.line for one in verdict.evidence):
+        return f"no rule's line decides, but how the log ends; {verdict.confidence}"
+    rivals = [one for one in reading.candidates if one.line != root.line and not one.survived]
+    is_first = any(one.weight == root.weight for one in rivals)
     why = (
-        "the only candidate"
-        if not rivals
-        else "the first of those with the most weight"
-        if same
+        "the first of those with the most weight"
+        if is_first
         else "it has the most weight"
+        if rivals
+        else "the only candidate"
     )
-    return f"line {root.number}, {why}; {verdict.confidence}"
+    return f"line {root.line}, {why}; {verdict.confidence}"
 
 
 def format_causes(meanings: Mapping[FailureCause, str] = CAUSE_MEANINGS) -> list[str]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sparkctl.history.model import NodeResult, OperationKind, OperationRecord
-from sparkctl.history.start_diff import StartDiff, StartDifference, load_recorded_reference
-from sparkctl.logs.filter_pattern import FilterPattern
 from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.phase import PhaseDuration, Step
 from sparkctl.model.reference import select_comparable
@@ -16,9 +15,6 @@ from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.model.text.sanitize import sanitize_line, sanitize_lines
 from sparkctl.model.text.units import format_clock, format_duration, format_gib
 from sparkctl.views.event_text import format_phase_name, format_step_name, format_verdict
-from sparkctl.views.meter_view import format_figure_range
-from sparkctl.views.text.charts import render_gauge
-from sparkctl.views.text.frame_layout import draw_frame, draw_page, pad_screen
 from sparkctl.views.text.line_wrap import align_cells, wrap_rows
 from sparkctl.views.text.styled_text import (
     ScrollPage,
@@ -34,6 +30,10 @@ from sparkctl.views.text.styled_text import (
     truncate_row,
     truncate_text,
 )
+
+if TYPE_CHECKING:
+    from sparkctl.history.start_diff import StartDiff, StartDifference
+    from sparkctl.logs.filter_pattern import FilterPattern
 
 _UNKNOWN_END = "not known how it ended"
 _LATE_RATIO = 1.25  # of the usual time
@@ -349,6 +349,9 @@ def _render_memory(one: OperationRecord) -> Iterator[TextRow]:
 
 def _render_speed(one: OperationRecord) -> Iterator[TextRow]:
     """Yield the averages of each part, beside what others measured with the settings of its start."""
+    from sparkctl.history.start_diff import load_recorded_reference
+    from sparkctl.views.meter_view import format_figure_range
+
     reference = select_comparable(load_recorded_reference(one.text))
     length = None if reference is None else reference.accept_length
     rate = None if reference is None else reference.rates_by_concurrency.get(1)
@@ -488,6 +491,8 @@ def _make_filter_text(one: HistoryRow) -> str:
 
 def render_history_page(past: HistoryScreenModel, columns: int, lines: int) -> ScrollPage:
     """Return exactly ``lines`` rows: the list, and below it the selected operation in full."""
+    from sparkctl.views.text.frame_layout import pad_screen  # imported late: `sparkctl history` draws no frames
+
     rows: list[TextRow] = []
     if past.trouble is not None:
         rows.append(make_row(" ", sanitize_span(past.trouble, TextStyle.ATTENTION)))
@@ -584,6 +589,8 @@ def _render_operation_row(fields: Sequence[str], tone: TextStyle, wide: Sequence
 
 def _render_operation_frame(past: HistoryScreenModel, one: OperationRecord, columns: int, lines: int) -> ScrollPage:
     """Return the selected operation in a frame: the reason, its phases as bars, then what had changed."""
+    from sparkctl.views.text.frame_layout import draw_frame, draw_page
+
     inner = max(8, columns - 4)
     told = past.told if past.told is not None and past.told.operation.id == one.id else None
     title = make_row(sanitize_span(f"{one.id}  {describe_verb(one)} {describe_subject(one)}", TextStyle.TITLE))
@@ -619,6 +626,8 @@ def _find_section_share(section: DetailSection, one: OperationRecord) -> NodeRes
 def render_phase_bars(one: OperationRecord, share: NodeResult, columns: int) -> list[TextRow]:
     """Return each phase with its duration, a bar and the usual duration; repeated phases are matched in order. Phases
     that took much longer than usual stand out."""
+    from sparkctl.views.text.charts import render_gauge
+
     left = list_expected_durations(one, share)
     names = max((measure_text(format_part_name(part)) for part in share.parts), default=0)
     names = min(names, max(10, columns // 3))

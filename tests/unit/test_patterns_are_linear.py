@@ -37,7 +37,7 @@ MADE_ELSEWHERE = {
     "logs/verdict_builder.py": "an escaped path between constants",
     "logs/diagnosis.py": "put together of the engines' signs: timed below",
     "logs/filter_pattern.py": "an escaped text",
-    "logs/line_effects.py": "one possessive class; escaped texts behind constants that are timed where they stand",
+    "logs/line_effects.py": "put together of the engines' signs and of prefixes that are timed; a class of bytes",
     "engines/log_rules.py": "the engines' rules: timed below",
     "views/doctor_view.py": "an escaped name between constants",
     "node/transfer.py": "an escaped name before constants",

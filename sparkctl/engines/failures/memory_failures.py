@@ -26,10 +26,8 @@ def cuda_memory_rules(
     numbers = (
         r"CUDA out of memory\. Tried to allocate (?P<size>[\d.]+ \w+)(?:.{0,200}? of which (?P<free>[\d.]+ \w+) is free)?"
         r"(?:.{0,200}?Process (?P<pid>\d+) has (?P<held>[\d.]+ \w+) memory in use)?"
-        r"(?:.{0,200}?this process has (?P<own>[\d.]+ \w+) memory in use)?"
     )
-    summary = f"{CUDA_OUT_OF_MEMORY_TEXT[:-1]}: it tried to allocate {{size}}[ and {{free}} was free][; process {{pid}} holds {{held}}]"
-    summary += "[; it holds {own} itself]."
+    summary = f"{CUDA_OUT_OF_MEMORY_TEXT[:-1]}: it tried to allocate {{size}}[ and {{free}} was free][; process {{pid}} holds {{held}}]."
     rejected = r"CUDA out of memory\. Allocation was preemptively rejected"
     other = (
         r"CUDA (?:driver )?error: out of memory|Triton Error \[CUDA\]: out of memory|cudaErrorMemoryAllocation"

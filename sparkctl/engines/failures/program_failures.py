@@ -64,9 +64,10 @@ ARGUMENT_FAILURES = (
 CRASH_FAILURES = (
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*Unknown quantization (?:method|scheme|strategy):? (?P<name>[\w-]+)"
-        rf"|{EXCEPTION_PREFIX}.*Quantization method specified in the model config \((?P<its>[^)]*)\) does not match",
+        rf"|{EXCEPTION_PREFIX}.*Quantization method specified in the model config \((?P<its>[^)]*)\) does not match"
+        rf"|{EXCEPTION_PREFIX}.*does not support (?P<kind>[\w-]{{1,40}}) quantization",
         FailureCause.BAD_VALUE,
-        "The quantization is refused[: there is no {name}][: the model's own is {its}].",
+        "The quantization is refused[: there is no {name}][: the model's own is {its}][: this model does not support {kind}].",
         "Remove args.quantization: the engine reads it from the model.",
         needle="uantization",
         on="args.quantization",

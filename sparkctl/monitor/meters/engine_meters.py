@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
-from sparkctl.concurrency import gather_or_cancel
+from sparkctl.concurrency import gather_or_cancel, yield_to_input
 from sparkctl.engines import engine_names, load_engine
 from sparkctl.engines.base import Engine
 from sparkctl.engines.line_preparer import LinePreparer
@@ -409,3 +409,4 @@ class LogMeter:
                     for text in self._preparer.prepare_lines(line.text):
                         if (stats := self.engine.parse_stats_line(text)) is not None:
                             self._window.add_line(datetime.fromisoformat(line.when).timestamp(), stats)
+                await yield_to_input()  # batches that another subscriber has read come without a wait

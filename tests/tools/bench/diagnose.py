@@ -1,4 +1,5 @@
-"""Reading a serving log for `diagnose` against a bare loop that only splits and decodes it, and what a long stream holds."""
+"""Reading a serving log and logs of failed starts for `diagnose`, against a bare loop that only splits and decodes them; and
+what a long stream holds."""
 
 from __future__ import annotations
 
@@ -11,8 +12,10 @@ from collections.abc import Callable, Iterator
 from sparkctl.logs.diagnosis import LogDiagnoser
 from sparkctl.logs.log_file import BLOCK_BYTES, ByteSource, read_line_blocks
 from tests.tools.bench.bench_report import Goal, LoadMeter, Report, Series, measure_interleaved
+from tests.unit.engines.failed_start_logs import ANY, SGLANG, VLLM, build_sglang_log, build_vllm_log
 
 ROUNDS, LINES, STREAM = 7, 200_000, 2 << 30  # bytes
+STARTS = 10  # how often each of the failed starts is read
 ENOUGH = 400.0  # k lines a second
 BARE = "split and decode"
 _START = {
@@ -41,6 +44,7 @@ _SPECULATION = (
 )
 _ASKED = 'INFO:     10.0.0.7:{many} - "GET /metrics HTTP/1.1" 200 OK\n'
 _USED = 'INFO:     10.0.0.7:{many} - "POST /v1/chat/completions HTTP/1.1" 200 OK\n'
+_FAILED = ((build_vllm_log, "0.19.1", VLLM), (build_sglang_log, "0.5.12", SGLANG))
 _SHAPES = {
     "sglang": (_DECODE, _DECODE, _DECODE, _PREFILL, "[{at}] " + _USED, "[{at}] " + _ASKED),
     "vllm": (_ENGINE, _SPECULATION, "(APIServer pid=1) " + _USED, "(APIServer pid=1) " + _ASKED, _USED),
@@ -51,16 +55,26 @@ def run(rounds: int = ROUNDS) -> Report:
     """Measure thousands of lines a second of one core's time, and MiB that a stream of 2 GiB adds."""
     load = LoadMeter()
     logs = {f"diagnose, {engine}": _serving_log(engine) for engine in _SHAPES}
+    # one container that was started again and again, each time in vain
+    starts = (build(version, death) for build, version, deaths in _FAILED for death in (*ANY, *deaths))
+    failed = "".join(starts).encode() * STARTS
     measures: dict[str, Callable[[], float]] = {name: _rate_of(log, _diagnose) for name, log in logs.items()}
     measures |= {f"{BARE}, {name.rpartition(' ')[2]}": _rate_of(log, _read_bare_loop) for name, log in logs.items()}
+    measures |= {
+        "diagnose, failed starts": _rate_of(failed, _diagnose_failure),
+        f"{BARE}, failed starts": _rate_of(failed, _read_bare_loop),
+    }
     taken = measure_interleaved(rounds, measures)
     series = tuple(Series(name, "k lines/s", values) for name, values in taken.items())
-    half = len(logs)
+    median = {one.name: one.median for one in series}
+    kinds = (*_SHAPES, "failed starts")
     ratios = (
-        Goal(f"{ours.name} / {bare.name}", ours.median / bare.median)
-        for ours, bare in zip(series[:half], series[half:], strict=True)
+        Goal(f"diagnose / {BARE}, {kind}", median[f"diagnose, {kind}"] / median[f"{BARE}, {kind}"]) for kind in kinds
     )
-    enough = (Goal(one.name, one.median, ENOUGH, at_most=False, unit="k lines/s") for one in series[:half])
+    enough = (
+        Goal(f"diagnose, {kind}", median[f"diagnose, {kind}"], ENOUGH, at_most=False, unit="k lines/s")
+        for kind in kinds
+    )
     held = Series("held by a stream", "MiB", (_measure_growth(next(iter(logs.values()))),))
     flat = Goal(f"memory that {STREAM >> 30} GiB of log add", held.median, 8, unit="MiB")
     title = f"{LINES:,} lines of an engine at work, in processor time"
@@ -88,6 +102,13 @@ def _rate_of(log: bytes, read: Callable[[bytes], int]) -> Callable[[], float]:
         return wanted / taken / 1000
 
     return measure
+
+
+def _diagnose_failure(log: bytes) -> int:
+    found = _diagnose_source(io.BytesIO(log)).build_diagnosis()
+    if found.verdict is None:
+        raise RuntimeError("the log of a failed start is told to be healthy")
+    return found.lines
 
 
 def _diagnose(log: bytes) -> int:

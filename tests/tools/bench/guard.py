@@ -36,6 +36,7 @@ from tests.unit.node.guard.guard_process import Client
 ROUNDS, RATES = 10, (512, 2048)  # rounds at each rate, MiB/s
 ROOM, LIMIT = 1536 * MIB, 2816  # from what is available to the floor, bytes; the most that is taken, MiB
 NAME = "zz-eater"
+_SIGNAL_SECONDS = 0.2  # seconds that earlyoom has to send the signal that it has just announced
 _PAUSE = 3.3  # seconds that the guard gives memory to come back, before it would end another instance
 
 
@@ -112,7 +113,8 @@ class _Earlyoom:
         for line in stdout:
             if line.startswith(b"sending SIGKILL to"):
                 now = time.time()
-                os.kill(pid, signal.SIGKILL)  # at once: memory may be back later than its next look
+                time.sleep(_SIGNAL_SECONDS)
+                os.kill(pid, signal.SIGKILL)  # then at once: memory may be back later than its next look
                 self.acted_at = now
                 if NAME.encode() not in line:
                     raise RuntimeError(f"not what it was to end: {line!r}")

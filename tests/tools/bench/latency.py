@@ -1,17 +1,18 @@
-"""From a line written in the container to its LogArrived event here, against ``ssh NODE docker logs -f``."""
+"""From a line written in the container to stdout of ``sparkctl logs -f``, against ``ssh NODE docker logs -f``."""
 
 from __future__ import annotations
 
 import subprocess
 import time
+from collections.abc import Mapping, Sequence
 
 from tests.lab.bed.names import CLEAN_ENV, IMAGE
 from tests.tools.bench.bench_lab import Bed, open_bed
 from tests.tools.bench.bench_report import Goal, LoadMeter, Report, Series, compute_quantile
-from tests.tools.bench.timed_processes import read_json_answer
+from tests.tools.bench.timed_processes import build_operator_env
 
 ROUNDS, LINES, RATE = 5, 200, 100
-OURS, THEIRS = "line -> LogArrived", "ssh docker logs -f"
+OURS, THEIRS = "sparkctl logs -f", "ssh docker logs -f"
 # A line is the time it is written: containers and clients of the lab share one clock.
 TICKER = f"import os, time\nwhile True:\n    os.write(1, b'%d\\n' % time.time_ns())\n    time.sleep(1 / {RATE})"
 
@@ -40,21 +41,24 @@ def run(rounds: int = ROUNDS) -> Report:
 
 
 def _measure_sparkctl(bed: Bed) -> list[float]:
-    found = read_json_answer(
-        "tests.tools.bench.log_client", "lag", "spark1", "ticker", str(LINES), env=bed.sparkctl.env
-    )
-    return [nanoseconds / 1e6 for nanoseconds in found["lags"]]
+    words = ("logs", "ticker", "--node", "spark1", "-f", "--tail", "0")
+    return _measure_lags(bed.sparkctl.argv(*words), bed.sparkctl.env)
 
 
 def _measure_docker_logs(bed: Bed) -> list[float]:
-    """Read the lines in this process, which does nothing else."""
-    command = [*bed.ssh("spark1"), "docker", "logs", "-f", "--tail", "0", "ticker"]
+    return _measure_lags([*bed.ssh("spark1"), "docker", "logs", "-f", "--tail", "0", "ticker"], CLEAN_ENV)
+
+
+def _measure_lags(command: Sequence[str], env: Mapping[str, str]) -> list[float]:
+    """Read the lines that a command prints in this process, which does nothing else; in milliseconds."""
     lags: list[float] = []
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=CLEAN_ENV) as ssh:
-        assert ssh.stdout is not None
-        for line in ssh.stdout:
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=build_operator_env(env)
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
             lags.append((time.time_ns() - int(line)) / 1e6)
             if len(lags) >= LINES:
                 break
-        ssh.terminate()
+        process.terminate()
     return lags

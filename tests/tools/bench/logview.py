@@ -1,5 +1,6 @@
-"""The log view against Textual's own ``Log`` and an empty Textual app, each in a real terminal: a key's way to the screen
-while lines pour in. The empty app tells what the machine allows at that moment: on a busy one keys wait there as well."""
+"""The log view alone against Textual's own ``Log`` and an empty Textual app, each in a real terminal: a key's way to the
+screen while lines pour in from memory. What a user of the panel waits is measured by ``storm``, and only that has a goal.
+The empty app tells what the machine allows at that moment: on a busy one keys wait there as well."""
 
 from __future__ import annotations
 
@@ -108,13 +109,13 @@ def _build_report(taken: dict[str, list[float]], load: tuple[float, float]) -> R
         Goal(f"key to paint at p95, {OURS} / {THEIRS}", ours.median / theirs.median),
         Goal(f"key to paint at p95, {OURS} / {IDLE}", ours.median / rest.median),
         Goal(f"key to paint at p95, {OURS} / {EMPTY}", ours.median / empty.median),
-        Goal(f"key to paint at p95, {OURS}", ours.median, 50, unit="ms"),
-        *(Goal(f"its own key {key} at p95", one.median, 50, unit="ms") for key, one in own.items()),
+        Goal(f"key to paint at p95, {OURS}", ours.median, unit="ms"),
+        *(Goal(f"its own key {key} at p95", one.median, unit="ms") for key, one in own.items()),
         *(
             Goal(f"its own key {key} at p95 / a key in an {EMPTY}", one.median / empty.median)
             for key, one in own.items()
         ),
-        Goal(f"key to paint at p95 while {LINES:,} lines are searched", searching.median, 50, unit="ms"),
+        Goal(f"key to paint at p95 while {LINES:,} lines are searched", searching.median, unit="ms"),
         Goal(f"{LINES:,} lines, {OURS} / {THEIRS}", held.median / heavy.median, 0.1),
         Goal(f"{LINES:,} lines, {OURS}", held.median, 20, unit="MiB"),
         Goal("a page anywhere in them", max(taken["page"]), 5, unit="ms"),

@@ -82,6 +82,7 @@ def _build_goals(measured: list[Measured]) -> Iterator[Goal]:
     yield Goal("probe, mean CPU of one core", statistics.mean(probe.cpu), PER_CENT, unit="%")
     yield Goal(f"{crowded.name}, mean CPU of one core", statistics.mean(crowded.cpu), PER_CENT, unit="%")
     yield Goal("probe, PSS", probe.memory["PSS"], MIB_LIMIT, unit="MiB")
+    yield Goal("probe, RSS, pages that it shares with others included", probe.memory["RSS"], unit="MiB")
     for other in ("top", "nvitop"):
         if other in by_name:
             theirs = by_name[other]

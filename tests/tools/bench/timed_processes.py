@@ -39,6 +39,22 @@ def time_process(argv: Sequence[str], env: Mapping[str, str] | None = None) -> f
     return seconds
 
 
+def measure_processor_time(argv: Sequence[str], env: Mapping[str, str] | None = None) -> float:
+    """Return the seconds of processor time of a command whose output goes nowhere. Raises where it fails."""
+    process = subprocess.Popen(
+        argv,
+        env=build_operator_env(env),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(argv)}: exit {process.returncode}")
+    return used.ru_utime + used.ru_stime
+
+
 def read_json_answer(module: str, *words: str, env: Mapping[str, str]) -> dict[str, Any]:
     """Run ``python -m module`` from the repository and return the JSON object that it prints. Raises where it fails."""
     command = [sys.executable, "-m", module, *words]

@@ -340,7 +340,7 @@ EVENT_NOTES: dict[str, str] = {
     "`step`, `instance`, `words`, `profile_hash`, `nodes`, `stops`, `old`, `rolls_back`, `timeout`, `keep_going`), `is_held`, `why`; "
     "recordings only",
     "examined": "`doctor` has finished this node; only differences between nodes come later",
-    "result": "also `schema` (1); `more_logs`: node and path for each other rank; `verdict`: `cause`, `summary`, `evidence` (`text`, "
+    "result": "also `schema` (1); `more_logs`: node and path for each other rank; `verdict`: `cause`, `confidence`, `summary`, `evidence` (`text`, "
     "`origin`, `line`), `remedy`, `field`, `edit` (`field`, `value`, `was`, `is_first_try`; null where no value is known), `again` (the "
     "command with the edit), `contributing` (lesser verdicts)",
 }
