@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 
 from sparkctl.simulator.docker_daemon import DockerApiError, SimDockerDaemon
 from sparkctl.simulator.http_server import RequestHandler, SimHttpReply, SimHttpRequest, build_json_reply
-from sparkctl.simulator.node_programs.sim_download import pull_layers
 from sparkctl.simulator.sim_container import STREAM_NUMBERS, LogQuery, SimContainer, parse_nanoseconds
+from sparkctl.simulator.sim_download import pull_layers
 from sparkctl.simulator.sim_node import KERNEL_VERSION
 
 DOCKER_VERSION, MIN_API_VERSION = "28.5.2", "1.24"

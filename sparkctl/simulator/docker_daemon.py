@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from sparkctl.engines.simulation.rank_network import RankNetwork
 from sparkctl.simulator.engine_process import EngineProcess
-from sparkctl.simulator.node_programs.sim_download import SimDownload
 from sparkctl.simulator.sim_container import JsonBody, SimContainer
+from sparkctl.simulator.sim_download import SimDownload
 from sparkctl.simulator.sim_node import NodeFault, SimNode
 
 SIGKILL_EXIT_CODE = 137
