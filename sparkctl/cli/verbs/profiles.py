@@ -17,44 +17,46 @@ if TYPE_CHECKING:
     from sparkctl.profiles.profile_lint import LintDiagnostic
 
 
-_COMMAND_PROGRAMS = (
-    *("docker", "podman", "nerdctl", "sudo", "vllm", "sglang", "python", "python3", "llama-server", "trtllm-serve"),
-    *("launch-cluster.sh", "./launch-cluster.sh"),
-)
-
-
 class _PastedLineCommand(click.Command):
     """A command that accepts a command line without quotes: everything after ``docker`` or ``vllm`` belongs to it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Insert ``--`` before the command line."""
-        args = _with_allow_values(args)
-        at = next((at for at, word in enumerate(args) if word in _COMMAND_PROGRAMS), None)
+        programs = _list_command_programs()
+        args = _with_allow_values(args, programs)
+        at = next((at for at, word in enumerate(args) if word in programs), None)
         if at is not None and "--" not in args[:at] and len(args) > at + 1:
             args = [*args[:at], "--", *args[at:]]
         return super().parse_args(ctx, args)
 
 
-def _with_allow_values(args: list[str]) -> list[str]:
+def _list_command_programs() -> frozenset[str]:
+    """Return the words that begin a pasted command line."""
+    from sparkctl.profiles.importers.command_line import list_launch_programs
+
+    return list_launch_programs() | {"docker", "podman", "nerdctl", "sudo"}
+
+
+def _with_allow_values(args: list[str], programs: frozenset[str]) -> list[str]:
     """Rewrite ``--allow NAME`` to ``--allow=NAME``, so that a bare ``--allow`` does not take the source as its name."""
     from sparkctl.profiles.importers.import_policy import ALLOW_ALL
 
     found: list[str] = []
     at = 0
-    while at < len(args) and args[at] != "--" and args[at] not in _COMMAND_PROGRAMS:
+    while at < len(args) and args[at] != "--" and args[at] not in programs:
         word, following = args[at], args[at + 1] if at + 1 < len(args) else None
         at += 1
-        if word == "--allow" and following is not None and _is_allow_name(following):
+        if word == "--allow" and following is not None and _is_allow_name(following, programs):
             word, at = f"--allow={following}", at + 1
         found.append(f"--allow={ALLOW_ALL}" if word == "--allow" else word)
     return [*found, *args[at:]]
 
 
-def _is_allow_name(word: str) -> bool:
+def _is_allow_name(word: str, programs: frozenset[str]) -> bool:
     """Tell whether the word is a name for `--allow`, even a misspelled one, and not a flag, a command, a dash or a path."""
     from sparkctl.profiles.importers.import_policy import normalize_allow_name
 
-    if word.startswith("-") or word in _COMMAND_PROGRAMS:
+    if word.startswith("-") or word in programs:
         return False
     looks_so = re.fullmatch(r"[A-Za-z][A-Za-z_-]*(=.*)?", word) is not None
     return normalize_allow_name(word.partition("=")[0]) is not None or (looks_so and not Path(word).exists())

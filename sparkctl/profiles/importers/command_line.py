@@ -31,6 +31,12 @@ _YAML_KEYS = re.compile(
 _DEBUG_LEVELS = ("VERSION", "WARN", "INFO", "TRACE")
 
 
+def list_launch_programs() -> frozenset[str]:
+    """Return the words that begin a command line which starts an engine."""
+    programs = {rules.program for rules in list_import_rules().values() if rules.program}
+    return frozenset(programs | {"python", "python3", _LAUNCHER, f"./{_LAUNCHER}"})
+
+
 def has_command_line(text: str) -> bool:
     """Tell whether a text is an engine's command line, and no recipe that contains one."""
     if _YAML_KEYS.search(text) is not None:
