@@ -225,7 +225,10 @@ def _apply_lint_fix(text: str, place: FilePosition, change: LintFix, path: Path)
     entry = None if section is None else section.item.entries.get(str(change.where[1]))
     if change.kind is LintFixKind.ADD:
         steps = [str(step) for step in change.where]
-        edit = plan_value_edit(text, tree, steps, change.text) if entry is None else None
+        is_free = entry is None or (
+            entry.item.raw is not None and entry.item.value is None
+        )  # null: the base's is left out
+        edit = plan_value_edit(text, tree, steps, change.text) if is_free else None
     else:
         old = None if entry is None else str(change.where[1]) if change.kind is LintFixKind.RENAME else entry.item.raw
         edit = None if old is None else plan_replacement(text, place, old, change.text)

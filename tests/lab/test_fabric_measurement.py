@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,7 +30,7 @@ def list_findings(ran: Ran, severity: str) -> list[dict[str, Any]]:
 
 
 def list_remaining_pids(node: LabNode) -> list[int]:
-    return [pid for pid in node.pids("python3") if b"sparkctl-carry" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return node.pids_with("python3", b"sparkctl-carry")
 
 
 def test_each_way_is_measured_and_nothing_is_left(measured: Lab, sparkctl: Sparkctl) -> None:

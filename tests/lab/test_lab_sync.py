@@ -6,7 +6,6 @@ import hashlib
 import signal
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,7 +70,7 @@ def list_transfers(ran: Ran) -> list[dict[str, Any]]:
 
 
 def list_remaining_pids(node: LabNode) -> list[int]:
-    return [pid for pid in node.pids("python3") if b"sparkctl-carry" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return node.pids_with("python3", b"sparkctl-carry")
 
 
 def test_image_and_model_arrive_and_the_second_time_nothing_is_sent(

@@ -42,7 +42,7 @@ def test_port_busy(spark1: LabNode, sparkctl: Sparkctl) -> None:
 
 def test_image_missing(spark1: LabNode, sparkctl: Sparkctl) -> None:
     profile = sparkctl.profile(image="nobody/has-this:1")
-    assert_refused(sparkctl("up", profile, "--node", "spark1", "--json"), "docker pull nobody/has-this:1")
+    assert_refused(sparkctl("up", profile, "--node", "spark1", "--json"), "--pull")
     assert list_containers(spark1) == []
 
 

@@ -129,6 +129,14 @@ class LabNode:
                 found.append(pid)
         return found
 
+    def pids_with(self, command: str, mark: bytes) -> list[int]:
+        """Return those of `pids` whose command line has this mark; one that ended meanwhile is none."""
+        found = []
+        for pid in self.pids(command):
+            with contextlib.suppress(OSError):
+                found += [pid] if mark in Path(f"/proc/{pid}/cmdline").read_bytes() else []
+        return found
+
     def signal(self, number: int, *commands: str) -> None:
         """Send a signal to every process of these names or titles."""
         for pid in {pid for command in commands for pid in self.pids(command)}:

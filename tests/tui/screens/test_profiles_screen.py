@@ -59,7 +59,7 @@ async def test_the_list_says_where_each_runs_and_how_its_last_start_went(
     OperationHistory(tmp_path / "state").record_failure("qwen36", "h", "spark2", "cuda-oom", "0123", time.time() - 4000)
     async with (
         SimulatedSparks("two-stacks", **FAST) as sparks,
-        open_demo_panel(sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot,
+        open_demo_panel(sparks, tmp_path, monkeypatch, size=(120, 60)) as pilot,
     ):
         await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
         await pilot.press("p")
@@ -136,21 +136,21 @@ async def test_typing_filters_and_escape_drops_the_filter_before_the_screen(
 async def test_a_shipped_profile_is_copied_before_it_is_edited_and_checked_on_return(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mine: Path
 ) -> None:
-    set_editor(monkeypatch, tmp_path, "sed -i 's/^port: .*/port: many/' \"$1\"")
-    async with open_panel(build_panel_options((), tmp_path), (120, 40)) as pilot:
+    set_editor(monkeypatch, tmp_path, "echo 'port: many' >>\"$1\"")
+    async with open_panel(build_panel_options((), tmp_path), (120, 60)) as pilot:
         await pilot.press("p")
-        await select_profile(pilot, "qwen36")
+        await select_profile(pilot, "qwen36-as-posted")
         await pilot.press("e")
         shown = await wait_for_text(pilot, "yours, over the shipped one")
         assert "broken: line" in shown
         assert "must be a whole number" in shown
-        assert "many" in (mine / "qwen36.yaml").read_text()
-        assert "many" not in (paths.shipped_profiles_dir() / "qwen36.yaml").read_text()
+        assert "many" in (mine / "qwen36-as-posted.yaml").read_text()
+        assert "many" not in (paths.shipped_profiles_dir() / "qwen36-as-posted.yaml").read_text()
         set_editor(monkeypatch, tmp_path, "sed -i 's/^port: many/port: 8004/' \"$1\"")
         await pilot.press("e")
         await wait_for_text(pilot, lambda text: "broken" not in text and "checked: good, 1 warning" in text)
         told = "\n".join(read_toasts(pilot))
-        assert "qwen36: good, 1 warning" in told
+        assert "qwen36-as-posted: good, 1 warning" in told
         assert "warning[known-trap]" in told
 
 
@@ -166,7 +166,7 @@ async def test_the_check_is_that_of_the_command_line_flags_and_all(
     async with open_panel(build_panel_options((), tmp_path), (140, 90)) as pilot:
         await pilot.press("p")
         await select_profile(pilot, "mine")
-        shown = await wait_for_text(pilot, "2 errors, 1 warning")
+        shown = await wait_for_text(pilot, "2 errors, 3 infos")
         assert sum_of_them.removeprefix("mine: ") in shown
         whole = " ".join(shown.replace("│", " ").split())
         for line in findings:
@@ -179,7 +179,7 @@ async def test_the_check_is_that_of_the_command_line_flags_and_all(
         await pilot.press("e")
         await wait_for_text(pilot, "5 │   tpq: 1")
         said = "\n".join(read_toasts(pilot))
-        assert "mine: 2 errors, 1 warning" in said
+        assert "mine: 2 errors, 3 infos" in said
         assert "error[unknown-flag]" in said
 
 
@@ -284,19 +284,19 @@ async def test_each_profile_that_is_seen_is_checked_and_what_is_safe_is_mended_b
         "  speculative-algorithm:", "  tpp: 1\n  speculative-algo:"
     )
     (mine / "mine.yaml").write_text(text)
-    async with open_panel(build_panel_options((), tmp_path), (100, 40)) as pilot:
+    async with open_panel(build_panel_options((), tmp_path), (100, 60)) as pilot:
         await pilot.press("p")
         shown = await wait_for_text(pilot, lambda text: "✕1" in text and "✓" in text)
         listed = {line.strip("▸ ").split(" ")[0]: line for line in shown.splitlines()}
         assert "✕1" in listed["mine"]
         await select_profile(pilot, "mine")
-        await wait_for_text(pilot, "F mends 3 of them")
+        await wait_for_text(pilot, "F mends 2 of them")
         await pilot.press("F")
         await wait_for_text(pilot, lambda _: any("fixed: " in one for one in read_toasts(pilot)))
         after = (mine / "mine.yaml").read_text()
         assert "  speculative-algorithm: " in after
         assert "  tpp: 1" in after, "what it should be nobody knows"
-        assert "  enable-metrics: true\n" in after
+        assert "  tp-size: 1\n" in after
         await wait_for_text(pilot, lambda text: "▸ mine" in text and "✕1" in text and "F mends" not in text)
         await pilot.press("F")
         await wait_for_text(
