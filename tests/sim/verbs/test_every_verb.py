@@ -291,7 +291,7 @@ def test_top_says_what_both_engines_do() -> None:
     under = {
         line.split()[1]: [each.strip() for each in lines[at + 1 :]] for at, line in enumerate(lines) if "ready" in line
     }
-    speed = r"\d+(\.\d)? tok/s · {} running · KV \d+(\.\d)? % · "
+    speed = r"\d+(\.\d)? tok/s · source \d+(\.\d)? · {} running · KV \d+(\.\d)? % · "
     accepts = r"accepts \d\.\d\d per step · \d+(\.\d)? % of {} drafts"
     sglang, vllm = under["qwen36-ngram"], under["qwen36-vllm"]
     assert re.fullmatch(speed.format(1) + r"/metrics is off; in the profile: args\.enable-metrics: true", sglang[0])
