@@ -248,12 +248,12 @@ def _fetch_file(
 
 
 def _move_into_place(part: Path, target: Path, files: list[WantedFile]) -> None:
-    """Give what is whole its name: the directory at once, or into one that exists file by file, the index last."""
+    """Give what is whole its name: the directory at once, or into one that exists file by file, what names the weights last."""
     shutil.rmtree(part / ".cache", ignore_errors=True)
     if not (target.exists() or target.is_symlink()):
         part.rename(target)
         return
-    for one in sorted(files, key=lambda each: each.name.endswith("config.json")):
+    for one in sorted(files, key=lambda each: each.name.endswith((".index.json", "config.json"))):
         goal = target / one.name
         goal.parent.mkdir(parents=True, exist_ok=True)
         (part / one.name).replace(goal)

@@ -11,6 +11,7 @@ from sparkctl.errors import DockerError, NodeStarved, UnreadableAnswer
 from sparkctl.transport.node_session import NodeSession
 
 _DOCKER_HUB = "docker.io"
+_REGISTRY_HOSTS = {_DOCKER_HUB: "registry-1.docker.io"}
 _DOCKER_HUB_LOGIN = "https://index.docker.io/v1/"  # under which name `docker login` keeps that of Docker Hub
 _LOGIN_TIMEOUT_SECONDS = 20.0
 _READ_CONFIG = 'cat -- "${DOCKER_CONFIG:-$HOME/.docker}/config.json" 2>/dev/null || echo "{}"'
@@ -25,7 +26,6 @@ class LayerProgress:
     def __init__(self) -> None:
         self._layers: dict[str, tuple[int, int]] = {}  # bytes here, bytes in all
         self.waiting = 0
-        self.unpacking = 0
         self._states: dict[str, str] = {}
 
     def update(self, message: Mapping[str, object]) -> None:
@@ -43,7 +43,6 @@ class LayerProgress:
             self._layers[layer] = (self._layers[layer][1],) * 2
         states = self._states.values()
         self.waiting = sum(one in ("Pulling fs layer", "Waiting") for one in states)
-        self.unpacking = sum(one == "Extracting" for one in states)
 
     @property
     def done(self) -> int:
@@ -54,11 +53,6 @@ class LayerProgress:
     def total(self) -> int | None:
         """Bytes in all; None while some layers have not begun."""
         return None if self.waiting or not self._layers else sum(total for _, total in self._layers.values())
-
-    @property
-    def is_unpacking(self) -> bool:
-        """Tell whether everything has arrived and is being unpacked."""
-        return self.total is not None and self.done == self.total
 
 
 async def pull_image(session: NodeSession, name: str, machine: str | None, progress: TransferReporter) -> str:
@@ -171,7 +165,7 @@ _EXPLANATIONS: tuple[_Explanation, ...] = (
         ("no such host", "connection refused", "i/o timeout", "network is unreachable", "tls handshake timeout"),
         lambda name, node, _, registry: (
             f"Docker on {node} does not reach the registry {registry}",
-            f"on {node}: curl -sSI https://{registry}/v2/; the same command continues",
+            f"on {node}: curl -sSI https://{_REGISTRY_HOSTS.get(registry, registry)}/v2/; the same command continues",
         ),
     ),
 )

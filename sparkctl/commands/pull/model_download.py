@@ -268,7 +268,7 @@ def explain_download_error(said: Mapping[str, Any], wanted: ModelDownload, node:
         case "no-client":
             return OperationRefused(
                 f"the image {wanted.profile.image} has no huggingface_hub to download with",
-                f"on {node}: uvx hf download {repository} --local-dir {shlex.quote(wanted.target)}",
+                f"on {node}: {_format_manual_download(wanted)}",
             )
         case "disk-full":
             return _build_disk_full(words, wanted, node)
@@ -282,10 +282,20 @@ def explain_download_error(said: Mapping[str, Any], wanted: ModelDownload, node:
 def _build_disk_full(words: str, wanted: ModelDownload, node: str) -> SparkctlError:
     try:
         room = json.loads(words)
-        words = f"{format_gib(room['free'])} free, {format_gib(room['missing'])} to come, {format_gib(_KEPT_FREE_BYTES)} stay free"
+        words = f"it needs {format_gib(room['missing'])}, {format_gib(room['free'])} are free, and {format_gib(_KEPT_FREE_BYTES)} must stay free"
     except (ValueError, KeyError, TypeError):
         pass
     return DiskFull(
         node, f"{node} has no room for {wanted.source.repository} in {wanted.parent}: {words}",
         f"on {node}: du -sh {shlex.quote(wanted.parent)}/*; docker system df",
     )  # fmt: skip
+
+
+def _format_manual_download(wanted: ModelDownload) -> str:
+    """Return the command that downloads the same by hand, with uv on the node."""
+    words = ["uvx", "hf", "download", wanted.source.repository]
+    words += ["--revision", wanted.source.revision] if wanted.source.revision else []
+    words += [word for each in wanted.include for word in ("--include", each)]
+    words += [word for each in wanted.profile.model.exclude for word in ("--exclude", each)]
+    words += ["--cache-dir", wanted.parent] if wanted.is_cache else ["--local-dir", wanted.target]
+    return shlex.join(words)

@@ -139,7 +139,7 @@ class ProfilePuller:
             said += await self._get_model(kind, missing)
         left = [part for parts in (await self._read_missing()).values() for part in parts]
         if left:
-            raise OperationRefused(f"after it {left[0].sentence}", "look at that path on the node")
+            raise OperationRefused(f"after the download {left[0].sentence}", "look at that path on the node")
         return "\n".join(said)
 
     async def _read_missing(self) -> dict[NodeName, tuple[MissingPart, ...]]:
@@ -224,7 +224,7 @@ class ProfilePuller:
                     said.append(
                         f"the download of {wanted.source.repository} on {session.node.name} was stopped; what has arrived stays"
                     )
-        return "\n".join(said) or f"no download of {self._request.profile.name} goes on on {self._join_nodes()}"
+        return "\n".join(said) or f"no download of {self._request.profile.name} is running on {self._join_nodes()}"
 
     def _join_nodes(self) -> str:
         return " and ".join(session.node.name for session in self._sessions)

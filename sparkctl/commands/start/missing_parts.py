@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from sparkctl.commands.start.start_preflight import ARCHITECTURES
+from sparkctl.commands.start.start_preflight import ARCHITECTURES, format_pull_hint
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines.memory.model_weights import map_path_to_node
@@ -80,6 +80,13 @@ def _explain_missing_files(files: CheckpointFiles) -> str | None:
     if files.index_total is not None and size < files.index_total:
         return f"is not whole ({format_gib(size)} of {format_gib(files.index_total)})"
     return None
+
+
+def describe_way_to_get(part: MissingPart, plan: LaunchPlan, again: str) -> str:
+    """Return what to do about a part that a start requires. ``again``: the command that repeats the start."""
+    if part.source is not None:
+        return format_pull_hint(plan, again)
+    return f"put it there, or set model.source in the profile for `sparkctl pull`; start it anyway: {again} --force"
 
 
 def build_missing_event(

@@ -16,6 +16,7 @@ from sparkctl.commands.start import node_fit
 from sparkctl.commands.start.connectivity_check import verify_port_access
 from sparkctl.commands.start.create_container import CreateTimeout, create_container
 from sparkctl.commands.start.launch_plans import RankLaunch, build_changed_plan
+from sparkctl.commands.start.missing_parts import describe_way_to_get, find_missing_parts
 from sparkctl.commands.start.rank_watch import RankWatch
 from sparkctl.commands.start.start_measurements import StartMemory, StartTimer
 from sparkctl.commands.start.start_preflight import PreflightInspection, StartDecision, decide_start
@@ -194,8 +195,20 @@ class RankStart(RankWatch):
             self.plan, self.scene, replace=self.request.replace, again=self.request.retry_command
         )
         if self.decision.attach is None:
+            self._refuse_without_model()
             await verify_port_access(self.session, self.plan)
             self.fit.check_fit(self._alone, self.measured, self.decision.stop)
+
+    def _refuse_without_model(self) -> None:
+        """Raise `OperationRefused` where the model is certainly not there whole; the image was looked at before."""
+        assert self.scene is not None
+        scene = self.scene
+        parts = find_missing_parts(
+            self.request.profile, self._alone, image=scene.image, engine=scene.engine, models=scene.look.models
+        )
+        for part in parts:
+            if part.is_required and not self.request.forced:
+                raise OperationRefused(part.sentence, describe_way_to_get(part, self.plan, self.request.retry_command))
 
     def warn_of_decision(self) -> None:
         """Emit the warnings of the decision."""

@@ -47,10 +47,10 @@ class RejectedDraftsDetector:
     """
 
     NONE, STEPS, SECONDS = 1.02, 40, 10.0
-    RATE, LENGTH, MINUTES = 0.15, 1.5, 180.0
+    RATE, LENGTH, FEW_SECONDS = 0.15, 1.5, 180.0
 
     def __init__(self) -> None:
-        self._none, self._few = ConditionTimer(self.SECONDS), ConditionTimer(self.MINUTES)
+        self._none, self._few = ConditionTimer(self.SECONDS), ConditionTimer(self.FEW_SECONDS)
 
     def detect(self, sight: NodeSnapshot) -> list[Finding]:
         """Return one finding for each instance whose drafts are in vain."""
@@ -95,6 +95,7 @@ class PrefixUse:
     kept: float = 0.0
     anew: float = 0.0
     began: float | None = None
+    last_poor: float | None = None  # uptime of the last window with long prompts of which little was found
 
 
 class LostPrefixDetector:
@@ -127,8 +128,8 @@ class LostPrefixDetector:
 
     def _count_tokens(self, use: PrefixUse, meter: EngineMeter, sight: NodeSnapshot) -> None:
         elapsed, use.last = sight.sample.uptime - use.last, sight.sample.uptime
-        if use.began is not None and sight.sample.time - use.began > self.FORGET + use.anew:
-            use.anew, use.began = 0.0, None
+        if use.last_poor is not None and sight.sample.uptime - use.last_poor > self.FORGET:
+            use.anew, use.began, use.last_poor = 0.0, None, None
         if not 0 < elapsed <= MAX_SAMPLE_GAP or meter.prefix_hit_rate is None or not meter.prompt_rate:
             return
         share, computed = meter.prefix_hit_rate, meter.prompt_rate * elapsed
@@ -137,7 +138,7 @@ class LostPrefixDetector:
         if share >= self.SOME:
             use.anew, use.began = 0.0, None
         elif share < self.POOR and self._has_long_prompts(meter):
-            use.anew += computed
+            use.anew, use.last_poor = use.anew + computed, sight.sample.uptime
             use.began = sight.sample.time if use.began is None else use.began
 
     def _has_long_prompts(self, meter: EngineMeter) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -249,7 +250,7 @@ def test_bad_input_and_a_node_that_is_not_there() -> None:
     assert run_demo("plan", "qwen36", "--node", "milo@127.0.0.1:1").returncode == 3
 
 
-async def test_a_model_that_is_not_there_is_warned_of_and_takes_nothing(tmp_path: Path) -> None:
+async def test_a_model_that_is_not_there_is_refused_and_takes_nothing_when_forced(tmp_path: Path) -> None:
     ctx = CommandContext(history=OperationHistory(tmp_path / "state"), operator="milo@desk")
     overrides = ("memory.draft_workspace=before-weights",)
     profile = ProfileLibrary(shipped_profiles_dir()).load_profile("qwen36-as-posted", overrides=overrides)
@@ -257,6 +258,11 @@ async def test_a_model_that_is_not_there_is_warned_of_and_takes_nothing(tmp_path
     async with SimulatedSparks("empty", options={"spark1": gone}, **FAST) as sparks:
         node = load_config(sparks.config_path).nodes[0]
         request = StartInstance(profile=profile, engine=engines.load_engine("sglang"), nodes=(node,), detach=True)
+        *_, refused = [event async for event in start_instance(ctx, request)]
+        assert isinstance(refused, CommandEnded)
+        assert (refused.exit_code, refused.hint) == (6, "sparkctl up qwen36-as-posted --node spark1 --pull")
+        assert "the model /home/milo/models/Qwen3.6-27B-FP8 is not there on spark1" in (refused.message or "")
+        request = replace(request, forced=True)
         events = [event async for event in start_instance(ctx, request)]
         planned_events = [event async for event in check_fit(ctx, CheckFit(profile, [node]))]
     assert isinstance(events[-1], CommandEnded)
