@@ -43,8 +43,9 @@ _OPTIONAL_PART = re.compile(r"\[([^\[\]]*)\]")
 _MAX_GROUP_CHARS = 400  # characters of a captured group that fit into a sentence
 _GROUP_NAME = re.compile(r"\{(\w+)\}")
 _MAX_MATCHED_CHARS = 4096  # characters in which a line says what is wrong; the rest lists the valid values
-# In a pattern: what stands for any digit or counts, and a certain digit.
-_PATTERN_DIGITS = re.compile(r"(?P<any>\\.|\{\d{0,9},?\d{0,9}\}|0-9)|\d")
+# In a pattern: a class of characters, what stands for any digit or counts, and a certain digit.
+_PATTERN_DIGITS = re.compile(r"(?P<set>\[\^?\]?(?:\\.|[^\]\\]){0,200}\])|(?P<any>\\.|\{\d{0,9},?\d{0,9}\})|\d")
+_CLASS_DIGITS = re.compile(r"(?P<any>\\.|0-9)|\d-\d|\d")
 _GROUPED_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+")  # 1,806,336
 _MORE_WORDS = re.compile(r"\s*\w")
 
@@ -209,7 +210,14 @@ def _fill_template(template: str, groups: MatchGroups) -> str:
 
 def _generalize_digits(pattern: str) -> str | None:
     """Return a pattern that accepts any digit in the place of a certain one; None if it holds none."""
-    general = _PATTERN_DIGITS.sub(lambda found: found["any"] or r"\d", pattern)
+
+    def generalize(found: re.Match[str]) -> str:
+        if (characters := found["set"]) is None:
+            return found["any"] or r"\d"
+        general = _CLASS_DIGITS.sub(lambda one: one["any"] or r"\d", characters)
+        return r"[\s\S]" if characters.startswith("[^") and general != characters else general
+
+    general = _PATTERN_DIGITS.sub(generalize, pattern)
     return None if general == pattern else general
 
 

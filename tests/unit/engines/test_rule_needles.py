@@ -6,6 +6,7 @@ import importlib
 import random
 import re
 from collections.abc import Callable, Iterator
+from itertools import islice
 from re import _constants as codes  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from sparkctl.engines import engine_names
-from sparkctl.engines.log_rules import FailureRule, LogRules
+from sparkctl.engines.log_rules import TO_SHAPE, FailureRule, LogRules, RuleFinder
 
 EXAMPLES = 60  # a pattern, with other branches each time
 
@@ -81,3 +82,15 @@ def test_what_a_rule_matches_holds_a_needle(rule: FailureRule) -> None:
 
 def test_no_needle_is_in_every_line() -> None:
     assert [needle for rule in list_rules() for needle in rule.needles if len(needle.strip()) < 4] == []
+
+
+@pytest.mark.parametrize("rule", list_rules(), ids=lambda rule: f"{rule.cause}-{rule.pattern[-30:]}")
+def test_a_line_that_matches_is_known_by_its_shape(rule: FailureRule) -> None:
+    """A pattern with certain digits is also asked with any digit in their place, once for each shape of a line."""
+    finder = RuleFinder((rule,))
+    for text in islice(make_examples(rule.pattern), 20):
+        shape = text.translate(TO_SHAPE)
+        changed = next((other for digit in "123456789" if (other := shape.replace("0", digit)) != text), text)
+        if re.search(rule.pattern, text) is not None and re.search(rule.pattern, changed) is None and "0" in shape:
+            assert finder.depends_on_digits(text, shape) or not any(one in text for one in rule.needles), text
+        finder.depends_on_digits(rule.needles[0] + " 0", rule.needles[0] + " 0")  # each general form is a pattern
