@@ -178,7 +178,7 @@ def _check_kernel_log(node: Node, log: KernelLog | None) -> Iterator[Finding]:
         words += f"; {log.skipped} lines of a flood were not looked at"
     before = log.boot_before
     if before is not None and before.is_clean:
-        words += "; the boot before ended in order"
+        words += "; the boot before ended with a shutdown"
     elif before is not None and before.is_clean is None:
         words += f"; how the boot before ended is not known ({before.trouble or 'no reason given'})"
     yield Finding(kind=FindingKind.KERNEL_LOG, severity=Severity.GOOD, node=node.name, summary=words)

@@ -67,5 +67,7 @@ class MissingPart:
     def sentence(self) -> str:
         """What is missing, and where it comes from."""
         what = self.kind.value.replace("-", " ")
-        origin = f"; from {self.source}" if self.source and self.source != self.name else ""
+        origin = "" if self.source == self.name else f"; from {self.source}"
+        if self.source is None:
+            origin = "; the profile does not say where it comes from (model.source)"
         return f"the {what} {self.name} {self.reason} on {self.node}{origin}"

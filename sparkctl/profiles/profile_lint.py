@@ -112,14 +112,20 @@ def lint_profile(
 def _join_same_places(flags: tuple[LintMessage, ...], traps: tuple[LintMessage, ...]) -> tuple[LintMessage, ...]:
     """Return both, with one message for a value that the catalogue refuses and a trap explains: the trap knows what was meant."""
     refused = {one.where for one in flags if one.kind is LintRule.BAD_CHOICE}
-    known = {one.where: one for one in traps if one.where in refused}
+    # a trap that changes another setting is for a value that the engine takes
+    known = {
+        one.where: one
+        for one in traps
+        if one.where in refused
+        and (one.setting is None or one.setting.partition("=")[0] == ".".join(map(str, one.where)))
+    }
     joined = [
         replace(one, message=f"{one.message.partition('; ')[0]}: {trap.message}", setting=trap.setting)
         if one.kind is LintRule.BAD_CHOICE and (trap := known.get(one.where))
         else one
         for one in flags
     ]
-    return (*joined, *(one for one in traps if one.where not in known))
+    return (*joined, *(one for one in traps if one.where not in refused))
 
 
 def list_start_warnings(

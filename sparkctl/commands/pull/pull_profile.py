@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sparkctl.commands.event_stream import forward_events, open_session, stream_events
 from sparkctl.commands.pull.image_pull import pull_image
@@ -124,7 +124,7 @@ class ProfilePuller:
         missing = await self._read_missing()
         words = self._request.words or (self._request.profile.name,)
         for node, parts in missing.items():
-            self._emit(build_missing_event(self._ctx, words, node, parts))
+            self._emit(replace(build_missing_event(self._ctx, words, node, parts), commands=()))  # it is being done
         wanted = [part for parts in missing.values() for part in parts]
         if not wanted:
             return f"{self._request.profile.name} has everything on {self._join_nodes()}: nothing to get"

@@ -92,12 +92,14 @@ def describe_way_to_get(part: MissingPart, plan: LaunchPlan, again: str) -> str:
 def build_missing_event(
     ctx: CommandContext, words: Sequence[str], node: NodeName, parts: Sequence[MissingPart]
 ) -> PartsMissing:
-    """Return the event that says what is missing, with the command that gets it. ``words``: the profile and its
-    overrides, as typed.
+    """Return the event that says what is missing, with the command that gets it, if `pull` can. ``words``: the profile
+    and its overrides, as typed.
     """
     profile, *settings = redact_words(words)
     command = shlex.join(["sparkctl", "pull", profile, "--node", node, *settings])
-    return PartsMissing(ctx.clock.unix_time(), node, profile, tuple(parts), (command,))
+    return PartsMissing(
+        ctx.clock.unix_time(), node, profile, tuple(parts), (command,) if all(part.source for part in parts) else ()
+    )
 
 
 async def read_missing_parts(session: NodeSession, profile: Profile, plan: LaunchPlan) -> tuple[MissingPart, ...]:

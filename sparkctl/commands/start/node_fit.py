@@ -211,11 +211,7 @@ def calculate_fit_from_budget(
         seen=measured_peak,
     )
     secrets = plan.secret_values
-    cautions = (
-        fit.cautions
-        if missing is None
-        else (*fit.cautions, f"there are no weights in {missing}: put the model there first")
-    )
+    cautions = fit.cautions if missing is None else (*fit.cautions, f"there are no weights in {missing}")
     if (lacking := find_missing_draft_layers(profile, plan, models)) is not None:
         cautions = (*cautions, lacking)
     parts = tuple(replace(part, words=redact(part.words, secrets)) for part in fit.parts)

@@ -270,7 +270,7 @@ def _build_autoround_message(name: str, where: FieldPath) -> LintMessage:
     thread = "forums.developer.nvidia.com/t/366445"
     if "qwen3535b" in name:
         message = (
-            "INT4-AutoRound with DFlash gains by the text: an owner of a Spark saw over 70 tokens/s on a short prompt and 31 "
+            "with INT4-AutoRound the gain of DFlash depends on the text: an owner of a Spark saw over 70 tokens/s on a short prompt and 31 "
             f"with a context to read (Qwen3.5-35B-A3B, 15 drafts; {thread}); compare without in `top`"
         )
         return LintMessage(

@@ -100,7 +100,7 @@ def _estimate_one_request(subject: EstimateInput) -> EstimatePart | None:
 def _list_overhead_parts(subject: EstimateInput) -> list[EstimatePart]:
     found = []
     if subject.version and subject.version < _GRAPHS_IN_SHARE_VERSION and not subject.words.has_flag("enforce-eager"):
-        words = "beyond the share before vLLM 0.21; such a start told 0.62 GiB"
+        words = "beyond the share before vLLM 0.21; such a start reported 0.62 GiB"
         found.append(
             EstimatePart(name="CUDA graphs", size=_CUDA_GRAPH_BYTES, obtained=EstimateSource.ESTIMATE, words=words)
         )
