@@ -15,6 +15,8 @@ from sparkctl.config import load_config
 from sparkctl.context import CommandContext
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.questions import Prompter
+from sparkctl.model.text.units import format_gib
+from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import DEMO_SPEED, SimClock, SimulatedSparks
 from sparkctl.tui.panel_options import PanelOptions
 from tests.tui.panel_driver import Driver, controller_of, open_panel, read_screen, wait_for_text, wait_until_true
@@ -111,9 +113,9 @@ async def test_the_story_waits_while_a_dialog_is_open_which_tells_what_loads_the
         room = controller_of(pilot)
         room.start_command(room.parse_command(("up", "qwen36-vllm", "--node", "spark2")), by_hand=False)
         await pilot.press("tab")
-        await wait_for_text(
-            pilot, lambda text: re.search(r"qwen36-vllm is (starting|loading)\S* here now, 96.0 GiB expected", text)
-        )
+        expected = re.escape(format_gib(ProfileLibrary().load_profile("qwen36-vllm").expected_memory))
+        said = rf"qwen36-vllm is (starting|loading)\S* here now, {expected} expected"
+        await wait_for_text(pilot, lambda text: re.search(said, text))
         await wait_for_text(pilot, lambda text: re.search(r"≈ (19|20)\d\.", text))  # what is still to come counts
 
 

@@ -21,7 +21,9 @@ from tests.support.sim_clients import FAST
 from tests.tui.panel_driver import Driver, open_demo_panel, read_screen, wait_for_text, wait_until_true
 from tests.tui.screens.test_instance_screen import type_line, wait_for_log_view
 
-EDIT = FieldChange("args.mem-fraction-static", "0.74", "0.82", is_first_try=True)
+BEFORE = str(dict(ProfileLibrary().load_profile("qwen36").args)["mem-fraction-static"])
+AFTER = f"{float(BEFORE) - 0.08:.2f}"
+EDIT = FieldChange("args.mem-fraction-static", AFTER, BEFORE, is_first_try=True)
 AGAIN = f"sparkctl up qwen36 --node spark1 --set {EDIT.set_argument}"
 
 
@@ -90,11 +92,11 @@ async def test_enter_shows_the_proof_and_n_leads_through_all_of_them(
 
 async def test_a_change_is_tried_once_and_the_profile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_failed_instance(tmp_path, monkeypatch) as (pilot, sparks):
-        assert "args.mem-fraction-static  0.82 → 0.74" in read_screen(pilot)
+        assert f"args.mem-fraction-static  {BEFORE} → {AFTER}" in read_screen(pilot)
         assert re.search(r"a +tries the change", read_screen(pilot))
         await pilot.press("a")
         shown = await wait_for_text(pilot, "change qwen36 and start it again")
-        assert "args.mem-fraction-static  0.82 → 0.74" in shown
+        assert f"args.mem-fraction-static  {BEFORE} → {AFTER}" in shown
         assert "the value is a guess" in shown
         words = " ".join(shown.replace("│", " ").split())
         assert AGAIN in words.replace(" \\ ", " "), "a shell reads the command, also where it goes on in a next row"
@@ -124,6 +126,6 @@ async def test_a_change_is_kept_in_a_copy_of_the_shipped_profile(
         await pilot.press("tab", "tab", "enter")
         await wait_for_text(pilot, "● ready")
         mine = ProfileLibrary().load_profile("qwen36")
-        assert dict(mine.args)["mem-fraction-static"] == "0.74"
+        assert dict(mine.args)["mem-fraction-static"] == AFTER
         assert not mine.shipped
-        await wait_for_text(pilot, "--mem-fraction-static 0.74")
+        await wait_for_text(pilot, f"--mem-fraction-static {AFTER}")

@@ -28,14 +28,14 @@ async def test_every_start_and_stop_is_there_with_its_phases_and_what_had_change
         await wait_for_text(pilot, "[ Cancel ]     stop it")
         await pilot.press("tab", "enter")
         await wait_for_text(pilot, lambda text: text.count("○ nothing runs") == 2)
-        await pilot.press("colon", *"up qwen36 --node spark2 --set args.mem-fraction-static=0.7", "enter")
+        await pilot.press("colon", *"up qwen36 --node spark2 --set args.mem-fraction-static=0.5", "enter")
         await wait_for_text(pilot, "spark2 ● ready")
         await pilot.press("6")
         shown = await wait_for_text(pilot, lambda text: "- args.mem-fraction-static" in text)
         rows = [line for line in shown.splitlines() if "qwen36 " in line and (" start " in line or " stop " in line)]
         assert ["start" in line for line in rows[:3]] == [True, False, True], shown
         assert "loading: weights" in shown
-        assert "+ args.mem-fraction-static: 0.7" in shown
+        assert "+ args.mem-fraction-static: 0.5" in shown
         await pilot.press("down")
         await wait_for_text(pilot, "stop qwen36")
         await pilot.press("slash", *"start", "enter")

@@ -11,6 +11,8 @@ from textual.widgets import Input
 
 from sparkctl.cli.command_line_parser import CommandLineParser as Grammar
 from sparkctl.cli.main import sparkctl_command
+from sparkctl.model.text.units import format_gib
+from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.tui.log_viewer.log_view import LogView
 from tests.support.sim_clients import FAST
@@ -40,7 +42,7 @@ async def test_enter_opens_it_with_its_figures_its_plan_and_what_it_says(tmp_pat
         )
         assert "sparkctl › spark2 › qwen36-vllm" in shown
         assert "● ready" in shown
-        assert "of 96.0 GiB" in shown
+        assert f"of {format_gib(ProfileLibrary().load_profile('qwen36-vllm').expected_memory)}" in shown
         assert "than expected" not in shown, "a few per cent are as expected"
         assert "vllm serve /models/Qwen3.6-27B-NVFP4" in shown
         assert "/health answers" in shown
@@ -115,7 +117,8 @@ async def test_a_failure_that_this_panel_did_not_see_is_judged_when_it_is_opened
             await pilot.press("enter")
             shown = await wait_for_text(pilot, "log at line ")
             assert "CUDA ran out of memory" in shown.splitlines()[2]
-            assert re.search(r"\be +edit args\.mem-fraction-static 0\.82", shown), shown
+            share = dict(ProfileLibrary().load_profile("qwen36").args)["mem-fraction-static"]
+            assert re.search(rf"\be +edit args\.mem-fraction-static {re.escape(str(share))} ", shown), shown
             assert re.search(r"\bR +restart as it was", shown), shown
             await pilot.press("e")
             await wait_until_true(pilot, lambda: opened_at.exists() and opened_at.read_text())

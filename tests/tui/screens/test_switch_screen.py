@@ -36,15 +36,15 @@ async def test_each_spark_is_shown_before_and_after_and_what_stops_is_asked_for_
         SimulatedSparks("big-model", **FAST) as sparks,
         open_demo_panel(sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot,
     ):
-        shown = await open_switch_plan(pilot)
-        assert "qwen36 starts on spark1, and spark2 is free" in shown
+        shown = await open_switch_plan(pilot, "switch qwen36-as-posted --node spark1")
+        assert "qwen36-as-posted starts on spark1, and spark2 is free" in shown
         for each in ("spark1 now", "spark1 afterwards", "spark2 now", "spark2 afterwards"):
             assert each in shown
-        (then,) = [line for line in shown.splitlines() if "+ qwen36 " in line]
+        (then,) = [line for line in shown.splitlines() if "+ qwen36-as-posted " in line]
         assert "GiB est.  starts" in then
         assert "○ nothing: it is free" in shown
         assert "▲ spark1: " in shown, "what is said of its flags"
-        assert "try: sparkctl switch qwen36 --node spark1 --set " in shown
+        assert "try: sparkctl switch qwen36-as-posted --node spark1 --set " in shown
         panel = pilot.app
         assert isinstance(panel, PanelApp)
         assert panel.front_screen is not None
@@ -53,13 +53,13 @@ async def test_each_spark_is_shown_before_and_after_and_what_stops_is_asked_for_
         assert panel.front_screen.already_shows(said.partition(told)[0] + told), "no toast says that again"
         assert not panel.front_screen.already_shows("the guard has dropped the page cache")
         await pilot.press("y")
-        assert pilot.app.clipboard.startswith("sparkctl switch qwen36 --node spark1 --set args.")
+        assert pilot.app.clipboard.startswith("sparkctl switch qwen36-as-posted --node spark1 --set args.")
         assert "," not in pilot.app.clipboard
         await pilot.press("enter")
         shown = await wait_for_text(pilot, "to do it; esc leaves it running")
         assert "is answering somebody right now" in shown
         assert "minimax-m27 runs on spark1 and spark2" in shown
-        assert "The containers of minimax-m27 are kept until qwen36" in shown
+        assert "The containers of minimax-m27 are kept until qwen36-as-posted" in shown
         await pilot.press("y", "e", "s", "enter")
         assert "That is not" in await wait_for_text(pilot, "That is not")
         await pilot.press("escape")
