@@ -67,7 +67,6 @@ LOG_CASES = (
     ("quantization-fp4", "vllm serve: error: argument --quantization/-q: invalid choice: 'fp4' (choose from awq, fp8, mxfp4)", "bad-value"),
     ("hf-transfer", RAISED + "ValueError: Fast download using 'hf_transfer' is enabled (HF_HUB_ENABLE_HF_TRANSFER=1) but 'hf_transfer' package is not available in your environment.", "broken-image"),
     ("mtp-crash-serving", VLLM_STARTS + RAISED + "KeyError: 'draft_token_ids of request 17'", "engine-bug"),
-    ("draft-interface", VLLM_STARTS + RAISED + "RuntimeError: Model does not support EAGLE3 interface but aux_hidden_state_outputs was requested", "draft-mismatch"),
     ("draft-budget", VLLM_STARTS + RAISED + "ValueError: max_num_scheduled_tokens is set to -1792", "bad-value"),
 )  # fmt: skip
 
