@@ -238,7 +238,7 @@ def test_a_model_comes_whole_as_its_user(prepared: LabNode, hub: HubStandIn, hub
         "model-00002-of-00002.safetensors 24000000 milo", "tokenizer.json 2 milo",
     ]  # fmt: skip
     assert "hf_right" not in pulled.out + pulled.err
-    assert not prepared.sh("sh", "-c", "cat /dev/shm/sparkctl-*/token", check=False)
+    assert not prepared.sh("sh", "-c", "ls -d /dev/shm/sparkctl-token-*", check=False)
     assert not list_downloads(prepared)
 
 

@@ -104,6 +104,8 @@ async def read_registry_login(session: NodeSession, registry: str) -> dict[str, 
         config = json.loads(done.stdout)
     except ValueError:
         return None
+    if not isinstance(config, dict):
+        return None
     keys = [_DOCKER_HUB_LOGIN, _DOCKER_HUB] if registry == _DOCKER_HUB else [registry, f"https://{registry}"]
     helpers = config.get("credHelpers") if isinstance(config.get("credHelpers"), dict) else {}
     for key in keys:

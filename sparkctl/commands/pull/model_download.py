@@ -11,6 +11,7 @@ import json
 import re
 import secrets
 import shlex
+from collections import deque
 from collections.abc import Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from sparkctl.commands.transfer.transfer_files import TransferReporter
-from sparkctl.errors import ContainerNotFound, DiskFull, NodeError, OperationRefused, SparkctlError
+from sparkctl.errors import ContainerNotFound, DiskFull, InvalidInput, NodeError, OperationRefused, SparkctlError
 from sparkctl.logs.reader import LogFeed
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.launch_plan import ContainerLabel
@@ -32,6 +33,7 @@ _MOUNTED_FOLDER = "/run/sparkctl"  # with the token, in the container
 _GGUF_NUMBER = re.compile(r"-\d{5}-of-")
 _KEPT_FREE_BYTES = 5 * GIB  # that a download leaves on the disk
 _COMMAND_TIMEOUT_SECONDS = 20.0
+_REMOVE_TOKENS = "rm -rf -- /dev/shm/sparkctl-token-*"
 _PREPARE = """set -e; umask 077
 mkdir -p -- "$1"; [ -w "$1" ] || exit 13
 id -u; id -g
@@ -111,6 +113,7 @@ async def download_model(
     container_id = container.id if container is not None else await _start_download(session, wanted, environ)
     said = await _watch_download(session, container_id, wanted, progress)
     await _remove_quietly(session, container_id)
+    await _remove_token_folders(session)
     if said.get("done"):
         amount = f"{said.get('files')} files, {format_size(int(said.get('total') or 0))}"
         return f"{wanted.source.repository} is in {wanted.target}: {amount}, each proved by the Hub's checksum"
@@ -131,13 +134,14 @@ async def stop_download(session: NodeSession, wanted: ModelDownload) -> bool:
     if container is None:
         return False
     await session.docker.remove_container(container.id, force=True)
+    await _remove_token_folders(session)
     return True
 
 
 async def _start_download(session: NodeSession, wanted: ModelDownload, environ: Mapping[str, str]) -> str:
     node, parent = session.node.name, wanted.parent
     token = _find_token(environ)
-    folder = f"sparkctl-{secrets.token_hex(8)}" if token else ""
+    folder = f"sparkctl-token-{secrets.token_hex(8)}" if token else ""
     done = await session.run(
         ["sh", "-c", _PREPARE, "sparkctl-download", parent, folder],
         stdin=(token or "").encode(),
@@ -174,12 +178,15 @@ async def _start_download(session: NodeSession, wanted: ModelDownload, environ: 
         container_id = await session.docker.create_from_body(wanted.container_name, body)
         await session.docker.start_container(container_id)
     except BaseException:
-        if folder:
-            await session.run(
-                ["sh", "-c", 'rm -rf -- "/dev/shm/$1"', "sparkctl-download", folder], timeout=_COMMAND_TIMEOUT_SECONDS
-            )
+        with suppress(NodeError):  # the error that ended it says more
+            await _remove_token_folders(session)
         raise
     return container_id
+
+
+async def _remove_token_folders(session: NodeSession) -> None:
+    """Remove what held a token in memory, of this download and of those that broke off before they read it."""
+    await session.run(["sh", "-c", _REMOVE_TOKENS, "sparkctl-download"], timeout=_COMMAND_TIMEOUT_SECONDS)
 
 
 def _find_token(environ: Mapping[str, str]) -> str | None:
@@ -188,8 +195,13 @@ def _find_token(environ: Mapping[str, str]) -> str | None:
 
 
 def _list_hub_variables(environ: Mapping[str, str]) -> list[str]:
-    """Return where the operator's Hub is, if it is another one; never a secret."""
-    return [f"HF_ENDPOINT={environ['HF_ENDPOINT']}"] if environ.get("HF_ENDPOINT") else []
+    """Return where the operator's Hub is, if it is another one. Raises `InvalidInput` for an address with a password in it."""
+    endpoint = environ.get("HF_ENDPOINT") or ""
+    if "@" in endpoint.partition("://")[2].partition("/")[0]:
+        raise InvalidInput(
+            "HF_ENDPOINT has a password in it, which every user of the node could read", "set HF_TOKEN for it"
+        )
+    return [f"HF_ENDPOINT={endpoint}"] if endpoint else []
 
 
 async def _watch_download(
@@ -197,7 +209,7 @@ async def _watch_download(
 ) -> dict[str, Any]:
     """Follow the program's messages; return the last one that says how it ended."""
     last: dict[str, Any] = {}
-    words: list[str] = []
+    words: deque[str] = deque(maxlen=3)  # the last ones that are no message: an interpreter's own error
     progress.begin_item(f"model {wanted.source.repository}", None)
     try:
         async with aclosing(LogFeed(session, container_id).follow_lines()) as batches:
@@ -220,7 +232,7 @@ async def _watch_download(
         ended = await session.docker.inspect_container(container_id)
     except ContainerNotFound:
         return {"error": "stopped", "message": "its container was removed"}
-    return {"error": "ended", "message": f"exit code {ended.exit_code}: {' '.join(words[-3:])}"}
+    return {"error": "ended", "message": f"exit code {ended.exit_code}: {' '.join(words)}"}
 
 
 def _parse_message(text: str) -> dict[str, Any] | None:

@@ -71,6 +71,10 @@ def load_traps() -> tuple[Trap, ...]:
     return tuple(found)
 
 
+# What a program says that does without the thing that failed: no failure, whatever else is in the line.
+_GOES_ON = r"(?<![\s\S])(?!.{0,2000}(?:[Ff]all(?:s|ing|en)?[ -]?back|[Rr]etrying|, using \w|[Uu]sing \w{1,40} instead|NCCL INFO))[\s\S]{0,4000}?"
+
+
 def build_trap_rules(engine: str) -> tuple[FailureRule, ...]:
     """Return the log rules of the traps of one engine. They stand before its other rules: a trap is more exact."""
     return tuple(
@@ -80,8 +84,9 @@ def build_trap_rules(engine: str) -> tuple[FailureRule, ...]:
 
 def _build_rule(trap: Trap, log: Mapping[str, Any]) -> FailureRule:
     needles = (log["needle"],) if isinstance(log["needle"], str) else tuple(log["needle"])
+    pattern = log.get("pattern") or "|".join(map(re.escape, needles))
     return failure_rule(
-        log.get("pattern") or "|".join(map(re.escape, needles)),
+        pattern if log.get("exception") or log.get("fatal") else f"{_GOES_ON}(?:{pattern})",
         FailureCause(log["cause"]),
         f"{_begin_sentence(log.get('meaning', trap.meaning))}.",
         f"{_begin_sentence(log.get('remedy', trap.remedy))} ({shorten_source(trap.source)}).",

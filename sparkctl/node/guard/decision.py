@@ -58,7 +58,8 @@ _CURRENT_FALL_SECONDS = 0.028  # the time over which memory must fall to count a
 MIN_DROP_BYTES = GIB  # less page cache than this is not worth a drop
 # A single refused allocation is common in a good start, and engines probe for memory; several at once with little memory
 # left, or while memory runs out, come before a freeze.
-REFUSALS_TO_ACT, REFUSAL_WINDOW_SECONDS, REFUSAL_TO_ZERO_SECONDS = 2, 5.0, 2.0
+NEARLY_GONE_BYTES = 1 << 30  # where a refused driver is about to take the machine with it
+REFUSALS_TO_ACT, REFUSAL_WINDOW_SECONDS, REFUSAL_TO_ZERO_SECONDS = 2, 5.0, 1.0
 DEFAULT_CACHE_BELOW_BYTES, DEFAULT_CACHE_BELOW_SHARE = (
     8 * GIB,
     0.06,
@@ -182,14 +183,14 @@ def decide_on_refusals(
     """Return what to do though memory alone says ``step``: the driver was refused memory ``refusals`` times in the last
     `REFUSAL_WINDOW_SECONDS`.
 
-    Kill as at the floor if memory is also near it, or gone in `REFUSAL_TO_ZERO_SECONDS` at the present rate. Refusals
-    alone only warn.
+    Kill as at the floor if memory is also below it or nearly gone, or gone in `REFUSAL_TO_ZERO_SECONDS` at the present
+    rate. Refusals alone only warn.
     """
     if step.act == "kill" or not refusals:
         return step
     now = readings[-1]
     falling = compute_current_decline(readings)
-    is_short = now.available < compute_warning_level(floor) or now.available < falling * REFUSAL_TO_ZERO_SECONDS
+    is_short = now.available < max(floor, NEARLY_GONE_BYTES) or now.available < falling * REFUSAL_TO_ZERO_SECONDS
     times = "once" if refusals == 1 else f"{refusals} times in {REFUSAL_WINDOW_SECONDS:.0f} s"
     why = f"the GPU's driver was refused memory {times} (NV_ERR_NO_MEMORY); {_format_size(now.available)} are available"
     if is_short and refusals >= REFUSALS_TO_ACT:

@@ -278,6 +278,9 @@ def test_a_refused_allocation_alone_only_warns() -> None:
     assert decide_refused(1, *level) == "warn"
     assert decide_refused(60, *level) == "warn", "engines probe for memory, and nothing is short"
     assert decide_refused(1, *[900 * MIB] * 5) == "warn", "good starts have one such line"
+    assert decide_refused(2, *[2.9 * GIB] * 5, floor=2 * GIB) == "warn", "above the floor, and memory does not fall"
+    claims = [(34 - 14 * at * 0.05) * GIB for at in range(10)]
+    assert decide_refused(2, *claims, step=0.05) == "warn", "a KV cache is claimed as fast as that"
 
 
 def test_refusals_near_the_floor_or_in_a_fall_act_as_the_floor_does() -> None:
