@@ -107,12 +107,14 @@ async def read_registry_login(session: NodeSession, registry: str) -> dict[str, 
     if not isinstance(config, dict):
         return None
     keys = [_DOCKER_HUB_LOGIN, _DOCKER_HUB] if registry == _DOCKER_HUB else [registry, f"https://{registry}"]
-    helpers = config.get("credHelpers") if isinstance(config.get("credHelpers"), dict) else {}
+    helpers = config.get("credHelpers")
+    helpers = helpers if isinstance(helpers, dict) else {}
     for key in keys:
         helper = helpers.get(key) or config.get("credsStore")
         if helper and (found := await _ask_credential_helper(session, str(helper), key)) is not None:
             return found
-    logins = config.get("auths") if isinstance(config.get("auths"), dict) else {}
+    logins = config.get("auths")
+    logins = logins if isinstance(logins, dict) else {}
     return next((found for key in keys if (found := _decode_login(logins.get(key))) is not None), None)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import secrets
 import shlex
 from collections import deque
 from collections.abc import Mapping
@@ -33,11 +32,11 @@ _MOUNTED_FOLDER = "/run/sparkctl"  # with the token, in the container
 _GGUF_NUMBER = re.compile(r"-\d{5}-of-")
 _KEPT_FREE_BYTES = 5 * GIB  # that a download leaves on the disk
 _COMMAND_TIMEOUT_SECONDS = 20.0
-_REMOVE_TOKENS = "rm -rf -- /dev/shm/sparkctl-token-*"
+_REMOVE_TOKEN = 'rm -rf -- "/dev/shm/$1"'
 _PREPARE = """set -e; umask 077
 mkdir -p -- "$1"; [ -w "$1" ] || exit 13
 id -u; id -g
-if [ -n "$2" ]; then d=/dev/shm/$2; mkdir -m 700 -- "$d"; cat > "$d/token"; fi
+if [ -n "$2" ]; then d=/dev/shm/$2; rm -rf -- "$d"; mkdir -m 700 -- "$d"; cat > "$d/token"; fi
 """
 
 
@@ -90,6 +89,11 @@ class ModelDownload:
         """The name of its container."""
         return f"sparkctl-pull-{self.key}"
 
+    @property
+    def token_folder(self) -> str:
+        """The name of the folder in memory that holds the token until the download has read it."""
+        return f"sparkctl-token-{self.key}"
+
     def build_request(self, token_file: str | None) -> dict[str, Any]:
         """Return the argument of the program on the node."""
         return {
@@ -113,7 +117,7 @@ async def download_model(
     container_id = container.id if container is not None else await _start_download(session, wanted, environ)
     said = await _watch_download(session, container_id, wanted, progress)
     await _remove_quietly(session, container_id)
-    await _remove_token_folders(session)
+    await _remove_token_folder(session, wanted)
     if said.get("done"):
         amount = f"{said.get('files')} files, {format_size(int(said.get('total') or 0))}"
         return f"{wanted.source.repository} is in {wanted.target}: {amount}, each proved by the Hub's checksum"
@@ -134,14 +138,14 @@ async def stop_download(session: NodeSession, wanted: ModelDownload) -> bool:
     if container is None:
         return False
     await session.docker.remove_container(container.id, force=True)
-    await _remove_token_folders(session)
+    await _remove_token_folder(session, wanted)
     return True
 
 
 async def _start_download(session: NodeSession, wanted: ModelDownload, environ: Mapping[str, str]) -> str:
     node, parent = session.node.name, wanted.parent
     token = _find_token(environ)
-    folder = f"sparkctl-token-{secrets.token_hex(8)}" if token else ""
+    folder = wanted.token_folder if token else ""
     done = await session.run(
         ["sh", "-c", _PREPARE, "sparkctl-download", parent, folder],
         stdin=(token or "").encode(),
@@ -179,14 +183,15 @@ async def _start_download(session: NodeSession, wanted: ModelDownload, environ: 
         await session.docker.start_container(container_id)
     except BaseException:
         with suppress(NodeError):  # the error that ended it says more
-            await _remove_token_folders(session)
+            await _remove_token_folder(session, wanted)
         raise
     return container_id
 
 
-async def _remove_token_folders(session: NodeSession) -> None:
-    """Remove what held a token in memory, of this download and of those that broke off before they read it."""
-    await session.run(["sh", "-c", _REMOVE_TOKENS, "sparkctl-download"], timeout=_COMMAND_TIMEOUT_SECONDS)
+async def _remove_token_folder(session: NodeSession, wanted: ModelDownload) -> None:
+    """Remove what held the token in memory; a download that broke off before it read it has left it there."""
+    words = ["sh", "-c", _REMOVE_TOKEN, "sparkctl-download", wanted.token_folder]
+    await session.run(words, timeout=_COMMAND_TIMEOUT_SECONDS)
 
 
 def _find_token(environ: Mapping[str, str]) -> str | None:
