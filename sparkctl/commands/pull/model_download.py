@@ -32,7 +32,7 @@ _MOUNTED_FOLDER = "/run/sparkctl"  # with the token, in the container
 _GGUF_NUMBER = re.compile(r"-\d{5}-of-")
 _KEPT_FREE_BYTES = 5 * GIB  # that a download leaves on the disk
 _COMMAND_TIMEOUT_SECONDS = 20.0
-_REMOVE_TOKEN = 'rm -rf -- "/dev/shm/$1"'
+_REMOVE_FOLDER = 'rm -rf -- "/dev/shm/$1"'
 _PREPARE = """set -e; umask 077
 mkdir -p -- "$1"; [ -w "$1" ] || exit 13
 id -u; id -g
@@ -190,7 +190,7 @@ async def _start_download(session: NodeSession, wanted: ModelDownload, environ: 
 
 async def _remove_token_folder(session: NodeSession, wanted: ModelDownload) -> None:
     """Remove what held the token in memory; a download that broke off before it read it has left it there."""
-    words = ["sh", "-c", _REMOVE_TOKEN, "sparkctl-download", wanted.token_folder]
+    words = ["sh", "-c", _REMOVE_FOLDER, "sparkctl-download", wanted.token_folder]
     await session.run(words, timeout=_COMMAND_TIMEOUT_SECONDS)
 
 
