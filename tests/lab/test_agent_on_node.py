@@ -191,6 +191,8 @@ def test_top_once_says_all_of_two_nodes(sparkctl: Sparkctl) -> None:
 def test_top_plain_prints_again_and_says_when_a_probe_is_stopped(spark1: LabNode, sparkctl: Sparkctl) -> None:
     top = sparkctl.start("top", "--plain", "--node", "spark1")
     top.await_text(r"(?s)spark1.*\n\n.*spark1", 20.0)
+    # another one reads the kernel's log for the findings, and ends
+    await_true("the one probe that stays", lambda: len(list_agent_pids(spark1)) == 1)
     (pid,) = list_agent_pids(spark1)
     os.kill(pid, signal.SIGSTOP)
     try:

@@ -58,7 +58,10 @@ def test_up_status_logs_down(clean_nodes: Lab, sparkctl: Sparkctl, name: str) ->
 
 
 def test_the_shipped_profile_starts_with_its_real_command(spark1: LabNode, sparkctl: Sparkctl) -> None:
-    up = sparkctl("up", "qwen36", "--node", "spark1", "--json")
+    refused = sparkctl("up", "qwen36", "--node", "spark1", "--json")
+    assert_ended(refused, 6, "refused")
+    assert refused.result["hint"] == "sparkctl up qwen36 --node spark1 --pull", "its model is not there"
+    up = sparkctl("up", "qwen36", "--node", "spark1", "--force", "--json")  # this engine needs none
     assert_ended(up, 0, "ready")
     made = inspect_container(spark1, "sglang-qwen36")
     assert made["Config"]["Image"] == "scitrera/dgx-spark-sglang:0.5.12"

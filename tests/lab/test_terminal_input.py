@@ -114,7 +114,7 @@ def test_the_first_ctrl_c_while_docker_creates_lets_it_finish(spark1: LabNode, s
 
 @pytest.mark.parametrize("profile", ["qwen36-ngram", "qwen36-vllm"])
 def test_the_other_shipped_profiles_on_real_parts(spark1: LabNode, sparkctl: Sparkctl, profile: str) -> None:
-    assert_ended(sparkctl("up", profile, "--node", "spark1", "--json"), 0, "ready")
+    assert_ended(sparkctl("up", profile, "--node", "spark1", "--force", "--json"), 0, "ready")  # no model there
     assert_ended(sparkctl("down", profile, "--node", "spark1", "--json"), 0, "done")
 
 
