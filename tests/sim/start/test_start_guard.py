@@ -122,6 +122,7 @@ async def test_a_good_start_is_guarded_to_its_end_and_no_further(sparks: Simulat
     assert not guard.daemon.watches
 
 
+@pytest.mark.simulation(speed=2)  # a drop is to be told before the phase that follows, also by a busy machine
 async def test_page_cache_is_dropped_only_while_weights_load(sparks: SimulatedSparks, ctx: CommandContext) -> None:
     sparks.nodes["spark1"].memory.drop_caches(3)
     wanted = make_start_request(sparks, "start.guard.cache_below=90g", profile="qwen36-ngram")
