@@ -54,20 +54,18 @@ class MissingPart:
     is_required: bool = True
 
     @property
+    def _what(self) -> str:
+        return f"the {self.kind.value.replace('-', ' ')} {self.name}"
+
+    @property
     def origin_words(self) -> str:
         """What it is, and where it comes from."""
-        what = self.kind.value.replace("-", " ")
-        return (
-            f"the {what} {self.name}"
-            if self.source in (None, self.name)
-            else f"the {what} {self.name} from {self.source}"
-        )
+        return self._what if self.source in (None, self.name) else f"{self._what} from {self.source}"
 
     @property
     def sentence(self) -> str:
         """What is missing, and where it comes from."""
-        what = self.kind.value.replace("-", " ")
         origin = "" if self.source == self.name else f"; from {self.source}"
         if self.source is None:
             origin = "; the profile does not say where it comes from (model.source)"
-        return f"the {what} {self.name} {self.reason} on {self.node}{origin}"
+        return f"{self._what} {self.reason} on {self.node}{origin}"

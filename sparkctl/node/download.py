@@ -215,7 +215,9 @@ def download(request: Json) -> None:
     with ProgressReporter(part) as progress:
         progress.done = have
         for one in left:
-            _fetch_file(hub, one, repo, revision if is_cache else str(found.sha), part, token, is_cache)
+            _fetch_file(
+                hub, one, repo, revision if is_cache else str(found.sha), part=part, token=token, is_cache=is_cache
+            )
             progress.done += one.size or 0
     if not is_cache:
         _move_into_place(part, target, left)
@@ -231,7 +233,7 @@ def _sum_sizes(part: Path, files: list[WantedFile]) -> int:
 
 
 def _fetch_file(
-    hub: Any, one: WantedFile, repo: str, revision: str, part: Path, token: str | None, is_cache: bool
+    hub: Any, one: WantedFile, repo: str, revision: str, *, part: Path, token: str | None, is_cache: bool
 ) -> None:
     where = {"cache_dir": part.parent} if is_cache else {"local_dir": part}
     fault = None

@@ -15,7 +15,6 @@ from sparkctl.commands.pull.model_download import ModelDownload, download_model,
 from sparkctl.commands.request import Request, list_flags
 from sparkctl.commands.start.launch_plans import build_rank_launches
 from sparkctl.commands.start.missing_parts import build_missing_event, read_missing_parts
-from sparkctl.commands.start.start_preflight import ARCHITECTURES
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.transfer.transfer_files import TransferReporter
 from sparkctl.commands.transfer.transfer_profile import TransferProfile, transfer_profile
@@ -164,8 +163,7 @@ class ProfilePuller:
         if part is None:
             return None
         engine = await session.docker.read_info()
-        machine = ARCHITECTURES.get(engine.architecture or "")
-        return await pull_image(session, part.name, machine, self._report_progress(session.node.name, "image"))
+        return await pull_image(session, part.name, engine.machine, self._report_progress(session.node.name, "image"))
 
     async def _get_model(self, kind: PartKind, missing: Mapping[NodeName, tuple[MissingPart, ...]]) -> list[str]:
         lacking = [

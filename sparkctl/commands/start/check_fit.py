@@ -19,7 +19,7 @@ from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
 from sparkctl.errors import ExitCode, NodeError
 from sparkctl.model.events import CommandEnded, Emit, Event, MemoryFitEvaluated, Outcome, WarningEmitted
-from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
+from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.memory_fit import FitOutcome, MemoryFit
 from sparkctl.model.missing_part import MissingPart
 from sparkctl.model.node import Node
@@ -204,8 +204,6 @@ async def _check_node(ctx: CommandContext, request: CheckFit, session: NodeSessi
         node_count=len(request.nodes) if request.profile.nodes > 1 else 1,
         build_plan=partial(build_changed_plan, ctx, request.to_start_request(session.node), session),
     )
-    is_running = any(
-        one.is_alive and one.get_label(ContainerLabel.INSTANCE) == plan.instance for one in containers
-    )  # then image and model are there
+    is_running = bool(node_fit.find_containers_in_place(plan, containers))  # then image and model are there
     missing = find_missing_parts(request.profile, plan, image=image, engine=engine, models=look.models)
     return CheckedNode(measured.evaluate_in_place(request.profile), measured, () if is_running else missing)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from sparkctl.commands.start.start_preflight import ARCHITECTURES, format_pull_hint
+from sparkctl.commands.start.start_preflight import format_pull_hint
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines.memory.model_weights import map_path_to_node
@@ -61,10 +61,7 @@ def find_missing_parts(
 def _explain_missing_image(image: ImageInfo | None, engine: DockerInfo) -> str | None:
     if image is None:
         return "is not there"
-    machine = ARCHITECTURES.get(engine.architecture or "")
-    if machine and image.architecture in ARCHITECTURES.values() and image.architecture != machine:
-        return f"is for {image.architecture}, and the node is {machine}"
-    return None
+    return f"is for {image.architecture}, and the node is {engine.machine}" if engine.is_wrong_for(image) else None
 
 
 def _explain_missing_files(files: CheckpointFiles) -> str | None:

@@ -140,8 +140,8 @@ class MeasuredNode:
     def evaluate(self, profile: Profile, replaced: frozenset[str]) -> MemoryFit:
         """Return whether a profile fits. Raises `InvalidInput` where it cannot be launched."""
         return calculate_fit(
-            self.ctx, profile, self.build_plan(profile), self.look, self.containers, replaced, self.loading_ids,
-            self.node_count,
+            self.ctx, profile, plan=self.build_plan(profile), look=self.look, containers=self.containers,
+            replaced=replaced, loading_ids=self.loading_ids, node_count=self.node_count,
         )  # fmt: skip
 
     def evaluate_in_place(self, profile: Profile) -> MemoryFit:

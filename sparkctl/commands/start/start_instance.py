@@ -157,7 +157,7 @@ class _StartRun:
         """Inspect all nodes in parallel and build a plan for each."""
         launches, self.route = await build_rank_launches(self.ctx, self.request, sessions)
         self.ranks = tuple(
-            RankStart(self.ctx, self.request, session, launch, self.emit, self.began, self._proof)
+            RankStart(self.ctx, self.request, session, launch, emit=self.emit, began=self.began, proof=self._proof)
             for session, launch in zip(sessions, launches, strict=True)
         )
         await gather_or_cancel(*(rank.inspect_node() for rank in self.ranks))

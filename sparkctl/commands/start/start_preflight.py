@@ -30,7 +30,6 @@ from sparkctl.transport.docker.docker_responses import DockerInfo, ImageInfo
 
 _MIN_DISK_BYTES = 64 * MIB  # the minimum for a container's own layer and log
 _LOW_DISK_BYTES = 5 * GIB
-ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64", "amd64": "amd64"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +133,8 @@ def _refuse_without_image(plan: LaunchPlan, inspection: PreflightInspection, aga
         raise ImageNotFound(
             plan.node, f"{plan.node} does not have the image {plan.image}", format_pull_hint(plan, again)
         )
-    machine = ARCHITECTURES.get(inspection.engine.architecture or "")
-    if machine and inspection.image.architecture in ARCHITECTURES.values() and inspection.image.architecture != machine:
+    machine = inspection.engine.machine
+    if inspection.engine.is_wrong_for(inspection.image):
         raise ImageNotFound(
             plan.node,
             f"the image {plan.image} on {plan.node} is for {inspection.image.architecture}, the node is {machine}",

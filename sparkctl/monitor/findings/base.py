@@ -29,6 +29,11 @@ class NodeSnapshot:
     kernel: tuple[KernelEvent, ...] = ()
 
 
+def get_container_key(one: InstanceView) -> str:
+    """Return what tells a container from an earlier one of its name, as far as it is known."""
+    return one.container_id or one.container
+
+
 class Detector(Protocol):
     """Detects one kind of finding. It keeps what it needs of earlier snapshots, and uses only the samples' own times."""
 

@@ -12,17 +12,19 @@ from sparkctl.model.engine_metrics import EngineActivity, EngineMeter
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.phase import Phase
-from sparkctl.monitor.findings.base import MAX_SAMPLE_GAP, ConditionTimer, NodeSnapshot, PersistentCondition
+from sparkctl.monitor.findings.base import (
+    MAX_SAMPLE_GAP,
+    ConditionTimer,
+    NodeSnapshot,
+    PersistentCondition,
+    get_container_key,
+)
 
 
 def list_engine_meters(sight: NodeSnapshot) -> list[tuple[InstanceView, EngineMeter]]:
     """Return our ready instances with known figures. A worker has none: it answers nobody."""
     shown = sight.instances or ()
     return [(one, one.numbers) for one in shown if one.ours and one.phase is Phase.READY and one.numbers is not None]
-
-
-def _container_key(one: InstanceView) -> str:
-    return one.container_id or one.container
 
 
 def _get_since(*standing: PersistentCondition | None) -> float | None:
@@ -61,7 +63,7 @@ class RejectedDraftsDetector:
             is_known = meter.activity is EngineActivity.DECODING and length is not None
             none = is_known and length is not None and length <= self.NONE and steps >= self.STEPS
             few = is_known and length is not None and length < self.LENGTH and rate is not None and rate < self.RATE
-            key = _container_key(one)
+            key = get_container_key(one)
             all_rejected = self._none.update_condition(key, none if is_known else None, sight.sample)
             standing = self._few.update_condition(key, few if is_known else None, sight.sample)
             if all_rejected is not None or standing is not None:
@@ -117,10 +119,10 @@ class LostPrefixDetector:
         found, now = [], sight.sample.uptime
         meters = list_engine_meters(sight)
         if sight.instances is not None:
-            here = {_container_key(one) for one in sight.instances}
+            here = {get_container_key(one) for one in sight.instances}
             self._uses = {key: use for key, use in self._uses.items() if key in here}
         for one, meter in meters:
-            use = self._uses.setdefault(_container_key(one), PrefixUse(now))
+            use = self._uses.setdefault(get_container_key(one), PrefixUse(now))
             self._count_tokens(use, meter, sight)
             if use.kept >= self.KEPT and use.anew >= self.ANEW:
                 found.append(self._build_finding(sight, one, meter, use))
@@ -185,7 +187,7 @@ class StarvedDecodeDetector:
         """Return one finding for each instance with starved requests."""
         found = []
         for one, meter in list_engine_meters(sight):
-            key = _container_key(one)
+            key = get_container_key(one)
             stands = self._stands.update_condition(key, self._is_standing(key, meter, sight), sight.sample)
             slow = self._slow.update_condition(key, self._is_slowed(meter), sight.sample)
             if stands is None and slow is None:
@@ -252,9 +254,9 @@ class StalledRequestsDetector:
         """Return one finding for each instance whose requests stand still."""
         found = []
         meters = list_engine_meters(sight)
-        before, self._usage = self._usage, {_container_key(one): meter.kv_usage for one, meter in meters}
+        before, self._usage = self._usage, {get_container_key(one): meter.kv_usage for one, meter in meters}
         for one, meter in meters:
-            key = _container_key(one)
+            key = get_container_key(one)
             claim = self._is_still(meter) and before.get(key, meter.kv_usage) == meter.kv_usage
             standing = self._lasting.update_condition(
                 key, None if meter.generation_rate is None else claim, sight.sample
@@ -303,7 +305,7 @@ class FullCacheDetector:
         for one, meter in list_engine_meters(sight):
             known = meter.preemptions is not None and meter.kv_usage is not None
             claim = (meter.preemptions or 0) > 0 and (meter.kv_usage or 0.0) >= self.FULL
-            standing = self._lasting.update_condition(_container_key(one), claim if known else None, sight.sample)
+            standing = self._lasting.update_condition(get_container_key(one), claim if known else None, sight.sample)
             if standing is None:
                 continue
             evidence = _build_evidence(

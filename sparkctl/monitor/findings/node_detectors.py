@@ -12,7 +12,13 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.phase import Phase
 from sparkctl.model.reference import TOLERANCE, FigureRange, estimate_request_context
 from sparkctl.model.text.units import GIB, format_gib
-from sparkctl.monitor.findings.base import ConditionTimer, Detector, NodeSnapshot, PersistentCondition
+from sparkctl.monitor.findings.base import (
+    ConditionTimer,
+    Detector,
+    NodeSnapshot,
+    PersistentCondition,
+    get_container_key,
+)
 from sparkctl.monitor.findings.engine_detectors import (
     FullCacheDetector,
     LostPrefixDetector,
@@ -49,12 +55,12 @@ class RestartLoopDetector:
         """Return one finding for each restarted container."""
         found = []
         if sight.instances is not None:
-            here = {_container_key(one) for one in sight.instances}
+            here = {get_container_key(one) for one in sight.instances}
             self._counts = {key: count for key, count in self._counts.items() if key in here}
             self._grown = {key: grown for key, grown in self._grown.items() if key in here}
         for one in sight.instances or ():
             self._count_restarts(one, sight)
-            again = sum(more for _, _, more in self._grown.get(_container_key(one), ()))
+            again = sum(more for _, _, more in self._grown.get(get_container_key(one), ()))
             restarting = one.state is ContainerState.RESTARTING
             if again or restarting:
                 found.append(self._build_restart_finding(sight, one, again, restarting))
@@ -62,13 +68,13 @@ class RestartLoopDetector:
 
     def _count_restarts(self, one: InstanceView, sight: NodeSnapshot) -> None:
         now, count = sight.sample.uptime, one.restarts
-        grown = [grew for grew in self._grown.get(_container_key(one), ()) if 0 <= now - grew[0] <= self.WINDOW]
+        grown = [grew for grew in self._grown.get(get_container_key(one), ()) if 0 <= now - grew[0] <= self.WINDOW]
         if count is not None:
-            more = count - self._counts.get(_container_key(one), count)
+            more = count - self._counts.get(get_container_key(one), count)
             if more > 0:
                 grown.append((now, sight.sample.time, more))
-            self._counts[_container_key(one)] = count
-        self._grown[_container_key(one)] = grown
+            self._counts[get_container_key(one)] = count
+        self._grown[get_container_key(one)] = grown
 
     def _build_restart_finding(self, sight: NodeSnapshot, one: InstanceView, again: int, restarting: bool) -> Finding:
         loop = restarting or again >= self.LOOP
@@ -76,7 +82,7 @@ class RestartLoopDetector:
         if one.restarts is not None:
             evidence.append(FindingEvidence("RestartCount", str(one.restarts), None, "docker"))
         times = "again and again" if loop else "once" if again == 1 else f"{again} times"
-        grown = self._grown.get(_container_key(one))
+        grown = self._grown.get(get_container_key(one))
         name, quoted = one.name, shlex.quote(one.container)
         return Finding(
             kind=FindingKind.RESTART_LOOP,
@@ -89,10 +95,6 @@ class RestartLoopDetector:
             evidence=tuple(evidence),
             since=grown[0][1] if grown else None,
         )
-
-
-def _container_key(one: InstanceView) -> str:
-    return one.container_id or one.container
 
 
 class SlowGenerationDetector:
@@ -116,7 +118,7 @@ class SlowGenerationDetector:
             if numbers is not None and numbers.generation_rate is not None and rate is not None:
                 is_alone = not numbers.prompt_rate and estimate_request_context(numbers, one.facts) is not None
                 claim = numbers.generation_rate < (1 - TOLERANCE) * rate.low if is_alone else None
-            standing = self._lasting.update_condition(_container_key(one), claim, sight.sample)
+            standing = self._lasting.update_condition(get_container_key(one), claim, sight.sample)
             if standing is not None and rate is not None:
                 found.append(_build_slow_generation_finding(sight, one, rate, standing))
         return found

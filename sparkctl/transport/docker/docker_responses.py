@@ -24,6 +24,7 @@ _MAX_PORT = 65535
 _PORT_PATTERN = re.compile(r"[0-9]{1,5}")
 _NUMBER_LIMIT = 1 << 62  # bytes, seconds: Go's int64
 _MAX_ERROR_CHARS = 4096
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64", "amd64": "amd64"}  # uname's word: Docker's
 _LONG_LABELS = frozenset(
     {ContainerLabel.READY, ContainerLabel.PER_STEP, ContainerLabel.REFERENCE, ContainerLabel.NODES}
 )  # they hold more than a name; after a cut they would not be readable
@@ -42,6 +43,16 @@ class DockerInfo:
     cgroup_version: str | None
     runtimes: tuple[str, ...]
     cdi: bool
+
+    @property
+    def machine(self) -> str | None:
+        """The node's processor in an image's word (arm64); None: not known."""
+        return _ARCHITECTURES.get(self.architecture or "")
+
+    def is_wrong_for(self, image: ImageInfo) -> bool:
+        """Tell whether an image is certainly for another processor."""
+        known = self.machine is not None and image.architecture in _ARCHITECTURES.values()
+        return known and image.architecture != self.machine
 
 
 @dataclass(frozen=True, slots=True)
