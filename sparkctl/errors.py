@@ -42,6 +42,12 @@ class OperationRefused(SparkctlError):
     exit_code = ExitCode.REFUSED
 
 
+class ServiceUnproved(SparkctlError):
+    """A service answers, and its answer is not what it is there for: no sound from a speech server."""
+
+    exit_code = ExitCode.UNHEALTHY
+
+
 class ProtocolViolation(SparkctlError):
     """A server's answer breaks its protocol. The caller, which knows the node, turns it into a `NodeError`."""
 

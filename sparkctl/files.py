@@ -140,3 +140,36 @@ def _irregular_file_error(path: str | Path, kind: str) -> OSError:
     if kind == "a directory":
         return IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     return OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))
+
+
+def write_private_file(path: Path, text: str, suffix: str = ".new") -> None:
+    """Write a file that its owner alone may read (0600), whole or not at all; ``suffix``: of the file until then. Raises OSError."""
+    import tempfile
+
+    handle, name = tempfile.mkstemp(suffix, f"{path.name}.", path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def remove_abandoned_directories(prefix: str) -> None:
+    """Remove temporary directories of this user named PREFIX, process id, dash and more, whose process was killed."""
+    import shutil
+    import tempfile
+
+    for path in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        process, dash, _ = path.name.removeprefix(prefix).partition("-")
+        if not process.isdecimal() or not dash or path.is_symlink():
+            continue
+        try:
+            os.kill(int(process), 0)
+        except ProcessLookupError:
+            with suppress(OSError):
+                if path.stat().st_uid == os.getuid():
+                    shutil.rmtree(path, ignore_errors=True)
+        except (OSError, OverflowError):
+            continue  # somebody else's

@@ -38,6 +38,15 @@ def state_dir() -> Path:
     return Path(platformdirs.user_state_dir(APP_NAME))
 
 
+def cache_dir() -> Path:
+    """Return the directory of what may be deleted at any time (it may not exist)."""
+    if base := _read_absolute_path("XDG_CACHE_HOME"):
+        return base / APP_NAME
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir(APP_NAME))
+
+
 def user_profiles_dir() -> Path:
     """Return the directory of the operator's own profiles (it may not exist)."""
     return config_dir() / "profiles"
@@ -50,9 +59,18 @@ def read_only_profiles_dir() -> Path | None:
 
 def shipped_profiles_dir() -> Path:
     """Return the directory of the shipped profiles: inside the wheel, or beside the package in a checkout."""
+    return _find_shipped("profiles")
+
+
+def docs_dir() -> Path:
+    """Return the directory of the documentation's pages: inside the wheel, or beside the package in a checkout."""
+    return _find_shipped("docs")
+
+
+def _find_shipped(name: str) -> Path:
     package = Path(__file__).resolve().parent
-    installed = package / "_profiles"
-    return installed if installed.is_dir() else package.parent / "profiles"
+    installed = package / f"_{name}"
+    return installed if installed.is_dir() else package.parent / name
 
 
 def _read_absolute_path(variable: str) -> Path | None:

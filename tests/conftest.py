@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, Phase, settings
 
+from tests.support.fast_forward import install_fast_forward
+
 settings.register_profile(
     "steady",
     derandomize=True,
@@ -20,3 +22,4 @@ settings.register_profile(
     "hunt", derandomize=False, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("steady")
+install_fast_forward()  # it acts where a fixture turns it on

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import click
 from click.core import ParameterSource
 
-from sparkctl.cli.options import RequestCommand
+from sparkctl.cli.options import VERB_ALIASES, RequestCommand
 from sparkctl.commands.actions import ACTIONS, PANEL_VERBS
 from sparkctl.commands.request import Request, ScreenTarget
 from sparkctl.errors import InvalidInput
@@ -16,7 +16,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.text.suggestions import format_did_you_mean
 from sparkctl.tui.panel_options import AVAILABLE_SCREENS, InstanceLister
 
-_CLI_ONLY_OPTIONS = ("--json", "--record", "--format")
+_CLI_ONLY_OPTIONS = ("--json", "--output", "-o", "--quiet", "-q", "--record", "--format")
 _HIDDEN_OPTIONS = frozenset(_CLI_ONLY_OPTIONS)
 _LOG_SCREEN_OPTIONS = frozenset(("--node", "--follow"))
 _LOG_SCREEN_PARAMETERS = ("instance", "node", "follow")  # the log screen knows these; it always follows
@@ -56,7 +56,7 @@ class CommandLineParser:
             return tuple(verb for verb in self.verbs if verb not in PANEL_VERBS and verb.startswith(last))
         if words[0] not in self.verbs or words[0] in PANEL_VERBS:
             return ()
-        if isinstance(self._root_command.get_command(click.Context(self._root_command), words[0]), click.Group):
+        if isinstance(self._root_command.get_command(self._make_context(), words[0]), click.Group):
             return ()  # subcommands are for the command line only
         items = ShellComplete(self._root_command, {"obj": instances}, "sparkctl", "_SPARKCTL_COMPLETE").get_completions(
             words, last
@@ -75,8 +75,9 @@ class CommandLineParser:
         """
         if not words:
             raise InvalidInput("type a verb", ", ".join(self.verbs))
+        words = (*VERB_ALIASES.get(words[0], words[:1]), *words[1:])
         verb, *rest = words
-        outer = click.Context(self._root_command, info_name="sparkctl")
+        outer = self._make_context()
         if verb not in self.verbs:
             elsewhere = verb in self._root_command.list_commands(outer)
             raise InvalidInput(
@@ -92,7 +93,9 @@ class CommandLineParser:
         command = self._root_command.get_command(outer, verb)
         assert command is not None
         if "--help" in rest or "-h" in rest:
-            raise InvalidInput(command.get_usage(click.Context(command, info_name=verb)), command.short_help)
+            raise InvalidInput(
+                command.get_usage(click.Context(command, info_name=verb, parent=outer)), command.short_help
+            )
         try:
             with command.make_context(verb, list(rest), parent=outer) as ctx:
                 if verb in _SCREEN_TARGETS:
@@ -110,6 +113,9 @@ class CommandLineParser:
             usage = wrong.ctx.get_usage() if isinstance(wrong, click.UsageError) and wrong.ctx else None
             raise InvalidInput(wrong.format_message(), usage) from wrong
         raise InvalidInput(f"`{verb}` is for the command line: sparkctl {shlex.join(words)}")
+
+    def _make_context(self) -> click.Context:
+        return click.Context(self._root_command, info_name="sparkctl", **self._root_command.context_settings)
 
 
 def _choose_rank_nodes(ctx: click.Context, nearest: Sequence[NodeName]) -> tuple[str, ...]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparkctl.cli import stderr, stdout
 from sparkctl.model.events import (
+    BenchCellMeasured,
     CachesDropped,
     CommandEnded,
     Event,
+    FindingReported,
     GuardActed,
     LogArrived,
     MemoryFitEvaluated,
@@ -18,8 +21,12 @@ from sparkctl.model.events import (
     Outcome,
     PartsMissing,
     PhaseChanged,
+    SetupStepDone,
     SwitchPlanned,
     SwitchStepReported,
+    TransferProgressed,
+    TunnelState,
+    TunnelStateChanged,
     WarningEmitted,
 )
 from sparkctl.model.finding import Severity
@@ -30,6 +37,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.model.text.sanitize import sanitize_line, sanitize_lines
 from sparkctl.model.text.units import GIB, format_duration
+from sparkctl.views.bench_view import format_progress
 from sparkctl.views.event_text import (
     describe_missing_guard,
     format_cache_drop,
@@ -39,16 +47,20 @@ from sparkctl.views.event_text import (
     format_phase,
     format_phase_name,
     format_release,
+    format_setup_step_done,
     format_step,
+    format_tunnel_state,
     format_verdict,
     judge_guard_action,
 )
+from sparkctl.views.finding_view import format_answer_check
 from sparkctl.views.profiles.memory_estimate_view import format_estimate
 from sparkctl.views.switch_plan_view import describe_switch_step, format_switch_plan
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, get_severity_style, get_state_symbol, measure_text
+from sparkctl.views.transfer_view import format_transfer, render_transfer_bars
 
 _SUMMARIZED_PHASES = (Phase.LOADING, Phase.WARMING)  # phases whose length an owner wants to see afterwards
-_FINAL_PHASES = (Phase.READY, Phase.FAILED, Phase.STOPPED)
+_FINAL_PHASES = (Phase.READY, Phase.UNPROVED, Phase.FAILED, Phase.STOPPED)
 _SILENT_GUARD_ACTIONS = (GuardAction.ENDED, GuardAction.COMPACTED)
 _PROGRESS_SECONDS = 10.0  # interval of progress lines within a step, without a terminal
 _STILL_RUNNING_SECONDS = 30.0  # interval of lines that say that a phase without progress still lasts
@@ -102,21 +114,34 @@ class TextPrinter:
         self.on_interrupt = on_interrupt
         self.live = stderr.LiveLine()
         self._phases: dict[str, _PhaseProgress] = {}  # by node
+        self._transfers: dict[str, TransferProgressed] = {}  # what comes now, by node
+        self._transfers_printed_at: dict[str, float] = {}  # monotonic, by node
         self._connected: set[str] = set()
         self._away: set[str] = set()
         self._warned: set[str] = set()
         self._has_ended = False
+        self._has_tunnel = False
 
     def print_event(self, event: Event) -> None:
         """Print one event."""
         match event:
             case PhaseChanged():
                 self._print_phase(event)
+            case TransferProgressed():
+                self._print_transfer(event)
+            case LogArrived() if self._is_pulling(event.node):  # the log of a build
+                self.live.clear()
+                for one in event.lines:
+                    stderr.print_message(f"{event.node}  {sanitize_line(one.text)}")
             case CachesDropped():
                 self._print_line(event.node, TextStyle.GOOD, get_state_symbol(Phase.READY), format_cache_drop(event))
                 self._phases.pop(event.node, None)
             case GuardActed():
                 self._print_guard_action(event)
+            case BenchCellMeasured():
+                style = TextStyle.GOOD if event.result.error is None else TextStyle.ATTENTION
+                mark = get_state_symbol(Phase.READY if event.result.error is None else Phase.FAILED)
+                self._print_line(event.node, style, mark, format_progress(event))
             case MemoryReleased() if (
                 not event.holders and (event.missing or 0) <= GIB
             ):  # the rest is a warning with a next step
@@ -126,17 +151,29 @@ class TextPrinter:
             case MemoryFitEvaluated() if event.fit.is_refused:
                 self.live.clear()
                 for line in format_estimate(event.fit):
-                    stderr.print_message(f"  {line}", _VERDICT_INDENT)
+                    stderr.print_message(f"  {line}", _VERDICT_INDENT, is_trouble=True)
             case PartsMissing():
                 self.live.clear()
                 for line in format_missing_parts(event):
-                    stderr.print_message(line)
+                    stderr.print_message(line, is_trouble=True)
             case NodeStateChanged():
                 self._print_node_state(event)
+            case SetupStepDone():
+                style = TextStyle.ATTENTION if event.is_back else TextStyle.GOOD
+                mark = get_state_symbol(Phase.FAILED if event.is_back else Phase.READY)
+                self._print_line(event.node, style, mark, format_setup_step_done(event))
+            case TunnelStateChanged():
+                self._print_tunnel_state(event)
             case WarningEmitted():
                 self.live.clear()
                 self._warned.add(event.message)
                 stderr.print_warning(event.node, event.message, event.hint)
+            case FindingReported() if event.severity is not Severity.GOOD:
+                self.live.clear()
+                first, *more = format_answer_check(event)
+                self._print_line(event.node or "", TextStyle.ATTENTION, first[0], first[2:])
+                for line in more:
+                    stderr.print_message(f"  {line}", _VERDICT_INDENT)
             case CommandEnded():
                 self._has_ended = True
                 self._print_end(event)
@@ -188,8 +225,20 @@ class TextPrinter:
                 format_node_state(event),
             )
 
+    def _print_tunnel_state(self, event: TunnelStateChanged) -> None:
+        """Print it, and at the first time the address on stdout, for a script that waits for it."""
+        is_open = event.state is TunnelState.OPEN
+        mark = get_state_symbol(Phase.READY if is_open else Phase.UNKNOWN)
+        style = TextStyle.GOOD if is_open else TextStyle.ATTENTION
+        self._print_line(event.node, style, mark, format_tunnel_state(event))
+        if is_open and not self._has_tunnel:
+            self._has_tunnel = True
+            stdout.print_line(event.url)
+            stdout.flush_stdout()
+
     def _print_phase(self, event: PhaseChanged) -> None:
         progress, now = self._phases.get(event.node), time.monotonic()
+        self._transfers.pop(event.node, None)
         before = None if progress is None else progress.event
         moved_on = before is not None and event.phase not in (before.phase, Phase.FAILED, Phase.STOPPED)
         if (
@@ -217,7 +266,9 @@ class TextPrinter:
         return None
 
     def _print_final_phase(self, event: PhaseChanged) -> None:
-        style = {Phase.READY: TextStyle.GOOD, Phase.FAILED: TextStyle.BAD}.get(event.phase, TextStyle.LABEL)
+        style = {Phase.READY: TextStyle.GOOD, Phase.UNPROVED: TextStyle.ATTENTION, Phase.FAILED: TextStyle.BAD}.get(
+            event.phase, TextStyle.LABEL
+        )
         words = f"{event.instance} {format_phase_name(event.phase)}"
         if event.elapsed:
             words += f" after {format_duration(event.elapsed)}"
@@ -225,16 +276,41 @@ class TextPrinter:
             words += f"   {sanitize_line(event.detail)}"
         self._print_line(event.node, style, get_state_symbol(event.phase), words)
 
+    def _is_pulling(self, node: str) -> bool:
+        progress = self._phases.get(node)
+        return progress is not None and progress.event.phase is Phase.PULLING
+
+    def _print_transfer(self, event: TransferProgressed) -> None:
+        """A bar on a terminal; elsewhere a line every ten seconds. What has arrived whole stays as a line."""
+        before, now = self._transfers.get(event.node), time.monotonic()
+        is_whole = event.total is not None and event.done >= event.total and not event.parts
+        if is_whole:
+            self._transfers.pop(event.node, None)
+        else:
+            self._transfers[event.node] = event
+        if self.live.on and not is_whole:
+            return self._update_live_line()
+        is_new = before is None or before.what != event.what
+        if is_whole or is_new or now - self._transfers_printed_at.get(event.node, 0.0) > _PROGRESS_SECONDS:
+            self._transfers_printed_at[event.node] = now
+            words = format_transfer(event)
+            self._print_line(event.node, TextStyle.ATTENTION, get_state_symbol(Phase.LOADING), words)
+            if (progress := self._phases.get(event.node)) is not None:
+                progress.printed_at = now
+        return None
+
     def _print_end(self, event: CommandEnded) -> None:
         self._phases.clear()
+        self._transfers.clear()
         self.live.clear()
         if event.verdict is not None:
             if event.outcome is Outcome.TIMED_OUT:
                 words = f"{event.instance} not ready after {format_duration(event.seconds)}"
                 self._print_line(event.node or "", TextStyle.ATTENTION, get_state_symbol(Phase.UNKNOWN), words)
-            stderr.print_message()
+            stderr.print_message(is_trouble=True)
             for line in format_verdict(event.verdict):
-                stderr.print_message(line, _VERDICT_INDENT if line.startswith(" ") else 0)
+                stderr.print_message(line, _VERDICT_INDENT if line.startswith(" ") else 0, is_trouble=True)
+            stderr.print_message(f"  more    sparkctl help {event.verdict.cause}", _VERDICT_INDENT)
         if event.message and event.outcome in (Outcome.DONE, Outcome.READY, Outcome.DETACHED, Outcome.PLANNED):
             for line in sanitize_lines(event.message):
                 stderr.print_message(line)
@@ -245,17 +321,22 @@ class TextPrinter:
                 event.node, f"{event.instance}: {unguarded}", f"sparkctl guard status --node {event.node}"
             )
         if event.log and event.outcome in (Outcome.FAILED, Outcome.TIMED_OUT):
-            stderr.print_message(f"  log     {event.log}", _VERDICT_INDENT)
+            stderr.print_message(f"  log     {event.log}", _VERDICT_INDENT, is_trouble=True)
             for _, path in event.more_logs:  # the path names its Spark
-                stderr.print_message(f"          {path}", _VERDICT_INDENT)
+                stderr.print_message(f"          {path}", _VERDICT_INDENT, is_trouble=True)
+        if event.outcome is Outcome.READY:
+            for line in sanitize_lines(event.hint) if event.hint else ():
+                stderr.print_message(f"try  {line}", _VERDICT_INDENT)
         if event.endpoint:
             stdout.print_line(event.endpoint)
 
     def _update_live_line(self) -> None:
-        """Rewrite the live line: the progress of the first node, then the other nodes."""
+        """Rewrite the live line: what comes onto nodes, else the progress of the first node, then the other nodes."""
+        if self._transfers:
+            return self.live.update(*(row for one in self._transfers.values() for row in render_transfer_bars(one)))
         going = [progress for progress in self._phases.values() if not progress.is_final]
         if not going:
-            return
+            return None
         first, *others = going
         phase = format_phase(first.event, first.elapsed_seconds)
         mark = Span(get_state_symbol(first.event.phase), TextStyle.ATTENTION)
@@ -264,7 +345,7 @@ class TextPrinter:
             event = progress.event
             words = f"   {event.node} {format_phase_name(event.phase)} {format_step(event.step)}".rstrip()
             line = (*line, Span(words))
-        self.live.update(line)
+        return self.live.update(line)
 
     def _print_line(self, node: str, tone: TextStyle, mark: str, words: str) -> None:
         self.live.clear()
@@ -296,18 +377,27 @@ class SwitchPrinter(TextPrinter):
         super().__init__("stopping at the next safe point ...")
         self._plan_only = plan_only
         self._stops: tuple[str, ...] = ()
+        self._rows: Sequence[TextRow] = ()
 
     def print_event(self, event: Event) -> None:
         """Print one event."""
         if isinstance(event, SwitchStepReported):
             return self._print_step(event)
+        if isinstance(event, CommandEnded) and self._plan_only:
+            self._print_plan_rows(is_refused=bool(event.exit_code))
         if not isinstance(event, SwitchPlanned):
             return super().print_event(event)
         self._stops = event.plan.stops
-        rows = format_switch_plan(event.plan, stdout.get_terminal_width() or 80)
-        if self._plan_only:
-            return stdout.print_rows(rows)
-        for row in rows:
+        self._rows = format_switch_plan(event.plan, stdout.get_terminal_width() or 80)
+        if not self._plan_only:
+            self._print_plan_rows(is_refused=True)
+        return None
+
+    def _print_plan_rows(self, *, is_refused: bool) -> None:
+        """Print the plan: on stdout only where it is the answer."""
+        if not is_refused:
+            return stdout.print_rows(self._rows)
+        for row in self._rows:
             stderr.print_message(row)
         return None
 

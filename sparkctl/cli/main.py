@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import re
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -13,62 +14,77 @@ import click
 
 from sparkctl import __version__
 from sparkctl.cli import stderr, stdout
-from sparkctl.cli.options import ascii_option
+from sparkctl.cli.options import VERB_ALIASES, add_terminal_options, ascii_option, colour_option
 from sparkctl.errors import ExitCode, SparkctlError
 
 _INTERNAL_ERROR_EXIT_CODE = 70  # EX_SOFTWARE of sysexits.h
 _DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT}
 _BROKEN_PIPE_EXIT_CODE = 141  # what a shell makes of SIGPIPE
 
-# verb: (module in cli.verbs, what it does)
-VERBS = {
-    "init": ("init", "Ask for each Spark's address, test it, write the config."),
-    "doctor": ("doctor", "Check the nodes and show the command that fixes each problem."),
-    "profiles": ("profiles", "List, show, check and import profiles."),
-    "plan": ("plan", "Check whether a profile fits on a node, and show the calculation."),
-    "pull": ("pull", "Get a profile's image and model onto a node."),
-    "up": ("up", "Start a profile on a node and wait until it is ready."),
-    "switch": ("switch", "Stop what conflicts, start another profile; roll back if that fails."),
-    "resume": ("resume", "Finish an interrupted switch."),
-    "abort": ("abort", "Undo an interrupted switch and start the previous models again."),
-    "status": ("status", "Show the nodes, their memory and what runs there."),
-    "top": ("top", "Show memory, GPU, CPU, links and instances, live."),
-    "metrics": ("metrics", "Print nodes and instances as Prometheus metrics, or serve them."),
-    "logs": ("logs", "Show an instance's log, even after its container is gone."),
-    "diagnose": ("diagnose", "Read a log and explain why the engine failed."),
-    "endpoints": ("endpoints", "Print the URLs of running models, ready for client configs."),
-    "drop-caches": ("drop_caches", "Drop the page cache, and show memory before and after."),
-    "guard": ("guard", "Watch a node's memory, and stop a model before the node freezes."),
-    "down": ("down", "Stop an instance and wait until its memory is back."),
-    "free": ("free", "Stop everything that sparkctl started on a node; list the rest."),
-    "sync": ("sync", "Copy a profile's image and model from one Spark to another."),
-    "history": ("history", "Show past starts, stops and switches, and their results."),
-    "demo": ("demo", "Run the panel, or any verb, on two simulated Sparks."),
-    "completion": ("completion", "Print the shell completion for bash, zsh or fish."),
+# by what one wants to do, in the order in which a new user needs it; verb: (module in cli.verbs, what it does)
+VERB_GROUPS = {
+    "Set up": {
+        "init": ("init", "Ask for each Spark's address, test it, write the config."),
+        "doctor": ("doctor", "Check the nodes and show the command that fixes each problem."),
+        "setup": ("setup", "Set up Docker's group, the drop right and the cable; or undo it."),
+        "guard": ("guard", "Watch a node's memory, and stop a model before the node freezes."),
+        "drop-caches": ("drop_caches", "Drop the page cache, and show memory before and after."),
+    },
+    "Choose a model and get it": {
+        "profiles": ("profiles", "List, show, check, edit and import profiles."),
+        "plan": ("plan", "Check whether a profile fits on a node, and show the calculation."),
+        "pull": ("pull", "Get a profile's image and model onto a node."),
+        "images": ("images", "List the images on each node; remove one that nothing uses."),
+        "models": ("models", "Show the models on each node; remove one."),
+        "sync": ("sync", "Copy a profile's image and model from one Spark to another."),
+    },
+    "Start and stop": {
+        "up": ("up", "Start a profile on a node and wait until it is ready."),
+        "switch": ("switch", "Stop what conflicts, start another profile; roll back if that fails."),
+        "restart": ("restart", "Stop an instance, and start its profile again on the same nodes."),
+        "down": ("down", "Stop an instance and wait until its memory is back."),
+        "free": ("free", "Stop everything that sparkctl started on a node; list the rest."),
+        "resume": ("resume", "Finish an interrupted switch: switch --continue."),
+        "abort": ("abort", "Undo an interrupted switch: switch --abort."),
+    },
+    "Use and watch": {
+        "status": ("status", "Show the nodes, their memory and what runs there."),
+        "endpoints": ("endpoints", "Print the URLs of running models, ready for client configs."),
+        "tunnel": ("tunnel", "Bring an instance's endpoint to localhost, over the SSH connection."),
+        "say": ("say", "Speak a text with a speech server, as a WAV file."),
+        "check": ("check", "Ask a running model whether its answers make sense."),
+        "bench": ("bench", "Measure a running model, and compare two measurements."),
+        "top": ("top", "Show memory, GPU, CPU, links and instances, live."),
+        "metrics": ("metrics", "Print nodes and instances as Prometheus metrics, or serve them."),
+        "shell": ("shell", "Open a shell on a node, or in an instance's container."),
+        "exec": ("exec", "Run a command in an instance's container."),
+    },
+    "Find out why": {
+        "logs": ("logs", "Show an instance's log, even after its container is gone."),
+        "diagnose": ("diagnose", "Read a log and explain why the engine failed."),
+        "history": ("history", "Show past starts, stops and switches, and their results."),
+    },
+    "This program": {
+        "demo": ("demo", "Run the panel, or any verb, on two simulated Sparks."),
+        "help": ("help", "Explain a verb or a topic."),
+        "completion": ("completion", "Print the shell completion for bash, zsh or fish."),
+    },
 }
-
-# verbs of other tools that users type out of habit
-VERB_SUGGESTIONS = {
-    **dict.fromkeys(("stop", "rm", "kill"), "sparkctl down"),
-    **dict.fromkeys(("start", "run", "serve", "restart"), "sparkctl up"),
-    **dict.fromkeys(("ps", "ls", "list", "top"), "sparkctl status"),
-    "help": "sparkctl --help",
-    "version": "sparkctl --version",
-}
+VERBS = {verb: row for group in VERB_GROUPS.values() for verb, row in group.items()}
 
 _EPILOG = """\b
 Exit codes:
   0  done                       4  timed out
-  1  the engine failed          5  unhealthy (doctor, status --check)
+  1  the engine failed          5  unhealthy (doctor, status --check, --strict)
   2  usage or an invalid file   6  refused, nothing was changed
   3  node unreachable or        70  a defect in sparkctl
      untrusted                  74  the recording could not be written
   130  interrupted              141  the reader of stdout has gone
 
 \b
-  sparkctl init                        tell sparkctl about your Sparks
-  sparkctl up qwen36 --node spark1     start a model, wait until it answers
-  sparkctl demo up qwen36 --node spark1   the same, without hardware"""
+  sparkctl init                                tell sparkctl about your Sparks
+  sparkctl up qwen36-vllm --node spark1        start a model, wait until it answers
+  sparkctl demo up qwen36-vllm --node spark1   the same, without hardware"""
 
 
 class LazyVerbGroup(click.Group):
@@ -84,43 +100,45 @@ class LazyVerbGroup(click.Group):
             return None
         command = importlib.import_module(f"sparkctl.cli.verbs.{VERBS[cmd_name][0]}").command
         assert isinstance(command, click.Command)
-        return command
+        return add_terminal_options(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Suggest a verb when there is no verb of that name."""
-        if args and args[0] not in VERBS and not args[0].startswith("-"):
+        """Take a verb of another tool for ours, and suggest one when there is no verb of that name."""
+        args = [*VERB_ALIASES.get(args[0], args[:1]), *args[1:]]
+        if args[0] not in VERBS and not args[0].startswith("-"):
             from sparkctl.model.text.suggestions import format_did_you_mean
 
-            habit = VERB_SUGGESTIONS.get(args[0].casefold())
-            suggestion = f"; use `{habit}`" if habit else format_did_you_mean(args[0], VERBS)
-            raise click.UsageError(f"no such verb: {args[0]}{suggestion}", ctx)
+            raise click.UsageError(f"no such verb: {args[0]}{format_did_you_mean(args[0], VERBS)}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the verbs without importing them."""
-        with formatter.section("Verbs"):
-            formatter.write_dl([(verb, about) for verb, (_, about) in VERBS.items()])
+        """List the verbs by what one wants to do, without importing them."""
+        first_column = max(map(len, VERBS)) + 2
+        for group, verbs in VERB_GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl([(verb.ljust(first_column - 2), about) for verb, (_, about) in verbs.items()])
 
 
 @click.group(
     cls=LazyVerbGroup,
     epilog=_EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     invoke_without_command=True,
 )
 @click.option("--replay", type=click.Path(), metavar="FILE", help="Show a recording in the panel; connects to no node.")
 @click.option("--readonly", is_flag=True, help="Open the panel read-only: it changes nothing on any node.")
 @click.option("--plain", is_flag=True, help="Print changes as sentences instead of opening the panel.")
 @ascii_option
-@click.version_option(__version__, "-V", "--version", prog_name="sparkctl", message="%(prog)s %(version)s")
+@colour_option
+@click.version_option(__version__, "-V", "-v", "--version", prog_name="sparkctl", message="%(prog)s %(version)s")
 @click.pass_context
 def sparkctl_command(ctx: click.Context, replay: str | None, readonly: bool, plain: bool) -> int:
     """Start, watch and stop LLM engines on NVIDIA DGX Sparks, and explain why one did not start.
 
     Without a verb, on a terminal, sparkctl opens the panel. Data goes to stdout, messages to stderr; --json prints JSON lines. For one
-    verb, see sparkctl VERB --help.
+    verb or topic, see sparkctl help VERB. What other tools call ps, ls, start, run, stop and rm works, too.
     """
     if ctx.invoked_subcommand is not None:
         given = {"--replay": replay is not None, "--readonly": readonly, "--plain": plain}
@@ -221,11 +239,17 @@ def _report_error(arguments: list[str], message: str, hint: str | None, code: in
     return code
 
 
+def _asks_for_json(arguments: list[str]) -> bool:
+    """Tell whether a command line asks for JSON or YAML, even if it could not be parsed."""
+    words = " ".join(arguments)
+    return "--json" in arguments or re.search(r"(?<!\S)(-o ?|--output[= ])(json|yaml)(?!\S)", words) is not None
+
+
 def _print_json_result(
     arguments: list[str], message: str, hint: str | None, code: int, node: str | None = None
 ) -> None:
     """Print the final JSON line that scripts wait for, even if the verb never began."""
-    if "--json" not in arguments:
+    if not _asks_for_json(arguments):
         return
     import time
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from sparkctl.cli.stdout import ASCII_OPTION
+from sparkctl.cli.stdout import ASCII_OPTION, COLOUR_OPTION, FORMAT_OPTION, QUIET_OPTION
 
 if TYPE_CHECKING:
     from sparkctl.cli.verb_runner import EventPrinter
@@ -22,6 +22,16 @@ if TYPE_CHECKING:
     from sparkctl.model.questions import Prompter
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+# what hands type that know other tools: the words that stand for it; they are in no list and no completion
+VERB_ALIASES = {
+    **dict.fromkeys(("ps", "ls", "list"), ("status",)),
+    **dict.fromkeys(("start", "run", "serve"), ("up",)),
+    **dict.fromkeys(("stop", "rm"), ("down",)),
+    "kill": ("down", "--kill"),
+    "ssh": ("shell",),
+    "version": ("help", "version"),
+}
 
 
 def create_context(
@@ -170,15 +180,62 @@ def _require_single_node(ctx: click.Context, param: click.Parameter, value: tupl
 
 
 def json_option(command: F) -> F:
-    """Add ``--json`` to a verb that prints events."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON lines on stdout instead of text.")(command)
+    """Add ``--json``, ``-o`` and ``-q`` to a verb that prints events."""
+    return _output_options("Print JSON lines on stdout instead of text.")(quiet_option(command))
 
 
 def json_document_option(command: F) -> F:
-    """Add ``--json`` to a verb that prints one document."""
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout instead of text.")(
-        command
-    )
+    """Add ``--json`` and ``-o`` to a verb that prints one document."""
+    return _output_options("Print one JSON document on stdout instead of text.")(command)
+
+
+def wide_document_option(command: F) -> F:
+    """Add ``--json`` and ``-o``, which knows ``wide``, too, to a verb that prints a table."""
+    return _output_options("Print one JSON document on stdout instead of text.", "wide")(command)
+
+
+def _output_options(about: str, *more: str) -> Callable[[F], F]:
+    def add_options(command: F) -> F:
+        command = click.option(
+            "-o", "--output", type=click.Choice([*more, *_JSON_FORMATS]), is_eager=True, expose_value=False,
+            callback=_note_format, help="Choose the format; json is --json.",
+        )(command)  # fmt: skip
+        return click.option("--json", "as_json", is_flag=True, callback=_is_json_asked, help=about)(command)
+
+    return add_options
+
+
+_JSON_FORMATS = ("json", "yaml")
+
+
+def _note_format(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    del param
+    if value is not None:
+        ctx.meta[FORMAT_OPTION] = value
+
+
+def _is_json_asked(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
+    del param
+    return value or ctx.meta.get(FORMAT_OPTION) in _JSON_FORMATS
+
+
+def _note_in(key: str) -> Callable[[click.Context, click.Parameter, object], None]:
+    def note(ctx: click.Context, param: click.Parameter, value: object) -> None:
+        del param
+        if value:
+            ctx.meta[key] = value
+
+    return note
+
+
+quiet_option = click.option(
+    "-q", "--quiet", is_flag=True, expose_value=False, callback=_note_in(QUIET_OPTION),
+    help="Print only data, warnings and errors.",
+)  # fmt: skip
+colour_option = click.option(
+    "--color", type=click.Choice(["auto", "always", "never"]), expose_value=False, callback=_note_in(COLOUR_OPTION),
+    help="Use colour: auto (on a terminal, unless NO_COLOR is set), always or never.",
+)  # fmt: skip
 
 
 def complete_nodes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -194,16 +251,22 @@ def complete_nodes(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 def complete_profiles(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Complete profile names."""
-    from sparkctl.profiles.profile_library import ProfileLibrary
+    from sparkctl.paths import read_only_profiles_dir, shipped_profiles_dir, user_profiles_dir
 
-    return [name for name in ProfileLibrary().list_names() if name.startswith(incomplete)]
+    # by the files alone: importing what reads them takes longer than a shell may wait
+    directories = (user_profiles_dir(), read_only_profiles_dir(), shipped_profiles_dir())
+    files = (path for one in directories if one is not None for path in one.glob("*.y*ml"))
+    return sorted({path.stem for path in files if path.name.startswith(incomplete) and path.name[0] not in "._"})
 
 
 def complete_instances(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Complete the names of instances: those that the panel knows, else profiles, because no node is asked."""
+    """Complete the names of instances: those that the panel knows or that were last seen, else profiles; no node is asked."""
+    from sparkctl.cli.instance_cache import read_instances
+
     if callable(ctx.obj):
         return [name for name in ctx.obj(ctx.info_name) if name.startswith(incomplete)]
-    return complete_profiles(ctx, param, incomplete)
+    seen = [name for name in read_instances() or () if name.startswith(incomplete)]
+    return seen or complete_profiles(ctx, param, incomplete)
 
 
 def parse_duration_option(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
@@ -219,15 +282,23 @@ def parse_duration_option(ctx: click.Context, param: click.Parameter, value: str
     return found
 
 
-def _use_ascii_only(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    del param
-    if value:
-        ctx.meta[ASCII_OPTION] = True
-
-
 ascii_option = click.option(
-    "--ascii", is_flag=True, expose_value=False, callback=_use_ascii_only, help="Use only ASCII characters."
+    "--ascii", is_flag=True, expose_value=False, callback=_note_in(ASCII_OPTION), help="Use only ASCII characters."
 )
+
+
+def add_terminal_options(command: click.Command) -> click.Command:
+    """Let a verb take ``--ascii`` and ``--color``, as before the verb; only the help of sparkctl itself shows them."""
+    for decorate in (ascii_option, colour_option):
+        holder = decorate(click.Command(None))
+        (option,) = holder.params
+        assert isinstance(option, click.Option)
+        option.hidden = True
+        if not any(set(option.opts) & set(one.opts) for one in command.params):
+            command.params.append(option)
+    for below in command.commands.values() if isinstance(command, click.Group) else ():
+        add_terminal_options(below)
+    return command
 
 
 def record_option(command: F) -> F:

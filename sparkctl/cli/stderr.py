@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli.stdout import discard_buffer, format_row, terminal_columns
+from sparkctl.cli.stdout import QUIET_OPTION, discard_buffer, format_row, get_option, terminal_columns
 from sparkctl.model.text.sanitize import sanitize_lines
 
 if TYPE_CHECKING:
@@ -20,8 +21,13 @@ _HOME_DIRECTORY = os.environ.get("HOME", "").rstrip("/")  # read at import, befo
 _HOME_PATTERN = re.compile(rf"(?<![^\s(`]){re.escape(_HOME_DIRECTORY)}(?=/)") if len(_HOME_DIRECTORY) > 1 else None
 
 
-def print_message(line: str | TextRow = "", hang: int | None = None) -> None:
-    """Print one message: the home directory as ~; on a terminal wrapped between words, continued with ``hang`` spaces."""
+def print_message(line: str | TextRow = "", hang: int | None = None, *, is_trouble: bool = False) -> None:
+    """Print one message: the home directory as ~; on a terminal wrapped between words, continued with ``hang`` spaces.
+
+    With ``--quiet`` only what ``is_trouble`` is printed.
+    """
+    if get_option(QUIET_OPTION) and not is_trouble:
+        return
     from sparkctl.views.text.line_wrap import wrap_styled_line
     from sparkctl.views.text.styled_text import Span
 
@@ -57,9 +63,9 @@ def print_error(message: str, hint: str | None) -> None:
     from sparkctl.views.text.styled_text import Span, TextStyle
 
     first, *rest = sanitize_lines(message)
-    print_message((Span("sparkctl:", TextStyle.BAD), Span(f" {first}")), 2)
+    print_message((Span("sparkctl:", TextStyle.BAD), Span(f" {first}")), 2, is_trouble=True)
     for line in rest:
-        print_message(f"  {line}")
+        print_message(f"  {line}", is_trouble=True)
     print_hints(hint)
 
 
@@ -70,9 +76,11 @@ def print_warning(where: str | None, message: str, hint: str | None) -> None:
 
     first, *rest = sanitize_lines(message)
     place = f"{where}: " if where and not first.startswith(where) else ""
-    print_message((Span(f"{get_state_symbol(Severity.WARNING)} {place}{first}", TextStyle.ATTENTION),), 2)
+    print_message(
+        (Span(f"{get_state_symbol(Severity.WARNING)} {place}{first}", TextStyle.ATTENTION),), 2, is_trouble=True
+    )
     for line in rest:
-        print_message(f"  {line}")
+        print_message(f"  {line}", is_trouble=True)
     print_hints(hint)
 
 
@@ -81,7 +89,7 @@ def print_hints(hint: str | None) -> None:
     from sparkctl.views.text.styled_text import Span, TextStyle
 
     for line in sanitize_lines(hint) if hint else ():
-        print_message((Span("  "), Span("try:", TextStyle.LABEL), Span(f" {line}")), 4)
+        print_message((Span("  "), Span("try:", TextStyle.LABEL), Span(f" {line}")), 4, is_trouble=True)
 
 
 def print_usage_error(wrong: click.ClickException) -> str | None:
@@ -90,8 +98,8 @@ def print_usage_error(wrong: click.ClickException) -> str | None:
     ctx = getattr(wrong, "ctx", None)
     if ctx is None:
         return None
-    print_message(f"  {ctx.get_usage()}")
-    print_message(f"  {ctx.command_path} --help explains more")
+    print_message(f"  {ctx.get_usage()}", is_trouble=True)
+    print_message(f"  {ctx.command_path} --help explains more", is_trouble=True)
     return f"{ctx.command_path} --help"
 
 
@@ -110,24 +118,30 @@ def pause_live_line(on: bool) -> None:
 
 
 class LiveLine:
-    """A line at the bottom of the terminal that is rewritten during work; silent if stderr is no terminal."""
+    """Lines at the bottom of the terminal, mostly one, that are rewritten during work; silent if stderr is no terminal."""
 
     def __init__(self) -> None:
-        self.on = is_terminal()
-        self._shown = False
+        self.on = is_terminal() and not get_option(QUIET_OPTION)
+        self._shown = 0  # lines
 
-    def update(self, line: TextRow) -> None:
-        """Rewrite the line, cut to the terminal's width."""
+    def update(self, *lines: TextRow) -> None:
+        """Rewrite the lines, cut to the terminal's width and to half its height."""
         if not self.on or _is_live_line_paused:
             return
         from sparkctl.views.text.styled_text import truncate_row
 
-        row = truncate_row(line, (terminal_columns(sys.stderr) or 80) - 1, "")
-        _write_ignoring_errors(f"\r\x1b[2K{format_row(row, sys.stderr)}")
-        self._shown = True
+        width = (terminal_columns(sys.stderr) or 80) - 1
+        shown = lines[: max(1, shutil.get_terminal_size().lines // 2)]
+        text = "\n".join(format_row(truncate_row(line, width, ""), sys.stderr) for line in shown)
+        _write_ignoring_errors(self._erase() + text)
+        self._shown = len(shown)
 
     def clear(self) -> None:
-        """Erase the line, so that a permanent line can be printed there."""
+        """Erase the lines, so that a permanent line can be printed there."""
         if self._shown:
-            _write_ignoring_errors("\r\x1b[2K")
-            self._shown = False
+            _write_ignoring_errors(self._erase())
+            self._shown = 0
+
+    def _erase(self) -> str:
+        """Return what erases the lines and goes to the first of them."""
+        return "\r\x1b[2K" + "\x1b[A\x1b[2K" * (self._shown - 1)

@@ -16,23 +16,40 @@ from sparkctl.model.text.sanitize import sanitize_line
 if TYPE_CHECKING:
     from sparkctl.views.text.styled_text import TextRow
 
-_ANSI_CODES = {"good": "32", "attention": "33", "bad": "31", "label": "2", "frame": "2"}  # by `TextStyle`
+_ANSI_CODES = {
+    "good": "32", "attention": "33", "bad": "31", "label": "2", "unit": "2", "frame": "2", "stale": "2", "strong": "1",
+    "title": "1", "accent": "36",
+}  # by `TextStyle`  # fmt: skip
 
 
-ASCII_OPTION = "sparkctl.ascii"  # in the meta data of the command that click runs
+# in the meta data of the command that click runs: options of every verb
+ASCII_OPTION = "sparkctl.ascii"
+COLOUR_OPTION = "sparkctl.color"  # auto, always, never
+FORMAT_OPTION = "sparkctl.output"  # wide, json, yaml
+QUIET_OPTION = "sparkctl.quiet"
+
+
+def get_option(name: str) -> object:
+    """Return what the command line says of an option of every verb, None without it."""
+    import click
+
+    context = click.get_current_context(silent=True)
+    return None if context is None else context.meta.get(name)
 
 
 def supports_colour(stream: TextIO) -> bool:
-    """Tell whether to colour what goes to ``stream`` (NO_COLOR, TERM=dumb and pipes say no)."""
+    """Tell whether to colour what goes to ``stream``: by --color; else NO_COLOR, TERM=dumb and pipes say no."""
+    wanted = get_option(COLOUR_OPTION)
+    if wanted in ("always", "never"):
+        return wanted == "always"
+    if os.environ.get("CLICOLOR_FORCE", "0") != "0" and not os.environ.get("NO_COLOR"):
+        return True
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def is_ascii_only(stream: TextIO) -> bool:
     """Tell whether only ASCII symbols may be used: ``--ascii``, SPARKCTL_ASCII, or an encoding that has no others."""
-    import click
-
-    context = click.get_current_context(silent=True)
-    if context is not None and context.meta.get(ASCII_OPTION):
+    if get_option(ASCII_OPTION):
         return True
     encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
     return bool(os.environ.get("SPARKCTL_ASCII")) or not encoding.startswith("utf")
@@ -145,9 +162,9 @@ def print_rows(rows: Iterable[TextRow | str]) -> None:
 
 
 def _format_rows(rows: Iterable[TextRow | str]) -> list[str]:
-    from sparkctl.views.text.styled_text import Span
+    from sparkctl.views.text.styled_text import paint_line
 
-    return [format_row((Span(row),) if isinstance(row, str) else row, sys.stdout) for row in rows]
+    return [format_row(paint_line(row) if isinstance(row, str) else row, sys.stdout) for row in rows]
 
 
 def print_sanitized_lines(lines: Iterable[str]) -> None:
@@ -156,12 +173,24 @@ def print_sanitized_lines(lines: Iterable[str]) -> None:
     sys.stdout.flush()
 
 
+def write_bytes(data: bytes) -> None:
+    """Write data that is no text, such as sound."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
 def print_json(value: object) -> None:
-    """Print one JSON document, or one JSON line of a stream."""
-    print(json.dumps(value, ensure_ascii=True, separators=(",", ":")), flush=True)  # noqa: T201
+    """Print one JSON document, or one JSON line of a stream; as YAML for ``-o yaml``."""
+    if get_option(FORMAT_OPTION) == "yaml":
+        import yaml
+
+        text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, explicit_start=True)
+        return print_lines(text.splitlines())
+    return print(json.dumps(value, ensure_ascii=True, separators=(",", ":")), flush=True)  # noqa: T201
 
 
-def repaint_screen(lines: Iterable[str]) -> None:
+def repaint_screen(lines: Iterable[TextRow | str]) -> None:
     """Repaint the terminal from the top. Lines that do not fit are cut and counted, because scrolling would break it."""
     from sparkctl.views.text.line_wrap import limit_height
 

@@ -13,8 +13,11 @@ from sparkctl.model.questions import (
     LoginQuestion,
     NonInteractivePrompter,
     Prompter,
+    PullQuestion,
     RetryStartQuestion,
+    SetupQuestion,
     SudoPasswordQuestion,
+    YesNoQuestion,
 )
 from sparkctl.model.text.sanitize import sanitize_line
 
@@ -65,11 +68,16 @@ class TerminalPrompter:
 
         self._asking = asyncio.Lock()
 
-    async def ask_yes_no(self, question: HostKeyQuestion | RetryStartQuestion) -> bool:
+    async def ask_yes_no(self, question: YesNoQuestion) -> bool:
         """Ask the question; return True only for an explicit yes."""
         async with self._asking:
+            if isinstance(question, SetupQuestion):
+                names = list(dict.fromkeys(node for node, _ in question.steps))
+                return await _confirm(f"Make these changes on {' and '.join(names)}? [y/N] ")
             if isinstance(question, RetryStartQuestion):
                 return await self._confirm_retry_start(question)
+            if isinstance(question, PullQuestion):
+                return await _confirm(f"Get what {sanitize_line(question.profile)} lacks first, then start it? [y/N] ")
             return await self._confirm_host_key(question)
 
     async def _confirm_retry_start(self, question: RetryStartQuestion) -> bool:
@@ -78,10 +86,7 @@ class TerminalPrompter:
         )
         for when, how in question.failures:
             stderr.print_message(f"  {time.strftime('%H:%M', time.localtime(when))}  {sanitize_line(how)}")
-        answer = await read_line("Start it once more? [y/N] ")
-        if not answer:
-            stderr.print_message()
-        return answer.strip().lower() in ("y", "yes")
+        return await _confirm("Start it once more? [y/N] ")
 
     async def _confirm_host_key(self, question: HostKeyQuestion) -> bool:
         """Ask whether the host key is right; only a typed "yes" counts, as with ssh."""
@@ -122,6 +127,13 @@ class TerminalPrompter:
                     stderr.print_message(f"  {sanitize_line(words)}")
             found = [await read_line(f"  {_format_prompt(one.text)}", echo=one.is_echoed) for one in question.prompts]
         return tuple(found) if any(found) or not question.prompts else None
+
+
+async def _confirm(prompt: str) -> bool:
+    answer = await read_line(prompt)
+    if not answer:
+        stderr.print_message()
+    return answer.strip().lower() in ("y", "yes")
 
 
 def _format_prompt(text: str) -> str:

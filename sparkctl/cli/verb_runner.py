@@ -48,8 +48,9 @@ def run_verb(ctx: CommandContext, verb: EventSource, printer: EventPrinter) -> i
 async def _consume_events(ctx: CommandContext, verb: EventSource, printer: EventPrinter) -> int:
     import asyncio
 
+    from sparkctl.cli.instance_cache import add_instance
     from sparkctl.concurrency import run_in_background
-    from sparkctl.model.events import CommandEnded
+    from sparkctl.model.events import CommandEnded, Outcome
 
     loop = asyncio.get_running_loop()
 
@@ -72,6 +73,8 @@ async def _consume_events(ctx: CommandContext, verb: EventSource, printer: Event
             printer.print_event(event)
             if isinstance(event, CommandEnded):
                 code = event.exit_code
+                if event.outcome in (Outcome.READY, Outcome.DETACHED) and event.node and event.instance:
+                    add_instance(event.node, event.instance)
     return code
 
 

@@ -104,6 +104,7 @@ class ActionId(StrEnum):
     MEND_PROFILE = "mend-profile"
     IMPORT = "import"
     SYNC = "sync"
+    PULL = "pull"
     RESTART = "restart"
     SHELL = "shell"
     SHELL_INSIDE = "shell-inside"
@@ -112,6 +113,8 @@ class ActionId(StrEnum):
     EXAMINE = "examine"
     COPY = "copy"
     COPY_ADDRESS = "copy-address"
+    TUNNEL = "tunnel"
+    SETUP = "setup"
     MEND = "mend"
     FURTHER = "further"
     NEARER = "nearer"
@@ -243,7 +246,9 @@ def _restart_selected(now: ActionContext) -> Request:
 
     assert now.selected_instance is not None
     profile = str(now.selected_instance.profile)
-    start = build_start_request(ProfileLibrary().load_profile(profile), now.find_nodes(now.node), profile)
+    start = build_start_request(
+        ProfileLibrary().load_profile(profile), now.find_nodes(now.node), profile, now.config_nodes
+    )
     return replace(start, restarts=True)
 
 
@@ -255,6 +260,18 @@ def _check_fit(now: ActionContext) -> Request:
     profile = ProfileLibrary().load_profile(str(now.profile))
     nodes = assign_nodes_to_ranks(profile, (), now.config_nodes) if profile.nodes > 1 else now.config_nodes
     return CheckFit(profile, nodes, os.environ, (str(now.profile),), names_nodes=False)
+
+
+def _open_tunnel(now: ActionContext) -> Request:
+    from sparkctl.commands.tunnel import OpenTunnel
+
+    return OpenTunnel(instance=str(now.instance), nodes=now.find_nodes(now.node))
+
+
+def _set_up_nodes(now: ActionContext) -> Request:
+    from sparkctl.commands.setup.setup_nodes import SetUpNodes
+
+    return SetUpNodes(nodes=now.config_nodes, names_nodes=False)
 
 
 def _target_selected(verb: str) -> RequestBuilder:
@@ -328,6 +345,8 @@ ACTIONS: tuple[Action, ...] = (
     Action(id=ActionId.SYNC, keys=("Y",), short="sync",
            title="copy the profile's image and model from one Spark to another; asks for the direction",
            why_not=why.reason_cannot_sync, changes=True, verb="sync", on=frozenset((PROFILES,)), footer=6),
+    Action(id=ActionId.PULL, keys=("O",), short="pull", title="download the profile's image and model; asks onto which Spark",
+           why_not=why.reason_no_profile, changes=True, verb="pull", on=frozenset((PROFILES,)), footer=6),
     Action(id=ActionId.EDIT_ITS, keys=("e",), short="edit", title="edit the profile that the instance was started from",
            why_not=why.reason_no_instance_profile, changes=True, on=_RUNNING_SCREENS, sense=ActionRole.EDIT, footer=12),
     Action(id=ActionId.RESTART, keys=("R",), short="restart", title="start a failed or ended instance again, unchanged",
@@ -348,6 +367,9 @@ ACTIONS: tuple[Action, ...] = (
            on=_READING_SCREENS | _SWITCH_SCREEN, footer=2, sense=ActionRole.COPY),
     Action(id=ActionId.COPY_ADDRESS, keys=("y",), short="copy", title="copy the address at which the instance answers",
            why_not=why.reason_no_address, on=_OVERVIEW_SCREEN, sense=ActionRole.COPY, footer=13),
+    Action(id=ActionId.TUNNEL, keys=("L",), short="tunnel",
+           title="bring the instance's endpoint to localhost over SSH; again: end it", why_not=why.reason_no_address,
+           verb="tunnel", request=_open_tunnel, on=_RUNNING_SCREENS),
     Action(id=ActionId.EXAMINE, keys=("r",), short="again", title="check the Sparks again", why_not=why.reason_no_node,
            on=frozenset((DOCTOR,)), footer=0, sense=ActionRole.AGAIN),
     Action(id=ActionId.NEXT, keys=("tab", "right"), short="next", title="the next Spark", why_not=why.reason_single_node,
@@ -393,6 +415,9 @@ ACTIONS: tuple[Action, ...] = (
     Action(id=ActionId.FREE, keys=(), short="free",
            title="stop everything that sparkctl started on the Spark; shows what stays", why_not=why.reason_cannot_free,
            changes=True, confirm=True, verb="free", request=_free_node, on=_OVERVIEW_SCREEN),
+    Action(id=ActionId.SETUP, keys=(), short="set up",
+           title="set up Docker's group, the right to drop the page cache, and the cable; shows each file first",
+           why_not=why.reason_recording, changes=True, verb="setup", request=_set_up_nodes, on=_OVERVIEW_SCREEN | {DOCTOR}),
     Action(id=ActionId.FIT, keys=(), short="fit", title="check whether the profile fits, with the full calculation",
            why_not=why.reason_cannot_check_fit, verb="plan", request=_check_fit,
            on=frozenset((PROFILES,))),

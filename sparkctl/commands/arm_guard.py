@@ -210,7 +210,7 @@ async def _arm_on_node(
             )
         armed = []
         for container in chosen:
-            instance = container.get_label(ContainerLabel.INSTANCE) or container.name
+            instance = container.instance_name
             if any(one.container == container.id and one.role is GuardRole.LOADING for one in state.watches):
                 armed.append(f"{instance} on {name} (its start guards it already)")
                 continue

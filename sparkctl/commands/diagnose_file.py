@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,6 +49,9 @@ def store_masked_log(path: Path, report: DiagnosisReport, directory: Path) -> tu
     """
     if not directory.is_dir():
         raise InvalidInput(f"--submit {directory}: there is no such directory", f"make it first: mkdir -p {directory}")
+    import hashlib
+    import json
+
     masker, masked = LineMasker(frozenset()), []
     with open_log(path) as source:
         for block in read_line_blocks(source, str(path)):

@@ -84,7 +84,7 @@ async def diagnose_ranks(
     The report is about the rank that failed first, as in `up`; where none failed, about the container itself. Raises
     `NodeError` and `DockerError` where the container's own node could not be asked.
     """
-    instance = container.get_label(ContainerLabel.INSTANCE) or container.name
+    instance = container.instance_name
     place = None if parse_rank_label(container) is None else parse_start_id_label(container)
     async with AsyncExitStack() as stack:
         ranks = [await _diagnose_container(ctx, session, container, engine)]
@@ -174,7 +174,7 @@ class RankDiagnosis:
         """Its verdict, with the rank that it is about."""
         here, instance = (
             self.session.node.name,
-            self.container.get_label(ContainerLabel.INSTANCE) or self.container.name,
+            self.container.instance_name,
         )
         named = rank_verdict.add_rank_name(self.verdict, *_parse_rank(self.container), here)
         return rank_verdict.add_peer_log_commands(named, instance, here, parse_rank_nodes_label(self.container))
@@ -201,9 +201,7 @@ async def _diagnose_container(
     ctx: CommandContext, session: NodeSession, container: Container, engine: str | None
 ) -> RankDiagnosis:
     """Read a container's whole log; its exit state and the guard's receipt count as evidence too."""
-    start = ctx.history.load_start_command(
-        container.get_label(ContainerLabel.INSTANCE) or container.name, session.node.name, container.id
-    )
+    start = ctx.history.load_start_command(container.instance_name, session.node.name, container.id)
     plan = rebuild_launch_plan(session.node, container, await session.docker.read_run_options(container.id)).plan
     label = container.get_label(ContainerLabel.ENGINE)
     known = engine or (label if label in engine_names() else None)
@@ -415,7 +413,7 @@ async def diagnose_exit(
     taken = None if container.started is None or container.finished is None else container.finished - container.started
     return CommandEnded(
         ts=ctx.clock.unix_time(), outcome=Outcome.FAILED, exit_code=1, seconds=max(0.0, taken or 0.0), node=node.name,
-        instance=container.get_label(ContainerLabel.INSTANCE) or container.name, verdict=verdict,
+        instance=container.instance_name, verdict=verdict,
     )  # fmt: skip
 
 

@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from sparkctl.commands.drop_page_cache import format_sudoers_command
 from sparkctl.commands.event_stream import stream_events
 from sparkctl.commands.request import Request
 from sparkctl.concurrency import cancel_and_wait, gather_or_cancel
 from sparkctl.context import CommandContext
-from sparkctl.errors import DockerError, ExitCode, NodeError
+from sparkctl.errors import DockerError, DockerPermissionDenied, ExitCode, LoginRefused, NodeError
 from sparkctl.model.events import CheckCompleted, CommandEnded, Emit, Event, FindingReported, Outcome
 from sparkctl.model.finding import Finding, FindingKind, Severity
 from sparkctl.model.kernel_event import KernelLog
@@ -36,6 +35,7 @@ from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 _NODE_SECTIONS = ("identity", "memory", "docker", "sudo", "health", "gpu")
 _MAX_CLOCK_SKEW_SECONDS = 5.0
 _SPARK_PRODUCT = "DGX Spark"
+_NOT_REACHED = "not reached"
 ReportFindings = Callable[[Iterable[Finding]], None]
 
 
@@ -202,6 +202,7 @@ async def _check_docker(session: NodeSession, look: NodeInspection, tell: Report
             )
         )
     except DockerError as error:
+        lacks_group = isinstance(error, DockerPermissionDenied) and look.docker is not None and not look.docker.member
         tell(
             [
                 Finding(
@@ -209,7 +210,7 @@ async def _check_docker(session: NodeSession, look: NodeInspection, tell: Report
                     severity=Severity.PROBLEM,
                     node=node.name,
                     summary=error.message,
-                    remedy=error.hint,
+                    remedy=f"sparkctl setup {node.name}" if lacks_group else error.hint,
                 )
             ]
         )
@@ -281,7 +282,6 @@ def _check_memory(node: Node, look: NodeInspection) -> Iterator[Finding]:
 
 
 def _check_drop_caches_right(node: Node, look: NodeInspection) -> Iterator[Finding]:
-    user = look.identity.user if look.identity else node.user
     if look.drop_right == "allowed":
         yield Finding(
             kind=FindingKind.DROP_CACHES,
@@ -302,7 +302,7 @@ def _check_drop_caches_right(node: Node, look: NodeInspection) -> Iterator[Findi
             severity=Severity.PROBLEM,
             node=node.name,
             summary="no right to drop the page cache: engines may find too little memory",
-            remedy=format_sudoers_command(node, user),
+            remedy=f"sparkctl setup {node.name}",
         )
 
 
@@ -393,12 +393,21 @@ def _check_disks(node: Node, look: NodeInspection, info: DockerInfo) -> Iterator
 
 @dataclass(frozen=True, slots=True)
 class ConnectionCheck:
-    """The result of a first connection. ``problem`` is None where a start has all that it needs."""
+    """The result of a first connection. ``problem`` is None where a start has all that it needs.
+
+    ``is_login_refused``: the node is there, and no key opens it.
+    """
 
     node: Node
     words: str
     problem: str | None = None
     remedy: str | None = None
+    is_login_refused: bool = False
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether the login worked, whatever is missing there."""
+        return self.problem is None or self.words != _NOT_REACHED
 
 
 async def check_connection(ctx: CommandContext, node: Node) -> ConnectionCheck:
@@ -410,7 +419,7 @@ async def check_connection(ctx: CommandContext, node: Node) -> ConnectionCheck:
             who = look.identity
             words = f"{who.user}@{who.host}, {who.product or who.machine}" if who else "it answers"
         except NodeError as error:
-            return ConnectionCheck(node, "not reached", error.message, error.hint)
+            return ConnectionCheck(node, _NOT_REACHED, error.message, error.hint, isinstance(error, LoginRefused))
         try:
             info = await session.docker.read_info()
         except DockerError as error:

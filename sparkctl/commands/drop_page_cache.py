@@ -6,13 +6,16 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 from sparkctl.commands.event_stream import build_end_from_error, run_on_each_node, stream_events
+from sparkctl.commands.model_places import find_model_places, load_all_profiles
 from sparkctl.commands.request import Request
 from sparkctl.context import CommandContext
 from sparkctl.errors import OperationRefused, SparkctlError
-from sparkctl.model.events import CachesDropped, CommandEnded, Emit, Event, Outcome
+from sparkctl.model.events import CachesDropped, CommandEnded, Emit, Event, Outcome, WarningEmitted
 from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import Node
+from sparkctl.model.profile import Profile
 from sparkctl.model.questions import SudoPasswordQuestion
+from sparkctl.model.text.units import format_gib
 from sparkctl.node.node_inspection import NodeInspection
 from sparkctl.transport.node_session import NodeSession
 
@@ -41,26 +44,32 @@ class MissingSudoRight(OperationRefused):
 
 
 def format_sudoers_command(node: Node, user: str | None) -> str:
-    """Return the command that adds the sudo right to drop caches and nothing else."""
+    """Return what adds the sudo right to drop caches and nothing else: `setup`, or the command by hand."""
     line = f"{user or '$USER'} ALL=(root) NOPASSWD: {' '.join(TEE_COMMAND)}"
     where = "" if node.is_local else f" on {node.name}"
-    return f"once{where}: echo '{line}' | sudo tee /etc/sudoers.d/sparkctl && sudo chmod 440 /etc/sudoers.d/sparkctl"
+    return f"sparkctl setup {node.name}; or once{where}: echo '{line}' | sudo tee /etc/sudoers.d/sparkctl && sudo chmod 440 /etc/sudoers.d/sparkctl"
 
 
-async def drop_node_caches(session: NodeSession, ctx: CommandContext, emit: Emit) -> CachesDropped:
+async def drop_node_caches(
+    session: NodeSession, ctx: CommandContext, emit: Emit, profiles: Sequence[Profile] = ()
+) -> CachesDropped:
     """Drop page cache and slab on one node; emit memory before and after.
 
     Tries the narrow sudo right first, then the operator's password where a prompt is possible (used once, never
-    stored). Raises `MissingSudoRight` where both fail; nothing has changed then.
+    stored), then without a right the files of the models where those of ``profiles`` lie. Raises `MissingSudoRight` where
+    all fail; nothing has changed then.
     """
     before = await session.read_node("identity", "memory")
     await session.run(["sync"], timeout=_SYNC_TIMEOUT_SECONDS)
     if not await _drop_with_sudo_rule(session) and not await _drop_with_password(session, ctx):
         user = before.identity.user if before.identity else session.node.user
-        raise MissingSudoRight(
+        refusal = MissingSudoRight(
             f"{user or 'this user'} may not drop the page cache on {session.node.name}",
             format_sudoers_command(session.node, user),
         )
+        if not (count := await _drop_model_files(session, ctx, profiles)):
+            raise refusal
+        return await _report_model_drop(session, ctx, emit, before, count, refusal)
     after = await session.read_node("memory")
     event = CachesDropped(
         ts=ctx.clock.unix_time(),
@@ -70,6 +79,35 @@ async def drop_node_caches(session: NodeSession, ctx: CommandContext, emit: Emit
         proven=is_drop_confirmed(before.drops, after.drops),
     )
     emit(event)
+    return event
+
+
+async def _drop_model_files(session: NodeSession, ctx: CommandContext, profiles: Sequence[Profile]) -> int:
+    """Drop the models' own files from the page cache, which needs no right; return how many were."""
+    if not profiles:
+        return 0
+    try:
+        answer = await find_model_places(ctx, session, profiles).run_program(session, "drop", _SYNC_TIMEOUT_SECONDS)
+    except OperationRefused:  # no python3 there
+        return 0
+    return int(answer.get("files") or 0)
+
+
+async def _report_model_drop(
+    session: NodeSession, ctx: CommandContext, emit: Emit, before: NodeInspection, count: int, refusal: MissingSudoRight
+) -> CachesDropped:
+    look = await session.read_node("memory")
+    event = CachesDropped(
+        ts=ctx.clock.unix_time(), node=session.node.name, before=_require_memory(before, session),
+        after=_require_memory(look, session), proven=None,
+    )  # fmt: skip
+    emit(event)
+    back = max(0, event.before.reclaimable - event.after.reclaimable)
+    words = (
+        f"without the right to drop the page cache only the pages of {count} model files were dropped on {event.node}"
+    )
+    rest = f"{format_gib(back)} came back, {format_gib(event.after.reclaimable)} of page cache stay"
+    emit(WarningEmitted(event.ts, event.node, f"{words}: {rest}; the sudoers line would drop them, too", refusal.hint))
     return event
 
 
@@ -113,7 +151,7 @@ def drop_caches(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator[Ev
         began = ctx.clock.monotonic()
 
         async def drop_on_node(session: NodeSession) -> None:
-            await drop_node_caches(session, ctx, emit)
+            await drop_node_caches(session, ctx, emit, load_all_profiles())
 
         failure = await run_on_each_node(ctx, nodes, emit, drop_on_node)
         seconds = ctx.clock.monotonic() - began

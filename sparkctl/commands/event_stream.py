@@ -75,6 +75,22 @@ async def forward_events(events: AsyncGenerator[Event, None], emit: Emit) -> Com
     return ended
 
 
+async def run_in_turn(commands: Iterable[AsyncGenerator[Event, None]]) -> AsyncGenerator[Event, None]:
+    """Run commands one after the other: yield their events, and one end: that of the first that failed, else of the last."""
+    ended: CommandEnded | None = None
+    for events in commands:
+        async with aclosing(events) as stream:
+            async for event in stream:
+                if isinstance(event, CommandEnded):
+                    ended = event
+                else:
+                    yield event
+        if ended is not None and ended.exit_code:
+            break
+    if ended is not None:
+        yield ended
+
+
 def deduplicate_warnings(emit: Emit, reported: Iterable[str] = ()) -> Emit:
     """Return an emit function that forwards each warning once.
 

@@ -4,6 +4,7 @@ it.
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os.path
 from collections.abc import Mapping
@@ -129,7 +130,6 @@ def check_imported_profile(imported: ImportResult) -> ImportedProfile:
 def write_profile_file(written: ImportedProfile, path: Path, *, force: bool) -> ImportedProfile:
     """Write the file. Raises `OperationRefused` where it exists already, `InvalidInput` where it cannot be written."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("w" if force else "x", encoding="utf-8") as file:
             file.write(written.text)
     except FileExistsError:
@@ -145,6 +145,8 @@ def save_to_library(written: ImportedProfile, library: ProfileLibrary, *, force:
     """Save the profile in the operator's own library."""
     name = written.profile.name
     shipped = library.shipped / f"{name}.yaml"
+    with contextlib.suppress(OSError):  # the write says why
+        library.user.mkdir(parents=True, exist_ok=True)
     done = write_profile_file(written, library.user / f"{name}.yaml", force=force)
     return replace(done, over_shipped=shipped.is_file())
 

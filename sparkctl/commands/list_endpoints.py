@@ -5,7 +5,7 @@ that they serve.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
@@ -16,10 +16,9 @@ from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec
 from sparkctl.model.node import Node, NodeName, format_endpoint_url
 from sparkctl.model.text.sanitize import load_json, sanitize_line
 from sparkctl.monitor.engine_probe import request_engine
-from sparkctl.profiles.container_labels import parse_port_label
+from sparkctl.profiles.container_labels import find_container_api_key, parse_port_label, parse_rank_nodes_label
 from sparkctl.profiles.env_references import escape_references
 from sparkctl.profiles.importers import engine_command
-from sparkctl.profiles.launch_planning import is_api_key_variable
 from sparkctl.transport import http_client
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
@@ -31,10 +30,13 @@ _MAX_MODEL_NAME_LENGTH = 1024  # characters of a name; a longer one is left out:
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """``context``: tokens of one request, prompt and answer together; None where the engine does not say."""
+    """``context``: tokens of one request, prompt and answer together; ``root``: where the engine read the model, in its container
+    or by its name on the Hub; None where the engine does not say.
+    """
 
     name: str
     context: int | None = None
+    root: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +44,9 @@ class ServedEndpoint:
     """An instance that answers requests now. ``url`` is the base URL for OpenAI clients; it ends with ``/v1``.
 
     ``models`` is empty where the server needs a key that sparkctl does not know; ``needs_key``: it refuses requests
-    without a key.
+    without a key; ``key``: the key that it was started with, where that is known.
+    ``profile``: of a start by sparkctl; ``nodes``: those of all its ranks, where it has several;
+    ``ready_seconds``: how long such a start usually takes.
     """
 
     node: NodeName
@@ -50,8 +54,12 @@ class ServedEndpoint:
     url: str
     models: tuple[ServedModel, ...]
     needs_key: bool = False
+    key: str | None = field(default=None, repr=False)
     ours: bool = True
     engine: str | None = None
+    profile: str | None = None
+    nodes: tuple[NodeName, ...] = ()
+    ready_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +106,16 @@ async def _list_node_endpoints(ctx: CommandContext, node: Node) -> tuple[list[Se
             with isolate_node_failures(node):
                 await session.link.connect()
                 alive = [one for one in await session.docker.list_containers() if one.is_alive]
-                answers = await gather_or_cancel(*(_read_endpoint(session, one) for one in alive))
+                answers = await gather_or_cancel(*(_read_endpoint(ctx, session, one) for one in alive))
         except (NodeError, DockerError) as error:
             return [], [EndpointFailure(node.name, error.message, error.hint)]
     served = [answer for answer in answers if isinstance(answer, ServedEndpoint)]
     return served, [answer for answer in answers if isinstance(answer, EndpointFailure)]
 
 
-async def _read_endpoint(session: NodeSession, container: Container) -> ServedEndpoint | EndpointFailure | None:
+async def _read_endpoint(
+    ctx: CommandContext, session: NodeSession, container: Container
+) -> ServedEndpoint | EndpointFailure | None:
     """Ask one container which models it serves; None for a foreign one without models. Raises `ConnectionLost`,
     `DockerError`.
     """
@@ -113,25 +123,32 @@ async def _read_endpoint(session: NodeSession, container: Container) -> ServedEn
         run = await session.docker.read_run_options(container.id)
     except ContainerNotFound:
         return None
-    name = container.get_label(ContainerLabel.INSTANCE) or container.name
+    name = container.instance_name
     ports = [parse_port_label(container)] if container.is_managed else _guess_ports(container, run)
     for port in dict.fromkeys(port for port in ports if port is not None):
         answer = await _request_models(session, port, None)
         needs_key = answer is not None and answer.status in _UNAUTHORIZED_STATUSES
-        if needs_key and (key := _find_api_key(run)) is not None:
+        key = find_container_api_key(run) if needs_key else None
+        if key is not None:
             answer = await _request_models(session, port, key)
         models = _parse_served_models(answer) if answer is not None and answer.is_success else ()
         url = format_endpoint_url(session.node, port)
         if url is not None and (models or (needs_key and container.is_managed)):
-            engine = container.get_label(ContainerLabel.ENGINE)
+            engine, profile = container.get_label(ContainerLabel.ENGINE), container.get_label(ContainerLabel.PROFILE)
+            digest = container.get_label(ContainerLabel.HASH) or ""
+            usual = ctx.history.get_expected_durations(profile, digest, session.node.name) if profile else None
             return ServedEndpoint(
                 node=session.node.name,
                 instance=name,
                 url=f"{url}/v1",
                 models=models,
                 needs_key=needs_key,
+                key=key,
                 ours=container.is_managed,
                 engine=engine,
+                profile=profile,
+                nodes=parse_rank_nodes_label(container),
+                ready_seconds=None if usual is None else usual.seconds,
             )
     if container.is_managed and any(port is not None for port in ports):
         words = f"{name} does not say what it serves (it may not be ready)"
@@ -169,7 +186,11 @@ def _parse_served_models(answer: http_client.HttpResponse) -> tuple[ServedModel,
         return ()
     found = [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
     return tuple(
-        ServedModel(sanitize_line(one["id"]), _parse_context_length(one))
+        ServedModel(
+            sanitize_line(one["id"]),
+            _parse_context_length(one),
+            root if isinstance(root := one.get("root"), str) else None,
+        )
         for one in found[:_MAX_MODELS]
         if isinstance(one.get("id"), str) and 0 < len(one["id"]) <= _MAX_MODEL_NAME_LENGTH
     )
@@ -182,12 +203,3 @@ def _parse_context_length(model: dict[str, object]) -> int | None:
         if isinstance(length, int) and not isinstance(length, bool) and length > 0:
             return length
     return None
-
-
-def _find_api_key(run: DockerRunSpec) -> str | None:
-    """Return the API key that a server was started with; it is used for the request and never shown."""
-    for at, word in enumerate(run.command):
-        name, equals, own = word.partition("=")
-        if name in ("--api-key", "--api_key"):
-            return own if equals else next(iter(run.command[at + 1 : at + 2]), None)
-    return next((value for name, value in run.env if is_api_key_variable(name)), None)

@@ -43,6 +43,7 @@ class Failure:
     The same words may mean something else elsewhere: ``needs`` is a fact that the engine must have reported (if it
     reported any), ``during`` the step of the start. Otherwise `refine_failure` makes it a general failure.
 
+    ``is_told_at_any_level``: it counts although the program logs it below the error level.
     ``rule``: the words by which a rule knew the line; ``is_inferred``: the cause follows from the line's place in the log.
     """
 
@@ -58,6 +59,7 @@ class Failure:
     during: str | None = None
     rule: str | None = None
     is_inferred: bool = False
+    is_told_at_any_level: bool = False
 
     @property
     def confidence(self) -> Confidence:
@@ -251,6 +253,12 @@ class Engine:
     address_variables: tuple[str, ...] = ()  # environment variables that give a rank its own address
     process_titles: tuple[str, ...] = ()  # how the titles of its processes begin; nothing that a person types
     shm_names: tuple[str, ...] = ()  # how its files in /dev/shm begin
+    proposed_settings: str | None = (
+        None  # YAML of a profile for a model without one; its image is that of `proposed_like`
+    )
+    proposed_like: str | None = None  # a shipped profile
+    reads_gguf: bool = False  # its checkpoints are GGUF files
+    bench_fields: tuple[tuple[str, str], ...] = ()  # fields of a request without which the load generator's are refused
 
     def build_command(self, profile: Profile) -> tuple[str, ...]:
         """Return the container's command: launch words, then model, host, port, served name, then ``args``."""

@@ -18,8 +18,13 @@ _LOG_PREFIX = re.compile(
     r"\((?:[\w-]+ )?(?:\w++=[\w.:]++,? ?)++\) ?"
     r"|(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[?[^\[\]\s]+:\d+\] ?"
     # Python's logging with a date: 2024-12-19 21:40:35 ERROR 56542 [engine.py:64], 2025-01-01 10:00:00,123 - name - ERROR -
-    r"|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)? (?:- [\w.]+ - )?(?P<dated>DEBUG|INFO|WARNING|ERROR|CRITICAL)"
-    r"(?: -)? (?:\d+ )?(?:\[[^\[\]\s]+:\d+\] ?)?"
+    r"|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)? {1,5}(?:- [\w.]+ - )?(?P<dated>DEBUG|INFO|WARNING|ERROR|CRITICAL)"
+    r"(?: -)? (?:\d+ )?(?:\[[^\[\]\s]+:\d+\] ?|[\w.]{1,60}:\d+ -- )?"
+    # loguru and its like: 2026-01-18 23:16:55.275 | INFO     | name:function:46 - text, 05:57:22 | ERROR | stderr | text
+    r"|(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(?:[.,]\d+)? \| (?P<barred>DEBUG|INFO|WARNING|ERROR|CRITICAL) {1,8}\| "
+    r"(?:[\w.<>]{1,120}:[\w.<>]{1,80}:\d+ - |[\w.]{1,40} \| ?)?"
+    r"|\d\d:\d\d:\d\d(?:[.,]\d{1,6})? (?:(?P<clocked>DEBUG|INFO|WARNING|ERROR|CRITICAL) )?"  # the time of day alone
+    r"|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})? (?:\| )?(?!- )"  # Docker's own panel
     # Python's logging with the logger's name: ERROR (uvicorn.error): text, ERROR:root:text
     r"|(?P<named>DEBUG|INFO|WARNING|ERROR|CRITICAL)(?: \([\w.]{1,80}\):|:[A-Za-z_][\w.]{0,80}:(?=\S)) *"
     # Google's log, as of torch, Ray and NVIDIA's runtime: [W516 12:46:57.499 Store.cpp:12], I1202 15:15:34.408 26518 nvc.c:395]
@@ -57,6 +62,7 @@ def strip_log_prefix(line: str) -> tuple[str | None, str]:
     start = 0
     while start < len(line) and line[start] in _PREFIX_STARTS and (found := _LOG_PREFIX.match(line, start)):
         word = found["level"] or found["word"] or found["dated"] or found["piped"] or found["named"]
+        word = word or found["barred"] or found["clocked"]
         level = level or word or _LEVELS_BY_LETTER.get(found["letter"] or found["mark"] or found["glog"] or "")
         start = found.end()
     return level, line[start:] if start else line
@@ -105,6 +111,11 @@ class LinePreparer:
             return self._prepare_state(raw)
         return [line for state in raw.split("\r") if state for line in self._prepare_state(state)]
 
+    def take_cut_message(self) -> str | None:
+        """Return the error that takes several lines as far as it was read, and forget it; None if there is none."""
+        parts, self._validation = self._validation, None
+        return None if parts is None else ": ".join(parts)[:MAX_LINE_LENGTH]
+
     def _prepare_state(self, raw: str) -> list[str]:
         _, line = prepare_text(raw if len(raw) <= MAX_LINE_LENGTH else raw[:MAX_LINE_LENGTH])
         if not line or line.isspace():
@@ -121,8 +132,7 @@ class LinePreparer:
         elif parts is None or len(parts) > self._MAX_VALIDATION_LINES:
             self._validation = None
         elif "For further information visit" in line:
-            self._validation = None
-            return ": ".join(parts)[:MAX_LINE_LENGTH]
+            return self.take_cut_message()
         else:
             parts.append(line.strip())
         return None

@@ -22,7 +22,7 @@ EXCEPTION_WITHOUT_ERROR = (
 EXCEPTION_PREFIX = (
     r"^(?:[\w.]+: {1,8})?(?:CUDA [Ee]rror: |(?:[A-Za-z_][\w.]*)?(?:Error|Exception)(?:\([\w.]+\))?: |"
     rf"{EXCEPTION_WITHOUT_ERROR}: |"
-    r"\d+ validation errors? for \w+: (?:[\w.]+: )?(?:Value error, )?)"
+    r"\d+ validation errors? for \w+: (?:[\w.]+: )?(?:Value error, )?)(?:\[address=[\w.:-]{1,80}, pid=\d{1,9}\] )?"
 )
 
 # An exception, alone or in a list of attempts; what the dynamic linker, a shell or C++ says in its place.
@@ -59,7 +59,8 @@ _compile_pattern = cache(re.compile)
 class FailureRule:
     """A rule for a failure line. Every such line contains one of the ``needles``, and ``pattern`` is searched only then.
 
-    ``exception``: the line must be the last one of a traceback, or a loader's error.
+    ``exception``: the line must be the last one of a traceback, or a loader's error. ``at_any_level``: it is a failure even if the
+    program logs it as a warning or less.
     ``summary``, ``remedy``, ``field`` and ``value`` may name the pattern's groups in braces, and values from
     ``worked_out``. A part in square brackets is left out if one of its groups is empty, and so is a ``field`` or
     ``value`` that needs it.
@@ -79,6 +80,7 @@ class FailureRule:
     needs: EngineFactName | None = None
     during: str | None = None
     exception: bool = False
+    at_any_level: bool = False
 
     def match_failure(self, line: str) -> Failure | None:
         """Return the failure that this line reports, None if it reports none."""
@@ -107,6 +109,7 @@ class FailureRule:
             needs=self.needs,
             during=self.during,
             rule=needle,
+            is_told_at_any_level=self.at_any_level,
         )
 
 
@@ -126,6 +129,7 @@ def failure_rule(
     needs: EngineFactName | None = None,
     during: str | None = None,
     exception: bool = False,
+    at_any_level: bool = False,
 ) -> FailureRule:
     """Return a `FailureRule`. ``needle``: a text that is in every such line, or several of which one is.
 
@@ -147,6 +151,7 @@ def failure_rule(
         needs=needs,
         during=during,
         exception=exception,
+        at_any_level=at_any_level,
     )
 
 
@@ -229,11 +234,12 @@ class RuleFinder:
 
     def depends_on_digits(self, line: str, shape: str) -> bool:
         """Tell whether some lines of this shape may match, and others not; ``line`` is one of them."""
-        return "0" in shape and any(
-            needle in shape and _compile_pattern(pattern).search(line) is not None
-            for needle, patterns in self._patterns_with_digits.items()
-            for pattern in patterns
-        )
+        if "0" not in shape:
+            return False
+        for needle, patterns in self._patterns_with_digits.items():
+            if needle in shape and any(_compile_pattern(one).search(line) is not None for one in patterns):
+                return True
+        return False
 
     @cached_property
     def _patterns_with_digits(self) -> dict[str, list[str]]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from sparkctl.files import MAX_STATE_FILE_BYTES, load_state_file, read_regular_file
+from sparkctl.files import MAX_STATE_FILE_BYTES, load_state_file, read_regular_file, write_private_file
 from sparkctl.history.database import make_private_directory
 from sparkctl.history.expected_durations import is_byte_count
 from sparkctl.model.memory_reading import MemoryBeforeStart
@@ -129,9 +129,9 @@ class LogArchive:
 
         With None, nodes have the names of their folders.
         """
-        names = None if nodes is None else {_safe_file_name(node): node for node in nodes}
+        names = None if nodes is None else {safe_file_name(node): node for node in nodes}
         found = []
-        for path in (self.directory / "logs" / _safe_file_name(instance)).glob("*/*.log"):
+        for path in (self.directory / "logs" / safe_file_name(instance)).glob("*/*.log"):
             node = path.parent.name if names is None else names.get(path.parent.name)
             if node is not None and _LOG_NAME.fullmatch(path.name):
                 with suppress(FileNotFoundError):  # pruned by another sparkctl just now
@@ -161,10 +161,7 @@ class LogArchive:
         stem = logs[-1].stem if logs else f"{_next_stamp(folder)}-{container_id[:12]}"
         earlier = next(iter(folder.glob(f"*-{container_id[:12]}{suffix}")), None)
         path = earlier or folder / f"{stem}{suffix}"
-        handle, name = tempfile.mkstemp(_UNFINISHED_SUFFIX, f"{path.name}.", folder)  # 0600
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(name).replace(path)
+        write_private_file(path, text, _UNFINISHED_SUFFIX)
         return path
 
     def save_verdict(self, instance: str, node: str, container_id: str, verdict: Verdict) -> Path:
@@ -213,7 +210,7 @@ class LogArchive:
         return load_state_file(saved.path.with_suffix(_VERDICT_SUFFIX), Verdict)
 
     def _log_folder(self, instance: str, node: str) -> Path:
-        return self.directory / "logs" / _safe_file_name(instance) / _safe_file_name(node)
+        return self.directory / "logs" / safe_file_name(instance) / safe_file_name(node)
 
 
 def _prune_folder(folder: Path) -> None:
@@ -252,6 +249,6 @@ def _file_size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _safe_file_name(name: str) -> str:
+def safe_file_name(name: str) -> str:
     """Return a file name for a name that may hold anything (an ad hoc node is user@host), and be of any length."""
     return re.sub(r"[^A-Za-z0-9_.@-]", "_", name).lstrip(".")[:_MAX_NAME_CHARS] or "_"

@@ -113,6 +113,11 @@ class OperationRecord:
         return self.outcome in ("ready", "done", "detached")
 
     @property
+    def is_refusal(self) -> bool:
+        """Tell whether it was refused, and so changed nothing."""
+        return self.outcome == "refused"
+
+    @property
     def has_failed(self) -> bool:
         """Tell whether it failed or its end is not known; a running operation has not failed."""
         return not self.has_succeeded and not self.is_running

@@ -257,19 +257,29 @@ class OperationHistory(LogArchive):
         return self._file.is_unreadable
 
     def list_operations(
-        self, profile: str | None = None, node: str | None = None, *, failed: bool = False, most: int = 50
+        self,
+        profile: str | None = None,
+        node: str | None = None,
+        *,
+        failed: bool = False,
+        refused: bool = False,
+        most: int = 50,
     ) -> tuple[OperationRecord, ...]:
-        """Return operations, the latest first: of a profile or an instance, on a node, or with ``failed`` only failed ones; at
-        most ``most`` of them, -1 for all."""
+        """Return operations, the latest first: of a profile or an instance, on a node, with ``failed`` or ``refused`` only
+        such ones; at most ``most`` of them, -1 for all."""
         from sparkctl.history import tables
 
         nothing: list[StoredOperation] = []
         found = self._file.read_transaction(
-            lambda file: tables.query_operations(file, profile=profile, node=node, most=-1 if failed else most),
+            lambda file: tables.query_operations(
+                file, profile=profile, node=node, most=-1 if failed or refused else most
+            ),
             nothing,
         )
         records = (_resolve_running_state(one) for one in found)
-        wanted = [one for one in records if one.has_failed or not failed]
+        if failed or refused:
+            records = (one for one in records if one.has_failed and (refused if one.is_refusal else failed))
+        wanted = list(records)
         return tuple(wanted if most < 0 else wanted[:most])
 
     def get_operation(self, number: int) -> OperationRecord | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 
 from sparkctl.engines.base import (
     Engine,
@@ -30,12 +30,13 @@ from sparkctl.logs.line_patterns import (  # fmt: skip
     STARTUP_ONLY_CAUSES,
     STOP_REQUESTS,
     TRACEBACK_STARTS,
-    WARNED_CAUSES,
     LogTime,
     is_below_error,
     looks_like_error,
     may_hold_duration,
     parse_log_time,
+    says_it_goes_on,
+    says_it_tries_again,
 )
 from sparkctl.logs.own_requests import REQUEST_MARK, is_own_request
 from sparkctl.logs.traceback_reader import TRACEBACK_HEADER, TracebackReader, strip_group_frame
@@ -136,6 +137,29 @@ def has_consequences(of: EvidenceLine, failures: Iterable[EvidenceLine]) -> bool
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineContent:
+    """What a line says, whatever stands around it. ``text``: as the engines read it; ``plain``: without the frame of an
+    ``ExceptionGroup``; ``level``: its own; ``is_answer``: the code that answers a single request wrote it;
+    ``is_usage``: a client used the engine.
+    """
+
+    text: str
+    plain: str
+    level: str | None
+    is_turning_point: bool
+    is_serving: bool
+    is_request: bool
+    is_usage: bool
+    is_answer: bool
+    is_standstill: bool
+    may_be_traceback: bool
+    is_error: bool
+    may_be_duration: bool
+    tries_again: bool
+    signal: LineSignal | None
+
+
 @dataclass(frozen=True, slots=True)
 class ReportedDuration:
     """A duration in seconds that the engine itself logged for a part."""
@@ -212,10 +236,12 @@ SURVIVED_LINES, _SURVIVED_LINES_FATAL = 3, 50
 # Lines with generated tokens since: a dying engine's front end prints at most one, for the seconds before.
 _SURVIVED_TOKEN_LINES = 2
 _MAX_BANNER_LINES = 40  # lines between an engine's name with its version and its settings, at most
+_MAX_FORGIVEN_LINES = 8  # lines in which a program may say what failed before it says that it tries again
 _MAX_TAIL_LINES = 6  # lines of cleanup that may follow the last error
 _MAX_MESSAGE_CHARS = 2048
 _MAX_TRACEBACKS = 32
 _MAX_EXCEPTION_CHARS = 200
+_MAX_KNOWN_LINES = 4096
 _STANDSTILL_LINES = 3  # in a row: one or two are said during a long compilation, too
 _STANDSTILL = Failure(
     cause=FailureCause.WEDGED,
@@ -266,13 +292,11 @@ class LogAnalyzer:
     _preparer: LinePreparer = field(default_factory=LinePreparer)
     is_ready_line: Callable[[str], object] | None = None
     _latest: tuple[int, str | bytes] | None = None  # bytes: a line that was skipped
-    _turning_points: tuple[str, ...] = ()
     _traceback: TracebackReader = field(default_factory=TracebackReader)
     _unnamed: tuple[LogLine, str] | None = None  # an exception that no rule named, and the lines of its message so far
     _standstills: int = 0  # in a row
 
     def __post_init__(self) -> None:
-        self._turning_points = _list_turning_points(self.engine.signs)
         self.is_ready_line = _compile_ready_line(self.ready.line) if self.ready.line else None
         self.ready_line_seen = self.ready.line is None
 
@@ -287,18 +311,17 @@ class LogAnalyzer:
         """Read one line."""
         self._read_last = line.number
         was_joining = self._preparer.is_joining
-        if not was_joining and "\r" not in line.text and "validation error" not in line.text:  # most lines
-            text = prepare_text(line.text[:MAX_LINE_LENGTH])[1]
-            if text and not text.isspace():
-                self._process_text(line, text)
+        if not was_joining and (contents := _read_contents(self.engine, line.text)) is not None:  # most lines
+            for content in contents:
+                self._process_content(line, content)
             return
         texts = self._preparer.prepare_lines(line.text)
         is_joined = was_joining and not self._preparer.is_joining and len(texts) == 2
         if self._preparer.is_joining and "validation error" in line.text:
             self._joined_from = line.number
         for at, text in enumerate(texts):
-            if at + 1 < len(texts) and "%" in text and _is_same_bar(text, texts[at + 1]):
-                continue  # of a bar that was rewritten in place the last state counts
+            if _is_older_state(texts, at):
+                continue
             if is_joined and at:  # an error over several lines counts at its first line
                 latest = self._latest
                 self._process_text(replace(line, number=self._joined_from or line.number), text)
@@ -312,6 +335,13 @@ class LogAnalyzer:
             if line.number > self._read_last:
                 self._traceback.read_line(line.number, prepare_text(line.text)[1])
                 self._read_last = line.number
+
+    def read_cut_message(self) -> None:
+        """Read an error over several lines that the log's end cuts."""
+        if (text := self._preparer.take_cut_message()) is not None:
+            latest = self._latest
+            self._process_text(LogLine(when="", text=text, number=self._joined_from or self._read_last), text)
+            self._latest = latest
 
     @property
     def latest_line(self) -> EvidenceLine | None:
@@ -442,7 +472,7 @@ class LogAnalyzer:
         return LogReading(
             engine_line=engine_line,
             version_line=self.version_line,
-            tracebacks=tuple(self.tracebacks),
+            tracebacks=tuple(replace(one, exception=_shorten_exception(one.exception)) for one in self.tracebacks),
             candidates=tuple(
                 FailureCandidate(
                     line=seen.number,
@@ -511,76 +541,92 @@ class LogAnalyzer:
         self._lived_at, self._opened_at = number, None
 
     def _process_text(self, line: LogLine, text: str) -> None:
-        if REQUEST_MARK in text and is_own_request(text):
-            return
-        signs = self.engine.signs
-        if text.startswith(self._turning_points):
+        if (content := _read_content(self.engine, line.text, text)) is not None:
+            self._process_content(line, content)
+
+    def _process_content(self, line: LogLine, content: LineContent) -> None:
+        text = content.text
+        if content.is_turning_point:
             self._note_turning_point(line, text)
         self._latest = line.number, text
         if self.phase is Phase.STARTING:
             self._change_phase(Phase.LOADING, None, line)
-        if (
-            self.is_ready_line is not None
-            and not self.ready_line_seen
-            and self.is_ready_line(text)
-            and self._says_ready(text)
-        ):
+        if not self.ready_line_seen and self.is_ready_line is not None:
+            self._note_readiness(line, text)
+        if content.is_serving or content.is_request:
+            self._note_work(line, content)
+            return
+        text, traceback = content.plain, self._traceback
+        is_exception = (traceback.is_open or content.may_be_traceback) and traceback.read_line(line.number, text)
+        signal = content.signal
+        if signal is not None and signal.failure is not None:
+            signal = _drop_harmless_failure(signal, signal.failure, content, is_exception=is_exception)
+        if content.is_answer and (signal is None or signal.failure is None):
+            traceback.close()
+            return
+        if is_exception:
+            signal = self._note_exception(line, text, signal)
+        elif content.tries_again and (signal is None or signal.failure is None):
+            self._forgive_failures(line.number)
+        if self._unnamed is not None or (signal is not None and signal.failure is not None):
+            self._join_message(line, text, content.level, signal)
+        if content.is_standstill:
+            self._count_standstill(line, text)
+        else:
+            self._standstills = 0
+        if signal is not None:
+            self._apply_signal(signal, line, text)
+        elif content.is_error:
+            self.last_error = EvidenceLine(number=line.number, text=sanitize_line(text), moves=self._moves)
+        if content.level in ERROR_LEVELS:
+            self._track_level_error(signal, line, text)
+        if content.may_be_duration and not self.ready_line_seen:
+            self._note_duration(line, text)
+
+    def _note_readiness(self, line: LogLine, text: str) -> None:
+        if self.is_ready_line is not None and self.is_ready_line(text) and self._says_ready(text):
             self.ready_line_seen = True
             self._times.mark_ready(line)
             self._change_phase(Phase.WARMING, Step("first token"), line)
-        if text.startswith(signs.serving):
+
+    def _note_work(self, line: LogLine, content: LineContent) -> None:
+        """Note a line of an engine at work, or a request that a server answered."""
+        self._note_activity(line.number)
+        if content.is_usage:
             self._life += 1
-            self._note_activity(line.number)
-            self.has_served = self.has_served or (self.whole and self._is_at_work(text))
-            if (
-                self.failures
-                and self._life - self.failures[-1].life <= _SURVIVED_LINES_FATAL
-                and self._makes_tokens(text)
-            ):
-                self._made += 1
+            self.has_served = self.has_served or self.whole
+        if not content.is_serving:
             return
-        if text.startswith("INFO: ") and (answered := ACCESS_LINE.match(text)):
-            self._note_activity(line.number)
-            if answered["used"]:
-                self._life += 1
-                self.has_served = self.has_served or self.whole
-            return
-        text = strip_group_frame(text)
-        traceback = self._traceback
-        is_exception = (traceback.is_open or text.startswith(" ") or TRACEBACK_HEADER in text) and traceback.read_line(
-            line.number, text
-        )
-        signal = self.engine.classify_line(text)
-        if signal is not None and signal.failure is not None:
-            signal = self._drop_harmless_failure(signal, signal.failure, line)
-        if _answers_request(line) and (signal is None or signal.failure is None):
-            self._traceback.close()
-            return
-        if is_exception and len(self.tracebacks) < _MAX_TRACEBACKS:
-            block = TracebackBlock(
-                traceback.first_line, line.number, truncate_text(redact_word(sanitize_line(text)), _MAX_EXCEPTION_CHARS)
-            )
-            self.tracebacks.append(block)
-        if is_exception and (signal is None or signal.failure is None or self._traceback.assertion):
-            signal = self._classify_exception(text, signal)
-        if self._unnamed is not None or (signal is not None and signal.failure is not None):
-            self._join_message(line, text, signal)
-        if signs.standstill:
-            self._count_standstill(line, text)
-        if signal is not None:
-            self._apply_signal(signal, line, text)
-        elif looks_like_error(text) and not is_below_error(self._parse_level(line)):
-            self.last_error = EvidenceLine(number=line.number, text=sanitize_line(text), moves=self._moves)
-        self._track_level_error(signal, line, text)
+        self._life += 1
+        self.has_served = self.has_served or (self.whole and self._is_at_work(content.text))
         if (
-            not self.ready_line_seen
-            and len(self.took) < _MAX_REPORTED_DURATIONS
-            and may_hold_duration(text)
-            and (found := DURATION_PATTERN.match(text))
+            self.failures
+            and self._life - self.failures[-1].life <= _SURVIVED_LINES_FATAL
+            and self._makes_tokens(content.text)
         ):
-            self.took.append(
-                ReportedDuration(truncate_text(found["what"].strip(), 80), float(found["seconds"]), line.number)
-            )
+            self._made += 1
+
+    def _note_exception(self, line: LogLine, text: str, signal: LineSignal | None) -> LineSignal | None:
+        """Note the last line of a traceback; return what it says."""
+        traceback = self._traceback
+        if len(self.tracebacks) < _MAX_TRACEBACKS:
+            self.tracebacks.append(TracebackBlock(traceback.first_line, line.number, text))
+        if signal is None or signal.failure is None or traceback.assertion:
+            return self._classify_exception(text, signal)
+        return signal
+
+    def _forgive_failures(self, number: int) -> None:
+        """Forget what failed in the lines before this one: the program says that it goes on."""
+        first = number - _MAX_FORGIVEN_LINES
+        self.failures = [seen for seen in self.failures if seen.number < first]
+        for name in ("last_error", "_level_error"):
+            if (seen := getattr(self, name)) is not None and seen.number >= first:
+                setattr(self, name, None)
+
+    def _note_duration(self, line: LogLine, text: str) -> None:
+        if len(self.took) < _MAX_REPORTED_DURATIONS and (found := DURATION_PATTERN.match(text)):
+            what, seconds = truncate_text(found["what"].strip(), 80), float(found["seconds"])
+            self.took.append(ReportedDuration(what, seconds, line.number))
 
     def _note_turning_point(self, line: LogLine, text: str) -> None:
         """Note that a run, a stop, a traceback or a usage message begins."""
@@ -607,23 +653,13 @@ class LogAnalyzer:
             return joined
         return LineSignal(failure=build_unnamed_failure(message)) if signal is None else signal
 
-    def _drop_harmless_failure(self, signal: LineSignal, failure: Failure, line: LogLine) -> LineSignal:
-        """Return a signal without the failure of an exception that the program only warns of, or that refuses a request."""
-        if failure.fatal:
-            return signal
-        is_answer = failure.weight == FailureWeight.EXCEPTION and _answers_request(line)
-        is_warning = failure.cause in WARNED_CAUSES and is_below_error(self._parse_level(line))
-        return replace(signal, failure=None) if is_answer or is_warning else signal
-
-    def _join_message(self, line: LogLine, text: str, signal: LineSignal | None) -> None:
+    def _join_message(self, line: LogLine, text: str, level: str | None, signal: LineSignal | None) -> None:
         """Join the lines of the message of an exception that no rule named, which may be cut by a terminal's width. If a rule
         knows the whole message, the exception is recorded by that rule."""
         failure = None if signal is None else signal.failure
         if failure is not None and failure.weight <= FailureWeight.EXCEPTION and "validation error" not in text:
             self._unnamed = line, text
-        elif (
-            failure is not None or signal is not None or self._unnamed is None or not self._is_continuation(line, text)
-        ):
+        elif failure is not None or signal is not None or self._unnamed is None or not _is_continuation(text, level):
             self._unnamed = None
         else:
             first, message = self._unnamed
@@ -635,19 +671,8 @@ class LogAnalyzer:
             else:
                 self._unnamed = (first, message) if len(message) < _MAX_MESSAGE_CHARS else None
 
-    def _is_continuation(self, line: LogLine, text: str) -> bool:
-        """Tell whether a line may go on with the message before it: it has no header of its own and begins no other thing."""
-        return not text.startswith(TRACEBACK_STARTS) and not is_below_error(self._parse_level(line))
-
-    def _parse_level(self, line: LogLine) -> str | None:
-        """Return the level in a line's own header."""
-        return prepare_text(line.text[:200])[0]
-
     def _count_standstill(self, line: LogLine, text: str) -> None:
         """Record that the engine stands still, once it has said so several times and nothing else."""
-        if not text.startswith(self.engine.signs.standstill):
-            self._standstills = 0
-            return
         self._standstills += 1
         if self._standstills == _STANDSTILL_LINES:
             told = {name: fact.value for name, fact in self.facts.items()}
@@ -684,7 +709,7 @@ class LogAnalyzer:
 
     def _track_level_error(self, signal: LineSignal | None, line: LogLine, text: str) -> None:
         """Store the last line with an error level that no rule knows, while the engine is not ready."""
-        if self._parse_level(line) not in ERROR_LEVELS or self.was_ready or text[:1].isspace():
+        if self.was_ready or text[:1].isspace():
             return
         if not text.startswith(TRACEBACK_STARTS) and (signal is None or signal.failure is None):
             self._level_error = EvidenceLine(number=line.number, text=sanitize_line(text), moves=self._moves)
@@ -797,6 +822,64 @@ class LogAnalyzer:
             self._times.start_phase(phase, name, line)
 
 
+@lru_cache(_MAX_KNOWN_LINES)  # an engine that restarts again and again repeats its lines
+def _read_contents(engine: Engine, raw: str) -> tuple[LineContent, ...] | None:
+    """Return what a line says: nothing, or more than one thing if it was rewritten in place; None if it begins an error that
+    takes several lines."""
+    if "validation error" in raw:
+        return None
+    texts = LinePreparer().prepare_lines(raw)
+    found = (_read_content(engine, raw, text) for at, text in enumerate(texts) if not _is_older_state(texts, at))
+    return tuple(content for content in found if content is not None)
+
+
+def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
+    """Return what a line says, ``text`` being ``raw`` as the engines read it; None for a question of ours."""
+    if REQUEST_MARK in text and is_own_request(text):
+        return None
+    is_serving = text.startswith(engine.signs.serving)
+    answered = None if is_serving or not text.startswith("INFO: ") else ACCESS_LINE.match(text)
+    plain = strip_group_frame(text)
+    level = prepare_text(raw[:200])[0]
+    signal = None if is_serving or answered else engine.classify_line(plain)
+    return LineContent(
+        text=text,
+        plain=plain,
+        level=level,
+        is_turning_point=text.startswith(_list_turning_points(engine.signs)),
+        is_serving=is_serving,
+        is_request=answered is not None,
+        is_usage=answered is not None and bool(answered["used"]),
+        is_answer=_answers_request(raw),
+        is_standstill=plain.startswith(engine.signs.standstill),
+        may_be_traceback=plain.startswith(" ") or TRACEBACK_HEADER in plain,
+        is_error=signal is None and looks_like_error(plain) and not is_below_error(level),
+        may_be_duration=may_hold_duration(plain),
+        tries_again=says_it_tries_again(plain),
+        signal=signal,
+    )
+
+
+def _drop_harmless_failure(
+    signal: LineSignal, failure: Failure, content: LineContent, *, is_exception: bool
+) -> LineSignal:
+    """Return a signal without the failure of a line that its program does not call an error, or that refuses a request."""
+    if content.tries_again and not is_exception:
+        return replace(signal, failure=None)
+    if failure.fatal:
+        return signal
+    is_answer = failure.weight == FailureWeight.EXCEPTION and content.is_answer
+    is_warning = not is_exception and (
+        (is_below_error(content.level) and not failure.is_told_at_any_level) or says_it_goes_on(content.plain)
+    )
+    return replace(signal, failure=None) if is_answer or is_warning else signal
+
+
+def _is_continuation(text: str, level: str | None) -> bool:
+    """Tell whether a line may go on with the message before it: it has no header of its own and begins no other thing."""
+    return not text.startswith(TRACEBACK_STARTS) and not is_below_error(level)
+
+
 @cache
 def _list_turning_points(signs: LogSignature) -> tuple[str, ...]:
     return (*signs.begins, *TRACEBACK_STARTS, *STOP_REQUESTS, *SHUTDOWN_PHRASES)
@@ -805,7 +888,7 @@ def _list_turning_points(signs: LogSignature) -> tuple[str, ...]:
 @cache
 def _compile_ready_line(pattern: str) -> Callable[[str], object]:
     found = compile_bounded(pattern)
-    return found.expression.search if found.longest >= MAX_LINE_LENGTH else found.search
+    return lru_cache(_MAX_KNOWN_LINES)(found.expression.search if found.longest >= MAX_LINE_LENGTH else found.search)
 
 
 def _is_worth_more(fact: EngineFact, earlier: EngineFact) -> bool:
@@ -815,12 +898,21 @@ def _is_worth_more(fact: EngineFact, earlier: EngineFact) -> bool:
     return fact.is_fallback and not earlier.is_fallback
 
 
+def _shorten_exception(text: str) -> str:
+    return truncate_text(redact_word(sanitize_line(text)), _MAX_EXCEPTION_CHARS)
+
+
+def _is_older_state(texts: list[str], at: int) -> bool:
+    """Tell whether a text is a state of a progress bar that the next one rewrote in place: of these the last one counts."""
+    return at + 1 < len(texts) and "%" in texts[at] and _is_same_bar(texts[at], texts[at + 1])
+
+
 def _is_same_bar(state: str, later: str) -> bool:
     """Tell whether two texts may be states of one progress bar: the same title before the percentage."""
     title = state.partition("%")[0].rstrip("0123456789 ")
     return title.endswith(":") and later.startswith(title) and "|" in state and "|" in later
 
 
-def _answers_request(line: LogLine) -> bool:
+def _answers_request(raw: str) -> bool:
     """Tell whether the code that answers a single request wrote this line."""
-    return "serving" in line.text[:200] and REQUEST_HANDLER.match(line.text) is not None
+    return "serving" in raw[:200] and REQUEST_HANDLER.match(raw) is not None

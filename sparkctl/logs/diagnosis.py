@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 
@@ -19,10 +19,11 @@ from sparkctl.logs.line_effects import (
     compile_effect_run,
     get_shapes,
     list_opening_words,
+    prepare_raw_line,
     split_raw_line,
 )
 from sparkctl.logs.line_patterns import find_common_quoting, is_quoted, strip_quoting
-from sparkctl.model.engine_metrics import EngineFactName
+from sparkctl.model.engine_metrics import EngineFact, EngineFactName
 from sparkctl.model.launch_plan import LaunchPlan, ReadinessRule
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.phase import Phase
@@ -35,6 +36,7 @@ _DEFAULT_READY_LINE = r"^INFO: +Application startup complete\."
 _MAX_UNDECIDED_LINES = 20_000  # lines after which no engine is expected
 _QUOTE_SAMPLE_LINES = 12  # first lines that show whether every line is quoted
 _RECENT_LINES = 40  # lines among which the banner of a starting engine is searched
+_ACCEPTANCE_MARKS = ("SpecDecoding metrics: ", "accept len: ")  # in lines that tell how many drafts were accepted
 _HEAD_CHARS = 240  # characters of a line in which an engine's mark is searched
 
 
@@ -59,6 +61,7 @@ class LogDiagnoser:
         self._effect_tables: dict[tuple[str, bool], EffectTable] = {}
         self._held: list[str] | None = []  # the first lines of a paste, None once their common quoting is known
         self._quoting = ""
+        self._acceptance: tuple[int, str | bytes] | None = None  # the last line about drafts, and its number
         self.lines = 0
 
     def feed_raw_line(self, raw: str) -> None:
@@ -93,13 +96,15 @@ class LogDiagnoser:
             self._detect_engine_change(line)
         if not self._block:
             self._recent.append(line)
+            if any(mark in line.text for mark in _ACCEPTANCE_MARKS):
+                self._acceptance = line.number, line.text
         for reader in self._readers.values():
             reader.feed_line(line)
 
     def feed_block(self, block: bytes) -> None:
         """Read complete lines, the last one with its newline. Lines that change nothing are skipped, with the same result as
         `feed_raw_line` has."""
-        block = _strip_colours(block.replace(b"\r\n", b"\n") if b"\r" in block else block)
+        block = _strip_colours(block.replace(b"\r\n", b"\n") if b"\r\n" in block else block)
         self._block, self._block_start = block.split(b"\n")[:-1], self.lines + len(self._held or ())
         shapes, effects = get_shapes(block), dict[EffectTable, bytes]()
         at, end = 0, len(self._block)
@@ -114,18 +119,24 @@ class LogDiagnoser:
                     when, text = split_raw_line(raw)
                     self._readers[self._engine].feed_line(LogLine(when=when, text=text, number=self.lines))
                 at += 1
-        last = range(max(0, end - _RECENT_LINES), end)
-        self._recent.extend((self._block_start + place + 1, self._block[place]) for place in last)
+        if (place := max(block.rfind(mark.encode()) for mark in _ACCEPTANCE_MARKS)) >= 0:
+            at = block.count(b"\n", 0, place)
+            self._acceptance = self._block_start + at + 1, self._block[at]
+        last = max(0, end - _RECENT_LINES)
+        self._recent.extend(enumerate(self._block[last:], self._block_start + last + 1))
         self._block, self._may_open = [], True
 
     def _skip_lines(self, shapes: list[bytes], effects: dict[EffectTable, bytes], at: int) -> tuple[int, bool]:
         """Skip lines of the block that change nothing; return the index of the first one to read, and whether an engine may
         begin with it."""
         reader = self._only_reader
-        if reader is None or self._held is not None or self._quoting or (most := reader.skippable_effect) is None:
+        if reader is None or self._held is not None or self._quoting:
             return at, True
         table = self._get_effect_table(reader)
         known = effects.get(table) or effects.setdefault(table, table.list_effects(shapes))
+        most = reader.skippable_effect
+        if most is None or most < known[at] < LineEffect.UNKNOWN:
+            return at, known[at] >= LineEffect.OPENS
         start, skip_run, latest, activity, effect = at, compile_effect_run(most), -1, -1, known[at]
         while not most < known[at] < LineEffect.UNKNOWN and (found := skip_run(known, at)) is not None:
             if (end := found.end()) > at:
@@ -180,6 +191,8 @@ class LogDiagnoser:
         self._feed_held_lines()
         if self._only_reader is not None:
             self._only_reader.read_traceback_end(self._list_lines_before(self.lines + 1))
+        for one in self._readers.values():
+            one.read_cut_message()
         name, reader = self._engine_name, self.analyzer
         facts = {fact: one for fact, one in reader.facts.items() if fact is not EngineFactName.ENGINE_VERSION}
         version = reader.facts.get(EngineFactName.ENGINE_VERSION)
@@ -190,7 +203,7 @@ class LogDiagnoser:
             step=None if reader.was_ready or reader.step is None else reader.step.name,
             ready=reader.was_ready,
             verdict=_build_verdict(reader, name, plan),
-            facts=tuple(facts.values()),
+            facts=(*facts.values(), *self._find_acceptance(reader)),
             parts=reader.phase_durations,
             took=tuple(reader.took),
             lines=self.lines,
@@ -199,18 +212,38 @@ class LogDiagnoser:
             before=None if reader.before is None else verdict_builder.build_verdict_from_line(reader.before),
             is_stopped=reader.stopped is not None,
             sounds_like_an_engine=name is not None or bool(reader.failures),
-            reading=reader.describe_reading(self._engine_line),
+            reading=reader.describe_reading(self._describe_engine_line()),
         )
+
+    def _find_acceptance(self, reader: LogAnalyzer) -> Iterator[EngineFact]:
+        """Yield how many drafts the model accepted, as the last line of its run tells."""
+        if self._acceptance is None or self._acceptance[0] < max(reader.run_began, self._opening_line):
+            return
+        raw = self._acceptance[1]
+        told = reader.engine.parse_stats_line(prepare_raw_line(raw if isinstance(raw, bytes) else raw.encode()))
+        if told is None or told.accept_length is None:
+            return
+        share = "" if told.accept_rate is None else f", {told.accept_rate:.0%} of the drafts accepted"
+        yield EngineFact(EngineFactName.DRAFT_ACCEPTANCE, f"{told.accept_length:.2f} tokens a step{share}")
+
+    def _describe_engine_line(self) -> tuple[int, str] | None:
+        if self._engine_line is None:
+            return None
+        number, text = self._engine_line
+        return number, redact_word(sanitize_line(text))
 
     @property
     def analyzer(self) -> LogAnalyzer:
         """The analyzer of the engine; of no engine's log the one whose rules name the failure best."""
         if self._engine_name is None:
-            every = (reader.get_last_run_analyzer() for reader in self._readers.values())
-            named = [one for one in every if one.end_cause and failure_weight(one.end_cause) > FailureWeight.EXCEPTION]
             own = self._readers[UNKNOWN_ENGINE].get_last_run_analyzer()
-            if named and (own.end_cause is None or failure_weight(own.end_cause) <= FailureWeight.EXCEPTION):
-                return max(named, key=lambda one: failure_weight(one.end_cause) if one.end_cause else 0)
+            others = (
+                reader.get_last_run_analyzer() for name, reader in self._readers.items() if name != UNKNOWN_ENGINE
+            )
+            best = max((own, *others), key=lambda one: failure_weight(one.end_cause) if one.end_cause else 0)
+            if best.end_cause is not None and failure_weight(best.end_cause) > FailureWeight.EXCEPTION:
+                return best
+            return own
         return (
             self._readers.get(self._engine_name or UNKNOWN_ENGINE) or self._readers[UNKNOWN_ENGINE]
         ).get_last_run_analyzer()
@@ -250,7 +283,7 @@ class LogDiagnoser:
             for one in first[:-1]:
                 fresh.feed_line(one)
             self._engine, self._readers = name, {name: fresh}
-            self._engine_line = line.number, redact_word(sanitize_line(text))
+            self._engine_line = line.number, text
             self._opening_line = line.number
             return
 
@@ -258,7 +291,7 @@ class LogDiagnoser:
         head = sanitize_line(line.text[:_HEAD_CHARS])
         for name, is_mark, hints in _load_engine_marks():
             if is_mark is not None and is_mark(head):
-                self._engine, self._engine_line = name, (line.number, redact_word(head))
+                self._engine, self._engine_line = name, (line.number, head)
                 self._readers = {name: self._readers.get(name) or self._create_analyzer(name)}
                 return
             if any(hint in head for hint in hints):

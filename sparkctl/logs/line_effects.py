@@ -26,6 +26,7 @@ from sparkctl.logs.line_patterns import (
     TRACEBACK_STARTS,
     is_below_error,
     looks_like_error,
+    says_it_tries_again,
     split_prefix,
     strip_broken_colour_codes,
 )
@@ -34,9 +35,9 @@ from sparkctl.logs.traceback_reader import ASSERTION_START, FRAME_PATTERN, TRACE
 from sparkctl.model.text.sanitize import ESCAPE_SEQUENCE
 
 _TO_SHAPE = bytes.maketrans(b"123456789", b"000000000")
-_MAX_SHAPES = 40_000
+_MAX_SHAPE_BYTES = 24 << 20  # of all shapes that are known
+_BYTES_BESIDE_SHAPE = 128  # that a known shape takes, its text aside
 _KNOWN_LINES = 4096
-_MAX_SHAPE_BYTES = 4096  # of longer lines there are few
 
 
 class LineEffect(IntEnum):
@@ -77,6 +78,7 @@ class EffectTable:
         self._words = _get_text_shapes((TRACEBACK_HEADER, "validation error", *DURATION_WORDS))
         self._openings = list_opening_words()
         self._effects: dict[bytes, int] = {}
+        self._bytes = 0  # of the shapes that are known
 
     def list_effects(self, shapes: Sequence[bytes]) -> bytes:
         """Return the effects of these shapes, a byte each."""
@@ -89,10 +91,11 @@ class EffectTable:
         if self._is_work is not None and b"\r" not in raw and b"\x1b" not in raw and self._is_work(raw):
             return LineEffect.WORK  # of texts of clients no two are alike
         effect = self._judge(raw)
-        if len(shape) <= _MAX_SHAPE_BYTES:
-            if len(self._effects) >= _MAX_SHAPES:
-                self._effects.clear()
-            self._effects[shape] = int(effect)
+        self._bytes += len(shape) + _BYTES_BESIDE_SHAPE
+        if self._bytes > _MAX_SHAPE_BYTES:
+            self._effects.clear()
+            self._bytes = 0
+        self._effects[shape] = int(effect)
         return effect
 
     def _judge(self, raw: bytes) -> LineEffect:
@@ -117,6 +120,8 @@ class EffectTable:
         if shape.startswith(self._starts) or any(word in shape for word in self._words):
             return LineEffect.MATTERS
         if looks_like_error(line) and not is_below_error(level):
+            return LineEffect.MATTERS
+        if says_it_tries_again(line):
             return LineEffect.MATTERS
         if self._engine.depends_on_digits(line, shape) or self._engine.classify_line(line) is not None:
             return LineEffect.MATTERS

@@ -24,6 +24,7 @@ _WARNING_LINE = re.compile(
     r"|\[[\d ,:.-]{10,40} W [\d ]{1,20}\]"
     r"|(?:\[\w{1,16}\]:? ?)?\[?W ?\d{3,4} \d\d:"
     r"|.{0,40}?\[W\]"
+    r"|\S{1,80}:\d{1,9}:\d{1,9} \[\d{1,3}\] NCCL INFO "
 )
 _ERROR_WORD_PATTERN = re.compile(r"\b(?:" + "|".join(_ERROR_WORDS) + r")\b", re.IGNORECASE)
 DURATION_PATTERN = re.compile(
@@ -74,22 +75,30 @@ STARTUP_ONLY_CAUSES = frozenset(
         FailureCause.DRIVER_MISMATCH,
     )
 )
-# Causes that an image's parts warn of in a good start: an optional module is missing, a faster kernel is not for this GPU.
-WARNED_CAUSES = frozenset(
-    (
-        FailureCause.BAD_VALUE,
-        FailureCause.BROKEN_IMAGE,
-        FailureCause.JIT_FAILED,
-        FailureCause.KERNEL_UNSUPPORTED,
-        FailureCause.CRASHED,
-    )
-)
 ERROR_LEVELS = frozenset({"ERROR", "CRITICAL"})
 _LEVELS_BELOW_ERROR = frozenset({"DEBUG", "INFO", "WARNING"})
 _SOURCE_CODE_PREFIXES = (
     "    ",
     '  File "',
 )  # a traceback shows source code, which may quote messages that were never printed
+
+
+_GOES_ON_PATTERN = re.compile(
+    r"(?P<again>\b[Ff](?:alls? ?back|alling back|allen back)|\b[Rr]etrying\b)|, using \w|[Uu]sing \w{1,40} instead|NCCL INFO"
+)
+
+
+def says_it_goes_on(text: str) -> bool:
+    """Tell whether a program says in this line that it does without the thing that failed: no failure, whatever else it says."""
+    return _GOES_ON_PATTERN.search(text) is not None
+
+
+def says_it_tries_again(text: str) -> bool:
+    """Tell whether a program says in this line that it goes on in another way, or once more, after what it said before."""
+    if "etrying" not in text and "back" not in text:
+        return False
+    found = _GOES_ON_PATTERN.search(text)
+    return found is not None and found["again"] is not None
 
 
 def may_hold_duration(text: str) -> bool:
@@ -124,7 +133,8 @@ _SOURCE_NAME = (
     r"|\[[\w.-]{1,63} std(?:out|err)\] (?:\[\d{1,9}\] )?"  # a program's router: [llamacpp-router stdout] [52717]
     r"|[A-Z][a-z]{2} \d{1,2}, \d{4} @ \d\d:\d\d:\d\d\.\d{3} {1,8}"  # Kibana
     r"|\[\d\d:\d\d:\d\d\] \w{1,32}/[A-Z]{1,16} {1,8}"  # [16:10:33] stdout/INFO
-    r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,64} [\w./@-]{1,64}(?:\[\d+\])?: "  # journald, syslog
+    # journald, syslog; a month in another language has letters that are not ASCII
+    r"|(?:[A-Z][a-z]{2} [ \d]\d|\d{1,2}[^ -~]{1,9} [ \d]?\d) \d\d:\d\d:\d\d [\w.-]{1,64} [\w./@-]{1,64}(?:\[\d+\])?: "
     r")?+"
 )
 _TIMESTAMP = r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)\]? "

@@ -15,7 +15,6 @@ from sparkctl.context import CommandContext
 from sparkctl.errors import ContainerNotFound, DockerError, LogUnreadable
 from sparkctl.model.container import Container
 from sparkctl.model.events import Emit, WarningEmitted
-from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.text.secrets import LineMasker
 from sparkctl.transport.docker.log_resume import LogPosition
@@ -372,7 +371,7 @@ async def save_log(
 
     The container's secrets, and ``more`` from the caller, are masked. Memory use is constant.
     """
-    instance = container.get_label(ContainerLabel.INSTANCE) or container.name
+    instance = container.instance_name
 
     def warn(what: str) -> None:
         emit(WarningEmitted(ctx.clock.unix_time(), session.node.name, what, None))

@@ -24,12 +24,12 @@ _MAX_SOURCE_LINES = 12  # lines of one raise statement
 class TracebackReader:
     """Reads prepared lines one by one. ``raise_line``: number of the last ``raise`` statement that a traceback showed.
     ``assertion``: the ``assert`` statement above the last line, if this is a bare ``AssertionError``. ``first_line``: the number of
-    the traceback's first line."""
+    the traceback's first line; ``is_open``: it began, and its exception was not read yet."""
 
+    is_open: bool = False
     raise_line: int | None = None
     assertion: str | None = None
     first_line: int = 0
-    _is_open: bool = False
     _foreign: int = 0
     _statement: list[str] = field(default_factory=list)
 
@@ -37,11 +37,11 @@ class TracebackReader:
         """Return whether this line is the last line of a traceback: the exception."""
         self.assertion = None
         if TRACEBACK_HEADER in text:
-            self._is_open, self._foreign, self.raise_line, self._statement = True, 0, None, []
+            self.is_open, self._foreign, self.raise_line, self._statement = True, 0, None, []
             self.first_line = number
             return False
-        if not self._is_open:
-            self._is_open = FRAME_PATTERN.match(text) is not None  # the excerpt begins within a traceback
+        if not self.is_open:
+            self.is_open = FRAME_PATTERN.match(text) is not None  # the excerpt begins within a traceback
             self.first_line = number
             self._foreign, self.raise_line, self._statement = 0, None, []
             return False
@@ -54,27 +54,22 @@ class TracebackReader:
             self.close()
             return True
         self._foreign += 1
-        self._is_open = self._foreign <= _MAX_FOREIGN_LINES
+        self.is_open = self._foreign <= _MAX_FOREIGN_LINES
         return False
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a traceback began and its exception was not read yet."""
-        return self._is_open
 
     @property
     def is_in_statement(self) -> bool:
         """Whether the next line may go on with a ``raise`` or ``assert`` statement."""
-        return self._is_open and bool(self._statement)
+        return self.is_open and bool(self._statement)
 
     def close(self) -> None:
         """Forget the traceback that is open."""
-        self._is_open, self.raise_line, self._statement = False, None, []
+        self.is_open, self.raise_line, self._statement = False, None, []
 
     @property
     def cut_exception(self) -> str | None:
         """The exception of a traceback whose last line is missing, as its ``raise`` statement has it; None if there is none."""
-        if not self._is_open or not self._statement:
+        if not self.is_open or not self._statement:
             return None
         source = " ".join(self._statement)
         raised = _RAISED.match(source)

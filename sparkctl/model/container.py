@@ -49,11 +49,17 @@ class Container:
     tty: bool | None = None  # its log is one stream without frames (a terminal)
     restart_count: int | None = None  # how often Docker's restart policy has started it again
     nccl: tuple[tuple[str, str], ...] | None = None  # the NCCL_IB_* part of its environment
+    image_id: str | None = None  # from both calls; a name may mean another image by now
     shares_shm: bool | None = None  # it uses the node's own /dev/shm
 
     def get_label(self, name: str) -> str | None:
         """Return one label's value, None where it is not set."""
         return next((value for key, value in self.labels if key == name), None)
+
+    @property
+    def instance_name(self) -> str:
+        """The name of its instance; a foreign container is called as Docker calls it."""
+        return self.get_label(ContainerLabel.INSTANCE) or self.name
 
     @property
     def is_managed(self) -> bool:

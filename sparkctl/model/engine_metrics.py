@@ -231,6 +231,7 @@ class EngineFactName(StrEnum):
     MAX_CONCURRENCY = "max_concurrency"  # requests: of full context (vLLM), or the most that run at once (SGLang)
     SPECULATIVE_METHOD = "speculative_method"
     DRAFT_TOKENS = "draft_tokens"  # drafted in each step; SGLang reports its steps, or the tokens it verifies
+    DRAFT_ACCEPTANCE = "draft_acceptance"  # in the last line that a log has about it
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from sparkctl.model.bench import BenchCell, CellResult
 from sparkctl.model.engine_metrics import EngineFact, EngineMeter
 from sparkctl.model.finding import Finding, FindingEvidence, Severity
 from sparkctl.model.guard_state import GuardAction, GuardCoverage
@@ -21,6 +22,7 @@ from sparkctl.model.missing_part import MissingPart
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, PhaseDuration, Step
 from sparkctl.model.sample import Sample
+from sparkctl.model.setup_plan import SetupStep, SetupStepKind
 from sparkctl.model.switch_plan import SwitchJournalStatus, SwitchPlan, SwitchStep
 from sparkctl.model.verdict import Verdict
 
@@ -29,6 +31,7 @@ class Outcome(StrEnum):
     """How a command ended."""
 
     READY = "ready"
+    UNPROVED = "unproved"  # it is up, and did not prove that it does its work
     DONE = "done"
     FAILED = "failed"
     TIMED_OUT = "timed-out"
@@ -38,6 +41,15 @@ class Outcome(StrEnum):
     DETACHED = "detached"
     PLANNED = "planned"  # --dry-run
     INTERRUPTED = "interrupted"
+
+
+class TunnelState(StrEnum):
+    """The states of a tunnel."""
+
+    OPEN = "open"
+    LOST = "lost"  # the connection to the node is away
+    REFUSED = "refused"  # nothing answers at the endpoint on the node
+    CLOSED = "closed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,6 +272,53 @@ class FindingReported:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchCellMeasured:
+    """A cell of a benchmark was measured, or failed. ``number`` of ``total`` cells; ``remaining``: seconds until the last, by
+    the cells so far. ``tokens_per_second``, ``prompt_tokens_per_second`` and ``ttft`` (seconds) are medians of its runs, and
+    the fields from ``accept_length`` on those of ``result``, at hand for scripts.
+    """
+
+    ts: float
+    node: NodeName
+    instance: str
+    cell: BenchCell
+    number: int
+    total: int
+    tokens_per_second: float | None = None
+    prompt_tokens_per_second: float | None = None
+    ttft: float | None = None
+    accept_length: float | None = None
+    accept_rate: float | None = None
+    memory_peak: int | None = None
+    power: float | None = None
+    clock: float | None = None
+    disturbed: bool | None = None
+    remaining: float | None = None
+    result: CellResult
+
+    @classmethod
+    def from_result(
+        cls,
+        ts: float,
+        node: NodeName,
+        instance: str,
+        one: CellResult,
+        *,
+        number: int,
+        total: int,
+        remaining: float | None,
+    ) -> BenchCellMeasured:
+        """Return a result as an event."""
+        return cls(
+            ts=ts, node=node, instance=instance, cell=one.cell, number=number, total=total, remaining=remaining, result=one,
+            tokens_per_second=one.generation_rate.median if one.generation_rate else None,
+            prompt_tokens_per_second=one.prompt_rate.median if one.prompt_rate else None,
+            ttft=one.ttft.median if one.ttft else None, accept_length=one.accept_length, accept_rate=one.accept_rate,
+            memory_peak=one.memory_peak, power=one.power, clock=one.clock, disturbed=one.disturbed,
+        )  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class SwitchPlanned:
     """What a switch will stop, keep and start."""
@@ -294,12 +353,22 @@ class SwitchJournalReported:
     view: SwitchJournalStatus
 
 
+@dataclass(frozen=True, slots=True)
+class TransferPart:
+    """A part of what is transferred, such as a layer; ``state`` in Docker's words."""
+
+    name: str
+    state: str
+    done: int | None = None
+    total: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferProgressed:
-    """Progress of a transfer from one node to another (`sync`), or through a link that is measured.
+    """Progress of a transfer from one node to another (`sync`), to a node (`pull`), or through a link that is measured.
 
     ``node`` is the target, ``source`` the origin, ``what`` the thing copied. Bytes and bytes a second; ``left`` in
-    seconds. None: not known yet.
+    seconds. None: not known yet. ``parts``: the layers of an image that come now.
     """
 
     ts: float
@@ -310,6 +379,7 @@ class TransferProgressed:
     total: int | None = None
     rate: float | None = None
     left: float | None = None
+    parts: tuple[TransferPart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,6 +400,38 @@ class MemoryReleased:
     before_start: int | None = None
     available: int | None = None
     kept: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetupPlanned:
+    """What `setup` will change on a node, file by file."""
+
+    ts: float
+    node: NodeName
+    steps: tuple[SetupStep, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetupStepDone:
+    """A step of `setup` is done on a node, or was taken back (``is_back``): ``detail`` says why."""
+
+    ts: float
+    node: NodeName
+    step: SetupStepKind
+    is_back: bool = False
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunnelStateChanged:
+    """The state of a tunnel: ``url`` is the endpoint on this machine while the tunnel is there."""
+
+    ts: float
+    node: NodeName
+    instance: str
+    state: TunnelState
+    url: str
+    detail: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,6 +461,7 @@ class CommandEnded:
     more_logs: tuple[tuple[NodeName, str], ...] = ()  # paths of the other ranks' logs, by node
     file: str | None = None  # path of the file that was asked for
     guard: GuardCoverage | None = None  # of a start
+    proof: str | None = None  # what proved it ready, or why it is not proved; None where one token did
 
 
 Event = (
@@ -380,9 +483,13 @@ Event = (
     | FindingReported
     | TransferProgressed
     | MemoryReleased
+    | BenchCellMeasured
     | SwitchPlanned
     | SwitchStepReported
     | SwitchJournalReported
+    | SetupPlanned
+    | SetupStepDone
+    | TunnelStateChanged
     | CheckCompleted
     | CommandEnded
 )
@@ -409,9 +516,13 @@ EVENT_TYPES: dict[str, type] = {
     "finding": FindingReported,
     "moved": TransferProgressed,
     "released": MemoryReleased,
+    "cell": BenchCellMeasured,
     "switch-plan": SwitchPlanned,
     "switch": SwitchStepReported,
     "switch-found": SwitchJournalReported,
+    "setup-plan": SetupPlanned,
+    "setup": SetupStepDone,
+    "tunnel": TunnelStateChanged,
     "examined": CheckCompleted,
     "result": CommandEnded,
 }

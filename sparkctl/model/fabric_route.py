@@ -27,6 +27,20 @@ class FabricLane:
     speed: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfiguredInterface:
+    """An interface of a node, with or without a cable. ``addresses``: global IPv4 addresses as 192.168.200.11/24.
+
+    ``device``: its RDMA device; ``mtu`` in bytes; None: not known, or absent.
+    """
+
+    name: str
+    has_carrier: bool
+    addresses: tuple[str, ...] = ()
+    mtu: int | None = None
+    device: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class NodeLanes:
     """The interfaces of a node. ``lanes`` have a carrier; ``has_devices``: a container can be given /dev/infiniband."""

@@ -38,6 +38,7 @@ class FindingKind(StrEnum):
     ORPHAN = "orphan"
     RESTART_LOOP = "restart-loop"
     NOT_GENERATING = "not-generating"
+    ANSWERS = "answers"
     STALLED = "stalled"
     DRAFTS_REJECTED = "drafts-rejected"
     PREFIX_CACHE = "prefix-cache"

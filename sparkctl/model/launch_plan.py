@@ -15,7 +15,9 @@ class ContainerLabel:
 
     PREFIX = "dev.sparkctl."
     PROFILE = PREFIX + "profile"
-    DOWNLOAD = PREFIX + "download"  # of a container that downloads a model: which
+    DOWNLOAD = PREFIX + "download"  # of a container that downloads a model: into which directory, as a short checksum
+    DOWNLOAD_SOURCE = PREFIX + "download-source"  # and from where
+    BUILD = PREFIX + "build"  # of an image that `pull` built: from what
     HASH = PREFIX + "hash"
     INSTANCE = PREFIX + "instance"
     ENGINE = PREFIX + "engine"
@@ -31,6 +33,8 @@ class ContainerLabel:
     RUN = PREFIX + "run"  # the same on every rank of one start, different for each start
     GROUP = PREFIX + "group"  # a Spark runs one instance of a group at a time
     VERSION = PREFIX + "version"
+    NEEDS = PREFIX + "needs"  # "orpheus-llm@spark2": what it needs, and where that runs
+    STARTED_FOR = PREFIX + "started-for"  # the instance that needed it: with that one it stops
     LIVENESS = PREFIX + "liveness"  # "none": no probe is sent while it is idle
 
 
@@ -66,13 +70,16 @@ class DockerRunSpec:
     labels: tuple[tuple[str, str], ...]
 
 
+PROVED_PROBES = ("speech", "embeddings", "rerank", "http")  # one that answers without proof is up, and not ready
+PROBE_KINDS = ("completions", "chat", *PROVED_PROBES, "none")
+
+
 @dataclass(frozen=True, slots=True)
 class ReadinessRule:
     """When an instance counts as ready: the line was seen AND the path answers AND a token came.
 
     ``line``: regex searched in the cleaned line, None = do not wait for a line. ``health``: path that must answer 2xx
-    (401 and 403 also prove that it lives), None = do not ask. ``probe``: ``completions``, ``chat`` or ``none``;
-    ``prompt`` is its text.
+    (401 and 403 also prove that it lives), None = do not ask. ``probe``: one of `PROBE_KINDS`; ``prompt`` is its text.
     """
 
     line: str | None
@@ -90,7 +97,12 @@ class ReadinessTarget:
     port: int | None
     ready: ReadinessRule
     served_model: str | None = None
-    api_key: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+
+    @property
+    def auth_headers(self) -> tuple[tuple[str, str], ...]:
+        """The header with its key; empty without one."""
+        return (("Authorization", f"Bearer {self.api_key}"),) if self.api_key else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +191,7 @@ class LaunchPlan:
     guard: GuardRule | None = None  # None: this start is not guarded
     rank: int = 0
     ranks: int = 1
+    requires_key: bool = False  # ready only if a request without the key is refused
     engine_version: str | None = None  # from the profile; None: the image's tag may tell
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
@@ -195,12 +208,7 @@ class LaunchPlan:
 
         ``name`` is without dashes.
         """
-        found, wanted = None, name.replace("_", "-")
-        for at, word in enumerate(self.command):
-            flag, equals, value = word.partition("=")
-            if flag.startswith("-") and flag.lstrip("-").replace("_", "-") == wanted:
-                found = value if equals else next(iter(self.command[at + 1 : at + 2]), None)
-        return None if found is None or found.startswith("--") else found
+        return find_flag_value(self.command, name)
 
     @property
     def secret_values(self) -> frozenset[str]:
@@ -215,6 +223,16 @@ class LaunchPlan:
     def readiness_target(self) -> ReadinessTarget:
         """How to probe the instance for readiness."""
         return ReadinessTarget(self.node_port, self.ready, self.served_model, self.api_key)
+
+
+def find_flag_value(command: tuple[str, ...], name: str) -> str | None:
+    """Return the value of a flag in a command; see `LaunchPlan.get_flag_value`."""
+    found, wanted = None, name.replace("_", "-")
+    for at, word in enumerate(command):
+        flag, equals, value = word.partition("=")
+        if flag.startswith("-") and flag.lstrip("-").replace("_", "-") == wanted:
+            found = value if equals else next(iter(command[at + 1 : at + 2]), None)
+    return None if found is None or found.startswith("--") else found
 
 
 def resolve_node_port(port: int | None, network: str | None, options: tuple[tuple[str, str], ...]) -> int | None:

@@ -33,6 +33,7 @@ class EstimateSource(StrEnum):
 
     MEASURED = "measured"  # from the files on the node, or from its memory
     HEADERS = "headers"  # from the index beside the weights: some of them are missing
+    HUB = "hub"  # from the Hugging Face Hub: the files are not on the node yet
     CONFIG = "config"  # from the model's config.json
     FLAGS = "flags"  # from the engine's rule and the profile's flags
     PROFILE = "profile"
@@ -69,12 +70,15 @@ class MemoryHolder:
 
 @dataclass(frozen=True, slots=True)
 class MemoryBudget:
-    """A node's memory now. ``droppable``: page cache within ``available`` that CUDA can use only after a drop."""
+    """A node's memory now. ``droppable``: page cache within ``available`` that CUDA can use only after a drop.
+    ``reserved``: what a profile that is needed and starts first will take.
+    """
 
     total: int
     available: int
     droppable: int
     holders: tuple[MemoryHolder, ...] = ()
+    reserved: int = 0
 
     @property
     def returned_bytes(self) -> int:
@@ -84,7 +88,7 @@ class MemoryBudget:
     @property
     def pending_bytes(self) -> int:
         """Memory that other starts on the node will still take."""
-        return sum(one.coming for one in self.holders if not one.is_replaced)
+        return self.reserved + sum(one.coming for one in self.holders if not one.is_replaced)
 
     @property
     def available_after_drop(self) -> int:
@@ -110,7 +114,7 @@ class MemoryFit:
     content; ``lacking``: the bytes by which it is.
 
     ``cautions``: sentences on what may still go wrong. ``estimated``: the sum before an earlier start corrected it.
-    ``absent``: the path on the node where the weights should be but are not. ``sparks``: how many Sparks share the
+    ``absent``: the path on the node where the model should be and is not whole. ``sparks``: how many Sparks share the
     model; if several, the sum is this Spark's share.
     """
 
@@ -200,7 +204,8 @@ class CheckpointFiles:
 
     ``files``: (name, bytes) of files that may hold weights. ``index_total``: the total size in the safetensors index.
     ``unfinished``: incomplete downloads. ``config``: None if there is none that can be read. ``has_draft_layers``:
-    whether tensors are named like those of draft layers (mtp); None: their names could not be read.
+    whether tensors are named like those of draft layers (mtp); None: their names could not be read. ``origin``: the files
+    are not there yet, this is what the Hub has, in words.
     """
 
     place: str
@@ -210,3 +215,4 @@ class CheckpointFiles:
     unfinished: int = 0
     config: str | None = None
     has_draft_layers: bool | None = None
+    origin: str | None = None

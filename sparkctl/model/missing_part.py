@@ -7,8 +7,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from sparkctl.model.node import NodeName
+from sparkctl.model.text.units import format_size
 
 _HUB_SOURCE = re.compile(r"hf:(?P<repository>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@(?P<revision>[\w][\w./-]*))?")
+
+
+_GIT_ADDRESS = re.compile(r"(?:(?:https?|git|ssh)://|git@[\w.-]+:)[\w.~:/@+%-]+")
+_GIT_REF = re.compile(r"[\w][\w./+-]*")
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+# no user and no password in an address: it is shown, and in a label of the download
+_URL_SOURCE = re.compile(r"(?P<url>https://[\w.-]+(?::\d+)?/[^\s#@]*[^\s#@/])(?:#sha256:(?P<sha256>[0-9a-f]{64}))?")
+_FILE_SOURCE = re.compile(r"file:(?P<path>/[^\s:]*[^\s:/])")
+_MAX_SOURCE_CHARS = 600
 
 
 class PartKind(StrEnum):
@@ -26,13 +36,93 @@ class HubSource:
     repository: str
     revision: str | None = None
 
+    def __str__(self) -> str:
+        return f"hf:{self.repository}" + (f"@{self.revision}" if self.revision else "")
 
-def parse_model_source(text: str) -> HubSource:
-    """Return the repository of ``hf:ORG/NAME`` or ``hf:ORG/NAME@REVISION``. Raises ValueError for anything else."""
-    match = _HUB_SOURCE.fullmatch(text) if len(text) <= 300 else None
-    if match is None:
-        raise ValueError(f"`{text[:80]}` is not a source; write for example hf:Qwen/Qwen3.6-27B-FP8")
-    return HubSource(match["repository"], match["revision"])
+
+@dataclass(frozen=True, slots=True)
+class UrlSource:
+    """One file of a web server; ``sha256`` None: its checksum is not known."""
+
+    url: str
+    sha256: str | None = None
+
+    def __str__(self) -> str:
+        return self.url + (f"#sha256:{self.sha256}" if self.sha256 else "")
+
+
+@dataclass(frozen=True, slots=True)
+class DirectorySource:
+    """A directory of the node itself, for example on a mounted NAS: a model, or one that holds models by their names.
+
+    ``repository``: the Hub's name of the model, where that is known, too.
+    """
+
+    path: str
+    repository: str | None = None
+
+    def __str__(self) -> str:
+        return f"file:{self.path}"
+
+
+ModelSource = HubSource | UrlSource | DirectorySource
+
+
+def parse_model_source(text: str) -> ModelSource:
+    """Return the source that a text names. Raises ValueError for anything else."""
+    if len(text) <= _MAX_SOURCE_CHARS and text.isprintable():
+        if (match := _HUB_SOURCE.fullmatch(text)) is not None:
+            return HubSource(match["repository"], match["revision"])
+        if (match := _URL_SOURCE.fullmatch(text)) is not None:
+            return UrlSource(match["url"], match["sha256"])
+        if (match := _FILE_SOURCE.fullmatch(text)) is not None and ".." not in match["path"].split("/"):
+            return DirectorySource(match["path"])
+    raise ValueError(
+        f"`{text[:80]}` is not a source; write for example hf:Qwen/Qwen3.6-27B-FP8, https://HOST/FILE.gguf#sha256:HEX, or "
+        "file:/mnt/nas/models/NAME (a directory of the node)"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GitContext:
+    """A Dockerfile in a git repository: ``ADDRESS#REF:FOLDER``; without a ref its default branch, without a folder its root."""
+
+    address: str
+    ref: str | None = None
+    folder: str | None = None
+
+    @property
+    def is_pinned(self) -> bool:
+        """Tell whether the ref is a commit."""
+        return self.ref is not None and _COMMIT.fullmatch(self.ref) is not None
+
+    def __str__(self) -> str:
+        return self.address + (
+            f"#{self.ref or ''}:{self.folder}" if self.folder else f"#{self.ref}" if self.ref else ""
+        )
+
+
+def parse_build_source(text: str) -> GitContext | None:
+    """Return the git context of `build:`, None for a directory of the operator's machine. Raises ValueError for anything else."""
+    if len(text) > 300 or not text.isprintable():
+        raise ValueError("it is too long or has control characters")
+    address, _, place = text.partition("#")
+    if not _GIT_ADDRESS.match(text):
+        if text.startswith(("./", "../", "/", "~/")) or text in (".", ".."):
+            return None
+        raise ValueError(
+            f"`{text[:80]}` is neither a directory (./images/mine) nor a git repository (https://HOST/NAME.git#REF:FOLDER)"
+        )
+    ref, _, folder = place.partition(":")
+    login, at, _ = address.partition("://")[2].partition("/")[0].rpartition("@")
+    if at and (not address.startswith("ssh://") or ":" in login):
+        raise ValueError("the address has a login in it, which every user of the node could read")
+    parts = folder.split("/")
+    if not _GIT_ADDRESS.fullmatch(address) or (ref and not _GIT_REF.fullmatch(ref)) or ".." in parts:
+        raise ValueError(f"`{text[:80]}` is not a git context; write for example https://HOST/NAME.git#v1.2:docker")
+    if not re.fullmatch(r"[\w./+-]*", folder):
+        raise ValueError(f"`{folder[:80]}` is not a folder of a repository")
+    return GitContext(address, ref or None, folder.strip("/") or None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +133,8 @@ class MissingPart:
         name: the image, or the model's path on the node.
         reason: why it counts as missing, to go after the name: "is not there".
         source: where `pull` gets it; None: nothing says so.
+        is_built: an image that `docker build` makes of ``source``.
+        size: bytes of it whole; None: not known.
         is_required: `up` refuses without it; False: the engine gets it itself.
     """
 
@@ -52,6 +144,8 @@ class MissingPart:
     reason: str
     source: str | None
     is_required: bool = True
+    is_built: bool = False
+    size: int | None = None
 
     @property
     def _what(self) -> str:
@@ -60,12 +154,26 @@ class MissingPart:
     @property
     def origin_words(self) -> str:
         """What it is, and where it comes from."""
+        if self.is_built:
+            return f"{self._what}, built from {self.source}"
         return self._what if self.source in (None, self.name) else f"{self._what} from {self.source}"
+
+    @property
+    def state_words(self) -> str:
+        """What it is, and why it counts as missing."""
+        return f"{self._what} {self.reason}"
 
     @property
     def sentence(self) -> str:
         """What is missing, and where it comes from."""
-        origin = "" if self.source == self.name else f"; from {self.source}"
+        origin = (
+            ""
+            if self.source == self.name
+            else f"; to build from {self.source}"
+            if self.is_built
+            else f"; from {self.source}"
+        )
         if self.source is None:
             origin = "; the profile does not say where it comes from (model.source)"
-        return f"{self._what} {self.reason} on {self.node}{origin}"
+        size = "" if self.size is None else f", {format_size(self.size)}"
+        return f"{self.state_words} on {self.node}{origin}{size}"

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """planned → pulling → dropping-caches → creating → starting → loading → warming → ready | failed | stopping → stopped."""
+    """planned → pulling → dropping-caches → creating → starting → loading → warming → ready | unproved | failed | stopping → stopped."""
 
     PLANNED = "planned"
     PULLING = "pulling"
@@ -16,6 +16,7 @@ class Phase(StrEnum):
     STARTING = "starting"
     LOADING = "loading"
     WARMING = "warming"
+    UNPROVED = "unproved"  # it is up, and did not prove that it does its work
     READY = "ready"
     FAILED = "failed"
     STOPPING = "stopping"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from sparkctl.model.decode_step import RoutedExperts
-from sparkctl.model.launch_plan import GuardRule, PhaseTimeouts
+from sparkctl.model.launch_plan import PROBE_KINDS, GuardRule, PhaseTimeouts
 from sparkctl.model.profile_field import FieldKind, ProfileField
 from sparkctl.model.reference import Reference, find_ready_seconds
 
@@ -62,7 +62,8 @@ class ModelSpec:
         str | None,
         ProfileField(
             FieldKind.MODEL_SOURCE,
-            "where `pull` gets it: `hf:ORG/NAME` or `hf:ORG/NAME@REVISION`; a hub id in `path` needs none",
+            "where `pull` gets it: `hf:ORG/NAME` (`@REVISION`), `https://…/FILE` (`#sha256:HEX`) or `file:/DIRECTORY` of the node; "
+            "a hub id in `path` needs none",
             is_hashed=False,
         ),
     ] = None
@@ -154,9 +155,23 @@ class StartOptions:
     health: Annotated[str | None, ProfileField(FieldKind.HTTP_PATH, "path that must answer, or `none`")] = None
     probe: Annotated[
         str | None,
-        ProfileField(FieldKind.CHOICE, choices=("completions", "chat", "none"), help="how the test token is requested"),
+        ProfileField(
+            FieldKind.CHOICE,
+            choices=PROBE_KINDS,
+            help="what proves it ready: a token, or for other services [sound, a vector, scores, an answer](speech.md#proof)",
+        ),
     ] = None
-    prompt: Annotated[str | None, ProfileField(FieldKind.TEXT, "prompt of the test token")] = None
+    prompt: Annotated[str | None, ProfileField(FieldKind.TEXT, "text of the test request")] = None
+    check: Annotated[
+        str,
+        ProfileField(
+            FieldKind.CHOICE,
+            choices=("basic", "full", "off"),
+            help="what is asked once it is ready, to see whether its answers make sense; see [Does it make sense?]"
+            "(findings.md#how-answers-is-found)",
+            is_hashed=False,
+        ),
+    ] = "basic"
     timeouts: Annotated[PhaseTimeouts, ProfileField(FieldKind.SECTION, "How long each phase may take.")] = field(
         default_factory=PhaseTimeouts
     )
@@ -204,6 +219,23 @@ class Profile:
         ),
     ] = ()
     image: Annotated[str, ProfileField(FieldKind.IMAGE, "Docker image", is_in_launch=True)]
+    build: Annotated[
+        str | None,
+        ProfileField(
+            FieldKind.BUILD_SOURCE,
+            "from what `pull` builds `image` on the node: a directory of your machine with a Dockerfile (relative to the "
+            "profile), or a git repository `URL#REF:FOLDER`",
+            is_hashed=False,
+        ),
+    ] = None
+    needs: Annotated[
+        tuple[str, ...],
+        ProfileField(
+            FieldKind.NEED,
+            "profiles that [start before it and stop after it](speech.md), on the same Spark or on another (`NAME@NODE`)",
+            is_hashed=False,
+        ),
+    ] = ()
     model: Annotated[
         ModelSpec,
         ProfileField(
@@ -240,6 +272,14 @@ class Profile:
             FieldKind.TEXT,
             "file with variables on your machine; a relative path starts at the profile; `env` wins over it",
             is_in_launch=True,
+        ),
+    ] = None
+    api_key: Annotated[
+        str | None,
+        ProfileField(
+            FieldKind.CHOICE,
+            choices=("generate",),
+            help="sparkctl makes a key that clients need; see [Keys](security.md#keys-of-your-own-models)",
         ),
     ] = None
     mounts: Annotated[

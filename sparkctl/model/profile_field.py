@@ -19,6 +19,7 @@ class FieldKind(StrEnum):
     INTEGER = "integer"  # within `ProfileField.limits`
     CHOICE = "choice"  # one of `ProfileField.choices`
     NAME = "name"
+    NEED = "need"  # a profile, and the node where it runs if that is another
     IMAGE = "image"
     ENGINE = "engine"
     ENGINE_VERSION = "engine-version"
@@ -27,6 +28,7 @@ class FieldKind(StrEnum):
     GUARD_FLOOR = "guard-floor"
     MODEL_SIZE = "model-size"
     MODEL_SOURCE = "model-source"
+    BUILD_SOURCE = "build-source"
     NONZERO_SIZE = "nonzero-size"
     SHM_SIZE = "shm-size"
     POSITIVE_COUNT = "positive-count"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sparkctl.model.node import NodeName
+from sparkctl.model.setup_plan import SetupStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,24 @@ class RetryStartQuestion:
 
 
 @dataclass(frozen=True, slots=True)
+class SetupQuestion:
+    """Make these changes on the nodes? They were shown as events before. Answered yes or no."""
+
+    steps: tuple[tuple[NodeName, SetupStep], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PullQuestion:
+    """A start lacks parts of the profile: get them first? Answered yes or no. ``parts``: what is missing, in sentences."""
+
+    profile: str
+    parts: tuple[str, ...]
+
+
+YesNoQuestion = HostKeyQuestion | RetryStartQuestion | SetupQuestion | PullQuestion
+
+
+@dataclass(frozen=True, slots=True)
 class LoginPrompt:
     """One prompt of an SSH server. ``text`` comes from the server; ``is_echoed``: the typed text may be shown."""
 
@@ -62,7 +81,7 @@ class LoginQuestion:
 class Prompter(Protocol):
     """Asks the operator: on a terminal, in the panel's dialogs, or not at all."""
 
-    async def ask_yes_no(self, question: HostKeyQuestion | RetryStartQuestion) -> bool:
+    async def ask_yes_no(self, question: YesNoQuestion) -> bool:
         """Return whether the operator answered yes."""
         ...
 
@@ -78,7 +97,7 @@ class Prompter(Protocol):
 class NonInteractivePrompter:
     """Answers no and gives no password: for scripts, pipes and tests."""
 
-    async def ask_yes_no(self, question: HostKeyQuestion | RetryStartQuestion) -> bool:
+    async def ask_yes_no(self, question: YesNoQuestion) -> bool:
         """Return False."""
         return False
 

@@ -22,6 +22,7 @@ class SwitchConflict(StrEnum):
     PLACES = "places"  # the same profile, with its ranks in another order or on other Sparks
     PART = "part"  # the same profile, but some of its ranks are missing
     NAME = "name"  # its container has the name that the new container needs
+    NEED = "need"  # it was started for what stops, and nothing else needs it
     NODES = "nodes"  # another of its ranks must stop, and no rank is left alone
 
 

@@ -265,7 +265,7 @@ class Jobs:
         started = job.started
         if job.is_examination:
             self.doctor.abandon_runs(started.nodes)
-        if started.verb == "sync":
+        if started.verb in ("sync", "pull", "up"):
             self._transfers.clear()
         if started.verb == "up" and job.instance is not None:
             self._start_warnings |= {(name, job.instance): tuple(job.warnings) for name in started.nodes}

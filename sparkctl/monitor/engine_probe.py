@@ -78,12 +78,14 @@ class ProbeResult:
     """``good``: the probe succeeded. ``what``: in our words. ``unproven``: alive, but it gives us no further answer.
 
     ``said`` is the engine's answer as one printable line; it may repeat secrets, so show it with `format_masked` only.
+    ``status``: of the HTTP answer, None without one.
     """
 
     good: bool
     what: str
     unproven: bool = False
     said: str = field(default="", repr=False)
+    status: int | None = None
 
     def format_masked(self, secrets: Collection[str]) -> str:
         """Return the whole answer for evidence, with these secrets masked."""
@@ -104,8 +106,9 @@ async def check_health(
         return ProbeResult(True, "health is not asked")
     path = service.ready.health
     try:
-        headers = list(_build_auth_headers(service).items())
-        response = await request_engine(link, port, "GET", path, headers=headers, timeout=timeout, manners=manners)
+        response = await request_engine(
+            link, port, "GET", path, headers=service.auth_headers, timeout=timeout, manners=manners
+        )
     except ConnectionLost:
         raise
     except ConnectionRefusedError:
@@ -116,7 +119,7 @@ async def check_health(
         return ProbeResult(False, f"GET {path}:", said=sanitize_line(str(broken)) or "connection closed")
     if is_alive_status(response.status):
         return ProbeResult(True, f"GET {path} answered {response.status}")
-    return ProbeResult(False, f"GET {path} answered {response.status}", said=_format_body_line(response.body))
+    return ProbeResult(False, f"GET {path} answered {response.status}", said=format_body_line(response.body))
 
 
 async def request_status(link: NodeConnection, port: int, path: str, timeout: float) -> int | None:
@@ -141,10 +144,14 @@ def is_alive_status(status: int | None) -> bool:
     return status is not None and (200 <= status < 300 or status in _API_KEY_STATUSES)
 
 
-async def read_served_model(link: NodeConnection, port: int, manners: QueryMarkerSupport | None = None) -> str | None:
+async def read_served_model(
+    link: NodeConnection, port: int, manners: QueryMarkerSupport | None = None, headers: http_client.Headers = ()
+) -> str | None:
     """Return the first model name that an engine serves, None if it does not say."""
     try:
-        answer = await request_engine(link, port, "GET", "/v1/models", timeout=_NAME_TIMEOUT, manners=manners)
+        answer = await request_engine(
+            link, port, "GET", "/v1/models", headers=headers, timeout=_NAME_TIMEOUT, manners=manners
+        )
         name = load_json(answer.body)["data"][0]["id"] if answer.is_success else None
     except (OSError, http_client.InvalidHttpResponse, ValueError, LookupError, TypeError, RecursionError, DockerError):
         return None
@@ -157,7 +164,35 @@ async def resolve_served_model(
     """Return the target with the served model name, asking the engine if it is not known. Raises `ConnectionLost`."""
     if service.served_model is not None or service.port is None or service.ready.probe == "none":
         return service
-    return replace(service, served_model=await read_served_model(link, service.port, manners))
+    return replace(service, served_model=await read_served_model(link, service.port, manners, service.auth_headers))
+
+
+async def check_key_required(
+    link: NodeConnection, service: ReadinessTarget, manners: QueryMarkerSupport | None = None
+) -> ProbeResult:
+    """Check that a request without the key is refused. It is no whole request: without a key nothing is generated, too."""
+    port, path = service.port, "/v1/chat/completions"
+    if port is None:
+        return ProbeResult(False, "the profile gives no port to ask")
+    headers = [("Content-Type", "application/json")]
+    try:
+        response = await request_engine(
+            link,
+            port,
+            "POST",
+            path,
+            body=b'{"max_tokens": 1}',
+            headers=headers,
+            timeout=_HEALTH_TIMEOUT,
+            manners=manners,
+        )
+    except ConnectionLost:
+        raise
+    except (OSError, http_client.InvalidHttpResponse) as broken:
+        return ProbeResult(False, f"POST {path} without its key:", said=sanitize_line(str(broken)) or "no answer")
+    if response.status in _API_KEY_STATUSES:
+        return ProbeResult(True, f"a request without its key is refused ({response.status})")
+    return ProbeResult(False, f"it does not refuse a request without its key (POST {path} answered {response.status})")
 
 
 async def request_token(
@@ -185,7 +220,7 @@ async def _request_completion(
     if port is None:
         return ProbeResult(False, "the profile gives no port to ask"), None
     question = {"model": service.served_model or "default", **body, "max_tokens": 1, "temperature": 0, "stream": False}
-    headers = [("Content-Type", "application/json"), *_build_auth_headers(service).items()]
+    headers = [("Content-Type", "application/json"), *service.auth_headers]
     try:
         response = await request_engine(
             link, port, "POST", path, body=json.dumps(question).encode(), headers=headers, timeout=_TOKEN_TIMEOUT,
@@ -203,11 +238,11 @@ async def _request_completion(
         return ProbeResult(True, f"POST {path} wants an API key ({response.status})", unproven=True), response.status
     if response.status != 200:
         return ProbeResult(
-            False, f"POST {path} answered {response.status}", said=_format_body_line(response.body)
+            False, f"POST {path} answered {response.status}", said=format_body_line(response.body)
         ), response.status
     if not contains_token(response.body):
         return ProbeResult(
-            False, f"POST {path} answered without a token:", said=_format_body_line(response.body)
+            False, f"POST {path} answered without a token:", said=format_body_line(response.body)
         ), response.status
     return ProbeResult(True, f"POST {path} gave a token"), response.status
 
@@ -236,10 +271,6 @@ def _choice_has_token(text: str) -> bool:
     return False
 
 
-def _build_auth_headers(service: ReadinessTarget) -> dict[str, str]:
-    return {"Authorization": f"Bearer {service.api_key}"} if service.api_key else {}
-
-
-def _format_body_line(body: bytes) -> str:
+def format_body_line(body: bytes) -> str:
     """Return the body as one printable line. It is cut only after masking: masking does not find half a secret."""
     return sanitize_line(body[:_MAX_BODY_BYTES].decode("utf-8", "replace").replace("\n", " ")).strip()

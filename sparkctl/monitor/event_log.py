@@ -27,7 +27,11 @@ _MAX_ENTRIES = 20
 _MAX_LOG_LINES = 40
 _MIN_DROP_BYTES = GIB // 20  # bytes; a smaller drop would be shown as 0.0
 _REPEAT_SECONDS = 2.0  # seconds before the same news is shown again
-_TIMED_PHASES = (Phase.READY, Phase.FAILED)  # they end a start; containers in them stay until they are removed
+_TIMED_PHASES = (
+    Phase.READY,
+    Phase.UNPROVED,
+    Phase.FAILED,
+)  # they end a start; containers in them stay until they are removed
 _LOGGED_GUARD_ACTIONS = (GuardAction.WARNED, GuardAction.KILLED, GuardAction.KILL_FAILED)
 
 

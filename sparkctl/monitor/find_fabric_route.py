@@ -41,8 +41,7 @@ def find_fabric_route(all_lanes: Sequence[NodeLanes], chosen: Mapping[NodeName, 
     if not shared:
         raise OperationRefused(
             _describe_missing_route(usable, chosen),
-            "sparkctl doctor shows the links of each; cable the ConnectX ports, or give "
-            "the functions of one cable addresses of one network on every Spark (/etc/netplan/40-cx7.yaml)",
+            "sparkctl doctor shows the links of each; cable the ConnectX ports, then give them addresses: sparkctl setup",
         )
     fast = {
         network

@@ -8,13 +8,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from sparkctl.engines.traps import load_traps
 from sparkctl.logs.verdict_builder import MAX_EVIDENCE_CHARS
 from sparkctl.model.container import Container
 from sparkctl.model.finding import Severity
 from sparkctl.model.kernel_event import KernelEvent, KernelEventKind, KernelLog
 from sparkctl.model.text.sanitize import truncate_text
 from sparkctl.model.verdict import Confidence, Evidence, FailureCause, Verdict
-from sparkctl.monitor.findings.node_settings import load_known_bad_versions
 from sparkctl.monitor.kernel_log import READ_RIGHT_REMEDY, read_kernel_log_if_possible
 from sparkctl.transport.node_session import NodeSession
 
@@ -172,8 +172,9 @@ def _add_known_fault(verdict: Verdict, log: KernelLog) -> Verdict:
         return verdict
     if not any(_REGISTRATION_PATTERN.search(one.text) for one in verdict.evidence):
         return verdict
-    for row in load_known_bad_versions():
-        if row["what"] == "kernel" and row["needs"] == "rdma" and re.fullmatch(row["pattern"], log.kernel):
-            evidence = Evidence(row["problem"].format(version=log.kernel), _ORIGIN)
-            return replace(verdict, evidence=(*verdict.evidence, evidence), remedy=row["remedy"])
+    for trap in load_traps():
+        bad = trap.node
+        if bad and bad.what == "kernel" and bad.needs == "rdma" and re.fullmatch(bad.pattern, log.kernel):
+            evidence = Evidence(trap.meaning.format(version=log.kernel), _ORIGIN)
+            return replace(verdict, evidence=(*verdict.evidence, evidence), remedy=trap.remedy)
     return verdict

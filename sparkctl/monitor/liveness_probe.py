@@ -19,7 +19,7 @@ from sparkctl.monitor import engine_probe
 from sparkctl.monitor.engine_probe import QueryMarkerSupport
 from sparkctl.monitor.meters.engine_meters import MeterReading, has_meter
 from sparkctl.monitor.node_status import ContainerInspections
-from sparkctl.profiles.container_labels import parse_ready_rule_label
+from sparkctl.profiles.container_labels import find_container_api_key, parse_ready_rule_label
 from sparkctl.transport.node_session import NodeSession
 
 PROBE_INTERVAL = 300.0  # seconds: the least time without a token before one is requested
@@ -27,6 +27,7 @@ PROBE_JITTER = (
     60.0  # seconds: random part of the interval, so that of two viewers one asks first and the other sees that token
 )
 _NO_PROBE = "none"
+_TOKEN_PROBES = ("completions", "chat")
 
 
 @dataclass(slots=True)
@@ -94,11 +95,13 @@ class LivenessProbe:
         if container is None or rule is None or one.port is None:
             return
         manners = QueryMarkerSupport()
-        model = await engine_probe.read_served_model(self._session.link, one.port, manners)
-        if model is None:
+        run = await self._session.docker.read_run_options(container.id)
+        service = ReadinessTarget(one.port, rule, None, find_container_api_key(run))
+        service = await engine_probe.resolve_served_model(self._session.link, service, manners)
+        if service.served_model is None:
             return  # the served name is not known, and a wrong one would be our own fault
         began = self._session.clock.unix_time() + ahead
-        answer = await engine_probe.request_token(self._session.link, ReadinessTarget(one.port, rule, model), manners)
+        answer = await engine_probe.request_token(self._session.link, service, manners)
         watched.proved = self._session.clock.monotonic()
         if answer.good or is_generating(told().get(container.id, MeterReading(None)).numbers):
             self._clear_finding(watched)
@@ -145,7 +148,7 @@ class LivenessProbe:
 def select_probe_rule(container: Container) -> ReadinessRule | None:
     """Return the rule for requesting a token; None if the labels forbid it."""
     rule = parse_ready_rule_label(container)
-    if rule is None or rule.probe == _NO_PROBE or container.get_label(ContainerLabel.LIVENESS) == _NO_PROBE:
+    if rule is None or rule.probe not in _TOKEN_PROBES or container.get_label(ContainerLabel.LIVENESS) == _NO_PROBE:
         return None
     return rule
 

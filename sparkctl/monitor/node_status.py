@@ -14,7 +14,7 @@ from sparkctl.engines import find_health_paths
 from sparkctl.errors import ContainerNotFound, DockerError, LogUnreadable, NodeError
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.launch_plan import ContainerLabel, ReadinessRule, ReadinessTarget
+from sparkctl.model.launch_plan import PROVED_PROBES, ContainerLabel, ReadinessRule, ReadinessTarget
 from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import Node, NodeState, format_endpoint_url
 from sparkctl.model.phase import Phase, Step
@@ -22,6 +22,7 @@ from sparkctl.model.switch_plan import JournalPresence
 from sparkctl.monitor import engine_probe
 from sparkctl.monitor.node_views import NodeStatusView, list_rollback_containers, mark_rollback_containers
 from sparkctl.monitor.ranks import apply_head_state
+from sparkctl.monitor.service_proof import request_proof
 from sparkctl.monitor.switch_journal_io import build_journal_view
 from sparkctl.profiles.container_labels import (
     parse_expected_memory_label,
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 _TAIL_LINES, _SHORT_TAIL_LINES = 400, 60  # lines
 _HEALTH_TIMEOUT = 5.0
+_PROOF_TIMEOUT = 10.0
+_PROOF_SECONDS, _NO_PROOF_SECONDS = 900.0, 30.0  # how long a proof counts, and how long that there is none
 _SIGKILL_EXIT = 137
 _SIGNAL_EXITS = (130, _SIGKILL_EXIT, 143)  # 128 and SIGINT, SIGKILL or SIGTERM
 
@@ -171,6 +174,8 @@ async def build_instance_view(session: NodeSession, container: Container, held: 
     if not container.is_managed:
         if not container.is_alive:
             return None
+        is_download = container.get_label(ContainerLabel.DOWNLOAD) is not None
+        step, detail = await _read_download_progress(session, container) if is_download else (None, None)
         return InstanceView(
             name=container.name,
             node=session.node.name,
@@ -180,7 +185,10 @@ async def build_instance_view(session: NodeSession, container: Container, held: 
             status=container.status,
             ours=False,
             memory=held,
-            phase=None,
+            phase=Phase.PULLING if is_download else None,
+            step=step,
+            detail=detail,
+            profile=container.get_label(ContainerLabel.PROFILE) if is_download else None,
             container_id=container.id,
         )
     try:
@@ -188,7 +196,7 @@ async def build_instance_view(session: NodeSession, container: Container, held: 
     except ContainerNotFound:
         return None
     return InstanceView(
-        name=container.get_label(ContainerLabel.INSTANCE) or container.name,
+        name=container.instance_name,
         node=session.node.name,
         container=container.name,
         image=container.image,
@@ -210,6 +218,33 @@ async def build_instance_view(session: NodeSession, container: Container, held: 
         nodes=parse_rank_nodes_label(container),
         run=parse_start_id_label(container),
     )
+
+
+async def _read_download_progress(session: NodeSession, container: Container) -> tuple[Step | None, str | None]:
+    """Return how far the download of a model is, from the messages of its program. The imports are late: it is rare."""
+    from sparkctl.logs.reader import read_log
+    from sparkctl.model.text.sanitize import load_json
+    from sparkctl.model.text.units import format_size
+
+    done, total = None, None
+    try:
+        async with aclosing(read_log(session, container.id)) as batches:
+            async for lines in batches:
+                for line in lines:
+                    try:
+                        message = load_json(line.text)
+                    except (ValueError, RecursionError):
+                        continue
+                    if isinstance(message, dict):
+                        total = message.get("total", total)
+                        done = message.get("at", message.get("have", done))
+    except (DockerError, LogUnreadable):
+        return Step("model"), None  # it is at work, or was a moment ago
+    if not isinstance(done, int):
+        return Step("model"), None
+    if not isinstance(total, int) or total <= 0:
+        return Step("model"), format_size(done)
+    return Step("model", fraction=min(1.0, done / total)), f"{format_size(done)} of {format_size(total)}"
 
 
 async def _read_phase(session: NodeSession, container: Container) -> tuple[Phase, Step | None, str | None]:
@@ -237,9 +272,15 @@ async def _read_phase(session: NodeSession, container: Container) -> tuple[Phase
     quiet = await _ask_health_paths(session, container, rule)
     if quiet is not None:
         return quiet, None, None if quiet is Phase.READY else "it was asked to stop"
-    answer = await engine_probe.check_health(
-        session.link, ReadinessTarget(parse_port_label(container), rule), _HEALTH_TIMEOUT
-    )
+    target = ReadinessTarget(parse_port_label(container), rule)
+    answer = await engine_probe.check_health(session.link, target, _HEALTH_TIMEOUT)
+    if (
+        answer.good
+        and rule.probe in PROVED_PROBES
+        and (rule.health is not None or await _is_past_ready_line(session, container, rule))
+    ):
+        unproved = await _find_missing_proof(session, container, target)
+        return (Phase.READY, None, None) if unproved is None else (Phase.UNPROVED, None, unproved)
     if answer.good and rule.health is not None:
         await _remember_ready(session, container, rule)
         return Phase.READY, None, None
@@ -272,6 +313,30 @@ async def _ask_health_paths(session: NodeSession, container: Container, rule: Re
     if log is not None and log.fatal_line is not None:
         return None
     return Phase.STOPPING if log is not None and log.stopped is not None else Phase.READY
+
+
+async def _is_past_ready_line(session: NodeSession, container: Container, rule: ReadinessRule) -> bool:
+    """Tell whether a service without a health path has started, by its log."""
+    if rule.line is None:
+        return True
+    log = await _read_log_tail(session, container)
+    return log is not None and log.ready_line_seen and log.stopped is None and log.fatal_line is None
+
+
+async def _find_missing_proof(session: NodeSession, container: Container, target: ReadinessTarget) -> str | None:
+    """Return why a service is not proved, None where it is. It is asked again only now and then: proof takes work."""
+    now, (asked, why) = session.clock.monotonic(), session.proofs.get(container.id, (None, None))
+    if asked is not None and now - asked < (_PROOF_SECONDS if why is None else _NO_PROOF_SECONDS):
+        return why
+    service = await engine_probe.resolve_served_model(session.link, target)
+    answer = await request_proof(session.link, service, session.clock, timeout=_PROOF_TIMEOUT)
+    if answer.status is None and asked is not None and why is None:
+        return None  # it proved itself before, and is busy now
+    if not answer.good:
+        secrets = await session.docker.read_secret_values(container.id) if answer.said else ()
+        why = answer.format_masked(secrets)
+    session.proofs[container.id] = now, None if answer.good else why
+    return None if answer.good else why
 
 
 async def _remember_ready(session: NodeSession, container: Container, rule: ReadinessRule) -> None:

@@ -6,12 +6,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from sparkctl.errors import InvalidInput, NodeError
 from sparkctl.model.finding import Finding
 from sparkctl.model.instance import InstanceView, is_worker
 from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.switch_plan import SwitchJournalStatus, SwitchStep
+from sparkctl.model.text.suggestions import format_did_you_mean
 
 if TYPE_CHECKING:
     from sparkctl.model.sample import MemoryBar, Sample
@@ -40,7 +42,7 @@ class NodeStatusView:
 
         `down` removes what it stops, so an ended container of ours that still exists ended in some other way.
         """
-        bad = (Phase.FAILED, Phase.STOPPING, Phase.STOPPED, Phase.UNKNOWN)
+        bad = (Phase.FAILED, Phase.UNPROVED, Phase.STOPPING, Phase.STOPPED, Phase.UNKNOWN)
         if self.switch is not None and not self.switch.is_held:
             return False  # it was interrupted, and no process continues it
         # their heads count for them
@@ -105,3 +107,21 @@ def mark_rollback_containers(instances: Sequence[InstanceView], kept: Collection
         else one
         for one in instances
     )
+
+
+def choose_instance(views: Sequence[NodeStatusView], name: str) -> InstanceView:
+    """Return the instance of this name, or the container; of several ranks the head. Raises `SparkctlError` where there is
+    none, where it may be on a node that did not answer, and where several run."""
+    alive = [one for view in views for one in view.instances if one.is_alive]
+    found = [one for one in alive if name in (one.name, one.container)]
+    silent = next((view for view in views if view.state is not NodeState.OK or not view.docker_known), None)
+    if not found and silent is not None:
+        raise NodeError(silent.name, silent.detail or f"{silent.name} could not be read", silent.hint)
+    if not found:
+        raise InvalidInput(
+            f"{name} does not run{format_did_you_mean(name, {one.name for one in alive})}", "sparkctl status"
+        )
+    heads = [one for one in found if not is_worker(one)] or found
+    if len({one.node for one in heads}) > 1:
+        raise InvalidInput(f"{name} runs on {' and '.join(one.node for one in heads)}", "name one of them with --node")
+    return heads[0]

@@ -11,6 +11,7 @@ from sparkctl.model.instance import is_worker, parse_rank_position
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
+from sparkctl.profiles.container_labels import parse_needs_label
 
 if TYPE_CHECKING:  # not needed at run time
     from sparkctl.model.decode_step import DecodeStepSpec
@@ -88,7 +89,7 @@ class RankContainer:
     @property
     def name(self) -> str:
         """The instance's name if sparkctl started it, else the container's name."""
-        return self.container.get_label(ContainerLabel.INSTANCE) or self.container.name
+        return self.container.instance_name
 
     @property
     def rank_position(self) -> tuple[int, int] | None:
@@ -126,6 +127,19 @@ class InstanceContainers:
         """The ids of its containers."""
         return frozenset(one.container.id for one in self.parts)
 
+    @property
+    def needs(self) -> tuple[tuple[str, NodeName], ...]:
+        """What it needs, as (instance, node)."""
+        return parse_needs_label(self.parts[0].container)
+
+    def is_need(self, wanted: tuple[str, NodeName]) -> bool:
+        """Tell whether it is what another one needs."""
+        return self.name == wanted[0] and wanted[1] in self.nodes
+
+    def uses(self, other: InstanceContainers) -> bool:
+        """Tell whether it is alive and needs another one."""
+        return self.parts[0].container.is_alive and any(map(other.is_need, self.needs))
+
     def get_label(self, name: str) -> str | None:
         """Return a label of its head."""
         return self.parts[0].container.get_label(name)
@@ -145,6 +159,36 @@ def group_by_instance(occupants: Iterable[RankContainer]) -> tuple[InstanceConta
     for one in occupants:
         found.setdefault(_group_key(one), []).append(one)
     return tuple(_build_instance_containers(sorted(parts, key=_sort_key)) for parts in found.values())
+
+
+def choose_needs_to_stop(
+    chosen: Sequence[InstanceContainers], everything: Iterable[InstanceContainers], *, with_all: bool = False
+) -> tuple[InstanceContainers, ...]:
+    """Return what stops after the chosen instances: what was started for them, and nobody else needs.
+
+    ``with_all``: also what ran before them.
+    """
+    going, others = list(chosen), [one for one in everything if one.is_managed]
+    for whole in going:  # it grows: what is needed may need something itself
+        for need in (one for wanted in whole.needs for one in others if one.is_need(wanted)):
+            if any(need.container_ids == one.container_ids for one in going):
+                continue
+            names = {one.name for one in going}
+            was_started_for_it = need.get_label(ContainerLabel.STARTED_FOR) in names
+            users = [one for one in others if one.uses(need) and one.name not in names]
+            if not users and (with_all or was_started_for_it):
+                going.append(need)
+    return tuple(going[len(chosen) :])
+
+
+def order_stops(chosen: Sequence[InstanceContainers]) -> list[list[InstanceContainers]]:
+    """Return instances in the groups in which they stop: what others need comes after them."""
+    left, groups = list(chosen), []
+    while left:
+        free = [one for one in left if not any(other.uses(one) for other in left if other is not one)] or left
+        groups.append(free)
+        left = [one for one in left if one not in free]
+    return groups
 
 
 def _parse_decode_step(container: Container) -> DecodeStepSpec | None:

@@ -10,7 +10,7 @@ from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase, PhaseDuration, Step
 
 MAX_SPANS = 32  # limits the list for an engine that alternates between two steps
-_FINAL_PHASES = (Phase.READY, Phase.FAILED, Phase.STOPPED, Phase.UNKNOWN)
+_FINAL_PHASES = (Phase.READY, Phase.UNPROVED, Phase.FAILED, Phase.STOPPED, Phase.UNKNOWN)
 _STOP_PHASES = (Phase.STOPPING, Phase.STOPPED)
 
 

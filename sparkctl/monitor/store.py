@@ -28,6 +28,7 @@ from sparkctl.model.events import (
     PhaseChanged,
     SampleArrived,
     SwitchJournalReported,
+    TransferProgressed,
 )
 from sparkctl.model.finding import Finding, FindingKind, Severity, sort_by_severity
 from sparkctl.model.guard_state import GuardAction
@@ -39,6 +40,7 @@ from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import MemoryBar, Sample
 from sparkctl.model.switch_plan import SwitchJournalStatus
+from sparkctl.model.text.units import format_clock, format_size
 from sparkctl.monitor.activity import (
     JobEnded,
     Jobs,
@@ -308,8 +310,10 @@ class Store:
                 self.log_lines.add_lines(event)
             case PhaseChanged():
                 self._start_results.pop((event.node, event.instance), None)
-            case CommandEnded() if event.verdict is not None:
-                is_news |= self._record_start_result(event)
+            case CommandEnded():
+                is_news |= self._forget_pull(event)
+                if event.verdict is not None:
+                    is_news |= self._record_start_result(event)
             case NodeStateChanged() if event.state is not NodeState.OK:
                 self.switches.forget_journal(event.node)
             case _:
@@ -320,6 +324,19 @@ class Store:
             if live.state.state is NodeState.OK and (live.docker is None or live.docker.known):
                 self.notices.drop_outdated(event.node, self._list_instances(event.node))
         return is_news
+
+    def _forget_pull(self, end: CommandEnded) -> bool:
+        """A command ended while a profile was pulled: no container has its name."""
+        pulled = [
+            live
+            for live in self._nodes.values()
+            if end.instance in live.phases and live.phases[end.instance].phase is Phase.PULLING
+        ]
+        for live in pulled:
+            del live.phases[str(end.instance)]
+            live.courses.pop(str(end.instance), None)
+        self._forget_views()
+        return bool(pulled)
 
     def _record_start_result(self, end: CommandEnded) -> bool:
         if end.node is None or end.instance is None:
@@ -527,7 +544,7 @@ class Store:
             live.phases = {
                 name: phase
                 for name, phase in live.phases.items()
-                if phase.ts > event.ts or is_still_stopping(phase, event)
+                if phase.ts > event.ts or phase.phase is Phase.PULLING or is_still_stopping(phase, event)
             }
             live.ready = track_ready_since(live.ready, before, event)
             ready = {one.container_id for one in event.instances if one.phase is Phase.READY}
@@ -539,6 +556,9 @@ class Store:
                 if one in there or told.ts > event.ts - _UNLISTED_GRACE_SECONDS
             }
             live.drafting = {one: trend for one, trend in live.drafting.items() if one in ready}
+            names = {one.name for one in event.instances if one.is_alive}
+            for key in [key for key in live.told if key[0] == FindingKind.ANSWERS and key[1] not in names]:
+                del live.told[key]
         return (Topic(TopicKind.INSTANCES, event.node),)
 
     @_apply.register
@@ -577,6 +597,20 @@ class Store:
         else:
             live.courses[event.instance] = course
         return (Topic(TopicKind.PHASE, event.node, event.instance),)
+
+    @_apply.register
+    def _apply_transfer_progressed(self, event: TransferProgressed, live: NodeRecord) -> tuple[Topic, ...]:
+        """What comes onto a node is the progress of the one profile that is pulled there."""
+        pulled = [name for name, phase in live.phases.items() if phase.phase is Phase.PULLING]
+        if len(pulled) != 1 or (step := live.phases[pulled[0]].step) is None:
+            return ()
+        amount = format_size(event.done) + (f" of {format_size(event.total)}" if event.total else "")
+        left = "" if event.left is None else f", {format_clock(event.left)} left"
+        share = min(1.0, event.done / event.total) if event.total else None
+        live.phases[pulled[0]] = replace(
+            live.phases[pulled[0]], step=replace(step, fraction=share), detail=f"{amount}{left}"
+        )
+        return (Topic(TopicKind.PHASE, event.node, pulled[0]),)
 
     @_apply.register
     def _apply_guard_acted(self, event: GuardActed, live: NodeRecord) -> tuple[Topic, ...]:

@@ -1,8 +1,9 @@
-"""Runs in a container on a Spark: downloads a model from the Hugging Face Hub with the Hub's own client, proves each file
-by the Hub's size and checksum, and gives the directory its name only when it is whole.
+"""Runs in a container on a Spark: gets a model from the Hugging Face Hub with the Hub's own client, from a web server, or
+from another directory; proves each file by the size and checksum that its source tells, and gives the directory its name
+only when it is whole.
 
 Its argument is one JSON object. It prints JSON lines: what is to come, how far it is, and how it ended. The token is read
-from a file in memory, which is removed at once. Python 3.8 or newer, and `huggingface_hub` of the image.
+from a file in memory, which is removed at once. Python 3.8 or newer; for the Hub, `huggingface_hub` of the image.
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ import importlib
 import json
 import os
 import platform
+import posixpath
 import re
 import shutil
 import sys
 import threading
+import urllib.error
+import urllib.parse
+import urllib.request
 from pathlib import Path
 
 TYPE_CHECKING = False
@@ -29,9 +34,11 @@ if TYPE_CHECKING:  # importing typing would cost the node a megabyte
     Json = dict[str, Any]
 
 PART_SUFFIX = ".sparkctl-part"  # of the directory that is not whole yet
+SOURCE_FILE = ".sparkctl-source"  # in a model's directory: where sparkctl got it
 REPORT_SECONDS = 1.0  # seconds between two reports
 _GGUF_PART = re.compile(r"-0000[2-9]-of-|-000[1-9]\d-of-")  # of a model in several files, all but the first
 _READ_BYTES = 8 << 20
+_FORGET_BYTES = 256 << 20  # bytes after which written pages are given back
 _IDLE_IO_CLASS = 3 << 13  # ioprio_set: only when nobody else wants the disk
 _IOPRIO_SET_CALLS = {"aarch64": 30, "x86_64": 251}
 _OUTPUT_LOCK = threading.Lock()
@@ -86,12 +93,14 @@ class WantedFile:
         except OSError:
             return "it is not there"
         if self.size is not None and found != self.size:
-            return f"it has {found} bytes, the Hub's has {self.size}"
+            return f"it has {found} bytes, its source has {self.size}"
         if self.sha256 is not None:
             total, wanted = hashlib.sha256(), self.sha256
         elif self.blob_id is not None and len(self.blob_id) == 40:
             total, wanted = hashlib.sha1(b"blob %d\0" % found), self.blob_id  # noqa: S324 - git's own checksum
         else:
+            with path.open("rb") as file:
+                forget_pages(file.fileno())
             return None
         with path.open("rb") as file:
             while True:
@@ -99,10 +108,8 @@ class WantedFile:
                 if not data:
                     break
                 total.update(data)
-            with contextlib.suppress(OSError):
-                os.fdatasync(file.fileno())
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        return None if total.hexdigest() == wanted else "its checksum is not the Hub's"
+            forget_pages(file.fileno())
+        return None if total.hexdigest() == wanted else "its checksum is not its source's"
 
 
 def choose_files(siblings: list[Any], include: list[str], exclude: list[str]) -> list[WantedFile]:
@@ -132,20 +139,22 @@ def choose_files(siblings: list[Any], include: list[str], exclude: list[str]) ->
     return found
 
 
-def list_incomplete_bytes(place: Path) -> int:
-    """Return the bytes of files that the client has begun below a directory."""
+def list_incomplete_bytes(place: Path, files: list[WantedFile]) -> int:
+    """Return the bytes of these files that the client has begun below a directory; it names them by their checksum."""
+    marks = [mark for one in files if (mark := one.sha256 or one.blob_id)]
     total = 0
     for one in place.rglob("*.incomplete"):
-        with contextlib.suppress(OSError):
-            total += one.stat().st_blocks * 512
+        if any(mark in one.name for mark in marks):
+            with contextlib.suppress(OSError):
+                total += one.stat().st_blocks * 512
     return total
 
 
 class ProgressReporter:
     """Reports the bytes that have arrived, every second while it is entered."""
 
-    def __init__(self, place: Path) -> None:
-        self.done, self._place = 0, place
+    def __init__(self, place: Path, files: list[WantedFile]) -> None:
+        self.done, self._place, self._files = 0, place, files
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -159,7 +168,10 @@ class ProgressReporter:
 
     def _run(self) -> None:
         while not self._ended.wait(REPORT_SECONDS):
-            send_message(at=self.done + list_incomplete_bytes(self._place))
+            for one in self._place.rglob("*.incomplete"):  # a file of 60 GB must not stay in memory until it is whole
+                with contextlib.suppress(OSError), one.open("rb") as file:
+                    forget_pages(file.fileno())
+            send_message(at=self.done + list_incomplete_bytes(self._place, self._files))
 
 
 def check_free_space(place: Path, missing: int, kept_free: int) -> None:
@@ -191,67 +203,250 @@ def explain_errors(hub: Any, repo: str) -> Iterator[None]:
         raise DownloadError("unauthorized" if status in (401, 403) else "broken", str(error) or repo) from error
 
 
+class HubOrigin:
+    """A repository of the Hub, fetched by the Hub's own client."""
+
+    def __init__(self, request: Json) -> None:
+        self._token = read_token(request.get("token_file"))
+        try:
+            import huggingface_hub as hub
+        except ImportError:
+            raise DownloadError("no-client", "the image has no huggingface_hub") from None
+        self._hub: Any = hub
+        self._repo = str(request["repo"])
+        revision, is_cache, target = (
+            request.get("revision") or "main",
+            bool(request.get("is_cache")),
+            Path(request["target"]),
+        )
+        with explain_errors(hub, self._repo):
+            found = hub.HfApi(token=self._token or False).model_info(self._repo, revision=revision, files_metadata=True)
+        self.files = choose_files(
+            list(found.siblings or ()), request.get("include") or [], request.get("exclude") or []
+        )
+        self.revision = str(found.sha)
+        self.name = f"hf:{self._repo}@{self.revision}"
+        self._wanted_revision = revision if is_cache else self.revision
+        self._where = {"cache_dir": target.parent} if is_cache else {}
+
+    def fetch(self, one: WantedFile, part: Path, *, is_again: bool) -> Path:
+        """Fetch a file; return where it is."""
+        where = self._where or {"local_dir": part}
+        with explain_errors(self._hub, self._repo):
+            return Path(
+                self._hub.hf_hub_download(
+                    self._repo, one.name, revision=self._wanted_revision, token=self._token or False, force_download=is_again,
+                    **where,
+                )
+            )  # fmt: skip
+
+
+class UrlOrigin:
+    """One file of a web server; it is resumed where the server can."""
+
+    def __init__(self, request: Json) -> None:
+        self._url = str(request["url"])
+        self.name, self.revision = self._url, None
+        with self._open({}, "HEAD") as answer:
+            told, tag = answer.headers.get("Content-Length"), answer.headers.get("ETag") or ""
+        size = int(told) if told and told.isdigit() else None
+        sha256 = request.get("sha256")
+        mark = sha256 or hashlib.sha256(f"{self._url} {tag} {size}".encode()).hexdigest()[:16]
+        name = posixpath.basename(urllib.parse.unquote(urllib.parse.urlsplit(self._url).path))
+        if name in ("", ".", "..") or "/" in name:
+            raise DownloadError("nothing", "the address names no file")
+        self.files = [WantedFile(name, size, sha256, mark)]
+
+    def _open(self, headers: dict[str, str], method: str = "GET") -> Any:
+        try:
+            request = urllib.request.Request(self._url, headers={"User-Agent": "sparkctl", **headers}, method=method)  # noqa: S310
+            answer = urllib.request.urlopen(request, timeout=30)  # noqa: S310
+        except urllib.error.HTTPError as error:
+            raise DownloadError("unauthorized" if error.code in (401, 403, 404) else "broken", str(error)) from error
+        except (OSError, ValueError) as error:
+            raise DownloadError("broken", str(error)) from error
+        if self._url.startswith("https:") and not answer.geturl().startswith("https:"):
+            raise DownloadError("refused", "the server sends on to an address without TLS")
+        return answer
+
+    def fetch(self, one: WantedFile, part: Path, *, is_again: bool) -> Path:
+        """Fetch the file; return where it is."""
+        begun, goal = part / f"{one.name}.{one.sha256 or one.blob_id}.incomplete", part / one.name
+        if goal.exists() and not is_again:
+            return goal
+        at = begun.stat().st_size if begun.exists() and not is_again else 0
+        with self._open({"Range": f"bytes={at}-"} if at else {}) as answer, begun.open("ab") as file:
+            if answer.status != 206:
+                file.truncate(0)
+            copy_and_forget(answer, file)
+        if one.size is not None and begun.stat().st_size < one.size:
+            raise DownloadError("broken", "the server ended the connection early")
+        begun.replace(goal)
+        return goal
+
+
+class DirectoryOrigin:
+    """A model that lies in another directory of the node, for example on a mounted NAS."""
+
+    def __init__(self, request: Json) -> None:
+        target, is_cache = Path(request["target"]), bool(request.get("is_cache"))
+        place = find_source_directory(Path(request["directory"]), target.name, str(request.get("repo") or ""))
+        if is_cache and not (place / "snapshots").is_dir():
+            raise DownloadError("nothing", f"{place} is not of the Hub's cache: name its path in model.path")
+        self.revision, self.links = None, {}
+        self.name = f"file:{place}"
+        self._base = place if is_cache or not (place / "snapshots").is_dir() else max((place / "snapshots").iterdir())
+        if self._base.is_file():
+            self._base = self._base.parent
+        found = []
+        for folder, _, names in os.walk(str(self._base)):
+            for name in names:
+                path = Path(folder, name)
+                relative = path.relative_to(self._base).as_posix()
+                if path.is_symlink() and is_cache:
+                    self.links[relative] = os.readlink(str(path))  # noqa: PTH115 - Python 3.8
+                elif path.is_file():
+                    found.append(self._describe(path, relative, is_cache=is_cache))
+        include = request.get("include") or ["*"]
+        exclude = request.get("exclude") or []
+        self.files = [
+            one for one in found
+            if is_cache or (any(fnmatch.fnmatch(one.name, each) for each in include)
+            and not any(fnmatch.fnmatch(one.name, each) for each in (*exclude, ".*", "*.incomplete", "original/*")))
+        ]  # fmt: skip
+        if not self.files:
+            raise DownloadError("nothing", f"{self._base} has no file that is wanted")
+
+    @staticmethod
+    def _describe(path: Path, relative: str, *, is_cache: bool) -> WantedFile:
+        state = path.stat()
+        blob = (
+            path.name
+            if is_cache and path.parent.name == "blobs"
+            else os.path.realpath(str(path)).rpartition("/blobs/")[2]
+        )
+        sha256 = blob if re.fullmatch(r"[0-9a-f]{64}", blob) else None  # so the Hub's cache names a large file
+        return WantedFile(relative, state.st_size, sha256, f"{state.st_mtime_ns:x}-{state.st_size:x}")
+
+    def fetch(self, one: WantedFile, part: Path, *, is_again: bool) -> Path:
+        """Copy a file; return where it is."""
+        goal = part / one.name
+        begun = goal.with_name(f"{goal.name}.{one.sha256 or one.blob_id}.incomplete")
+        if goal.exists() and not is_again and goal.stat().st_size == one.size:
+            return goal
+        goal.parent.mkdir(parents=True, exist_ok=True)
+        at = begun.stat().st_size if begun.exists() and not is_again else 0
+        with (self._base / one.name).open("rb") as source, begun.open("ab") as file:
+            if is_again:
+                file.truncate(0)
+            source.seek(at)
+            copy_and_forget(source, file)
+        begun.replace(goal)
+        return goal
+
+
+def find_source_directory(base: Path, name: str, repo: str) -> Path:
+    """Return where a model is: the directory itself, or below it by its name or the name of its repository."""
+    cached = f"models--{repo.replace('/', '--')}"
+    places = [base / name, base / cached, base / "hub" / cached, base / repo, base / repo.rpartition("/")[2]]
+    for place in [base, *(one for one in places if one != base)]:
+        if place.is_file() or (place / "snapshots").is_dir() or (
+            place.is_dir() and any(one.suffix in (".safetensors", ".gguf") for one in place.iterdir())
+        ):  # fmt: skip
+            return place
+    raise DownloadError("nothing", f"{base} on this node has no model {name}" + (f" or {repo}" if repo else ""))
+
+
+def copy_and_forget(source: Any, file: Any) -> None:
+    """Copy to the end; what is written and read leaves the page cache, which is the GPU's memory, too."""
+    forgotten = 0
+    while True:
+        data = source.read(_READ_BYTES)
+        if data:
+            file.write(data)
+        forgotten += len(data)
+        if not data or forgotten >= _FORGET_BYTES:
+            file.flush()
+            forget_pages(file.fileno())
+            with contextlib.suppress(OSError, AttributeError):
+                os.posix_fadvise(source.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            forgotten = 0
+        if not data:
+            return
+
+
+def forget_pages(file: int) -> None:
+    """Write a file's pages to the disk and give their memory back."""
+    with contextlib.suppress(OSError):
+        os.fdatasync(file)
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 def download(request: Json) -> None:
     """Download what the request wants; raises `DownloadError`."""
-    token = read_token(request.get("token_file"))
-    try:
-        import huggingface_hub as hub
-    except ImportError:
-        raise DownloadError("no-client", "the image has no huggingface_hub") from None
-    repo, revision, target = request["repo"], request.get("revision") or "main", Path(request["target"])
-    is_cache = bool(request.get("is_cache"))
-    with explain_errors(hub, repo):
-        found = hub.HfApi(token=token or False).model_info(repo, revision=revision, files_metadata=True)
-    files = choose_files(list(found.siblings or ()), request.get("include") or [], request.get("exclude") or [])
+    kind = UrlOrigin if "url" in request else DirectoryOrigin if "directory" in request else HubOrigin
+    origin: Any = kind(request)
+    files, target = origin.files, Path(request["target"])
+    is_cache = bool(request.get("is_cache")) and kind is HubOrigin
     part = target if is_cache else target.with_name(target.name + PART_SUFFIX)
     whole = [] if is_cache else [one for one in files if one.describe_fault(target / one.name) is None]
     left = [one for one in files if one not in whole]
-    total = sum(one.size or 0 for one in files)
-    have = sum(one.size or 0 for one in whole)
-    begun = list_incomplete_bytes(part) + (0 if is_cache else _sum_sizes(part, left))
-    check_free_space(part.parent, max(0, total - have - begun), request.get("kept_free") or 0)
-    send_message(files=len(files), total=total, have=have, revision=found.sha)
+    sizes = {one: _measure_arrived(one, part, is_cache=is_cache) for one in left}
+    have = sum(one.size or 0 for one in whole) + sum(sizes.values())
+    # the size of a file that the source does not tell is not known, and so is the sum; what is known must have room
+    total = None if any(one.size is None for one in files) else sum(one.size or 0 for one in files)
+    missing = sum(max(0, (one.size or 0) - size) for one, size in sizes.items()) - list_incomplete_bytes(part, left)
+    check_free_space(part.parent, max(0, missing), request.get("kept_free") or 0)
+    send_message(files=len(files), total=total, have=have, revision=origin.revision)
     part.mkdir(parents=True, exist_ok=True)
-    with ProgressReporter(part) as progress:
+    arrived = sum(one.size or (target / one.name).stat().st_size for one in whole)
+    with ProgressReporter(part, left) as progress:
         progress.done = have
         for one in left:
-            _fetch_file(
-                hub, one, repo, revision if is_cache else str(found.sha), part=part, token=token, is_cache=is_cache
-            )
-            progress.done += one.size or 0
+            arrived += _fetch_file(origin, one, part)
+            sizes.pop(one)
+            progress.done = arrived + sum(sizes.values())
     if not is_cache:
         _move_into_place(part, target, left)
-    send_message(done=True, files=len(files), total=total, revision=found.sha)
+        for name, goal in getattr(origin, "links", {}).items():
+            link = target / name
+            link.parent.mkdir(parents=True, exist_ok=True)
+            if not os.path.lexists(str(link)):
+                link.symlink_to(goal)
+        (target / SOURCE_FILE).write_text(f"{origin.name}\n")
+    send_message(done=True, files=len(files), total=arrived, revision=origin.revision)
 
 
-def _sum_sizes(part: Path, files: list[WantedFile]) -> int:
-    total = 0
-    for one in files:
-        with contextlib.suppress(OSError):
-            total += (part / one.name).stat().st_size
-    return total
+def _measure_arrived(one: WantedFile, part: Path, *, is_cache: bool) -> int:
+    """Return the bytes of a file that an earlier download brought whole; the Hub's cache names it by its checksum."""
+    try:
+        size = (part / "blobs" / str(one.sha256 or one.blob_id) if is_cache else part / one.name).stat().st_size
+    except OSError:
+        return 0
+    return size if one.size in (None, size) else 0
 
 
-def _fetch_file(
-    hub: Any, one: WantedFile, repo: str, revision: str, *, part: Path, token: str | None, is_cache: bool
-) -> None:
-    where = {"cache_dir": part.parent} if is_cache else {"local_dir": part}
+def _fetch_file(origin: Any, one: WantedFile, part: Path) -> int:
+    """Fetch and prove a file; return its bytes."""
     fault = None
     for is_again in (False, True):
-        with explain_errors(hub, repo):
-            path = hub.hf_hub_download(
-                repo, one.name, revision=revision, token=token or False, force_download=is_again, **where
-            )
+        path = origin.fetch(one, part, is_again=is_again)
         send_message(verifying=one.name)
-        fault = one.describe_fault(Path(path))
+        fault = one.describe_fault(path)
         if fault is None:
-            return
+            return int(path.stat().st_size)
     raise DownloadError("damaged", f"{one.name}: {fault}, twice")
 
 
 def _move_into_place(part: Path, target: Path, files: list[WantedFile]) -> None:
-    """Give what is whole its name: the directory at once, or into one that exists file by file, what names the weights last."""
+    """Give what is whole its name: the directory at once, or into one that exists file by file, what names the weights last.
+
+    What an interrupted download of another revision left there goes: it is no part of this model.
+    """
     shutil.rmtree(part / ".cache", ignore_errors=True)
+    names = {one.name for one in files}
+    for stray in [one for one in part.rglob("*") if not one.is_dir() and one.relative_to(part).as_posix() not in names]:
+        stray.unlink()
     if not (target.exists() or target.is_symlink()):
         part.rename(target)
         return

@@ -17,7 +17,9 @@ from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.text.units import KIB, MIB
 
 if TYPE_CHECKING:
-    from sparkctl.model.fabric_route import FabricLane
+    from collections.abc import Mapping
+
+    from sparkctl.model.fabric_route import ConfiguredInterface, FabricLane
     from sparkctl.model.memory_fit import CheckpointFiles
 
 _MAX_NUMBER = 10**15  # KiB, MiB, seconds: every count on a node is far below this
@@ -79,6 +81,27 @@ class LaneReadings:
 
     lanes: tuple[FabricLane, ...]
     has_devices: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkReadings:
+    """All interfaces of a node, and the IPv4 networks that it has routes to, without the default route."""
+
+    interfaces: tuple[ConfiguredInterface, ...]
+    routes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetupReadings:
+    """What `setup` looks at before it asks for root: ``group`` is the line of docker in /etc/group, None without one.
+
+    ``has_state``: an earlier set-up changed something; ``written``: the files that it wrote, as it wrote them.
+    """
+
+    group: str | None
+    has_netplan: bool
+    has_state: bool
+    written: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +181,8 @@ class NodeInspection:
     procs: tuple[ProcessInfo, ...] | None = None
     shm: tuple[SharedMemoryFile, ...] | None = None
     journal: JournalFile | None = None
+    network: NetworkReadings | None = None
+    setup: SetupReadings | None = None
 
     def get_container_memory(self, container_id: str) -> int | None:
         """Return the bytes a container's processes hold, CPU and GPU side together; None if neither is known."""
@@ -217,6 +242,8 @@ def decode_inspection(answer: bytes) -> NodeInspection:
         procs=parse_processes(sections.get("procs"), sections.get("commands"), sections.get("resident")),
         shm=parse_shared_memory(sections.get("shm")),
         journal=_parse_journal_file(sections.get("journal")),
+        network=_parse_network(sections.get("network")),
+        setup=_parse_setup(sections.get("setup")),
     )
 
 
@@ -427,6 +454,58 @@ def _parse_lanes(body: str | None) -> LaneReadings | None:
             )
         )
     return LaneReadings(tuple(lanes), has_devices="devices yes" in body.splitlines())
+
+
+def _parse_network(body: str | None) -> NetworkReadings | None:
+    """Return the interfaces and routes; None if not reported, or where `ip` prints no JSON."""
+    from sparkctl.model.fabric_route import ConfiguredInterface
+    from sparkctl.model.text.sanitize import load_json
+
+    if body is None:
+        return None
+    words = [line.partition(" ")[::2] for line in body.splitlines()]
+    texts = dict(words)
+    devices = {parts[1]: parts[0] for kind, rest in words if kind == "device" and len(parts := rest.split()) == 2}
+    try:
+        links = [one for one in load_json(texts.get("addresses", "")) if isinstance(one, dict)]
+        routes = [one for one in load_json(texts.get("routes", "")) if isinstance(one, dict)]
+        interfaces = tuple(
+            ConfiguredInterface(
+                name=str(link["ifname"]),
+                has_carrier="LOWER_UP" in link.get("flags", ()),
+                addresses=tuple(
+                    f"{one['local']}/{one['prefixlen']}"
+                    for one in link.get("addr_info", ())
+                    if one.get("family") == "inet" and one.get("scope") == "global"
+                ),
+                mtu=int(link["mtu"]),
+                device=devices.get(str(link["ifname"])),
+            )
+            for link in links
+        )
+        return NetworkReadings(interfaces, tuple(str(one["dst"]) for one in routes if one.get("dst") != "default"))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _parse_setup(body: str | None) -> SetupReadings | None:
+    from base64 import b64decode
+
+    if body is None:
+        return None
+    words = _parse_word_pairs(body)
+    written = {}
+    for line in body.splitlines():
+        kind, _, rest = line.partition(" ")
+        path, _, text = rest.partition(" ")
+        if kind == "written":
+            try:
+                written[path] = b64decode(text, validate=True).decode()
+            except ValueError:
+                continue
+    return SetupReadings(
+        words.get("group") or None, words.get("netplan") == "yes", words.get("state") == "yes", written
+    )
 
 
 def _parse_gid_ipv4(gid: str) -> str | None:

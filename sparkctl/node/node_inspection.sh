@@ -115,6 +115,22 @@ for section in "$@"; do
           i=$((i + 1))
         done
       done ;;
+    network)
+      # Every interface with its addresses and routes, for `setup`; and what `setup` wrote here before.
+      echo "@@ network"
+      echo "addresses $(ip -j addr show 2>/dev/null | tr -d '\r\n')"
+      echo "routes $(ip -j -4 route show 2>/dev/null | tr -d '\r\n')"
+      for d in /sys/class/infiniband/*/device/net/*; do
+        [ -e "$d" ] && n=${d#/sys/class/infiniband/} && echo "device ${n%%/*} ${d##*/}"
+      done ;;
+    setup)
+      echo "@@ setup"
+      echo "group $(getent group docker)"
+      if command -v netplan >/dev/null; then echo "netplan yes"; else echo "netplan no"; fi
+      if [ -d /var/lib/sparkctl/setup ]; then echo "state yes"; else echo "state no"; fi
+      for f in /var/lib/sparkctl/setup/written/etc/*/*; do
+        [ -f "$f" ] && echo "written ${f#/var/lib/sparkctl/setup/written} $(head -c 65536 "$f" | base64 | tr -d '\n')"
+      done ;;
     journal)
       # The journal of a switch, and whether anybody holds the lock of this node, which is on /run (see commands/node_lock.py): it is
       # tried, shared and for an instant, which whoever wants it outwaits. /proc/locks tells of that of an older sparkctl.

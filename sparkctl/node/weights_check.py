@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import struct
 import sys
@@ -44,10 +45,18 @@ def find_model_directory(place: Path) -> Path:
     return max(snapshots.iterdir(), key=lambda one: one.stat().st_mtime, default=place)
 
 
+def _open_unnoticed(path: str, flags: int) -> int:
+    """Open a file without a new time of its last use, where this user may; that time says when an engine loaded it."""
+    try:
+        return os.open(path, flags | getattr(os, "O_NOATIME", 0))
+    except PermissionError:
+        return os.open(path, flags)
+
+
 def read_tensors(path: Path) -> tuple[dict[str, Any], str | None]:
     """Return the tensors that a file's header lists, and what is wrong with the file; None if header and size agree."""
     size = path.stat().st_size
-    with path.open("rb") as file:
+    with open(str(path), "rb", opener=_open_unnoticed) as file:
         head = file.read(8)
         if path.suffix == ".gguf":
             return {}, None if head[:4] == b"GGUF" else "it does not begin as a GGUF file does"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 
+from sparkctl.engines import collect_engine_words
 from sparkctl.model.container import Container
-from sparkctl.model.launch_plan import ContainerLabel, ReadinessRule
+from sparkctl.model.launch_plan import PROBE_KINDS, ContainerLabel, DockerRunSpec, ReadinessRule
 from sparkctl.model.node import NodeName
 from sparkctl.model.text.sanitize import load_json
 
@@ -14,12 +15,26 @@ _MAX_STOP_GRACE_SECONDS = 3600.0
 _MAX_RANKS = 64
 _RANK_PATTERN = re.compile(r"([0-9]{1,2})/([0-9]{1,2})")
 _RANK_NODES_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,64}(,[A-Za-z0-9._-]{1,64}){0,63}")
+_NEED_NAME_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _START_ID_PATTERN = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _PLAIN_LINE_PATTERN = re.compile(
     r"\^?(?:[^\\^$*+?{}\[\]|()\x00-\x1f]|\\[^A-Za-z0-9]){1,1000}+"
 )  # no repetition, no alternation
 _HEALTH_PATH_PATTERN = re.compile(r"/[!-~]{0,1000}")  # a path that can be requested over HTTP
-_PROBE_KINDS = ("completions", "chat", "none")
+
+
+def find_container_api_key(run: DockerRunSpec) -> str | None:
+    """Return the API key that a server was started with; it is used for requests and never shown."""
+    for at, word in enumerate(run.command):
+        name, equals, own = word.partition("=")
+        if name in ("--api-key", "--api_key"):
+            return own if equals else next(iter(run.command[at + 1 : at + 2]), None)
+    return next((value for name, value in run.env if is_api_key_variable(name)), None)
+
+
+def is_api_key_variable(name: str) -> bool:
+    """Tell whether a server requires the key in this environment variable from its clients."""
+    return name.endswith("_API_KEY") and name in collect_engine_words("api_key_variables")
 
 
 def parse_port_label(container: Container) -> int | None:
@@ -58,6 +73,14 @@ def parse_rank_nodes_label(container: Container) -> tuple[NodeName, ...]:
     return tuple(map(NodeName, text.split(","))) if _RANK_NODES_PATTERN.fullmatch(text) else ()
 
 
+def parse_needs_label(container: Container) -> tuple[tuple[str, NodeName], ...]:
+    """Return what it needs, as (instance, node); empty if nothing, and for text that is no list of such."""
+    parts = [one.partition("@") for one in (container.get_label(ContainerLabel.NEEDS) or "").split(",")]
+    if not all(_NEED_NAME_PATTERN.fullmatch(name) and _NEED_NAME_PATTERN.fullmatch(node) for name, _, node in parts):
+        return ()
+    return tuple((name, NodeName(node)) for name, _, node in parts)
+
+
 def parse_start_id_label(container: Container) -> str | None:
     """Return what all ranks of one start share, None if there is no usable value."""
     text = container.get_label(ContainerLabel.RUN) or ""
@@ -80,7 +103,7 @@ def parse_ready_rule_label(container: Container, *, needs_line: bool = True) -> 
         return None
     if not (health is None or (isinstance(health, str) and _HEALTH_PATH_PATTERN.fullmatch(health))):
         return None
-    if not isinstance(probe, str) or probe not in _PROBE_KINDS:
+    if not isinstance(probe, str) or probe not in PROBE_KINDS:
         return None
     if line is None or (not needs_line and isinstance(line, str) and health is not None):
         return ReadinessRule(None, health, probe)

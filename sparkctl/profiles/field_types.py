@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkctl.engines import engine_names
-from sparkctl.model.missing_part import parse_model_source
+from sparkctl.model.missing_part import parse_build_source, parse_model_source
 from sparkctl.model.profile import ArgValue, FlagValues, JsonValue
 from sparkctl.model.profile_field import FieldKind
 from sparkctl.model.reference import FigureRange
@@ -33,6 +33,7 @@ from sparkctl.profiles.file_issues import quote_source
 from sparkctl.profiles.yaml_reader import YamlValue
 
 CONTAINER_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+")
+NEED_PATTERN = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{1,63}(?:@[A-Za-z0-9][A-Za-z0-9_.-]{0,62})?")
 _REGISTRY_DOMAIN = r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?(?::[0-9]+)?|\[[0-9a-fA-F:]+\](?::[0-9]+)?)"
 _IMAGE_NAME_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _IMAGE_REFERENCE = re.compile(
@@ -54,6 +55,12 @@ _CDI_DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9_.-]+=[A-Za-z0-9
 def check_model_source(text: str) -> str:
     """Where a model can be downloaded, kept as written."""
     parse_model_source(text)
+    return text
+
+
+def check_build_source(text: str) -> str:
+    """From what an image is built, kept as written."""
+    parse_build_source(text)
     return text
 
 
@@ -211,6 +218,13 @@ def _refuse_misleading(text: str, *paths: str) -> None:
     for path in paths:
         if (part := find_misleading_part(path)) is not None:
             raise ValueError(f"{quote_source(text)}: write the real path, without `{part}`")
+
+
+def check_need(text: str) -> str:
+    """A profile's name, with ``@NODE`` where it runs on another node."""
+    if not NEED_PATTERN.fullmatch(text):
+        raise ValueError(f"{quote_source(text)} is not a profile; write PROFILE or PROFILE@NODE")
+    return text
 
 
 def normalize_version(text: str) -> str:
@@ -458,6 +472,7 @@ FIELD_TYPES: dict[FieldKind, FieldType] = {
     FieldKind.BOOLEAN: FieldType(str, {"type": "boolean"}, lambda value: "true" if value else "false"),
     FieldKind.INTEGER: FieldType(int, {"type": "integer"}, str),
     FieldKind.NAME: FieldType(check_name, {"pattern": f"^{CONTAINER_NAME.pattern}$", "type": "string"}),
+    FieldKind.NEED: FieldType(check_need, {"examples": ["orpheus-llm", "orpheus-llm@spark1"], "type": "string"}),
     FieldKind.IMAGE: FieldType(check_image, _TEXT_SCHEMA),
     FieldKind.ENGINE: FieldType(check_engine_name, _TEXT_SCHEMA),
     FieldKind.ENGINE_VERSION: FieldType(normalize_version, {"examples": ["0.5.12"], "type": ["string", "number"]}),
@@ -476,6 +491,9 @@ FIELD_TYPES: dict[FieldKind, FieldType] = {
         _format_weights_size,
     ),
     FieldKind.MODEL_SOURCE: FieldType(check_model_source, {"examples": ["hf:Qwen/Qwen3.6-27B-FP8"], "type": "string"}),
+    FieldKind.BUILD_SOURCE: FieldType(
+        check_build_source, {"examples": ["./images/mine", "https://HOST/NAME.git#v1.2:docker"], "type": "string"}
+    ),
     FieldKind.NONZERO_SIZE: FieldType(
         parse_nonzero_size, {"description": "Bytes, as in 64KiB.", "type": ["string", "integer"]}, str
     ),

@@ -64,16 +64,6 @@ def list_checkpoint_paths(profile: Profile, plan: LaunchPlan) -> tuple[str, ...]
     return tuple(dict.fromkeys(one for one in found if one is not None))
 
 
-def find_missing_checkpoint(profile: Profile, plan: LaunchPlan, found: Sequence[CheckpointFiles]) -> str | None:
-    """Return the path on the node where the model should be, if it was checked and there are no weights.
-
-    None for a model by its hub id: the engine downloads what is missing.
-    """
-    named = find_model_paths(profile, plan)[0] or ""
-    where = map_path_to_node(named, plan) if named.startswith("/") else None
-    return where if any(one.place == where and one.is_there is not None and not one.files for one in found) else None
-
-
 def find_missing_draft_layers(profile: Profile, plan: LaunchPlan, found: Sequence[CheckpointFiles]) -> str | None:
     """Return a sentence where the drafts are to come from layers of the model's own, and its files name none."""
     main, draft = find_model_paths(profile, plan)

@@ -7,17 +7,19 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
 from sparkctl import __version__
-from sparkctl.engines import collect_engine_words, decode_step_label
+from sparkctl.engines import decode_step_label
 from sparkctl.engines.base import Engine, EngineRank
 from sparkctl.errors import InvalidInput
 from sparkctl.model.launch_plan import ContainerLabel, GuardRule, LaunchPlan, Mount, ReadinessRule, resolve_node_port
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.model.reference import format_reference_label, select_comparable
+from sparkctl.profiles.container_labels import is_api_key_variable
 from sparkctl.profiles.engine_environment import find_engine_secrets, resolve_engine_args, resolve_engine_env
 from sparkctl.profiles.file_issues import quote_source
 
 _INFINIBAND_DEVICE = "/dev/infiniband"
+_KEY_AT_START = "generated-at-the-start"
 EXPLICIT_NONE = "none"  # a profile writes this to turn the engine's own default off
 
 
@@ -36,6 +38,20 @@ class RankPlacement:
     has_devices: bool = False
 
 
+class DefaultingEnviron(dict[str, str]):
+    """The operator's environment; missing variables are empty, because nothing is started with it."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def get(self, name: str, default: object = None) -> str:
+        """Return a variable's value."""
+        return super().get(name, "")
+
+    def __missing__(self, name: str) -> str:
+        return ""
+
+
 def build_launch_plan(
     profile: Profile,
     node: Node,
@@ -46,11 +62,13 @@ def build_launch_plan(
     engine: Engine,
     instance: str | None = None,
     place: RankPlacement | None = None,
+    generated_key: str | None = None,
 ) -> LaunchPlan:
     """Return the launch plan of ``profile`` on ``node``; with ``place`` that of one rank of several.
 
     ``home``: the node user's home; ``operator``: who starts it (for the label); ``environ``: the operator's
-    environment; ``instance``: the label that tells containers apart (default: the profile's name).
+    environment; ``instance``: the label that tells containers apart (default: the profile's name); ``generated_key``: for
+    ``api_key: generate``, None where nothing is started.
 
     Raises `InvalidInput` for an unset ``${VAR}``, an unreadable env_file, or a mount that is not valid on the node.
     """
@@ -58,6 +76,8 @@ def build_launch_plan(
     instance = instance or profile.name
     port = profile.port or engine.defaults.port
     env = resolve_engine_env(profile, environ)
+    if profile.api_key is not None:
+        env = (*env, (engine.api_key_variables[0], generated_key or _KEY_AT_START))
     secrets = find_engine_secrets(profile, environ)
     profile = replace(profile, args=resolve_engine_args(profile, environ))
     ready = build_readiness_rule(profile, engine)
@@ -76,7 +96,7 @@ def build_launch_plan(
         api_key=engine.find_api_key(profile) or next((value for name, value in env if is_api_key_variable(name)), None),
         ready=ready, timeouts=rules.timeouts, drop_caches=rules.drop_caches, stop_grace=profile.stop_grace,
         expected_memory=profile.expected_memory, floor_memory=profile.floor_memory, guard=build_guard_rule(profile),
-        secrets=secrets, engine_version=profile.engine_version,
+        secrets=secrets, requires_key=profile.api_key is not None, engine_version=profile.engine_version,
     )  # fmt: skip
     return made if place is None else _apply_rank_placement(made, place, engine, home)
 
@@ -125,11 +145,6 @@ def _apply_rank_placement(made: LaunchPlan, place: RankPlacement, engine: Engine
         ready=silent,
         labels=tuple(pair for pair in labels if pair[0] not in (ContainerLabel.PORT, ContainerLabel.LIVENESS)),
     )
-
-
-def is_api_key_variable(name: str) -> bool:
-    """Tell whether a server requires the key in this environment variable from its clients."""
-    return name.endswith("_API_KEY") and name in collect_engine_words("api_key_variables")
 
 
 def choose_container_name(profile: Profile) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,14 @@ class ProfileEntry:
 
     summary: ProfileSummary
     profile: Profile | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileNeed:
+    """A profile that another needs, on a node of its own; None: where the other runs."""
+
+    profile: Profile
+    node: str | None = None
 
 
 class ProfileLibrary:
@@ -194,8 +202,59 @@ class ProfileLibrary:
     def load_with_positions(self, path: Path, overrides: Sequence[str] = ()) -> tuple[Profile, YamlValue]:
         """Return a profile, and its tree merged with what it extends, which has the position of each value.
 
-        Raises `InvalidFile` with every fault, `InvalidInput` if a file is unreadable.
+        Raises `InvalidFile` with every fault, also of its needs, `InvalidInput` if a file is unreadable.
         """
+        from sparkctl.profiles.file_issues import InvalidFile
+
+        profile, tree = self._load_without_needs(path, overrides)
+        if profile.needs and (faults := self._find_need_issues(profile, tree)):
+            raise InvalidFile(faults)
+        return profile, tree
+
+    def load_needs(self, profile: Profile) -> tuple[ProfileNeed, ...]:
+        """Return what a profile needs in the order of its start: what a need needs comes before it. Each comes once."""
+        found: dict[ProfileNeed, None] = {}
+        for text in profile.needs:
+            name, _, node = text.partition("@")
+            need = self.load_profile(name)
+            for below in self.load_needs(need):
+                found[below if below.node is not None else replace(below, node=node or None)] = None
+            found[ProfileNeed(need, node or None)] = None
+        return tuple(found)
+
+    def _find_need_issues(self, profile: Profile, tree: YamlValue) -> list[FileIssue]:
+        """Return what is wrong with a profile's needs, each at its place in the file."""
+        from sparkctl.profiles.file_issues import FileIssue, quote_source
+
+        item = tree.entries["needs"].item
+        several = item.value if isinstance(item.value, tuple) else (item,)
+        faults = []
+        for one, text in zip(several, profile.needs, strict=True):
+            name, _, node = text.partition("@")
+            try:
+                wrong = self._check_need(profile, name, node, (profile.name,))
+            except InvalidInput as error:
+                wrong = error.message.splitlines()[0]
+            if wrong is not None:
+                faults.append(FileIssue(one.place, f"needs: {quote_source(text)}: {wrong}"))
+        return faults
+
+    def _check_need(self, profile: Profile, name: str, node: str, trail: tuple[str, ...]) -> str | None:
+        if name in trail:
+            return f"a profile cannot need itself: {' → '.join((*trail[trail.index(name) :], name))}"
+        if len(trail) > MAX_BASES:
+            return f"more than {MAX_BASES} profiles in a row"
+        need = self._load_without_needs(self.find_profile_file(name), ())[0]
+        if need.nodes > 1:
+            return f"it is for {need.nodes} Sparks; a need runs on one"
+        if not node and need.port is not None and need.port == profile.port:
+            return f"it has port {need.port}, as {profile.name} has"
+        below = (one.partition("@") for one in need.needs)
+        found = (self._check_need(need, other, where, (*trail, name)) for other, _, where in below)
+        return next((wrong for wrong in found if wrong is not None), None)
+
+    def _load_without_needs(self, path: Path, overrides: Sequence[str]) -> tuple[Profile, YamlValue]:
+        """Return a profile with its tree as `load_with_positions`, its needs not looked at."""
         from sparkctl.profiles.file_issues import InvalidFile
         from sparkctl.profiles.validation import (
             find_token_issues,

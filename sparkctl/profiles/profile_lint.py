@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from sparkctl.engines.flags.flag_catalogue import CatalogueChoice, CatalogueMatc
 from sparkctl.engines.lint import container_check, flag_check
 from sparkctl.engines.lint.model import FieldPath, LintFix, LintMessage, LintRule, LintSeverity
 from sparkctl.engines.traps.profile_traps import check_traps
+from sparkctl.errors import OperationRefused
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import find_secret_arguments, find_secret_values, list_secret_spellings, redact
@@ -41,11 +43,15 @@ class LintDiagnostic:
 
 @dataclass(frozen=True, slots=True)
 class StartWarning:
-    """A warning before a start. ``setting``: the ``field=value`` that fixes it; ``instead``: profiles to start instead."""
+    """A warning before a start. ``setting``: the ``field=value`` that fixes it; ``instead``: profiles to start instead.
+
+    ``missing_flag``: the flag that the very version of the image does not have, by its catalogue; None for all else.
+    """
 
     message: str
     setting: str | None = None
     instead: tuple[str, ...] = ()
+    missing_flag: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +142,36 @@ def list_start_warnings(
     ``library``: where to look for relatives of the profile without this trap; ``usual``: seconds that such a start takes.
     """
     secrets = _find_lint_secrets(profile)
-    found = [one for one in lint_profile(profile, usual=usual) if one.level is not LintSeverity.INFO]
+    chosen = flag_catalogue.choose_catalogue(profile.engine, profile.image, profile.engine_version)
+    is_certain = chosen is not None and chosen.basis is CatalogueMatch.EXACT
+    found = [one for one in lint_profile(profile, chosen, usual) if one.level is not LintSeverity.INFO]
     has_trap = any(one.kind is LintRule.KNOWN_TRAP for one in found)
     others = _list_trap_free_relatives(profile, library) if library is not None and has_trap else ()
     return tuple(
         StartWarning(
-            redact(sanitize_line(one.message), secrets), one.setting, others if one.kind is LintRule.KNOWN_TRAP else ()
+            redact(sanitize_line(one.message), secrets),
+            one.setting,
+            others if one.kind is LintRule.KNOWN_TRAP else (),
+            sanitize_line(one.flag) if is_certain and _is_missing_flag(one) else None,
         )
         for one in found
     )
+
+
+def _is_missing_flag(one: LintMessage) -> bool:
+    """Tell whether the engine's parser does not know the flag: it ends at once."""
+    return one.level is LintSeverity.ERROR and one.kind in (LintRule.UNKNOWN_FLAG, LintRule.REMOVED_FLAG)
+
+
+def refuse_missing_flags(found: Iterable[StartWarning], remedy: str | None, way_out: str) -> None:
+    """Raise `OperationRefused` where a flag does not exist in the image's version. ``remedy``: the command without it."""
+    wrong = [one for one in found if one.missing_flag is not None]
+    if wrong:
+        names = ", ".join(dict.fromkeys((one.missing_flag or "").lstrip("-") for one in wrong))
+        patched = f"if your image is patched and takes it: patched_flags: [{names}] in the profile{way_out}"
+        raise OperationRefused(
+            "; ".join(dict.fromkeys(one.message for one in wrong)), "\n".join(filter(None, (remedy, patched)))
+        )
 
 
 _PATCHABLE_RULES = frozenset({LintRule.UNKNOWN_FLAG, LintRule.BAD_CHOICE, LintRule.BAD_KEY})

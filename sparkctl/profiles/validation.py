@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from sparkctl.engines import load_engine
 from sparkctl.model.decode_step import RoutedExperts
 from sparkctl.model.profile import ModelSpec, Profile
 from sparkctl.model.profile_field import FieldKind, ProfileField
-from sparkctl.model.text.secrets import contains_token, redact
+from sparkctl.model.text.secrets import contains_token, is_secret_name, redact
 from sparkctl.model.text.suggestions import find_closest_match, format_did_you_mean
 from sparkctl.profiles.field_types import FIELD_TYPES, MAP_TYPES
 from sparkctl.profiles.file_issues import FileIssue, FilePosition, InvalidFile, quote_source
@@ -26,6 +27,7 @@ from sparkctl.profiles.yaml_reader import (
     YamlValue,
     find_forbidden_character,
     find_position,
+    find_value,
     parse_yaml,
     resolve_scalar,
 )
@@ -40,7 +42,24 @@ def validate_profile(tree: YamlValue, origin: Path, *, shipped: bool) -> Profile
     if reader.faults:
         raise InvalidFile(reader.faults)
     profile = Profile(**values, origin=str(origin), shipped=shipped)
+    if profile.api_key is not None and (fault := _find_api_key_fault(profile)) is not None:
+        item = find_value(tree, ("api_key",))
+        raise InvalidFile([FileIssue(item.place if item else tree.place, f"no key can be generated: {fault}")])
     return dataclasses.replace(profile, digest=compute_profile_hash(profile))
+
+
+def _find_api_key_fault(profile: Profile) -> str | None:
+    """Return why no key can be made for this profile, None if one can."""
+    engine = load_engine(profile.engine)
+    if not engine.api_key_variables:
+        return (
+            f"{engine.title} reads a key only from its command line, where everybody on the node sees it; leave it out"
+        )
+    if engine.find_api_key(profile) is not None:
+        return "args.api-key gives it a key already; leave one of them out"
+    if (own := next((name for name, _ in profile.env if name in engine.api_key_variables), None)) is not None:
+        return f"env.{own} gives it a key already; leave one of them out"
+    return None
 
 
 def compute_profile_hash(profile: Profile) -> str:
@@ -173,7 +192,9 @@ class _ProfileReader:
         try:
             return _parse_value(spec, item, path)
         except ValueError as error:
-            self.faults.append(FileIssue(item.place, f"{_format_dotted_path(path)}: {error}"))
+            name = _format_dotted_path(path)
+            colon = "" if is_secret_name(name) else ":"  # what follows `api_key:` would be masked
+            self.faults.append(FileIssue(item.place, f"{name}{colon} {error}"))
             return None
 
     def _add_fault(self, path: YamlPath, message: str, *, at_key: bool = False) -> None:

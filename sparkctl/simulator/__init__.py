@@ -9,10 +9,11 @@ from sparkctl.engines.simulation.engine_launch import EngineFault
 from sparkctl.engines.simulation.simulated_clock import SimClock
 from sparkctl.simulator.scenarios import SCENARIOS
 from sparkctl.simulator.sim_node import SimNodeOptions, SudoRule
-from sparkctl.simulator.simulated_sparks import DEMO_SPEED, SimulatedSparks, run_in_background
+from sparkctl.simulator.simulated_sparks import DEMO_SPEED, DIRECTORY_PREFIX, SimulatedSparks, run_in_background
 
 __all__ = [
     "DEMO_SPEED",
+    "DIRECTORY_PREFIX",
     "SCENARIOS",
     "EngineFault",
     "SimClock",

@@ -217,6 +217,22 @@ async def _handle_image(daemon: SimDockerDaemon, _request: SimHttpRequest, name:
     return build_json_reply(daemon.node.images.to_inspect_json(name))
 
 
+async def _handle_image_list(daemon: SimDockerDaemon, _request: SimHttpRequest, _key: str) -> SimHttpReply:
+    used = [str(one.body.get("Image", "")) for one in daemon.containers.values()]
+    return build_json_reply(daemon.node.images.list_json(used))
+
+
+async def _handle_image_removal(daemon: SimDockerDaemon, _request: SimHttpRequest, name: str) -> SimHttpReply:
+    images = daemon.node.images
+    if not images.has_image(name):
+        raise DockerApiError(404, f"No such image: {name}")
+    found = images.get_image_id(name)
+    if any(one.image_id == found for one in daemon.containers.values()):
+        raise DockerApiError(409, f"conflict: unable to remove repository reference {name} (must force)")
+    images.remove_image(name)
+    return build_json_reply([{"Deleted": found}])
+
+
 async def _handle_pull(daemon: SimDockerDaemon, request: SimHttpRequest, _key: str) -> SimHttpReply:
     repository, tag = request.query.get("fromImage", ""), request.query.get("tag", "latest")
     name = f"{repository}{'@' if tag.startswith('sha256:') else ':'}{tag}"
@@ -251,7 +267,9 @@ _ROUTES: tuple[tuple[str, re.Pattern[str], RouteHandler], ...] = tuple(
         ("POST", "/containers/([^/]+)/rename", _handle_rename),
         ("GET", "/containers/([^/]+)/logs", _handle_logs),
         ("DELETE", "/containers/([^/]+)", _handle_remove),
+        ("GET", "/images/json", _handle_image_list),
         ("GET", "/images/(.+)/json", _handle_image),
+        ("DELETE", "/images/(.+)", _handle_image_removal),
         ("POST", "/images/create", _handle_pull),
     )
 )

@@ -47,7 +47,7 @@ def build_start_script(engine: SimulatedEngine) -> Script:
 def _apply_fault(engine: SimulatedEngine, script: Script) -> Script:
     launch = engine.launch
     is_spared = launch.fault is EngineFault.WORKER_DIES and launch.rank == 0
-    if launch.fault in (None, EngineFault.NO_TOKEN, EngineFault.BAD_FLAG) or is_spared:
+    if launch.fault in (None, EngineFault.NO_TOKEN, EngineFault.NONSENSE, EngineFault.BAD_FLAG) or is_spared:
         return script
     return _inject_fault(engine, script)
 
@@ -117,7 +117,7 @@ class EngineProcess:
         self.engine = list_simulated_engines()[self.launch.kind](
             self.launch, self.decoding, lambda: memory.available_bytes, lambda: self.launch.port in ports
         )
-        self.serving = SimOpenAiServer(self.engine, self._write_access_line)
+        self.serving = SimOpenAiServer(self.engine, self._write_access_line, lambda port: port in ports)
 
     def _build_rank_member(self) -> RankMember | None:
         joining = self.launch.joining

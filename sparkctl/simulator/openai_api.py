@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
+import struct
 from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
 from typing import Any
@@ -32,9 +34,14 @@ COMPLETION_PATHS = {"/v1/completions": False, "/v1/chat/completions": True}
 
 
 class SimOpenAiServer:
-    """Answers on the engine's port. ``say`` receives the access log lines."""
+    """Answers on the engine's port. ``say`` receives the access log lines; ``is_open`` tells whether a port of the node
+    has a listener.
+    """
 
-    def __init__(self, engine: SimulatedEngine, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, engine: SimulatedEngine, say: Callable[[str], None], is_open: Callable[[int], bool] = lambda _: True
+    ) -> None:
+        self._is_open = is_open
         self.engine = engine
         self.launch, self.decoding = engine.launch, engine.decoding
         self.ready = False
@@ -59,7 +66,25 @@ class SimOpenAiServer:
             return build_json_reply({"error": "Unauthorized"}, 401)
         if request.path in COMPLETION_PATHS and self.engine.writes_text:
             return await self._create_completion(request, chat=COMPLETION_PATHS[request.path])
+        if request.path == "/v1/audio/speech" and self.engine.speaks:
+            return await self._create_speech(request)
         return self._get_information(request.path)
+
+    async def _create_speech(self, request: SimHttpRequest) -> SimHttpReply:
+        """Answer with a tone for each word; without the model behind it, with a WAV that has no samples."""
+        try:
+            words = str(request.parse_json_body()["input"]).split()
+        except (ValueError, KeyError):
+            return _build_error_reply(422, "Field required: input", "invalid_request_error")
+        upstream = self.launch.upstream
+        if upstream is not None and not self._is_open(upstream):
+            self._say(
+                f"Error: HTTPConnectionPool(host='127.0.0.1', port={upstream}): Max retries exceeded with url: /v1/completions"
+            )
+            return SimHttpReply(body=_build_wav(b""), type="audio/wav")
+        await self.decoding.pace.decode_for(_WORD_SECONDS * len(words) / _SPEECH_SPEED)
+        volume = 0 if self.launch.fault is EngineFault.NO_TOKEN else _TONE_VOLUME
+        return SimHttpReply(body=_build_wav(b"".join(_build_tone(word, volume) for word in words)), type="audio/wav")
 
     def _is_allowed(self, request: SimHttpRequest) -> bool:
         key = self.launch.api_key
@@ -123,11 +148,10 @@ class SimOpenAiServer:
         finally:
             self.decoding.served -= 1
         self.decoding.add_request(prompt, tokens)
-        text = "".join(SAMPLE_ANSWER_TOKENS[n % len(SAMPLE_ANSWER_TOKENS)] for n in range(tokens))
-        return build_json_reply(
-            self._build_completion(_build_choice(text, chat=chat, end=True), chat=chat)
-            | {"usage": _build_usage(prompt, tokens)}
-        )
+        choice = _build_choice("".join(self._make_token(n) for n in range(tokens)), chat=chat, end=True)
+        if chat and self.launch.fault is not EngineFault.NONSENSE:
+            choice = _build_special_choice(asked) or choice
+        return build_json_reply(self._build_completion(choice, chat=chat) | {"usage": _build_usage(prompt, tokens)})
 
     async def _stream_completion(self, prompt: int, tokens: int, *, chat: bool) -> AsyncIterator[bytes]:
         self.decoding.served += 1
@@ -135,9 +159,7 @@ class SimOpenAiServer:
             await self.decoding.wait_for_prefill(prompt)
             for n in range(tokens):
                 await self.decoding.wait_for_decode(1)
-                choice = _build_choice(
-                    SAMPLE_ANSWER_TOKENS[n % len(SAMPLE_ANSWER_TOKENS)], chat=chat, end=n == tokens - 1, piece=True
-                )
+                choice = _build_choice(self._make_token(n), chat=chat, end=n == tokens - 1, piece=True)
                 yield _format_sse_event(self._build_completion(choice, chat=chat, piece=True))
         finally:
             self.decoding.served -= 1
@@ -146,6 +168,12 @@ class SimOpenAiServer:
             self._build_completion(None, chat=chat, piece=True) | {"usage": _build_usage(prompt, tokens)}
         )
         yield b"data: [DONE]\n\n"
+
+    def _make_token(self, number: int) -> str:
+        """Return a token of the answer; after the sentence it counts, for a text that does not repeat itself."""
+        if self.launch.fault is EngineFault.NONSENSE:
+            return "!"
+        return SAMPLE_ANSWER_TOKENS[number] if number < len(SAMPLE_ANSWER_TOKENS) else f" {number}"
 
     def _build_completion(self, choice: dict[str, Any] | None, *, chat: bool, piece: bool = False) -> dict[str, Any]:
         name = ("chat.completion.chunk" if piece else "chat.completion") if chat else "text_completion"
@@ -159,11 +187,41 @@ class SimOpenAiServer:
         }
 
 
+_SAMPLE_RATE, _TONE_VOLUME = 24000, 9000
+_WORD_SECONDS, _SPEECH_SPEED = 0.35, 1.6  # sound for a word, and how much faster than it sounds it is made
+
+
+def _build_tone(word: str, volume: int) -> bytes:
+    """Return a tone that fades in and out, its height from the word's letters."""
+    count, step = round(_SAMPLE_RATE * _WORD_SECONDS), math.tau * (180 + 12 * (sum(word.encode()) % 16)) / _SAMPLE_RATE
+    levels = (volume * math.sin(math.pi * at / count) * math.sin(step * at) for at in range(count))
+    return b"".join(struct.pack("<h", round(level)) for level in levels)
+
+
+def _build_wav(samples: bytes) -> bytes:
+    layout = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, _SAMPLE_RATE, 2 * _SAMPLE_RATE, 2, 16)
+    content = b"WAVE" + layout + struct.pack("<4sI", b"data", len(samples)) + samples
+    return struct.pack("<4sI", b"RIFF", len(content)) + content
+
+
 def _build_choice(text: str, *, chat: bool, end: bool, piece: bool = False) -> dict[str, Any]:
     content: dict[str, Any] = {"text": text}
     if chat:
         content = {"delta" if piece else "message": {"role": "assistant", "content": text}}
     return {"index": 0, **content, "logprobs": None, "finish_reason": "length" if end else None}
+
+
+def _build_special_choice(asked: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the answer where a tool or JSON was asked for, None for plain text."""
+    form = asked.get("response_format")
+    if asked.get("tools"):
+        name = asked["tools"][0]["function"]["name"]
+        call = {"id": "call-0", "type": "function", "function": {"name": name, "arguments": '{"city": "Paris"}'}}
+        message = {"role": "assistant", "content": None, "tool_calls": [call]}
+        return {"index": 0, "message": message, "logprobs": None, "finish_reason": "tool_calls"}
+    if isinstance(form, dict) and form.get("type") == "json_object":
+        return _build_choice('{"city": "Paris"}', chat=True, end=True) | {"finish_reason": "stop"}
+    return None
 
 
 def _build_usage(prompt: int, tokens: int) -> dict[str, int]:

@@ -47,6 +47,12 @@ async def run_two_models(nodes: Sequence[SimDockerDaemon]) -> None:
         await _start_loaded_engine(nodes[1], _plan_shipped_profile("qwen36-vllm"), 3.1 * HOUR_SECONDS, requests=1)
 
 
+async def run_speech(nodes: Sequence[SimDockerDaemon]) -> None:
+    """A speech server and the model behind it on the last Spark; the first one is free."""
+    for name in ("orpheus-llm", "orpheus-tts"):
+        await _start_ready_engine(nodes[-1], _plan_shipped_profile(name), 2 * HOUR_SECONDS).ready.wait()
+
+
 async def run_demo_story(nodes: Sequence[SimDockerDaemon]) -> None:
     """One model on both Sparks, before the two stacks of the demo's story."""
     await run_big_model(nodes)
@@ -134,6 +140,7 @@ SCENARIOS: dict[str, Callable[[Sequence[SimDockerDaemon]], Awaitable[None]]] = {
     "empty": run_empty,
     "fresh": run_fresh,
     "two-stacks": run_two_models,
+    "speech": run_speech,
     "story": run_demo_story,
     "big-model": run_big_model,
     "trouble": run_node_faults,

@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from sparkctl.engines.simulation.model_files import list_model_files
 from sparkctl.engines.simulation.script_player import ExitStep
 from sparkctl.model.launch_plan import ContainerLabel
+from sparkctl.simulator.http_server import ReadStream
 from sparkctl.simulator.sim_container import SimContainer
-from sparkctl.simulator.sim_node import IMAGE_BYTES, SimNode
+from sparkctl.simulator.sim_node import IMAGE_BYTES, ByteSink, SimNode
 
 BYTES_PER_SECOND = 300e6  # bytes/s, a good line
 _LAYER_SHARES = (0.02, 0.08, 0.55, 0.3, 0.05)
 _TICK_SECONDS = 2.0
+_BUILD_STEP_SECONDS = 20.0
 
 
 async def pull_layers(node: SimNode, name: str, tag: str) -> AsyncIterator[bytes]:
@@ -41,6 +43,30 @@ async def pull_layers(node: SimNode, name: str, tag: str) -> AsyncIterator[bytes
 
 def _encode(message: dict[str, Any]) -> bytes:
     return json.dumps(message).encode() + b"\r\n"
+
+
+_BUILD_STEPS = (
+    "FROM nvidia/cuda:13.0.1-devel-ubuntu24.04",
+    "RUN pip install --no-cache-dir vllm",
+    "COPY patches /patches",
+)
+
+
+async def run_build(node: SimNode, words: Sequence[str], size: int, stdin: ReadStream, stdout: ByteSink) -> int:
+    """Answer as the script that runs `docker build`: its steps, then how it ended; then the image exists."""
+    while size > 0 and (taken := await stdin.read(min(size, 1 << 16))):
+        size -= len(taken)
+    for at, step in enumerate(_BUILD_STEPS, 1):
+        stdout.write(f"#{at + 4} [{at}/{len(_BUILD_STEPS)}] {step}\n".encode())
+        await node.pace.sleep(_BUILD_STEP_SECONDS)
+        stdout.write(f"#{at + 4} DONE {_BUILD_STEP_SECONDS:.1f}s\n".encode())
+    given = dict(zip(words[::2], words[1::2], strict=False))
+    name, label = given["--tag"], given["--label"]
+    node.images.add_image(
+        name, "sha256:" + hashlib.sha256(f"{name} {label}".encode()).hexdigest(), dict([label.split("=", 1)])
+    )
+    stdout.write(b"@@ ended 0\n")
+    return 0
 
 
 class SimDownload:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from typing import Any, Protocol
 
 from sparkctl.engines.simulation.engine_launch import EngineFault
@@ -109,6 +111,7 @@ class SimImages:
         self.has_only_pulled = False
         self._brought: dict[str, str] = {}  # ids that came from another node
         self._names: dict[str, str] = {}  # by id
+        self._labels: dict[str, dict[str, str]] = {}  # by name
 
     def has_image(self, name: str) -> bool:
         """Tell whether an image exists, by name or id."""
@@ -142,12 +145,37 @@ class SimImages:
             "Os": "linux",
             "Size": IMAGE_BYTES,
             "Created": "2026-06-01T08:00:00Z",
-            "Config": {"Entrypoint": None, "Cmd": ["bash"], "Env": [], "Labels": {}},
+            "Config": {"Entrypoint": None, "Cmd": ["bash"], "Env": [], "Labels": self._labels.get(tag, {})},
         }
 
-    def add_image(self, name: str, image_id: str) -> None:
-        """Add an image that came from another node, or from its registry."""
+    def list_json(self, used: Sequence[str]) -> list[dict[str, object]]:
+        """Return the list call's answer: what was brought, and what containers use."""
+        names = dict.fromkeys((*self._brought, *(self._names.get(name, name) for name in used)))
+        found = []
+        for name in names:
+            whole = self.to_inspect_json(name)
+            labels = self._labels.get(name, {})
+            found.append(
+                {
+                    **{key: whole[key] for key in ("Id", "RepoTags", "RepoDigests", "Size")},
+                    "Created": 1780300800,
+                    "Labels": labels,
+                }
+            )
+        return found
+
+    def remove_image(self, name: str) -> None:
+        """Remove an image, by name or id."""
+        name = self._names.get(name, name)
+        self._brought.pop(name, None)
+        self._labels.pop(name, None)
+        self._lacking.add(name)
+
+    def add_image(self, name: str, image_id: str, labels: Mapping[str, str] | None = None) -> None:
+        """Add an image that came from another node or from its registry, or was built."""
         self._brought[name] = image_id
+        self._lacking.discard(name)
+        self._labels[name] = dict(labels or {})
 
 
 USER = "milo"
@@ -189,6 +217,17 @@ class NodeFault(StrEnum):
     ORPHAN = "orphan"
     LINGERS = "lingers"  # the process that uses the GPU outlives its container
     LITTERS = "litters"  # a killed process leaves its shared memory in /dev/shm
+
+
+@cache
+def build_byte_tokenizer() -> str:
+    """Return a tokenizer.json whose tokens are bytes: it cuts and joins any text without loss."""
+    printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    characters = [*map(chr, printable), *(chr(256 + at) for at in range(len(others)))]  # as byte-level BPE writes bytes
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    model = {"type": "BPE", "vocab": {character: at for at, character in enumerate(characters)}, "merges": []}
+    return json.dumps({"version": "1.0", "pre_tokenizer": byte_level, "decoder": byte_level, "model": model})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,6 +326,7 @@ class SimNode:
         self.clock_ahead = self.options.clock_ahead
         self.images = SimImages(name, self.options.lacking_images, self.options.other_images)
         self.is_fresh = False  # nothing is in its user's home but what was downloaded
+        self.git_commit = "3f" * 20  # what every ref of every repository means
         self.downloaded: set[str] = set()  # models, by path
         self.is_cabled: Callable[[], bool] = lambda: True
         self.guard: GuardProtocol | None = None
@@ -399,6 +439,8 @@ class SimNode:
             "/etc/dgx-release": 'DGX_NAME="DGX Spark"\nDGX_SWBUILD_VERSION="7.3.1"\n',
             "/etc/hostname": f"{self.name}\n",
         }
+        if path.endswith("/tokenizer.json") and not self.lacks_path(path.removesuffix("/tokenizer.json")):
+            return build_byte_tokenizer().encode()
         text = texts.get(path)
         return None if text is None else text.encode()
 

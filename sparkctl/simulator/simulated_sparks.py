@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ from sparkctl.simulator.scenarios import SCENARIOS
 from sparkctl.simulator.sim_node import USER, SimNode, SimNodeOptions
 from sparkctl.simulator.ssh_server import SimSshServer
 
+DIRECTORY_PREFIX = "sparkctl-sim-"  # of the temporary directory; the id of its process follows
 _POLL_SECONDS = 0.1  # in real seconds
 _REQUEST_DELAY_SECONDS = 6.0  # seconds from ready until somebody uses it
 
@@ -131,7 +133,7 @@ class SimulatedSparks:
         return path
 
     async def __aenter__(self) -> Self:
-        self._directory = tempfile.TemporaryDirectory(prefix="sparkctl-sim-")  # mkdtemp: mode 0700
+        self._directory = tempfile.TemporaryDirectory(prefix=f"{DIRECTORY_PREFIX}{os.getpid()}-")  # mkdtemp: mode 0700
         client = asyncssh.generate_private_key("ssh-ed25519", comment="simulated Sparks")
         client.write_private_key(str(self.identity_path))
         self.identity_path.chmod(0o600)

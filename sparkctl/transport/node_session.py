@@ -109,6 +109,8 @@ class NodeSession:
         )  # of the node's user, once an inspection returned it
         # container id -> start time of the container when it was found ready
         self.seen_ready: dict[str, float | None] = {} if owner is None else owner.seen_ready
+        # container id -> when it was last asked for a proof of its work (by `clock`), and why it gave none
+        self.proofs: dict[str, tuple[float | None, str | None]] = {} if owner is None else owner.proofs
         # container id and its end -> how the kernel's OOM killer ended it, None where it did not
         self.oom_kills: dict[tuple[str, float | None], str | None] = {} if owner is None else owner.oom_kills
         self._reporting: list[Callable[[], None]] = []

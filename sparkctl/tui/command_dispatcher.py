@@ -186,7 +186,9 @@ class CommandDispatcher:
         from sparkctl.commands.switch.switch_request import SwitchInstance
 
         now = self._panel.build_action_context()
-        return SwitchInstance.from_start(build_start_request(profile, now.find_nodes(*nodes), typed), now.config_nodes)
+        return SwitchInstance.from_start(
+            build_start_request(profile, now.find_nodes(*nodes), typed, now.config_nodes), now.config_nodes
+        )
 
     def plan_switch(self, request: SwitchInstance) -> None:
         """Show the plan of a switch."""
@@ -268,7 +270,7 @@ class CommandDispatcher:
         from sparkctl.commands.switch.switch_request import SwitchInstance
 
         now = self._panel.build_action_context()
-        start = build_start_request(picked.profile, now.find_nodes(*picked.nodes), picked.name)
+        start = build_start_request(picked.profile, now.find_nodes(*picked.nodes), picked.name, now.config_nodes)
         if not (picked.switches or picked.replaces):
             return start
         return SwitchInstance.from_start(start, now.config_nodes, from_up=picked.replaces)

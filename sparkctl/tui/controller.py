@@ -25,6 +25,8 @@ from sparkctl.model.events import (
     LaunchPlanned,
     NodeStateChanged,
     Outcome,
+    TunnelState,
+    TunnelStateChanged,
     WarningEmitted,
 )
 from sparkctl.model.finding import Severity
@@ -48,6 +50,7 @@ from sparkctl.views.command_result_view import (
     describe_unfinished_switch,
     describe_warning,
 )
+from sparkctl.views.event_text import format_tunnel_state
 from sparkctl.views.text.styled_text import TextStyle
 
 if TYPE_CHECKING:
@@ -241,6 +244,9 @@ class PanelController:
         elif isinstance(event, WarningEmitted):
             is_shown = self._panel.already_shows(event.message)  # checked now, while the message is new
             self.show_notice(*describe_warning(event), is_shown=is_shown)
+        elif isinstance(event, TunnelStateChanged) and event.state is not TunnelState.CLOSED:
+            is_open = event.state is TunnelState.OPEN
+            self.show_notice(format_tunnel_state(event), TextStyle.GOOD if is_open else TextStyle.ATTENTION)
         if isinstance(event, GuardActed) and (notice := describe_guard_action(event)) is not None:
             self.show_notice(*notice)
         if topics := self.store.apply_event(event, job):

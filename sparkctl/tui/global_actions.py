@@ -6,12 +6,12 @@ import asyncio
 import os
 import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparkctl.commands.actions import Action, ActionId
+from sparkctl.commands.actions import Action, ActionId, find_action
 from sparkctl.errors import DockerError, InvalidInput, NodeError
 from sparkctl.model.node import Node
 
@@ -90,6 +90,19 @@ def _quit(panel: Panel) -> None:
         panel.request_exit()
 
 
+def _toggle_tunnel(panel: Panel) -> None:
+    """End the tunnel to the selected instance; open one where there is none."""
+    now = panel.build_action_context()
+    if panel.controller is not None:
+        for number, job in panel.controller.store.jobs.running.items():
+            if job.started.words[:2] == ("tunnel", now.instance):
+                panel.controller.jobs.interrupt_job(number)
+                return
+    opening = find_action(ActionId.TUNNEL).request
+    assert opening is not None
+    panel.run_request(partial(opening, now))
+
+
 def _reconnect(panel: Panel) -> None:
     if panel.controller is not None and panel.selected_node is not None:
         panel.controller.supervisor.reconnect_node(panel.selected_node)
@@ -103,10 +116,13 @@ def build_ssh_command(node: Node, environ: Mapping[str, str]) -> list[str]:
     return [environ.get("SHELL") or "/bin/sh"] if node.is_local else [*_build_ssh_prefix(node), "--", node.host]
 
 
-def build_container_shell_command(node: Node, container: str) -> list[str]:
-    """Return the argv that opens a shell in a container; over ssh it is quoted for the node's shell."""
-    words = ["docker", "exec", "-it", "--", container, "sh", "-c", _SHELL_COMMAND]
-    return words if node.is_local else [*_build_ssh_prefix(node), "-t", "--", node.host, shlex.join(words)]
+def build_container_command(
+    node: Node, container: str, command: Sequence[str] = ("sh", "-c", _SHELL_COMMAND), *, is_terminal: bool = True
+) -> list[str]:
+    """Return the argv that runs a command in a container, without one a shell; over ssh it is quoted for the node's shell."""
+    words = ["docker", "exec", "-it" if is_terminal else "-i", "--", container, *command]
+    terminal = ["-t"] if is_terminal else []
+    return words if node.is_local else [*_build_ssh_prefix(node), *terminal, "--", node.host, shlex.join(words)]
 
 
 def _build_ssh_prefix(node: Node) -> list[str]:
@@ -188,7 +204,7 @@ async def _open_shell_inside(panel: Panel, node: Node, container: str) -> None:
     """Open a shell in a container; report its exit status only where no shell was opened."""
     try:
         status, said = await panel.run_external_program(
-            build_container_shell_command(node, container), "install OpenSSH, or Docker where this machine is the Spark",
+            build_container_command(node, container), "install OpenSSH, or Docker where this machine is the Spark",
             listen=not node.is_local,
         )  # fmt: skip
     except InvalidInput as error:
@@ -309,6 +325,7 @@ HANDLERS: dict[ActionId, Callable[[Panel], None]] = {
     ActionId.RECONNECT: _reconnect,
     ActionId.EDIT_ITS: edit_selected_profile,
     ActionId.COPY_ADDRESS: _copy_address,
+    ActionId.TUNNEL: _toggle_tunnel,
     ActionId.SHELL: open_node_shell,
     ActionId.SHELL_INSIDE: open_container_shell,
     ActionId.PLAN_OF: show_launch_plan,

@@ -18,6 +18,8 @@ LIGHT_THEME = Theme(
 )  # fmt: skip
 
 
+_HUES_ON_DARK = Color.parse("#b294e6"), Color.parse("#6f9ff0")  # of tokens, and of what the GPU does
+_HUES_ON_LIGHT = Color.parse("#7440b8"), Color.parse("#2358b8")
 MIN_CONTRAST = 4.5  # WCAG 2.1 level AA for text
 
 
@@ -36,8 +38,11 @@ def build_theme_styles(theme: Theme, *, colourless: bool) -> dict[TextStyle, Sty
     def make_style(colour: Color, *, bold: bool = False) -> Style:
         return Style(color=colour.rich_color, bold=bold or None)
 
+    rate, power = _HUES_ON_DARK if theme.dark else _HUES_ON_LIGHT  # cool, as warm ones and green are states
     dim, old, faint = ensure_contrast(text, ground, 0.30), ensure_contrast(text, ground, 0.42), text.blend(ground, 0.72)
-    accent, good, attention, bad = (ensure_contrast(one, ground) for one in (accent, good, attention, bad))
+    accent, good, attention, bad, rate, power = (
+        ensure_contrast(one, ground) for one in (accent, good, attention, bad, rate, power)
+    )
     bright = text.blend(Color.parse("white" if theme.dark else "black"), 0.45)
     return {
         TextStyle.PLAIN: make_style(text),
@@ -58,7 +63,11 @@ def build_theme_styles(theme: Theme, *, colourless: bool) -> dict[TextStyle, Sty
         TextStyle.OTHER: make_style(accent.blend(ground, 0.30)),
         TextStyle.CACHE: make_style(text.blend(ground, 0.62)),
         TextStyle.FREE: make_style(text.blend(ground, 0.80)),
+        TextStyle.RATE: make_style(rate),
+        TextStyle.POWER: make_style(power),
         TextStyle.BODY: make_style(accent.blend(ground, 0.66)),
+        TextStyle.RATE_BODY: make_style(rate.blend(ground, 0.66)),
+        TextStyle.POWER_BODY: make_style(power.blend(ground, 0.66)),
     }
 
 
@@ -108,5 +117,9 @@ def _build_ansi_styles(colourless: bool) -> dict[TextStyle, Style]:
         TextStyle.OTHER: make_style("cyan"),
         TextStyle.CACHE: make_style(None, dim=True),
         TextStyle.FREE: make_style("bright_black", dim=colourless),
+        TextStyle.RATE: make_style("magenta"),
+        TextStyle.POWER: make_style("bright_blue"),
         TextStyle.BODY: make_style("bright_black", dim=colourless),
+        TextStyle.RATE_BODY: make_style("bright_black", dim=colourless),
+        TextStyle.POWER_BODY: make_style("bright_black", dim=colourless),
     }

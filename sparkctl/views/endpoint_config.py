@@ -1,4 +1,4 @@
-"""Endpoints of running models in the configuration formats of clients: env, litellm, openclaw, opencode."""
+"""Endpoints of running models in the configuration formats of clients."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from sparkctl.commands.list_endpoints import ServedEndpoint
 from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import format_duration
 
 _KEY_PLACEHOLDER = "none"  # placeholder: clients need a key even if the server needs none
 # prefixes of well-known services, whose clients read *_API_KEY and *_BASE_URL
@@ -17,21 +18,22 @@ _WELL_KNOWN_SERVICES = frozenset({
     "OPENAI", "ANTHROPIC", "AZURE", "AZURE_OPENAI", "GEMINI", "GOOGLE", "MISTRAL", "GROQ", "COHERE", "DEEPSEEK", "OPENROUTER",
     "TOGETHER", "XAI", "PERPLEXITY", "HUGGINGFACE", "HF", "NVIDIA", "REPLICATE", "FIREWORKS", "CEREBRAS", "LITELLM",
 })  # fmt: skip
+_MIN_START_PATIENCE = 600  # seconds that a client waits for a start
 _MAX_ANSWER_TOKENS = 8192  # tokens of one answer, if a client needs a limit and the engine reports none
 
 
 def format_endpoint_config(
     served: Sequence[ServedEndpoint], form: str, default: ServedEndpoint | None = None
 ) -> list[str]:
-    """Return the configuration of a client; ``form`` is env, litellm, openclaw or opencode.
+    """Return the configuration of a client; ``form`` is one that `sparkctl endpoints --as` takes.
 
-    ``default`` is the endpoint of OPENAI_BASE_URL; None if there is no default.
+    ``default`` is the endpoint of OPENAI_BASE_URL; None if there is no default. A key is written where the endpoint has it.
     """
     return _WRITERS[form](served, default)
 
 
 def build_endpoints_json(served: Sequence[ServedEndpoint]) -> dict[str, object]:
-    """Return the endpoints as JSON data."""
+    """Return the endpoints as JSON data; with their keys where they have them."""
     return {
         "schema": 1,
         "endpoints": [
@@ -44,9 +46,15 @@ def build_endpoints_json(served: Sequence[ServedEndpoint]) -> dict[str, object]:
                 "ours": one.ours,
                 "engine": one.engine,
             }
+            | ({} if one.key is None else {"key": one.key})
             for one in served
         ],
     }
+
+
+def _write_key(one: ServedEndpoint, reference: str) -> str:
+    """Return the key, else what refers to it in the client's format, else the placeholder."""
+    return one.key or (reference if one.needs_key else _KEY_PLACEHOLDER)
 
 
 def api_key_variable(one: ServedEndpoint) -> str:
@@ -73,7 +81,8 @@ def _format_env(served: Sequence[ServedEndpoint], default: ServedEndpoint | None
     taken: set[str] = set()
     for one in served:
         lines.append(f"# {one.instance} on {one.node}")
-        key = f'"${{{api_key_variable(one)}}}"' if one.needs_key else _KEY_PLACEHOLDER
+        key = _write_key(one, f'"${{{api_key_variable(one)}}}"')
+        key = shlex.quote(key) if one.key else key
         model = shlex.quote(one.models[0].name) if one.models else None
         if one is default:
             lines += [f"export OPENAI_BASE_URL={shlex.quote(one.url)}", f"export OPENAI_API_KEY={key}"]
@@ -85,6 +94,7 @@ def _format_env(served: Sequence[ServedEndpoint], default: ServedEndpoint | None
             continue
         taken.add(own)
         lines.append(f"export {own}_BASE_URL={shlex.quote(one.url)}")
+        lines += [f"export {own}_API_KEY={key}"] if one.key else []
         lines += [f"export {own}_MODEL={model}"] if model else []
     return lines
 
@@ -101,7 +111,7 @@ def _format_litellm(served: Sequence[ServedEndpoint], default: ServedEndpoint | 
     ]
     for position, one in enumerate(served):
         for model in one.models:
-            key = f"os.environ/{api_key_variable(one)}" if one.needs_key else _KEY_PLACEHOLDER
+            key = _write_key(one, f"os.environ/{api_key_variable(one)}")
             entry: dict[str, Any] = {"model_name": own.get((position, model.name), model.name)}
             entry["litellm_params"] = {"model": f"openai/{model.name}", "api_base": one.url, "api_key": key}
             if model.context is not None:
@@ -153,7 +163,7 @@ def _format_openclaw(served: Sequence[ServedEndpoint], default: ServedEndpoint |
             | _build_token_limits(model.context)
             for model in one.models
         ]
-        key = f"${{{api_key_variable(one)}}}" if one.needs_key else _KEY_PLACEHOLDER
+        key = _write_key(one, f"${{{api_key_variable(one)}}}")
         providers[name] = {"baseUrl": one.url, "api": "openai-completions", "apiKey": key, "models": models}
     document: dict[str, Any] = {"models": {"mode": "merge", "providers": providers}}
     may_be = [
@@ -184,7 +194,7 @@ def _format_opencode(served: Sequence[ServedEndpoint], default: ServedEndpoint |
                 else {"limit": {"context": model.context, "output": _limit_answer_tokens(model.context)}}
             )
             models[model.name] = {"name": f"{model.name} on {one.node}"} | limit
-        key = f"{{env:{api_key_variable(one)}}}" if one.needs_key else _KEY_PLACEHOLDER
+        key = _write_key(one, f"{{env:{api_key_variable(one)}}}")
         providers[name] = {
             "npm": "@ai-sdk/openai-compatible",
             "name": f"{one.instance} on {one.node}",
@@ -193,6 +203,84 @@ def _format_opencode(served: Sequence[ServedEndpoint], default: ServedEndpoint |
         }
     document = {"$schema": "https://opencode.ai/config.json", "provider": providers}
     return json.dumps(document, indent=2, ensure_ascii=False).split("\n")
+
+
+def _format_claude_code(served: Sequence[ServedEndpoint], default: ServedEndpoint | None) -> list[str]:
+    """Return a settings.json. Claude Code speaks to one server, whose root it asks for /v1/messages, and asks for each tier
+    of model by a name of its own."""
+    one = default
+    if one is None or not one.models:
+        return ["{}"]
+    model = one.models[0].name
+    tiers = ("ANTHROPIC_MODEL", *(f"ANTHROPIC_DEFAULT_{tier}_MODEL" for tier in ("OPUS", "SONNET", "HAIKU")))
+    env = {"ANTHROPIC_BASE_URL": one.url.removesuffix("/v1")} | dict.fromkeys(tiers, model)
+    if one.key or not one.needs_key:
+        env["ANTHROPIC_AUTH_TOKEN"] = one.key or _KEY_PLACEHOLDER
+    env["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"] = "1"
+    return json.dumps({"env": env}, indent=2, ensure_ascii=False).split("\n")
+
+
+def _format_open_webui(served: Sequence[ServedEndpoint], default: ServedEndpoint | None) -> list[str]:
+    """Return a file for `docker run --env-file`: Docker takes the values as they are, without quotes."""
+    lines = [
+        "# read at Open WebUI's first start; later it uses what its admin panel has (ENABLE_PERSISTENT_CONFIG=false: these)"
+    ]
+    missing = [one for one in served if one.needs_key and one.key is None]
+    lines += [
+        f"# in place of {api_key_variable(one)}: the key of {_format_comment_name(one.instance)}" for one in missing
+    ]
+    keys = ";".join(_write_key(one, api_key_variable(one)) for one in served)
+    return [*lines, f"OPENAI_API_BASE_URLS={';'.join(one.url for one in served)}", f"OPENAI_API_KEYS={keys}"]
+
+
+def _format_llama_swap(served: Sequence[ServedEndpoint], default: ServedEndpoint | None) -> list[str]:
+    """Return a llama-swap file of sparkctl's own instances. Its ``cmd`` must last as long as the model: after `up` it
+    follows the log. Models that run together now are in one group that does not swap."""
+    import yaml
+
+    models: dict[str, Any] = {}
+    groups: dict[str, Any] = {}
+    ours = [
+        (one, name) for one, name in zip(served, _assign_unique_names(served), strict=True) if one.ours and one.profile
+    ]
+    usual = [one.ready_seconds for one, _ in ours if one.ready_seconds is not None]
+    for one, name in ours:
+        where = " ".join(f"--node {shlex.quote(node)}" for node in one.nodes or (one.node,))
+        start = f"sparkctl up {shlex.quote(one.profile or '')} {where} && exec sparkctl logs {shlex.quote(one.instance)} {where} -f --tail 0"
+        models[name] = {
+            "cmd": f"sh -c {shlex.quote(start)}",
+            "cmdStop": f"sparkctl down {shlex.quote(one.instance)} {where}",
+            "proxy": one.url.removesuffix("/v1"),
+        }
+        if one.models:
+            models[name]["useModelName"] = one.models[0].name
+        groups.setdefault(one.node, {"swap": False, "exclusive": False, "members": []})["members"].append(name)
+    patience = _MIN_START_PATIENCE if not usual else max(_MIN_START_PATIENCE, round(2 * max(usual)))
+    notes = [
+        f"# {_format_comment_name(name)}: ready after {format_duration(one.ready_seconds)} as a rule"
+        for one, name in ours
+        if one.ready_seconds is not None
+    ]
+    document = {"healthCheckTimeout": patience, "models": models, "groups": groups}
+    text = str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000))
+    return [*notes, *text.rstrip("\n").split("\n")]
+
+
+def _format_continue(served: Sequence[ServedEndpoint], default: ServedEndpoint | None) -> list[str]:
+    import yaml
+
+    models: list[dict[str, Any]] = []
+    for one in served:
+        for model in one.models:
+            key = _write_key(one, f"${{{{ secrets.{api_key_variable(one)} }}}}")
+            entry: dict[str, Any] = {"name": f"{model.name} on {one.node}", "provider": "openai", "model": model.name}
+            entry |= {"apiBase": one.url, "apiKey": key, "roles": ["chat", "edit", "apply"]}
+            if model.context is not None:
+                limit = _limit_answer_tokens(model.context)
+                entry["defaultCompletionOptions"] = {"contextLength": model.context, "maxTokens": limit}
+            models.append(entry)
+    document = {"name": "Sparks", "version": "1.0.0", "schema": "v1", "models": models}
+    return str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True)).rstrip("\n").split("\n")
 
 
 def _assign_unique_names(served: Sequence[ServedEndpoint]) -> list[str]:
@@ -204,7 +292,11 @@ def _assign_unique_names(served: Sequence[ServedEndpoint]) -> list[str]:
 
 _WRITERS: dict[str, Callable[[Sequence[ServedEndpoint], ServedEndpoint | None], list[str]]] = {
     "env": _format_env,
+    "claude-code": _format_claude_code,
+    "continue": _format_continue,
     "litellm": _format_litellm,
+    "llama-swap": _format_llama_swap,
+    "open-webui": _format_open_webui,
     "openclaw": _format_openclaw,
     "opencode": _format_opencode,
 }

@@ -21,7 +21,7 @@ _NOTICE_STYLES = {
     Severity.WARNING: TextStyle.ATTENTION,
     Severity.NOTE: TextStyle.ACCENT,
 }
-_PHASE_STYLES = {Phase.READY: TextStyle.GOOD, Phase.FAILED: TextStyle.BAD}
+_PHASE_STYLES = {Phase.READY: TextStyle.GOOD, Phase.UNPROVED: TextStyle.ATTENTION, Phase.FAILED: TextStyle.BAD}
 
 
 def style_notice(one: Notice) -> tuple[str, TextStyle]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
         NodeStateChanged,
         PartsMissing,
         PhaseChanged,
+        SetupStepDone,
+        TunnelStateChanged,
     )
 
 _PHASE_NAMES = {
@@ -30,6 +32,7 @@ _PHASE_NAMES = {
     Phase.STARTING: "starting",
     Phase.LOADING: "loading",
     Phase.WARMING: "warming up",
+    Phase.UNPROVED: "up, not proved",
     Phase.READY: "ready",
     Phase.FAILED: "failed",
     Phase.STOPPING: "stopping",
@@ -226,3 +229,23 @@ def format_missing_parts(event: PartsMissing) -> list[str]:
     """Return what of image and model is missing on a node, a line each, and the command that gets it."""
     lines = [f"missing: {part.sentence}" for part in event.parts]
     return [*lines, *(f"get it: {command}" for command in event.commands if lines)]
+
+
+def format_setup_step_done(event: SetupStepDone) -> str:
+    """Return what a step of `setup` did."""
+    from sparkctl.views.setup_view import format_step_kind
+
+    words = f"{format_step_kind(event.step)}: {'went back' if event.is_back else 'done'}"
+    return words + (f" ({sanitize_line(event.detail)})" if event.detail else "")
+
+
+def format_tunnel_state(event: TunnelStateChanged) -> str:
+    """Return the state of a tunnel in one sentence."""
+    what = f"tunnel to {sanitize_line(event.instance)}"
+    words = {
+        "open": f"{what} is open: {event.url}",
+        "lost": f"{what} is cut, {event.url} waits for the connection",
+        "refused": f"{what}: nothing answers there now",
+        "closed": f"{what} is closed",
+    }[event.state]
+    return words + (f" ({sanitize_line(event.detail)})" if event.detail else "")

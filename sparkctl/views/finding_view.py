@@ -33,6 +33,13 @@ def format_finding(found: FindingReported) -> list[str]:
     return lines
 
 
+def format_answer_check(found: FindingReported) -> list[str]:
+    """Return the lines of one check of an engine's answers: its result, the evidence, what to do."""
+    lines = [f"{get_state_symbol(found.severity)} {sanitize_line(found.message)}"]
+    lines += [f"  {one.name:6} {sanitize_line(one.value)}" for one in found.evidence]
+    return [*lines, f"  try    {sanitize_line(found.remedy)}"] if found.remedy else lines
+
+
 def format_node_findings(
     findings: Sequence[Finding], now: float, width: int | None = None,
     wanted: Collection[str] | None = None,
@@ -84,6 +91,7 @@ FINDING_EXPLANATIONS: dict[Kind, str] = {
     Kind.ORPHAN: "It holds memory that the next start needs.",
     Kind.RESTART_LOOP: "Each of its restarts takes memory and disk throughput from everything else.",
     Kind.NOT_GENERATING: "It accepts requests but answers none: its clients wait in vain.",
+    Kind.ANSWERS: "It is ready and gives tokens, but clients cannot use what it answers.",
     Kind.STALLED: "Its clients wait in vain, and its health check does not see it.",
     Kind.DRAFTS_REJECTED: "Drafting and verifying take time in every step; without accepted drafts the engine is slower than without drafts.",
     Kind.PREFIX_CACHE: "Without it each turn of a session reads the whole session again: tens of seconds on a Spark.",

@@ -151,6 +151,20 @@ def describe_reason(one: OperationRecord) -> str:
     return sanitize_line("; ".join(" ".join(line.split()).rstrip(".") for line in words.splitlines() if line.strip()))
 
 
+def paint_history(lines: Sequence[str], found: Sequence[OperationRecord]) -> list[TextRow]:
+    """Return the lines of `format_history` as rows: the head and the reasons dim, each outcome in its style."""
+    outcomes = {str(one.id): (describe_outcome(one), choose_outcome_style(one)) for one in found}
+    rows: list[TextRow] = []
+    for line in lines:
+        words, style = outcomes.get(line.split(maxsplit=1)[0] if line.strip() else "", ("", TextStyle.PLAIN))
+        before, outcome, after = line.rpartition(f"  {words}  ") if words else ("", "", "")
+        if outcome:
+            rows.append((Span(f"{before}  "), Span(words, style), Span(f"  {after}")))
+        else:
+            rows.append((Span(line, TextStyle.PLAIN if words or not found else TextStyle.LABEL),))
+    return rows
+
+
 def format_history(found: Sequence[OperationRecord], columns: int | None, *, has_others: bool = False) -> list[str]:
     """Return the list as a table. On a narrow terminal each reason has a line of its own, and the year and the usual
     time are left out. ``has_others``: the history has more entries than were selected."""

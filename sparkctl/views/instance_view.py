@@ -58,6 +58,7 @@ from sparkctl.views.overview.tile_rows import (
 from sparkctl.views.profiles.launch_plan_view import describe_ready_rule
 from sparkctl.views.text.charts import render_claim_bar, render_gauge
 from sparkctl.views.text.frame_layout import (
+    FRAME_COLUMNS,
     RowBlock,
     dim_blocks,
     draw_frame,
@@ -86,7 +87,6 @@ _PLAN_TITLE = make_row(Span("runs with", TextStyle.LABEL))
 _SIDE_BY_SIDE_COLUMNS = 110  # from this width on, the plan is shown beside the state
 _MIN_LOG_LINES = 8  # fewest useful lines of the log box or the plan box if both are shown
 _MIN_BOX_LINES = 4  # fewest useful lines of a box
-_FRAME_COLUMNS = 6  # width of a frame without its title
 _FULL_DETAIL_LINES = 40  # from this height on, a start is shown in full above the rest
 
 
@@ -236,7 +236,7 @@ def _render_title(scene: InstanceScreenModel) -> TextRow:
 def _append_page_key(title: TextRow, columns: int) -> TextRow:
     """Return a title with the key that pages on, because there is always more below."""
     whole = make_row(Span("   pgdn", TextStyle.KEY), Span(" reads on", TextStyle.LABEL))
-    fits = (one for one in (whole, whole[:1]) if measure_row(title) + measure_row(one) <= columns - _FRAME_COLUMNS)
+    fits = (one for one in (whole, whole[:1]) if measure_row(title) + measure_row(one) <= columns - FRAME_COLUMNS)
     return (*title, *next(fits, ()))
 
 

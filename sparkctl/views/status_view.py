@@ -1,7 +1,8 @@
-"""``status`` as text: one block per node, first its memory, then its instances."""
+"""``status`` as text: a table with a row for each node and each instance, and wide: a block for each node with all details."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from sparkctl.model.finding import Severity
@@ -14,24 +15,154 @@ from sparkctl.model.text.units import GIB, format_gib
 from sparkctl.monitor.node_views import NodeStatusView
 from sparkctl.views.event_text import format_phase_name, format_step
 from sparkctl.views.text.line_wrap import align_cells, wrap_line
-from sparkctl.views.text.styled_text import get_state_symbol, measure_text
+from sparkctl.views.text.styled_text import (
+    Span,
+    TextRow,
+    TextStyle,
+    get_state_style,
+    get_state_symbol,
+    join_text,
+    measure_text,
+    paint_line,
+    truncate_row,
+)
 
 _MEMORY_COLUMN_INDEX = 2
 _INDENT_COLUMNS = 4
 _MAX_NAME_COLUMNS = 64  # width of the name column; the longest name that a profile may have
 
 
-def format_status(views: Sequence[NodeStatusView], width: int | None = None) -> list[str]:
-    """Return the lines of ``status``, wrapped to ``width`` columns if given."""
+def format_status(
+    views: Sequence[NodeStatusView], width: int | None = None, *, with_details: bool = False
+) -> list[str]:
+    """Return the lines of the wide ``status``, wrapped to ``width`` columns if given.
+
+    ``with_details``: also what each instance was made from, and how fast it generates.
+    """
     lines: list[str] = []
     for view in views:
         if lines:
             lines.append("")
-        lines += _format_node_status(view, width)
+        lines += _format_node_status(view, width, with_details=with_details)
     return lines
 
 
-def _format_node_status(view: NodeStatusView, width: int | None) -> list[str]:
+_COLUMNS = ("NODE", "MODEL", "STATE", "MEMORY", "TOK/S", "URL", "AGE")
+_RIGHT_COLUMNS = ("MEMORY", "TOK/S")
+_GAP = "  "
+_MIN_COLUMNS = {
+    "MODEL": 14,
+    "NODE": 8,
+    "STATE": 8,
+}  # how far a column may be cut where the terminal is narrow, the first first
+_AGE_UNITS = {"second": "s", "minute": "min", "hour": "h", "day": "d", "week": "wk", "month": "mo", "year": "y"}
+_AGE_PATTERN = re.compile(r"(?<!\d)(an?|\d{1,4}) (" + "|".join(_AGE_UNITS) + r")s?\b", re.IGNORECASE)
+
+
+def format_status_table(views: Sequence[NodeStatusView], width: int | None = None) -> list[TextRow]:
+    """Return the table of ``status``; no row of it is wider than ``width``. What does not fit is in the wide form."""
+    cells = [_list_row_cells(view) for view in views]
+    rates = any(row[_COLUMNS.index("TOK/S")].text for rows in cells for row in rows)
+    head = tuple(Span(name, TextStyle.LABEL) for name in _COLUMNS)
+    shown = [at for at, name in enumerate(_COLUMNS) if rates or name != "TOK/S"]
+    table = [[row[at] for at in shown] for row in (head, *(row for rows in cells for row in rows))]
+    lines = iter(_align_spans(table, [_COLUMNS[at] for at in shown], width))
+    found = [next(lines)]
+    for view, rows in zip(views, cells, strict=True):
+        found += [next(lines) for _ in rows]
+        found += [paint_line(line) for line in _format_remarks(view, width)]
+    return found
+
+
+def _list_row_cells(view: NodeStatusView) -> list[tuple[Span, ...]]:
+    """Return the row of a node and those of its instances."""
+    empty, memory = Span(""), view.memory
+    used = "" if view.state is not NodeState.OK else format_gib(None if memory is None else memory.used)
+    room = "" if memory is None else f"{memory.available / GIB:.1f} of {format_gib(memory.total)} available"
+    state = empty if view.state is NodeState.OK else Span(str(view.state), get_state_style(view.state))
+    name = Span(f"{get_state_symbol(view.state)} {view.name}", get_state_style(view.state))
+    rows: list[tuple[Span, ...]] = [(name, empty, state, Span(used), empty, Span(room, TextStyle.LABEL), empty)]
+    node = Span(f"  {view.name}", TextStyle.LABEL)
+    if view.state is NodeState.OK and view.docker_known and not view.instances:
+        rows.append((node, Span("nothing runs", TextStyle.LABEL), *[empty] * 5))
+    return [*rows, *((node, *_list_instance_spans(one)) for one in sort_by_owner(view.instances))]
+
+
+def _list_instance_spans(one: InstanceView) -> tuple[Span, ...]:
+    name = truncate_text(sanitize_line(one.name), _MAX_NAME_COLUMNS)
+    phase = one.phase or Phase.UNKNOWN
+    symbol, style = (get_state_symbol(phase), get_state_style(phase)) if one.ours else ("·", TextStyle.LABEL)
+    state = "kept" if one.is_kept else format_phase_name(phase) if one.ours else "foreign"
+    if one.step is not None and one.step.done is not None and one.step.total is not None and not one.is_kept:
+        state += f" {one.step.done}/{one.step.total}"
+    rate = None if one.numbers is None else one.numbers.generation_rate
+    return (
+        Span(f"{symbol} {name}", style if one.ours else TextStyle.LABEL),
+        Span(state, style),
+        Span(format_gib(one.memory)),
+        Span("" if rate is None else f"{rate:.1f}"),
+        Span(sanitize_line(one.endpoint or _describe_worker_rank(one) or "")),
+        Span(format_age(one.status), TextStyle.LABEL),
+    )
+
+
+def format_age(status: str) -> str:
+    """Return the age in Docker's words of a container's state: ``5 h`` for "Up 5 hours"."""
+    found = _AGE_PATTERN.search(status)
+    if found is None:
+        return ""
+    count = "1" if found[1].lower() in ("a", "an") else found[1]
+    return f"{'< ' if 'less than' in status.lower() else ''}{count} {_AGE_UNITS[found[2].lower()]}"
+
+
+def _align_spans(rows: list[list[Span]], names: list[str], width: int | None) -> list[TextRow]:
+    """Return the rows in columns of equal width; where they are too wide AGE goes, then cells are cut."""
+    widths = [max(measure_text(row[at].text) for row in rows) for at in range(len(names))]
+    if width is not None and sum(widths) + len(_GAP) * (len(names) - 1) > width:
+        rows, names, widths = [row[:-1] for row in rows], names[:-1], widths[:-1]
+        excess = sum(widths) + len(_GAP) * (len(names) - 1) - width
+        for name, least in _MIN_COLUMNS.items():
+            at = names.index(name)
+            cut = min(max(0, excess), max(0, widths[at] - least))
+            widths[at], excess = widths[at] - cut, excess - cut
+    lines = []
+    for row in rows:
+        spans: list[Span] = []
+        for span, name, wide in zip(row, names, widths, strict=True):
+            text = join_text(truncate_row((span,), wide))
+            blanks = " " * (wide - measure_text(text))
+            spans += [Span(blanks + text if name in _RIGHT_COLUMNS else text + blanks, span.tone), Span(_GAP)]
+        lines.append(truncate_row(_strip_row(spans), width) if width else _strip_row(spans))
+    return lines
+
+
+def _strip_row(spans: list[Span]) -> TextRow:
+    """Return a row without blanks at its end."""
+    while spans and not spans[-1].text.strip():
+        spans.pop()
+    return (*spans[:-1], Span(spans[-1].text.rstrip(), spans[-1].tone)) if spans else ()
+
+
+def _format_remarks(view: NodeStatusView, width: int | None) -> list[str]:
+    """Return what a node's row cannot hold: why it does not answer, an unfinished switch, why an instance is not ready."""
+    if view.state is not NodeState.OK or not view.docker_known:
+        why = view.detail or ("" if view.docker_known else "Docker does not answer")
+        attempt = "" if view.attempt is None else f"; attempt {view.attempt}"
+        lines = wrap_line(f"    {sanitize_line(why)}{attempt}", width, _INDENT_COLUMNS) if why else []
+        return lines + _format_switch_notice(view, width) + _format_hint(view, width)
+    details = [
+        (one.name, one.detail) for one in sort_by_owner(view.instances) if one.ours and one.detail and not one.is_kept
+    ]
+    return _format_switch_notice(view, width) + [
+        line
+        for name, detail in details
+        for line in wrap_line(
+            f"    {truncate_text(sanitize_line(name), _MAX_NAME_COLUMNS)}: {sanitize_line(detail)}", width
+        )
+    ]
+
+
+def _format_node_status(view: NodeStatusView, width: int | None, *, with_details: bool) -> list[str]:
     head = f"{get_state_symbol(view.state)} {view.name}"
     if view.state is not NodeState.OK:
         words = f"{head}   {view.state}" + (f": {sanitize_line(view.detail)}" if view.detail else "")
@@ -46,7 +177,20 @@ def _format_node_status(view: NodeStatusView, width: int | None) -> list[str]:
             + wrap_line(f"    Docker: {sanitize_line(view.detail or 'no answer')}", width)
             + _format_hint(view, width)
         )
-    return lines + format_instances(view.instances, width)
+    if not with_details:
+        return lines + format_instances(view.instances, width)
+    blocks = format_instance_blocks(view.instances, width)
+    for block, one in zip(blocks, sort_by_owner(view.instances), strict=True):
+        lines += [*block, *wrap_line(f"      {_describe_origin(one)}", width, 6)]
+    return lines if blocks else [*lines, "    nothing runs"]
+
+
+def _describe_origin(one: InstanceView) -> str:
+    """Return what an instance was made from and by whom, and how fast it generates."""
+    rate = None if one.numbers is None else one.numbers.generation_rate
+    named = (("image", one.image), ("profile", one.profile), ("engine", one.engine), ("started by", one.operator))
+    words = [f"{label} {sanitize_line(text)}" for label, text in named if text]
+    return " · ".join([*words, *([] if rate is None else [f"{rate:.1f} tok/s"])])
 
 
 def _format_switch_notice(view: NodeStatusView, width: int | None) -> list[str]:
@@ -100,6 +244,14 @@ def describe_memory(memory: MemoryReading | None) -> str:
 
 def _list_instance_cells(instance: InstanceView) -> list[str]:
     name = truncate_text(sanitize_line(instance.name), _MAX_NAME_COLUMNS)
+    if instance.phase is Phase.PULLING and not instance.ours:
+        return [
+            f"{get_state_symbol(instance.phase)} {sanitize_line(instance.profile or instance.name)}",
+            format_phase_name(instance.phase),
+            format_gib(instance.memory),
+            f"{format_step(instance.step)}   {sanitize_line(instance.detail or '')}".rstrip(),
+            sanitize_line(instance.status),
+        ]
     if not instance.ours:
         mark = "·"
         return [

@@ -25,6 +25,21 @@ def format_transfer(event: TransferProgressed) -> str:
     return "   ".join(parts)
 
 
+def render_transfer_bars(event: TransferProgressed) -> list[TextRow]:
+    """Return the progress as a terminal shows it: a bar for all of it, and one below it for each part that comes now."""
+    head = [sanitize_span(f"{event.node}  ")]
+    if event.total:
+        head += [*render_gauge(min(1.0, event.done / event.total), _BAR_COLUMNS), Span("  ")]
+    rows = [make_row(*head, sanitize_span(format_transfer(event)))]
+    for part in event.parts:
+        spans = [sanitize_span(f"  {part.name}  ", TextStyle.LABEL)]
+        if part.total and part.done is not None:
+            spans += [*render_gauge(min(1.0, part.done / part.total), _BAR_COLUMNS), Span("  ")]
+        amount = f"  {format_size(part.done)} of {format_size(part.total)}" if part.total and part.done else ""
+        rows.append(make_row(*spans, sanitize_span(f"{part.state}{amount}", TextStyle.LABEL)))
+    return rows
+
+
 def format_byte_rate(rate: float) -> str:
     """Return bytes per second as ``1.21 GB/s``, or ``34 MB/s`` below 1 GB/s."""
     return f"{rate / 1e9:.2f} GB/s" if rate >= 1e8 else f"{rate / 1e6:.0f} MB/s"

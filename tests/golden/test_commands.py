@@ -30,6 +30,7 @@ status --json
 status --check --json
 top --once --json
 endpoints --json
+check qwen36-vllm --basic --json
 plan qwen36 --json
 plan minimax-m27 --json
 logs qwen36-vllm --tail 3 --json
@@ -43,7 +44,14 @@ guard arm qwen36-vllm --node spark2 --json
 guard status --json
 guard disarm --json
 drop-caches --node spark1 --json
+setup --json
+tunnel nothing --json
 pull qwen36 --node spark1 --json
+models --json
+models remove qwen36 --node spark1 --json --yes
+models remove gpt-oss-120b-GGUF --node spark1 --json --dry-run
+images --node spark1 --json
+images remove acme/nothing:1 --node spark1 --yes --json
 sync qwen36 --from spark1 --to spark2 --dry-run --json
 sync qwen36 --from spark1 --to spark2 --json
 up qwen36 --node spark1 --json
@@ -58,6 +66,7 @@ up qwen36 --node spark1 --dry-run --json
 up qwen36 --node spark1 --dry-run --format json
 up qwen36-ngram --node spark1 --set image=missing/image:1 --json
 up qwen36-ngram --node spark1 --set env.SIM_FAULT=cuda-oom --json
+restart nothing --json
 status --check --json
 diagnose qwen36-ngram --json
 free spark1 --dry-run --json
@@ -95,6 +104,9 @@ top --replay {recordings}/failure.jsonl.gz --once --json
 top --replay {recordings}/checkup.jsonl.gz --once --json
 top --replay {tmp}/bad.yaml --once --json
 history --json
+bench run qwen36 --json
+bench list --json
+bench show 1 --json
 """
 
 # With a node that nobody reaches.
@@ -107,6 +119,8 @@ plan qwen36 --json
 endpoints --json
 doctor --json
 guard status --json
+setup --json
+tunnel qwen36 --json
 logs qwen36 --json
 """
 
@@ -210,7 +224,7 @@ def test_every_command_with_json_is_in_a_story() -> None:
 
 def test_every_verb_is_known() -> None:
     """A new verb belongs into STORY or OFFLINE, or to those that print no JSON."""
-    print_no_json = {"init", "metrics", "demo", "completion"}
+    print_no_json = {"init", "metrics", "demo", "completion", "help", "shell", "exec", "say"}
     in_stories = {line.split()[0] for line in f"{STORY}{OFFLINE}".splitlines() if line} - {"frobnicate"}
     assert set(sparkctl_command.list_commands(click.Context(sparkctl_command))) == in_stories | print_no_json
 

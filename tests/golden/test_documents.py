@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from sparkctl.commands.arm_guard import GuardStatus
+from sparkctl.commands.images import NodeImages
 from sparkctl.commands.list_endpoints import ServedEndpoint
 from sparkctl.commands.stop.pending_stops import PendingStop
 from sparkctl.history.model import OperationRecord
@@ -54,6 +55,11 @@ def test_plan_is_unchanged() -> None:
 def test_guard_status_is_unchanged() -> None:
     words: set[str] = set()
     assert_shape("guard-status", [to_json_data(one) for one in make_samples_of(GuardStatus, words)], words)
+
+
+def test_images_are_unchanged() -> None:
+    words: set[str] = set()
+    assert_shape("images", [to_json_data(one) for one in make_samples_of(NodeImages, words)], words)
 
 
 def test_endpoints_are_unchanged() -> None:

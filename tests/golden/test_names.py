@@ -15,8 +15,11 @@ import sparkctl
 from sparkctl import errors
 from sparkctl.cli.stdout import StdoutWriteFailed
 from sparkctl.commands.actions import ACTIONS
+from sparkctl.commands.bench.load_generator import CellFailed
 from sparkctl.commands.drop_page_cache import MissingSudoRight
 from sparkctl.commands.node_lock import LockConflict
+from sparkctl.commands.setup.root_shell import SudoRefused
+from sparkctl.commands.setup.setup_nodes import CableRolledBack
 from sparkctl.commands.start.create_container import CreateTimeout
 from sparkctl.commands.switch.forward_steps import MemoryNotReleased
 from sparkctl.commands.switch.rollback import RollbackFailed
@@ -33,6 +36,7 @@ from sparkctl.monitor.switch_journal_io import SwitchInProgress
 from sparkctl.paths import config_file, shipped_profiles_dir, state_dir, user_profiles_dir
 from sparkctl.profiles.file_issues import InvalidFile
 from sparkctl.transport.http_client import InvalidHttpResponse
+from sparkctl.transport.hub_client import HubUnreachable
 from sparkctl.transport.node_connection import OutputTooLong
 from sparkctl.transport.ssh.login_shell import CommandNotRun
 from sparkctl.views.prometheus_metrics import render_metrics
@@ -44,6 +48,10 @@ ERRORS: dict[type[SparkctlError], str] = {
     errors.InvalidInput: "a wrong file, flag or name",
     InvalidFile: "a wrong file, every fault with its place",
     errors.OperationRefused: "refused after a look",
+    CellFailed: "a cell of a benchmark has no figures",
+    SudoRefused: "sudo refuses the set-up",
+    CableRolledBack: "the cable was not set up and is as it was",
+    errors.ServiceUnproved: "a service answers without what it is for",
     errors.ProtocolViolation: "a server breaks its protocol",
     errors.MetricsUnreadable: "metrics cannot be read",
     errors.NodeError: "a node cannot be used",
@@ -82,6 +90,7 @@ ERRORS: dict[type[SparkctlError], str] = {
     SwitchInProgress: "a switch goes on, or was left",
     RouteUnreachable: "no way between two nodes",
     CreateTimeout: "creating takes too long",
+    HubUnreachable: "the Hub does not answer",
     MissingSudoRight: "no right to drop caches",
     InvalidHttpResponse: "an HTTP answer that is none",
     OutputTooLong: "an answer that is too long",

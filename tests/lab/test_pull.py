@@ -83,6 +83,68 @@ def test_an_image_comes_from_its_registry(registry: Registry, spark1: LabNode, s
     assert "nothing to get" in again.result["message"]
 
 
+BUILT = "pull-lab/built:1"
+ADDRESS = "git://127.0.0.1/source"
+
+
+@pytest.fixture
+def build_source(clean_nodes: Lab) -> Iterator[LabNode]:
+    """spark1 with a git repository that its own daemon serves: a Dockerfile in a folder."""
+    node = clean_nodes.nodes["spark1"]
+    git = "git -c user.name=lab -c user.email=lab@example.org"
+    node.sh(
+        "sh", "-c",
+        f"mkdir -p /tmp/gits/source/docker && cd /tmp/gits/source && printf 'FROM {IMAGE}\\nCOPY word /word\\n' >docker/Dockerfile"
+        f" && echo one >docker/word && git init -qb main . && {git} add . && {git} commit -qm one",
+    )  # fmt: skip
+    daemon = node.enter(
+        "sh", "-c", "echo $$ >/tmp/gits/pid; exec git daemon --base-path=/tmp/gits --export-all --listen=127.0.0.1"
+    )
+    process = subprocess.Popen(daemon, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    await_true("git", lambda: "HEAD" in node.sh("git", "ls-remote", ADDRESS, check=False), 20)
+    yield node
+    node.sh("sh", "-c", "kill $(cat /tmp/gits/pid)")
+    process.wait(20)
+    node.docker("rmi", "-f", BUILT, check=False)
+    node.sh("rm", "-rf", "/tmp/gits")
+
+
+def read_word(node: LabNode) -> str:
+    return node.docker("run", "--rm", "--entrypoint", "cat", BUILT, "/word")
+
+
+def test_an_image_is_built_from_a_repository_and_again_when_it_moves(build_source: LabNode, sparkctl: Sparkctl) -> None:
+    name = sparkctl.profile(image=BUILT, build=f"{ADDRESS}#main:docker")
+    pull = ("pull", name, "--node", "spark1", "--image-only", "--json")
+    assert_ended(sparkctl(*pull), 0, "done")
+    assert read_word(build_source) == "one"
+    assert "nothing to get" in sparkctl(*pull).result["message"]
+    build_source.sh(
+        "sh", "-c",
+        "cd /tmp/gits/source && echo two >docker/word && git -c user.name=l -c user.email=l@example.org commit -qam two",
+    )  # fmt: skip
+    assert_ended(sparkctl(*pull), 0, "done")
+    assert read_word(build_source) == "two"
+    nowhere = sparkctl.profile("nowhere", image="pull-lab/no:1", build=f"{ADDRESS}#v9")
+    refused = sparkctl("pull", nowhere, "--node", "spark1", "--image-only", "--json")
+    assert_ended(refused, 6, "refused")
+    assert f"{ADDRESS} has no branch or tag v9" in refused.result["message"]
+
+
+def test_an_image_is_built_from_a_directory_here(build_source: LabNode, sparkctl: Sparkctl, tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text(f"FROM {IMAGE}\nCOPY word /word\n")
+    (tmp_path / "word").write_text("three" * 200_000)
+    name = sparkctl.profile(image=BUILT, build=str(tmp_path))
+    pull = ("pull", name, "--node", "spark1", "--image-only", "--json")
+    assert_ended(sparkctl(*pull), 0, "done")
+    assert len(read_word(build_source)) == 1_000_000
+    assert "nothing to get" in sparkctl(*pull).result["message"]
+    (tmp_path / "Dockerfile").write_text(f"FROM {IMAGE}\nCOPY gone /word\n")
+    failed = sparkctl(*pull)
+    assert_ended(failed, 6, "refused")
+    assert "gone" in failed.result["message"]
+
+
 def build_foreign_image(tag: str) -> bytes:
     """Return an archive of an image for another processor, as `docker save` writes it."""
     layer = io.BytesIO()
@@ -120,7 +182,9 @@ def test_what_the_registry_says_is_explained(registry: Registry, spark1: LabNode
     assert f"does not reach the registry {REGISTRY}" in gone.result["message"]
 
 
-def test_the_login_of_the_nodes_user_counts(spark1: LabNode, sparkctl: Sparkctl) -> None:
+def test_the_login_of_the_nodes_user_counts_and_the_operators_with_login(
+    spark1: LabNode, sparkctl: Sparkctl, tmp_path: Path
+) -> None:
     hashed = crypt.crypt(PASSWORD, crypt.mksalt(crypt.METHOD_BLOWFISH, rounds=1 << 5)).replace("$2b$", "$2y$")
     spark1.put("/tmp/htpasswd", f"milo:{hashed}\n")
     spark1.docker("tag", IMAGE, PUBLISHED)
@@ -135,6 +199,13 @@ def test_the_login_of_the_nodes_user_counts(spark1: LabNode, sparkctl: Sparkctl)
         refused = sparkctl("pull", name, "--node", "spark1", "--image-only", "--json")
         assert refused.code != 0
         assert f"on spark1: docker login {REGISTRY}" in refused.result["hint"]
+        (tmp_path / "config.json").write_text(json.dumps({"auths": {REGISTRY: {"auth": login}}}))
+        own = {"DOCKER_CONFIG": str(tmp_path)}
+        with_own = sparkctl("pull", name, "--node", "spark1", "--image-only", "--login", "--json", env=own)
+        assert_ended(with_own, 0, "done")
+        assert login not in with_own.out + with_own.err
+        spark1.docker("rmi", PUBLISHED)
+        assert sparkctl("pull", name, "--node", "spark1", "--image-only", "--json").code == refused.code
         spark1.put("/home/milo/.docker/config.json", json.dumps({"auths": {REGISTRY: {"auth": login}}}))
         spark1.sh("chown", "-R", "milo", "/home/milo/.docker")
         pulled = sparkctl("pull", name, "--node", "spark1", "--image-only", "--json")
@@ -275,8 +346,43 @@ def test_a_killed_download_continues_and_a_flipped_bit_is_found(
     hub.damaged.add("model-00002-of-00002.safetensors")
     damaged = sparkctl("pull", name, "--node", "spark1", "--json", env=env)
     assert damaged.code != 0
-    assert "its checksum is not the Hub's" in damaged.result["message"]
+    assert "its checksum is not its source's" in damaged.result["message"]
     assert list_model(prepared) == ""
     hub.damaged.clear()
     assert_ended(sparkctl("pull", name, "--node", "spark1", "--json", env=env), 0, "done")
     assert "24000000" in list_model(prepared)
+
+
+def test_the_node_itself_copies_where_the_image_has_no_python(prepared: LabNode, sparkctl: Sparkctl) -> None:
+    bare, source = "pull-lab/bare:1", "/home/milo/nas"
+    prepared.sh("sh", "-c", f"tar c -T /dev/null | docker import - {bare}")
+    prepared.sh(
+        "sh",
+        "-c",
+        f"mkdir -p {source}/pulled && (printf GGUF; head -c 29999996 /dev/urandom) >{source}/pulled/a.gguf && chmod -R a+rX {source}",
+    )
+    name = sparkctl.profile(
+        image=bare, engine="llamacpp", mounts=["~/models:/models"],
+        model={"path": "/models/pulled", "source": f"hf:{REPOSITORY}"},
+    )  # fmt: skip
+    try:  # the Hub's client is wanted, and nothing on this node has it
+        without = sparkctl("pull", name, "--node", "spark1", "--model-only", "--json")
+        assert_ended(without, 6, "refused")
+        assert "has no python3 to download with" in without.result["message"]
+        assert "uvx hf download acme/tiny" in without.result["hint"]
+        gone = sparkctl("pull", name, "--node", "spark1", "--from-cache", f"{source}/gone", "--json")
+        assert_ended(gone, 6, "refused")
+        assert "has no directory" in gone.result["message"]
+        pulled = sparkctl("pull", name, "--node", "spark1", "--from-cache", source, "--json")
+        assert_ended(pulled, 0, "done")
+        assert list_model(prepared).strip() == "a.gguf 30000000 milo"
+        assert not prepared.sh("sh", "-c", "ls -d /dev/shm/sparkctl-pull-*", check=False)
+        assert not list_downloads(prepared)
+        shown = json.loads(sparkctl("models", "--node", "spark1", "--json").out)
+        (model,) = [one for one in shown["nodes"][0]["models"] if one["place"] == MODEL]
+        assert (model["is_whole"], model["is_brought"], model["profiles"]) == (True, True, [name])
+        assert_ended(sparkctl("models", "remove", "pulled", "--node", "spark1", "--yes", "--json"), 0, "done")
+        assert list_model(prepared) == ""
+    finally:
+        prepared.sh("rm", "-rf", source)
+        prepared.docker("rmi", "-f", bare, check=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import asyncssh
@@ -15,7 +15,14 @@ from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.node import Node
 from sparkctl.simulator import SimulatedSparks
 from tests.support import sim_clients
+from tests.support.fast_forward import forward_clock
 from tests.support.switch_scene import SwitchScene, open_two_rank_model
+
+
+@pytest.fixture(autouse=True)
+def _forwarded_clock() -> Iterator[None]:
+    with forward_clock():
+        yield
 
 
 @pytest.fixture

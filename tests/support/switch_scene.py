@@ -58,14 +58,14 @@ class SwitchScene:
 
     async def speech_beside(self) -> set[str]:
         """Start a small model on the second Spark, which stays where another is switched; return its containers."""
-        profile = ProfileLibrary(shipped_profiles_dir()).load_profile("orpheus-tts")
+        profile = ProfileLibrary(shipped_profiles_dir()).load_profile("kokoro-tts")
         tts = replace(
             self.request().to_start_request(), profile=profile, engine=engines.load_engine(profile.engine), nodes=(self.nodes[1],),
-            words=("orpheus-tts",), forced=True,
+            words=("kokoro-tts",), forced=True,
         )  # fmt: skip
         _, ended = await collect_events_and_end(start_instance(self.ctx(), tts))
         assert ended.exit_code == 0, ended
-        return self.running()["orpheus-tts"]
+        return self.running()["kokoro-tts"]
 
     def finish(self) -> FinishSwitch:
         return FinishSwitch(nodes=self.nodes, known=self.nodes, guarded=False)

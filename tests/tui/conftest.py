@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.support.fast_forward import forward_clock
+
+
+@pytest.fixture(autouse=True)
+def _forwarded_clock() -> Iterator[None]:
+    with forward_clock():
+        yield
 
 
 @pytest.fixture(autouse=True)

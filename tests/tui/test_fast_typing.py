@@ -150,7 +150,7 @@ async def test_keys_wait_for_the_picker_until_profiles_are_read(
         await pilot.pause(0.1)
         assert "Stop " not in read_screen(pilot)
         read.set()
-        await wait_for_text(pilot, lambda text: "▸ llamacpp-gpt-oss-120b " in text and "[ spark2 ]" in text)
+        await wait_for_text(pilot, lambda text: "▸ kokoro-tts " in text and "[ spark2 ]" in text)
         await pilot.press("escape")
         await wait_for_text(pilot, lambda text: "start a profile" not in text)
         assert "Stop " not in read_screen(pilot)
@@ -192,7 +192,7 @@ async def test_a_filter_and_a_pattern_take_all_that_is_typed(tmp_path: Path, mon
     async with SimulatedSparks("two-stacks", **FAST) as sparks, open_demo_panel(sparks, tmp_path, monkeypatch) as pilot:
         await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
         type_at_once(pilot, "p", "/tts\r", "u")
-        await wait_for_text(pilot, "start orpheus-tts")
+        await wait_for_text(pilot, "start kokoro-tts")
         type_at_once(pilot, "escape", "escape", "escape", "l")
         await wait_for_text(pilot, "› log")
         await pilot.pause(0.5)

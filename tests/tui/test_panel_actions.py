@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -108,8 +109,7 @@ async def test_a_profile_is_picked_started_and_gets_ready(tmp_path: Path, monkey
         assert "96.0 GiB" in shown
         await wait_for_text(pilot, "est.")  # memory afterwards is an estimate
         await pilot.press("enter")
-        await wait_for_text(pilot, "spark2 ● ready")
-        assert "qwen36 is ready on spark2" in read_screen(pilot)
+        await wait_for_text(pilot, lambda text: "spark2 ● ready" in text and "qwen36 is ready on spark2" in text)
         assert "spark1 ○ nothing runs" in read_screen(pilot)
 
 
@@ -301,6 +301,23 @@ async def test_findings_are_one_line_each_and_all_of_it_on_a_key(
         await pilot.press("i")
         shown = await wait_for_text(pilot, "spark1: what is wrong")
         assert "try: " in shown
+
+
+async def test_one_key_opens_a_tunnel_and_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with (
+        SimulatedSparks("two-stacks", **FAST) as sparks,
+        open_demo_panel(sparks, tmp_path, monkeypatch) as pilot,
+    ):
+        await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
+        await pilot.press("L")
+        shown = await wait_for_text(pilot, "tunnel to qwen36-ngram is open: http://127.0.0.1:")
+        port = int(re.findall(r"is open: http://127.0.0.1:(\d+)", shown)[0])
+        with socket.create_connection(("127.0.0.1", port), timeout=10):
+            pass
+        await pilot.press("L")
+        await wait_until_true(pilot, lambda: not controller_of(pilot).store.jobs.running)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=10)
 
 
 async def test_a_pause_holds_the_picture_and_not_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -572,7 +589,7 @@ async def test_what_a_start_warns_of_is_seen_at_once_and_where_its_instance_is(
         open_demo_panel(sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot,
     ):
         await wait_for_text(pilot, lambda text: text.count("nothing runs") >= 2 or text.count("starts a profile") >= 2)
-        await type_line(pilot, "up qwen36-vllm --node spark1 --set args.max-model-lenn=8192")
+        await type_line(pilot, "up qwen36-vllm --node spark1 --force --set args.max-model-lenn=8192")
         shown = await wait_for_text(pilot, "▲ spark1: ")
         line = next(line for line in shown.splitlines() if "▲ spark1: " in line)
         assert "max-model-lenn" in line

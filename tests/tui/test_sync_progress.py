@@ -43,7 +43,7 @@ async def test_the_way_is_asked_from_the_selected_spark_and_cancel_is_what_enter
         open_demo_panel(sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot,
     ):
         await wait_for_text(pilot, lambda text: text.count("○ nothing runs") == 2)
-        await pilot.press("tab", "p", "slash", *"orpheus", "enter")
+        await pilot.press("tab", "p", "slash", *"orpheus", "enter", "j")
         await wait_for_text(pilot, "▸ orpheus-tts")
         await pilot.press("Y")
         shown = await wait_for_text(pilot, "Bring what orpheus-tts needs")

@@ -14,6 +14,7 @@ import click
 import pytest
 
 from sparkctl.cli.main import VERBS, sparkctl_command
+from sparkctl.cli.verbs.bench import BenchGroup
 from sparkctl.cli.verbs.demo import SCENARIOS
 from sparkctl.config import load_config
 from sparkctl.engines.lint.model import LintRule
@@ -158,6 +159,8 @@ def test_commands_with_placeholders_have_options_that_exist(command: str) -> Non
     for word in given:
         if isinstance(reached, click.Group) and (deeper := reached.get_command(click.Context(reached), word)):
             reached = deeper
+    if isinstance(reached, BenchGroup):
+        reached = reached.commands[reached.default_command]
     known = {option for one in (sparkctl_command, reached) for parameter in one.params for option in parameter.opts} | {
         "--help"
     }

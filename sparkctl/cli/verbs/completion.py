@@ -9,7 +9,8 @@ import click
 @click.argument("shell", required=False, type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(ctx: click.Context, shell: str | None) -> int:
-    """Print the completion script. It completes verbs, nodes and profiles.
+    """Print the completion script. It completes verbs, options, nodes, profiles and instances, these as `status` last saw
+    them.
 
     \b
     bash:  eval "$(sparkctl completion bash)"          in ~/.bashrc

@@ -6,14 +6,13 @@ import os
 import shlex
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 import click
 
-from sparkctl.cli.options import ascii_option
 from sparkctl.cli.panel_launcher import DemoOptions
 from sparkctl.clock import Clock
 from sparkctl.history.expected_durations import compute_model_key
@@ -109,8 +108,14 @@ def seed_start_history(state: Path) -> None:
         )  # fmt: skip
 
 
-SCENARIOS = ("empty", "fresh", "two-stacks", "big-model", "trouble")
+SCENARIOS = ("empty", "fresh", "two-stacks", "speech", "big-model", "trouble")
+_HANGUP_REPEAT_SECONDS = 2.0
+_HOME_PREFIX = "sparkctl-demo-"  # of the temporary directory; the id of its process follows
 _BUSY_SCENARIO = "two-stacks"  # for --plain and --readonly, which start nothing
+_SCENARIO_OF_VERB = {
+    "say": "speech",
+    **dict.fromkeys(("tunnel", "check", "bench"), _BUSY_SCENARIO),
+}  # verbs that need something running
 _PROFILES_LOST_MESSAGE = "profiles written in the demo are deleted with it; your own profiles are unchanged"
 
 
@@ -122,7 +127,8 @@ _PROFILES_LOST_MESSAGE = "profiles written in the demo are deleted with it; your
 @click.option(
     "--scenario",
     type=click.Choice(SCENARIOS),
-    help="What runs at first. Without it a verb starts on `empty`, and the panel shows a guided tour.",
+    help="What runs at first. Without it a verb starts on `empty` (`say` on `speech`; `tunnel`, `check` and `bench` on `two-stacks`), and the panel "
+    "shows a guided tour.",
 )
 @click.option(
     "--speed", type=click.FloatRange(min=0.01), default=1.0, show_default=True, help="How fast the simulated time runs."
@@ -130,7 +136,6 @@ _PROFILES_LOST_MESSAGE = "profiles written in the demo are deleted with it; your
 @click.option("--serve", is_flag=True, help="Keep the simulated Sparks running for other terminals.")
 @click.option("--readonly", is_flag=True, help="Open the panel read-only, without the guided tour.")
 @click.option("--plain", is_flag=True, help="Print changes as sentences instead of opening the panel.")
-@ascii_option
 @click.argument("verb", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def command(
@@ -143,9 +148,11 @@ def command(
     \b
     sparkctl demo up qwen36 --node spark1
     sparkctl demo --scenario two-stacks status
+    sparkctl demo tunnel qwen36-ngram         an endpoint on localhost that answers a client, with made-up tokens
+    sparkctl demo say hello --node spark2 -o hello.wav
     sparkctl demo --scenario trouble top      a stuck clock, heat, half a fabric ...: findings within half a minute
     sparkctl demo up qwen36-vllm --node spark1 --set env.SIM_FAULT=cuda-oom      a start that fails; the faults:
-        cuda-oom oom-killed hang exit0 no-token bad-flag memory-runaway
+        cuda-oom oom-killed hang exit0 no-token nonsense bad-flag memory-runaway
     sparkctl demo up minimax-m27 --set env.SIM_FAULT=worker-dies      on both Sparks; also: fabric-cut
         (an image with missing-on-spark2 or stale-on-spark2 in its name is missing there, or differs)
     sparkctl demo --serve                     then run any verb in another terminal, with the variables it prints
@@ -169,7 +176,7 @@ def command(
         return _serve_simulator(scenario or "empty", speed)
     if not verb:
         return _open_demo_panel(scenario, speed, readonly=readonly)
-    return _run_demo_verb(verb, scenario or "empty", speed)
+    return _run_demo_verb(verb, scenario or _SCENARIO_OF_VERB.get(verb[0], "empty"), speed)
 
 
 def _run_demo_verb(verb: tuple[str, ...], scenario: str, speed: float) -> int:
@@ -179,7 +186,9 @@ def _run_demo_verb(verb: tuple[str, ...], scenario: str, speed: float) -> int:
     with _temporary_home(scenario, speed=speed) as home:
         code = _invoke_verb(verb)
         has_log = any((home / "state").rglob("*.log"))
-    if verb[0] == "up":
+    from sparkctl.cli.options import VERB_ALIASES
+
+    if VERB_ALIASES.get(verb[0], verb)[0] in ("up", "restart"):
         stderr.print_message(_explain_end(code, has_log))
     return code
 
@@ -209,15 +218,21 @@ def _open_demo_panel(scenario: str | None, speed: float, *, readonly: bool) -> i
 @contextmanager
 def _run_simulator(scenario: str, **pace: Any) -> Iterator[tuple[Path, Path]]:
     """Run two simulated Sparks. Yields the path of their config, and a temporary home directory."""
-    from sparkctl.simulator import run_in_background
+    from sparkctl.files import remove_abandoned_directories
+    from sparkctl.simulator import DIRECTORY_PREFIX, run_in_background
 
+    for prefix in (_HOME_PREFIX, DIRECTORY_PREFIX):
+        remove_abandoned_directories(prefix)
     with (
-        _handle_hangup(),
-        tempfile.TemporaryDirectory(prefix="sparkctl-demo-") as home,
+        _handle_hangup() as stop_timer,
+        tempfile.TemporaryDirectory(prefix=f"{_HOME_PREFIX}{os.getpid()}-") as home,
         run_in_background(scenario=scenario, **pace) as config,
     ):
         _copy_config(Path(home))
-        yield Path(config), Path(home)
+        try:
+            yield Path(config), Path(home)
+        finally:
+            stop_timer()  # nothing interrupts the deletion
 
 
 @contextmanager
@@ -251,18 +266,33 @@ def _explain_end(code: int, has_log: bool) -> str:
 
 
 @contextmanager
-def _handle_hangup() -> Iterator[None]:
-    """Exit cleanly when the terminal closes (SIGHUP), so that temporary directories, keys included, are deleted."""
+def _handle_hangup() -> Iterator[Callable[[], None]]:
+    """Exit cleanly when the terminal closes (SIGHUP) or somebody ends the process, so that temporary directories, keys
+    included, are deleted. Python drops an exception that a callback of its own raises (an import's, a finalizer's): a
+    timer raises it again, until the function that this yields is called."""
     import signal
 
+    has_timer = False
+
     def exit_on_signal(number: int, _frame: object) -> None:
+        nonlocal has_timer
+        has_timer = True
+        signal.signal(signal.SIGALRM, lambda _number, frame: exit_on_signal(number, frame))
+        signal.setitimer(signal.ITIMER_REAL, _HANGUP_REPEAT_SECONDS)
         raise SystemExit(128 + number)
 
-    before = signal.signal(signal.SIGHUP, exit_on_signal)
+    before = {number: signal.signal(number, exit_on_signal) for number in (signal.SIGHUP, signal.SIGTERM)}
+
+    def stop_timer() -> None:
+        if has_timer:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
     try:
-        yield
+        yield stop_timer
     finally:
-        signal.signal(signal.SIGHUP, before)
+        stop_timer()
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _invoke_verb(verb: tuple[str, ...]) -> int:
@@ -302,6 +332,7 @@ def _use_directories(config: Path, home: Path) -> Iterator[None]:
         "XDG_STATE_HOME": str(home / "xdg-state"),
         "XDG_CACHE_HOME": str(home / "cache"),
         "HOME": str(home),
+        "HF_HUB_OFFLINE": "1",  # a simulated Spark has nothing to do with the real Hub
     }
     before = {name: os.environ.get(name) for name in changed}
     os.environ.update(changed)
@@ -331,8 +362,8 @@ def _serve_simulator(scenario: str, speed: float) -> int:
                 f"export SPARKCTL_PROFILES_BENEATH={shlex.quote(os.environ['SPARKCTL_PROFILES_BENEATH'])}"
             )
         stderr.print_message(
-            "two simulated Sparks are running; Ctrl-C ends them. Endpoints of started models answer only inside the simulation. "
-            "Profiles written in such a terminal are deleted at the end"
+            "two simulated Sparks are running; Ctrl-C ends them. `sparkctl tunnel` brings the endpoint of a started model to "
+            "localhost. Profiles written in such a terminal are deleted at the end"
         )
         stop = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -120,6 +120,7 @@ def _create_findings_printer(names: Sequence[str], *, at_once: bool = False) -> 
     from sparkctl.model.events import CheckCompleted, CommandEnded, Event, FindingReported
     from sparkctl.views.finding_view import format_finding
     from sparkctl.views.text.line_wrap import wrap_line
+    from sparkctl.views.text.styled_text import Span, TextStyle
 
     class FindingsPrinter(TextPrinter):
         """Prints findings on stdout, grouped by node. With several nodes it keeps their order: a node is printed as soon as
@@ -153,7 +154,7 @@ def _create_findings_printer(names: Sequence[str], *, at_once: bool = False) -> 
             found = self.held.pop(node, [])
             if found and node != self.node:
                 self.node = node
-                stdout.print_line(f"{node}")
+                stdout.print_rows([(Span(f"{node}", TextStyle.STRONG),)])
             lines = [line for one in found for line in format_finding(one)]
             stdout.print_rows(
                 part for line in lines for part in wrap_line(line, stdout.get_terminal_width(), _FINDING_INDENT)

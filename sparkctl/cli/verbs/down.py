@@ -27,6 +27,7 @@ from sparkctl.cli.options import (
     help="Time between SIGTERM and SIGKILL (default: the profile's).",
 )
 @click.option("--kill", is_flag=True, help="Send SIGKILL at once, without a grace period.")
+@click.option("--with-needs", is_flag=True, help="Also stop what it needs, although that ran before it.")
 @json_option
 @click.pass_context
 def command(
@@ -36,12 +37,14 @@ def command(
     node: tuple[str, ...],
     grace: float | None,
     kill: bool,
+    with_needs: bool,
     as_json: bool,
 ) -> PreparedVerb:
     """Stop INSTANCE (or --all), save its log, remove its container, and check that it left nothing behind: memory,
     processes, files in /dev/shm.
 
-    A model over several Sparks is stopped on all of them. Only what sparkctl started is stopped. It is no error if the
+    What was started only for it (`needs` in its profile) is stopped after it. A model over several Sparks is stopped on
+    all of them. Only what sparkctl started is stopped. It is no error if the
     instance does not run. Exit 3: a node does not answer; it is never reported as stopped, and the next contact with the
     node finishes the stop. Exit 5: something is left; the message names what holds it.
 
@@ -64,6 +67,6 @@ def command(
     known = (*ProfileLibrary().list_names(), *OperationHistory(state_dir()).list_instances_with_logs())
     request = StopInstance(
         instance=instance, nodes=select_configured_nodes(node), names_nodes=bool(node), grace=0.0 if kill else grace,
-        known=frozenset(known), everywhere=list_nodes(),
+        known=frozenset(known), everywhere=list_nodes(), with_needs=with_needs,
     )  # fmt: skip
     return PreparedVerb(request=request)

@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 def command(node: tuple[str, ...], as_json: bool) -> PreparedVerb:
     """Drop the page cache on the nodes, and show MemFree, page cache and MemAvailable before and after.
 
-    It needs the right to `sudo tee /proc/sys/vm/drop_caches`. Without it sparkctl asks for the password, or prints the
-    sudoers line to add.
+    \b
+    sparkctl drop-caches
+    sparkctl drop-caches --node spark1
+
+    It needs the right to `sudo tee /proc/sys/vm/drop_caches`. Without it sparkctl asks for the password. Without that it drops
+    only the files of your models, which needs no right, and prints the sudoers line to add and what it would bring.
     """
     from sparkctl.commands.drop_page_cache import DropCaches
 

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 import click
 
 from sparkctl.cli import verb_runner
-from sparkctl.cli.options import create_context, node_option, select_configured_nodes
+from sparkctl.cli.options import create_context, json_document_option, node_option, select_configured_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sparkctl.commands.list_endpoints import ServedEndpoint
 
-_CLIENT_FORMATS = ("env", "litellm", "openclaw", "opencode", "json")
+_CLIENT_FORMATS = (
+    "env", "claude-code", "continue", "litellm", "llama-swap", "open-webui", "openclaw", "opencode", "json",
+)  # fmt: skip
 
 
 @click.command("endpoints", short_help="Print the URLs of running models, ready for client configs.")
@@ -22,8 +24,9 @@ _CLIENT_FORMATS = ("env", "litellm", "openclaw", "opencode", "json")
 @click.option(
     "--as", "form", type=click.Choice(_CLIENT_FORMATS), default="env", show_default=True, help="The client's format."
 )
-@click.option("--json", "as_json", is_flag=True, help="The same as --as json.")
-def command(node: tuple[str, ...], form: str, as_json: bool) -> int:
+@click.option("--with-key", is_flag=True, help="Print the keys of servers that need one, where they are known.")
+@json_document_option
+def command(node: tuple[str, ...], form: str, with_key: bool, as_json: bool) -> int:
     """Print the base URL and model name of every OpenAI-compatible server on the nodes, also of servers that sparkctl did
     not start.
 
@@ -32,11 +35,18 @@ def command(node: tuple[str, ...], form: str, as_json: bool) -> int:
     sparkctl endpoints --as litellm > config.yaml
     sparkctl endpoints --as openclaw             for ~/.openclaw/openclaw.json
     sparkctl endpoints --as opencode             for opencode.json
+    sparkctl endpoints --as claude-code          for .claude/settings.json; the server needs /v1/messages
+    sparkctl endpoints --as continue             for ~/.continue/config.yaml
+    sparkctl endpoints --as open-webui           an env file for docker run
+    sparkctl endpoints --as llama-swap           starts and stops these models on request
 
     OPENAI_BASE_URL is the first engine that sparkctl started; another server is used only if there is none.
-    Keys are never printed: if a server needs one, the output names the environment variable to put it in.
+    Keys are printed only with --with-key; otherwise, if a server needs one, the output names the environment variable to
+    put it in.
     Exit 3 if a node could not be read.
     """
+    from dataclasses import replace
+
     from sparkctl.cli import stderr, stdout
     from sparkctl.commands.list_endpoints import choose_default_endpoint, list_endpoints
     from sparkctl.errors import ExitCode
@@ -45,19 +55,23 @@ def command(node: tuple[str, ...], form: str, as_json: bool) -> int:
     as_json = as_json or form == "json"
     context = create_context(may_ask=not as_json)
     served, silent = verb_runner.run_async(list_endpoints(context, select_configured_nodes(node)))
+    if not with_key:
+        served = tuple(replace(one, key=None) for one in served)
     if as_json:
         stdout.print_json(build_endpoints_json(served))
     elif served:
         default = choose_default_endpoint(served, silent)
         stdout.print_sanitized_lines(format_endpoint_config(served, form, default))
-        if form in ("env", "openclaw"):
+        if form in ("env", "openclaw", "claude-code"):
             _warn_of_default(served, default)
     for one in silent:
         stderr.print_warning(one.where, one.message, one.hint)
     for reached in served:
-        if reached.needs_key:
+        if reached.needs_key and reached.key is None:
             stderr.print_warning(
-                reached.node, f"{reached.instance} needs an API key: put it into {api_key_variable(reached)}", None
+                reached.node,
+                f"{reached.instance} needs an API key: put it into {api_key_variable(reached)}",
+                None if with_key else "sparkctl endpoints --with-key prints the keys that are known",
             )
     if not served and not silent:
         stderr.print_message("no model answers")

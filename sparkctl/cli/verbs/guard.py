@@ -32,6 +32,11 @@ def command() -> None:
     """A small process on the node that stops an instance before the node runs out of memory and freezes.
 
     `up` arms it for every start, until the instance is ready. It keeps working if your connection breaks.
+
+    \b
+    sparkctl guard status
+    sparkctl guard arm qwen36-vllm --node spark2
+    sparkctl guard disarm --node spark2
     """
 
 

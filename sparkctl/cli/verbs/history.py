@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sparkctl.history.operation_history import OperationHistory
 
 _SHOW_WORD = "show"
-_LIST_ONLY_OPTIONS = ("--node", "--failed", "--last")
+_LIST_ONLY_OPTIONS = ("--node", "--failed", "--refused", "--last")
 
 
 def _complete_arguments(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -33,12 +33,19 @@ def _complete_arguments(ctx: click.Context, param: click.Parameter, incomplete: 
 @click.command("history", short_help="Show past starts, stops and switches, and their results.")
 @click.argument("words", nargs=-1, metavar="[PROFILE | show ID]", shell_complete=_complete_arguments)
 @click.option("-n", "--node", metavar="NODE", help="Show only operations on this node.", shell_complete=complete_nodes)
-@click.option("--failed", is_flag=True, help="Show only operations that did not succeed.")
+@click.option("--failed", is_flag=True, help="Show only operations that failed; a refusal is no failure.")
+@click.option("--refused", is_flag=True, help="Show only operations that were refused: they changed nothing.")
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Show the latest N operations (default: 20).")
 @json_document_option
 @click.pass_context
 def command(
-    ctx: click.Context, words: tuple[str, ...], node: str | None, failed: bool, last: int | None, as_json: bool
+    ctx: click.Context,
+    words: tuple[str, ...],
+    node: str | None,
+    failed: bool,
+    refused: bool,
+    last: int | None,
+    as_json: bool,
 ) -> int:
     """Show the starts, stops and switches made from this machine, or only those of PROFILE; the latest first.
 
@@ -53,7 +60,7 @@ def command(
     context = create_context(may_ask=False)
     if words[:1] == (_SHOW_WORD,):
         if idle := next(
-            (name for name, value in zip(_LIST_ONLY_OPTIONS, (node, failed, last), strict=True) if value), None
+            (name for name, value in zip(_LIST_ONLY_OPTIONS, (node, failed, refused, last), strict=True) if value), None
         ):
             raise click.UsageError(f"{idle} is an option of the list, not of `show`", ctx)
         if len(words) != 2 or not words[1].isascii() or not words[1].isdigit() or len(words[1]) > 18:
@@ -61,16 +68,25 @@ def command(
         return _print_operation(context.history, int(words[1]), as_json)
     if len(words) > 1:
         raise click.UsageError("name one profile, or: show ID", ctx)
-    return _print_history(context.history, words[0] if words else None, node, failed, last or 20, as_json)
+    return _print_history(
+        context.history, words[0] if words else None, node, last or 20, as_json, failed=failed, refused=refused
+    )
 
 
 def _print_history(
-    history: OperationHistory, profile: str | None, node: str | None, failed: bool, last: int, as_json: bool
+    history: OperationHistory,
+    profile: str | None,
+    node: str | None,
+    last: int,
+    as_json: bool,
+    *,
+    failed: bool,
+    refused: bool,
 ) -> int:
     from sparkctl.cli import stdout
-    from sparkctl.views.history_view import build_history_json, format_history
+    from sparkctl.views.history_view import build_history_json, format_history, paint_history
 
-    found = history.list_operations(profile, node, failed=failed, most=last)
+    found = history.list_operations(profile, node, failed=failed, refused=refused, most=last)
     _report_file_errors(history)
     if not found and profile is not None:
         _check_profile_name(history, profile)
@@ -80,7 +96,8 @@ def _print_history(
         stdout.print_json(build_history_json(found))
     else:
         has_others = not found and bool(history.list_operations(most=1))
-        stdout.print_lines(format_history(found, stdout.get_terminal_width(), has_others=has_others))
+        lines = format_history(found, stdout.get_terminal_width(), has_others=has_others)
+        stdout.print_rows(paint_history(lines, found))
     return 0
 
 

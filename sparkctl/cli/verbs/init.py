@@ -32,8 +32,12 @@ def command(entries: tuple[str, ...], identity: str | None, models: str | None, 
     """Set up sparkctl for your Sparks: ask for each address, test the connection, and write the config.
 
     \b
+    sparkctl init                         asks for each address
     sparkctl init --node spark1=milo@spark-2a60.local \\
                   --node spark2=milo@spark-77f1.local
+
+    On a terminal it asks for a key file where no key opens a node, and offers to put your public key there. Then it shows
+    what `sparkctl setup` would change, asks, and names a profile that fits.
     """
     from sparkctl import paths
     from sparkctl.cli import stderr, stdout
@@ -48,25 +52,109 @@ def command(entries: tuple[str, ...], identity: str | None, models: str | None, 
         raise InvalidInput(f"a config exists already ({path}); it is unchanged", "edit it, or: sparkctl init --replace")
     nodes = nodes or _ask_for_nodes(identity, models)
     tested = [] if no_test else verb_runner.run_async(_test_nodes(nodes))
-    for visit in tested:
-        stderr.print_message(f"{visit.node.name}  {visit.words}")
-        if visit.problem:
-            stderr.print_warning(visit.node.name, visit.problem, visit.remedy)
+    nodes = [visit.node for visit in tested] or nodes  # with the key files that were named meanwhile
     stdout.print_line(str(write_config(nodes, path, replace=replace)))
-    bad = [visit for visit in tested if visit.problem]
-    if bad:
+    if any(visit.problem and not visit.is_reached for visit in tested):
         stderr.print_message("the config is written; fix the problems above, then: sparkctl doctor")
         return int(ExitCode.UNREACHABLE)
-    stderr.print_message("next: sparkctl doctor, then sparkctl up qwen36 --node " + nodes[0].name)
-    return int(ExitCode.DONE)
+    if not tested or not _has_terminal():
+        stderr.print_message("next: sparkctl setup, then sparkctl up qwen36 --node " + nodes[0].name)
+        return _judge_visits(tested)
+    from sparkctl.cli.verbs.setup import create_setup_printer
+    from sparkctl.commands.setup.setup_nodes import SetUpNodes
+
+    stderr.print_message("what a start needs on the Sparks (sparkctl setup):")
+    request = SetUpNodes(nodes=nodes, names_nodes=False)
+    code = verb_runner.run_verb(create_context(), request.run, create_setup_printer())
+    verb_runner.run_async(_offer_profile(nodes))
+    return _judge_visits(tested) if code else int(ExitCode.DONE)
+
+
+def _judge_visits(tested: list[ConnectionCheck]) -> int:
+    """Return the exit code of the connections alone: a set-up that was declined is no failure."""
+    from sparkctl.errors import ExitCode
+
+    return int(ExitCode.UNREACHABLE if any(visit.problem for visit in tested) else ExitCode.DONE)
+
+
+def _has_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+async def _offer_profile(nodes: list[Node]) -> None:
+    """Print the command that starts a profile that fits, or that first gets what it lacks."""
+    import os
+
+    from sparkctl.cli import stderr
+    from sparkctl.commands.start.suggest_profile import suggest_profile
+
+    stderr.print_message("looking for a profile that fits ...")
+    words = await suggest_profile(create_context(may_ask=False), nodes, os.environ)
+    stderr.print_message(f"next: {words}" if words else "no profile fits as it is: sparkctl plan qwen36 shows why")
 
 
 async def _test_nodes(nodes: list[Node]) -> list[ConnectionCheck]:
-    """Test one node after the other, because each may ask the operator a question."""
+    """Test one node after the other, because each may ask the operator a question; print what was found."""
+    from dataclasses import replace as changed
+
+    from sparkctl.cli import stderr
     from sparkctl.commands.doctor_checks import check_connection
 
     context = create_context()
-    return [await check_connection(context, node) for node in nodes]
+    tested: list[ConnectionCheck] = []
+    for node in nodes:
+        keys = [one.node.identity for one in tested if one.is_reached]  # a key that opened another Spark may open this
+        visit = await check_connection(context, node)
+        if visit.is_login_refused and node.identity is None and keys and keys[-1] is not None:
+            visit = await check_connection(context, changed(node, identity=keys[-1]))
+        while visit.is_login_refused and _has_terminal():
+            stderr.print_warning(node.name, visit.problem or "", None)
+            opened = await _ask_for_key(visit.node)
+            if opened is None:
+                break
+            visit = await check_connection(context, opened)
+        stderr.print_message(f"{visit.node.name}  {visit.words}")
+        if visit.problem:
+            stderr.print_warning(visit.node.name, visit.problem, visit.remedy)
+        tested.append(visit)
+    return tested
+
+
+async def _ask_for_key(node: Node) -> Node | None:
+    """Ask for a key file, else offer to put the operator's public key on the node. None: neither."""
+    from dataclasses import replace as changed
+
+    from sparkctl.cli import stderr
+    from sparkctl.cli.terminal_prompter import read_line
+    from sparkctl.errors import SparkctlError
+    from sparkctl.transport.key_install import find_public_key, install_public_key
+
+    while answer := (await read_line(f"key file for {node.name} (empty: none works): ")).strip():
+        if _is_file(answer):
+            return changed(node, identity=answer)
+        stderr.print_message(f"  {answer}: no such file")
+    public = find_public_key(node)
+    if public is None:
+        stderr.print_message("there is no public key here to put on it; make one: ssh-keygen -t ed25519")
+        return None
+    answer = await read_line(f"put {public} on {node.name}, with your password there? [y/N] ")
+    if answer.strip().lower() not in ("y", "yes"):
+        return None
+    password = await read_line(f"password on {node.name}: ", echo=False)
+    if not password:
+        return None
+    try:
+        await install_public_key(node, public, password, create_context().asker)
+    except SparkctlError as error:
+        stderr.print_warning(node.name, error.message, error.hint)
+        return None
+    return node if node.identity is not None else changed(node, identity=str(public.with_suffix("")))
+
+
+def _is_file(path: str) -> bool:
+    from pathlib import Path
+
+    return Path(path).expanduser().is_file()
 
 
 def _parse_node_entry(entry: str, identity: str | None, models: str | None) -> Node:
@@ -137,11 +225,9 @@ def _ask_name(default: str, taken: Collection[str]) -> str:
 
 
 def _check_paths(identity: str | None, models: str | None) -> None:
-    from pathlib import Path
-
     from sparkctl.errors import InvalidInput
 
-    if identity is not None and not Path(identity).expanduser().is_file():
+    if identity is not None and not _is_file(identity):
         raise InvalidInput(f"--identity {identity}: no such file", "ls ~/.ssh")
     if models is not None and not models.startswith(("/", "~/")):
         raise InvalidInput(f"--models {models}: the directory is on the nodes: begin it with / or ~/", None)

@@ -60,6 +60,10 @@ def command(
 ) -> int:  # fmt: skip
     """Show the log of INSTANCE: from its container, or the saved log if the container is gone.
 
+    \b
+    sparkctl logs qwen36-vllm -f
+    sparkctl logs qwen36-vllm --tail 50 --grep ERROR
+
     For a model over several Sparks the logs of all ranks are merged by time, with the node's name before each line; the
     difference of the Sparks' clocks is measured. --tail and --since count for each rank; --node picks one.
 

@@ -35,74 +35,96 @@ from sparkctl.views.profiles.memory_estimate_view import (
 )
 from sparkctl.views.profiles.profile_view import summarize_reference
 from sparkctl.views.text.line_wrap import wrap_line
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle
 
 
 class EstimatePrinter(TextPrinter):
     """Prints the answer and the calculation on stdout, warnings and errors on stderr."""
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: Profile, assumed: str | None = None) -> None:
         super().__init__()
+        self._assumed = assumed
+        self._profile = profile
         self._measured = summarize_reference(profile.reference)
         self._fits: list[MemoryFit] = []
         self._shared: dict[str, None] = {}  # commands for all Sparks together, in order
 
+    @property
+    def _own_fits(self) -> list[MemoryFit]:
+        """The answers for the profile itself, without those for what it needs."""
+        return [one for one in self._fits if one.profile == self._profile.name]
+
     def print_event(self, event: Event) -> None:
         """Print each answer as it arrives, and the summary of all at the end."""
         if isinstance(event, CommandEnded) and self._fits and self._measured is not None:
-            stdout.print_lines(wrap_line(f"source: {sanitize_line(self._measured)}", stdout.get_terminal_width(), 2))
-        if isinstance(event, CommandEnded) and (lines := format_estimate_summary(self._fits)):
+            stdout.print_rows(wrap_line(f"source: {sanitize_line(self._measured)}", stdout.get_terminal_width(), 2))
+        if isinstance(event, CommandEnded) and (lines := format_estimate_summary(self._own_fits)):
             stdout.print_line()
-            stdout.print_lines(lines)
-            stdout.print_lines(f"then: {command}" for command in self._shared)
+            stdout.print_rows(lines)
+            stdout.print_rows(f"then: {command}" for command in self._shared)
+        if isinstance(event, CommandEnded) and self._fits and self._assumed is not None:
+            stdout.print_line()
+            stdout.print_line("No profile has this model yet. The figures are those of this one; save it to start it:")
+            stdout.print_lines(f"  {line}".rstrip() for line in self._assumed.splitlines())
         if isinstance(event, PartsMissing):
-            return stdout.print_lines(format_missing_parts(event))
+            return stdout.print_rows(format_missing_parts(event))
         if not isinstance(event, MemoryFitEvaluated):
             return super().print_event(event)
         if self._fits:
             stdout.print_line()
-        stdout.print_line(event.fit.summary_sentence)
-        stdout.print_lines(format_estimate(event.fit, stdout.get_terminal_width(), self._fits))
-        stdout.print_lines(format_estimate_notes(event.fit, stdout.get_terminal_width(), self._fits))
+        stdout.print_rows([_paint_answer(event.fit)])
+        stdout.print_rows(format_estimate(event.fit, stdout.get_terminal_width(), self._fits))
+        stdout.print_rows(format_estimate_notes(event.fit, stdout.get_terminal_width(), self._fits))
         self._fits.append(event.fit)
         if event.fit.sparks > 1:
             self._shared |= dict.fromkeys(event.commands)
         else:
-            stdout.print_lines(f"then: {command}" for command in event.commands)
+            stdout.print_rows(f"then: {command}" for command in event.commands)
         return None
+
+
+def _paint_answer(fit: MemoryFit) -> TextRow:
+    style = TextStyle.BAD if fit.is_refused else TextStyle.GOOD if fit.margin is not None else TextStyle.ATTENTION
+    return (Span(fit.summary_sentence, style),)
 
 
 class EstimateJsonPrinter:
     """Prints everything at the end, as one document: ``{"schema": 1, "profile": ..., "nodes": [...]}``."""
 
-    def __init__(self, profile: Profile) -> None:
-        self._profile = profile
+    def __init__(self, profile: Profile, assumed: str | None = None) -> None:
+        self._profile, self._assumed = profile, assumed
         self._judged: list[MemoryFitEvaluated] = []
-        self._missing: dict[str, tuple[MissingPart, ...]] = {}
+        self._missing: dict[int, tuple[MissingPart, ...]] = {}  # by the number of the answer before
 
     def print_event(self, event: Event) -> None:
         """Keep the answers; print them when the verb has ended."""
         if isinstance(event, MemoryFitEvaluated):
             self._judged.append(event)
         if isinstance(event, PartsMissing):
-            self._missing[event.node] = event.parts
+            self._missing[len(self._judged) - 1] = event.parts
         if not isinstance(event, CommandEnded):
             return
         if not self._judged or event.exit_code not in (ExitCode.DONE, ExitCode.REFUSED):
             stdout.print_json(encode_event(event))
             return
-        nodes = [
+        entries = [
             {
                 **build_estimate_json(one.fit, one.commands),
-                "missing": [to_json_data(part) for part in self._missing.get(one.node, ())],
+                "profile": one.fit.profile,
+                "missing": [to_json_data(part) for part in self._missing.get(number, ())],
             }
-            for one in self._judged
+            for number, one in enumerate(self._judged)
         ]
-        fits = [one.fit for one in self._judged]
+        nodes = [one for one in entries if one["profile"] == self._profile.name]
+        needs = [one for one in entries if one["profile"] != self._profile.name]
+        fits = [one.fit for one in self._judged if one.fit.profile == self._profile.name]
         whole = {
             "schema": 1, "profile": self._profile.name, "exit_code": event.exit_code, "sparks": max(one.sparks for one in fits),
             "together": format_group_answer(fits), "reference": to_json_data(self._profile.reference),
         }  # fmt: skip
-        stdout.print_json({**whole, "nodes": to_json_data(nodes)})
+        if self._assumed is not None:
+            whole["assumed"] = self._assumed
+        stdout.print_json({**whole, "nodes": to_json_data(nodes), "needs": to_json_data(needs)})
 
     def refresh(self) -> None:
         """Do nothing: there is no live line."""
@@ -131,20 +153,39 @@ def command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...], as_
     sparkctl plan qwen36 --node spark1
     sparkctl plan qwen36 --node spark1 --set args.mem-fraction-static=0.9
     sparkctl plan qwen36 -n spark1 --json && sparkctl up qwen36 -n spark1
+    sparkctl plan hf:Qwen/Qwen3-30B-A3B-FP8 --node spark1     a model without a profile
 
     Compares the memory that the profile needs, by the rules of its engine's version, with the memory that the node has now.
-    The model's files are measured on the node. Without --node every node is checked, and one that fits is enough; a model
-    over two Sparks needs both, connected, and its nodes are named as for `up`.
+    The model's files are measured on the node; for a model that is not there yet the Hugging Face Hub is asked for sizes and
+    config.json, and no weights are fetched. For hf:ORG/NAME a profile is assumed, and shown.
+
+    Without --node every node is checked, and one that fits is enough; a model over two Sparks needs both, connected, and its
+    nodes are named as for `up`. What a profile needs (`needs`) is shown before it,
+    and its memory is counted.
 
     Exit 0: `up` would start it, even if it must drop the page cache first or part of the estimate is not known. Exit 6: `up`
     would refuse, even if it fits once something else stops. Exit 3: the node could not be read.
     """
     from sparkctl.commands.start.check_fit import CheckFit
     from sparkctl.profiles.profile_library import ProfileLibrary
+    from sparkctl.transport.hub_client import HubClient
 
-    chosen = ProfileLibrary().load_profile(profile, overrides=overrides)
+    is_proposed = profile.startswith("hf:")
+    if is_proposed:
+        from sparkctl.profiles.proposed_profile import propose_profile
+        from sparkctl.profiles.yaml_writer import render_profile_yaml
+
+        chosen = propose_profile(profile, overrides)
+        assumed = render_profile_yaml(chosen)
+    else:
+        chosen, assumed = ProfileLibrary().load_profile(profile, overrides=overrides), None
     nodes = select_rank_nodes(node, chosen) if chosen.nodes > 1 else select_configured_nodes(node)
-    request = CheckFit(chosen, nodes, os.environ, (profile, *format_overrides(overrides)), names_nodes=bool(node))
+    request = CheckFit(
+        chosen, nodes, os.environ, (profile, *format_overrides(overrides)), is_proposed, HubClient(os.environ),
+        names_nodes=bool(node),
+    )  # fmt: skip
     return PreparedVerb(
-        request=request, printer=lambda: EstimatePrinter(chosen), json_printer=lambda: EstimateJsonPrinter(chosen)
+        request=request,
+        printer=lambda: EstimatePrinter(chosen, assumed),
+        json_printer=lambda: EstimateJsonPrinter(chosen, assumed),
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sparkctl.cli.options import complete_profiles, create_context, json_document_option, node_option, select_one_node
+from sparkctl.cli.verbs.profile_files import FILE_COMMANDS
 
 if TYPE_CHECKING:
     from sparkctl.profiles.profile_library import ProfileLibrary
@@ -82,7 +83,7 @@ def _is_allow_name(word: str, programs: frozenset[str]) -> bool:
 )
 @click.option("--from-container", metavar="CONTAINER", help="Import a container that is on --node.")
 @node_option(many=False)
-@json_document_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout instead of text.")
 @click.pass_context
 def import_command(
     ctx: click.Context, source: tuple[str, ...], output: str | None, save: bool, force: bool, name: str | None,
@@ -210,9 +211,15 @@ def export_command(name: str, form: str, overrides: tuple[str, ...]) -> int:
     return 0
 
 
-@click.group("profiles", short_help="List, show, check and import profiles.")
+@click.group("profiles", short_help="List, show, check, edit and import profiles.")
 def command() -> None:
-    """Manage profiles. A profile says what to start and how. Your own win over shipped ones of the same name."""
+    """Manage profiles. A profile says what to start and how. Your own win over shipped ones of the same name.
+
+    \b
+    sparkctl profiles list
+    sparkctl profiles new mine --from qwen36-vllm
+    sparkctl profiles import recipe.yaml --save
+    """
 
 
 @command.command("list")
@@ -233,7 +240,7 @@ def list_command(as_json: bool) -> int:
     if as_json:
         stdout.print_json({"schema": 1, "profiles": to_json_data(summaries)})
     else:
-        stdout.print_lines(format_profile_list(summaries))
+        stdout.print_rows(format_profile_list(summaries))
     return 0
 
 
@@ -251,7 +258,7 @@ def show_command(name: str, overrides: tuple[str, ...], as_json: bool) -> int:
     if as_json:
         stdout.print_json(build_profile_json(profile))
     else:
-        stdout.print_lines(format_profile(profile))
+        stdout.print_rows(format_profile(profile))
     return 0
 
 
@@ -312,7 +319,7 @@ def _find_writable_file(library: ProfileLibrary, text: str) -> Path:
     if not ("/" in text or path.name == text) and library.is_shipped(path):
         raise InvalidInput(
             f"{quote_source(text)} is shipped with sparkctl and cannot be changed",
-            "write a profile of your own that extends it, or press e on it in the panel",
+            f"sparkctl profiles edit {path.stem} makes a copy of your own",
         )
     if not library.is_writable(path):
         raise InvalidInput(
@@ -345,3 +352,5 @@ def schema_command() -> int:
 
 command.add_command(import_command)
 command.add_command(export_command)
+for _each in FILE_COMMANDS:
+    command.add_command(_each)

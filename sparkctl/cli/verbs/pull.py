@@ -24,21 +24,35 @@ from sparkctl.cli.options import (
 @click.option("--model-only", is_flag=True, help="Get only the model's files.")
 @click.option("--set", "overrides", multiple=True, metavar="FIELD=VALUE", help="Change a field of the profile.")
 @click.option("--stop", is_flag=True, help="End the downloads of this model that go on there; what has arrived stays.")
+@click.option(
+    "--login", "own_login", is_flag=True,
+    help="Use the registry login of this computer for this one download; it is stored nowhere.",
+)  # fmt: skip
+@click.option(
+    "--from-cache",
+    "from_cache",
+    metavar="DIR|NODE",
+    help="Take the model from a directory of the node (a mounted NAS), or from another Spark.",
+)
+@click.option("--force", "forced", is_flag=True, help="Download although an engine loads its weights there.")
 @click.option("--dry-run", is_flag=True, help="Show what is missing; get nothing.")
 @json_option
 @click.pass_context
 def command(
     ctx: click.Context, profile: str, node: tuple[str, ...], image_only: bool, model_only: bool, overrides: tuple[str, ...],
-    stop: bool, dry_run: bool, as_json: bool,
+    stop: bool, own_login: bool, from_cache: str | None, forced: bool, dry_run: bool, as_json: bool,
 ) -> PreparedVerb:  # fmt: skip
-    """Get what PROFILE needs onto a node: its image from the registry, its model from the Hugging Face Hub.
+    """Get what PROFILE needs onto a node: its image from the registry, its model from where model.source says.
 
     \b
     sparkctl pull qwen36 --node spark1
     sparkctl pull qwen36 --node spark1 --dry-run
+    sparkctl pull qwen36 --node spark2 --from-cache spark1       the other Spark has the model
+    sparkctl pull qwen36 --node spark1 --from-cache /mnt/nas/hub
     sparkctl up qwen36 --node spark1 --pull        get what is missing, then start
 
-    The image comes through Docker on the node, with the login that the node's user has (docker login). The model comes from
+    The image comes through Docker on the node, with the login that the node's user has (docker login),
+    or yours with --login. The model comes from
     model.source of the profile, by the Hub's own client in a container of that image: nothing is installed. For a gated
     model set HF_TOKEN; it reaches the node in memory, never in a command line, an environment or a log.
 
@@ -55,9 +69,16 @@ def command(
 
     if image_only and model_only:
         raise click.UsageError("either --image-only or --model-only, not both", ctx)
+    if from_cache and (stop or image_only):
+        raise click.UsageError("--from-cache gets a model: leave out --stop and --image-only", ctx)
+    directory = from_cache if from_cache and from_cache.startswith("/") else None
+    if directory is not None and (directory == "/" or ".." in directory.split("/")):
+        raise click.UsageError("--from-cache wants a directory of the node, as an absolute path without ..", ctx)
+    origin = select_configured_nodes([from_cache])[0] if from_cache and directory is None else None
     chosen = ProfileLibrary().load_profile(profile, overrides=overrides)
     request = PullProfile(
         profile=chosen, nodes=tuple(select_configured_nodes(node)), names_nodes=bool(node), image=not model_only,
-        model=not image_only, dry_run=dry_run, stop=stop, environ=os.environ, words=(profile, *format_overrides(overrides)),
+        model=not image_only, dry_run=dry_run, stop=stop, own_login=own_login, environ=os.environ, words=(profile, *format_overrides(overrides)),
+        from_directory=None if directory is None else directory.rstrip("/"), from_node=origin, forced=forced,
     )  # fmt: skip
     return PreparedVerb(request=request, printer=create_transfer_printer)

@@ -3,58 +3,118 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli import verb_runner
+from sparkctl.cli import stdout, verb_runner
+from sparkctl.cli.instance_cache import save_instances
 from sparkctl.cli.options import (
-    ascii_option,
+    complete_instances,
     create_context,
-    json_document_option,
     node_option,
     select_configured_nodes,
+    wide_document_option,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sparkctl.commands.stop.pending_stops import PendingStop
     from sparkctl.context import CommandContext
     from sparkctl.model.node import Node
     from sparkctl.monitor.node_views import NodeStatusView
+    from sparkctl.views.text.styled_text import TextRow
 
 
 @click.command("status", short_help="Show the nodes, their memory and what runs there.")
+@click.argument("name", required=False, shell_complete=complete_instances)
 @node_option(many=True)
 @click.option("-w", "--watch", is_flag=True, help="Refresh every two seconds until Ctrl-C.")
 @click.option("--check", is_flag=True, help="Exit 5 unless every node and every instance is healthy.")
-@json_document_option
-@ascii_option
-def command(node: tuple[str, ...], watch: bool, check: bool, as_json: bool) -> int:
+@click.option("-q", "--quiet", "names_only", is_flag=True, help="Print only the names of the instances.")
+@wide_document_option
+@click.pass_context
+def command(
+    ctx: click.Context, name: str | None, node: tuple[str, ...], watch: bool, check: bool, names_only: bool,
+    as_json: bool,
+) -> int:  # fmt: skip
     """Show every node: state, memory, the instances that sparkctl started and their state, and engines that it did not start.
+    With NAME only that instance, with all details.
+
+    \b
+    sparkctl status
+    sparkctl status qwen36-vllm          everything about one instance (exit 2 if it does not run)
+    sparkctl status -o wide              everything about all: image, cache, free memory, tokens per second
+    sparkctl status --check || echo "something is wrong"
 
     Exit 3 if a node could not be read.
     """
     context = create_context(may_ask=not as_json)
     nodes = select_configured_nodes(node)
+    form = _Form(name, as_json, names_only, stdout.get_option(stdout.FORMAT_OPTION) == "wide")
     if watch:
-        return verb_runner.run_async(_watch_status(context, nodes, as_json))
-    return verb_runner.run_async(_print_status_once(context, nodes, check, as_json))
+        return verb_runner.run_async(_watch_status(context, nodes, form))
+    return verb_runner.run_async(_print_status_once(context, nodes, check, form))
 
 
-async def _print_status_once(context: CommandContext, nodes: Sequence[Node], check: bool, as_json: bool) -> int:
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How to print it: ``name`` limits it to one instance."""
+
+    name: str | None
+    as_json: bool
+    names_only: bool
+    is_wide: bool
+
+    def select_views(self, views: Sequence[NodeStatusView]) -> Sequence[NodeStatusView]:
+        """Return the nodes that the named instance runs on, with it alone. Raises `SparkctlError` where it does not run."""
+        if self.name is None:
+            return views
+        found = [
+            replace(view, instances=chosen)
+            for view in views
+            if (chosen := tuple(one for one in view.instances if self.name in (one.name, one.container)))
+        ]
+        if not found:
+            from sparkctl.monitor.node_views import choose_instance
+
+            choose_instance(views, self.name)
+        return found
+
+
+async def _print_status_once(context: CommandContext, nodes: Sequence[Node], check: bool, form: _Form) -> int:
     from sparkctl.concurrency import gather_or_cancel
     from sparkctl.monitor.node_status import read_node_statuses
 
     async def import_status_view() -> None:
-        if not as_json:
+        if not form.as_json:
             importlib.import_module("sparkctl.views.status_view")
 
     # the connections start first; meanwhile import what printing needs
     views, _ = await gather_or_cancel(read_node_statuses(context, nodes), import_status_view())
-    _print_status(context, views, as_json)
-    return _choose_exit_code(views, check)
+    code = _choose_exit_code(views, check)
+    save_instances(
+        {view.name: [one.name for one in view.instances if one.ours] for view in views if view.state == "ok"}
+    )
+    _print_status(context, await _add_rates(context, nodes, form.select_views(views), form), form)
+    return code
+
+
+async def _add_rates(
+    context: CommandContext, nodes: Sequence[Node], views: Sequence[NodeStatusView], form: _Form
+) -> Sequence[NodeStatusView]:
+    """Return the views with the engines' figures, as `top` reads them; only where they are shown: they take a second."""
+    if form.as_json or form.names_only or not (form.is_wide or form.name):
+        return views
+    from sparkctl.monitor.watch_nodes import read_load_views
+
+    loads = await read_load_views(context, [one for one in nodes if one.name in {view.name for view in views}])
+    numbers = {one.container_id: one.numbers for load in loads for one in load.instances}
+    return [
+        replace(view, instances=tuple(replace(one, numbers=numbers.get(one.container_id)) for one in view.instances))
+        for view in views
+    ]
 
 
 def _choose_exit_code(views: Sequence[NodeStatusView], check: bool) -> int:
@@ -93,12 +153,10 @@ def _describe_pending_stops(context: CommandContext, views: Sequence[NodeStatusV
     ]
 
 
-def _print_status(context: CommandContext, views: Sequence[NodeStatusView], as_json: bool) -> None:
-    from sparkctl.cli import stdout
+def _print_status(context: CommandContext, views: Sequence[NodeStatusView], form: _Form) -> None:
     from sparkctl.model.json_codec import to_json_data
-    from sparkctl.views.status_view import format_status
 
-    if as_json:
+    if form.as_json:
         stdout.print_json(
             {
                 "schema": 1,
@@ -106,32 +164,43 @@ def _print_status(context: CommandContext, views: Sequence[NodeStatusView], as_j
                 "unfinished_stops": to_json_data(_list_pending_stops(context, views)),
             }
         )
+    elif form.names_only:
+        stdout.print_sanitized_lines(
+            dict.fromkeys(one.name for view in views for one in view.instances if one.is_alive)
+        )
     else:
-        picture = format_status(views, stdout.get_terminal_width())
-        stdout.print_rows([*picture, *_describe_pending_stops(context, views)])
+        stdout.print_rows(_format_views(context, views, form))
 
 
-async def _watch_status(context: CommandContext, nodes: Sequence[Node], as_json: bool) -> int:
+def _format_views(context: CommandContext, views: Sequence[NodeStatusView], form: _Form) -> list[TextRow | str]:
+    from sparkctl.views.status_view import format_status, format_status_table
+
+    width = stdout.get_terminal_width()
+    if form.is_wide or form.name is not None:
+        rows: list[TextRow | str] = [*format_status(views, width, with_details=True)]
+    else:
+        rows = [*format_status_table(views, width)]
+    return [*rows, *_describe_pending_stops(context, views)]
+
+
+async def _watch_status(context: CommandContext, nodes: Sequence[Node], form: _Form) -> int:
     """Repaint on a terminal, print again elsewhere, until Ctrl-C, which is no error here."""
     import time
     from contextlib import aclosing
 
-    from sparkctl.cli import stdout
     from sparkctl.cli.verb_runner import run_until_interrupt
     from sparkctl.monitor.node_status import watch_node_statuses
-    from sparkctl.views.status_view import format_status
 
     async def print_updates() -> None:
-        painting = stdout.is_terminal() and not as_json
+        painting = stdout.is_terminal() and not form.as_json
         async with aclosing(watch_node_statuses(context, nodes)) as updates:
             async for views in updates:
+                chosen = form.select_views(views)
                 if painting:
-                    picture = format_status(views, stdout.get_terminal_width())
-                    stdout.repaint_screen(
-                        [time.strftime("%H:%M:%S"), "", *picture, *_describe_pending_stops(context, views)]
-                    )
+                    picture = _format_views(context, chosen, form)
+                    stdout.repaint_screen([time.strftime("%H:%M:%S"), "", *picture])
                 else:
-                    _print_status(context, views, as_json)
+                    _print_status(context, chosen, form)
 
     await run_until_interrupt(print_updates())
     return 0

@@ -22,7 +22,7 @@ from sparkctl.cli.options import (
 @click.command(
     "switch", cls=RequestCommand, short_help="Stop what conflicts, start another profile; roll back if that fails."
 )
-@click.argument("profile", shell_complete=complete_profiles)
+@click.argument("profile", required=False, shell_complete=complete_profiles)
 @node_option(many=True, about=" (repeatable for a model over several Sparks; name the one that answers clients first)")
 @click.option("--dry-run", is_flag=True, help="Show what would stop, stay and start; change nothing.")
 @click.option(
@@ -43,20 +43,35 @@ from sparkctl.cli.options import (
 @click.option(
     "--no-guard", is_flag=True, help="Start it without the guard that stops it before the node's memory runs out."
 )
+@click.option("--continue", "way", flag_value="resume", help="Finish an interrupted switch, as `resume` does.")
+@click.option("--abort", "way", flag_value="abort", help="Undo an interrupted switch, as `abort` does.")
 @json_option
+@click.pass_context
 def command(
-    profile: str, node: tuple[str, ...], dry_run: bool, keep_going: bool, no_rollback: bool, timeout: float | None,
-    overrides: tuple[str, ...], no_guard: bool, as_json: bool,
+    ctx: click.Context, profile: str | None, node: tuple[str, ...], dry_run: bool, keep_going: bool, no_rollback: bool,
+    timeout: float | None, overrides: tuple[str, ...], no_guard: bool, way: str | None, as_json: bool,
 ) -> PreparedVerb:  # fmt: skip
     """Stop what conflicts with PROFILE, start PROFILE, and start the old instances again if that fails.
 
     \b
     sparkctl switch qwen36 --node spark1 --dry-run
     sparkctl switch qwen36 --node spark1
+    sparkctl switch --continue            finish one that was interrupted
+    sparkctl switch --abort               go back to what ran before it
 
     Stops only what conflicts by memory, port, exclusive group or name, and always whole models. What sparkctl did not start
     is listed and left alone. The old containers are kept until the new instance has generated a token.
     """
+    if way is not None:
+        given = {"PROFILE": profile, "--dry-run": dry_run, "--keep-going": keep_going, "--no-rollback": no_rollback,
+                 "--timeout": timeout, "--set": overrides, "--no-guard": no_guard}  # fmt: skip
+        if idle := next((name for name, value in given.items() if value), None):
+            raise click.UsageError(f"--{'continue' if way == 'resume' else way} takes no {idle}", ctx)
+        from sparkctl.cli.verbs.resume import prepare_finish
+
+        return prepare_finish(way, node)
+    if profile is None:
+        raise click.UsageError("name a profile, or use --continue or --abort", ctx)
     from sparkctl.cli.event_printers import SwitchPrinter
     from sparkctl.commands.switch.switch_request import SwitchInstance
     from sparkctl.engines import load_engine

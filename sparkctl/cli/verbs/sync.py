@@ -78,39 +78,7 @@ def command(
 
 
 def create_transfer_printer() -> EventPrinter:
-    """Return the printer of what moves: a live line, or a line every ten seconds."""
-    import time
-
-    from sparkctl.cli import stderr
+    """Return the printer of what moves."""
     from sparkctl.cli.event_printers import TextPrinter
-    from sparkctl.model.events import Event, PhaseChanged, TransferProgressed
-    from sparkctl.model.phase import Phase
-    from sparkctl.views.text.styled_text import Span, TextStyle, get_state_symbol, make_row
-    from sparkctl.views.transfer_view import format_transfer
 
-    class TransferPrinter(TextPrinter):
-        """Shows the progress in a live line; without a terminal prints a line every ten seconds."""
-
-        def __init__(self) -> None:
-            super().__init__("stopping; what has arrived is kept ...")
-            self.what = ""
-            self.printed_at = 0.0
-
-        def print_event(self, event: Event) -> None:
-            if isinstance(event, PhaseChanged):
-                return  # the same progress, for who starts it afterwards
-            super().print_event(event)
-            if not isinstance(event, TransferProgressed):
-                return
-            mark = Span(get_state_symbol(Phase.LOADING), TextStyle.ATTENTION)
-            line = make_row(f"{event.node}  ", mark, f" {format_transfer(event)}")
-            is_whole = event.total is not None and event.done >= event.total
-            if self.live.on and not is_whole:
-                self.live.update(line)
-            elif event.what != self.what or is_whole or time.monotonic() - self.printed_at > 10.0:
-                self.live.clear()
-                stderr.print_message(line)
-                self.printed_at = time.monotonic()
-            self.what = event.what
-
-    return TransferPrinter()
+    return TextPrinter("stopping; what has arrived is kept ...")

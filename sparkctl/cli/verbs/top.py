@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from sparkctl.cli import verb_runner
-from sparkctl.cli.options import ascii_option, create_context, node_option, record_options, select_configured_nodes
+from sparkctl.cli.options import (
+    create_context,
+    json_document_option,
+    node_option,
+    record_options,
+    select_configured_nodes,
+)
 from sparkctl.cli.verb_runner import choose_exit_code, open_recorder
 
 if TYPE_CHECKING:
@@ -51,13 +57,12 @@ class TopPrinter:
 @node_option(many=True)
 @click.option("--once", is_flag=True, help="Print once and exit.")
 @click.option("--plain", is_flag=True, help="Print again instead of repainting the screen.")
-@click.option("--json", "as_json", is_flag=True, help="Print each update as one JSON document on one line.")
+@json_document_option
 @click.option(
     "--explain",
     is_flag=True,
     help="Explain under each instance how its memory bandwidth was estimated or measured, or why not.",
 )
-@ascii_option
 @record_options
 @click.option(
     "--replay", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
@@ -70,6 +75,11 @@ def command(
     record: Path | None, overwrite: bool, replay: Path | None, speed: float | None,
 ) -> int:  # fmt: skip
     """Show the load of every node, every two seconds until Ctrl-C. The agent is sent over SSH and leaves no files behind.
+
+    \b
+    sparkctl top
+    sparkctl top --once --explain              once, and where the bandwidth comes from
+    sparkctl top --record evening.jsonl        later: sparkctl --replay evening.jsonl
 
     Page cache is memory that the kernel can reclaim; it is never counted as used. Exit 3 (--once) if a node could not be
     read.

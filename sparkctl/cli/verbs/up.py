@@ -16,6 +16,7 @@ from sparkctl.cli.options import (
     complete_profiles,
     format_overrides,
     json_option,
+    list_nodes,
     node_option,
     overwrite_option,
     parse_duration_option,
@@ -23,7 +24,7 @@ from sparkctl.cli.options import (
     select_configured_nodes,
     select_rank_nodes,
 )
-from sparkctl.model.events import Event, LaunchPlanned
+from sparkctl.model.events import CommandEnded, Event, LaunchPlanned
 from sparkctl.model.json_codec import redact_launch_plan, to_json_data
 from sparkctl.profiles.exporters.docker_command import format_docker_run
 from sparkctl.views.profiles.launch_plan_view import format_launch_plan
@@ -39,10 +40,19 @@ class LaunchPlanPrinter(TextPrinter):
         super().__init__()
         self.plan_format = plan_format
 
+        self._plans: list[LaunchPlanned] = []
+
     def print_event(self, event: Event) -> None:
-        """Print the plan when it arrives."""
-        if not isinstance(event, LaunchPlanned):
-            return super().print_event(event)
+        """Print the plans at the end, unless the start would be refused."""
+        if isinstance(event, LaunchPlanned):
+            self._plans.append(event)
+            return
+        if isinstance(event, CommandEnded) and not event.exit_code:
+            for plan in self._plans:
+                self._print_plan(plan)
+        super().print_event(event)
+
+    def _print_plan(self, event: LaunchPlanned) -> None:
         if self.plan_format == "docker":
             if event.plan.ranks > 1:
                 stdout.print_line(f"# on {event.node}, rank {event.plan.rank} of {event.plan.ranks}")
@@ -75,7 +85,11 @@ class LaunchPlanPrinter(TextPrinter):
     "--no-guard", is_flag=True, help="Start it without the guard that stops it before the node's memory runs out."
 )
 @click.option("--pull", is_flag=True, help="Get the image and the model first where the node lacks them.")
-@click.option("--force", is_flag=True, help="Start it even if it does not fit.")
+@click.option("--tunnel", is_flag=True, help="Once it is ready, keep its endpoint on localhost until Ctrl-C.")
+@click.option(
+    "--force", is_flag=True, help="Start it even if it does not fit, or has a flag that its engine does not know."
+)
+@click.option("--strict", is_flag=True, help="Exit 5 if it is ready and its answers make no sense.")
 @record_option
 @overwrite_option
 @json_option
@@ -83,7 +97,7 @@ class LaunchPlanPrinter(TextPrinter):
 def command(
     ctx: click.Context, profile: str, node: tuple[str, ...], dry_run: bool, plan_format: str | None, detach: bool,
     timeout: float | None, overrides: tuple[str, ...], replace: bool, again: bool, no_guard: bool, record: Path | None,
-    force: bool, pull: bool, overwrite: bool, as_json: bool,
+    force: bool, pull: bool, tunnel: bool, strict: bool, overwrite: bool, as_json: bool,
 ) -> PreparedVerb:  # fmt: skip
     """Start PROFILE on a node: check the node, drop the page cache, create the container, and wait until a token is generated.
 
@@ -98,9 +112,14 @@ def command(
     starts it anyway.
 
     Ready means: the log has the ready line, the health path answers, and one token was generated. Ctrl-C stops watching,
-    never the engine.
+    never the engine. Then it is asked a question with a known answer (`start.check` in the profile); an answer that makes no
+    sense is a warning, and exit 5 with --strict.
     """
     _check_format_option(ctx, dry_run, plan_format, as_json)
+    if tunnel and (
+        other := [f"--{name}" for name in ("dry-run", "detach", "replace") if ctx.params[name.replace("-", "_")]]
+    ):
+        raise click.UsageError(f"either --tunnel or {other[0]}, not both", ctx)
     from sparkctl.cli.event_printers import SwitchPrinter
     from sparkctl.commands.start.start_request import StartInstance
     from sparkctl.commands.switch.switch_request import SwitchInstance
@@ -112,7 +131,8 @@ def command(
     request = StartInstance(
         profile=chosen, engine=load_engine(chosen.engine), nodes=select_rank_nodes(node, chosen), names_nodes=bool(node),
         dry_run=dry_run, detach=detach, replace=replace, timeout=timeout, environ=os.environ, guarded=not no_guard,
-        once_more=again, forced=force, pull=pull, words=(profile, *format_overrides(overrides)),
+        once_more=again, forced=force, pull=pull, tunnel=tunnel, strict=strict, known=list_nodes() if chosen.needs else (),
+        words=(profile, *format_overrides(overrides)),
     )  # fmt: skip
     warnings = check_env_file_permissions(chosen)
     if replace and not (detach or force or plan_format):

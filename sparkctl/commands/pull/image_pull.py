@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 
 from sparkctl.commands.transfer.transfer_files import TransferReporter
-from sparkctl.errors import DockerError, NodeStarved, UnreadableAnswer
+from sparkctl.errors import DockerError, NodeStarved, OperationRefused, UnreadableAnswer
+from sparkctl.model.events import TransferPart
 from sparkctl.transport.node_session import NodeSession
 
 _DOCKER_HUB = "docker.io"
 _REGISTRY_HOSTS = {_DOCKER_HUB: "registry-1.docker.io"}
 _DOCKER_HUB_LOGIN = "https://index.docker.io/v1/"  # under which name `docker login` keeps that of Docker Hub
 _LOGIN_TIMEOUT_SECONDS = 20.0
+_HELPER_NAME = re.compile(r"[\w.-]+")
 _READ_CONFIG = 'cat -- "${DOCKER_CONFIG:-$HOME/.docker}/config.json" 2>/dev/null || echo "{}"'
+
+
+_WAITING_STATES = ("Pulling fs layer", "Waiting")
+_FINISHED_STATES = ("Pull complete", "Already exists")
 
 
 class LayerProgress:
@@ -24,41 +33,57 @@ class LayerProgress:
     """
 
     def __init__(self) -> None:
-        self._layers: dict[str, tuple[int, int]] = {}  # bytes here, bytes in all
-        self.waiting = 0
-        self._states: dict[str, str] = {}
+        self._layers: dict[str, TransferPart] = {}
 
     def update(self, message: Mapping[str, object]) -> None:
         """Take one message of Docker's."""
-        layer, status = str(message.get("id") or ""), str(message.get("status") or "")
+        name, state = str(message.get("id") or ""), str(message.get("status") or "")
         detail = message.get("progressDetail")
         total = detail.get("total") if isinstance(detail, dict) else None
         done = detail.get("current") if isinstance(detail, dict) else None
-        if not layer or status.startswith("Pulling from"):
+        if not name or state.startswith("Pulling from"):
             return
-        self._states[layer] = status
-        if status == "Downloading" and isinstance(total, int) and isinstance(done, int):
-            self._layers[layer] = min(done, total), total
-        elif layer in self._layers:  # checked, unpacked or there: all of it has arrived
-            self._layers[layer] = (self._layers[layer][1],) * 2
-        states = self._states.values()
-        self.waiting = sum(one in ("Pulling fs layer", "Waiting") for one in states)
+        before = self._layers.get(name)
+        if state == "Downloading" and isinstance(total, int) and isinstance(done, int) and total > 0:
+            self._layers[name] = TransferPart(name, state, min(done, total), total)
+        elif before is not None and before.total is not None:  # checked, unpacked or there: all of it has arrived
+            self._layers[name] = TransferPart(name, state, before.total, before.total)
+        else:
+            self._layers[name] = TransferPart(name, state)
 
     @property
     def done(self) -> int:
         """Bytes that have arrived."""
-        return sum(done for done, _ in self._layers.values())
+        return sum(one.done or 0 for one in self._layers.values())
 
     @property
     def total(self) -> int | None:
         """Bytes in all; None while some layers have not begun."""
-        return None if self.waiting or not self._layers else sum(total for _, total in self._layers.values())
+        if any(one.state in _WAITING_STATES for one in self._layers.values()):
+            return None
+        return sum(one.total or 0 for one in self._layers.values()) or None
+
+    @property
+    def unfinished(self) -> tuple[TransferPart, ...]:
+        """The layers that come or are unpacked now."""
+        return tuple(
+            one
+            for one in self._layers.values()
+            if one.state not in _FINISHED_STATES and one.state not in _WAITING_STATES
+        )
 
 
-async def pull_image(session: NodeSession, name: str, machine: str | None, progress: TransferReporter) -> str:
+async def pull_image(
+    session: NodeSession,
+    name: str,
+    machine: str | None,
+    progress: TransferReporter,
+    own_login: dict[str, str] | None = None,
+) -> str:
     """Download an image, and prove that it is there; return that as a sentence. Raises `DockerError`.
 
-    ``machine``: the node's processor in Docker's word; None: not known, Docker chooses.
+    ``machine``: the node's processor in Docker's word; None: not known, Docker chooses. ``own_login``: the operator's, in
+    place of that of the node's user.
     """
     node = session.node.name
     layers = LayerProgress()
@@ -68,9 +93,9 @@ async def pull_image(session: NodeSession, name: str, machine: str | None, progr
     def report(message: dict[str, object]) -> None:
         layers.update(message)
         progress.set_total(layers.total)
-        progress.report_progress(layers.done)
+        progress.report_progress(layers.done, parts=layers.unfinished)
 
-    login = await read_registry_login(session, get_registry(name))
+    login = own_login or await read_registry_login(session, get_registry(name))
     try:
         await session.docker.pull_image(name, f"linux/{machine}" if machine else "", login, report)
     except DockerError as error:
@@ -100,8 +125,53 @@ async def read_registry_login(session: NodeSession, registry: str) -> dict[str, 
     It is held in memory for the one call. A credential helper that does not answer counts as none.
     """
     done = await session.run(["sh", "-c", _READ_CONFIG, "sparkctl-login"], timeout=_LOGIN_TIMEOUT_SECONDS)
+
+    async def ask_helper(helper: str, key: str) -> bytes | None:
+        try:
+            answer = await session.run(
+                [f"docker-credential-{helper}", "get"], stdin=key.encode(), timeout=_LOGIN_TIMEOUT_SECONDS
+            )
+        except (NodeStarved, UnreadableAnswer):
+            return None
+        return answer.stdout if answer.status == 0 else None
+
+    return await find_login(done.stdout, registry, ask_helper)
+
+
+async def read_own_login(environ: Mapping[str, str], registry: str) -> dict[str, str]:
+    """Return the login that the operator has for a registry on this computer. Raises `OperationRefused` without one."""
+    directory = Path(environ.get("DOCKER_CONFIG") or Path(environ.get("HOME", "~"), ".docker"))
     try:
-        config = json.loads(done.stdout)
+        text = await asyncio.to_thread((directory / "config.json").read_bytes)
+    except OSError:
+        text = b"{}"
+
+    async def ask_helper(helper: str, key: str) -> bytes | None:
+        pipe = asyncio.subprocess.PIPE
+        try:
+            process = await asyncio.create_subprocess_exec(
+                f"docker-credential-{helper}", "get", stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL
+            )
+        except OSError:
+            return None
+        answer, _ = await process.communicate(key.encode())
+        return answer if process.returncode == 0 else None
+
+    found = await find_login(text, registry, ask_helper)
+    if found is None:
+        raise OperationRefused(
+            f"this computer has no login for the registry {registry} ({directory / 'config.json'})",
+            f"here: docker login {registry}",
+        )
+    return found
+
+
+async def find_login(
+    text: bytes, registry: str, ask_helper: Callable[[str, str], Awaitable[bytes | None]]
+) -> dict[str, str] | None:
+    """Return the login for a registry that a config.json of Docker has, itself or by its credential helper."""
+    try:
+        config = json.loads(text)
     except ValueError:
         return None
     if not isinstance(config, dict):
@@ -110,21 +180,21 @@ async def read_registry_login(session: NodeSession, registry: str) -> dict[str, 
     helpers = config.get("credHelpers")
     helpers = helpers if isinstance(helpers, dict) else {}
     for key in keys:
-        helper = helpers.get(key) or config.get("credsStore")
-        if helper and (found := await _ask_credential_helper(session, str(helper), key)) is not None:
+        helper = str(helpers.get(key) or config.get("credsStore") or "")
+        if (
+            _HELPER_NAME.fullmatch(helper)
+            and (found := _decode_helper_answer(await ask_helper(helper, key))) is not None
+        ):
             return found
     logins = config.get("auths")
     logins = logins if isinstance(logins, dict) else {}
     return next((found for key in keys if (found := _decode_login(logins.get(key))) is not None), None)
 
 
-async def _ask_credential_helper(session: NodeSession, helper: str, key: str) -> dict[str, str] | None:
+def _decode_helper_answer(text: bytes | None) -> dict[str, str] | None:
     try:
-        done = await session.run(
-            [f"docker-credential-{helper}", "get"], stdin=key.encode(), timeout=_LOGIN_TIMEOUT_SECONDS
-        )
-        answer = json.loads(done.stdout) if done.status == 0 else {}
-    except (ValueError, NodeStarved, UnreadableAnswer):
+        answer = json.loads(text or b"{}")
+    except ValueError:
         return None
     if not isinstance(answer, dict) or not answer.get("Secret"):
         return None
@@ -158,7 +228,7 @@ _EXPLANATIONS: tuple[_Explanation, ...] = (
         ("unauthorized", "authentication required", "access denied", "denied:", "no basic auth"),
         lambda name, node, _, registry: (
             f"the registry {registry} refuses {name} to {node}",
-            f"on {node}: docker login {registry}; or the name is wrong",
+            f"on {node}: docker login {registry}; or use your own: sparkctl pull --login; or the name is wrong",
         ),
     ),
     (

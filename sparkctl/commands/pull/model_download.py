@@ -8,28 +8,35 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shlex
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from sparkctl.commands.start.missing_parts import list_wanted_names
 from sparkctl.commands.transfer.transfer_files import TransferReporter
-from sparkctl.errors import ContainerNotFound, DiskFull, InvalidInput, NodeError, OperationRefused, SparkctlError
+from sparkctl.errors import ContainerNotFound, DiskFull, DockerError, NodeError, OperationRefused, SparkctlError
 from sparkctl.logs.reader import LogFeed
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.launch_plan import ContainerLabel
-from sparkctl.model.missing_part import HubSource, MissingPart, PartKind, parse_model_source
+from sparkctl.model.missing_part import (
+    DirectorySource,
+    HubSource,
+    MissingPart,
+    ModelSource,
+    UrlSource,
+    parse_model_source,
+)
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import load_json, sanitize_line
 from sparkctl.model.text.units import GIB, format_gib, format_size
+from sparkctl.transport.hub_client import find_hub_token, get_hub_endpoint
 from sparkctl.transport.node_session import NodeSession
 
 _MOUNTED_FOLDER = "/run/sparkctl"  # with the token, in the container
-_GGUF_NUMBER = re.compile(r"-\d{5}-of-")
 _KEPT_FREE_BYTES = 5 * GIB  # that a download leaves on the disk
 _COMMAND_TIMEOUT_SECONDS = 20.0
 _REMOVE_FOLDER = 'rm -rf -- "/dev/shm/$1"'
@@ -37,6 +44,30 @@ _PREPARE = """set -e; umask 077
 mkdir -p -- "$1"; [ -w "$1" ] || exit 13
 id -u; id -g
 if [ -n "$2" ]; then d=/dev/shm/$2; rm -rf -- "$d"; mkdir -m 700 -- "$d"; cat > "$d/token"; fi
+"""
+# Without a client in the image: what of the node can run the same program. A first line with its words, or nothing.
+_FIND_CLIENT = """PATH=$HOME/.local/bin:$HOME/.cargo/bin:$PATH
+is_enough() { "$1" -c "import sys; sys.version_info >= (3, 8) or sys.exit(1)${2:+; from $2 import HfApi}" 2>/dev/null; }
+is_enough python3 "$1" && { command -v python3; exit; }
+for tool in hf huggingface-cli; do
+  found=$(command -v $tool) && python=$(head -n 1 "$found" | sed -n 's/^#! *\\([^ ]*python[^ ]*\\)$/\\1/p') || continue
+  [ -n "$python" ] && is_enough "$python" "$1" && { echo "$python"; exit; }
+done
+found=$(command -v uv) && echo "$found run --no-project --quiet --with huggingface_hub python3"
+"""
+# A process of its own, which outlives the connection; its folder is in memory, for its user alone.
+_START_ON_NODE = """set -e; umask 077; d=/dev/shm/$1; request=$2; shift 2
+rm -rf -- "$d"; mkdir -m 700 -- "$d"; cat >"$d/program.py"
+HF_HUB_DISABLE_TELEMETRY=1 HF_HUB_DISABLE_PROGRESS_BARS=1 setsid sh -c 'd=$1; shift; echo $$ >"$d/pid"; exec "$@"' sparkctl-download \
+  "$d" "$@" "$d/program.py" "$request" >"$d/log" 2>&1 </dev/null &
+while ! [ -s "$d/pid" ]; do sleep 0.1; done
+"""
+_IS_ON_NODE = '[ -s "/dev/shm/$1/pid" ] && kill -0 "$(cat "/dev/shm/$1/pid")" 2>/dev/null && cat "/dev/shm/$1/program.py" >/dev/null'
+_STOP_ON_NODE = 'kill -s TERM -- "-$(cat "/dev/shm/$1/pid")"; rm -rf -- "/dev/shm/$1"'
+_FOLLOW_ON_NODE = """exec 3<&0; d=/dev/shm/$1
+tail -n +1 -f --pid="$(cat "$d/pid")" "$d/log" & tail=$!
+{ cat <&3; kill $tail; } >/dev/null 2>&1 &
+wait $tail; kill $! 2>/dev/null
 """
 
 
@@ -48,36 +79,50 @@ class ModelDownload:
     """
 
     profile: Profile
-    source: HubSource
+    source: ModelSource
     target: str
     is_cache: bool
     include: tuple[str, ...] = ()
 
     @classmethod
-    def from_part(cls, profile: Profile, part: MissingPart) -> ModelDownload:
-        """Return the download of a missing model. Raises `OperationRefused` where nothing says from where."""
-        if part.source is None:
+    def from_part(cls, profile: Profile, part: MissingPart, directory: str | None = None) -> ModelDownload:
+        """Return the download of a missing model; ``directory``: of the node, it is copied from there.
+
+        Raises `OperationRefused` where nothing says from where.
+        """
+        source = None if part.source is None else parse_model_source(part.source)
+        if directory is not None:
+            source = DirectorySource(directory, source.repository if isinstance(source, HubSource) else None)
+        if source is None:
             raise OperationRefused(
                 f"where the model of {profile.name} comes from is not known: {part.name} {part.reason} on {part.node}",
                 "set model.source in the profile, for example hf:ORG/NAME; or copy it: "
                 f"sparkctl sync {profile.name} --from NODE --to {part.node}",
             )
         place = PurePosixPath(part.name)
-        include = profile.model.include if part.kind is PartKind.MODEL else ()
+        include = list_wanted_names(profile, part)
         if place.suffix == ".gguf":  # a file: its directory gets it, with its other parts
-            include = include or (_GGUF_NUMBER.sub("-*-of-", place.name),)
             place = place.parent
         return cls(
-            profile=profile, source=parse_model_source(part.source), target=str(place), include=include,
+            profile=profile, source=source, target=str(place), include=include,
             is_cache=place.name.startswith("models--"),
         )  # fmt: skip
 
     @property
     def key(self) -> str:
-        """What tells this download from others on the node."""
-        return hashlib.sha256(f"{self.source.repository}@{self.source.revision} {self.target}".encode()).hexdigest()[
-            :12
-        ]
+        """What tells this download from others on the node: its directory, which only one at a time may write."""
+        return hashlib.sha256(self.target.encode()).hexdigest()[:12]
+
+    @property
+    def origin(self) -> str:
+        """What it gets, as one line: the source, and which files of it."""
+        return " ".join((str(self.source), *self.include, *(f"-{each}" for each in self.profile.model.exclude)))
+
+    @property
+    def title(self) -> str:
+        """What it is, for its progress."""
+        name = self.source.repository if isinstance(self.source, HubSource) else self.source
+        return f"model {name}"
 
     @property
     def parent(self) -> str:
@@ -94,12 +139,23 @@ class ModelDownload:
         """The name of the folder in memory that holds the token until the download has read it."""
         return f"sparkctl-token-{self.key}"
 
+    @property
+    def node_folder(self) -> str:
+        """The name of the folder in memory of a download that runs on the node itself, outside a container."""
+        return f"sparkctl-pull-{self.key}"
+
     def build_request(self, token_file: str | None) -> dict[str, Any]:
         """Return the argument of the program on the node."""
+        match self.source:
+            case HubSource(repository, revision):
+                origin: dict[str, Any] = {"repo": repository, "revision": revision}
+            case UrlSource(url, sha256):
+                origin = {"url": url, "sha256": sha256}
+            case DirectorySource(path, name):
+                origin = {"directory": path, "repo": name}
         return {
-            "repo": self.source.repository, "revision": self.source.revision, "target": self.target,
-            "is_cache": self.is_cache, "include": self.include, "exclude": self.profile.model.exclude,
-            "token_file": token_file, "kept_free": _KEPT_FREE_BYTES,
+            **origin, "target": self.target, "is_cache": self.is_cache, "include": self.include,
+            "exclude": self.profile.model.exclude, "token_file": token_file, "kept_free": _KEPT_FREE_BYTES,
         }  # fmt: skip
 
 
@@ -114,14 +170,102 @@ async def download_model(
     if container is not None and container.state is not ContainerState.RUNNING:
         await session.docker.remove_container(container.id, force=True)
         container = None
-    container_id = container.id if container is not None else await _start_download(session, wanted, environ)
-    said = await _watch_download(session, container_id, wanted, progress)
-    await _remove_quietly(session, container_id)
-    await _remove_token_folder(session, wanted)
+    if container is not None and (other := container.get_label(ContainerLabel.DOWNLOAD_SOURCE)) != wanted.origin:
+        raise OperationRefused(
+            f"another download goes on in {wanted.target} on {session.node.name}: {sanitize_line(other or 'not known')}",
+            "wait for it, or end it: sparkctl pull PROFILE --stop",
+        )
+    if container is None and await _is_on_node(session, wanted):
+        said = await _watch_on_node(session, wanted, progress)
+    else:
+        said = await _download_in_container(session, wanted, environ, progress, container)
+        if said.get("error") in ("no-client", "no-python") and (client := await _find_client(session, wanted)):
+            await _start_on_node(session, wanted, environ, client)
+            said = await _watch_on_node(session, wanted, progress)
     if said.get("done"):
         amount = f"{said.get('files')} files, {format_size(int(said.get('total') or 0))}"
-        return f"{wanted.source.repository} is in {wanted.target}: {amount}, each proved by the Hub's checksum"
+        proof = ", each proved by the Hub's checksum" if isinstance(wanted.source, HubSource) else ""
+        return f"{wanted.source} is in {wanted.target}: {amount}{proof}"
     raise explain_download_error(said, wanted, session.node.name)
+
+
+async def _download_in_container(
+    session: NodeSession,
+    wanted: ModelDownload,
+    environ: Mapping[str, str],
+    progress: TransferReporter,
+    container: Container | None,
+) -> dict[str, Any]:
+    """Download it in a container, or watch the one that runs; return the message that says how it ended."""
+    try:
+        container_id = container.id if container is not None else await _start_download(session, wanted, environ)
+    except DockerError as error:
+        if "python3" not in error.message:  # its own words of a program that is not there
+            raise
+        with suppress(NodeError, DockerError):
+            await session.docker.remove_container(wanted.container_name, force=True)
+        return {"error": "no-python"}
+    said = await _watch_container(session, container_id, wanted, progress)
+    await _remove_quietly(session, container_id)
+    await _remove_token_folder(session, wanted)
+    return said
+
+
+async def _is_on_node(session: NodeSession, wanted: ModelDownload) -> bool:
+    done = await session.run(
+        ["sh", "-c", _IS_ON_NODE, "sparkctl-is-pulling", wanted.node_folder], timeout=_COMMAND_TIMEOUT_SECONDS
+    )
+    return done.status == 0
+
+
+async def _find_client(session: NodeSession, wanted: ModelDownload) -> list[str] | None:
+    """Return the words before the program that run it on the node, None if nothing there can."""
+    module = "huggingface_hub" if isinstance(wanted.source, HubSource) else ""
+    done = await session.run(["sh", "-c", _FIND_CLIENT, "sparkctl-client", module], timeout=_COMMAND_TIMEOUT_SECONDS)
+    return shlex.split(done.stdout.decode("utf-8", "replace").partition("\n")[0]) or None
+
+
+async def _start_on_node(
+    session: NodeSession, wanted: ModelDownload, environ: Mapping[str, str], client: Sequence[str]
+) -> None:
+    """Start the program on the node itself, because the image has nothing that runs it. Raises `OperationRefused`."""
+    folder, _ = await _prepare_node(session, wanted, environ)
+    request = json.dumps(wanted.build_request(f"/dev/shm/{folder}/token" if folder else None))  # noqa: S108
+    endpoint = get_hub_endpoint(environ)
+    words = [*(["env", f"HF_ENDPOINT={endpoint}"] if endpoint else []), *client]
+    done = await session.run(
+        ["sh", "-c", _START_ON_NODE, "sparkctl-start", wanted.node_folder, request, *words],
+        stdin=_read_program().encode(),
+        timeout=_COMMAND_TIMEOUT_SECONDS,
+    )
+    if done.status != 0:
+        why = sanitize_line(done.stderr.decode("utf-8", "replace").strip())
+        raise OperationRefused(
+            f"the download did not start on {session.node.name}: {why}", _format_manual_download(wanted)
+        )
+
+
+async def _watch_on_node(session: NodeSession, wanted: ModelDownload, progress: TransferReporter) -> dict[str, Any]:
+    """Follow the program on the node to its end; return its last message."""
+    last: dict[str, Any] = {}
+    words: deque[str] = deque(maxlen=3)
+    progress.begin_item(wanted.title, None)
+    held = await session.link.start_process(["sh", "-c", _FOLLOW_ON_NODE, "sparkctl-follow", wanted.node_folder])
+    try:
+        while line := await held.readline():
+            last = _take_line(line.decode("utf-8", "replace").strip(), words, progress) or last
+    except NodeError as error:
+        raise _explain_lost_watch(error) from error
+    finally:
+        await held.release()
+    is_alive = await _is_on_node(session, wanted)
+    if is_alive and not last:
+        raise _explain_lost_watch(NodeError(session.node.name, "the log of the download ended", None))
+    await session.run(
+        ["sh", "-c", _REMOVE_FOLDER, "sparkctl-download", wanted.node_folder], timeout=_COMMAND_TIMEOUT_SECONDS
+    )
+    await _remove_token_folder(session, wanted)
+    return last or {"error": "ended", "message": " ".join(words)}
 
 
 async def find_download(session: NodeSession, wanted: ModelDownload) -> Container | None:
@@ -136,15 +280,30 @@ async def stop_download(session: NodeSession, wanted: ModelDownload) -> bool:
     """End a download; what has arrived stays. Return whether there was one."""
     container = await find_download(session, wanted)
     if container is None:
-        return False
+        if not await _is_on_node(session, wanted):
+            return False
+        await session.run(
+            ["sh", "-c", _STOP_ON_NODE, "sparkctl-stop", wanted.node_folder], timeout=_COMMAND_TIMEOUT_SECONDS
+        )
+        await _remove_token_folder(session, wanted)
+        return True
     await session.docker.remove_container(container.id, force=True)
     await _remove_token_folder(session, wanted)
     return True
 
 
-async def _start_download(session: NodeSession, wanted: ModelDownload, environ: Mapping[str, str]) -> str:
+async def _prepare_node(
+    session: NodeSession, wanted: ModelDownload, environ: Mapping[str, str]
+) -> tuple[str, list[str]]:
+    """Make the directory, and a folder with the token; return that folder's name, and the ids of the user."""
     node, parent = session.node.name, wanted.parent
-    token = _find_token(environ)
+    token = find_hub_token(environ) if isinstance(wanted.source, HubSource) else None
+    if isinstance(wanted.source, DirectorySource):
+        there = await session.run(["test", "-d", wanted.source.path], timeout=_COMMAND_TIMEOUT_SECONDS)
+        if there.status != 0:  # a mount of it would make it
+            raise OperationRefused(
+                f"{node} has no directory {wanted.source.path}", f"on {node}: ls {shlex.quote(wanted.source.path)}"
+            )
     folder = wanted.token_folder if token else ""
     done = await session.run(
         ["sh", "-c", _PREPARE, "sparkctl-download", parent, folder],
@@ -158,24 +317,39 @@ async def _start_download(session: NodeSession, wanted: ModelDownload, environ: 
             f"{parent} on {node} cannot take the model: {why}",
             f"on {node}: sudo mkdir -p {shlex.quote(parent)} && sudo chown $USER {shlex.quote(parent)}",
         )
+    return folder, words
+
+
+def _read_program() -> str:
+    return (Path(__file__).parents[2] / "node" / "download.py").read_text()
+
+
+async def _start_download(session: NodeSession, wanted: ModelDownload, environ: Mapping[str, str]) -> str:
+    parent, endpoint = wanted.parent, get_hub_endpoint(environ)
+    folder, words = await _prepare_node(session, wanted, environ)
     binds = [f"{parent}:{parent}"]
+    if isinstance(wanted.source, DirectorySource) and wanted.source.path != parent:
+        binds.insert(0, f"{wanted.source.path}:{wanted.source.path}:ro")
     if folder:
         binds.append(f"/dev/shm/{folder}:{_MOUNTED_FOLDER}")  # noqa: S108 - in memory, for its user alone
     request = wanted.build_request(f"{_MOUNTED_FOLDER}/token" if folder else None)
-    program = (Path(__file__).parents[2] / "node" / "download.py").read_text()
     body: dict[str, object] = {
         "Image": wanted.profile.image,
         "Entrypoint": ["python3"],
-        "Cmd": ["-u", "-c", program, json.dumps(request)],
+        "Cmd": ["-u", "-c", _read_program(), json.dumps(request)],
         "User": ":".join(words),
         "WorkingDir": "/tmp",  # noqa: S108  # the container's own
         "Env": [
             "HOME=/tmp",
             "HF_HUB_DISABLE_TELEMETRY=1",
             "HF_HUB_DISABLE_PROGRESS_BARS=1",
-            *_list_hub_variables(environ),
+            *([f"HF_ENDPOINT={endpoint}"] if endpoint else []),
         ],
-        "Labels": {ContainerLabel.DOWNLOAD: wanted.key, ContainerLabel.PROFILE: wanted.profile.name},
+        "Labels": {
+            ContainerLabel.DOWNLOAD: wanted.key,
+            ContainerLabel.DOWNLOAD_SOURCE: wanted.origin,
+            ContainerLabel.PROFILE: wanted.profile.name,
+        },
         "HostConfig": {"Binds": binds, "NetworkMode": "host", "CpuShares": 128},
     }
     try:
@@ -194,43 +368,20 @@ async def _remove_token_folder(session: NodeSession, wanted: ModelDownload) -> N
     await session.run(words, timeout=_COMMAND_TIMEOUT_SECONDS)
 
 
-def _find_token(environ: Mapping[str, str]) -> str | None:
-    """Return the operator's own token for the Hub."""
-    return environ.get("HF_TOKEN") or environ.get("HUGGING_FACE_HUB_TOKEN") or None
-
-
-def _list_hub_variables(environ: Mapping[str, str]) -> list[str]:
-    """Return where the operator's Hub is, if it is another one. Raises `InvalidInput` for an address with a password in it."""
-    endpoint = environ.get("HF_ENDPOINT") or ""
-    if "@" in endpoint.partition("://")[2].partition("/")[0]:
-        raise InvalidInput(
-            "HF_ENDPOINT has a password in it, which every user of the node could read", "set HF_TOKEN for it"
-        )
-    return [f"HF_ENDPOINT={endpoint}"] if endpoint else []
-
-
-async def _watch_download(
+async def _watch_container(
     session: NodeSession, container_id: str, wanted: ModelDownload, progress: TransferReporter
 ) -> dict[str, Any]:
     """Follow the program's messages; return the last one that says how it ended."""
     last: dict[str, Any] = {}
     words: deque[str] = deque(maxlen=3)  # the last ones that are no message: an interpreter's own error
-    progress.begin_item(f"model {wanted.source.repository}", None)
+    progress.begin_item(wanted.title, None)
     try:
         async with aclosing(LogFeed(session, container_id).follow_lines()) as batches:
             async for lines in batches:
                 for line in lines:
-                    message = _parse_message(line.text)
-                    if message is None:
-                        words.append(line.text)
-                        continue
-                    _report_message(message, progress)
-                    if "done" in message or "error" in message:
-                        last = message
+                    last = _take_line(line.text, words, progress) or last
     except NodeError as error:
-        raise type(error)(
-            error.node, f"{error.message}; the download on {error.node} goes on", "the same command watches it again"
-        ) from error
+        raise _explain_lost_watch(error) from error
     if last:
         return last
     try:
@@ -238,6 +389,22 @@ async def _watch_download(
     except ContainerNotFound:
         return {"error": "stopped", "message": "its container was removed"}
     return {"error": "ended", "message": f"exit code {ended.exit_code}: {' '.join(words)}"}
+
+
+def _take_line(text: str, words: deque[str], progress: TransferReporter) -> dict[str, Any]:
+    """Report a message of the program; return it if it says how the download ended. Other lines go into ``words``."""
+    message = _parse_message(text)
+    if message is None:
+        words.append(text)
+        return {}
+    _report_message(message, progress)
+    return message if "done" in message or "error" in message else {}
+
+
+def _explain_lost_watch(error: NodeError) -> NodeError:
+    return type(error)(
+        error.node, f"{error.message}; the download on {error.node} goes on", "the same command watches it again"
+    )
 
 
 def _parse_message(text: str) -> dict[str, Any] | None:
@@ -266,7 +433,9 @@ async def _remove_quietly(session: NodeSession, container_id: str) -> None:
 def explain_download_error(said: Mapping[str, Any], wanted: ModelDownload, node: str) -> SparkctlError:
     """Return the error of a download that ended without its model."""
     kind, words = str(said.get("error") or "ended"), sanitize_line(str(said.get("message") or ""))
-    repository, again = wanted.source.repository, "the same command continues"
+    repository, again = str(wanted.source).removeprefix("hf:").partition("@")[0], "the same command continues"
+    if not isinstance(wanted.source, HubSource) and kind in ("unauthorized", "nothing", "refused"):
+        return OperationRefused(f"{wanted.source} was not fetched: {words}", "check model.source in the profile")
     page = f"https://huggingface.co/{repository}"
     match kind:
         case "gated":
@@ -279,12 +448,14 @@ def explain_download_error(said: Mapping[str, Any], wanted: ModelDownload, node:
                 f"check model.source in the profile; for a private or gated model see {page} and set HF_TOKEN",
             )
         case "no-revision":
-            return OperationRefused(f"{repository} has no revision {wanted.source.revision}", "check model.source")
+            return OperationRefused(
+                f"{repository} has no revision {str(wanted.source).partition('@')[2]}", "check model.source"
+            )
         case "nothing":
             return OperationRefused(f"{repository}: {words}", "set model.include in the profile")
-        case "no-client":
+        case "no-client" | "no-python":
             return OperationRefused(
-                f"the image {wanted.profile.image} has no huggingface_hub to download with",
+                f"the image {wanted.profile.image} has no {'huggingface_hub' if kind == 'no-client' else 'python3'} to download with",
                 f"on {node}: {_format_manual_download(wanted)}",
             )
         case "disk-full":
@@ -303,13 +474,18 @@ def _build_disk_full(words: str, wanted: ModelDownload, node: str) -> SparkctlEr
     except (ValueError, KeyError, TypeError):
         pass
     return DiskFull(
-        node, f"{node} has no room for {wanted.source.repository} in {wanted.parent}: {words}",
+        node, f"{node} has no room for {wanted.source} in {wanted.parent}: {words}",
         f"on {node}: du -sh {shlex.quote(wanted.parent)}/*; docker system df",
     )  # fmt: skip
 
 
 def _format_manual_download(wanted: ModelDownload) -> str:
     """Return the command that downloads the same by hand, with uv on the node."""
+    match wanted.source:
+        case UrlSource(url):
+            return shlex.join(["curl", "-fL", "-C", "-", "--create-dirs", "-O", "--output-dir", wanted.target, url])
+        case DirectorySource(path):
+            return shlex.join(["cp", "-rLn", path, wanted.target])
     words = ["uvx", "hf", "download", wanted.source.repository]
     words += ["--revision", wanted.source.revision] if wanted.source.revision else []
     words += [word for each in wanted.include for word in ("--include", each)]

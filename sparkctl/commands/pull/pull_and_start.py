@@ -1,31 +1,75 @@
-"""``up --pull``: get what is missing, then start."""
+"""``up``: start; where image or model is missing get it first, with ``--pull`` or if the operator says yes."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 
-from sparkctl.commands.pull.pull_profile import PullProfile
+from sparkctl.commands.event_stream import build_end_from_error, run_in_turn
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.context import CommandContext
-from sparkctl.model.events import CommandEnded, Event
+from sparkctl.errors import ExitCode, SparkctlError
+from sparkctl.model.events import CommandEnded, Event, PartsMissing
+from sparkctl.model.missing_part import MissingPart
+from sparkctl.model.questions import PullQuestion
 
 
-async def pull_and_start(ctx: CommandContext, request: StartInstance) -> AsyncGenerator[Event, None]:
-    """Yield the events of both, and one end: that of the pull where it failed, else that of the start."""
-    pull = PullProfile(
-        profile=request.profile, nodes=request.nodes, environ=request.environ, words=request.words,
-        dry_run=request.dry_run, names_nodes=request.names_nodes,
-    )  # fmt: skip
-    async with aclosing(pull.run(ctx)) as events:
+async def start_or_pull(ctx: CommandContext, request: StartInstance) -> AsyncGenerator[Event, None]:
+    """Yield the events of a start. If it is refused because something is missing, ask whether to get that first."""
+    missing: list[MissingPart] = []
+    if not request.pull:
+        async with aclosing(_start(ctx, request)) as events:
+            async for event in events:
+                if isinstance(event, PartsMissing):
+                    missing += event.parts
+                is_refused = isinstance(event, CommandEnded) and event.exit_code == ExitCode.REFUSED
+                if not is_refused or not await _confirm_pull(ctx, request, missing):
+                    yield event
+                    continue
+                request = replace(request, pull=True)
+        if not request.pull:
+            return
+    async with aclosing(_pull_and_start(ctx, request)) as events:
         async for event in events:
-            if not isinstance(event, CommandEnded):
-                yield event
-            elif event.exit_code:
-                yield event
-                return
-    async with aclosing(start_instance(ctx, replace(request, pull=False))) as events:
+            yield event
+
+
+def _start(ctx: CommandContext, request: StartInstance) -> AsyncGenerator[Event, None]:
+    """Start it, after what it needs."""
+    if not request.profile.needs or request.alone:
+        return start_instance(ctx, request)
+    from sparkctl.commands.start.start_needs import start_with_needs  # imported late: most profiles need none
+
+    return start_with_needs(ctx, request)
+
+
+async def _confirm_pull(ctx: CommandContext, request: StartInstance, missing: list[MissingPart]) -> bool:
+    if request.dry_run or not missing or any(part.source is None for part in missing):
+        return False
+    sentences = tuple(part.sentence for part in missing)
+    return await ctx.asker.ask_yes_no(PullQuestion(request.profile.name, sentences))
+
+
+async def _pull_and_start(ctx: CommandContext, request: StartInstance) -> AsyncGenerator[Event, None]:
+    """Yield the events of both, and one end: that of the pull where it failed, else that of the start."""
+    from sparkctl.commands.pull.pull_profile import PullProfile  # imported late: most starts need none
+    from sparkctl.commands.start.start_needs import list_chain
+
+    try:
+        chain = list_chain(request)
+    except SparkctlError as error:
+        yield build_end_from_error(error, ctx, 0.0, request.profile.name)
+        return
+    pulls = (
+        PullProfile(
+            profile=one.profile, nodes=one.nodes, environ=one.environ, words=one.words, dry_run=one.dry_run,
+            names_nodes=one.names_nodes,
+        ).run(ctx)
+        for one in chain
+    )  # fmt: skip
+    async with aclosing(run_in_turn(itertools.chain(pulls, (_start(ctx, replace(request, pull=False)),)))) as events:
         async for event in events:
             yield event

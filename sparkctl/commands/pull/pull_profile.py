@@ -6,15 +6,18 @@ On several nodes the model is downloaded once, on the first, and copied to the o
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from sparkctl.commands.event_stream import forward_events, open_session, stream_events
-from sparkctl.commands.pull.image_pull import pull_image
+from sparkctl.commands.pull.image_build import ImageBuild, build_image, resolve_build
+from sparkctl.commands.pull.image_pull import get_registry, pull_image, read_own_login
 from sparkctl.commands.pull.model_download import ModelDownload, download_model, stop_download
 from sparkctl.commands.request import Request, list_flags
 from sparkctl.commands.start.launch_plans import build_rank_launches
-from sparkctl.commands.start.missing_parts import build_missing_event, read_missing_parts
+from sparkctl.commands.start.missing_parts import build_missing_event, build_missing_image, read_missing_parts
+from sparkctl.commands.start.node_fit import find_loading_containers
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.transfer.transfer_files import TransferReporter
 from sparkctl.commands.transfer.transfer_profile import TransferProfile, transfer_profile
@@ -22,12 +25,14 @@ from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
 from sparkctl.errors import ExitCode, OperationRefused, SparkctlError
-from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, PhaseChanged, TransferProgressed
-from sparkctl.model.launch_plan import LaunchPlan
+from sparkctl.model.events import CommandEnded, Emit, Event, LogArrived, Outcome, PhaseChanged
+from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
+from sparkctl.model.log_line import LogLine
 from sparkctl.model.missing_part import MissingPart, PartKind
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
+from sparkctl.transport.docker.docker_responses import DockerInfo
 from sparkctl.transport.node_session import NodeSession
 
 
@@ -36,8 +41,12 @@ class PullProfile(Request):
     """What to get and where.
 
     Attributes:
+        own_login: the image with the login that the operator has on this computer; it is stored nowhere.
         stop: end the downloads of this model that go on there, and get nothing.
         words: the profile and its overrides as the operator typed them.
+        from_directory: of each node; the model is copied from there.
+        from_node: a Spark that has the model; it comes over the cable.
+        forced: download although an engine loads its weights there.
     """
 
     profile: Profile
@@ -46,16 +55,24 @@ class PullProfile(Request):
     model: bool = True
     dry_run: bool = False
     stop: bool = False
+    own_login: bool = False
     environ: Mapping[str, str] = field(default_factory=dict)
     words: tuple[str, ...] = ()
+    from_directory: str | None = None
+    from_node: Node | None = None
+    forced: bool = False
 
     def format_as_command(self) -> tuple[str, ...]:
         """Return the words of its command line."""
         profile, *settings = self.words or (self.profile.name,)
         flags = {
             "--image-only": not self.model, "--model-only": not self.image, "--dry-run": self.dry_run, "--stop": self.stop,
+            "--login": self.own_login,
+            "--force": self.forced,
         }  # fmt: skip
-        return ("pull", profile, *self.format_node_options(), *list_flags(flags), *settings)
+        place = self.from_directory or (None if self.from_node is None else str(self.from_node.name))
+        origin = () if place is None else ("--from-cache", place)
+        return ("pull", profile, *self.format_node_options(), *origin, *list_flags(flags), *settings)
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
         """Get it."""
@@ -77,9 +94,13 @@ def pull_profile(ctx: CommandContext, request: PullProfile) -> AsyncGenerator[Ev
     async def run_pull(emit: Emit) -> CommandEnded:
         began = ctx.clock.monotonic()
         async with AsyncExitStack() as stack:
+            resources = stack.enter_context(ExitStack())
             sessions = [await open_session(stack, ctx, node, emit) for node in request.nodes]
             plans = await _build_plans(ctx, request, sessions)
-            puller = ProfilePuller(ctx, request, sessions, plans, emit)
+            build = None
+            if request.profile.build is not None and request.image and not request.stop:
+                build = await resolve_build(sessions[0], request.profile, resources)
+            puller = ProfilePuller(ctx, request, sessions, plans, build, emit)
             if request.stop:
                 message = await puller.stop_downloads()
             else:
@@ -112,11 +133,13 @@ class ProfilePuller:
         request: PullProfile,
         sessions: Sequence[NodeSession],
         plans: Sequence[LaunchPlan],
+        build: ImageBuild | None,
         emit: Emit,
     ) -> None:
         self._ctx, self._request, self._emit = ctx, request, emit
-        self._sessions, self._plans = sessions, plans
+        self._sessions, self._plans, self._build = sessions, plans, build
         self._began = ctx.clock.monotonic()
+        self._engines: dict[NodeName, DockerInfo] = {}
 
     async def pull(self) -> str:
         """Get everything that is missing; return what was done, as sentences. Raises `SparkctlError`."""
@@ -128,12 +151,13 @@ class ProfilePuller:
         if not wanted:
             return f"{self._request.profile.name} has everything on {self._join_nodes()}: nothing to get"
         for part in wanted:  # refuse before the first byte
-            if part.kind is not PartKind.IMAGE:
-                ModelDownload.from_part(self._request.profile, part)
+            if part.kind is not PartKind.IMAGE and self._request.from_node is None:
+                ModelDownload.from_part(self._request.profile, part, self._request.from_directory)
         if self._request.dry_run:
             return "\n".join(f"would get {part.origin_words} onto {part.node}" for part in wanted)
-        done = await gather_or_cancel(*(self._pull_image(session, missing) for session in self._sessions))
-        said = [sentence for sentence in done if sentence is not None]
+        if not self._request.forced:
+            await self._refuse_while_loading({part.node for part in wanted if part.kind is not PartKind.IMAGE})
+        said = await self._get_image(missing)
         for kind in (PartKind.MODEL, PartKind.DRAFT_MODEL):
             said += await self._get_model(kind, missing)
         left = [part for parts in (await self._read_missing()).values() for part in parts]
@@ -143,18 +167,56 @@ class ProfilePuller:
 
     async def _read_missing(self) -> dict[NodeName, tuple[MissingPart, ...]]:
         found = await gather_or_cancel(
-            *(
-                read_missing_parts(session, self._request.profile, plan)
-                for session, plan in zip(self._sessions, self._plans, strict=True)
-            )
+            *(self._read_node(session, plan) for session, plan in zip(self._sessions, self._plans, strict=True))
         )
-        return {
-            session.node.name: tuple(part for part in parts if self._is_wanted(part))
-            for session, parts in zip(self._sessions, found, strict=True)
-        }
+        missing = {}
+        for session, (parts, engine) in zip(self._sessions, found, strict=True):
+            self._engines[session.node.name] = engine
+            missing[session.node.name] = tuple(part for part in parts if self._is_wanted(part))
+        return missing
+
+    async def _read_node(self, session: NodeSession, plan: LaunchPlan) -> tuple[tuple[MissingPart, ...], DockerInfo]:
+        """Return what a node lacks; an image that `pull` built of something that has changed since is lacking, too."""
+        parts, engine = await read_missing_parts(session, self._request.profile, plan)
+        if self._build is None or any(part.kind is PartKind.IMAGE for part in parts):
+            return parts, engine
+        image = await session.docker.inspect_image(plan.image)
+        if image is None or image.built_from in (None, self._build.origin):  # None: somebody else made it
+            return parts, engine
+        part = build_missing_image(self._request.profile, plan, "was built from an older state of it")
+        return (part, *parts), engine
 
     def _is_wanted(self, part: MissingPart) -> bool:
         return self._request.image if part.kind is PartKind.IMAGE else self._request.model
+
+    async def _get_image(self, missing: Mapping[NodeName, tuple[MissingPart, ...]]) -> list[str]:
+        lacking = [
+            session
+            for session in self._sessions
+            if any(part.kind is PartKind.IMAGE for part in missing[session.node.name])
+        ]
+        if self._build is None or not lacking:
+            done = await gather_or_cancel(*(self._pull_image(session, missing) for session in self._sessions))
+            return [sentence for sentence in done if sentence is not None]
+        having = [session for session in self._sessions if session not in lacking]
+        source, targets = (having[0], lacking) if having else (lacking[0], lacking[1:])
+        said = []
+        if not having:
+            progress = self._report_progress(source.node.name, "build")
+            log = partial(self._report_build, source.node.name)
+            said.append(await build_image(source, self._build, progress, log))
+        for session in targets:  # one build: every rank needs the same image
+            said.append(await self._copy_part(source.node, session.node, is_image=True))
+        return said
+
+    def _report_build(self, node: NodeName, number: int, line: str, step: Step | None) -> None:
+        """Report a line of a build's log, and the step that it begins."""
+        if step is not None:
+            self._report_step(node, step)
+        row = LogLine(when="", text=line, number=number)
+        self._emit(
+            LogArrived(ts=self._ctx.clock.unix_time(), node=node, instance=self._request.profile.name, lines=(row,))
+        )
 
     async def _pull_image(
         self, session: NodeSession, missing: Mapping[NodeName, tuple[MissingPart, ...]]
@@ -162,8 +224,29 @@ class ProfilePuller:
         part = next((one for one in missing[session.node.name] if one.kind is PartKind.IMAGE), None)
         if part is None:
             return None
-        engine = await session.docker.read_info()
-        return await pull_image(session, part.name, engine.machine, self._report_progress(session.node.name, "image"))
+        machine = self._engines[session.node.name].machine
+        login = None
+        if self._request.own_login:
+            login = await read_own_login(self._request.environ, get_registry(part.name))
+        progress = self._report_progress(session.node.name, "image")
+        return await pull_image(session, part.name, machine, progress, login)
+
+    async def _refuse_while_loading(self, names: set[NodeName]) -> None:
+        """Raise `OperationRefused` where an engine loads its weights: a download would take its disk and memory."""
+        for session in self._sessions:
+            if session.node.name not in names:
+                continue
+            look, containers = await gather_or_cancel(
+                session.read_node("memory", "processes", "gpu"), session.docker.list_containers()
+            )
+            loading = await find_loading_containers(session, look, containers)
+            for one in containers:
+                if one.id in loading:
+                    raise OperationRefused(
+                        f"{one.get_label(ContainerLabel.INSTANCE)} loads its weights on {session.node.name}: a download would take its "
+                        "disk and its memory",
+                        "wait until it is ready; or download it all the same with --force",
+                    )  # fmt: skip
 
     async def _get_model(self, kind: PartKind, missing: Mapping[NodeName, tuple[MissingPart, ...]]) -> list[str]:
         lacking = [
@@ -173,20 +256,22 @@ class ProfilePuller:
             return []
         having = [session for session in self._sessions if session not in [one for one, _ in lacking]]
         said = []
-        source = having[0] if having else lacking[0][0]
-        if not having:
+        source = having[0].node if having else lacking[0][0].node
+        if self._request.from_node is not None:
+            source = self._request.from_node
+        elif not having:
             session, part = lacking.pop(0)
-            wanted = ModelDownload.from_part(self._request.profile, part)
+            wanted = ModelDownload.from_part(self._request.profile, part, self._request.from_directory)
             progress = self._report_progress(session.node.name, "model")
             said.append(await download_model(session, wanted, self._request.environ, progress))
         for session, _ in lacking:
-            said.append(await self._copy_model(source.node, session.node))
+            said.append(await self._copy_part(source, session.node, is_image=False))
         return said
 
-    async def _copy_model(self, source: Node, target: Node) -> str:
+    async def _copy_part(self, source: Node, target: Node, *, is_image: bool) -> str:
         transfer = TransferProfile(
-            profile=self._request.profile, source=source, targets=(target,), image=False, environ=self._request.environ,
-            words=self._request.words,
+            profile=self._request.profile, source=source, targets=(target,), image=is_image, model=not is_image,
+            environ=self._request.environ, words=self._request.words,
         )  # fmt: skip
         ended = await forward_events(transfer_profile(self._ctx, transfer), self._emit)
         if ended.exit_code:
@@ -194,21 +279,18 @@ class ProfilePuller:
         return ended.message or f"{self._request.profile.name} is on {target.name}"
 
     def _report_progress(self, node: NodeName, step: str) -> TransferReporter:
-        """Return the reporter of one part; it also tells the phase, with each report."""
+        """Say that a part begins; return the reporter of its progress."""
+        self._report_step(node, Step(step))
+        origin = NodeName({"image": "registry", "build": "here"}.get(step, "hub"))
+        return TransferReporter(self._ctx.clock, self._emit, origin, node, self._request.profile.name)
 
-        def emit(event: Event) -> None:
-            self._emit(event)
-            if isinstance(event, TransferProgressed):
-                share = event.done / event.total if event.total else None
-                self._emit(
-                    PhaseChanged(
-                        ts=event.ts, node=node, instance=self._request.profile.name, phase=Phase.PULLING,
-                        step=Step(step, fraction=share), elapsed=self._ctx.clock.monotonic() - self._began,
-                    )
-                )  # fmt: skip
-
-        origin = NodeName("registry" if step == "image" else "hub")
-        return TransferReporter(self._ctx.clock, emit, origin, node, self._request.profile.name)
+    def _report_step(self, node: NodeName, step: Step) -> None:
+        self._emit(
+            PhaseChanged(
+                ts=self._ctx.clock.unix_time(), node=node, instance=self._request.profile.name, phase=Phase.PULLING, step=step,
+                elapsed=self._ctx.clock.monotonic() - self._began,
+            )
+        )  # fmt: skip
 
     async def stop_downloads(self) -> str:
         """End the downloads that go on; return what was done, as sentences."""
@@ -217,10 +299,10 @@ class ProfilePuller:
             for part in parts:
                 if part.kind is PartKind.IMAGE or part.source is None:
                     continue
-                wanted = ModelDownload.from_part(self._request.profile, part)
+                wanted = ModelDownload.from_part(self._request.profile, part, self._request.from_directory)
                 if await stop_download(session, wanted):
                     said.append(
-                        f"the download of {wanted.source.repository} on {session.node.name} was stopped; what has arrived stays"
+                        f"the download of {wanted.source} on {session.node.name} was stopped; what has arrived stays"
                     )
         return "\n".join(said) or f"no download of {self._request.profile.name} is running on {self._join_nodes()}"
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from sparkctl.commands.event_stream import stream_events
 from sparkctl.commands.request import Request
 from sparkctl.commands.start import node_fit
 from sparkctl.commands.start.launch_plans import build_changed_plan, build_rank_launches
-from sparkctl.commands.start.missing_parts import build_missing_event, find_missing_parts
+from sparkctl.commands.start.missing_parts import build_missing_event, find_missing_parts, read_missing_from_hub
 from sparkctl.commands.start.start_preflight import refuse_wrong_node_count
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.concurrency import gather_or_cancel
@@ -19,13 +19,14 @@ from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
 from sparkctl.errors import ExitCode, NodeError
 from sparkctl.model.events import CommandEnded, Emit, Event, MemoryFitEvaluated, Outcome, WarningEmitted
-from sparkctl.model.launch_plan import LaunchPlan
+from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.memory_fit import FitOutcome, MemoryFit
 from sparkctl.model.missing_part import MissingPart
 from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.setting_proof import SettingProof
+from sparkctl.transport.hub_client import HubClient
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
 
@@ -35,13 +36,16 @@ class CheckFit(Request):
 
     ``nodes``: for a profile for several Sparks, exactly its nodes in the order of its ranks, checked together; for a
     profile for one Spark, the candidates, each checked alone. ``words``: the profile and its overrides as the operator
-    typed them.
+    typed them. ``is_proposal``: no file has this profile, it was assumed for a model of the Hub. ``hub``: who is asked for
+    models that are not on the node; None: nobody.
     """
 
     profile: Profile
     nodes: Sequence[Node]
     environ: Mapping[str, str] = field(default_factory=dict)
     words: tuple[str, ...] = ()
+    is_proposal: bool = False
+    hub: HubClient | None = None
 
     def format_as_command(self) -> tuple[str, ...]:
         """Return the words of its command line."""
@@ -75,7 +79,7 @@ def check_fit(ctx: CommandContext, request: CheckFit) -> AsyncGenerator[Event, N
             checked = await _check_nodes_jointly(ctx, request, emit)
         else:
             checked = await _check_nodes_separately(ctx, request, emit)
-        good = [one for one in checked if one.can_start]
+        good = [one for one in checked if one.can_start or (request.is_proposal and not one.fit.is_refused)]
         wanted = max((one.fit.sparks for one in checked), default=1)
         code = ExitCode.DONE if len(good) >= wanted else ExitCode.REFUSED
         outcome = Outcome.PLANNED if code is ExitCode.DONE else Outcome.REFUSED
@@ -94,11 +98,14 @@ def check_fit(ctx: CommandContext, request: CheckFit) -> AsyncGenerator[Event, N
 
 @dataclass(frozen=True, slots=True)
 class CheckedNode:
-    """The answer for one node, and what it rests on. ``missing``: what of image and model is not there."""
+    """The answer for one node, and what it rests on. ``missing``: what of image and model is not there. ``needs``: the
+    answers for what starts before it.
+    """
 
     fit: MemoryFit
     measured: node_fit.MeasuredNode
     missing: tuple[MissingPart, ...] = ()
+    needs: tuple[tuple[CheckFit, CheckedNode], ...] = ()
 
     @property
     def lacks_something(self) -> bool:
@@ -107,8 +114,9 @@ class CheckedNode:
 
     @property
     def can_start(self) -> bool:
-        """Tell whether `up` would start it."""
-        return not self.fit.is_refused and not self.lacks_something
+        """Tell whether `up` would start it, with what it needs."""
+        own = not self.fit.is_refused and not self.lacks_something
+        return own and all(need.can_start for _, need in self.needs)
 
 
 async def _check_nodes_separately(ctx: CommandContext, request: CheckFit, emit: Emit) -> list[CheckedNode]:
@@ -126,10 +134,35 @@ async def _check_nodes_separately(ctx: CommandContext, request: CheckFit, emit: 
 async def _check_node_alone(ctx: CommandContext, request: CheckFit, node: Node) -> CheckedNode | NodeError:
     try:
         async with ctx.create_session(node) as session:
-            launches, _ = await build_rank_launches(ctx, request.to_start_request(node), [session])
-            return await _check_node(ctx, request, session, launches[0].alone)
+            needs: list[tuple[CheckFit, CheckedNode]] = []
+            reserved = 0
+            for need in ProfileLibrary().load_needs(request.profile):
+                if need.node not in (None, node.name):
+                    continue  # `up` counts it on its own node
+                of = replace(request, profile=need.profile, nodes=(node,), words=(need.profile.name,))
+                checked = await _check_launch(ctx, of, session, reserved)
+                if checked is not None:
+                    needs.append((of, checked))
+                    reserved += checked.fit.needed_bytes or 0
+            whole = await _check_launch(ctx, request, session, reserved, is_need=False)
+            assert whole is not None
+            return replace(whole, needs=tuple(needs))
     except NodeError as error:
         return error
+
+
+async def _check_launch(
+    ctx: CommandContext, request: CheckFit, session: NodeSession, reserved: int, *, is_need: bool = True
+) -> CheckedNode | None:
+    """Check one profile on a connected node; None for a need that runs there already."""
+    launches, _ = await build_rank_launches(ctx, request.to_start_request(session.node), [session])
+    launch = launches[0].alone
+    if is_need:
+        here = await session.docker.list_containers()
+        wanted = {(ContainerLabel.INSTANCE, launch.instance), (ContainerLabel.HASH, launch.profile_hash)}
+        if any(one.is_alive and all(one.get_label(name) == value for name, value in wanted) for one in here):
+            return None
+    return await _check_node(ctx, request, session, launch, reserved)
 
 
 async def _check_nodes_jointly(ctx: CommandContext, request: CheckFit, emit: Emit) -> list[CheckedNode]:
@@ -170,6 +203,8 @@ def _report_fit(
     another Spark of the same start.
     """
     if isinstance(one, CheckedNode):
+        for of, need in one.needs:
+            _report_fit(ctx, of, node, need, emit, is_waited_for=True)
         places = [each.measured for each in on_nodes or (one,)]
         proof = SettingProof(
             request.words or (request.profile.name,),
@@ -177,16 +212,19 @@ def _report_fit(
             lambda profile: [place.evaluate_in_place(profile) for place in places],
         )
         again = request.to_start_request(node).build_retry_command
-        waits_for_pull = one.lacks_something and not one.fit.is_refused
+        waits_for_pull = request.is_proposal or (one.lacks_something and not one.fit.is_refused)
         ways = () if is_waited_for or waits_for_pull else node_fit.suggest_switch_or_commands(one.fit, again, proof)
         emit(MemoryFitEvaluated(ctx.clock.unix_time(), node.name, one.fit, ways))
         if one.missing:
-            emit(build_missing_event(ctx, request.words or (request.profile.name,), node.name, one.missing))
+            missing = build_missing_event(ctx, request.words or (request.profile.name,), node.name, one.missing)
+            emit(replace(missing, commands=()) if request.is_proposal else missing)
     elif len(request.nodes) > 1:
         emit(WarningEmitted(ctx.clock.unix_time(), node.name, one.message, one.hint))
 
 
-async def _check_node(ctx: CommandContext, request: CheckFit, session: NodeSession, plan: LaunchPlan) -> CheckedNode:
+async def _check_node(
+    ctx: CommandContext, request: CheckFit, session: NodeSession, plan: LaunchPlan, reserved: int = 0
+) -> CheckedNode:
     """Estimate the fit on one node. Raises `NodeError`, `DockerError`."""
     with isolate_node_failures(session.node):
         containers, image, engine, look = await gather_or_cancel(
@@ -203,7 +241,15 @@ async def _check_node(ctx: CommandContext, request: CheckFit, session: NodeSessi
         loading_ids=loading_ids,
         node_count=len(request.nodes) if request.profile.nodes > 1 else 1,
         build_plan=partial(build_changed_plan, ctx, request.to_start_request(session.node), session),
+        reserved=reserved,
     )
     is_running = bool(node_fit.find_containers_in_place(plan, containers))  # then image and model are there
     missing = find_missing_parts(request.profile, plan, image=image, engine=engine, models=look.models)
-    return CheckedNode(measured.evaluate_in_place(request.profile), measured, () if is_running else missing)
+    if is_running:
+        missing = ()
+    cautions: tuple[str, ...] = ()
+    if request.hub is not None:
+        missing, models, cautions = await read_missing_from_hub(request.hub, request.profile, missing, look.models)
+        measured = replace(measured, look=replace(look, models=models))
+    fit = measured.evaluate_in_place(request.profile)
+    return CheckedNode(replace(fit, cautions=(*fit.cautions, *cautions)), measured, missing)

@@ -16,6 +16,7 @@ from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
 from sparkctl.engines.base import EngineRank
 from sparkctl.errors import InvalidInput
+from sparkctl.history.api_keys import ensure_api_key, read_api_key
 from sparkctl.model.container import Container
 from sparkctl.model.fabric_route import FabricRoute, NodeLanes
 from sparkctl.model.json_codec import redact_launch_plan
@@ -102,6 +103,10 @@ def _find_route(nodes: Sequence[Node], found: Sequence[LaneReadings | None]) -> 
 def _build_plan(
     ctx: CommandContext, request: StartInstance, session: NodeSession, place: RankPlacement | None = None
 ) -> LaunchPlan:
+    key, head = None, request.head_node.name
+    if request.profile.api_key is not None:
+        get_key = read_api_key if request.dry_run else ensure_api_key
+        key = get_key(ctx.history.directory, request.profile.name, head)
     plan = make_plan(
         request.profile,
         session.node,
@@ -110,7 +115,9 @@ def _build_plan(
         environ=request.environ,
         engine=request.engine,
         place=place,
+        generated_key=key,
     )
+    plan = replace(plan, labels=(*plan.labels, *request.labels))
     return plan if request.guarded else replace(plan, guard=None)
 
 
@@ -201,7 +208,7 @@ def rebuild_launch_plan(node: Node, container: Container, run: DockerRunSpec) ->
     same = {one.name: getattr(run, one.name) for one in fields(DockerRunSpec) if one.name != "name"}
     plan = LaunchPlan(
         node=node.name,
-        instance=container.get_label(ContainerLabel.INSTANCE) or container.name,
+        instance=container.instance_name,
         profile=container.get_label(ContainerLabel.PROFILE) or "",
         profile_hash=container.get_label(ContainerLabel.HASH) or "",
         engine=container.get_label(ContainerLabel.ENGINE) or "",

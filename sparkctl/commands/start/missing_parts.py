@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import PurePosixPath
 
 from sparkctl.commands.start.start_preflight import format_pull_hint
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines.memory.model_weights import map_path_to_node
+from sparkctl.errors import SparkctlError
 from sparkctl.model.events import PartsMissing
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.memory_fit import CheckpointFiles
-from sparkctl.model.missing_part import MissingPart, PartKind
+from sparkctl.model.missing_part import HubSource, MissingPart, PartKind, parse_model_source
 from sparkctl.model.node import NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.secrets import redact_words
 from sparkctl.model.text.units import format_gib
 from sparkctl.profiles.fit_evaluation import find_model_paths, list_checkpoint_paths
 from sparkctl.transport.docker.docker_responses import DockerInfo, ImageInfo
+from sparkctl.transport.hub_client import HubClient
 from sparkctl.transport.node_session import NodeSession
 
 
@@ -33,7 +38,15 @@ def find_missing_parts(
     """Return what the node certainly lacks; what it cannot tell is not missing. ``models``: as inspected there."""
     found = []
     if (why := _explain_missing_image(image, engine)) is not None:
-        found.append(MissingPart(kind=PartKind.IMAGE, node=plan.node, name=plan.image, reason=why, source=plan.image))
+        found.append(build_missing_image(profile, plan, why))
+    return (*found, *find_missing_models(profile, plan, models))
+
+
+def find_missing_models(
+    profile: Profile, plan: LaunchPlan, models: Sequence[CheckpointFiles]
+) -> tuple[MissingPart, ...]:
+    """Return the model and the draft model that the node certainly does not have whole."""
+    found = []
     by_place = {one.place: one for one in models}
     paths = find_model_paths(profile, plan)
     sources = (profile.model.source, profile.model.draft_source)
@@ -58,6 +71,14 @@ def find_missing_parts(
     return tuple(found)
 
 
+def build_missing_image(profile: Profile, plan: LaunchPlan, why: str) -> MissingPart:
+    """Return the missing image of a profile; ``why`` as `MissingPart.reason`."""
+    return MissingPart(
+        kind=PartKind.IMAGE, node=plan.node, name=plan.image, reason=why, source=profile.build or plan.image,
+        is_built=profile.build is not None,
+    )  # fmt: skip
+
+
 def _explain_missing_image(image: ImageInfo | None, engine: DockerInfo) -> str | None:
     if image is None:
         return "is not there"
@@ -77,6 +98,41 @@ def _explain_missing_files(files: CheckpointFiles) -> str | None:
     if files.index_total is not None and size < files.index_total:
         return f"is not whole ({format_gib(size)} of {format_gib(files.index_total)})"
     return None
+
+
+_GGUF_NUMBER = re.compile(r"-\d{5}-of-")
+
+
+def list_wanted_names(profile: Profile, part: MissingPart) -> tuple[str, ...]:
+    """Return which files of its source a missing model is, as patterns; none: what an engine reads."""
+    include = profile.model.include if part.kind is PartKind.MODEL else ()
+    if include or not part.name.endswith(".gguf"):
+        return include
+    return (_GGUF_NUMBER.sub("-*-of-", PurePosixPath(part.name).name),)
+
+
+async def read_missing_from_hub(
+    client: HubClient, profile: Profile, parts: Sequence[MissingPart], models: Sequence[CheckpointFiles]
+) -> tuple[tuple[MissingPart, ...], tuple[CheckpointFiles, ...], tuple[str, ...]]:
+    """Return the parts with their sizes, the models with what the Hub has in place of what is missing, and sentences on
+    what the Hub did not tell.
+    """
+    found, by_place, cautions = [], {one.place: one for one in models}, []
+    for part in parts:
+        source = None if part.kind is PartKind.IMAGE or part.source is None else parse_model_source(part.source)
+        if isinstance(source, HubSource):
+            try:
+                model = await client.read_model(source, list_wanted_names(profile, part), profile.model.exclude)
+            except SparkctlError as error:
+                way = f"; {error.hint}" if error.hint else ""
+                cautions.append(f"the size of {part.source} is not known: {error.message}{way}")
+                found.append(part)
+                continue
+            by_place[part.name] = model.build_checkpoint(part.name)
+            found.append(replace(part, size=model.size))
+        else:
+            found.append(part)
+    return tuple(found), tuple(by_place.values()), tuple(cautions)
 
 
 def describe_way_to_get(part: MissingPart, plan: LaunchPlan, again: str) -> str:
@@ -99,11 +155,13 @@ def build_missing_event(
     )
 
 
-async def read_missing_parts(session: NodeSession, profile: Profile, plan: LaunchPlan) -> tuple[MissingPart, ...]:
-    """Inspect one node. Raises `NodeError`, `DockerError`."""
+async def read_missing_parts(
+    session: NodeSession, profile: Profile, plan: LaunchPlan
+) -> tuple[tuple[MissingPart, ...], DockerInfo]:
+    """Inspect one node; return what it lacks, and its Docker. Raises `NodeError`, `DockerError`."""
     look, image, engine = await gather_or_cancel(
         session.read_node("identity", *(f"model={place}" for place in list_checkpoint_paths(profile, plan))),
         session.docker.inspect_image(plan.image),
         session.docker.read_info(),
     )
-    return find_missing_parts(profile, plan, image=image, engine=engine, models=look.models)
+    return find_missing_parts(profile, plan, image=image, engine=engine, models=look.models), engine

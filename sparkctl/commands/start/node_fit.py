@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from sparkctl.commands.start.missing_parts import find_missing_models
 from sparkctl.commands.start.start_request import to_switch_command
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
@@ -34,7 +35,6 @@ from sparkctl.profiles.fit_evaluation import (
     build_estimate_input,
     count_nodes,
     evaluate_memory_fit,
-    find_missing_checkpoint,
     find_missing_draft_layers,
     list_checkpoint_paths,
 )
@@ -89,7 +89,7 @@ def read_memory_budget(
         coming = (
             max(0, (parse_expected_memory_label(one) or 0) - held) if one.id in loading_ids and held is not None else 0
         )
-        name = one.get_label(ContainerLabel.INSTANCE) or one.name
+        name = one.instance_name
         holders.append(
             MemoryHolder(name=name, ours=one.is_managed, held=held, coming=coming, is_replaced=one.id in replaced)
         )
@@ -136,12 +136,13 @@ class MeasuredNode:
     loading_ids: frozenset[str]
     node_count: int
     build_plan: Callable[[Profile], LaunchPlan]
+    reserved: int = 0  # bytes for what starts there before it
 
     def evaluate(self, profile: Profile, replaced: frozenset[str]) -> MemoryFit:
         """Return whether a profile fits. Raises `InvalidInput` where it cannot be launched."""
         return calculate_fit(
             self.ctx, profile, plan=self.build_plan(profile), look=self.look, containers=self.containers,
-            replaced=replaced, loading_ids=self.loading_ids, node_count=self.node_count,
+            replaced=replaced, loading_ids=self.loading_ids, node_count=self.node_count, reserved=self.reserved,
         )  # fmt: skip
 
     def evaluate_in_place(self, profile: Profile) -> MemoryFit:
@@ -160,13 +161,15 @@ def find_containers_in_place(plan: LaunchPlan, containers: Sequence[Container]) 
 def calculate_fit(
     ctx: CommandContext, profile: Profile, plan: LaunchPlan, look: NodeInspection, containers: Sequence[Container],
     replaced: frozenset[str] = frozenset(), loading_ids: frozenset[str] = frozenset(), node_count: int = 1,
+    reserved: int = 0,
 ) -> MemoryFit:  # fmt: skip
     """Return whether the launch fits with what runs there. Raises `InvalidInput` for an impossible flag value."""
     if (wrong := find_invalid_memory_flag(profile.engine, CommandFlags(plan.command))) is not None:
         raise InvalidInput(*(redact(one, plan.secret_values) for one in wrong))
-    return calculate_fit_from_budget(
-        ctx, profile, plan, look.models, read_memory_budget(look, containers, replaced, loading_ids), node_count
-    )
+    budget = read_memory_budget(look, containers, replaced, loading_ids)
+    if budget is not None and reserved:
+        budget = replace(budget, reserved=reserved)
+    return calculate_fit_from_budget(ctx, profile, plan, look.models, budget, node_count)
 
 
 def calculate_fit_from_budget(
@@ -200,7 +203,7 @@ def calculate_fit_from_budget(
         plan.floor_memory if plan.floor_memory is not None else plan.guard.floor if plan.guard else DEFAULT_FLOOR_BYTES
     )
     measured_peak = history.get_measured_peak(plan.profile_hash, plan.node)
-    missing = find_missing_checkpoint(profile, plan, models)
+    missing = next((part for part in find_missing_models(profile, plan, models) if part.is_required), None)
     fit = evaluate_memory_fit(
         plan.node,
         plan.profile,
@@ -211,13 +214,13 @@ def calculate_fit_from_budget(
         seen=measured_peak,
     )
     secrets = plan.secret_values
-    cautions = fit.cautions if missing is None else (*fit.cautions, f"there are no weights in {missing}")
+    cautions = fit.cautions if missing is None else (*fit.cautions, missing.state_words)
     if (lacking := find_missing_draft_layers(profile, plan, models)) is not None:
         cautions = (*cautions, lacking)
     parts = tuple(replace(part, words=redact(part.words, secrets)) for part in fit.parts)
     cautions = tuple(redact(one, secrets) for one in cautions)
     wanted = count_nodes(profile, plan)
-    fit = replace(fit, parts=parts, cautions=cautions, absent=missing, sparks=wanted)
+    fit = replace(fit, parts=parts, cautions=cautions, absent=None if missing is None else missing.name, sparks=wanted)
     if wanted <= node_count:
         return fit
     return replace(fit, answer=FitOutcome.SEVERAL, stops=(), largest=None, least=None)

@@ -16,7 +16,7 @@ from sparkctl.commands.start import node_fit
 from sparkctl.commands.start.connectivity_check import verify_port_access
 from sparkctl.commands.start.create_container import CreateTimeout, create_container
 from sparkctl.commands.start.launch_plans import RankLaunch, build_changed_plan
-from sparkctl.commands.start.missing_parts import describe_way_to_get, find_missing_parts
+from sparkctl.commands.start.missing_parts import build_missing_event, describe_way_to_get, find_missing_parts
 from sparkctl.commands.start.rank_watch import RankWatch
 from sparkctl.commands.start.start_measurements import StartMemory, StartTimer
 from sparkctl.commands.start.start_preflight import PreflightInspection, StartDecision, decide_start
@@ -25,20 +25,31 @@ from sparkctl.commands.start.start_watch import WatchResult, collect_plan_secret
 from sparkctl.commands.stop.stop_containers import remove_ended_container, stop_container
 from sparkctl.concurrency import gather_or_cancel, run_in_background
 from sparkctl.context import CommandContext, NodeLock
-from sparkctl.errors import ContainerNotFound, DockerError, NodeError, NodeStarved, OperationRefused, SparkctlError
+from sparkctl.errors import (
+    ContainerNotFound,
+    DockerError,
+    ImageNotFound,
+    NodeError,
+    NodeStarved,
+    OperationRefused,
+    SparkctlError,
+)
 from sparkctl.history.model import NodeResult
 from sparkctl.logs import start_verdict, verdict_builder
 from sparkctl.model.events import Emit, MemorySampled, PhaseChanged
 from sparkctl.model.guard_state import UnwatchReason
-from sparkctl.model.launch_plan import LaunchPlan
+from sparkctl.model.launch_plan import PROVED_PROBES, LaunchPlan
+from sparkctl.model.missing_part import MissingPart
 from sparkctl.model.phase import ExpectedDurations, Phase
 from sparkctl.model.questions import RetryStartQuestion
 from sparkctl.model.text.units import format_duration
 from sparkctl.model.verdict import ChangeDirection, Evidence, FailureCause, Verdict
 from sparkctl.monitor import engine_probe, guard_receipts, switch_journal_io
-from sparkctl.monitor.engine_probe import QueryMarkerSupport
+from sparkctl.monitor.engine_probe import ProbeResult, QueryMarkerSupport
+from sparkctl.monitor.service_proof import request_proof
 from sparkctl.node import model_files_decoder
 from sparkctl.node.model_files_decoder import WeightsCheck
+from sparkctl.profiles.container_labels import find_container_api_key
 from sparkctl.profiles.fit_evaluation import list_checkpoint_paths
 from sparkctl.profiles.setting_proof import SettingProof
 from sparkctl.profiles.weights_measurement import add_measured_weights
@@ -172,6 +183,7 @@ class RankStart(RankWatch):
             loading_ids=await node_fit.find_loading_containers(session, look, self.scene.containers),
             node_count=len(self.request.nodes),
             build_plan=partial(build_changed_plan, self.ctx, self.request, session),
+            reserved=self.request.reserved.get(session.node.name, 0),
         )
         self.ctx.record_node_result(build_node_result(plan, self.scene))
 
@@ -191,9 +203,16 @@ class RankStart(RankWatch):
         """Decide what to do from the last inspection; raises what prevents the start."""
         assert self.scene is not None
         assert self.measured is not None
-        self.decision = decide_start(
-            self.plan, self.scene, replace=self.request.replace, again=self.request.retry_command
-        )
+        try:
+            self.decision = decide_start(
+                self.plan, self.scene, replace=self.request.replace, again=self.request.retry_command
+            )
+        except ImageNotFound:
+            self._report_missing(self._find_missing())
+            raise
+        if self.decision.attach is not None and self.plan.requires_key:  # made by whoever started it
+            run = await self.session.docker.read_run_options(self.decision.attach.id)
+            self.plan = replace(self.plan, api_key=find_container_api_key(run))
         if self.decision.attach is None:
             self._refuse_without_model()
             await verify_port_access(self.session, self.plan)
@@ -201,14 +220,22 @@ class RankStart(RankWatch):
 
     def _refuse_without_model(self) -> None:
         """Raise `OperationRefused` where the model is certainly not there whole; the image was looked at before."""
-        assert self.scene is not None
-        scene = self.scene
-        parts = find_missing_parts(
-            self.request.profile, self._alone, image=scene.image, engine=scene.engine, models=scene.look.models
-        )
+        parts = self._find_missing()
         for part in parts:
             if part.is_required and not self.request.forced:
+                self._report_missing(parts)
                 raise OperationRefused(part.sentence, describe_way_to_get(part, self.plan, self.request.retry_command))
+
+    def _find_missing(self) -> tuple[MissingPart, ...]:
+        assert self.scene is not None
+        scene = self.scene
+        return find_missing_parts(
+            self.request.profile, self._alone, image=scene.image, engine=scene.engine, models=scene.look.models
+        )
+
+    def _report_missing(self, parts: Sequence[MissingPart]) -> None:
+        words = self.request.words or (self.request.profile.name,)
+        self.emit(replace(build_missing_event(self.ctx, words, self.plan.node, parts), commands=()))
 
     def warn_of_decision(self) -> None:
         """Emit the warnings of the decision."""
@@ -219,22 +246,24 @@ class RankStart(RankWatch):
         """Fetch what the guard of an earlier start left there, and report how that start ended."""
         await collect_guard_receipts(self.session, self.ctx, self.plan, self.warn)
 
-    async def is_ready(self) -> bool:
-        """Check whether an instance that already runs is ready; raises `OperationRefused` where it is up and gives no
-        token.
+    async def check_proof(self) -> ProbeResult | None:
+        """Ask an instance that already runs for its proof; None where it is not up yet. Raises `OperationRefused` where
+        it is up and gives no token.
         """
         plan = self.plan
         manners = QueryMarkerSupport()
         if not (await engine_probe.check_health(self.session.link, plan.readiness_target, manners=manners)).good:
-            return False
-        answer = await engine_probe.request_token(self.session.link, plan.readiness_target, manners)
-        if not answer.good:
+            return None
+        answer = await request_proof(self.session.link, plan.readiness_target, self.ctx.clock, manners)
+        if not answer.good and answer.status is None and plan.ready.probe in PROVED_PROBES:
+            return None  # it does not answer yet
+        if not answer.good and plan.ready.probe not in PROVED_PROBES:
             raise OperationRefused(
                 f"{plan.instance} already runs on {plan.node} and its health answers, but "
                 + answer.format_masked(collect_plan_secrets(plan)),
                 f"see why: sparkctl logs {plan.instance} --node {plan.node}; start it again after: sparkctl down {plan.instance}",
             )
-        return True
+        return answer
 
     # change
 
@@ -263,7 +292,7 @@ class RankStart(RankWatch):
         """Drop the page cache, or warn that it is not possible."""
         self.report_own_phase(Phase.DROPPING_CACHES)
         try:
-            await drop_node_caches(self.session, self.ctx, self.emit)
+            await drop_node_caches(self.session, self.ctx, self.emit, (self.request.profile,))
         except MissingSudoRight as no:
             self.drop_was_told = True
             self.warn(f"page cache not dropped: {no.message}. The engine may find too little memory", no.hint)
@@ -311,9 +340,9 @@ class RankStart(RankWatch):
         """Return the expected duration, as read from the history before the start."""
         return self.timing.expected
 
-    async def record_ready(self) -> None:
+    async def record_ready(self, proof: str | None = None) -> None:
         """Record the duration and memory of the start after it became ready."""
-        await super().record_ready()
+        await super().record_ready(proof)
         seconds = self.ctx.clock.monotonic() - self.began
         peak = await self.fit.measure_peak_bytes(self.container_id)
         try:

@@ -129,14 +129,21 @@ class RankWatch:
         """Return the usual duration of its start, from earlier starts."""
         return self.ctx.history.get_expected_durations(self.plan.profile, self.plan.profile_hash, self.plan.node)
 
-    async def record_ready(self) -> None:
-        """End the guard's watch and report that the rank is ready."""
+    async def record_ready(self, proof: str | None = None) -> None:
+        """End the guard's watch and report that the rank is ready; ``proof``: what proved it."""
         if self.guard is not None:
             await self.guard.stop_watching(UnwatchReason.READY)
         if self._watch is not None:
             self._watch.report_phase(
-                Phase.READY, None if self.plan.ranks == 1 else f"rank {self.plan.rank} of {self.plan.ranks}"
+                Phase.READY, proof if self.plan.ranks == 1 else f"rank {self.plan.rank} of {self.plan.ranks}"
             )
+
+    async def record_unproved(self, why: str) -> None:
+        """End the guard's watch, because nothing loads any more, and report that the rank is up and not proved."""
+        if self.guard is not None:
+            await self.guard.stop_watching(UnwatchReason.READY)
+        if self._watch is not None:
+            self._watch.report_phase(Phase.UNPROVED, why)
 
     @property
     def current_verdict(self) -> Verdict | None:
@@ -234,13 +241,17 @@ ClockOffsets = dict[NodeName, ClockOffset]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceWatchResult:
-    """How the watch ended: ready (no verdict), or failed or late; ``rank`` is the one to name then."""
+    """How the watch ended: ready (no verdict), or failed or late; ``rank`` is the one to name then. ``proof`` and
+    ``unproved`` as in `WatchResult`.
+    """
 
     rank: RankWatch
     verdict: Verdict | None = None
     timed_out: bool = False
     log: str | None = None
     more_logs: tuple[tuple[NodeName, str], ...] = ()  # of the other ranks
+    proof: str | None = None
+    unproved: str | None = None
 
 
 async def measure_clock_offsets(ranks: Sequence[RankWatch]) -> ClockOffsets:
@@ -264,7 +275,9 @@ async def watch_ranks(ctx: CommandContext, ranks: Sequence[RankWatch], clocks: C
         if any(_has_failed(task) for task in tasks):
             return await _build_failure_result(ctx, ranks, tasks, clocks)
         watched = next(task for task in tasks if task.done()).result()
-        return await _build_timeout_result(ranks, watched) if watched.timed_out else InstanceWatchResult(rank=ranks[0])
+        if watched.timed_out:
+            return await _build_timeout_result(ranks, watched)
+        return InstanceWatchResult(rank=ranks[0], proof=watched.proof, unproved=watched.unproved)
     finally:
         for task in tasks:
             task.cancel()

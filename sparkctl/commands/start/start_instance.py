@@ -6,6 +6,7 @@ A model over several Sparks has one rank on each node (`rank_start`); a model on
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -25,14 +26,25 @@ from sparkctl.commands.start.start_preflight import (
     refuse_wrong_node_count,
 )
 from sparkctl.commands.start.start_request import StartInstance
+from sparkctl.commands.start.start_watch import collect_plan_secrets
 from sparkctl.commands.stop.settle_pending_stops import withdraw_pending_stops
 from sparkctl.concurrency import gather_or_cancel
-from sparkctl.context import CommandContext, NodeLock
-from sparkctl.errors import DockerError, ExitCode, NodeError
+from sparkctl.context import CommandContext, CommandInterrupted, NodeLock
+from sparkctl.errors import DockerError, ExitCode, NodeError, OperationRefused
 from sparkctl.history.model import OperationKind
 from sparkctl.logs import start_verdict
-from sparkctl.model.events import CommandEnded, Emit, Event, LaunchPlanned, Outcome, PhaseChanged, WarningEmitted
+from sparkctl.model.events import (
+    CommandEnded,
+    Emit,
+    Event,
+    FindingReported,
+    LaunchPlanned,
+    Outcome,
+    PhaseChanged,
+    WarningEmitted,
+)
 from sparkctl.model.fabric_route import FabricRoute
+from sparkctl.model.finding import Severity
 from sparkctl.model.guard_state import GuardCoverage
 from sparkctl.model.memory_fit import MemoryFit
 from sparkctl.model.node import NodeName, format_endpoint_url
@@ -40,13 +52,14 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.units import format_duration
 from sparkctl.model.verdict import Verdict
+from sparkctl.monitor.answer_check import CheckTarget, build_answer_finding, check_answers
 from sparkctl.profiles.profile_library import ProfileLibrary
-from sparkctl.profiles.profile_lint import list_start_warnings
+from sparkctl.profiles.profile_lint import StartWarning, list_start_warnings, refuse_missing_flags
 from sparkctl.profiles.setting_proof import SettingProof
 from sparkctl.transport.docker import docker_client
 from sparkctl.transport.node_session import NodeSession
 
-_STARTED_OUTCOMES = (Outcome.READY, Outcome.DETACHED, Outcome.FAILED, Outcome.TIMED_OUT)
+_STARTED_OUTCOMES = (Outcome.READY, Outcome.UNPROVED, Outcome.DETACHED, Outcome.FAILED, Outcome.TIMED_OUT)
 _UNCHANGED_MESSAGE = "interrupted before anything was changed"
 _NOT_STARTED_MESSAGE = "interrupted before anything was started"
 _TAKEN_BACK_MESSAGE = "interrupted before all ranks were started; the started ones are removed"
@@ -128,12 +141,18 @@ class _StartRun:
         for rank in self.ranks:
             self.emit(LaunchPlanned(self.ctx.clock.unix_time(), rank.plan.node, rank.plan))
             rank.timing.load_expected(rank.plan)
-        self._warn_about_flags()
+        flags = self._check_flags()
         if not self.request.dry_run:
             await interruptible(
                 gather_or_cancel(*(rank.collect_earlier_receipts() for rank in self.ranks)), _UNCHANGED_MESSAGE
             )
-        await interruptible(self._decide_actions(), _UNCHANGED_MESSAGE)
+        try:
+            await interruptible(self._decide_actions(), _UNCHANGED_MESSAGE)
+        except OperationRefused:
+            self._refuse_missing_flags(flags)  # what else is refused may follow from a flag that means nothing
+            raise
+        if self.head.decision.attach is None:
+            self._refuse_missing_flags(flags)
         await interruptible(self._check_connectivity(sessions), _UNCHANGED_MESSAGE)
         if self.request.dry_run:
             for rank in self.ranks:
@@ -187,8 +206,11 @@ class _StartRun:
 
     async def _check_running_instance(self) -> CommandEnded | None:
         """Return success for an instance that is ready; None for one that is not ready yet."""
-        if not await self.head.is_ready():
+        answer = await self.head.check_proof()
+        if answer is None:
             return None
+        if not answer.good:
+            return self._build_unproved_end(answer.format_masked(self.head.plan.secret_values))
         plan, container = self.head.plan, self.head.decision.attach
         status = container.status if container is not None else ""
         self.emit(
@@ -203,7 +225,8 @@ class _StartRun:
                 detail=status,
             )
         )
-        return self._build_end(Outcome.READY, message=f"{plan.instance} already runs on {self._node_names} ({status})")
+        ended = self._build_end(Outcome.READY, message=f"{plan.instance} already runs on {self._node_names} ({status})")
+        return await self._check_answers(ended) if self.request.strict else ended
 
     def _evaluate_changed_profile(self, profile: Profile) -> list[MemoryFit]:
         """Return the estimate of a changed profile on each node, by the last inspection."""
@@ -314,15 +337,43 @@ class _StartRun:
         end = await self.ctx.interrupt.run_interruptible(
             watch_ranks(self.ctx, self.ranks, self.clocks), self._format_interrupt_message()
         )
+        if end.unproved is not None:
+            for rank in self.ranks:
+                await rank.record_unproved(end.unproved)
+            return self._build_unproved_end(end.unproved)
         if end.verdict is None:
             for rank in self.ranks:
-                await rank.record_ready()
-            return self._build_end(Outcome.READY)
+                await rank.record_ready(end.proof)
+            return await self._check_answers(
+                replace(self._build_end(Outcome.READY), proof=end.proof, hint=self._suggest_first_request())
+            )
         root, verdict = end.rank, self._add_retry_command(end.verdict)
         has_failed = not end.timed_out
         rank_start.record_start_failure(self.ctx, root.plan, root.container_id, verdict, root.warn, counts=has_failed)
         outcome = Outcome.TIMED_OUT if end.timed_out else Outcome.FAILED
         return replace(self._build_end(outcome, root, verdict=verdict, log=end.log), more_logs=end.more_logs)
+
+    async def _check_answers(self, ended: CommandEnded) -> CommandEnded:
+        """Check what a ready instance answers. Ready stays ready: what fails is a warning, with ``--strict`` exit 5."""
+        level, plan = self.request.profile.start.check, self.head.plan
+        if level == "off":
+            return ended
+        target = CheckTarget(service=plan.readiness_target, engine=self.request.engine, command=plan.command)
+        try:
+            found = await self.ctx.interrupt.run_interruptible(
+                check_answers(self.head.session.link, target, is_full=level == "full"), "interrupted"
+            )
+        except CommandInterrupted:
+            return ended
+        except (NodeError, DockerError) as error:
+            self.head.warn(f"what {plan.instance} answers could not be checked: {error.message}", error.hint)
+            return ended
+        failed = [one for one in found if one.severity is Severity.WARNING]
+        for one in failed or found[:1]:
+            finding = build_answer_finding(one, plan.node, plan.instance, collect_plan_secrets(plan))
+            self.emit(FindingReported.from_finding(self.ctx.clock.unix_time(), finding))
+        code = ExitCode.UNHEALTHY if failed and self.request.strict else ExitCode.DONE
+        return replace(ended, ts=self.ctx.clock.unix_time(), exit_code=int(code))
 
     # report
 
@@ -359,16 +410,51 @@ class _StartRun:
         order = (GuardCoverage.NONE, GuardCoverage.PARTLY, GuardCoverage.FULL)
         return next((one for one in order if one in found), None)
 
-    def _warn_about_flags(self) -> None:
-        """Warn about the profile's flags before the start takes minutes; the engine itself decides in the end."""
+    def _check_flags(self) -> tuple[StartWarning, ...]:
+        """Warn about the profile's flags before the start takes minutes; return what the catalogue says of them."""
         plan = self.head.plan
         usual = self.ctx.history.get_expected_durations(plan.profile, plan.profile_hash, plan.node).seconds
-        for one in list_start_warnings(self.request.profile, self._proof.library, usual):
-            self.head.warn(one.message, self._proof.format_remedy(one, self.request.build_retry_command))
+        found = list_start_warnings(self.request.profile, self._proof.library, usual)
+        for one in found:
+            if one.missing_flag is None or self.request.forced:
+                self.head.warn(one.message, self._format_remedy(one))
+        return found
+
+    def _refuse_missing_flags(self, found: Sequence[StartWarning]) -> None:
+        """Refuse flags that the image's version does not have, unless the operator forces it."""
+        if not self.request.forced:
+            remedy = next((self._format_remedy(one) for one in found if one.missing_flag is not None), None)
+            refuse_missing_flags(found, remedy, "; to start it as it is: --force")
+
+    def _format_remedy(self, one: StartWarning) -> str | None:
+        return self._proof.format_remedy(one, self.request.build_retry_command)
 
     def _add_retry_command(self, verdict: Verdict) -> Verdict:
         """Return the verdict with the command that tries its change, where that is accepted."""
         return self._proof.prove_verdict(verdict, self.request.build_retry_command)
+
+    def _build_unproved_end(self, why: str) -> CommandEnded:
+        """Return the end of a start whose service answers and proves nothing; it stays up."""
+        plan = self.head.plan
+        where = f"--node {plan.node}"
+        message = f"{plan.instance} is up on {self._node_names}, not proved: {why}"
+        ways = [f"see why: sparkctl logs {plan.instance} {where}"]
+        ways += [f"what it needs may be down: sparkctl status {where}"] if self.request.profile.needs else []
+        ended = self._build_end(Outcome.UNPROVED, message=message)
+        return replace(ended, proof=why, hint="\n".join([*ways, f"ask it again: {self.request.retry_command}"]))
+
+    def _suggest_first_request(self) -> str | None:
+        """Return what to try first with a service that is no chat; None for a language model."""
+        plan = self.head.plan
+        if plan.ready.probe != "speech":
+            return None
+        url = format_endpoint_url(self.request.head_node, plan.node_port)
+        named = "" if plan.served_model is None else f'"model": "{plan.served_model}", '
+        body = f'{{{named}"input": "hello", "response_format": "wav"}}'
+        return (
+            f"{shlex.join(['sparkctl', 'say', 'hello', '--node', plan.node, '-o', 'hello.wav'])}\n"
+            f"curl -s {url}/v1/audio/speech -H 'Content-Type: application/json' -d '{body}' -o hello.wav"
+        )
 
     def _build_end(
         self,
@@ -380,7 +466,11 @@ class _StartRun:
         message: str | None = None,
     ) -> CommandEnded:
         """Return the end; ``rank`` is the one it is about, where that is not the head."""
-        codes = {Outcome.FAILED: ExitCode.ENGINE_FAILED, Outcome.TIMED_OUT: ExitCode.TIMED_OUT}
+        codes = {
+            Outcome.FAILED: ExitCode.ENGINE_FAILED,
+            Outcome.TIMED_OUT: ExitCode.TIMED_OUT,
+            Outcome.UNPROVED: ExitCode.UNHEALTHY,
+        }
         plan = (rank or self.head).plan
         return CommandEnded(
             ts=self.ctx.clock.unix_time(),
@@ -389,7 +479,9 @@ class _StartRun:
             seconds=self.ctx.clock.monotonic() - self.began,
             node=plan.node,
             instance=plan.instance,
-            endpoint=format_endpoint_url(self.request.head_node, plan.node_port) if outcome is Outcome.READY else None,
+            endpoint=format_endpoint_url(self.request.head_node, plan.node_port)
+            if outcome in (Outcome.READY, Outcome.UNPROVED)
+            else None,
             message=message,
             verdict=None if verdict is None else self._add_retry_command(verdict),
             log=log,

@@ -138,7 +138,7 @@ def _refuse_without_image(plan: LaunchPlan, inspection: PreflightInspection, aga
         raise ImageNotFound(
             plan.node,
             f"the image {plan.image} on {plan.node} is for {inspection.image.architecture}, the node is {machine}",
-            f"on {plan.node}: docker pull --platform linux/{machine} {plan.image}",
+            format_pull_hint(plan, again),
         )
 
 
@@ -231,7 +231,7 @@ def refuse_without_docker(node: str, look: NodeInspection) -> None:
         + (": in group docker, but this login is older than that" if access.member else ": not in group docker"),
         f"close every session to {node} and try again"
         if access.member
-        else f"on {node}: sudo usermod -aG docker {user}   (then log in again)",
+        else f"sparkctl setup {node}; or on {node}: sudo usermod -aG docker {user}   (then log in again)",
     )
 
 

@@ -13,7 +13,7 @@ from sparkctl.commands.request import Preview, Request, SentenceTone, describe_u
 from sparkctl.commands.stop.stop_impact import preview_replacement
 from sparkctl.engines import load_engine
 from sparkctl.engines.base import Engine
-from sparkctl.model.node import Node
+from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.secrets import redact_words
 from sparkctl.model.verdict import FieldChange
@@ -38,6 +38,12 @@ class StartInstance(Request):
         switch_flags: the options of that switch.
         words: the profile and its overrides as the operator typed them, for hints.
         pull: get the image and the model first where they are missing.
+        tunnel: once it is ready, keep its endpoint open on this machine until Ctrl-C.
+        strict: an answer that makes no sense, once it is ready, ends the command with exit 5.
+        alone: its needs are no matter of this request.
+        reserved: bytes that what starts before it will take, by node; it does not run yet.
+        labels: further labels of its containers, as (name, value).
+        known: the nodes of the config, where a need may run.
         restarts: an instance that has ended is started again: it asks first.
     """
 
@@ -57,13 +63,21 @@ class StartInstance(Request):
     switch_flags: tuple[str, ...] = ()
     restarts: bool = False
     pull: bool = False
+    tunnel: bool = False
+    strict: bool = False
+    alone: bool = False
+    reserved: Mapping[NodeName, int] = field(default_factory=dict)
+    labels: tuple[tuple[str, str], ...] = ()
+    known: Sequence[Node] = ()
 
     def format_as_command(self) -> tuple[str, ...]:
         """Return the words of its command line."""
         profile, *settings = self.words or (self.profile.name,)
         flags = {
             "--replace": self.replace, "--detach": self.detach, "--again": self.once_more, "--force": self.forced, "--pull": self.pull,
-            "--no-guard": not self.guarded, "--dry-run": self.dry_run, f"--timeout={self.timeout or 0:g}s": self.timeout is not None,
+            "--tunnel": self.tunnel,
+            "--no-guard": not self.guarded, "--strict": self.strict, "--dry-run": self.dry_run,
+            f"--timeout={self.timeout or 0:g}s": self.timeout is not None,
         }  # fmt: skip
         return ("up", profile, *self.format_node_options(), *list_flags(flags), *settings)
 
@@ -79,14 +93,14 @@ class StartInstance(Request):
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
         """Start it. The modules that do it import this one."""
-        if self.pull:
-            pulling: AsyncGenerator[Event, None] = importlib.import_module(
-                "sparkctl.commands.pull.pull_and_start"
-            ).pull_and_start(ctx, self)
-            return pulling
+        if self.tunnel:
+            tunnelling: AsyncGenerator[Event, None] = importlib.import_module(
+                "sparkctl.commands.tunnel"
+            ).start_and_tunnel(ctx, self)
+            return tunnelling
         events: AsyncGenerator[Event, None] = importlib.import_module(
-            "sparkctl.commands.start.start_instance"
-        ).start_instance(ctx, self)
+            "sparkctl.commands.pull.pull_and_start"
+        ).start_or_pull(ctx, self)
         return events
 
     @property
@@ -130,11 +144,14 @@ class StartInstance(Request):
         return bool(self.kept)
 
 
-def build_start_request(profile: Profile, nodes: Sequence[Node], typed: str) -> StartInstance:
+def build_start_request(
+    profile: Profile, nodes: Sequence[Node], typed: str, known: Sequence[Node] = ()
+) -> StartInstance:
     """Return a start without options; ``typed``: the name under which the profile was found."""
     return StartInstance(
-        profile=profile, engine=load_engine(profile.engine), nodes=tuple(nodes), environ=os.environ, words=(typed,)
-    )
+        profile=profile, engine=load_engine(profile.engine), nodes=tuple(nodes), environ=os.environ, words=(typed,),
+        known=known,
+    )  # fmt: skip
 
 
 def to_switch_command(again: str) -> str:

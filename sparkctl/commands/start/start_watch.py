@@ -31,7 +31,7 @@ from sparkctl.logs.reader import LogFeed
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.engine_metrics import EngineFact
 from sparkctl.model.events import Emit, EngineFactsReported, LogArrived, PhaseChanged, WarningEmitted
-from sparkctl.model.launch_plan import LaunchPlan
+from sparkctl.model.launch_plan import PROVED_PROBES, LaunchPlan
 from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import ExpectedDurations, Phase, Step
@@ -39,20 +39,28 @@ from sparkctl.model.text.secrets import redact
 from sparkctl.model.verdict import Verdict
 from sparkctl.monitor import engine_probe
 from sparkctl.monitor.engine_probe import QueryMarkerSupport
+from sparkctl.monitor.service_proof import request_proof
 from sparkctl.transport.node_session import NodeSession
 
 _POLL_SECONDS = 1.0
 _PAUSE_CHECK_SECONDS = 5.0  # seconds between checks for `docker pause`
 _FATAL_GRACE_SECONDS = 10.0  # after a fatal line the process usually ends by itself and logs more
+_KEY_QUESTION = "a request without its key"
+_PROOF_PATIENCE_SECONDS = 10.0  # a service that answers without proof for so long is up, and not proved
 _DOCKER_RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 @dataclass(frozen=True, slots=True)
 class WatchResult:
-    """How the watch ended: ready (no verdict), or with a verdict; ``timed_out``: the only reason is the time limit."""
+    """How the watch ended: ready (no verdict), or with a verdict; ``timed_out``: the only reason is the time limit.
+
+    ``proof``: what proved it ready, in words. ``unproved``: it is up, and this is why nothing proves that it works.
+    """
 
     verdict: Verdict | None = None
     timed_out: bool = False
+    proof: str | None = None
+    unproved: str | None = None
 
 
 def collect_plan_secrets(plan: LaunchPlan) -> frozenset[str]:
@@ -249,20 +257,37 @@ class StartWatch:
         while not self.log.ready_line_seen and not (self._unreadable is not None and is_asked):
             self._moved.clear()
             await self._moved.wait()
-        for question, asked in ((engine_probe.check_health, "health"), (engine_probe.request_token, "one token")):
+        proof: str | None = None
+        token_question = "one token" if service.ready.probe not in PROVED_PROBES else service.ready.probe
+        for asked in ("health", token_question, *((_KEY_QUESTION,) if self.plan.requires_key else ())):
+            answered_at: float | None = None
             while True:
                 self._why_not = self._why_not or f"{asked}: asked, no answer yet"
                 try:
-                    if question is engine_probe.request_token:
+                    if asked == "health":
+                        answer = await engine_probe.check_health(self.session.link, service, manners=manners)
+                    elif asked == _KEY_QUESTION:
+                        answer = await engine_probe.check_key_required(self.session.link, service, manners=manners)
+                    else:
                         service = await engine_probe.resolve_served_model(self.session.link, service, manners)
-                    answer = await question(self.session.link, service, manners=manners)
+                        answer = await request_proof(self.session.link, service, self.ctx.clock, manners)
+                        proof = answer.what
                 except ConnectionLost:
                     await self.session.link.reconnect()
                     continue
                 if answer.good:
                     self._why_not = None
                     break
-                self._why_not = answer.format_masked(self._secrets)
+                told = answer.format_masked(self._secrets)
+                if asked == _KEY_QUESTION and self._why_not != told:
+                    what = f"{self.plan.instance} is up, not proved: {told}"
+                    hint = "see in its log whether it took its key; stop it: sparkctl down " + self.plan.instance
+                    self.emit(WarningEmitted(self.ctx.clock.unix_time(), self.plan.node, what, hint))
+                self._why_not = told
+                now = self.ctx.clock.monotonic()
+                answered_at = None if answer.status is None else now if answered_at is None else answered_at
+                if asked in PROVED_PROBES and answered_at is not None and now - answered_at > _PROOF_PATIENCE_SECONDS:
+                    return WatchResult(unproved=self._why_not)
                 await self.ctx.clock.sleep(_POLL_SECONDS)
             if answer.unproven:
                 self.emit(
@@ -273,7 +298,7 @@ class StartWatch:
                         "give the profile the same key: args.api-key: ${VAR}",
                     )
                 )  # fmt: skip
-        return WatchResult()
+        return WatchResult(proof=proof if service.ready.probe in PROVED_PROBES else None)
 
     async def _wait_for_fatal(self) -> WatchResult:
         while (fatal := self.log.fatal_line) is None:

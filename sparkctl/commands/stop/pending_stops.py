@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sparkctl.files import load_state_file
+from sparkctl.files import load_state_file, write_private_file
 from sparkctl.history.database import make_private_directory
 from sparkctl.model.container import Container
 from sparkctl.model.json_codec import to_json_data
@@ -80,11 +78,7 @@ class PendingStopFiles:
                 ids = dict.fromkeys((*one.containers, *stop.containers))
                 stop = replace(stop, containers=tuple(ids), run=stop.run or one.run, since=max(stop.since, one.since))
         make_private_directory(self._folder)
-        path = self._get_stop_file(stop)
-        handle, name = tempfile.mkstemp(".new", path.name, self._folder)  # 0600
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(json.dumps(to_json_data(stop), ensure_ascii=False) + "\n")
-        Path(name).replace(path)
+        write_private_file(self._get_stop_file(stop), json.dumps(to_json_data(stop), ensure_ascii=False) + "\n")
 
     def delete_stop(self, stop: PendingStop) -> None:
         """Delete a stop that is done or no longer wanted."""

@@ -12,7 +12,6 @@ from sparkctl.engines import collect_engine_words
 from sparkctl.errors import ContainerNotFound
 from sparkctl.model.container import Container
 from sparkctl.model.events import Emit, MemorySampled, WarningEmitted
-from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.memory_reading import MemoryBeforeStart
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import redact_words
@@ -226,7 +225,7 @@ class ReleaseCheck:
             started, shares = now.started, bool(now.shares_shm)
         self._before = await self._session.read_node(*_NODE_SECTIONS, *(["shm"] if shares else []))
         self._was = capture_footprint(self._container.id, started, self._before, shares_shm=shares)
-        instance = self._container.get_label(ContainerLabel.INSTANCE) or self._container.name
+        instance = self._container.instance_name
         self._start = self._ctx.history.load_memory_before(instance, self._session.node.name, self._container.id)
 
     async def wait_until_released(self, tell: Callable[[str], None]) -> ReleaseResult:

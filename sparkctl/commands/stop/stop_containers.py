@@ -17,7 +17,6 @@ from sparkctl.logs.reader import save_log
 from sparkctl.model.container import Container
 from sparkctl.model.events import Emit, MemoryReleased, PhaseChanged, WarningEmitted
 from sparkctl.model.guard_state import UnwatchReason
-from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
@@ -68,7 +67,7 @@ async def stop_container(
     ``release``: a release check that was measured already. ``ended`` is called once it has stopped, before the wait
     for its memory.
     """
-    instance = container.get_label(ContainerLabel.INSTANCE) or container.name
+    instance = container.instance_name
     began = ctx.clock.monotonic()
 
     def emit_phase(now: Phase, detail: str | None = None) -> None:
@@ -143,7 +142,7 @@ async def stop_container(
 
 def _describe_kept_container(session: NodeSession, container: Container) -> tuple[str, str]:
     """Return message and hint where Docker has the only complete log of a container."""
-    instance = container.get_label(ContainerLabel.INSTANCE) or container.name
+    instance = container.instance_name
     return (
         f"the log of {instance} could not be saved whole, so its container was kept",
         f"on {session.node.name}: docker rm {container.name}   when you do not need it",

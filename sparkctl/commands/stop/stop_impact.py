@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # loaded only for type checks: a key is looked up without the
     from sparkctl.commands.action_context import ActionContext
     from sparkctl.model.instance import InstanceView
 
-_POSSIBLY_SERVING_PHASES = (Phase.READY, Phase.UNKNOWN, None)
+_POSSIBLY_SERVING_PHASES = (Phase.READY, Phase.UNPROVED, Phase.UNKNOWN, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

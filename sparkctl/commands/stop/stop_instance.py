@@ -43,7 +43,13 @@ from sparkctl.model.text.suggestions import format_did_you_mean
 from sparkctl.model.text.units import format_gib
 from sparkctl.monitor import switch_journal_io as journals
 from sparkctl.monitor.node_status import build_instance_view
-from sparkctl.monitor.ranks import InstanceContainers, RankContainer, group_by_instance
+from sparkctl.monitor.ranks import (
+    InstanceContainers,
+    RankContainer,
+    choose_needs_to_stop,
+    group_by_instance,
+    order_stops,
+)
 from sparkctl.profiles.container_labels import parse_port_label
 from sparkctl.transport.node_session import NodeSession
 
@@ -159,6 +165,8 @@ class StopInstance(Request):
         grace: seconds between TERM and KILL; 0: KILL at once.
         known: valid names: profiles, and everything that was started before.
         everywhere: all nodes, where other ranks of a model are searched.
+        with_needs: stop what it needs, too, although that was not started for it.
+        alone: leave what it needs.
         frees: free the nodes, and report what stays there.
     """
 
@@ -169,6 +177,8 @@ class StopInstance(Request):
     everywhere: Sequence[Node] = ()
     frees: bool = False
     dry_run: bool = False
+    with_needs: bool = False
+    alone: bool = False
 
     @property
     def target(self) -> StopTarget:
@@ -178,7 +188,10 @@ class StopInstance(Request):
     def format_as_command(self) -> tuple[str, ...]:
         """Return the words of its command line."""
         grace = () if not self.grace else (f"--grace={self.grace:g}s",)
-        more = (*list_flags({"--kill": self.grace == 0, "--dry-run": self.dry_run}), *grace)
+        more = (
+            *list_flags({"--with-needs": self.with_needs, "--kill": self.grace == 0, "--dry-run": self.dry_run}),
+            *grace,
+        )
         if self.frees:
             return ("free", *map(str, self.named_nodes), *more)
         return ("down", self.instance or "--all", *self.format_node_options(), *more)
@@ -244,6 +257,7 @@ class _StopRun:
             await self._list_containers(self.request.nodes, stack)
             await self._find_other_ranks(stack)
             chosen = self._choose_instances()
+            self._report_needs(chosen)
             if self.request.dry_run:
                 self._report_affected_nodes(chosen)
                 return await self._build_planned_end(chosen)
@@ -256,19 +270,30 @@ class _StopRun:
     async def _stop_instances(self, chosen: Sequence[InstanceContainers]) -> CommandEnded:
         locks = await self._lock_nodes(chosen)
         try:
-            chosen = drop_busy_instances(await self._choose_again(locks), self.failures)
+            wanted = await self._choose_again(locks)
+            chosen = drop_busy_instances(wanted, self.failures)
+            busy = [one for one in wanted if one not in chosen]
+            chosen = [one for one in chosen if not any(user.uses(one) for user in busy)]
             self._report_affected_nodes(chosen)
-            by_node = {
-                node: [part.container for whole in chosen for part in whole.containers_on(node)]
-                for node in locks
-                if any(whole.containers_on(node) for whole in chosen)
-            }
-            halt = await stop_containers(self.sessions, self.ctx, self.emit, by_node, self.request.grace)
+            halt = StopResult()
+            for group in order_stops(chosen):
+                if halt.failures:  # what still runs may need the rest
+                    break
+                done = await self._stop_group(group, locks)
+                halt = StopResult(halt.stopped + done.stopped, halt.failures + done.failures)
         finally:
             for lock in locks.values():
                 await lock.release()
         self.failures |= dict(halt.failures)
         return await self._build_end(halt, chosen)
+
+    async def _stop_group(self, group: Sequence[InstanceContainers], locks: Iterable[NodeName]) -> StopResult:
+        by_node = {
+            node: [part.container for whole in group for part in whole.containers_on(node)]
+            for node in locks
+            if any(whole.containers_on(node) for whole in group)
+        }
+        return await stop_containers(self.sessions, self.ctx, self.emit, by_node, self.request.grace)
 
     @contextlib.contextmanager
     def _replace_pending_stops(self, chosen: Sequence[InstanceContainers]) -> Iterator[None]:
@@ -319,6 +344,8 @@ class _StopRun:
             await self._list_containers(self.request.everywhere, stack)  # for their other ranks
         for whole in self._choose_instances():
             await self._list_containers([n for n in self.request.everywhere if n.name in whole.elsewhere], stack)
+            needed = {node for _, node in whole.needs}
+            await self._list_containers([n for n in self.request.everywhere if n.name in needed], stack)
         if any(
             whole.missing and (self._list_unknown_node_names(whole) or not whole.elsewhere)
             for whole in self._choose_instances()
@@ -332,12 +359,46 @@ class _StopRun:
         return [name for name in whole.elsewhere if name not in self.sessions] if whole.missing else []
 
     def _choose_instances(self) -> list[InstanceContainers]:
-        return choose_instances(self.containers, self.request.instance, self.requested_names, self.failures)
+        """Return what was asked for, and what was started only for that."""
+        chosen = choose_instances(self.containers, self.request.instance, self.requested_names, self.failures)
+        if self.request.alone:
+            return chosen
+        more = choose_needs_to_stop(chosen, self._list_everything(), with_all=self.request.with_needs)
+        return [*chosen, *more]
+
+    def _list_everything(self) -> tuple[InstanceContainers, ...]:
+        return group_by_instance(
+            RankContainer(node, one, None, parse_port_label(one))
+            for node, found in self.containers.items()
+            for one in found
+        )
+
+    def _report_needs(self, chosen: Sequence[InstanceContainers]) -> None:
+        """Report what stops with the instance because only that needed it, what stays, and who loses it."""
+        if self.request.instance is None or self.request.alone:
+            return
+        ids = {one.container_ids for one in chosen}
+        stays = [one for one in self._list_everything() if one.is_managed and one.container_ids not in ids]
+        for whole in chosen:
+            node = whole.nodes[0]
+            if whole.name != self.request.instance:
+                verb = "would be" if self.request.dry_run else "is"
+                self._emit_warning(node, f"{whole.name} {verb} stopped, too: nothing else needs it")
+                continue
+            for need in (one for wanted in whole.needs for one in stays if one.is_need(wanted)):
+                hint = f"sparkctl down {need.name} --node {need.nodes[0]}   (next time: --with-needs)"
+                self._emit_warning(need.nodes[0], f"{need.name}, which {whole.name} needed, stays", hint)
+            for user in (one for one in stays if one.uses(whole)):
+                hint = f"sparkctl down {user.name} --node {user.nodes[0]}"
+                self._emit_warning(user.nodes[0], f"{user.name} needs {whole.name} and cannot work without it", hint)
 
     def _report_affected_nodes(self, chosen: Sequence[InstanceContainers]) -> None:
         """Report what is stopped together with the requested ranks."""
         for whole in chosen:
-            if all(node in self.requested_names for node in whole.nodes):
+            if all(node in self.requested_names for node in whole.nodes) or self.request.instance not in (
+                None,
+                whole.name,
+            ):
                 continue
             silent = [NodeName(node) for node in whole.elsewhere if node in self.failures]
             what = "would be stopped" if self.request.dry_run else "is stopped"

@@ -9,7 +9,6 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from sparkctl.commands.event_stream import forward_events
-from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.stop.pending_stops import PendingStop, PendingStopFiles
 from sparkctl.commands.stop.stop_containers import remove_ended_container, stop_containers
 from sparkctl.commands.switch.switch_request import SwitchInstance
@@ -25,7 +24,7 @@ from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_duration, format_gib
 from sparkctl.monitor.ranks import RankContainer, group_by_instance
-from sparkctl.profiles.container_labels import parse_port_label
+from sparkctl.profiles.container_labels import parse_needs_label, parse_port_label
 
 _KEPT_SUFFIX_PATTERN = re.compile(r"\.kept-[0-9a-f]{6}$")
 _MAX_NAME_LENGTH = 200
@@ -48,12 +47,12 @@ def original_name(name: str) -> str:
 
 
 async def list_running_old_containers(transaction: SwitchTransaction) -> dict[NodeName, list[Container]]:
-    """Return the old containers that still run, by node."""
+    """Return the old containers that still run, by node; what needs another comes before it."""
     alive: dict[NodeName, list[Container]] = {}
     for node, container in await list_old_containers(transaction):
         if container is not None and container.is_alive:
             alive.setdefault(node, []).append(container)
-    return alive
+    return {node: sorted(here, key=lambda one: not parse_needs_label(one)) for node, here in alive.items()}
 
 
 async def stop_old_containers(transaction: SwitchTransaction, alive: Mapping[NodeName, Sequence[Container]]) -> None:
@@ -110,11 +109,11 @@ async def rename_kept_containers(transaction: SwitchTransaction, names: frozense
 async def start_new_instance(transaction: SwitchTransaction, request: SwitchInstance) -> CommandEnded:
     """Start the new instance as `up` does, under the locks that are held; return its end."""
     start = request.to_start_request(container for _, container in transaction.journal.old)
-    ended = await forward_events(start_instance(transaction.step_context, start), transaction.emit)
+    ended = await forward_events(start.run(transaction.step_context), transaction.emit)
     if ended.outcome is Outcome.READY:
         transaction.report_step(
             SwitchStep.STARTING,
-            f"{transaction.journal.instance} is ready after {format_duration(ended.seconds)}, a token came",
+            f"{transaction.journal.instance} is ready after {format_duration(ended.seconds)}, {ended.proof or 'a token came'}",
         )
     return ended
 
@@ -153,9 +152,7 @@ async def describe_losses(transaction: SwitchTransaction) -> tuple[str, ...]:
             there = await transaction.sessions[node].docker.list_containers()
         except (NodeError, DockerError):
             return f"what else is on {node} is not known"
-        ours = sorted(
-            {one.get_label(ContainerLabel.INSTANCE) or one.name for one in there if one.is_managed and one.is_alive}
-        )
+        ours = sorted({one.instance_name for one in there if one.is_managed and one.is_alive})
         others = sorted(sanitize_line(one.name) for one in there if one.is_alive and not one.is_managed)
         names = [*map(sanitize_line, ours), *(f"{name} (not sparkctl's)" for name in others)]
         return (

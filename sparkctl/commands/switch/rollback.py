@@ -32,7 +32,8 @@ from sparkctl.model.verdict import Verdict
 from sparkctl.monitor import engine_probe
 from sparkctl.monitor.engine_probe import QueryMarkerSupport
 from sparkctl.monitor.ranks import RankContainer, group_by_instance
-from sparkctl.profiles.container_labels import parse_rank_label
+from sparkctl.monitor.service_proof import request_proof
+from sparkctl.profiles.container_labels import parse_needs_label, parse_rank_label
 from sparkctl.profiles.launch_planning import build_guard_rule
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.transport.node_session import NodeSession
@@ -76,16 +77,18 @@ async def find_rollback_obstacle(transaction: SwitchTransaction) -> RollbackFail
 
 
 async def list_new_containers(transaction: SwitchTransaction, node: NodeName) -> list[Container]:
-    """Return the containers that the switch started on a node: those of that profile, without the old ones."""
+    """Return the containers that the switch started on a node: those of that profile, and after it those that were
+    started for it and nothing else there needs, without the old ones.
+    """
     kept, its = (
         {container for _, container in transaction.journal.old},
         (transaction.journal.instance, transaction.journal.profile_hash),
     )
-    return [
-        one
-        for one in await transaction.sessions[node].docker.list_containers()
-        if (one.get_label(ContainerLabel.INSTANCE), one.get_label(ContainerLabel.HASH)) == its and one.id not in kept
-    ]
+    here = [one for one in await transaction.sessions[node].docker.list_containers() if one.id not in kept]
+    own = [one for one in here if (one.get_label(ContainerLabel.INSTANCE), one.get_label(ContainerLabel.HASH)) == its]
+    wanted = {name for one in here if one.is_alive and one not in own for name, _ in parse_needs_label(one)}
+    started = [one for one in here if one.get_label(ContainerLabel.STARTED_FOR) == transaction.journal.instance]
+    return [*own, *(one for one in started if one.get_label(ContainerLabel.INSTANCE) not in wanted)]
 
 
 async def remove_container(transaction: SwitchTransaction, node: NodeName, one: Container) -> StoppedContainer:
@@ -132,7 +135,11 @@ async def restart_old_containers(transaction: SwitchTransaction) -> str:
         for node, container in old:
             ranks.append(await _create_rank_watch(transaction, node, container, began, drop_was_told=node in undropped))
             await _restart_container(transaction, container, ranks[-1])
-        await gather_or_cancel(*(_watch_until_ready(transaction, model, running) for model in _group_by_model(ranks)))
+        needy = {container.id for _, container in old if parse_needs_label(container)}
+        models = _group_by_model(ranks)
+        for later in (False, True):  # what needs another proves nothing before that is ready
+            some = [model for model in models if (model[0].container_id in needy) is later]
+            await gather_or_cancel(*(_watch_until_ready(transaction, model, running) for model in some))
     except SparkctlError as why:
         for row in rows:
             is_it = isinstance(why, RollbackFailed) and why.instance == row.operation.instance
@@ -265,9 +272,17 @@ async def _watch_until_ready(
         if is_running and await _check_serving(model[0])
         else await watch_ranks(transaction.step_context, model, await measure_clock_offsets(model))
     )
+    if end is not None and end.unproved is not None:
+        for rank in model:
+            await rank.record_unproved(end.unproved)
+        plan = end.rank.plan
+        raise RollbackFailed(
+            f"{plan.instance} is up again, not proved: {end.unproved}",
+            f"see why: sparkctl logs {plan.instance} --node {plan.node}", None, plan.instance,
+        )  # fmt: skip
     if end is None or end.verdict is None:
         for rank in model:
-            await rank.record_ready()
+            await rank.record_ready(None if end is None else end.proof)
         return
     raise _build_rollback_error(end, end.verdict)
 
@@ -281,7 +296,7 @@ async def _check_serving(head: RankWatch) -> bool:
     if not (await engine_probe.check_health(link, service, manners=manners)).good:
         return False
     service = await engine_probe.resolve_served_model(link, service, manners)
-    return (await engine_probe.request_token(link, service, manners)).good
+    return (await request_proof(link, service, head.ctx.clock, manners)).good
 
 
 def _build_rollback_error(end: InstanceWatchResult, verdict: Verdict) -> RollbackFailed:

@@ -20,17 +20,18 @@ from sparkctl.commands.start.start_preflight import (
     format_transfer_command,
     refuse_without_docker,
 )
-from sparkctl.commands.switch.switch_planner import IncomingRank, NodeInventory
+from sparkctl.commands.switch.switch_planner import IncomingRank, NodeInventory, is_running_need
 from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.commands.switch.switch_transaction import SwitchTransaction
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
+from sparkctl.engines import load_engine
 from sparkctl.engines.base import EngineRank
 from sparkctl.errors import DockerError, NodeError, NodeStarved, OperationRefused
 from sparkctl.model.container import Container
 from sparkctl.model.fabric_route import NodeLanes
 from sparkctl.model.launch_plan import LaunchPlan
-from sparkctl.model.memory_fit import CheckpointFiles, MemoryFit
+from sparkctl.model.memory_fit import CheckpointFiles, FitOutcome, MemoryFit
 from sparkctl.model.text.units import format_gib
 from sparkctl.monitor import switch_journal_io
 from sparkctl.monitor.find_fabric_route import find_fabric_route
@@ -42,7 +43,7 @@ from sparkctl.profiles.fit_evaluation import list_checkpoint_paths
 from sparkctl.profiles.launch_planning import RankPlacement
 from sparkctl.profiles.launch_planning import build_launch_plan as make_plan
 from sparkctl.profiles.profile_library import ProfileLibrary
-from sparkctl.profiles.profile_lint import list_start_warnings
+from sparkctl.profiles.profile_lint import list_start_warnings, refuse_missing_flags
 from sparkctl.profiles.setting_proof import SettingProof
 from sparkctl.transport.node_session import NodeSession
 
@@ -55,19 +56,22 @@ async def run_switch_checks(
     What the SSH user may not read is a warning. With ``keep_going`` so are a missing mount and an incomplete file of
     weights.
     """
-    coming = [site.coming for site in sites if site.coming is not None]
-    launches = [one.plan for one in coming]
     goes = frozenset(container for _, container in transaction.journal.old)
-    scenes = await gather_or_cancel(*(_inspect_node(transaction, request, one) for one in coming))
-    for launch, inspection in zip(launches, scenes, strict=True):
-        _check_start_decision(transaction, request, launch, inspection, goes)
-        _refuse_missing_mounts(transaction, request, launch, inspection)
-        _check_drop_caches_right(transaction, launch, inspection)
-    await gather_or_cancel(*(verify_port_access(transaction.sessions[launch.node], launch) for launch in launches))
-    _refuse_other_image(request.words or (request.profile.name,), launches, scenes)
+    of_needs = {one.profile.name: one for one in list_need_requests(request)}
+    needed = [(of_needs[one.plan.profile], one) for site in sites for one in site.needs]
+    every = [*((request, site.coming) for site in sites if site.coming is not None), *needed]
+    coming = [one for _, one in every]
+    launches = [site.coming.plan for site in sites if site.coming is not None]
+    scenes = await gather_or_cancel(*(_inspect_node(transaction, of, one) for of, one in every))
+    for (of, one), inspection in zip(every, scenes, strict=True):
+        _check_start_decision(transaction, of, one.plan, inspection, goes)
+        _refuse_missing_mounts(transaction, of, one.plan, inspection)
+        _check_drop_caches_right(transaction, one.plan, inspection)
+    await gather_or_cancel(*(verify_port_access(transaction.sessions[one.plan.node], one.plan) for one in coming))
+    _refuse_other_image(request.words or (request.profile.name,), launches, scenes[: len(launches)])
     for message, hint in check_flags(request, sites, goes):
         transaction.warn(request.nodes[0].name, message, hint)
-    files = await gather_or_cancel(*(_check_model_files(transaction, request, one.model_plan) for one in coming))
+    files = await gather_or_cancel(*(_check_model_files(transaction, of, one.model_plan) for of, one in every))
     if len(launches) > 1:
         await _check_connectivity(transaction, request)
     weights = max(
@@ -218,7 +222,7 @@ def check_flags(
 ) -> Iterator[tuple[str, str | None]]:
     """Yield each warning of the engine's flag catalogue about the profile, with the command that avoids it.
 
-    ``goes``: the containers that the switch stops.
+    ``goes``: the containers that the switch stops. Raises `OperationRefused` for a flag that the image's version does not have.
     """
     coming = [site.coming.fit_changed for site in sites if site.coming is not None]
     proof = SettingProof(
@@ -226,8 +230,14 @@ def check_flags(
         ProfileLibrary(),
         lambda profile: [fit(profile, goes) for fit in coming if fit is not None],
     )
-    for one in list_start_warnings(request.profile, proof.library):
-        yield one.message, proof.format_remedy(one, request.to_start_request().build_switch_command)
+    found = [
+        (one, proof.format_remedy(one, request.to_start_request().build_switch_command))
+        for one in list_start_warnings(request.profile, proof.library)
+    ]
+    refuse_missing_flags(
+        (one for one, _ in found), next((remedy for one, remedy in found if one.missing_flag is not None), None), ""
+    )
+    yield from ((one.message, remedy) for one, remedy in found)
 
 
 _PLANNED_START_ID = "planned"  # a name for a start that is only planned
@@ -245,6 +255,7 @@ class SwitchInspection:
     alone: LaunchPlan | None
     loading_ids: frozenset[str]
     has_image: bool
+    needs: tuple[tuple[SwitchInstance, LaunchPlan, bool], ...] = ()  # what starts first, whether its image is there
 
 
 async def inspect_switch_nodes(
@@ -281,10 +292,18 @@ async def _inspect_switch_node(ctx: CommandContext, request: SwitchInstance, ses
             has_image=True,
         )
     switch_journal_io.refuse_if_journal_found(session.node.name, ctx, look.journal)
-    containers, image, models = await gather_or_cancel(
+    needed = [
+        (of, _build_need_launch(ctx, of, session))
+        for of in list_need_requests(request)
+        if session.node.name == request.nodes[0].name
+    ]
+    images = await gather_or_cancel(
+        *(session.docker.inspect_image(one.image) for one in (launch, *(n for _, n in needed)))
+    )
+    image = images[0]
+    containers, models = await gather_or_cancel(
         session.docker.list_containers(),
-        session.docker.inspect_image(launch.image),
-        _read_model_files(session, request, alone),
+        _read_model_files(session, [(request, alone), *needed]),
     )
     look = replace(look, models=models)
     loading_ids = await node_fit.find_loading_containers(session, look, containers)
@@ -295,14 +314,34 @@ async def _inspect_switch_node(ctx: CommandContext, request: SwitchInstance, ses
         alone=alone,
         loading_ids=loading_ids,
         has_image=image is not None,
+        needs=tuple((of, one, found is not None) for (of, one), found in zip(needed, images[1:], strict=True)),
     )
 
 
 async def _read_model_files(
-    session: NodeSession, request: SwitchInstance, launch: LaunchPlan
+    session: NodeSession, launches: Sequence[tuple[SwitchInstance, LaunchPlan]]
 ) -> tuple[CheckpointFiles, ...]:
-    wanted = node_fit.list_model_sections(request.profile, launch)
+    found = (node_fit.list_model_sections(of.profile, launch) for of, launch in launches)
+    wanted = dict.fromkeys(section for sections in found for section in sections)
     return (await session.read_node(*wanted)).models if wanted else ()
+
+
+def list_need_requests(request: SwitchInstance) -> tuple[SwitchInstance, ...]:
+    """Return what the new instance needs on its own head, as requests; a need on another node is left to the start."""
+    return tuple(
+        replace(
+            request, profile=one.profile, engine=load_engine(one.profile.engine), nodes=request.nodes[:1],
+            words=(one.profile.name,),
+        )
+        for one in ProfileLibrary().load_needs(request.profile)
+        if one.node in (None, request.nodes[0].name)
+    )  # fmt: skip
+
+
+def _build_need_launch(ctx: CommandContext, of: SwitchInstance, session: NodeSession) -> LaunchPlan:
+    return make_plan(
+        of.profile, session.node, home=session.user_home, operator=ctx.operator, environ=of.environ, engine=of.engine
+    )
 
 
 def _build_planned_launch(
@@ -331,6 +370,7 @@ def _build_node_state(
 ) -> NodeInventory:
     alive = [one for one in seen.containers if one.is_alive]
     memory = seen.look.memory
+    needs = tuple(_build_need(ctx, of, session, seen, launch, has) for of, launch, has in seen.needs)
     return NodeInventory(
         node=session.node.name,
         occupants=tuple(
@@ -341,8 +381,19 @@ def _build_node_state(
         available=None if memory is None else max(0, memory.available),
         listening=seen.look.listening,
         ended=tuple((one.name, one.is_managed) for one in seen.containers if not one.is_alive),
-        coming=None if seen.launch is None else _build_new_launch(ctx, request, session, seen, seen.launch),
+        coming=None if seen.launch is None else _build_new_launch(ctx, request, session, seen, seen.launch, needs),
+        needs=needs,
     )
+
+
+def _build_need(
+    ctx: CommandContext, of: SwitchInstance, session: NodeSession, seen: SwitchInspection, launch: LaunchPlan, has: bool
+) -> IncomingRank:
+    """Return what starts first on a node. One that runs already takes no more memory and is always there."""
+    if any(is_running_need(one, launch) for one in seen.containers):
+        nothing = MemoryFit(node=session.node.name, profile=launch.profile, answer=FitOutcome.FITS)
+        return IncomingRank(launch, True, lambda _: nothing)
+    return replace(_build_new_launch(ctx, of, session, seen, launch, ()), has_image=has, alone=None, fit_changed=None)
 
 
 def _build_new_launch(
@@ -351,6 +402,7 @@ def _build_new_launch(
     session: NodeSession,
     seen: SwitchInspection,
     launch: LaunchPlan,
+    needs: Sequence[IncomingRank],
 ) -> IncomingRank:
     measured = node_fit.MeasuredNode(
         ctx=ctx,
@@ -363,6 +415,7 @@ def _build_new_launch(
 
     @cache
     def calculate_fit_without(gone: frozenset[str]) -> MemoryFit:
-        return measured.evaluate(request.profile, gone)
+        before = sum(need.fit(gone).needed_bytes or 0 for need in needs)
+        return replace(measured, reserved=before).evaluate(request.profile, gone)
 
     return IncomingRank(launch, seen.has_image, calculate_fit_without, seen.alone, measured.evaluate)

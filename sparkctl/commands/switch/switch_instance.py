@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from sparkctl.commands.event_stream import deduplicate_warnings, forward_events, open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
-from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_measurements import StartTimer
 from sparkctl.commands.switch import switch_planner
 from sparkctl.commands.switch.rollback import order_restarts
@@ -182,7 +181,7 @@ class _SwitchRun:
         if self.ctx.operation is not None:
             self.ctx.operation.delete_row()
         alone = replace(self.ctx, lend=share_session, operation=None)
-        return await forward_events(start_instance(alone, self.request.to_start_request()), self.emit)
+        return await forward_events(self.request.to_start_request().run(alone), self.emit)
 
     def _build_planned_end(self) -> CommandEnded:
         clock = self.ctx.clock

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from sparkctl.model.container import ContainerState
+from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.memory_fit import FitOutcome, MemoryFit
 from sparkctl.model.node import NodeName
@@ -18,7 +18,7 @@ from sparkctl.model.profile import Profile
 from sparkctl.model.switch_plan import NodeSwitchPlan, SwitchConflict, SwitchContainer, SwitchPlan
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_gib
-from sparkctl.monitor.ranks import InstanceContainers, RankContainer, group_by_instance
+from sparkctl.monitor.ranks import InstanceContainers, RankContainer, choose_needs_to_stop, group_by_instance
 
 _MAX_EXHAUSTIVE_INSTANCES = 8  # of more instances only each one alone, and the largest together, are tried
 _TRANSIENT_STATES = (ContainerState.REMOVING, ContainerState.UNKNOWN)
@@ -64,6 +64,7 @@ class NodeInventory:
     ended: tuple[tuple[str, bool], ...] = ()
     coming: IncomingRank | None = None
     silent: str | None = None
+    needs: tuple[IncomingRank, ...] = ()  # what starts there first, because it is needed
 
 
 ConflictReasons = dict[tuple[NodeName, str], list[SwitchConflict]]  # by node and container id
@@ -76,6 +77,7 @@ class _PlanBuilder:
     sites: Sequence[NodeInventory]
     all: Sequence[InstanceContainers]
     goes: list[InstanceContainers] = field(default_factory=list)
+    used: list[InstanceContainers] = field(default_factory=list)  # what the new one needs runs already, and stays
     why: ConflictReasons = field(default_factory=dict)
     obstacles: list[str] = field(default_factory=list)
     cautions: list[str] = field(default_factory=list)
@@ -115,9 +117,21 @@ def plan_switch(
         return SwitchPlan(
             profile=profile, instance=instance, nodes=tuple(nodes), changes=(), seconds=seconds, is_there=True
         )
+    draft.used = [
+        whole
+        for site in targets
+        for whole in draft.all
+        if any(
+            is_running_need(part.container, need.plan) for need in site.needs for part in whole.containers_on(site.node)
+        )
+    ]
     for site in targets:
-        _add_conflicts(draft, site)
+        for coming in (*site.needs, site.coming):
+            if coming is not None and not any(one.name == coming.plan.instance for one in draft.used):
+                _add_conflicts(draft, site, coming)
+    _add_needs(draft)
     _free_memory(draft, targets)
+    _add_needs(draft)
     _include_all_ranks(draft, keep_going=keep_going)
     fits = {site.node: site.coming.fit(draft.stopped_ids) for site in targets if site.coming is not None}
     for site in targets:
@@ -148,10 +162,24 @@ def _is_already_running(draft: _PlanBuilder, targets: Sequence[NodeInventory], n
 # conflicts
 
 
-def _add_conflicts(draft: _PlanBuilder, site: NodeInventory) -> None:
+def is_running_need(container: Container, launch: LaunchPlan) -> bool:
+    """Tell whether a container is what a launch would start, running already."""
+    wanted = (launch.instance, launch.profile_hash)
+    found = (container.get_label(ContainerLabel.INSTANCE), container.get_label(ContainerLabel.HASH))
+    return container.is_managed and container.is_alive and found == wanted
+
+
+def _add_needs(draft: _PlanBuilder) -> None:
+    """Add what was started for the stopped instances, where nothing else needs it, the new one included."""
+    others = [one for one in draft.all if one not in draft.used]
+    for need in choose_needs_to_stop(draft.goes, others):
+        for node in dict.fromkeys(need.nodes):
+            draft.add_stop(need, node, SwitchConflict.NEED)
+
+
+def _add_conflicts(draft: _PlanBuilder, site: NodeInventory, coming: IncomingRank) -> None:
     """Add the stops for conflicts other than memory; report foreign conflicts as obstacles."""
-    assert site.coming is not None
-    coming, launch, node = site.coming, site.coming.plan, site.node
+    launch, node = coming.plan, site.node
     if not coming.has_image:
         draft.obstacles.append(f"{node} does not have the image {launch.image}: docker pull {launch.image}")
     for name, ours in site.ended:
@@ -213,7 +241,8 @@ def _free_memory(draft: _PlanBuilder, targets: Sequence[NodeInventory]) -> None:
     if not short:
         return
     places = {site.node for site in targets}
-    free = [one for one in draft.all if one.is_managed and one not in draft.goes and places.intersection(one.nodes)]
+    stays = (*draft.goes, *draft.used)
+    free = [one for one in draft.all if one.is_managed and one not in stays and places.intersection(one.nodes)]
     for some in _list_stop_choices(free):
         gone = draft.stopped_ids.union(*(one.container_ids for one in some))
         if not any(_is_fit_refused(site, gone) for site in targets):
@@ -306,7 +335,7 @@ def _include_all_ranks(draft: _PlanBuilder, *, keep_going: bool) -> None:
 def _add_fit_cautions(draft: _PlanBuilder, site: NodeInventory, fit: MemoryFit) -> None:
     if fit.absent is not None:
         draft.obstacles.append(
-            f"there are no weights in {sanitize_line(fit.absent)} on {site.node}: put the model there first"
+            f"the model {sanitize_line(fit.absent)} is not there whole on {site.node}: get it first (sparkctl pull)"
         )
         return
     more = fit.cautions
@@ -375,5 +404,5 @@ def _compute_available_after(site: NodeInventory, loses: Sequence[RankContainer]
     if site.coming is not None:
         if fit is None or fit.needed_bytes is None:
             return None
-        free -= fit.needed_bytes
+        free -= fit.needed_bytes + (fit.standing.reserved if fit.standing is not None else 0)
     return max(0, free if site.total is None else min(free, site.total))

@@ -74,7 +74,7 @@ class SwitchInstance(Request):
         flags = (("--keep-going", self.keep_going), ("--no-rollback", not self.rolls_back))
         return StartInstance(
             profile=self.profile, engine=self.engine, nodes=self.nodes, timeout=self.timeout, environ=self.environ, words=self.words,
-            guarded=self.guarded, once_more=True, kept=frozenset(kept),
+            guarded=self.guarded, once_more=True, kept=frozenset(kept), known=self.known,
             switch_flags=tuple(flag for flag, given in flags if given),
         )  # fmt: skip
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from sparkctl.commands.switch import forward_steps, rollback
-from sparkctl.commands.switch.switch_checks import inspect_switch_nodes
+from sparkctl.commands.switch.switch_checks import inspect_switch_nodes, list_need_requests
 from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.commands.switch.switch_transaction import OwnershipLost, SwitchTransaction
 from sparkctl.context import CommandInterrupted
@@ -94,9 +94,10 @@ class SwitchStepRunner:
 
     async def _start_new_instance(self) -> CommandEnded:
         assert self.request is not None
-        transaction, name = self.transaction, choose_container_name(self.request.profile)
+        transaction, every = self.transaction, (self.request, *list_need_requests(self.request))
         await transaction.begin_step(SwitchStep.STARTING)
-        taken = frozenset((node, name) for node in transaction.journal.nodes)
+        names = {choose_container_name(one.profile) for one in every}
+        taken = frozenset((node, name) for node in transaction.journal.nodes for name in names)
         await transaction.ctx.interrupt.run_interruptible(
             forward_steps.rename_kept_containers(transaction, taken), "interrupted before the new one was started"
         )

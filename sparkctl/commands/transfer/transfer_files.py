@@ -26,7 +26,7 @@ from sparkctl.commands.transfer.transfer_stream import (
 )
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.errors import NodeUnreachable
-from sparkctl.model.events import Emit, TransferProgressed, WarningEmitted
+from sparkctl.model.events import Emit, TransferPart, TransferProgressed, WarningEmitted
 from sparkctl.model.node import NodeName
 from sparkctl.transport.node_session import NodeSession
 
@@ -49,7 +49,7 @@ class TransferReporter:
         self._pace, self._what, self._told_at = TransferRate(total, []), what, 0.0
         self.report_progress(done)
 
-    def report_progress(self, done: int, *, is_last: bool = False) -> None:
+    def report_progress(self, done: int, *, is_last: bool = False, parts: Sequence[TransferPart] = ()) -> None:
         """Report the bytes that have arrived."""
         now = self.clock.monotonic()
         rate, left = self._pace.add_sample(now, done)
@@ -65,6 +65,7 @@ class TransferReporter:
                     total=self._pace.total,
                     rate=rate,
                     left=left,
+                    parts=tuple(parts),
                 )
             )
 

@@ -32,6 +32,7 @@ from sparkctl.monitor.find_fabric_route import find_fabric_route
 from sparkctl.node import model_files_decoder
 from sparkctl.node.model_files_decoder import FileListing, FreeSpace
 from sparkctl.profiles.fit_evaluation import list_checkpoint_paths
+from sparkctl.profiles.launch_planning import DefaultingEnviron
 from sparkctl.profiles.launch_planning import build_launch_plan as make_plan
 from sparkctl.transport.docker.docker_errors import error_for_response
 from sparkctl.transport.docker.docker_responses import ImageInfo
@@ -281,20 +282,6 @@ async def _read_node_contents(ctx: CommandContext, request: TransferProfile, ses
     lanes = look.lanes
     own = NodeLanes(node.name, lanes.lanes if lanes else (), has_devices=lanes is not None and lanes.has_devices)
     return NodeContents(node=node.name, image=image, places=found, docker_room=room[0] if room else None, lanes=own)
-
-
-class DefaultingEnviron(dict[str, str]):
-    """The operator's environment; missing variables are empty, because nothing is started with it."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-    def get(self, name: str, default: object = None) -> str:
-        """Return a variable's value."""
-        return super().get(name, "")
-
-    def __missing__(self, name: str) -> str:
-        return ""
 
 
 def _plan_transfer(request: TransferProfile, here: NodeContents, there: NodeContents) -> PendingTransfer:

@@ -14,9 +14,12 @@ class SimulatedSpeechServer(SimulatedEngine):
     default_port = 5005
     unnamed_size = 3.0
     writes_text = False
+    speaks = True
 
     def build_page(self, path: str) -> object | None:
         """Return its documentation."""
+        if path == "/health":
+            return {"status": "healthy"}
         return "<!DOCTYPE html><title>docs</title>" if path in ("/", "/docs") else None
 
 

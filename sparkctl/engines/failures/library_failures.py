@@ -66,6 +66,7 @@ KERNEL_FAILURES = (
         r"|No [\w-]{1,20} (?:MoE|[Ll]inear|GEMM|attention) backend supports the deployment configuration"
         r"|Unsupported FusedMoe scheme: .{0,160}"
         r"|Kernel requires a runtime memory allocation, but no allocator was set"
+        r"|[\w ./-]{1,80} (?:not implemented|not supported|unsupported|not available) (?:on|for|by) (?:Blackwell|GB10|DGX Spark)\b"
         r"|(?:GEMM|gemm|grouped_mm|scaled_mm)[\w ]{0,40}(?:not supported|no valid|not implemented)[\w ]{0,40}(?:SM|sm_?)\d+)",
         FailureCause.KERNEL_UNSUPPORTED,
         "A GPU kernel was not made for this GPU (a GB10 is sm_121): {what}",
@@ -79,6 +80,7 @@ KERNEL_FAILURES = (
             "require",
             "supported",
             "not implemented",
+            "not available",
         ),
         exception=True,
         on="image",
@@ -157,6 +159,15 @@ GPU_FAULTS = (
         "A GPU kernel failed while it ran ({what}); nothing here says which.",
         _GPU_FAULT_REMEDY,
         needle="watchdog thread terminated",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"^\W{0,3}CUDA error (?:in |at )?\(?/?[\w./-]{1,200}\.(?:cuh?|cpp|h|hpp):\d+\)?: (?P<what>an illegal [\w ]{1,40}"
+        r"|misaligned address|unspecified launch failure|[\w ]{0,20}assert triggered|invalid [\w ]{1,40})",
+        FailureCause.GPU_FAULT,
+        "A GPU kernel failed while it ran ({what}); nothing here says which.",
+        _GPU_FAULT_REMEDY,
+        needle="CUDA error ",
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
@@ -287,6 +298,7 @@ DISTRIBUTED_FAILURES = (
             "sendBytes failed on SocketImpl",
         ),
         weight=FailureWeight.DEATH,
+        at_any_level=True,
     ),
     failure_rule(
         r"A worker died or was killed while executing a task|The actor (?:is|died) (?:dead|unexpectedly|because)",

@@ -8,6 +8,13 @@ from sparkctl.model.verdict import FailureCause
 
 _DOCKER_FAILURES = (
     failure_rule(
+        r"[Dd]river/library version mismatch",
+        FailureCause.GPU_RUNTIME_MISSING,
+        "The node's NVIDIA driver was updated, and the older one still runs: its library and its kernel module differ.",
+        "Reboot the node.",
+        needle="river/library version mismatch",
+    ),
+    failure_rule(
         r"could not select device driver|[Uu]nknown (?:or invalid )?runtime (?:name|specified):? nvidia"
         r"|failed to inject CDI devices|nvidia-container-(?:cli|runtime).*(?:(?:mount|detection|ldcache|device|container) error"
         r"|initialization error|no such file or directory"
@@ -28,14 +35,13 @@ _DOCKER_FAILURES = (
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*(?:No CUDA GPUs are available|Found no NVIDIA driver on your system|Failed to infer device type"
-        r"|no CUDA-capable device is detected|NVML Shared Library Not Found|Driver/library version mismatch)"
+        r"|no CUDA-capable device is detected|NVML Shared Library Not Found)"
         r"|^(?:WARNING: )?The NVIDIA Driver was not detected",
         FailureCause.GPU_RUNTIME_MISSING,
         "The container sees no GPU.",
         "Set container.gpus: all; on the node, nvidia-smi and the NVIDIA container toolkit have to work. After a driver "
         "update reboot the node.",
         needle=(
-            "Driver/library version mismatch",
             "Failed to infer device type",
             "Found no NVIDIA driver on your system",
             "NVML Shared Library Not Found",
@@ -265,6 +271,7 @@ _FILE_SYSTEM_FAILURES = (
     ),
     failure_rule(
         rf"^(?:ERROR:\s+|[\w.]*Error: )?\[Errno 98\]|{EXCEPTION_PREFIX}.*[Aa]ddress already in use|couldn't bind HTTP server socket"
+        r"|server socket has failed to listen on any local network address"
         r"|failed to bind host port for (?P<host>\S+)|Bind for (?P<bind>\S+) failed: port is already allocated",
         FailureCause.PORT_IN_USE,
         "The port[ ({host})][ ({bind})] is in use by another process.",
@@ -274,6 +281,7 @@ _FILE_SYSTEM_FAILURES = (
             "[Errno 98]",
             "couldn't bind HTTP server socket",
             "ddress already in use",
+            "failed to listen on any local network address",
             "failed to bind host port for",
         ),
         on="port",

@@ -213,6 +213,9 @@ class LlamaCppEngine(Engine):
         serving=("slot ", "srv  update_slots", "srv  log_server_r"),
     )
     metrics_path = "/metrics"
+    proposed_like = "llamacpp-gpt-oss-120b"
+    proposed_settings = "command: []\nargs: {ctx-size: 32768, flash-attn: 'on'}\ncontainer: {network: host}"
+    reads_gguf = True
     defaults = EngineDefaults(
         command=("llama-server",),
         port=8080,

@@ -67,9 +67,10 @@ def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintConte
             message=message,
             change=LintFix(LintFixKind.ADD, _METRICS_FIELD, "true"),
         )
-    elif key := settings.get_setting("--api-key") or settings.get_setting("--api-key-file"):
+    elif key := settings.get_setting("--api-key-file"):
         message = (
-            "with an API key llama-server shows /metrics to nobody without it: the panel knows only what its log tells"
+            "llama-server shows /metrics to nobody without a key, and sparkctl does not read its key file: the panel knows only "
+            "what its log tells"
         )
         yield LintMessage(
             kind=LintRule.NO_METRICS, level=LintSeverity.INFO, where=key.where, message=message, on_key=key.in_args

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from sparkctl.model.launch_plan import LaunchPlan
+from sparkctl.model.launch_plan import DockerRunSpec, LaunchPlan
 from sparkctl.model.memory_fit import CheckpointFiles, EstimatePart, EstimateSource
 
 _SHARD_NUMBER = re.compile(r"-(\d{5,6})-of-(\d{5,6})\.\w+$")
@@ -44,10 +44,11 @@ def _measure_files(found: CheckpointFiles) -> WeightsSize | None:
     if not files:
         return None
     size, missing = sum(bytes_ for _, bytes_ in files), _count_missing_shards(files)
+    count = f"{len(files)} file{'' if len(files) == 1 else 's'}"
+    if found.origin is not None and not missing:
+        return WeightsSize(size, EstimateSource.HUB, f"{count} of {found.origin}, not here yet")
     if not missing and not found.unfinished:
-        return WeightsSize(
-            size, EstimateSource.MEASURED, f"{len(files)} file{'' if len(files) == 1 else 's'} in {found.place}"
-        )
+        return WeightsSize(size, EstimateSource.MEASURED, f"{count} in {found.place}")
     lack = f"{missing} of its files are missing" if missing else "a download has not ended"
     if found.index_total is not None and found.index_total >= size:
         return WeightsSize(found.index_total, EstimateSource.HEADERS, f"by its index; {lack} in {found.place}")
@@ -77,7 +78,7 @@ def _count_missing_shards(files: list[tuple[str, int]]) -> int:
     return sum(max(0, total - seen) for seen, total in of.values())
 
 
-def map_path_to_node(path: str | None, plan: LaunchPlan) -> str | None:
+def map_path_to_node(path: str | None, plan: LaunchPlan | DockerRunSpec) -> str | None:
     """Return where a model's path in the container is on the node, None if not known: through the longest matching
     mount, or for a hub id through the mount of Hugging Face's cache.
     """
@@ -103,7 +104,7 @@ def map_path_to_node(path: str | None, plan: LaunchPlan) -> str | None:
     return next((on for home in homes if (on := _map_through_mounts(f"{home}/{folder}", plan)) is not None), None)
 
 
-def _map_through_mounts(path: str, plan: LaunchPlan) -> str | None:
+def _map_through_mounts(path: str, plan: LaunchPlan | DockerRunSpec) -> str | None:
     held = [one for one in plan.mounts if _is_below(path, one.target) and one.source.startswith("/")]
     if not held or "\n" in path or ".." in path.split("/"):
         return None

@@ -136,6 +136,7 @@ class SglangEngine(Engine):
     context_flags = ("context-length", "context-len")
     metrics_setting = "args.enable-metrics: true"
     metrics_path = "/metrics"
+    bench_fields = (("return_token_ids", "false"),)  # it knows the field, and refuses true in a chat
     signs = LogSignature(
         marks=r"server_args=(?:ServerArgs\(|\{)|(?:Decode|Prefill) batch[, ]|The server is fired up and ready to roll"
         r"|(?:Init torch distributed|Init parallel|Load weight|Capture \w+(?: \w+)* graph) (?:begin|end)"

@@ -89,6 +89,7 @@ class EngineFault(StrEnum):
     HANG = "hang"
     EXIT0 = "exit0"
     NO_TOKEN = "no-token"  # noqa: S105
+    NONSENSE = "nonsense"  # ready, and its answers make no sense
     BAD_FLAG = "bad-flag"
     MEMORY_RUNAWAY = "memory-runaway"
     WORKER_DIES = "worker-dies"  # a rank that is not the head, while weights load
@@ -137,6 +138,7 @@ class SimLaunch:
     api_key: str | None
     fault: EngineFault | None
     share: float = 1.0
+    upstream: int | None = None  # the port of the service that it asks, from a variable such as ORPHEUS_API_URL
     joining: RankRendezvous | None = None
 
     @property
@@ -163,6 +165,13 @@ class SimLaunch:
         """
         read = max(self.active + self.draft_tokens * self.head, 400 << 20) / (self.share * DECODE_BYTES_PER_SECOND)
         return 1 / (read + (_MODEL_LAYERS * _LAYER_SYNC_SECONDS if self.nodes > 1 else 0.0))
+
+
+def find_upstream_port(env: Mapping[str, str]) -> int | None:
+    """Return the port of the service on the same node that a program is told to ask; None where it asks none."""
+    urls = (value for name, value in env.items() if name.endswith("_API_URL"))
+    found = (re.match(r"https?://(?:127\.0\.0\.1|localhost):(\d{1,5})(?:/|$)", url) for url in urls)
+    return next((int(one[1]) for one in found if one), None)
 
 
 def parse_fault(name: str) -> EngineFault:

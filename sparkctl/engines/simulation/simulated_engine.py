@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sparkctl.engines import FALLBACK_ENGINE, engine_names, load_engine_part
+from sparkctl.engines import FALLBACK_ENGINE, engine_names, load_engine, load_engine_part
 from sparkctl.engines.simulation.decode_model import (
     FIRST_TOKEN_SECONDS,
     DecodeCounts,
@@ -26,6 +26,7 @@ from sparkctl.engines.simulation.engine_launch import (
     count_draft_tokens,
     find_first_flag,
     find_positional_model,
+    find_upstream_port,
     guess_model_size,
     is_ngram,
     parse_fault,
@@ -61,6 +62,7 @@ class SimulatedEngine(ScriptPlayer):
     hears_sigterm = True
     access_prefix: str | None = ""  # before each line about a request; None: it writes none
     writes_text = True  # it serves a language model
+    speaks = False  # it makes sound
     loading_body: dict[str, Any] | None = None  # the answer to every request while it loads; None: only to /health
     health_body: dict[str, str] | None = None
     needs_model_name = False  # it refuses another model's name
@@ -306,6 +308,11 @@ def list_simulated_engines() -> dict[str, type[SimulatedEngine]]:
     return {one.kind: one for one in found}
 
 
+def _find_key_variable(kind: str, env: Mapping[str, str]) -> str | None:
+    names = load_engine(kind).api_key_variables if kind in engine_names() else ()
+    return next((env[name] for name in names if env.get(name)), None)
+
+
 def parse_launch(image: str, command: Sequence[str], env: Mapping[str, str], fault: EngineFault | None) -> SimLaunch:
     """Read a launch from a container's image, argv and environment; ``SIM_FAULT`` overrides ``fault``."""
     every = list(list_simulated_engines().values())
@@ -324,11 +331,12 @@ def parse_launch(image: str, command: Sequence[str], env: Mapping[str, str], fau
     named = env.get("SIM_FAULT")
     return SimLaunch(
         kind=engine.kind,
+        upstream=find_upstream_port(env),
         argv=argv,
         model=model,
         served=find_first_flag(flags, "served-model-name", "alias") or model,
         host=find_first_flag(flags, "host") or "127.0.0.1",
-        port=int(find_first_flag(flags, "port") or env.get("ORPHEUS_PORT") or engine.default_port),
+        port=int(find_first_flag(flags, "port") or env.get("ORPHEUS_PORT") or env.get("PORT") or engine.default_port),
         weights=weights // nodes,
         active=active // nodes,
         shards=max(2, min(48, math.ceil(weights / nodes / 1.6e9))),
@@ -343,7 +351,7 @@ def parse_launch(image: str, command: Sequence[str], env: Mapping[str, str], fau
         nodes=nodes,
         rank=0 if joining is None or joining.is_head else int(find_first_flag(flags, "node-rank") or 1),
         metrics=engine.has_metrics or "enable-metrics" in flags or "metrics" in flags,
-        api_key=find_first_flag(flags, "api-key"),
+        api_key=find_first_flag(flags, "api-key") or _find_key_variable(engine.kind, env),
         fault=parse_fault(named) if named else fault,
         joining=joining,
     )

@@ -1,30 +1,47 @@
 """The catalogue of known traps: what shows one, what it means, what to do about it on a Spark, and who reported it.
 
 A trap is an entry in a JSON file of this folder, and is written once: `build_trap_rules` makes log rules of it for `diagnose`,
-and `profile_traps.check_traps` holds a profile against it for `check`, `plan` and `up`. docs/traps.md tells the keys of an entry. Pure.
+`profile_traps.check_traps` holds a profile against it for `check`, `plan` and `up`, and `doctor` and the findings hold a node's
+versions against it. docs/traps.md tells the keys of an entry. Pure.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from sparkctl.engines.base import FailureWeight
 from sparkctl.engines.log_rules import FailureRule, failure_rule
+from sparkctl.errors import InvalidInput
 from sparkctl.model.verdict import ChangeDirection, FailureCause
 
 _URL_SCHEME = re.compile(r"^https?://")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeVersion:
+    """A version of something on a node that has a trap: all of what the node reports under ``what`` matches ``pattern``.
+
+    ``needs``: what the node must have for it (``rdma``); ``unless``: what saves it (``kho-off``).
+    """
+
+    what: str
+    pattern: str
+    severity: str
+    needs: str | None = None
+    unless: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trap:
     """``engines``: empty for all. ``versions``: bounds such as ``>=0.19,<0.20``, None for all. ``when``: what a profile that
     has this trap holds, by subject; ``unless``: what saves it. ``setting``: the ``field=value`` that avoids it.
+    ``node``: what a node that has this trap reports, None if a node does not show it.
     """
 
     name: str
@@ -39,6 +56,7 @@ class Trap:
     level: str
     rule: str
     setting: str | None
+    node: NodeVersion | None
 
     def concerns_engine(self, engine: str) -> bool:
         """Tell whether this engine has the trap."""
@@ -48,31 +66,56 @@ class Trap:
 @cache
 def load_traps() -> tuple[Trap, ...]:
     """Return all traps, those of one file after those of another, by the files' names."""
-    found = []
-    for file in sorted(Path(__file__).parent.glob("*.json")):
-        for entry in json.loads(file.read_text("utf-8")):
-            log, check = entry.get("log", ()), entry.get("check", {})
-            found.append(
-                Trap(
-                    name=entry["name"],
-                    engines=tuple(entry.get("engines", ())),
-                    versions=entry.get("versions"),
-                    meaning=entry["meaning"],
-                    remedy=entry["remedy"],
-                    source=entry["source"],
-                    log=tuple(log) if isinstance(log, list) else (log,),
-                    when=check.get("when", {}),
-                    unless=check.get("unless", {}),
-                    level=check.get("level", "warning"),
-                    rule=check.get("rule", "known-trap"),
-                    setting=check.get("set"),
-                )
-            )
-    return tuple(found)
+    return tuple(trap for file in sorted(Path(__file__).parent.glob("*.json")) for trap in read_traps(file))
 
 
-# What a program says that does without the thing that failed: no failure, whatever else is in the line.
-_GOES_ON = r"(?<![\s\S])(?!.{0,2000}(?:[Ff]all(?:s|ing|en)?[ -]?back|[Rr]etrying|, using \w|[Uu]sing \w{1,40} instead|NCCL INFO))[\s\S]{0,4000}?"
+def read_traps(file: Path) -> Iterator[Trap]:
+    """Yield the traps of one file. Raises `InvalidInput` where an entry has a key that none has, or lacks one."""
+    for at, entry in enumerate(json.loads(file.read_text("utf-8")), 1):
+        where = f"{file.name}, entry {at} ({entry.get('name', 'without a name')})"
+        _check_keys(where, entry, _ENTRY_KEYS, _REQUIRED_KEYS)
+        check, node = entry.get("check"), entry.get("node")
+        logs = entry.get("log", [])
+        logs = logs if isinstance(logs, list) else [logs]
+        for log in logs:
+            _check_keys(f"{where}, log", log, _LOG_KEYS, frozenset({"needle", "cause"}))
+        if check is not None:
+            _check_keys(f"{where}, check", check, _CHECK_KEYS, frozenset({"when"}))
+        if node is not None:
+            _check_keys(f"{where}, node", node, _NODE_KEYS, frozenset({"what", "pattern", "severity"}))
+        check = check or {}
+        yield Trap(
+            name=entry["name"],
+            engines=tuple(entry.get("engines", ())),
+            versions=entry.get("versions"),
+            meaning=entry["meaning"],
+            remedy=entry["remedy"],
+            source=entry["source"],
+            log=tuple(logs),
+            when=check.get("when", {}),
+            unless=check.get("unless", {}),
+            level=check.get("level", "warning"),
+            rule=check.get("rule", "known-trap"),
+            setting=check.get("set"),
+            node=None if node is None else NodeVersion(**node),
+        )
+
+
+_REQUIRED_KEYS = frozenset({"name", "meaning", "remedy", "source"})
+_ENTRY_KEYS = _REQUIRED_KEYS | {"engines", "versions", "log", "check", "node"}
+_LOG_KEYS = frozenset(
+    {"needle", "pattern", "cause", "field", "value", "change", "fatal", "weight", "exception", "at_any_level"}
+    | {"meaning", "remedy"}
+)
+_CHECK_KEYS = frozenset({"when", "unless", "level", "rule", "set"})
+_NODE_KEYS = frozenset(one.name for one in fields(NodeVersion))
+
+
+def _check_keys(where: str, entry: Mapping[str, Any], known: frozenset[str], required: frozenset[str]) -> None:
+    if unknown := sorted(entry.keys() - known):
+        raise InvalidInput(f"{where}: there is no key {unknown[0]}", f"the keys are {', '.join(sorted(known))}")
+    if missing := sorted(required - entry.keys()):
+        raise InvalidInput(f"{where}: the key {missing[0]} is missing", "docs/traps.md tells what it says")
 
 
 def build_trap_rules(engine: str) -> tuple[FailureRule, ...]:
@@ -86,7 +129,7 @@ def _build_rule(trap: Trap, log: Mapping[str, Any]) -> FailureRule:
     needles = (log["needle"],) if isinstance(log["needle"], str) else tuple(log["needle"])
     pattern = log.get("pattern") or "|".join(map(re.escape, needles))
     return failure_rule(
-        pattern if log.get("exception") or log.get("fatal") else f"{_GOES_ON}(?:{pattern})",
+        pattern,
         FailureCause(log["cause"]),
         f"{_begin_sentence(log.get('meaning', trap.meaning))}.",
         f"{_begin_sentence(log.get('remedy', trap.remedy))} ({shorten_source(trap.source)}).",
@@ -97,6 +140,7 @@ def _build_rule(trap: Trap, log: Mapping[str, Any]) -> FailureRule:
         fatal=log.get("fatal", False),
         weight=FailureWeight[log.get("weight", "concrete").upper()],
         exception=log.get("exception", False),
+        at_any_level=log.get("at_any_level", False),
     )
 
 

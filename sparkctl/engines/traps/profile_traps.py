@@ -107,6 +107,8 @@ def _look_up_one(subject: str, profile: Profile, settings: FlagSettings | None) 
     if head == "weights":
         weights = profile.model.weights
         return _Sight(() if weights is None else (str(weights),), ("model", "weights"))
+    if head == "api_key":
+        return _Sight((profile.api_key,) if profile.api_key else (), ("api_key",))
     if head == "env_file":
         return _Sight((profile.env_file,) if profile.env_file else (), ("env_file",))
     value = {"image": profile.image, "nodes": str(profile.nodes)}[head]

@@ -197,6 +197,10 @@ class VllmEngine(Engine):
     context_flags = ("max-model-len",)
     context_pattern = re.compile(r"\d{1,15}(\.\d+)?[kmgtKMGT]?|auto|-1")  # since 0.12: as much as fits
     metrics_path = "/metrics"
+    proposed_like = "qwen36-vllm"
+    proposed_settings = (
+        "args: {max-model-len: 32768, gpu-memory-utilization: 0.8}\ncontainer: {shm_size: 16g, network: host}"
+    )
     signs = LogSignature(
         marks=r"\((?:APIServer|EngineCore\w*|Worker\w*) pid=|Engine \d{3}: Avg |vLLM (?:API )?server |Initializing a V1 LLM"
         r"|(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d \[\w+\.py:\d+\]"

@@ -176,8 +176,8 @@ _ARGUMENT_FAILURES = (
         fatal=True,
     ),
     failure_rule(
-        r"validation errors? for \w+.*User-specified max_model_len \((?P<asked>\d+)\) is greater than the "
-        r"derived max_model_len \(max_position_embeddings=(?P<most>\d+)",
+        rf"{EXCEPTION_PREFIX}.*User-specified max_model_len \((?P<asked>\d+)\) is greater than the "
+        r"derived max_model_len \(\w{1,60}=(?P<most>\d+)",
         FailureCause.BAD_VALUE,
         "A context of {asked} is longer than the model's {most}.",
         f"Lower {_CONTEXT_LENGTH_FIELD} to {{most}} or less.",

@@ -96,8 +96,7 @@ class MissingRouteDetector:
                     node=sight.node,
                     summary=f"{names}: the link is up and no IPv4 network is on {'either' if whole else 'it'}: "
                     + ("the other Spark cannot be reached over it" if whole else "NCCL can use half of the cable"),
-                    remedy=f"put an address on {names} on both Sparks, for example in /etc/netplan/40-cx7.yaml "
-                    "(192.168.200.x/24 and 192.168.201.x/24), then: sudo netplan apply",
+                    remedy="sparkctl setup",
                     evidence=tuple(
                         FindingEvidence(link.name, f"{(link.speed or 0) / 1000:g} Gb/s, no network", None, "sysfs")
                         for link in bare

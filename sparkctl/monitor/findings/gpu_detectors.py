@@ -9,7 +9,7 @@ from sparkctl.model.text.units import format_duration
 from sparkctl.monitor.findings.base import ConditionTimer, NodeSnapshot, PersistentCondition
 
 _IDLE_REASON_BIT = 0x1
-_THERMAL_REASONS = {0x20: "thermal (software)", 0x40: "thermal (hardware)"}
+THERMAL_REASONS = {0x20: "thermal (software)", 0x40: "thermal (hardware)"}
 _STUCK_CLOCK_REMEDY = (
     "shut it down, unplug the adapter from the wall AND from the Spark for a minute, use the original 240 W adapter; "
     "a reboot does not help. Then: sudo fwupdmgr refresh --force && fwupdmgr get-upgrades"
@@ -82,7 +82,7 @@ class ThermalDetector:
         found = []
         for gpu in sight.sample.gpus or ():
             grew = self._has_grown_recently(gpu, sight.sample)
-            claim = None if gpu.reasons is None else bool(gpu.reasons & sum(_THERMAL_REASONS))
+            claim = None if gpu.reasons is None else bool(gpu.reasons & sum(THERMAL_REASONS))
             bit = self._bit.update_condition(gpu.index, claim, sight.sample)
             standing = self._begun.update_condition(
                 gpu.index, claim, sight.sample
@@ -102,7 +102,7 @@ class ThermalDetector:
         return 0 <= sample.uptime - self._grew.get(gpu.index, float("-inf")) <= self.RECENT
 
     def _build_thermal_finding(self, sight: NodeSnapshot, gpu: Gpu, standing: PersistentCondition) -> Finding:
-        reasons = ", ".join(name for bit, name in _THERMAL_REASONS.items() if (gpu.reasons or 0) & bit)
+        reasons = ", ".join(name for bit, name in THERMAL_REASONS.items() if (gpu.reasons or 0) & bit)
         evidence = [*build_gpu_evidence(gpu), FindingEvidence("event reasons", reasons, None, "nvml")]
         if (count := _sum_thermal_counters(gpu.events)) is not None:
             evidence.append(FindingEvidence("slowed by heat so far", format_duration(count / 1e9), None, "nvml"))

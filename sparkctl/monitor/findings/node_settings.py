@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import getopt
-import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-from typing import Any
 
+from sparkctl.engines.traps import load_traps
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity, sort_by_severity
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import Sample
@@ -278,29 +275,25 @@ def _check_reserved_memory(node: NodeName, sample: Sample) -> Iterator[Finding]:
         )
 
 
-@cache
-def load_known_bad_versions() -> tuple[Mapping[str, Any], ...]:
-    """Return the versions with a known fault: ``what`` is a field of `AgentHello`, ``pattern`` matches all of it."""
-    return tuple(json.loads(files("sparkctl.monitor.findings").joinpath("known_bad.json").read_text(encoding="utf-8")))
-
-
 def _check_known_bad_versions(node: NodeName, who: AgentHello, sample: Sample) -> Iterator[Finding]:
-    """Yield the known faults of these versions. What meminfo shows of KHO itself is told by `_check_reserved_memory`."""
+    """Yield the known traps of these versions. What meminfo shows of KHO itself is told by `_check_reserved_memory`."""
     is_kho_known = sample.detail is not None and sample.detail.cma_free is not None
-    for row in load_known_bad_versions():
-        version = getattr(who, row["what"])
-        if not isinstance(version, str) or re.fullmatch(row["pattern"], version) is None:
+    for trap in load_traps():
+        if (bad := trap.node) is None:
             continue
-        if (row["needs"] == "rdma" and not sample.rdma) or (row["unless"] == "kho-off" and is_kho_known):
+        version = getattr(who, bad.what)
+        if not isinstance(version, str) or re.fullmatch(bad.pattern, version) is None:
+            continue
+        if (bad.needs == "rdma" and not sample.rdma) or (bad.unless == "kho-off" and is_kho_known):
             continue
         yield Finding(
             kind=FindingKind.KNOWN_BAD,
-            severity=Severity(row["severity"]),
+            severity=Severity(bad.severity),
             node=node,
-            summary=row["problem"].format(version=version),
-            remedy=row["remedy"],
+            summary=trap.meaning.format(version=version),
+            remedy=trap.remedy,
             evidence=(
-                FindingEvidence(row["what"], version, None, "identity"),
-                FindingEvidence("source", row["source"], None, "known-bad list"),
+                FindingEvidence(bad.what, version, None, "identity"),
+                FindingEvidence("source", trap.source, None, "known-bad list"),
             ),
         )

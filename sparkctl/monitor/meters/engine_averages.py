@@ -62,7 +62,7 @@ def _record_averages(
 ) -> bool:
     if length is None and rate is None:
         return False
-    instance = container.get_label(ContainerLabel.INSTANCE) or container.name
+    instance = container.instance_name
     ctx.record_node_result(
         NodeResult(
             node=session.node.name,

@@ -29,6 +29,7 @@ from sparkctl.model.log_line import LogLine
 from sparkctl.model.phase import Phase
 from sparkctl.monitor.engine_probe import QueryMarkerSupport, request_engine
 from sparkctl.monitor.meters.metrics_window import WINDOW_SECONDS, MetricsWindow, ReportCadence
+from sparkctl.profiles.container_labels import find_container_api_key
 from sparkctl.transport import http_client
 from sparkctl.transport.node_session import NodeSession
 
@@ -199,6 +200,7 @@ _TIMEOUT_SECONDS = 3.0
 _RETRY_SECONDS = 60.0  # seconds until an engine without /metrics is asked again
 _LOG_LOOKBACK_SECONDS = 30.0  # seconds of log: the longest time between two lines of an engine at work
 _LOG_TAIL_LINES = 2000  # lines; with `since` alone, Docker reads a log from its beginning
+_UNAUTHORIZED_STATUSES = (401, 403)
 _DISABLED_STATUSES = (404, 501)  # the second is llama-server's: not implemented, until --metrics is given
 
 
@@ -284,6 +286,7 @@ class InstanceMeter:
         self._asked = 0.0
         self._readings = 0
         self._manners = QueryMarkerSupport()
+        self._key: str | None = None
         self._log: LogMeter | None = None
 
     async def read_metrics(self) -> None:
@@ -298,9 +301,12 @@ class InstanceMeter:
         self._asked = now
         self._readings += 1
         try:
-            answer = await request_engine(
-                self._session.link, self._port, "GET", path, timeout=_TIMEOUT_SECONDS, manners=self._manners
-            )
+            answer = await self._request_metrics(path)
+            if answer.status in _UNAUTHORIZED_STATUSES and self._key is None:
+                run = await self._session.docker.read_run_options(self._container)
+                if (key := find_container_api_key(run)) is not None:
+                    self._key = key
+                    answer = await self._request_metrics(path)
             if answer.status in _DISABLED_STATUSES:
                 self._manners.takes_queries = True  # or it does not matter: without the query the answer was the same
             if answer.is_success:
@@ -316,6 +322,13 @@ class InstanceMeter:
         else:
             off = MetricsSource.OFF if answer.status in _DISABLED_STATUSES else MetricsSource.SILENT
             self._source = MetricsSource.ON if answer.is_success else off
+
+    async def _request_metrics(self, path: str) -> http_client.HttpResponse:
+        headers = [("Authorization", f"Bearer {self._key}")] if self._key else []
+        return await request_engine(
+            self._session.link, self._port, "GET", path, headers=headers, timeout=_TIMEOUT_SECONDS,
+            manners=self._manners,
+        )  # fmt: skip
 
     def follow_log(self, ahead: float) -> None:
         if self._log is None and self._needs_log():
@@ -360,8 +373,8 @@ class LogMeter:
     session: NodeSession
     container: str
     since: float  # unix seconds on the node
+    window: StatsLineWindow = field(default_factory=StatsLineWindow)
     _feed: LogFeed | None = None
-    _window: StatsLineWindow = field(default_factory=StatsLineWindow)
     _preparer: LinePreparer = field(default_factory=LinePreparer)
     _whole: bool = False
     _task: asyncio.Task[None] | None = None
@@ -369,14 +382,14 @@ class LogMeter:
     def compute_meter(self, now: float) -> EngineMeter:
         """Return the figures of the log as of ``now``, unix seconds on the node."""
         return (
-            self._window.compute_meter(now)
+            self.window.compute_meter(now)
             if self._whole and (self._task is None or not self._task.done())
             else EngineMeter()
         )
 
-    async def read_log(self) -> None:
-        """Read the available lines once."""
-        await self._consume_lines(read_log(self.session, self.container, since=self.since, tail=_LOG_TAIL_LINES))
+    async def read_log(self, tail: int | None = _LOG_TAIL_LINES) -> None:
+        """Read the available lines once, the last ``tail`` of them; None: all."""
+        await self._consume_lines(read_log(self.session, self.container, since=self.since, tail=tail))
         self._whole = True
 
     def follow_log(self) -> None:
@@ -408,5 +421,5 @@ class LogMeter:
                 for line in batch:
                     for text in self._preparer.prepare_lines(line.text):
                         if (stats := self.engine.parse_stats_line(text)) is not None:
-                            self._window.add_line(datetime.fromisoformat(line.when).timestamp(), stats)
+                            self.window.add_line(datetime.fromisoformat(line.when).timestamp(), stats)
                 await yield_to_input()  # batches that another subscriber has read come without a wait

@@ -26,7 +26,7 @@ from sparkctl.profiles.importers.profile_draft import ImportResult
 
 ALLOW_ALL = "all"  # what a plain `--allow` means
 ALLOW_NAMES = (
-    "mount", "device", "env", "env-file", "network", "ipc", "gpus", "ulimit", "guard", "hooks", "ssh", *DOCKER_OPTIONS,
+    "build", "mount", "device", "env", "env-file", "network", "ipc", "gpus", "ulimit", "guard", "hooks", "ssh", *DOCKER_OPTIONS,
 )  # fmt: skip
 _ALLOW_ALIASES = {
     "mounts": "mount", "volume": "mount", "volumes": "mount", "v": "mount", "devices": "device", "e": "env",
@@ -220,6 +220,10 @@ def find_risks(profile: Profile, is_beside: Callable[[str], bool]) -> tuple[Impo
 
 def _list_risks(one: Profile, is_beside: Callable[[str], bool]) -> Iterator[ImportRisk]:
     box = one.container
+    if one.build is not None:
+        yield ImportRisk(
+            "build", "build", one.build, "its Dockerfile runs as root on the node when `pull` builds the image"
+        )
     for mount in one.mounts:
         if why := explain_mount_risk(mount):
             if _has_model_below(one, mount):
@@ -298,6 +302,7 @@ def _remove_withheld(one: Profile, withheld: frozenset[tuple[str, str]]) -> Prof
     box, guard = one.container, one.start.guard
     return replace(
         one,
+        build=keep_unless_withheld("build", one.build),
         mounts=tuple(mount for mount in one.mounts if keep_unless_withheld("mounts", mount)),
         env=tuple(
             (name, text) for name, value in one.env if (text := _fill_withheld_defaults(value, f"env.{name}", withheld)) is not None

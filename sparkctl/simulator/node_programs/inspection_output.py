@@ -9,9 +9,11 @@ from sparkctl.model.text.units import KIB
 from sparkctl.simulator import sim_node
 from sparkctl.simulator.fabric_ports import (
     FABRIC_INTERFACES,
+    LINK_MEGABITS,
     get_interface_address,
     get_interface_mtu,
     list_gids,
+    list_interface_networks,
     list_link_speeds,
 )
 from sparkctl.simulator.sim_node import FULL_DISK_FREE_BYTES, HOME, KERNEL_VERSION, USER, NodeFault, SimNode, SudoRule
@@ -138,6 +140,25 @@ def _format_fabric(node: SimNode) -> list[str]:
     return lines
 
 
+def _format_network(node: SimNode) -> list[str]:
+    """Return all interfaces of a node, as `ip` prints them as JSON; those without a cable, too."""
+    links, routes = [], [{"dst": "default", "gateway": "192.168.1.1", "dev": "enP7s7"}]
+    speeds = list_link_speeds(node)
+    for name in LINK_MEGABITS:
+        own = get_interface_address(node, name)
+        found = [] if own is None else [{"family": "inet", "local": own, "prefixlen": 24, "scope": "global"}]
+        flags = ["BROADCAST", "MULTICAST", "UP", *(["LOWER_UP"] if name in speeds else [])]
+        links.append({"ifname": name, "flags": flags, "mtu": get_interface_mtu(name), "addr_info": found})
+        routes += [{"dst": network, "dev": name} for network in list_interface_networks(node, name)]
+    devices = [f"device {device} {name}" for device, name in FABRIC_INTERFACES.items()]
+    return ["@@ network", f"addresses {json.dumps(links)}", f"routes {json.dumps(routes)}", *devices]
+
+
+def _format_setup(node: SimNode) -> list[str]:
+    members = USER if node.options.docker_member else ""
+    return ["@@ setup", f"group docker:x:998:{members}", "netplan yes", "state no"]
+
+
 def _format_disk(node: SimNode, path: str) -> list[str]:
     if node.lacks_path(path):
         return [f"df: {path}: No such file or directory"]
@@ -174,4 +195,6 @@ _SECTIONS = {
     "health": _format_health,
     "fabric": _format_fabric,
     "journal": _format_journal,
+    "network": _format_network,
+    "setup": _format_setup,
 }

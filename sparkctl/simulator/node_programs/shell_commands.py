@@ -19,7 +19,8 @@ from sparkctl.simulator.node_programs.inspection_output import (
     format_inspection,
 )
 from sparkctl.simulator.node_programs.sim_agent import run_agent
-from sparkctl.simulator.node_programs.sim_transfer import run_survey, run_transfer
+from sparkctl.simulator.node_programs.sim_transfer import run_model_program, run_survey, run_transfer
+from sparkctl.simulator.sim_download import run_build
 from sparkctl.simulator.sim_node import (
     KERNEL_VERSION,
     SUDO_PASSWORD,
@@ -143,6 +144,11 @@ async def _run_sh(node: SimNode, argv: list[str], streams: CommandStreams) -> in
         await streams.read_all_input()
         streams.stdout.write(b"1000\n1000\n")
         return 0
+    if argv[1:2] == ["-c"] and argv[3:4] == ["sparkctl-ref"]:
+        streams.stdout.write(f"{node.git_commit}\trefs/heads/{argv[5]}\n{node.git_commit}\tHEAD\n".encode())
+        return 0
+    if argv[1:2] == ["-c"] and argv[3:4] == ["sparkctl-build"]:
+        return await run_build(node, argv[5:], int(argv[4]), streams.stdin, streams.stdout)
     if len(argv) == 4 and argv[1] == "-c" and argv[3] == "sparkctl-guard" and node.guard is not None:
         streams.stdout.write(node.guard.list_directory())
         return 0
@@ -194,6 +200,8 @@ async def _run_python(node: SimNode, argv: list[str], streams: CommandStreams) -
         streams.stdout.write(read_sim_kernel_log(node, words))
     elif mark == "sparkctl-probe":
         await run_agent(node, words[1:], streams.stdin, streams.stdout)
+    elif mark == "sparkctl-models":
+        streams.stdout.write(await run_model_program(node, streams.stdin))
     elif mark in ("sparkctl-survey", "sparkctl-carry"):
         work = run_survey if mark == "sparkctl-survey" else run_transfer
         return await work(node, streams.stdin, streams.stdout)
@@ -318,6 +326,16 @@ async def _run_cat(node: SimNode, argv: list[str], streams: CommandStreams) -> i
     return status
 
 
+async def _run_head(node: SimNode, argv: list[str], streams: CommandStreams) -> int:
+    if argv[1:2] != ["-c"] or len(argv) != 4:
+        return await _reject_command(node, argv, streams)
+    content = node.read_file(argv[3])
+    if content is None:
+        return _report_failure(streams, f"head: cannot open '{argv[3]}' for reading: No such file or directory", 1)
+    streams.stdout.write(content[: int(argv[2])])
+    return 0
+
+
 async def _run_date(node: SimNode, argv: list[str], streams: CommandStreams) -> int:
     if argv[1:] != ["+%s.%N"]:
         return await _reject_command(node, argv, streams)
@@ -342,6 +360,7 @@ _COMMAND_HANDLERS: dict[str, CommandHandler] = {
     "sync": _run_sync,
     "sudo": _run_sudo,
     "cat": _run_cat,
+    "head": _run_head,
     "date": _run_date,
     "true": _run_true,
     "env": _run_env,

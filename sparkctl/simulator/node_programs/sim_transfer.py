@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 from sparkctl.concurrency import run_until_first
 from sparkctl.engines.simulation.model_files import build_model_config, list_model_files
+from sparkctl.node.models import ANSWER_MARK
 from sparkctl.simulator.fabric_ports import LINK_MEGABITS, get_interface_address
 from sparkctl.simulator.http_server import ReadStream
 from sparkctl.simulator.sim_node import FULL_DISK_FREE_BYTES, ByteSink, NodeFault, SimNode
@@ -62,6 +63,25 @@ async def run_survey(node: SimNode, stdin: ReadStream, stdout: ByteSink) -> int:
     rooms = [{"room": path, "there": path, **_build_space_json(node)} for path in request["rooms"]]
     stdout.write(b"@@ survey " + json.dumps({"places": places, "rooms": rooms}).encode() + b"\n")
     return 0
+
+
+async def run_model_program(node: SimNode, stdin: ReadStream) -> bytes:
+    """Answer as `node/models.py` does: the models that profiles name are there by name, no others are."""
+    request = await _read_json_line(stdin)
+    entries = {place: place.rpartition("/")[0] if place.endswith(".gguf") else place for place in request["places"]}
+    sizes = {entry: sum(_list_present_files(node, place).values()) for place, entry in entries.items()}
+    answer: Json = {}
+    if request["role"] == "remove":
+        node.downloaded.discard(request["place"])
+    elif request["role"] == "list":
+        answer = {"entries": entries, "models": [
+            {"place": entry, "size": size, "used": _FILE_MTIME_NANOSECONDS / 1e9, "faults": [], "unread": False,
+             "brought": entry in node.downloaded, "link": False}
+            for entry, size in sizes.items() if size
+        ]}  # fmt: skip
+    else:
+        return b""  # whether pages go without the right is tried on real machines
+    return ANSWER_MARK.encode() + json.dumps(answer).encode() + b"\n"
 
 
 def _survey_place(node: SimNode, place: str) -> Json:

@@ -22,7 +22,7 @@ from sparkctl.transport.docker.docker_errors import (
     no_response_error,
     unkillable_error,
 )
-from sparkctl.transport.docker.docker_responses import DockerInfo, ImageInfo
+from sparkctl.transport.docker.docker_responses import DockerInfo, ImageInfo, StoredImage
 from sparkctl.transport.node_connection import NodeConnection
 
 if TYPE_CHECKING:
@@ -127,6 +127,17 @@ class DockerClient:
         if answer.status == _HTTP_NOT_FOUND:
             return None
         return docker_responses.parse_image(self._decode_object(answer))
+
+    async def list_images(self) -> tuple[StoredImage, ...]:
+        """Return all images, also those without a name."""
+        data = await self._read_json("/images/json")
+        if not isinstance(data, list):  # unknown is not empty
+            raise self._unexpected_answer_error()
+        return tuple(docker_responses.parse_image_entry(entry) for entry in data if isinstance(entry, dict))
+
+    async def remove_image(self, ref: str) -> None:
+        """Take away one name of an image; with its last name it goes. Raises `DockerError` if a container uses it."""
+        await self._call_sdk(lambda api: api.remove_image(ref))
 
     async def create_container(self, plan: LaunchPlan) -> str:
         """Create the plan's container, not started; return its id.

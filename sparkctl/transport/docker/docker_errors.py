@@ -64,7 +64,9 @@ def error_for_response(node: str, status: int, said: str) -> DockerError:
         return DiskFull(node, words, "see what fills it, on the node: df -h; docker system df")
     if status == 403 or "permission denied while trying to connect" in low:
         return DockerPermissionDenied(
-            node, words, "on the node: sudo usermod -aG docker $USER (counts from the next login)"
+            node,
+            words,
+            f"sparkctl setup {node}; or on the node: sudo usermod -aG docker $USER (counts from the next login)",
         )
     if "exec format error" in low or "no matching manifest" in low or "does not match the specified platform" in low:
         return DockerError(node, words, "the image is made for another processor; a Spark needs linux/arm64")
@@ -150,7 +152,7 @@ def raise_for_socket_facts(node: str, facts: dict[str, str]) -> None:
         raise DockerPermissionDenied(
             node,
             f"{user} may not use Docker on {node}: not in group docker",
-            f"on the node: sudo usermod -aG docker {user} (counts from the next login)",
+            f"sparkctl setup {node}; or on the node: sudo usermod -aG docker {user} (counts from the next login)",
         )
 
 

@@ -26,7 +26,13 @@ _NUMBER_LIMIT = 1 << 62  # bytes, seconds: Go's int64
 _MAX_ERROR_CHARS = 4096
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64", "amd64": "amd64"}  # uname's word: Docker's
 _LONG_LABELS = frozenset(
-    {ContainerLabel.READY, ContainerLabel.PER_STEP, ContainerLabel.REFERENCE, ContainerLabel.NODES}
+    {
+        ContainerLabel.READY,
+        ContainerLabel.PER_STEP,
+        ContainerLabel.REFERENCE,
+        ContainerLabel.NODES,
+        ContainerLabel.BUILD,
+    }
 )  # they hold more than a name; after a cut they would not be readable
 _MAX_LONG_LABEL_CHARS = 16384
 
@@ -60,16 +66,32 @@ class ImageInfo:
     """An image on the node. ``architecture`` in Go's spelling: arm64, amd64. ``size`` in bytes.
 
     ``content``: a hash of its layers and settings, equal on all nodes, whatever image store their Docker uses for ids.
+    ``built_from``: of an image that `pull` built, from what.
     """
 
     id: str
     architecture: str | None
     size: int | None
     content: str | None = None
+    built_from: str | None = None
 
     def is_same_image(self, other: ImageInfo) -> bool:
         """Tell whether it is the same image on another node."""
         return self.id == other.id or (self.content is not None and self.content == other.content)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredImage:
+    """An image in the list of a node. ``names`` with their tags; none: it is dangling. ``size`` in bytes, layers that
+    others share included. ``created``: when it was made, in unix seconds. ``built_from`` as in `ImageInfo`.
+    """
+
+    id: str
+    names: tuple[str, ...]
+    digests: tuple[str, ...]
+    size: int | None
+    created: float | None
+    built_from: str | None
 
 
 def parse_json(body: bytes) -> object:
@@ -103,7 +125,25 @@ def parse_image(data: Json) -> ImageInfo:
         settings = {name: config.get(name) or None for name in ("Env", "Cmd", "Entrypoint", "WorkingDir", "User")}
         text = json.dumps([layers, settings, data.get("Architecture")], sort_keys=True)
         content = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    return ImageInfo(_get_text(data, "Id") or "", _get_text(data, "Architecture"), _get_number(data, "Size"), content)
+    labels = dict(_parse_labels(config.get("Labels")))
+    return ImageInfo(
+        _get_text(data, "Id") or "", _get_text(data, "Architecture"), _get_number(data, "Size"), content,
+        labels.get(ContainerLabel.BUILD),
+    )  # fmt: skip
+
+
+def parse_image_entry(data: Json) -> StoredImage:
+    """Read one entry of ``GET /images/json``."""
+    names = (truncate_text(name, _MAX_IMAGE_CHARS) for name in _keep_texts(data.get("RepoTags")))
+    created = _get_number(data, "Created")
+    return StoredImage(
+        id=_get_text(data, "Id") or "",
+        names=tuple(sorted(name for name in names if name != "<none>:<none>")),
+        digests=tuple(name for name in _keep_texts(data.get("RepoDigests")) if not name.startswith("<none>")),
+        size=_get_number(data, "Size"),
+        created=None if created is None or created <= 0 else float(created),
+        built_from=dict(_parse_labels(data.get("Labels"))).get(ContainerLabel.BUILD),
+    )
 
 
 def parse_container_entry(data: Json) -> Container:
@@ -118,6 +158,7 @@ def parse_container_entry(data: Json) -> Container:
         status=truncate_text(_get_text(data, "Status") or "", MAX_NAME_CHARS),
         created=float(_get_number(data, "Created") or 0),
         labels=_parse_labels(data.get("Labels")),
+        image_id=_get_text(data, "ImageID"),
         ports=_parse_listed_ports(data.get("Ports")),
     )
 
@@ -137,6 +178,7 @@ def parse_container(data: Json) -> Container:
         status=f"Exited ({code})" if now is ContainerState.EXITED else str(now).capitalize(),
         created=parse_docker_time(data.get("Created")) or 0.0,
         labels=_parse_labels(config.get("Labels")),
+        image_id=_get_text(data, "Image"),
         started=parse_docker_time(state.get("StartedAt")),
         finished=parse_docker_time(state.get("FinishedAt")) if ended else None,
         exit_code=code,

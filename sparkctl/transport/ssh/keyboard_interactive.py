@@ -19,8 +19,9 @@ class LoginPrompter:
     """Prompts the operator in one login of a connection. Later logins never prompt, so that reconnects in the background do
     not ask again and again."""
 
-    def __init__(self, node: NodeName, asker: Prompter) -> None:
+    def __init__(self, node: NodeName, asker: Prompter, password: str | None = None) -> None:
         self.node, self.asker = node, asker
+        self.password = password  # of the user on the node, for a login without a key; None: no such login
         self._asked = False
         self.may_ask = False
 
@@ -49,6 +50,11 @@ class KeyboardInteractive:
         self.is_refused = False  # the server wanted to prompt, but prompts are not allowed
         self.was_cancelled = False
         self.was_asked = False
+
+    def take_password(self) -> str | None:
+        """Return the password for a login without a key, once; None: there is none, or it was wrong."""
+        password, self._questions.password = self._questions.password, None
+        return password
 
     def offer_submethods(self) -> str | None:
         """Return the submethods: empty for the server's choice; None to skip the method: no more prompts."""

@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import shutil
-import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import asyncssh
 
-from sparkctl.concurrency import run_in_background
-from sparkctl.errors import ConnectionLost, ForwardingForbidden, NodeError, NodeStarved, NodeUnreachable, SparkctlError
+from sparkctl.errors import ConnectionLost, ForwardingForbidden, NodeError, NodeStarved, NodeUnreachable
 from sparkctl.model.node import Node, NodeState
 from sparkctl.model.questions import NonInteractivePrompter, Prompter
 from sparkctl.transport.docker import docker_errors
@@ -27,71 +24,10 @@ from sparkctl.transport.node_connection import (
     communicate,
     node_state_for_error,
 )
+from sparkctl.transport.socket_relay import SocketRelay
 from sparkctl.transport.ssh.keyboard_interactive import LoginPrompter
 from sparkctl.transport.ssh.login_shell import RemoteCommand, build_remote_command
 from sparkctl.transport.ssh.ssh_login import JumpChain, LoginTimeouts, connect_through_jumps
-
-StreamOpener = Callable[[], Awaitable[tuple[ByteReader, ByteWriter]]]
-_CHUNK_BYTES = 1 << 16
-
-
-class SocketRelay:
-    """Relays a local socket: each client gets a connection made by ``opener``, which ends when either side does."""
-
-    def __init__(self, directory: Path, opener: StreamOpener) -> None:
-        self.path = directory / "docker.sock"
-        self._opener = opener
-        self._server: asyncio.Server | None = None
-        self._running: set[asyncio.Task[None]] = set()
-
-    @classmethod
-    async def start(cls, opener: StreamOpener) -> SocketRelay:
-        """Create the directory (0700, as the socket gives root access on the node) and listen."""
-        directory = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="sparkctl-"))
-        relay = cls(directory, opener)
-        relay._server = await asyncio.start_unix_server(relay._accept_client, relay.path)
-        relay.path.chmod(0o600)
-        return relay
-
-    async def close(self) -> None:
-        """Stop listening, end every connection, remove the directory."""
-        if self._server is not None:
-            self._server.close()
-        for task in self._running:
-            task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
-        await asyncio.to_thread(shutil.rmtree, self.path.parent, ignore_errors=True)
-
-    def _accept_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # no TaskGroup: a server calls this outside of any block; `_relay_client` handles its errors, and `close` waits for it
-        task = asyncio.create_task(self._relay_client(reader, writer))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-
-    async def _relay_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Relay bytes both ways. An error ends the connection; the caller gets the reason from the node connection."""
-        try:
-            far_reader, far_writer = await self._opener()
-        except (SparkctlError, OSError):
-            writer.transport.abort()
-            return
-        try:
-            async with run_in_background(_copy_stream(reader, far_writer)):
-                await _copy_stream(far_reader, writer)
-        finally:
-            far_writer.close()
-            writer.close()
-
-
-async def _copy_stream(reader: ByteReader, writer: ByteWriter) -> None:
-    try:
-        while data := await reader.read(_CHUNK_BYTES):
-            writer.write(data)
-            await writer.drain()
-        writer.write_eof()
-    except (SparkctlError, OSError):
-        return
-
 
 # What asyncssh and the socket under it raise when the connection breaks. Where it breaks because the server sent garbage,
 # asyncssh passes its decoding error to every channel: PacketDecodeError, UnicodeDecodeError or KeyError.
@@ -318,9 +254,16 @@ _DIAL_STDIO_COMMAND = ("docker", "system", "dial-stdio")
 class SshConnection:
     """`NodeConnection` over asyncssh. Nothing happens before `connect`."""
 
-    def __init__(self, node: Node, asker: Prompter | None = None, limits: LoginTimeouts | None = None) -> None:
+    def __init__(
+        self,
+        node: Node,
+        asker: Prompter | None = None,
+        limits: LoginTimeouts | None = None,
+        *,
+        password: str | None = None,
+    ) -> None:
         self.node = node
-        self._questions = LoginPrompter(node.name, asker if asker is not None else NonInteractivePrompter())
+        self._questions = LoginPrompter(node.name, asker if asker is not None else NonInteractivePrompter(), password)
         self._limits = limits if limits is not None else LoginTimeouts()
         self._status = ConnectionStatus(NodeState.UNKNOWN)
         self._listeners: list[Callable[[ConnectionStatus], None]] = []
@@ -471,7 +414,7 @@ class SshConnection:
     async def docker_socket(self) -> Path:
         """Return a local socket in a 0700 directory, which is relayed to the node's Docker."""
         if self._relay is None:
-            self._relay = await SocketRelay.start(lambda: self.open_unix(docker_errors.DOCKER_SOCKET))
+            self._relay = await SocketRelay.listen_unix(lambda: self.open_unix(docker_errors.DOCKER_SOCKET))
         return self._relay.path
 
     async def close(self) -> None:

@@ -222,6 +222,9 @@ class _LoginClient(asyncssh.SSHClient):
         self.offered = key
         return False
 
+    def password_auth_requested(self) -> str | None:
+        return self.questioning.take_password()
+
     def kbdint_auth_requested(self) -> str | None:
         return self.questioning.offer_submethods()
 
@@ -265,10 +268,11 @@ class _SshHop:
         question = HostKeyQuestion(self.node.name, self.route.host, host_keys.format_fingerprint(key))
         if not await self.questions.asker.ask_yes_no(question):
             raise error
-        ssh = await self._attempt_login(via, on_lost, key)
         if self.route.known_hosts:
-            self._save_host_key(error.known_hosts_line)
-        return ssh
+            self._save_host_key(
+                error.known_hosts_line
+            )  # at the yes, as ssh does: the login may fail for another reason
+        return await self._attempt_login(via, on_lost, key)
 
     async def _attempt_login(
         self, via: asyncssh.SSHClientConnection | None, on_lost: OnLost, accepted: asyncssh.SSHKey | None

@@ -7,8 +7,17 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sparkctl.model.questions import HostKeyQuestion, LoginQuestion, RetryStartQuestion, SudoPasswordQuestion
+from sparkctl.model.questions import (
+    HostKeyQuestion,
+    LoginQuestion,
+    PullQuestion,
+    RetryStartQuestion,
+    SetupQuestion,
+    SudoPasswordQuestion,
+    YesNoQuestion,
+)
 from sparkctl.tui.dialogs.base import ChoiceDialog, InputDialog, render_sentence
+from sparkctl.views.setup_view import render_setup_step
 from sparkctl.views.text.line_wrap import wrap_text
 from sparkctl.views.text.styled_text import Span, TextStyle, make_row, sanitize_span
 
@@ -28,13 +37,30 @@ class DialogPrompter:
         self._panel = panel
         self._asking = asyncio.Lock()
 
-    async def ask_yes_no(self, question: HostKeyQuestion | RetryStartQuestion) -> bool:
+    async def ask_yes_no(self, question: YesNoQuestion) -> bool:
         """Ask; the default is no."""
+        if isinstance(question, SetupQuestion):
+            return await self._ask_about_setup(question)
+        if isinstance(question, PullQuestion):
+            return await self._ask_to_pull(question)
         return await (
             self._ask_to_retry_start(question)
             if isinstance(question, RetryStartQuestion)
             else self._ask_about_host_key(question)
         )
+
+    async def _ask_about_setup(self, question: SetupQuestion) -> bool:
+        body = [row for node, step in question.steps for row in render_setup_step(node, step)]
+        choices = (("no", "Cancel"), ("yes", "make these changes"))
+        return (
+            await self._show_unrequested_dialog(ChoiceDialog("set it up?", body, choices, TextStyle.ATTENTION)) == "yes"
+        )
+
+    async def _ask_to_pull(self, question: PullQuestion) -> bool:
+        body = [row for part in question.parts for row in render_sentence(f"{part}.")]
+        choices = (("no", "Cancel"), ("yes", "get it, then start"))
+        title = f"get what {question.profile} lacks?"
+        return await self._show_unrequested_dialog(ChoiceDialog(title, body, choices, TextStyle.ATTENTION)) == "yes"
 
     async def _ask_to_retry_start(self, question: RetryStartQuestion) -> bool:
         body = render_sentence(f"{question.profile} failed on {question.node} the last {len(question.failures)} times:")

@@ -42,21 +42,59 @@ if TYPE_CHECKING:
     from sparkctl.tui.panel import Panel
 
 
+async def _ask_about_running_job(panel: Panel, verb: str) -> bool:
+    """While a job of this verb runs, ask whether to end it; return whether one runs."""
+    controller = panel.controller
+    assert controller is not None
+    going = next((job.started for job in controller.store.jobs.running.values() if job.started.verb == verb), None)
+    if going is None:
+        return False
+    body = [
+        *render_sentence(f"sparkctl {' '.join(going.words)}", TextStyle.LABEL), (),
+        *render_sentence(f"It is running. If you end it, what has arrived stays, and the same {verb} continues from there."),
+    ]  # fmt: skip
+    whether = (("go on", "let it go on"), ("end", "end it"))
+    if await controller.dialogs.show_dialog(ChoiceDialog(verb, body, whether, TextStyle.ATTENTION)) == "end":
+        controller.jobs.interrupt_job(going.job)
+    return True
+
+
+async def ask_and_start_pull(panel: Panel, name: str, profile: Profile) -> None:
+    """Ask onto which nodes to get a profile's image and model, and start it; while one runs, ask whether to end it."""
+    from sparkctl.commands.pull.pull_profile import PullProfile
+
+    controller = panel.controller
+    assert controller is not None
+    if await _ask_about_running_job(panel, "pull"):
+        return
+    names = sorted(panel.node_names, key=lambda one: one != panel.selected_node)
+    source = f"the image {profile.image}" + (f", the model from {profile.model.source}" if profile.model.source else "")
+    body = [
+        *render_sentence(f"Get what {name} needs onto a Spark?", TextStyle.STRONG),
+        (),
+        *render_sentence(f"{source[0].upper()}{source[1:]}. What is there already is not fetched again."),
+    ]
+    choices = [("cancel", "Cancel"), *((f"on {one}", one) for one in names)]
+    if len(names) > 1:
+        choices.append(("on " + "\n".join(names), "all of them"))
+    answer = await controller.dialogs.show_dialog(ChoiceDialog(f"pull {name}", body, choices))
+    if answer is not None and answer.startswith("on "):
+        wanted = [NodeName(one) for one in answer.removeprefix("on ").split("\n")]
+
+        def build_request() -> PullProfile:
+            nodes = panel.build_action_context().find_nodes(*wanted)
+            return PullProfile(profile=profile, nodes=tuple(nodes), environ=os.environ, words=(name,))
+
+        panel.run_request(build_request)
+
+
 async def ask_and_start_transfer(panel: Panel, name: str, profile: Profile) -> None:
     """Ask for the direction of a `sync` and start it; while one runs, ask whether to end it."""
     from sparkctl.commands.transfer.transfer_profile import TransferProfile
 
     controller = panel.controller
     assert controller is not None
-    going = next((job.started for job in controller.store.jobs.running.values() if job.started.verb == "sync"), None)
-    if going is not None:
-        body = [
-            *render_sentence(f"sparkctl {' '.join(going.words)}", TextStyle.LABEL), (),
-            *render_sentence("It is running. If you end it, what has arrived stays, and the same sync continues from there."),
-        ]  # fmt: skip
-        whether = (("go on", "let it go on"), ("end", "end it"))
-        if await controller.dialogs.show_dialog(ChoiceDialog("sync", body, whether, TextStyle.ATTENTION)) == "end":
-            controller.jobs.interrupt_job(going.job)
+    if await _ask_about_running_job(panel, "sync"):
         return
     names = panel.node_names
     first = panel.selected_node or names[0]
@@ -323,6 +361,7 @@ class ProfilesScreen(ListScreen[str]):
             ActionId.EDIT: self._edit_profile,
             ActionId.IMPORT: self._import_profile,
             ActionId.SYNC: self._transfer_profile,
+            ActionId.PULL: self._pull_profile,
             ActionId.MEND_PROFILE: self._fix_profile,
         }
 
@@ -385,6 +424,11 @@ class ProfilesScreen(ListScreen[str]):
         """Ask between which nodes to copy what the selected profile needs."""
         if (found := self._get_readable_profile()) is not None:
             self.panel.spawn_task(ask_and_start_transfer(self.panel, *found))
+
+    def _pull_profile(self) -> None:
+        """Ask onto which nodes to get what the selected profile needs."""
+        if (found := self._get_readable_profile()) is not None:
+            self.panel.spawn_task(ask_and_start_pull(self.panel, *found))
 
     def _fix_profile(self) -> None:
         """Apply the safe fixes to the selected profile; a shipped one is copied first."""

@@ -18,6 +18,7 @@ from sparkctl.views.overview.fabric_view import render_fabric
 from sparkctl.views.overview.startup_timeline_view import render_startup_progress
 from sparkctl.views.overview.tile_model import (
     NodeTileModel,
+    build_finding_badge,
     build_instance_badge,
     build_node_badges,
     format_age,
@@ -46,6 +47,7 @@ from sparkctl.views.overview.tile_rows import (
 )
 from sparkctl.views.text.frame_layout import (
     BLANK_DROP_PRIORITY,
+    FRAME_COLUMNS,
     MIN_TILE_LINES,
     RowBlock,
     TileBox,
@@ -65,6 +67,7 @@ from sparkctl.views.text.styled_text import (
     Span,
     TextRow,
     TextStyle,
+    get_severity_style,
     make_row,
     measure_row,
     measure_text,
@@ -98,8 +101,10 @@ class NodeTile:
 
     def frame_rows(self, rows: Sequence[TextRow], columns: int, lines: int, *, chosen: bool) -> tuple[TextRow, ...]:
         """Return the rows in a frame whose title shows the state."""
-        title = _render_title(self._seen, lines - 2 >= _ROOMY_LINES)
-        return draw_frame(title, rows, columns, lines, chosen=chosen)
+        title = _render_title(self._seen, lines - 2 >= _ROOMY_LINES, columns - FRAME_COLUMNS)
+        worst = self._seen.worst_finding
+        tone = None if worst is None else get_severity_style(worst.severity)
+        return draw_frame(title, rows, columns, lines, chosen=chosen, tone=tone)
 
     def get_sections(self, columns: int, roomy: bool) -> TileSections:
         """Return the sections of the tile."""
@@ -253,7 +258,18 @@ def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawAre
     return [make_block(1, decode), *course, make_block(1, accept), *last]
 
 
-def _render_title(seen: NodeTileModel, roomy: bool) -> TextRow:
+def _render_title(seen: NodeTileModel, roomy: bool, columns: int) -> TextRow:
+    """Return the node's name, its state, the worst finding, and, without room in the tile, what runs; the finding is
+    kept if not all fits."""
+    title = _render_state_title(seen, roomy)
+    if (worst := seen.worst_finding) is None:
+        return title
+    badge = build_finding_badge(worst)
+    sick = make_row(Span(" · ", TextStyle.FRAME), Span(f"{badge.sign} {badge.word}", badge.tone))
+    return (*truncate_row(title, max(0, columns - measure_row(sick))), *sick)
+
+
+def _render_state_title(seen: NodeTileModel, roomy: bool) -> TextRow:
     badges = [Span(f"{one.sign} {one.word}", one.tone) for one in build_node_badges(seen)]
     apart = [Span(" · ", TextStyle.FRAME)] * (len(badges) - 1)
     title = make_row(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.phase import Phase, Step
+from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_clock
 from sparkctl.monitor.startup_timeline import (
     PhaseSpan,
@@ -66,7 +67,7 @@ def render_startup_progress(one: InstanceView, seen: NodeTileModel, space: DrawA
     rows = [_render_time(name, elapsed, expected, one, space)]
     now = None if stops or course is None or course.is_over else _render_current_part(course, one, seen.now, space)
     if now is None and one.step is not None:
-        now = render_step(one.step, space)
+        now = render_step(one.step, space, one.detail if one.phase is Phase.PULLING else None)
     rows += [now] if now is not None else []
     if elapsed is not None and is_start_late(elapsed, expected):
         rows.append(make_row(make_label(""), Span("longer than usual", TextStyle.ATTENTION)))
@@ -95,9 +96,11 @@ def _render_time(
     )
 
 
-def render_step(step: Step, space: DrawArea) -> TextRow:
-    """Return a step under its name with its progress, if known."""
+def render_step(step: Step, space: DrawArea, detail: str | None = None) -> TextRow:
+    """Return a step under its name with its progress, if known, and with a detail of it."""
     name, share, done = format_step_name(step), compute_step_fraction(step), format_step_progress(step)
+    if detail is not None:
+        done = f"{done}  {sanitize_line(detail)}".strip()
     short = len(name) < LABEL_COLUMNS and bool(done)
     beside = done if short else f"{done} {name}".strip()
     if share is None:

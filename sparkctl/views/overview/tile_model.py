@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sparkctl.model.events import CachesDropped, CommandEnded, NodeStateChanged, PhaseChanged
+from sparkctl.model.finding import Finding, FindingKind, Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.kernel_event import KernelEvent
 from sparkctl.model.node import NodeName, NodeState
@@ -19,7 +20,7 @@ from sparkctl.monitor.sample_series import SampleSeries
 from sparkctl.monitor.startup_timeline import StartupTimeline
 from sparkctl.monitor.store import Store
 from sparkctl.views.event_text import format_phase_name
-from sparkctl.views.text.styled_text import TextStyle, get_state_symbol
+from sparkctl.views.text.styled_text import TextStyle, get_severity_style, get_state_symbol
 
 TRANSITION_PHASES = (
     Phase.PLANNED,
@@ -33,15 +34,33 @@ TRANSITION_PHASES = (
 )
 _PHASE_RANKS = {
     phase: rank
-    for rank, phase in enumerate((*TRANSITION_PHASES, Phase.FAILED, Phase.READY, Phase.UNKNOWN, Phase.STOPPED))
+    for rank, phase in enumerate(
+        (*TRANSITION_PHASES, Phase.FAILED, Phase.UNPROVED, Phase.READY, Phase.UNKNOWN, Phase.STOPPED)
+    )
 }
 _LAST_RANK = len(_PHASE_RANKS)
 _PHASE_STYLES = {
     Phase.READY: TextStyle.GOOD,
+    Phase.UNPROVED: TextStyle.ATTENTION,
     Phase.FAILED: TextStyle.BAD,
     Phase.UNKNOWN: TextStyle.STALE,
     Phase.STOPPED: TextStyle.LABEL,
 }
+_TITLE_SEVERITIES = (Severity.PROBLEM, Severity.WARNING)
+_FINDING_WORDS = {
+    FindingKind.THERMAL: "hot",
+    FindingKind.SWAP: "swapping",
+    FindingKind.IDLE_FUNCTION: "half the link idle",
+    FindingKind.GID: "RDMA GID",
+    FindingKind.RDMA_OFF: "RDMA off",
+    FindingKind.DISK: "disk low",
+    FindingKind.ORPHAN: "orphan process",
+    FindingKind.ANSWERS: "bad answers",
+    FindingKind.KV_FULL: "KV cache full",
+    FindingKind.PARTNER: "other rank gone",
+    FindingKind.KHO: "KHO",
+    FindingKind.KERNEL: "kernel event",
+}  # where the name of the kind is no short word for a title
 _NODE_STATE_STYLES = {
     NodeState.OK: TextStyle.GOOD,
     NodeState.UNREACHABLE: TextStyle.STALE,
@@ -93,6 +112,17 @@ class NodeTileModel:
         """Return for how many seconds an instance has been ready, None if not known."""
         since = self.ready.get(one.name) if one.ours and one.phase is Phase.READY else None
         return None if since is None else max(0.0, self.now - since)
+
+    @property
+    def worst_finding(self) -> Finding | None:
+        """The most serious warning or problem of a node that answers, None without one."""
+        found = self.view.findings if self.is_known else ()
+        return next((one for level in _TITLE_SEVERITIES for one in found if one.severity is level), None)
+
+    def get_finding_severity(self, kind: FindingKind) -> Severity | None:
+        """Return how serious a finding of this kind is on the node, None without one."""
+        found = self.view.findings if self.is_known else ()
+        return next((one.severity for one in found if one.kind is kind), None)
 
     @property
     def sample_age(self) -> float | None:
@@ -186,6 +216,12 @@ def build_node_badges(seen: NodeTileModel) -> list[StateBadge]:
         StateBadge(mine.sign, format_phase_name(Phase.READY), mine.tone),
         StateBadge(its.sign, f"{sanitize_line(other.name)} {its.word}", its.tone),
     ]
+
+
+def build_finding_badge(found: Finding) -> StateBadge:
+    """Return a finding in two or three words, for a title."""
+    word = _FINDING_WORDS.get(found.kind, str(found.kind).replace("-", " "))
+    return StateBadge(get_state_symbol(found.severity), word, get_severity_style(found.severity))
 
 
 def build_node_badge(seen: NodeTileModel) -> StateBadge:

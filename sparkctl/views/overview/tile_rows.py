@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sparkctl import engines
 from sparkctl.logs.line_classifier import LogLevel, parse_level_header
 from sparkctl.model.engine_metrics import EngineActivity, EngineFactName
-from sparkctl.model.finding import Severity
+from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.sample import Gpu, MemoryBar
 from sparkctl.model.text.sanitize import sanitize_line
@@ -29,7 +29,6 @@ from sparkctl.views.text.charts import (
     fill_gaps,
     fit_axis_scale,
     render_area_chart,
-    render_line_chart,
     render_memory_bar,
     render_memory_legend,
     render_sparkline,
@@ -41,6 +40,7 @@ from sparkctl.views.text.styled_text import (
     Span,
     TextRow,
     TextStyle,
+    get_severity_style,
     get_state_symbol,
     justify_row,
     make_row,
@@ -77,6 +77,11 @@ class DrawArea:
     def bar_columns(self) -> int:
         """The width of every bar, so that all are aligned."""
         return max(4, min(_MAX_BAR_COLUMNS, self.columns - LABEL_COLUMNS - _BAR_TEXT_COLUMNS - 1))
+
+    @property
+    def chart_columns(self) -> int:
+        """The width of every curve of more than one row: all that the labels leave."""
+        return max(4, self.columns - LABEL_COLUMNS)
 
 
 def choose_chart_minutes(seen: NodeTileModel) -> int:
@@ -360,15 +365,22 @@ def render_gpus(seen: NodeTileModel, space: DrawArea) -> list[TextRow]:
         return [make_row(make_label("GPU"), Span(f"no answer for {sample.gpu_silent_for:.0f} s", TextStyle.ATTENTION))]
     if not sample.gpus:
         return [make_row(make_label("GPU"), sanitize_span(sample.gpu_trouble or words.UNKNOWN, TextStyle.ATTENTION))]
-    return [_render_gpu(gpu, space) for gpu in sample.gpus]
+    slow, hot = (
+        None if level is None else get_severity_style(level)
+        for level in map(seen.get_finding_severity, (FindingKind.STUCK_CLOCK, FindingKind.THERMAL))
+    )
+    return [_render_gpu(gpu, slow, hot) for gpu in sample.gpus]
 
 
-def _render_gpu(gpu: Gpu, space: DrawArea) -> TextRow:
+def _render_gpu(gpu: Gpu, slow: TextStyle | None, hot: TextStyle | None) -> TextRow:
+    """Return the figures of a GPU; ``slow`` and ``hot``: the styles of a clock and a temperature with a finding."""
     degrees = "°C"
-    hot = TextStyle.ATTENTION if gpu.celsius is not None and gpu.celsius >= 85 else TextStyle.VALUE
+    if hot is None:
+        hot = TextStyle.ATTENTION if gpu.celsius is not None and gpu.celsius >= 85 else TextStyle.VALUE
     return make_row(
-        make_label("GPU"), *_render_figure(None if gpu.busy is None else gpu.busy * 100, 3, "%"), *_render_figure(gpu.sm_clock, 7, "MHz"),
-        *_render_figure(gpu.power, 6, "W"), *_render_figure(gpu.celsius, 5, degrees, hot),
+        make_label("GPU"), *_render_figure(None if gpu.busy is None else gpu.busy * 100, 3, "%"),
+        *_render_figure(gpu.sm_clock, 7, "MHz", slow or TextStyle.VALUE), *_render_figure(gpu.power, 6, "W"), *
+        _render_figure(gpu.celsius, 5, degrees, hot),
     )  # fmt: skip
 
 
@@ -419,23 +431,23 @@ def build_throughput_chart(one: InstanceView, seen: NodeTileModel, space: DrawAr
     if drafting is None:
         return None
     seconds = choose_chart_minutes(seen) * 60.0
-    rates = fill_series_gaps(drafting.get_generation_rates(seen.now, seconds, space.bar_columns * 2), seconds)
+    rates = fill_series_gaps(drafting.get_generation_rates(seen.now, seconds, space.chart_columns * 2), seconds)
     said = (
         None if one.numbers is None else one.numbers.generation_rate
     )  # the scale includes the figure beside the curve
     most = max((rate for rate in (*rates, said) if rate is not None), default=0.0)
-    return _build_chart_block("speed", "", rates, round_above(most, _MIN_RATE_SCALE), "tok/s", space)
+    return _build_chart_block("speed", rates, round_above(most, _MIN_RATE_SCALE), "tok/s", TextStyle.RATE)
 
 
 def build_gpu_charts(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
     """Return the curves of GPU utilisation and power, as far as known."""
-    busy = _read_series(seen, SeriesName.GPU_BUSY, space.bar_columns * 2)
+    busy = _read_series(seen, SeriesName.GPU_BUSY, space.chart_columns * 2)
     shares = [None if share is None else share * 100 for share in busy]
-    power = _read_series(seen, SeriesName.POWER, space.bar_columns * 2)
+    power = _read_series(seen, SeriesName.POWER, space.chart_columns * 2)
     most = seen.most_power or compute_power_scale([seen])
     parts = (
-        _build_chart_block("gpu", "", shares, _FULL_PERCENT, "%", space),
-        _build_chart_block("power", "power", power, most or _MIN_POWER_SCALE, "W", space),
+        _build_chart_block("gpu", shares, _FULL_PERCENT, "%", TextStyle.POWER),
+        _build_chart_block("power", power, most or _MIN_POWER_SCALE, "W", TextStyle.POWER),
     )
     return [part for part in parts if part is not None]
 
@@ -464,22 +476,28 @@ def _read_series(seen: NodeTileModel, series: SeriesName, count: int) -> list[fl
 
 
 def _build_chart_block(
-    slot: str, name: str, values: Sequence[float | None], most: float, unit: str, space: DrawArea
+    slot: str, values: Sequence[float | None], most: float, unit: str, tone: TextStyle
 ) -> RowBlock | None:
-    """Return a curve with the ends of its scale beside it."""
+    """Return a filled curve over the whole width, with the ends of its scale in the column of the labels."""
     if all(value is None for value in values):
         return None
-    scale = AxisScale(0.0, most)
 
     def render_height(height: int) -> tuple[TextRow, ...]:
-        rows = [make_row(make_label(""), *each) for each in render_line_chart(values, scale, height)]
-        upto = f"0–{most:.0f} {unit}" if height == 1 else f"{most:5.0f} {unit}"
-        rows[0] = make_row(make_label(name), *rows[0][1:], Span(f"  {upto}", TextStyle.UNIT))
-        if height > 1:
-            rows[-1] = make_row(*rows[-1], Span(f"  {0:5.0f}", TextStyle.UNIT))
-        return tuple(rows)
+        return _label_chart(render_area_chart(values, AxisScale(0.0, most), height, tone), most, unit)
 
     return RowBlock(spare=_CHART_DROP_PRIORITY, rows=(), grow=render_height, slot=slot, tallest=MAX_CHART_ROWS)
+
+
+def _label_chart(rows: Sequence[TextRow], most: float, unit: str) -> tuple[TextRow, ...]:
+    """Return a curve with its scale: the upper end beside the first row, zero and the unit beside the last."""
+    top = f"{most:.0f}"
+    if len(rows) == 1 and len(top) + len(unit) < LABEL_COLUMNS - 1:
+        top += f" {unit}"
+    labels = [top, *[""] * (len(rows) - 2), f"0 {unit}"][: len(rows)]
+    return tuple(
+        make_row(Span(f"{label:>{LABEL_COLUMNS - 1}} ", TextStyle.UNIT), *row)
+        for label, row in zip(labels, rows, strict=True)
+    )
 
 
 _MIN_TREND_BYTES = 8 * GIB  # smallest range of a trend; smaller changes are flat
@@ -538,19 +556,18 @@ def build_memory_chart(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
     wide, total = space.bar_columns, bar.total
     swap = make_row(Span("swap ", TextStyle.LABEL), Span(f"{bar.swap_used / GIB:.1f}", TextStyle.VALUE))
     minutes = choose_chart_minutes(seen)
-    available = rings.get_buckets(SeriesName.AVAILABLE, minutes * 60.0, wide * 2)
-    used = fill_series_gaps([None if spread is None else total - spread.mean for spread in available], minutes * 60.0)
+    used = _read_used_memory(seen, total, wide * 2)
     name = make_label(f"{minutes} min")
 
     def render_height(height: int) -> tuple[TextRow, ...]:
         if height == 1:
             return (short,)
-        rows = [
-            make_row(make_label(""), *each) for each in render_area_chart(used, AxisScale(0.0, float(total)), height)
-        ]
-        rows[0] = make_row(name, *rows[0][1:], Span(f"  {total / GIB:5.0f} GiB", TextStyle.UNIT))
-        rows[-1] = make_row(*rows[-1], Span(f"  {0:5.0f}     ", TextStyle.UNIT), *swap)
-        return tuple(rows)
+        tall = _read_used_memory(seen, total, space.chart_columns * 2)
+        rows = list(render_area_chart(tall, AxisScale(0.0, float(total)), height))
+        inside = make_row(Span(f"{minutes} min  ", TextStyle.UNIT), *swap, "  ")
+        if measure_row(inside) < space.chart_columns:
+            rows[0] = make_row(*inside, *_skip_columns(rows[0], measure_row(inside)))
+        return _label_chart(rows, total / GIB, "GiB")
 
     scale = fit_axis_scale(used, _MIN_TREND_BYTES)
     if scale is None:
@@ -559,6 +576,20 @@ def build_memory_chart(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
     bounds = f"{scale.least / GIB:.0f}–{scale.most / GIB:.0f}"
     short = make_row(name, *render_sparkline(used, scale), Span(f"  {bounds:<9}", TextStyle.UNIT), *swap)
     return RowBlock(spare=5, rows=(short,), grow=render_height, slot="memory", tallest=_MAX_MEMORY_CHART_ROWS)
+
+
+def _read_used_memory(seen: NodeTileModel, total: int, count: int) -> list[float | None]:
+    available = _read_series(seen, SeriesName.AVAILABLE, count)
+    return [None if value is None else total - value for value in available]
+
+
+def _skip_columns(row: TextRow, columns: int) -> TextRow:
+    """Return a row of a curve without its first columns."""
+    kept: list[Span] = []
+    for span in row:
+        kept.append(Span(span.text[columns:], span.tone))
+        columns = max(0, columns - len(span.text))
+    return tuple(span for span in kept if span.text)
 
 
 _KERNEL_MARK = "▲"
@@ -571,7 +602,7 @@ def build_kernel_marks(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
     shown = [one for one in seen.kernel if 0.0 <= now - one.last <= seconds and is_worth_a_line(one)]
     if not shown:
         return None
-    wide = space.bar_columns
+    wide = space.chart_columns
     places = {min(wide - 1, int(wide * (1 - (now - one.last) / seconds))) for one in shown}
     marks = "".join(_KERNEL_MARK if at in places else " " for at in range(wide))
     last = shown[-1]

@@ -49,6 +49,14 @@ def format_launch_plan(plan: LaunchPlan, width: int | None = None) -> list[str]:
     return [*folded, "", *format_docker_run(plan).splitlines()]
 
 
+_PROOFS = {
+    "speech": "sound for a sentence",
+    "embeddings": "a vector for a sentence",
+    "rerank": "scores for two texts",
+    "http": "an answer with status 2xx",
+}
+
+
 def describe_ready_rule(rule: ReadinessRule | None) -> str:
     """Return the conditions under which the instance counts as ready."""
     if rule is None:
@@ -56,7 +64,7 @@ def describe_ready_rule(rule: ReadinessRule | None) -> str:
     line = _NEEDLESS_ESCAPES.sub(r"\1", rule.line or "")
     parts = [f"the line /{line}/"] if line else []
     parts += [f"{rule.health} answers"] if rule.health else []
-    parts += [f"one token by {rule.probe}"] if rule.probe != "none" else []
+    parts += [_PROOFS.get(rule.probe, f"one token by {rule.probe}")] if rule.probe != "none" else []
     return ", then ".join(parts) or "it runs"
 
 

@@ -14,6 +14,7 @@ from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, 
 _SOURCE_NAMES = {
     EstimateSource.MEASURED: "measured",
     EstimateSource.HEADERS: "by its index",
+    EstimateSource.HUB: "by the Hub",
     EstimateSource.CONFIG: "config.json",
     EstimateSource.FLAGS: "flags",
     EstimateSource.PROFILE: "profile",
@@ -143,6 +144,8 @@ def _format_budget(there: MemoryBudget) -> list[str]:
             lines.append(f"{_format_figure(-one.coming)}  {name} is still going to take")
         else:
             lines.append(f"{'':{_FIGURE_COLUMNS}}  {_format_gib_number(one.held):>5}  · held by {name}{owner}")
+    if there.reserved:
+        lines.append(f"{_format_figure(-there.reserved)}  for what it needs, which starts first")
     return lines
 
 

@@ -18,14 +18,23 @@ from sparkctl.profiles.profile_library import ProfileSummary
 from sparkctl.profiles.redaction import find_profile_secrets, redact_value
 from sparkctl.views.meter_view import format_figure_range
 from sparkctl.views.text.line_wrap import align_cells
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle
 
 
-def format_profile_list(summaries: Sequence[ProfileSummary]) -> list[str]:
-    """Return one line per profile: name, engine, origin and title; a broken one shows how to check it."""
+def format_profile_list(summaries: Sequence[ProfileSummary]) -> list[TextRow]:
+    """Return a head and a row per profile: name, engine, origin and title; a broken one shows how to check it."""
     if not summaries:
-        return ["no profiles"]
+        return [(Span("no profiles"),)]
     rows = [(sanitize_line(s.name), s.engine or "?", _format_origin(s), _describe_summary(s)) for s in summaries]
-    return ["  ".join(cells).rstrip() for cells in align_cells(rows)]
+    head, *lines = align_cells([("NAME", "ENGINE", "FROM", "TITLE"), *rows])
+    styles = [TextStyle.BAD if one.faults else TextStyle.STRONG for one in summaries]
+    return [
+        (Span("  ".join(head), TextStyle.LABEL),),
+        *(
+            (Span(name, style), Span("  ".join(("", engine, ""))), Span(f"{origin}  ", TextStyle.LABEL), Span(title))
+            for style, (name, engine, origin, title) in zip(styles, lines, strict=True)
+        ),
+    ]
 
 
 def _format_origin(summary: ProfileSummary) -> str:

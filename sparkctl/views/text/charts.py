@@ -186,27 +186,23 @@ def render_sparkline(values: ChartValues, scale: AxisScale) -> TextRow:
 
 @lru_cache(_CACHED_CURVES)
 def _render_curve(values: tuple[float | None, ...], scale: AxisScale) -> TextRow:
-    return _paint_row(
-        _compute_dot_strokes(_compute_dot_levels(values, scale, _CELL_DOT_ROWS), filled=False), 0, filled=False
-    )
+    return _paint_line_row(_compute_dot_strokes(_compute_dot_levels(values, scale, _CELL_DOT_ROWS), filled=False))
 
 
-def render_area_chart(values: ChartValues, scale: AxisScale, height: int) -> tuple[TextRow, ...]:
-    """Return a filled curve of ``height`` rows, the highest first, two values per cell; unknown values are gaps."""
-    return _render_chart_rows(tuple(values), scale, height, True)
-
-
-def render_line_chart(values: ChartValues, scale: AxisScale, height: int) -> tuple[TextRow, ...]:
-    """Return a line over ``height`` rows, the highest first; unknown values are gaps."""
-    return _render_chart_rows(tuple(values), scale, height, False)
+def render_area_chart(
+    values: ChartValues, scale: AxisScale, height: int, tone: TextStyle = TextStyle.ACCENT
+) -> tuple[TextRow, ...]:
+    """Return a filled curve of ``height`` rows in a hue, the highest first, two values per cell; unknown values are
+    gaps."""
+    return _render_area(tuple(values), scale, height, tone)
 
 
 @lru_cache(_CACHED_CURVES)
-def _render_chart_rows(
-    values: tuple[float | None, ...], scale: AxisScale, height: int, filled: bool
+def _render_area(
+    values: tuple[float | None, ...], scale: AxisScale, height: int, tone: TextStyle
 ) -> tuple[TextRow, ...]:
-    strokes = _compute_dot_strokes(_compute_dot_levels(values, scale, _CELL_DOT_ROWS * height), filled=filled)
-    return tuple(_paint_row(strokes, at, filled=filled) for at in reversed(range(height)))
+    strokes = _compute_dot_strokes(_compute_dot_levels(values, scale, _CELL_DOT_ROWS * height), filled=True)
+    return tuple(_paint_area_row(strokes, at, tone) for at in reversed(range(height)))
 
 
 def fill_gaps(values: ChartValues, most: int) -> list[float | None]:
@@ -245,22 +241,28 @@ def _compute_dot_strokes(levels: Sequence[int | None], *, filled: bool) -> list[
     return [*strokes, 0] if len(strokes) % 2 else strokes
 
 
-def _paint_row(strokes: Sequence[int], line: int, *, filled: bool) -> TextRow:
-    """Return the ``line``-th row from below. In a filled curve the area below the line is fainter."""
+def _paint_line_row(strokes: Sequence[int]) -> TextRow:
+    """Return a line in one row."""
+    marks = "".join(
+        _BRAILLE_SYMBOLS[_LEFT_DOT_BITS[left & _ALL_DOTS_MASK] | _RIGHT_DOT_BITS[right & _ALL_DOTS_MASK]]
+        for left, right in zip(strokes[::2], strokes[1::2], strict=True)
+    )
+    return tuple(
+        Span(run, TextStyle.PLAIN if run[0] == " " else TextStyle.ACCENT) for run in _RUN_PATTERN.findall(marks)
+    )
+
+
+_BODY_STYLES = {
+    TextStyle.ACCENT: TextStyle.BODY,
+    TextStyle.RATE: TextStyle.RATE_BODY,
+    TextStyle.POWER: TextStyle.POWER_BODY,
+}
+
+
+def _paint_area_row(strokes: Sequence[int], line: int, tone: TextStyle) -> TextRow:
+    """Return the ``line``-th row from below of a filled curve; the area below the line is fainter."""
     shift = line * _CELL_DOT_ROWS
     pairs = zip(strokes[::2], strokes[1::2], strict=True)
-    if not filled:
-        marks = "".join(
-            [
-                _BRAILLE_SYMBOLS[
-                    _LEFT_DOT_BITS[left >> shift & _ALL_DOTS_MASK] | _RIGHT_DOT_BITS[right >> shift & _ALL_DOTS_MASK]
-                ]
-                for left, right in pairs
-            ]
-        )
-        return tuple(
-            Span(run, TextStyle.PLAIN if run[0] == " " else TextStyle.ACCENT) for run in _RUN_PATTERN.findall(marks)
-        )
     whole = _ALL_DOTS_MASK << shift | 1 << shift + _CELL_DOT_ROWS  # the whole row, and a dot above it
     cells = [
         (
@@ -271,10 +273,9 @@ def _paint_row(strokes: Sequence[int], line: int, *, filled: bool) -> TextRow:
         )
         for left, right in pairs
     ]
-    groups = groupby(
-        cells, key=lambda cell: TextStyle.PLAIN if cell[0] == " " else TextStyle.BODY if cell[1] else TextStyle.ACCENT
-    )
-    return tuple(Span("".join(mark for mark, _ in group), tone) for tone, group in groups)
+    body = _BODY_STYLES[tone]
+    groups = groupby(cells, key=lambda cell: TextStyle.PLAIN if cell[0] == " " else body if cell[1] else tone)
+    return tuple(Span("".join(mark for mark, _ in group), style) for style, group in groups)
 
 
 def _connect_dots(level: int, before: int | None) -> tuple[int, int]:

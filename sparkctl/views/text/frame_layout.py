@@ -25,6 +25,7 @@ MIN_TILE_LINES = 5  # smallest height of a tile with state, memory and throughpu
 _TWO_TILES_MIN_COLUMNS = 110  # from this width on, tiles are side by side
 _THREE_TILES_MIN_COLUMNS = 168
 _TALL_SCREEN_LINES = 30  # from this height on, there is room below the tiles
+FRAME_COLUMNS = 6  # width of a frame without its title
 _FRAME_SYMBOLS = tuple("╭─╮│╰╯")
 _SELECTED_FRAME_SYMBOLS = tuple("┏━┓┃┗┛")
 
@@ -85,12 +86,19 @@ def arrange_tiles(
 
 
 def draw_frame(
-    title: TextRow, body: Sequence[TextRow], columns: int, lines: int, *, chosen: bool = False
+    title: TextRow,
+    body: Sequence[TextRow],
+    columns: int,
+    lines: int,
+    *,
+    chosen: bool = False,
+    tone: TextStyle | None = None,
 ) -> tuple[TextRow, ...]:
-    """Return exactly ``lines`` rows of exactly ``columns``: the body in a frame with the title."""
+    """Return exactly ``lines`` rows of exactly ``columns``: the body in a frame with the title; ``tone``: the frame's
+    style if not the usual one."""
     left, dash, right, side, under, end = _SELECTED_FRAME_SYMBOLS if chosen else _FRAME_SYMBOLS
-    tone = TextStyle.CHOSEN if chosen else TextStyle.FRAME
-    title = truncate_row(title, max(0, columns - 6))
+    tone = tone or (TextStyle.CHOSEN if chosen else TextStyle.FRAME)
+    title = truncate_row(title, max(0, columns - FRAME_COLUMNS))
     fill = max(0, columns - 5 - measure_row(title))
     top = (Span(f"{left}{dash} ", tone), *title, Span(f" {dash * fill}{right}", tone))
     within, room = max(0, columns - 4), max(0, lines - 2)

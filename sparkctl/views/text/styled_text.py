@@ -16,7 +16,7 @@ from sparkctl.model.text.sanitize import sanitize_line
 
 
 class TextStyle(StrEnum):
-    """The meaning of a text: one accent, three states, grey, and the parts of the memory bar."""
+    """The meaning of a text: one accent, three states, grey, the parts of the memory bar, and a hue a quantity."""
 
     PLAIN = "plain"
     LABEL = "label"  # dim: names of figures
@@ -36,7 +36,11 @@ class TextStyle(StrEnum):
     OTHER = "other"
     CACHE = "cache"
     FREE = "free"
-    BODY = "body"  # what lies under a curve
+    RATE = "rate"  # the hue of tokens; memory has the accent
+    POWER = "power"  # the hue of what the GPU does and takes
+    BODY = "body"  # what lies under a curve of each hue
+    RATE_BODY = "rate-body"
+    POWER_BODY = "power-body"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +180,7 @@ def restyle_row(spans: TextRow, tone: TextStyle) -> TextRow:
 
 
 _ASCII_SYMBOLS = str.maketrans({
-    "·": ".", "•": "*", "°": " ", "×": "x", "…": "~", "≈": "~", "△": "~", "—": "-", "–": "-", "−": "-", "✓": "+", "✕": "x",
+    "·": ".", "•": "*", "°": "o", "×": "x", "…": "~", "≈": "~", "△": "~", "—": "-", "–": "-", "−": "-", "✓": "+", "✕": "x",
     "←": "<", "→": ">", "↑": "^", "↓": "v", "‹": "<", "›": ">", "▸": ">", "▶": ">", "●": "+", "○": "o", "◐": "*", "◌": "?",
     "◍": "!", "▲": "!", "‖": "=", "─": "-", "━": "=", "╸": "-", "═": "=", "│": "|", "┃": "#", "╎": ":", "╭": "+", "╮": "+",
     "╰": "+", "╯": "+", "┏": "#", "┓": "#", "┗": "#", "┛": "#", "█": "#", "▓": "=", "▒": "-", "░": ".", "▐": "|",
@@ -210,7 +214,7 @@ def _to_ascii_grapheme(part: str) -> str:
 
 _STATE_SYMBOLS: dict[Phase | NodeState | Severity, str] = {
     Phase.PLANNED: "○", Phase.PULLING: "◐", Phase.DROPPING_CACHES: "◐", Phase.CREATING: "◐", Phase.STARTING: "◐", Phase.LOADING: "◐",
-    Phase.WARMING: "◐", Phase.READY: "●", Phase.FAILED: "✕", Phase.STOPPING: "◐", Phase.STOPPED: "○", Phase.UNKNOWN: "◌",
+    Phase.WARMING: "◐", Phase.UNPROVED: "▲", Phase.READY: "●", Phase.FAILED: "✕", Phase.STOPPING: "◐", Phase.STOPPED: "○", Phase.UNKNOWN: "◌",
 }  # fmt: skip
 _STATE_SYMBOLS |= {
     NodeState.OK: "●", NodeState.STARVED: "◍", NodeState.UNREACHABLE: "◌", NodeState.UNTRUSTED: "✕",
@@ -236,6 +240,29 @@ _SEVERITY_STYLES = {
 def get_severity_style(severity: Severity) -> TextStyle:
     """Return the style of a severity."""
     return _SEVERITY_STYLES.get(severity, TextStyle.LABEL)
+
+
+_SYMBOL_STYLES = {"●": TextStyle.GOOD, "✓": TextStyle.GOOD, "◐": TextStyle.ATTENTION, "▲": TextStyle.ATTENTION, "△": TextStyle.ATTENTION,
+                  "◍": TextStyle.BAD, "✕": TextStyle.BAD, "◌": TextStyle.ATTENTION}  # fmt: skip
+# what is painted in a line of text: the symbols of states, the parts of a bar, and the words before a command or a source
+_PAINTED_PATTERN = re.compile(
+    rf"(?P<symbol>[{''.join(_SYMBOL_STYLES)}])(?= )|(?P<accent>█+)|(?P<label>▒+|░+|^ *(?:then|try|source):)"
+)
+
+
+def get_state_style(state: Phase | NodeState | Severity) -> TextStyle:
+    """Return the style of a state's symbol."""
+    return _SYMBOL_STYLES.get(get_state_symbol(state), TextStyle.LABEL)
+
+
+def paint_line(line: str) -> TextRow:
+    """Return a line of text as a row in the command line's palette."""
+    spans, at = [], 0
+    for found in _PAINTED_PATTERN.finditer(line):
+        style = _SYMBOL_STYLES[found[0]] if found["symbol"] else TextStyle(found.lastgroup or "plain")
+        spans += [Span(line[at : found.start()]), Span(found[0], style)]
+        at = found.end()
+    return (*spans, Span(line[at:]))
 
 
 def render_state(state: Phase | NodeState | Severity, tone: TextStyle | None = None) -> Span:

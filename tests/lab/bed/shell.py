@@ -37,7 +37,7 @@ def ip(*commands: str, netns: str | None = None) -> None:
         run("ip", *(("-n", netns) if netns else ()), "-batch", "-", stdin="\n".join(commands) + "\n")
 
 
-def await_true(what: str, condition: Callable[[], bool], timeout: float = 15.0, pause: float = 0.02) -> None:
+def await_true(what: str, condition: Callable[[], bool], timeout: float = 60.0, pause: float = 0.02) -> None:
     """Return as soon as ``condition`` holds; raise BedError naming ``what`` after ``timeout`` seconds."""
     end = time.monotonic() + timeout
     while not condition():

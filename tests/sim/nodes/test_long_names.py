@@ -19,7 +19,8 @@ from sparkctl.monitor.node_status import read_node_statuses
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.views.endpoint_config import format_endpoint_config
 from sparkctl.views.prometheus_metrics import render_metrics
-from sparkctl.views.status_view import format_status
+from sparkctl.views.status_view import format_status, format_status_table
+from sparkctl.views.text.styled_text import join_text
 from sparkctl.views.top_view import format_top
 from tests.sim.nodes.test_garbage_answers import collect_events, list_nodes
 from tests.support import sim_clients
@@ -46,6 +47,7 @@ async def test_everything_that_is_told_of_a_long_name_is_bounded(nodes: list[Nod
     teller = ChangeReporter()
     texts = {
         "status": format_status(views, width=80),
+        "table": [join_text(row) for row in format_status_table(views, width=80)],
         "top": format_top(loads),
         "plain": [sentence for view in loads for sentence in teller.describe_changes(view)],
         "endpoints": format_endpoint_config(served, "env", served[0]),
@@ -56,7 +58,7 @@ async def test_everything_that_is_told_of_a_long_name_is_bounded(nodes: list[Nod
         assert lines, verb
         long = [line for line in lines if len(line) > MOST]
         assert not long, f"{verb}: {len(long[0])} characters"
-    for verb in ("status", "top", "plain"):  # what endpoints prints is cleaned where it is printed
+    for verb in ("status", "table", "top", "plain"):  # what endpoints prints is cleaned where it is printed
         assert not [line for line in texts[verb] if not line.isprintable()], verb
     assert max(len(str(to_json_data(one))) for view in views for one in view.instances) < 4 * MOST
     assert [len(line) for line in texts["status"] if len(line) > 132] == [], "the names of a table are cut to a column"

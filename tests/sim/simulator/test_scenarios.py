@@ -74,7 +74,7 @@ def test_simulated_sparks_serve_from_another_thread() -> None:
 
 def test_an_unknown_scenario_is_named() -> None:
     with pytest.raises(
-        ValueError, match="no scenario 'x'; there are empty, fresh, two-stacks, story, big-model, trouble"
+        ValueError, match="no scenario 'x'; there are empty, fresh, two-stacks, speech, story, big-model, trouble"
     ):
         SimulatedSparks("x")
 

@@ -84,7 +84,7 @@ async def test_a_stop_is_not_owed_of_what_was_started_again_whatever_the_nodes_c
         await collect_events_and_end(start_instance(ctx, make_start_request(sparks)))
         container = write_pending_stop(sparks, ctx, ago=300.0)
         async with aclosing(
-            start_instance(ctx, make_start_request(sparks, profile="orpheus-tts", forced=True))
+            start_instance(ctx, make_start_request(sparks, profile="kokoro-tts", forced=True))
         ) as events:
             async for event in events:
                 if isinstance(event, PhaseChanged) and event.phase is Phase.CREATING:

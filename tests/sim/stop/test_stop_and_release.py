@@ -286,7 +286,7 @@ async def test_the_worker_s_node_is_away_so_the_next_contact_stops_exactly_that_
         "big-again", {**worker.body, "Labels": {**worker.labels, ContainerLabel.RUN: "run-2"}}
     )
     request = StartInstance(
-        profile=(profile := load_shipped_profile("orpheus-tts")),
+        profile=(profile := load_shipped_profile("kokoro-tts")),
         engine=engines.load_engine(profile.engine),
         nodes=(two,),
     )

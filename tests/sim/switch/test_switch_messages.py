@@ -30,7 +30,7 @@ def test_what_the_plan_has_cautioned_of_is_not_told_again_by_the_start() -> None
 async def test_what_stays_on_the_spark_that_only_lost_something_is_named(scene: SwitchScene) -> None:
     await scene.speech_beside()
     _, ended = await collect_events_and_end(switch_instance(scene.ctx(), scene.request()))
-    assert ended.message == f"{NEW} serves on spark1 in place of {OLD}; orpheus-tts stays on spark2"
+    assert ended.message == f"{NEW} serves on spark1 in place of {OLD}; kokoro-tts stays on spark2"
 
 
 async def test_a_switch_that_has_nothing_to_stop_is_a_start_in_the_history_and_nothing_beside(tmp_path: Path) -> None:

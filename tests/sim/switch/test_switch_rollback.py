@@ -177,7 +177,7 @@ async def test_a_switch_that_was_left_is_given_up_at_its_step_and_nothing_of_oth
     _, ended = await collect_events_and_end(abandon_switch(scene.ctx(), scene.finish()))
     assert ended.exit_code == 0, ended
     assert scene.all() == beside
-    assert scene.running() == {"orpheus-tts": beside}
+    assert scene.running() == {"kokoro-tts": beside}
     assert scene.journals == [None, None]
 
 

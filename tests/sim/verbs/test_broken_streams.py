@@ -71,7 +71,7 @@ EARLY = [
     (["up", "qwen36", "--no-such-option"], "--no-such-option"),
     (["status", "--node", "no-such-node"], "no node is called"),
     (["profiles", "show", "no-such-profile"], "no profile is called"),
-    (["stop", "qwen36"], "sparkctl down"),
+    (["stpo", "qwen36"], "no such verb: stpo"),
 ]
 
 
@@ -90,9 +90,9 @@ USAGE = [
     (["up", "qwen36", "--dry-run", "--format", "json", "--json"], "not both"),
     (["down", "--all", "qwen36"], "either INSTANCE or --all, not both"),
     (["completion"], "for which shell? bash, zsh or fish"),
-    (["ps"], "no such verb: ps; use `sparkctl status`"),
-    (["restart", "qwen36"], "no such verb: restart; use `sparkctl up`"),
-    (["version"], "use `sparkctl --version`"),
+    (["ps"], "no config exists yet"),
+    (["restart"], "Missing argument 'INSTANCE'"),
+    (["help", "statsu"], "did you mean `status`?"),
     (["dwon"], "did you mean `down`?"),
 ]
 

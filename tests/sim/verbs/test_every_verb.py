@@ -63,6 +63,26 @@ def test_every_failure_has_its_code_its_cause_and_its_proof(fault: str, code: in
     assert ended["log"]
 
 
+def test_nonsense_stays_ready_and_is_a_finding_with_its_evidence() -> None:
+    ran = run_demo("up", "qwen36", "-n", "spark1", "--set", "env.SIM_FAULT=nonsense", "--strict", "--json")
+    ended = parse_result(ran)
+    assert (ran.returncode, ended["outcome"], ended["exit_code"]) == (5, "ready", 5)
+    found = [json.loads(line) for line in ran.stdout.splitlines() if '"answers"' in line]
+    assert [(one["severity"], one["instance"]) for one in found] == [("warning", "qwen36")]
+    assert [one["name"] for one in found[0]["evidence"]] == ["asked", "came"]
+    assert found[0]["evidence"][1]["value"].startswith("!!!!!!!!!!!!")
+
+
+def test_a_running_model_is_checked() -> None:
+    ran = run_demo("check", "qwen36-vllm", "--basic", "--strict", scenario="two-stacks")
+    assert ran.returncode == 0, ran.stderr
+    assert "answered correctly" in ran.stdout
+    assert "it takes 8192 tokens, as its command says" in ran.stdout
+    missing = run_demo("check", "nothing", scenario="two-stacks")
+    assert missing.returncode == 2
+    assert "no instance nothing runs on spark1, spark2" in missing.stderr
+
+
 def test_a_dry_run_changes_nothing_and_prints_the_docker_line() -> None:
     ran = run_demo("up", "qwen36", "--node", "spark1", "--dry-run", "--format", "docker")
     assert ran.returncode == 0
@@ -118,7 +138,7 @@ def test_down_waits_for_the_memory_and_tells_what_came_back() -> None:
 def test_status_shows_phase_memory_and_endpoint() -> None:
     ran = run_demo("status", scenario="two-stacks")
     assert ran.returncode == 0
-    assert "qwen36-ngram   ready" in ran.stdout
+    assert re.search(r"spark1 +● qwen36-ngram +ready +\d+\.\d GiB +http://", ran.stdout)
     assert "GiB" in ran.stdout
     document = json.loads(run_demo("status", "--json", scenario="big-model").stdout)
     assert document["schema"] == 1

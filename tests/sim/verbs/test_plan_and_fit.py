@@ -269,7 +269,8 @@ async def test_a_model_that_is_not_there_is_refused_and_takes_nothing_when_force
     assert events[-1].outcome is Outcome.DETACHED
     told = [event.message for event in events if isinstance(event, WarningEmitted)]
     assert any(
-        "does not fit" in one and "there are no weights in /home/milo/models/Qwen3.6-27B-FP8" in one for one in told
+        "does not fit" in one and "the model /home/milo/models/Qwen3.6-27B-FP8 is not there whole" in one
+        for one in told
     )
     assert isinstance(planned_events[-1], CommandEnded)
     assert planned_events[-1].exit_code == 6, "the sum is the profile's own, and does not come out"

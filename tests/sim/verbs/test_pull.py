@@ -4,21 +4,45 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import aclosing
+from dataclasses import replace
 
 import pytest
 
 from sparkctl.commands.pull.pull_profile import PullProfile, pull_profile
+from sparkctl.commands.start.check_fit import CheckFit, check_fit
+from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
-from sparkctl.model.events import Event, Outcome, PartsMissing, PhaseChanged, TransferProgressed
+from sparkctl.engines import load_engine
+from sparkctl.engines.simulation.model_files import build_model_config
+from sparkctl.model.events import (
+    CommandEnded,
+    Event,
+    LogArrived,
+    MemoryFitEvaluated,
+    Outcome,
+    PartsMissing,
+    PhaseChanged,
+    TransferProgressed,
+)
 from sparkctl.model.launch_plan import ContainerLabel
+from sparkctl.model.memory_fit import EstimateSource
 from sparkctl.model.missing_part import PartKind
 from sparkctl.model.phase import Phase
+from sparkctl.model.questions import NonInteractivePrompter, PullQuestion, YesNoQuestion
+from sparkctl.monitor.node_status import read_node_statuses
 from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary
+from sparkctl.profiles.proposed_profile import propose_profile
 from sparkctl.simulator import SimulatedSparks
+from sparkctl.simulator.sim_node import SimNodeOptions
+from sparkctl.transport.hub_client import HubClient
+from sparkctl.views.status_view import format_status
 from tests.support.events import collect_events, find_command_end
 from tests.support.run_command import parse_result, run_demo
+from tests.unit.node.hub_stand_in import HubStandIn, run_hub
+from tests.unit.transport.test_hub_client import make_safetensors
 
 IMAGE = "scitrera/dgx-spark-vllm:0.19.1"
 MODEL = "/home/milo/models/Qwen3.6-27B-NVFP4"
@@ -105,6 +129,16 @@ async def test_a_download_outlives_its_command_and_the_next_one_finds_it(
     await watching.aclose()
     (running,) = [one for one in sparks.docker["spark1"].containers.values() if ContainerLabel.DOWNLOAD in one.labels]
     assert running.state == "running"
+    (view,) = await read_node_statuses(ctx, request.nodes)
+    (shown,) = view.instances
+    assert (shown.phase, shown.profile, shown.ours) == (Phase.PULLING, "qwen36-vllm", False)
+    assert shown.step is not None
+    assert shown.step.fraction
+    assert "15.6 GiB" in "\n".join(format_status([view]))
+    other = make_request(sparks, "model.source=hf:nvidia/Qwen3.6-27B-NVFP4@v2")
+    refused = find_command_end(await collect_events(pull_profile(ctx, other)))
+    assert refused.exit_code == 6
+    assert f"another download goes on in {MODEL} on spark1: hf:nvidia/Qwen3.6-27B-NVFP4" in (refused.message or "")
     again = asyncio.create_task(collect_events(pull_profile(ctx, request)))
     await asyncio.sleep(0.5)
     assert [one.id for one in sparks.docker["spark1"].containers.values()] == [running.id], "not a second one"
@@ -135,3 +169,126 @@ def test_up_refuses_and_with_pull_gets_ready() -> None:
     assert parse_result(ran)["outcome"] == "ready"
     phases = [json.loads(line).get("phase") for line in ran.stdout.splitlines() if '"event":"phase"' in line]
     assert phases.index("pulling") < phases.index("creating")
+
+
+@FRESH
+async def test_an_image_is_built_once_and_again_when_its_source_changes(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    sets = ("build=https://example.org/vllm.git#main:docker", "image=own/vllm:1")
+    events = await collect_events(pull_profile(ctx, make_request(sparks, *sets, nodes=2, model=False)))
+    assert find_command_end(events).outcome is Outcome.DONE, find_command_end(events)
+    (part,) = next(one for one in events if isinstance(one, PartsMissing) and one.node == "spark1").parts
+    assert part.sentence.endswith("to build from https://example.org/vllm.git#main:docker")
+    steps = [one.step for one in events if isinstance(one, PhaseChanged) and one.step is not None]
+    assert [(one.done, one.total) for one in steps if one.name == "build"] == [(None, None), (1, 3), (2, 3), (3, 3)]
+    lines = [line.text for one in events if isinstance(one, LogArrived) for line in one.lines]
+    assert "#6 [2/3] RUN pip install --no-cache-dir vllm" in lines
+    ids = {node.images.get_image_id("own/vllm:1") for node in sparks.nodes.values()}
+    assert len(ids) == 1, "one build, copied to the other Spark"
+    again = make_request(sparks, *sets, model=False)
+    assert "nothing to get" in (find_command_end(await collect_events(pull_profile(ctx, again))).message or "")
+    for node in sparks.nodes.values():
+        node.git_commit = "a0" * 20
+    moved = await collect_events(pull_profile(ctx, again))
+    (part,) = next(one for one in moved if isinstance(one, PartsMissing)).parts
+    assert "was built from an older state" in part.sentence
+    assert "a0a0a0" in (find_command_end(moved).message or "")
+
+
+class Accepting(NonInteractivePrompter):
+    """An operator who says yes, and what was asked."""
+
+    def __init__(self) -> None:
+        self.questions: list[YesNoQuestion] = []
+
+    async def ask_yes_no(self, question: YesNoQuestion) -> bool:
+        self.questions.append(question)
+        return True
+
+
+@FRESH
+async def test_up_on_a_terminal_offers_to_get_what_is_missing(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    asker = Accepting()
+    request = make_request(sparks, nodes=1).to_start_request()
+    events = await collect_events(request.run(replace(ctx, asker=asker)))
+    (question,) = asker.questions
+    assert isinstance(question, PullQuestion)
+    assert [part.partition(" is not there")[0] for part in question.parts] == [
+        f"the image {IMAGE}",
+        f"the model {MODEL}",
+    ]
+    assert [one.outcome for one in events if isinstance(one, CommandEnded)] == [Outcome.READY]
+
+
+@FRESH
+async def test_a_plan_asks_the_hub_for_what_is_not_there(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    hub, repository = HubStandIn(), "nvidia/Qwen3.6-27B-NVFP4"
+    hub.files[repository] = {
+        "config.json": json.dumps(build_model_config("Qwen3.6-27B")).encode(),
+        "model.safetensors": make_safetensors({"mtp.a": ("F8_E4M3", 3_000_000)}),
+    }
+    nodes = load_config(sparks.config_path).nodes[:1]
+    with run_hub(hub) as url:
+        environ = {"HF_ENDPOINT": url}
+        profile = make_request(sparks, "model.weights=null").profile
+        events = await collect_events(check_fit(ctx, CheckFit(profile, nodes, hub=HubClient(environ))))
+        proposed = propose_profile(f"hf:{repository}", ("args.gpu-memory-utilization=0.5",))
+        request = CheckFit(proposed, nodes, is_proposal=True, hub=HubClient(environ))
+        proposal = await collect_events(check_fit(ctx, request))
+        hub.gated.add(repository)
+        gated = await collect_events(check_fit(ctx, CheckFit(profile, nodes, hub=HubClient(environ))))
+    assert find_command_end(events).exit_code == 6, "it is not there"
+    (fit,) = [one.fit for one in events if isinstance(one, MemoryFitEvaluated)]
+    (weights,) = [part for part in fit.parts if part.name == "weights"]
+    assert (weights.size, weights.obtained) == (len(hub.files[repository]["model.safetensors"]), EstimateSource.HUB)
+    assert "hf:nvidia/Qwen3.6-27B-NVFP4 (F8_E4M3 100%), not here yet" in weights.words
+    (missing,) = [one for one in events if isinstance(one, PartsMissing)]
+    assert missing.parts[1].size == sum(map(len, hub.files[repository].values()))
+    assert find_command_end(proposal).exit_code == 0, "a model without a profile: does it fit?"
+    (fit,) = [one.fit for one in gated if isinstance(one, MemoryFitEvaluated)]
+    assert [part.size for part in fit.parts if part.name == "weights"] == [None]
+    assert any("is gated" in caution for caution in fit.cautions)
+
+
+def test_models_are_listed_and_one_in_use_stays() -> None:
+    shown = run_demo("models", "--json", scenario="two-stacks")
+    nodes = {one["node"]: one["models"] for one in json.loads(shown.stdout)["nodes"]}
+    (tiny,) = [one for one in nodes["spark1"] if one["place"] == "/home/milo/models/gpt-oss-120b-GGUF"]
+    assert (tiny["profiles"], tiny["is_whole"], tiny["also_on"]) == (["llamacpp-gpt-oss-120b"], True, ["spark2"])
+    ran = run_demo("models", "remove", "Qwen3.6-27B-FP8", "--node", "spark1", "--yes", "--json", scenario="two-stacks")
+    assert parse_result(ran)["exit_code"] == 6
+    assert "names /home/milo/models/Qwen3.6-27B-FP8" in parse_result(ran)["message"]
+    ran = run_demo(
+        "models", "remove", "gpt-oss-120b-GGUF", "--node", "spark1", "--yes", "--json", scenario="two-stacks"
+    )
+    assert parse_result(ran)["message"].startswith("removed /home/milo/models/gpt-oss-120b-GGUF on spark1")
+
+
+@pytest.mark.simulation(scenario="empty", speed=400, options={"spark2": SimNodeOptions(missing=(MODEL,))})
+async def test_a_model_comes_from_the_other_spark(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    first, second = load_config(sparks.config_path).nodes
+    request = replace(make_request(sparks, "model.source=null"), nodes=(second,), from_node=first)
+    assert request.format_as_command() == (
+        "pull", "qwen36-vllm", "--node", "spark2", "--from-cache", "spark1"
+    )  # fmt: skip
+    events = await collect_events(pull_profile(ctx, request))
+    moved = {(one.source, one.node) for one in events if isinstance(one, TransferProgressed)}
+    assert moved == {("spark1", "spark2")}, find_command_end(events)
+
+
+@pytest.mark.simulation(scenario="empty", speed=3, options={"spark1": SimNodeOptions(missing=(MODEL,))})
+async def test_nothing_is_downloaded_while_an_engine_loads(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile("qwen36")
+    nodes = load_config(sparks.config_path).nodes[:1]
+    start = StartInstance(profile=profile, engine=load_engine(profile.engine), nodes=nodes, detach=True)
+    assert find_command_end(await collect_events(start.run(ctx))).outcome is Outcome.DETACHED
+    events = await collect_events(pull_profile(ctx, make_request(sparks)))
+    assert find_command_end(events).exit_code == 6
+    assert "qwen36 loads its weights on spark1" in (find_command_end(events).message or "")
+    assert not [one for one in events if isinstance(one, TransferProgressed)]
+    async with aclosing(pull_profile(ctx, make_request(sparks, forced=True))) as forced:
+        async for event in forced:
+            assert not isinstance(event, CommandEnded), event
+            if isinstance(event, TransferProgressed):
+                break

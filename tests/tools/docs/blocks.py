@@ -11,12 +11,12 @@ from typing import Any, get_args, get_type_hints
 from sparkctl.cli.main import VERBS
 from sparkctl.commands.actions import ACTIONS, OVERVIEW, Action, has_screens
 from sparkctl.engines.lint.model import LintRule
+from sparkctl.engines.traps import load_traps
 from sparkctl.errors import ExitCode
 from sparkctl.model.events import EVENT_TYPES
 from sparkctl.model.finding import FindingKind
 from sparkctl.model.node import Node
 from sparkctl.model.verdict import CAUSE_MEANINGS, FailureCause
-from sparkctl.monitor.findings.node_settings import load_known_bad_versions
 from sparkctl.node.kernel_log_decoder import load_kernel_rules
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.schema import build_field_schema, iter_value_fields
@@ -82,8 +82,10 @@ def _exit_codes() -> str:
 
 
 def _causes() -> str:
-    rows = ((f"`{cause}`", CAUSE_MEANINGS[cause], words.CAUSE_REMEDIES[cause]) for cause in FailureCause)
-    return table(("cause", "meaning", "what to do"), rows)
+    return "\n".join(
+        f"### {cause}\n{CAUSE_MEANINGS[cause][0].upper()}{CAUSE_MEANINGS[cause][1:]}. **Do:** {words.CAUSE_REMEDIES[cause]}\n"
+        for cause in FailureCause
+    )
 
 
 def _findings() -> str:
@@ -117,11 +119,12 @@ def _xids() -> str:
 def _known_bad() -> str:
     rows = (
         (
-            row["problem"].format(version=row["pattern"].replace("\\", "").removesuffix(".*")),
-            row["remedy"],
-            f"<{row['source']}>",
+            trap.meaning.format(version=trap.node.pattern.replace("\\", "").removesuffix(".*")),
+            trap.remedy,
+            f"<{trap.source}>",
         )
-        for row in load_known_bad_versions()
+        for trap in load_traps()
+        if trap.node is not None
     )
     return table(("fault", "what to do", "source"), rows)
 

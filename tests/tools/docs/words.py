@@ -16,7 +16,7 @@ EXIT_CODES: dict[int, str] = {
     ExitCode.USAGE: "wrong usage, or an invalid file",
     ExitCode.UNREACHABLE: "a node is unreachable or not trusted",
     ExitCode.TIMED_OUT: "timed out; the engine may still be running",
-    ExitCode.UNHEALTHY: "`doctor` or `status --check` found a problem; or `down` or `free` stopped the model and something of it is left",
+    ExitCode.UNHEALTHY: "`doctor` or `status --check` found a problem; `up` or `say` got an answer that proves nothing; or `down` or `free` stopped the model and something of it is left",
     ExitCode.REFUSED: "refused; nothing was changed",
     ExitCode.INTERRUPTED: "interrupted; `up` stops watching and the engine keeps running; a `switch` in the middle is left to "
     "`resume` and `abort`",
@@ -29,11 +29,15 @@ EXIT_CODES: dict[int, str] = {
 VERB_PAGES: dict[str, str] = {
     "init": "first-evening.md",
     "doctor": "findings.md",
+    "setup": "setup.md",
     "profiles": "profiles.md",
     "plan": "memory-fit.md",
     "pull": "images-and-models.md",
+    "images": "images-and-models.md",
+    "models": "images-and-models.md",
     "up": "first-evening.md",
     "switch": "switching.md",
+    "restart": "switching.md",
     "resume": "switching.md",
     "abort": "switching.md",
     "status": "first-evening.md",
@@ -41,14 +45,21 @@ VERB_PAGES: dict[str, str] = {
     "metrics": "scripting.md",
     "logs": "verdicts.md",
     "diagnose": "verdicts.md",
+    "tunnel": "setup.md",
+    "bench": "bench.md",
+    "check": "findings.md",
     "endpoints": "first-evening.md",
+    "say": "speech.md",
     "drop-caches": "on-a-spark.md",
     "guard": "guard.md",
     "down": "switching.md",
     "free": "switching.md",
+    "shell": "on-a-spark.md",
+    "exec": "on-a-spark.md",
     "sync": "two-sparks.md",
     "history": "verdicts.md",
     "demo": "first-evening.md",
+    "help": "first-evening.md",
     "completion": "first-evening.md",
 }
 
@@ -150,7 +161,7 @@ FINDINGS: dict[Kind, tuple[str, str]] = {
     ),
     Kind.FABRIC_ROUTE: (
         "A cable is plugged in, but its functions have no IPv4 network, or the two Sparks have none in common.",
-        "`/etc/netplan/40-cx7.yaml` on both Sparks",
+        "`sparkctl setup` gives them [addresses](setup.md#the-cable).",
     ),
     Kind.GID: (
         "`NCCL_IB_GID_INDEX` of a running container is not a RoCE v2 address of IPv4 on this node.",
@@ -170,6 +181,11 @@ FINDINGS: dict[Kind, tuple[str, str]] = {
     Kind.NOT_GENERATING: (
         "The engine is up and idle, and gave no token when asked for one.",
         "Read its log; `down`, then `up`.",
+    ),
+    Kind.ANSWERS: (
+        "What a ready engine answers makes no sense or is not what was asked for: a known question, a stream, JSON, a tool call, "
+        "max_tokens, the context, drafts of which every one is rejected.",
+        "The finding has what was asked and what came; `sparkctl check NAME` asks again.",
     ),
     Kind.PARTNER: (
         "Of a model on several Sparks one part is ready and another runs nowhere, and all Sparks could be asked.",
@@ -226,7 +242,10 @@ FINDINGS: dict[Kind, tuple[str, str]] = {
         "On the node: `timedatectl set-ntp true`",
     ),
     Kind.MEMORY: ("`doctor`: memory that is available, and page cache.", "—"),
-    Kind.DROP_CACHES: ("`doctor`: whether your user may drop the page cache.", "The sudoers line that it prints."),
+    Kind.DROP_CACHES: (
+        "`doctor`: whether your user may drop the page cache.",
+        "`sparkctl setup` adds the [line](setup.md#what-it-sets-up).",
+    ),
     Kind.KERNEL_LOG: (
         "`doctor`: whether your user may read the kernel's log, from when on, and how the boot before ended.",
         "`sudo usermod -aG adm $USER` on the node, then log in again.",
@@ -237,7 +256,7 @@ FINDINGS: dict[Kind, tuple[str, str]] = {
     ),
     Kind.DOCKER: (
         "`doctor`: whether Docker answers your user.",
-        "`sudo usermod -aG docker $USER` on the node, then log in again.",
+        "`sparkctl setup`, where your user is not in group docker.",
     ),
     Kind.GPU: (
         "`doctor`: whether Docker has the NVIDIA container toolkit.",
@@ -332,6 +351,7 @@ EVENT_NOTES: dict[str, str] = {
     "finding": "`check` is the [finding's](findings.md) name; `evidence` and `since` as in `top --json`",
     "moved": "`source`: a node; `done` and `total` in bytes, `rate` in bytes/s, `left` in seconds",
     "released": "bytes; `holders`: pairs of name and bytes; `kept`: name of a container that was not removed",
+    "cell": "a cell of a benchmark was measured; `result` has all of it, the other figures are its medians at hand",
     "switch-plan": "`plan`: `profile`, `instance`, `nodes` (head first), `changes` per node (`tenants` with `conflicts`: `memory`, `port`, "
     "`group`, `instance`, `name`, `nodes`; `starts`, `fit`, `available_after`), `stops`, `obstacles`, `cautions`, `seconds`, `is_there`, "
     "`halves` (of `stops`: not whole, so they cannot be brought back), `rolls_back`",
@@ -339,6 +359,10 @@ EVENT_NOTES: dict[str, str] = {
     "switch-found": "`view` of the journal on the node: `found` (`none`, `read`, `unreadable`), `journal` (`id`, `operator`, `since`, "
     "`step`, `instance`, `words`, `profile_hash`, `nodes`, `stops`, `old`, `rolls_back`, `timeout`, `keep_going`), `is_held`, `why`; "
     "recordings only",
+    "setup-plan": "`steps`: `kind` (`docker-group`, `drop-caches`, `cable`, `undo`), `summary`, `changes` (`path`, `before`, `after`, `mode`; "
+    "null: the file is not there)",
+    "setup": "a step is done; `is_back`: it was taken back, and `detail` is why",
+    "tunnel": "`state`: `open`, `lost` (no connection to the node), `refused` (nothing answers there), `closed`; `url` on this machine",
     "examined": "`doctor` has finished this node; only differences between nodes come later",
     "result": "also `schema` (1); `more_logs`: node and path for each other rank; `verdict`: `cause`, `confidence`, `summary`, `evidence` (`text`, "
     "`origin`, `line`), `remedy`, `field`, `edit` (`field`, `value`, `was`, `is_first_try`; null where no value is known), `again` (the "

@@ -57,6 +57,12 @@ def _list_jobs(cache: Path, install: Install, recipes: tuple[str, ...]) -> Itera
         (*pytest, "--timeout=1800", "tests/lab/test_lab_switch.py", "-k", "killed"), passed, _HOUR, why_not,
         env=(("SPARKCTL_LAB_ALL", "1"),),
     )  # fmt: skip
+    site = cache / "site"
+    yield Job(
+        "site", "the documentation as a site: every link and anchor of it leads somewhere",
+        ("sh", "-ec", f"{python} -m venv {site}; {site}/bin/pip install -q 'mkdocs>=1.6,<2' 'mkdocs-material>=9.5'; "
+                      f"{site}/bin/mkdocs build --strict -d {site}/html"), "Documentation built", _HOUR,
+    )  # fmt: skip
     yield Job(
         "faults", "everything of docs/what-was-tried.md, tried again", (python, "-m", "tests.lab.faults"),
         r"(\d+) faults: \d+ survived", _HOUR, why_not,

@@ -98,11 +98,16 @@ async def test_all_sparks_are_examined_the_worst_comes_first_and_its_remedy_is_c
         shown = await wait_for_text(pilot, "1 problem")
         assert "▸ ✕ spark2  drop-caches  no right to drop the page cache" in shown
         assert "● spark1" in shown
-        await pilot.press("enter")
-        await pilot.pause(0.1)
-        assert sparks.docker["spark1"].running, "a command with sudo is for the operator's own hands"
         await pilot.press("y")
-        assert pilot.app.clipboard.startswith("echo 'milo ALL=(root) NOPASSWD: /usr/bin/tee")
+        assert pilot.app.clipboard == "sparkctl setup spark2"
+        await pilot.press("enter")
+        await wait_for_text(pilot, "Look at what is missing on spark2?")
+        await pilot.press("tab", "enter")
+        await wait_for_text(pilot, "+milo ALL=(root) NOPASSWD: /usr/bin/tee")
+        await pilot.press("escape")
+        await wait_until_true(
+            pilot, lambda: "setup" not in [job.started.verb for job in controller_of(pilot).store.jobs.running.values()]
+        )
         await wait_for_text(pilot, "examined ")  # findings are told while it goes on, and r begins nothing then
         seen = controller_of(pilot).store.jobs.doctor
         before = seen.get_last_run_time(NodeName("spark1"))

@@ -95,7 +95,7 @@ async def test_it_is_planned_from_the_picker_and_from_the_list_of_profiles(
         await wait_for_text(pilot, "s switches")
         await pilot.press("s")
         await wait_for_text(pilot, "starts on spark1; nothing has to stop")
-        await pilot.press("escape", "p", "slash", *"orpheus", "enter")
+        await pilot.press("escape", "p", "slash", *"front end", "enter")
         await wait_for_text(pilot, "▸ orpheus-tts")
         await pilot.press("s")
         await wait_for_text(pilot, "orpheus-tts starts on spark1; nothing has to stop")

@@ -92,6 +92,7 @@ def test_a_verdict_ends_with_the_command_to_try(capsys: pytest.CaptureFixture[st
         "  also    A disk is full. (line 7)",
         "  again   sparkctl up qwen36 --node spark1 --set args.mem-fraction-static=0.72",
         "          a first try: it was 0.8",
+        "  more    sparkctl help host-oom-kill",
     ]
 
 

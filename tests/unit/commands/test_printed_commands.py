@@ -12,6 +12,7 @@ import pytest
 
 import sparkctl
 from sparkctl.cli.main import VERBS
+from sparkctl.cli.verbs.bench import BenchGroup
 from sparkctl.engines.failures import COMMON_FAILURES
 from sparkctl.engines.flags.flag_catalogue import list_versions, load_catalogue
 from sparkctl.engines.log_rules import FailureRule
@@ -58,7 +59,7 @@ def find_command(verb: str, rest: str) -> click.Command:
     for word in rest.split():
         if isinstance(command, click.Group) and word in command.commands:
             command = command.commands[word]
-    return command
+    return command.commands[command.default_command] if isinstance(command, BenchGroup) else command
 
 
 def test_every_command_in_a_sentence_has_a_verb_and_flags_that_exist() -> None:

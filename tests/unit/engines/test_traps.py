@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from pathlib import Path
@@ -10,8 +11,9 @@ import pytest
 
 from sparkctl.engines import engine_names
 from sparkctl.engines.lint.model import LintRule, LintSeverity
-from sparkctl.engines.traps import Trap, load_traps, shorten_source
+from sparkctl.engines.traps import Trap, load_traps, read_traps, shorten_source
 from sparkctl.engines.traps.profile_traps import is_version_within
+from sparkctl.errors import InvalidInput
 from sparkctl.logs.diagnosis import LogDiagnoser
 from sparkctl.profiles import profile_lint
 from sparkctl.profiles.profile_library import ProfileLibrary
@@ -53,18 +55,34 @@ def test_every_trap_has_a_case() -> None:
 
 @pytest.mark.parametrize("trap", load_traps(), ids=lambda one: one.name)
 def test_an_entry_is_whole(trap: Trap) -> None:
-    assert trap.when or (trap.log and trap.log[0])
+    assert trap.when or trap.log or trap.node
     assert trap.source.startswith("https://")
     assert set(trap.engines) <= set(engine_names())
     assert trap.level in set(LintSeverity)
     assert trap.rule in set(LintRule)
     assert not trap.meaning.endswith("."), "the sentence goes on with the remedy"
-    for log in trap.log:
-        if log:
-            assert set(log) <= {
-                *("needle", "pattern", "cause", "field", "value", "change", "fatal", "weight", "exception"),
-                *("meaning", "remedy"),
-            }
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"sorce": "x"}, "mine.json, entry 1 (old): there is no key sorce"),
+        (
+            {"log": {"needle": "x", "cause": "nccl", "patern": "y"}},
+            "mine.json, entry 1 (old), log: there is no key patern",
+        ),
+        ({"log": [{"needle": "x"}]}, "mine.json, entry 1 (old), log: the key cause is missing"),
+        ({"check": {"when": {}, "lvl": "info"}}, "mine.json, entry 1 (old), check: there is no key lvl"),
+        ({"node": {"what": "kernel", "pattern": "6"}}, "mine.json, entry 1 (old), node: the key severity is missing"),
+    ],
+)
+def test_a_wrong_key_is_named_with_its_file_and_entry(tmp_path: Path, change: dict[str, object], said: str) -> None:
+    file = tmp_path / "mine.json"
+    entry = {"name": "old", "meaning": "it is old", "remedy": "take a new one", "source": "https://example.org"}
+    file.write_text(json.dumps([entry | change]))
+    with pytest.raises(InvalidInput) as refused:
+        list(read_traps(file))
+    assert refused.value.message == said
 
 
 @pytest.mark.parametrize(("name", "text", "cause"), LOG_CASES, ids=lambda one: one if len(one) < 40 else "")

@@ -11,6 +11,7 @@ from sparkctl.engines.line_preparer import LinePreparer
 from sparkctl.logs.analyzer import LogDiagnosis
 from sparkctl.logs.diagnosis import LogDiagnoser
 from sparkctl.logs.own_requests import mark_request_path
+from sparkctl.model.engine_metrics import EngineFactName
 from sparkctl.model.phase import Phase
 from sparkctl.model.verdict import FailureCause
 from tests.unit.engines.test_failed_start_logs import DEATHS, VERSIONS, build_death_log
@@ -472,3 +473,29 @@ def test_our_own_questions_after_the_end_are_not_its_last_word() -> None:
     dead = diagnose_lines(*SGLANG[:5], OOM)
     assert dead.verdict is not None
     assert diagnose_lines(*SGLANG[:5], OOM, asked).verdict == dead.verdict
+
+
+@pytest.mark.parametrize(
+    ("engine", "line", "said"),
+    [
+        (
+            "vllm",
+            "(APIServer pid=1) INFO 11-22 10:00:10 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: 2.31, "
+            "Accepted throughput: 13.10 tokens/s, Drafted throughput: 30.00 tokens/s, Accepted: 131 tokens, Drafted: 300 tokens, "
+            "Per-position acceptance rate: 0.700, 0.400, 0.210, Avg Draft acceptance rate: 43.7%",
+            "2.31 tokens a step, 44% of the drafts accepted",
+        ),
+        (
+            "sglang",
+            "[2026-11-20 16:34:09] Decode batch, #running-req: 1, #token: 130, token usage: 0.00, accept len: 2.50, "
+            "accept rate: 0.50, cuda graph: True, gen throughput (token/s): 41.20, #queue-req: 0",
+            "2.50 tokens a step, 50% of the drafts accepted",
+        ),
+    ],
+)
+def test_the_acceptance_of_drafts_is_a_fact(engine: str, line: str, said: str) -> None:
+    by_block, by_line = LogDiagnoser(engine), LogDiagnoser(engine)
+    by_block.feed_block(f"{line}\n".encode())
+    by_line.feed_raw_line(line)
+    for found in (by_block.build_diagnosis(), by_line.build_diagnosis()):
+        assert {one.name: one.value for one in found.facts}[EngineFactName.DRAFT_ACCEPTANCE] == said

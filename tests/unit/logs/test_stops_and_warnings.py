@@ -238,3 +238,38 @@ def test_a_worker_that_failed_on_an_error_is_not_called_lost(lines: tuple[str, .
     found = diagnose_lines([*VLLM_START, *lines, *KILLED_WORKER[len(VLLM_START) :]]).build_diagnosis().verdict
     assert found is not None
     assert found.cause is cause
+
+
+def read_verdict(*lines: str) -> FailureCause | None:
+    diagnoser = LogDiagnoser()
+    diagnoser.feed_block("".join(f"{line}\n" for line in lines).encode())
+    verdict = diagnoser.build_diagnosis().verdict
+    return None if verdict is None else verdict.cause
+
+
+def test_a_line_below_the_error_level_is_no_failure_whatever_it_says() -> None:
+    words = "Unsupported architecture: DeepGEMM has no kernels for sm_121"
+    for level in ("INFO", "WARNING", "DEBUG"):
+        assert read_verdict(*VLLM_START, f"{CORE}{level} 11-22 10:00:13 [deep_gemm.py:3] {words}") is None
+    assert read_verdict(*VLLM_START, f"{CORE}ERROR 11-22 10:00:13 [deep_gemm.py:3] {words}") is (
+        FailureCause.KERNEL_UNSUPPORTED
+    )
+
+
+def test_a_program_that_tries_again_has_not_failed() -> None:
+    failed = (
+        "0.06.520.077 E ggml_backend_cuda_buffer_type_alloc_buffer: allocating 5 MiB on device 0: cudaMalloc failed: out of memory",
+        "0.06.520.086 E graph_reserve: failed to allocate compute buffers",
+    )
+    again = "0.06.520.107 W sched_reserve: compute buffer allocation failed, retrying without pipeline parallelism"
+    assert read_verdict(*failed) is FailureCause.CUDA_OUT_OF_MEMORY
+    assert read_verdict(*failed, again) is None
+    assert read_verdict(*failed, again, *failed) is FailureCause.CUDA_OUT_OF_MEMORY
+
+
+def test_an_error_over_several_lines_that_the_end_cuts_is_read() -> None:
+    cut = (
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig",
+        "  Value error, User-specified max_model_len (513) is greater than the derived max_model_len (max_position_embeddings=512)",
+    )
+    assert read_verdict(*cut) is FailureCause.BAD_VALUE

@@ -9,6 +9,7 @@ from typing import get_args
 import pytest
 
 from sparkctl.model import events
+from sparkctl.model.bench import BenchCell, CellResult, Measurements
 from sparkctl.model.container import ContainerState
 from sparkctl.model.engine_metrics import (
     DraftAcceptance,
@@ -31,6 +32,7 @@ from sparkctl.model.missing_part import MissingPart, PartKind
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.sample import Gpu, Sample
+from sparkctl.model.setup_plan import FileChange, SetupStep, SetupStepKind
 from sparkctl.model.switch_plan import JournalPresence as JournalFound
 from sparkctl.model.switch_plan import (
     NodeSwitchPlan,
@@ -154,6 +156,25 @@ SAMPLES: list[events.Event] = [
         lines=(LogLine(when="2026-05-01T10:00:00Z", text="text \x1b[31m", number=7, stream="stderr", cut=3),),
         gap=True,
     ),
+    events.BenchCellMeasured.from_result(
+        1.0,
+        NODE,
+        "i",
+        CellResult(
+            cell=BenchCell(pp=128, tg=16),
+            generation_rate=Measurements((11.0, 12.5)),
+            ttft=Measurements((0.25,)),
+            accept_length=2.5,
+            accept_positions=(0.75, 0.5),
+            memory_peak=5,
+            power=62.5,
+            clock=2400.0,
+            disturbed=False,
+        ),
+        number=1,
+        total=2,
+        remaining=30.0,
+    ),
     events.GuardActed(
         ts=1.0,
         node=NODE,
@@ -248,6 +269,15 @@ SAMPLES: list[events.Event] = [
             ),
             is_held=True,
         ),
+    ),
+    events.SetupPlanned(
+        1.0,
+        NodeName("spark1"),
+        (SetupStep(SetupStepKind.CABLE, "the cable", (FileChange("/etc/netplan/x.yaml", None, "a\n", "0600"),)),),
+    ),
+    events.SetupStepDone(1.0, NodeName("spark1"), SetupStepKind.CABLE, True, "no link"),
+    events.TunnelStateChanged(
+        ts=1.0, node=NodeName("spark1"), instance="qwen36", state=events.TunnelState.OPEN, url="http://127.0.0.1:8000"
     ),
     events.CheckCompleted(1.0, NODE, 2.5),
     events.CommandEnded(

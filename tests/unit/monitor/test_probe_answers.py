@@ -78,3 +78,15 @@ def test_a_verdict_quotes_masked_lines_only(plan: LaunchPlan) -> None:
     verdict = start_verdict.build_fatal_line_verdict(plan, log, log.fatal_line)
     assert KEY not in repr(verdict)
     assert MASK in repr(verdict)
+
+
+@pytest.mark.parametrize(
+    ("status", "good"), [("401 No", True), ("403 No", True), ("400 Bad", False), ("200 OK", False)]
+)
+async def test_a_request_without_the_key_must_be_refused(
+    link: NodeConnection, plan: LaunchPlan, status: str, good: bool
+) -> None:
+    async with serve_one_answer(b"{}", status) as port:
+        answer = await engine_probe.check_key_required(link, ReadinessTarget(port, plan.ready, api_key=KEY))
+    assert answer.good is good
+    assert KEY not in repr(answer)

@@ -17,7 +17,8 @@ class HubStandIn:
     """Repositories by name, each with files.
 
     ``gated``, ``private``: names of repositories that want a token. ``cut_after``: bytes after which the next download
-    breaks off, once. ``damaged``: names of files that arrive with a flipped bit. ``log``: (method, path, range) of each
+    breaks off, once. ``damaged``: names of files that arrive with a flipped bit. ``sizeless``: names of files whose size the
+    Hub does not tell in its list. ``log``: (method, path, range) of each
     request, ``tokens``: the tokens that came.
     """
 
@@ -26,6 +27,7 @@ class HubStandIn:
         self.gated: set[str] = set()
         self.private: set[str] = set()
         self.damaged: set[str] = set()
+        self.sizeless: set[str] = set()
         self.cut_after: int | None = None
         self.log: list[tuple[str, str, str | None]] = []
         self.tokens: set[str] = set()
@@ -103,6 +105,8 @@ def run_hub(hub: HubStandIn, host: str = "127.0.0.1") -> Iterator[str]:
                 one: dict[str, object] = {"rfilename": name, "size": len(data), "blobId": compute_blob_id(data)}
                 if is_large(name):
                     one["lfs"] = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 134}
+                if name in hub.sizeless:
+                    one = {"rfilename": name}
                 siblings.append(one)
             self._send_json(200, {"id": repository, "sha": COMMIT, "siblings": siblings, "gated": False}, has_body)
 
@@ -127,8 +131,11 @@ def run_hub(hub: HubStandIn, host: str = "127.0.0.1") -> Iterator[str]:
             begin, status = 0, 200
             headers = {**(headers or {}), "Accept-Ranges": "bytes"}
             if (wanted := self.headers.get("Range")) is not None:
-                begin, status = int(wanted.removeprefix("bytes=").partition("-")[0]), 206
-                headers["Content-Range"] = f"bytes {begin}-{len(data) - 1}/{len(data)}"
+                first, _, last = wanted.removeprefix("bytes=").partition("-")
+                begin, status = int(first), 206
+                end = min(len(data), int(last) + 1) if last else len(data)
+                headers["Content-Range"] = f"bytes {begin}-{end - 1}/{len(data)}"
+                data = data[:end]
             self._send(status, data[begin:], headers, has_body, is_cuttable=is_large(name))
 
         def _send_json(self, status: int, data: object, has_body: bool, headers: dict[str, str] | None = None) -> None:

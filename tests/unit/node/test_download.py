@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -43,12 +44,13 @@ WANTED = {
     "config.json", "tokenizer.json", "chat_template.jinja", "model-00001-of-00002.safetensors",
     "model-00002-of-00002.safetensors",
 }  # fmt: skip
+PLACED = WANTED | {".sparkctl-source"}
 
 
-def begin(url: str, target: Path, home: Path, **request: object) -> subprocess.Popen[str]:
+def begin(endpoint: str, target: Path, home: Path, **request: object) -> subprocess.Popen[str]:
     words = {"repo": REPOSITORY, "target": str(target), **request}
     env = {
-        "PATH": os.environ["PATH"], "HOME": str(home), "HF_ENDPOINT": url, "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "PATH": os.environ["PATH"], "HOME": str(home), "HF_ENDPOINT": endpoint, "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         "HF_HUB_DISABLE_XET": "1", "HF_HUB_ETAG_TIMEOUT": "5", "HF_HUB_DOWNLOAD_TIMEOUT": "5",
     }  # fmt: skip
     return subprocess.Popen(
@@ -60,8 +62,8 @@ def begin(url: str, target: Path, home: Path, **request: object) -> subprocess.P
     )
 
 
-def download(url: str, target: Path, home: Path, **request: object) -> list[dict[str, Any]]:
-    process = begin(url, target, home, **request)
+def download(endpoint: str, target: Path, home: Path, **request: object) -> list[dict[str, Any]]:
+    process = begin(endpoint, target, home, **request)
     out, err = process.communicate(timeout=60)
     said = [json.loads(line) for line in out.splitlines()]
     assert said, err
@@ -78,9 +80,9 @@ def test_a_model_gets_its_name_when_it_is_whole(hub: HubStandIn, url: str, tmp_p
     said = download(url, target, tmp_path)
     assert said[0] == {"files": 5, "total": 6_000_034, "have": 0, "revision": COMMIT}
     assert said[-1]["done"]
-    assert list_names(target) == WANTED
+    assert list_names(target) == PLACED
     assert (target / "model-00002-of-00002.safetensors").read_bytes() == WEIGHTS[::-1]
-    assert list_names(target.parent) == {f"tiny/{name}" for name in WANTED}, "nothing is left beside it"
+    assert list_names(target.parent) == {f"tiny/{name}" for name in PLACED}, "nothing is left beside it"
 
 
 def test_a_second_time_fetches_nothing(hub: HubStandIn, url: str, tmp_path: Path) -> None:
@@ -99,7 +101,7 @@ def test_what_is_there_is_kept_and_the_rest_is_added(hub: HubStandIn, url: str, 
     (target / "config.json").write_bytes(b"{}")  # an older one
     (target / "mine.txt").write_text("kept")
     download(url, target, tmp_path)
-    assert list_names(target) == WANTED | {"mine.txt"}
+    assert list_names(target) == PLACED | {"mine.txt"}
     assert (target / "config.json").read_bytes() == hub.files[REPOSITORY]["config.json"]
     assert not [path for _, path, _ in hub.log if path.startswith("/cdn") and "00001" in path]
 
@@ -120,7 +122,7 @@ def test_after_a_kill_it_continues(hub: HubStandIn, url: str, tmp_path: Path) ->
     assert not target.exists()
     hub.pace.set()
     download(url, target, tmp_path)
-    assert list_names(target) == WANTED
+    assert list_names(target) == PLACED
     assert (target / "model-00001-of-00002.safetensors").read_bytes() == WEIGHTS
 
 
@@ -140,7 +142,7 @@ def test_a_flipped_bit_is_found(hub: HubStandIn, url: str, tmp_path: Path) -> No
     target = tmp_path / "tiny"
     said = download(url, target, tmp_path)
     assert said[-1]["error"] == "damaged"
-    assert "model-00002-of-00002.safetensors: its checksum is not the Hub's" in said[-1]["message"]
+    assert "model-00002-of-00002.safetensors: its checksum is not its source's" in said[-1]["message"]
     assert not target.exists()
 
 
@@ -184,6 +186,30 @@ def test_a_model_by_its_hub_id_goes_into_the_cache(hub: HubStandIn, url: str, tm
     assert list_names(folder / "snapshots" / COMMIT) == WANTED
 
 
+def test_what_lies_in_the_cache_counts_as_arrived(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+    folder = tmp_path / "hub" / "models--acme--tiny"
+    download(url, folder, tmp_path, is_cache=True)
+    said = download(url, folder, tmp_path, is_cache=True)
+    assert said[0]["have"] == said[0]["total"] == 6_000_034
+    assert said[-1]["done"]
+
+
+def test_a_size_that_the_hub_does_not_tell_is_not_known(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+    hub.sizeless.add("model-00001-of-00002.safetensors")
+    said = download(url, tmp_path / "tiny", tmp_path)
+    assert said[0]["total"] is None
+    assert said[-1]["total"] == 6_000_034, "once it is there its size is known"
+
+
+def test_nothing_of_another_revision_comes_along(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+    part = tmp_path / "tiny.sparkctl-part"
+    part.mkdir()
+    (part / "model-00003-of-00003.safetensors").write_bytes(b"of a revision that was interrupted")
+    download(url, tmp_path / "tiny", tmp_path)
+    assert list_names(tmp_path / "tiny") == PLACED
+    assert not part.exists()
+
+
 def test_one_quantisation_is_chosen_by_its_name(hub: HubStandIn, url: str, tmp_path: Path) -> None:
     hub.files["acme/tiny-GGUF"] = {"tiny-Q4_K_M.gguf": b"a" * 10, "tiny-Q8_0.gguf": b"b" * 10, "README.md": b""}
     target = tmp_path / "gguf"
@@ -192,4 +218,42 @@ def test_one_quantisation_is_chosen_by_its_name(hub: HubStandIn, url: str, tmp_p
         "error": "nothing", "message": "it has several quantisations, name one: tiny-Q4_K_M.gguf, tiny-Q8_0.gguf"
     }  # fmt: skip
     download(url, target, tmp_path, repo="acme/tiny-GGUF", include=["*Q4_K_M*"])
-    assert list_names(target) == {"tiny-Q4_K_M.gguf"}
+    assert list_names(target) == {"tiny-Q4_K_M.gguf", ".sparkctl-source"}
+
+
+def test_a_file_of_a_web_server_is_continued_and_proved(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+    data = os.urandom(12_000_000)
+    hub.files["acme/web"] = {"big.gguf": data}
+    address, right = f"{url}/cdn/acme/web/big.gguf", hashlib.sha256(data).hexdigest()
+    target = tmp_path / "web"
+    hub.cut_after = 9_000_000
+    assert download(url, target, tmp_path, url=address, sha256=right)[-1]["error"] == "broken"
+    said = download(url, target, tmp_path, url=address, sha256=right)
+    assert said[-1]["done"]
+    assert (target / "big.gguf").read_bytes() == data
+    assert [wanted for verb, _, wanted in hub.log if verb == "GET"] == [None, "bytes=9000000-"]
+    assert list_names(tmp_path / "web") == {"big.gguf", ".sparkctl-source"}
+    wrong = download(url, tmp_path / "wrong", tmp_path, url=address, sha256="0" * 64)
+    assert wrong[-1]["error"] == "damaged"
+    assert not (tmp_path / "wrong").exists()
+    assert download(url, tmp_path / "x", tmp_path, url=f"{url}/cdn/acme/web/")[-1]["error"] in ("nothing", "broken")
+
+
+def test_a_model_is_taken_from_another_directory(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+    nas = tmp_path / "nas" / "hub"
+    download(url, nas / "models--acme--tiny", tmp_path, is_cache=True)
+    asked = len(hub.log)
+    target = tmp_path / "models" / "tiny"
+    said = download(url, target, tmp_path, directory=str(tmp_path / "nas"))
+    assert said[-1]["done"], said
+    assert list_names(target) == PLACED
+    assert (target / "model-00001-of-00002.safetensors").read_bytes() == WEIGHTS
+    folder = tmp_path / "cache" / "models--acme--tiny"
+    said = download(url, folder, tmp_path, directory=str(nas), is_cache=True)
+    assert said[-1]["done"], said
+    assert (folder / "snapshots" / COMMIT / "model-00001-of-00002.safetensors").read_bytes() == WEIGHTS
+    assert len(hub.log) == asked, "the Hub is not asked"
+    blob = next(one for one in (nas / "models--acme--tiny" / "blobs").iterdir() if one.stat().st_size == len(WEIGHTS))
+    blob.write_bytes(bytes([blob.read_bytes()[0] ^ 1]) + blob.read_bytes()[1:])
+    assert download(url, tmp_path / "again", tmp_path, directory=str(tmp_path / "nas"))[-1]["error"] == "damaged"
+    assert download(url, tmp_path / "z", tmp_path, directory=str(tmp_path / "gone"))[-1]["error"] == "nothing"

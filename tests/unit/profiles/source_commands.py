@@ -102,4 +102,6 @@ SOURCES_WITHOUT_A_COMMAND = {
     "minimax-m27": "those of spark-arena's recipe",
     "llamacpp-gpt-oss-120b": "The server was not what it measured",
     "orpheus-tts": "front end",
+    "orpheus-llm": "Settings are those of the",
+    "kokoro-tts": "Nothing to build",
 }

@@ -150,7 +150,7 @@ def test_variants_say_what_they_are_for() -> None:
     assert '{"method":"mtp","num_speculative_tokens":3}' in vllm.command
     assert vllm.command[:3] == ("vllm", "serve", "/models/Qwen3.6-27B-NVFP4")
     speech = plan_profile(library.load_profile("orpheus-tts"))
-    assert (speech.ready.health, speech.ready.probe, speech.port) == ("/docs", "none", 5005)
+    assert (speech.ready.health, speech.ready.probe, speech.port) == ("/docs", "speech", 5005)
 
 
 def test_liveness_is_a_label_only_where_it_is_off(tmp_path: Path) -> None:

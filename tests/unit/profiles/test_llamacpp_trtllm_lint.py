@@ -56,7 +56,8 @@ def lint_profile_text(tmp_path: Path, text: str) -> list[str]:
             "it is a flag of vLLM; here it is --ctx-size; it is for all slots together",
         ),
         ("llamacpp", "gpu-memory-utilization: 0.8", "it is a flag of vLLM; it takes no share of the memory"),
-        ("llamacpp", "api-key: k", "9:3: info[no-metrics]: with an API key llama-server shows /metrics to nobody"),
+        ("llamacpp", "api-key-file: /k", "9:3: info[no-metrics]: llama-server shows /metrics to nobody without a key"),
+        ("llamacpp", "api-key: k", None),
         (
             "llamacpp",
             'cache-type-v: q8_0\n  flash-attn: "off"',

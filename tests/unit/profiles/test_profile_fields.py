@@ -27,6 +27,8 @@ engine: vllm
 engine_version: 0.19.1
 patched_flags: [some-flag]
 image: registry/vllm:1
+build: https://example.org/vllm.git#v1:docker
+needs: [orpheus-llm, another@spark1]
 model:
   path: /models/m
   served_name: m
@@ -48,6 +50,7 @@ args:
 env:
   A: ${A:-1}
 env_file: x.env
+api_key: generate
 mounts:
   - ~/a:/a
 container:
@@ -71,6 +74,7 @@ start:
   health: /health
   probe: chat
   prompt: Hi
+  check: full
   timeouts: {creating: 1s, starting: 2s, loading: 30m, warming: 3s}
   expected: 5m
   guard: {floor: 600MiB, cache_below: 2GiB, limit: 45m}

@@ -74,7 +74,7 @@ TOKEN = "hf_" + "a" * 30
             "5:64: mounts[6]: `~joe/x:/m`: the source is a path on the node",
         ]),
         ("start: {probe: completion, health: health, ready_line: '(', drop_caches: 1}\n", [
-            "5:16: start.probe: must be completions, chat or none, not `completion`; did you mean `completions`?",
+            "5:16: start.probe: must be completions, chat, speech, embeddings, rerank, http or none, not `completion`; did you mean `completions`?",
             "5:36: start.health: `health` is not a path",
             "5:56: start.ready_line: `(` is not a regular expression",
             "5:74: start.drop_caches: must be true or false, not `1`",

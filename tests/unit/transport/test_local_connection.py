@@ -17,7 +17,7 @@ from sparkctl.transport.docker.docker_errors import DOCKER_SOCKET
 from sparkctl.transport.local_connection import LocalConnection
 from sparkctl.transport.node_connection import OutputTooLong
 from sparkctl.transport.node_session import open_connection
-from sparkctl.transport.ssh.ssh_connection import SocketRelay
+from sparkctl.transport.socket_relay import SocketRelay
 from sparkctl.transport.ssh.ssh_login import interleave_addresses
 
 NODE = Node(name=NodeName("here"), host="local")
@@ -140,7 +140,7 @@ async def test_a_closed_port_is_refused() -> None:
 
 async def test_the_relay_carries_both_ways_and_cleans_up() -> None:
     async with serve_parts(b"answer") as (port, asked):
-        relay = await SocketRelay.start(lambda: LocalConnection(NODE).open_tcp("127.0.0.1", port))
+        relay = await SocketRelay.listen_unix(lambda: LocalConnection(NODE).open_tcp("127.0.0.1", port))
         assert relay.path.parent.stat().st_mode & 0o777 == 0o700
         reader, writer = await asyncio.open_unix_connection(relay.path)
         writer.write(b"question\r\n\r\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl.model.node import Node, NodeName
-from sparkctl.tui.global_actions import build_container_shell_command, build_ssh_command
+from sparkctl.tui.global_actions import build_container_command, build_ssh_command
 
 NAME = NodeName("spark1")
 
@@ -39,8 +39,8 @@ def test_a_home_is_found_and_without_a_shell_there_is_the_usual_one() -> None:
 
 
 def test_a_shell_inside_of_a_container_is_told_its_name_and_nothing_that_a_shell_would_read() -> None:
-    here = build_container_shell_command(Node(name=NAME, host="local"), "sglang-qwen36")
+    here = build_container_command(Node(name=NAME, host="local"), "sglang-qwen36")
     assert here[:5] == ["docker", "exec", "-it", "--", "sglang-qwen36"]
-    away = build_container_shell_command(Node(name=NAME, host="s", user="milo"), "a; rm -rf $HOME")
+    away = build_container_command(Node(name=NAME, host="s", user="milo"), "a; rm -rf $HOME")
     assert away[:-1] == ["ssh", "-l", "milo", "-t", "--", "s"]
     assert shlex.split(away[-1]) == ["docker", "exec", "-it", "--", "a; rm -rf $HOME", *here[5:]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 from dataclasses import replace
 
@@ -122,7 +123,57 @@ def test_opencode_has_models_by_name() -> None:
     }
 
 
+def test_claude_code_has_the_default_and_no_stranger() -> None:
+    env = json.loads("\n".join(format_endpoint_config([TWO, ONE], "claude-code", ONE)))["env"]
+    assert env["ANTHROPIC_BASE_URL"] == "http://10.0.0.1:8003"
+    assert {env[name] for name in env if name.endswith("_MODEL")} == {"qwen3.6-27b"}
+    assert env["ANTHROPIC_AUTH_TOKEN"] == "none"
+    assert format_endpoint_config([TWO], "claude-code", None) == ["{}"]
+    locked = json.loads("\n".join(format_endpoint_config([TWO], "claude-code", TWO)))["env"]
+    assert "ANTHROPIC_AUTH_TOKEN" not in locked
+
+
+def test_open_webui_has_a_key_for_each_url() -> None:
+    lines = format_endpoint_config([ONE, replace(TWO, key="sk-1")], "open-webui")
+    assert lines[-2:] == [
+        "OPENAI_API_BASE_URLS=http://10.0.0.1:8003/v1;http://10.0.0.2:8000/v1", "OPENAI_API_KEYS=none;sk-1",
+    ]  # fmt: skip
+
+
+def test_llama_swap_starts_what_is_ours_and_stays_in_the_foreground() -> None:
+    ours = replace(ONE, profile="qwen36", ready_seconds=400.0)
+    wide = replace(ONE, instance="big", profile="big one", nodes=(NodeName("spark1"), NodeName("spark2")))
+    lines = format_endpoint_config([ours, wide, replace(TWO, ours=False)], "llama-swap")
+    document = yaml.safe_load("\n".join(lines))
+    assert lines[0] == "# qwen36: ready after 6 min 40 s as a rule"
+    assert document["healthCheckTimeout"] == 800
+    assert list(document["models"]) == ["qwen36", "big"]
+    words = shlex.split(document["models"]["big"]["cmd"])
+    assert words[:2] == ["sh", "-c"]
+    assert words[2].startswith("sparkctl up 'big one' --node spark1 --node spark2 && exec sparkctl logs big --node ")
+    assert document["models"]["qwen36"]["cmdStop"] == "sparkctl down qwen36 --node spark1"
+    assert document["models"]["qwen36"]["proxy"] == "http://10.0.0.1:8003"
+    assert document["groups"] == {"spark1": {"swap": False, "exclusive": False, "members": ["qwen36", "big"]}}
+
+
+def test_continue_has_an_entry_for_each_model() -> None:
+    document = yaml.safe_load("\n".join(format_endpoint_config([ONE, TWO], "continue")))
+    assert (document["schema"], len(document["models"])) == ("v1", 3)
+    assert document["models"][0]["defaultCompletionOptions"] == {"contextLength": 32768, "maxTokens": 8192}
+    assert document["models"][1]["apiKey"] == "${{ secrets._1_B_C_API_KEY }}"
+
+
 @pytest.mark.parametrize("form", ["env", "litellm", "openclaw", "opencode"])
+def test_a_known_key_is_written(form: str) -> None:
+    text = "\n".join(format_endpoint_config([replace(TWO, key="sk-12345")], form, None))
+    assert "sk-12345" in text
+    assert "_1_B_C_API_KEY}" not in text
+    assert "sk-12345" not in repr(replace(TWO, key="sk-12345"))
+
+
+@pytest.mark.parametrize(
+    "form", ["env", "litellm", "openclaw", "opencode", "claude-code", "open-webui", "llama-swap", "continue"]
+)
 def test_no_endpoint_is_no_error(form: str) -> None:
     assert format_endpoint_config([], form) is not None
 

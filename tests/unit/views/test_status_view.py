@@ -13,8 +13,8 @@ from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.text.units import GIB
 from sparkctl.monitor.node_views import NodeStatusView
-from sparkctl.views.status_view import format_status
-from sparkctl.views.text.styled_text import to_ascii
+from sparkctl.views.status_view import format_age, format_status, format_status_table
+from sparkctl.views.text.styled_text import join_text, measure_row, to_ascii
 
 NODE = NodeName("spark1")
 
@@ -102,3 +102,44 @@ def test_ascii_is_ascii_whatever_is_not_known() -> None:
 def test_an_instance_of_ours_without_a_phase_is_unknown() -> None:
     (row,) = format_status([make_status_view(replace(make_instance_view("a"), phase=None))])[1:]
     assert row.split()[:3] == ["◌", "a", "unknown"]
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, None])
+def test_no_row_of_the_table_wraps(width: int | None) -> None:
+    rows = [
+        make_instance_view("qwen3-coder-next-dflash-with-a-very-long-name"),
+        make_instance_view("loads", step=Step("weights", 12, 18)),
+        make_instance_view("theirs", ours=False),
+    ]
+    table = format_status_table([make_status_view(*rows), make_status_view()], width)
+    assert len(table) == 1 + 1 + len(rows) + 2, "a row for the head, each node, each instance, and for nothing"
+    assert width is None or max(map(measure_row, table)) <= width
+    text = "\n".join(map(join_text, table))
+    assert width == 60 or "http://spark-2a60.local:8003" in text
+    assert width == 60 or "loading 12/18" in text
+    assert "18.9 of 121" in text
+    assert "nothing runs" in text
+
+
+def test_a_table_says_below_a_node_what_its_row_cannot_hold() -> None:
+    away = NodeStatusView(name=NODE, state=NodeState.UNREACHABLE, when=0.0, detail="no answer", hint="ping it")
+    texts = [join_text(row) for row in format_status_table([away], 80)]
+    assert texts[1:] == ["◌ spark1         unreachable", "    no answer", "    try: ping it"]
+    failed = replace(make_instance_view("a"), phase=Phase.FAILED, detail="killed by the kernel")
+    assert "    a: killed by the kernel" in map(join_text, format_status_table([make_status_view(failed)], 80))
+
+
+@pytest.mark.parametrize(
+    ("status", "age"),
+    [
+        ("Up 5 hours", "5 h"), ("Up About an hour (healthy)", "1 h"), ("Up Less than a second", "< 1 s"), ("Up 2 days", "2 d"),
+        ("Exited (1) 3 minutes ago", "3 min"), ("Created", ""), ("Restarting (137) 12 seconds ago", "12 s"), ("Up 2 weeks", "2 wk"),
+    ],
+)  # fmt: skip
+def test_age_is_that_of_docker(status: str, age: str) -> None:
+    assert format_age(status) == age
+
+
+def test_details_name_the_image() -> None:
+    text = "\n".join(format_status([make_status_view(make_instance_view("a"))], 80, with_details=True))
+    assert "image lmsysorg/sglang:v0.5.12-cu130-runtime" in text

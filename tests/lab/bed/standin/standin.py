@@ -8,22 +8,28 @@ Behaviour comes from the environment, so that the command line can be a real eng
   LAB_SAY         lines printed raw while loading, Python escapes for bytes
   LAB_BIG_LINE    length of one line printed while loading
   LAB_END         how the load ends: ready, cuda-oom, hang, exit:CODE, silent-hang
+  LAB_SPEECH      the model's address behind a speech server: it speaks where that gives a token of its own model; else
+                  what it answers is html, silence (a WAV of zeros) or empty (a WAV without samples)
   LAB_DIE_AFTER   seconds from ready to the end          LAB_EXIT_CODE    of that end (1)
 """
 
 from __future__ import annotations
 
+import io
 import json
 import mmap
 import os
 import signal
+import struct
 import sys
 import threading
 import time
+import wave
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NoReturn
 from urllib.parse import parse_qs, urlsplit
+from urllib.request import Request, urlopen
 
 STATE = {"ready": False, "requests": 0, "tokens": 0}
 HELD: list[mmap.mmap] = []
@@ -147,6 +153,9 @@ class Answers(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         path = urlsplit(self.path).path
+        if STATE["ready"] and path == "/v1/audio/speech" and (behind := os.environ.get("LAB_SPEECH")):
+            self.reply(200, *speak(behind))
+            return
         if not STATE["ready"] or path not in ("/v1/completions", "/v1/chat/completions"):
             self.reply(404 if STATE["ready"] else 503, b'{"detail":"Not Found"}')
             return
@@ -154,7 +163,7 @@ class Answers(BaseHTTPRequestHandler):
         count = int(asked.get("max_tokens") or 16)
         STATE["requests"] += 1
         STATE["tokens"] += count
-        text = " Paris" + " and so on" * (count - 1)
+        text = " Paris" + "".join(f" {number}" for number in range(1, count))
         chat = path.endswith("chat/completions")
         choice = {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
         usage = {"prompt_tokens": 5, "completion_tokens": count, "total_tokens": 5 + count}
@@ -180,6 +189,30 @@ class Answers(BaseHTTPRequestHandler):
         self.wfile.write(body)
         line = f'INFO:     {self.client_address[0]}:{self.client_address[1]} - "{self.requestline}" {status}'
         say(line if self.prefix == "vllm" else f"{stamp()} {line}", 1)
+
+
+def speak(behind: str) -> tuple[bytes, str]:
+    """Return a WAV of a second, and its type. The voice is the model's: without its token there is no sample."""
+    if behind == "html":
+        return b"<!DOCTYPE html><title>docs</title>", "text/html"
+    count = 0 if behind == "empty" else 16000
+    if behind.startswith("http"):
+        question = {"model": "voice", "prompt": "tara: hello", "max_tokens": 1}
+        try:
+            asked = Request(behind, json.dumps(question).encode(), {"content-type": "application/json"})
+            with urlopen(asked, timeout=5) as answer:
+                count = count if json.loads(answer.read())["model"] == "voice" else 0
+        except OSError as down:
+            say(f"Max retries exceeded with url: /v1/completions ({down})")
+            count = 0
+    held = io.BytesIO()
+    with wave.open(held, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(16000)
+        level = 0 if behind == "silence" else 9000
+        file.writeframes(b"".join(struct.pack("<h", level if at // 40 % 2 else -level) for at in range(count)))
+    return held.getvalue(), "audio/wav"
 
 
 def listen(given: dict[str, str], prefix: str) -> ThreadingHTTPServer:

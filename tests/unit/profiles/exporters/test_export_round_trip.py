@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 from collections import Counter
 from dataclasses import replace
@@ -14,7 +16,7 @@ from sparkctl import engines
 from sparkctl.errors import InvalidInput
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import ArgValue, ContainerOptions, FlagValues, JsonValue, ModelSpec, Profile
-from sparkctl.model.text.secrets import redact
+from sparkctl.model.text.secrets import Redactor, redact
 from sparkctl.profiles.exporters import docker_command, yaml_exporter
 from sparkctl.profiles.exporters.portable_launch import build_portable_launch
 from sparkctl.profiles.launch_planning import build_launch_plan
@@ -45,7 +47,16 @@ REST = ("name", "engine", "engine_version", "title", "nodes", "expected_memory",
 SAFE = LINE.filter(lambda text: "\n" not in text and not text.startswith("-") and text.isascii())
 ODD = ["$HOME", "$${X}", "${MINE}", "a ${MINE:-b c} d", "100%", "a=b,c", "'", '"', "\\", "~/x", "{a}", "{{b}}"]
 VALUE = SAFE | st.sampled_from(ODD)
-OPEN_JSON = JSON_TEXT.filter(lambda one: redact(one.text) == one.text)  # an export leaves secrets out, such as a COOKIE
+
+
+def _has_no_secret(one: JsonValue) -> bool:
+    """Tell whether nothing in a value is masked: an export leaves secrets out, such as a COOKIE, by their names, too."""
+    value = json.loads(one.text)
+    return redact(one.text) == one.text and not _SECRET_KEY.search(one.text) and Redactor().redact_json(value) == value
+
+
+_SECRET_KEY = re.compile(r"(?i)key|secret|token|passw")  # a strategy may take the words of the code itself
+OPEN_JSON = JSON_TEXT.filter(_has_no_secret)
 ARG: st.SearchStrategy[ArgValue] = st.one_of(
     VALUE, st.just(True), OPEN_JSON, st.lists(VALUE, min_size=2, max_size=3).map(lambda words: FlagValues(tuple(words))),
     st.lists(VALUE, min_size=2, max_size=3).map(tuple),

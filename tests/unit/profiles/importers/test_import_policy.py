@@ -490,3 +490,10 @@ def test_a_models_path_leads_nowhere_out_of_its_mount() -> None:
     )
     assert map_path_to_node(profile.model.path, made) is None
     assert get_container_argv(profile)[2] == "/models/../../.ssh"
+
+
+@pytest.mark.parametrize("allowed", [(), ("build",)])
+def test_a_build_runs_code_and_comes_only_if_allowed(allowed: tuple[str, ...]) -> None:
+    beside = {"engine": "container", "name": "x", "build": "https://example.org/x.git#main"}
+    written = import_and_check(*build_source("docker", beside), allow=allowed)
+    assert written.profile.build == (beside["build"] if allowed else None)

@@ -339,9 +339,12 @@ def test_a_tall_tile_shows_the_last_minutes_with_the_ends_of_their_scale() -> No
     for second in range(30):
         rings.add_sample(replace(SAMPLE, uptime=5000.0 + second, sequence=second), NOW - 30 + second)
     shown = render_tile(make_tile(READY, rings=rings), 80, 40)
-    assert "128 GiB" in shown
-    assert "100 %" in shown
+    lines = [line[2:10] for line in shown.splitlines()]
+    for most, least in (("128", "0 GiB"), ("100", "0 %")):
+        assert lines.index(f"{most:>7} ") < lines.index(f"{least:>7} ")
     assert "1 min" in shown
+    curve = next(line for line in shown.splitlines() if line[2:].startswith("  0 GiB "))
+    assert curve[-3] == "⣿", "a curve goes to the end of the tile, the newest at its right"
     low = render_tile(make_tile(READY, rings=rings), 80, 9)
     assert "94–102" in low, "in one row between its own bounds"
     assert "100 %" not in low
@@ -504,3 +507,27 @@ def test_the_engines_version_is_what_its_log_says_and_a_bare_number_is_none() ->
         facts=(EngineFact(EngineFactName.ENGINE_VERSION, "0.5.12 or like it"),),
     )
     assert describe_engine(like) == "SGLang 0.5.12"
+
+
+@pytest.mark.parametrize("columns", [46, 60, 80])
+@pytest.mark.parametrize("count", [8, 16])
+def test_a_sick_spark_does_not_look_healthy(columns: int, count: int) -> None:
+    kinds = (
+        (FindingKind.SWAP, Severity.WARNING),
+        (FindingKind.STUCK_CLOCK, Severity.PROBLEM),
+        (FindingKind.MIN_FREE, Severity.NOTE),
+    )
+    found = tuple(Finding(kind=kind, severity=severity, node=NODE, summary="") for kind, severity in kinds)
+    glance = make_tile(READY)
+    healthy = NodeTile(glance).render_rows(columns, count)
+    rows = NodeTile(replace(glance, view=replace(glance.view, findings=found))).render_rows(columns, count)
+    assert "● ready" in join_text(rows[0])
+    assert "✕ stuck clock" in join_text(rows[0])
+    assert rows[0][0].tone is rows[-1][0].tone is TextStyle.BAD, "the frame has the colour of the worst"
+    assert {healthy[0][0].tone, healthy[-1][0].tone} == {TextStyle.FRAME}
+    clocks = [span.tone for row in rows for span in row if span.text.strip() == "2411"]
+    assert clocks == [TextStyle.BAD], "the sick figure itself has its colour"
+    away = replace(glance, told=AWAY, view=replace(glance.view, findings=found))
+    assert "stuck clock" not in join_text(NodeTile(away).render_rows(columns, count)[0]), (
+        "what is not known now is not said"
+    )

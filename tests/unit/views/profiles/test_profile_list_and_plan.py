@@ -9,12 +9,14 @@ import pytest
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.views.profiles.launch_plan_view import _NEEDLESS_ESCAPES
 from sparkctl.views.profiles.profile_view import format_profile_list
+from sparkctl.views.text.styled_text import join_text
 
 
 def test_columns_stand_below_each_other_whatever_they_hold(tmp_path: Path) -> None:
     (tmp_path / "qwen36.yaml").write_text("schema: 1\nname: qwen36\nextends: qwen36\ntitle: Mine\n")
     (tmp_path / "two words.yaml").write_text("schema: 1\nport: many\nname: x\n")
-    lines = format_profile_list(ProfileLibrary(user=tmp_path).list_summaries())
+    lines = [join_text(row) for row in format_profile_list(ProfileLibrary(user=tmp_path).list_summaries())]
+    assert lines[0].split() == ["NAME", "ENGINE", "FROM", "TITLE"]
     broken = next(line for line in lines if "two words" in line)
     mine = next(line for line in lines if line.endswith("Mine"))
     shipped = next(line for line in lines if line.startswith("orpheus-tts"))

@@ -12,7 +12,6 @@ from sparkctl.views.text.charts import (
     render_area_chart,
     render_claim_bar,
     render_gauge,
-    render_line_chart,
     render_sparkline,
 )
 from sparkctl.views.text.styled_text import TextStyle, join_text, measure_row, to_ascii
@@ -50,12 +49,17 @@ def test_an_area_is_brightest_at_its_edge() -> None:
     assert join_text(bottom) == "⣿"
 
 
+def test_each_quantity_keeps_its_hue_from_the_edge_to_the_ground() -> None:
+    for edge, ground in ((TextStyle.RATE, TextStyle.RATE_BODY), (TextStyle.POWER, TextStyle.POWER_BODY)):
+        rows = render_area_chart([0.8, 0.8], HALF, 2, edge)
+        assert [span.tone for row in rows for span in row] == [edge, ground]
+
+
 @given(VALUES, st.integers(1, 8))
 def test_every_row_of_a_curve_is_as_wide_as_it_has_pairs(values: list[float | None], height: int) -> None:
     scale = fit_axis_scale(values, 1.0) or HALF
     for rows in (
         render_area_chart(values, scale, height),
-        render_line_chart(values, scale, height),
         [render_sparkline(values, scale)],
     ):
         assert {measure_row(row) for row in rows} == {(len(values) + 1) // 2}

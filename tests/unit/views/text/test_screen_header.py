@@ -33,5 +33,5 @@ def test_plain_signs_and_a_gap() -> None:
 
 
 def test_plain_signs_are_as_wide() -> None:
-    assert to_ascii("52 °C") == "52  C"
+    assert to_ascii("52 °C") == "52 oC"
     assert to_ascii("798 of 3003 MHz · a") == "798 of 3003 MHz . a"

@@ -52,7 +52,7 @@ def test_what_a_node_says_has_no_control_in_it(words: str) -> None:
 
 
 def test_our_signs_have_plain_ones() -> None:
-    assert to_ascii("≈ 196 GB/s · 71 °C → —") == "~ 196 GB/s . 71  C > -"
+    assert to_ascii("≈ 196 GB/s · 71 °C → —") == "~ 196 GB/s . 71 oC > -"
 
 
 @given(*[st.integers(0, 1 << 37)] * 4, st.integers(1, 100))

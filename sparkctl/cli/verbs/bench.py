@@ -1,0 +1,281 @@
+"""``sparkctl bench``: measure instances, and compare what was measured."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sparkctl.cli.options import (
+    PreparedVerb,
+    RequestCommand,
+    complete_instances,
+    json_document_option,
+    json_option,
+    node_option,
+    parse_duration_option,
+    select_configured_nodes,
+    select_rank_nodes,
+)
+
+if TYPE_CHECKING:
+    from sparkctl.commands.start.start_request import StartInstance
+    from sparkctl.history.bench_store import BenchStore
+    from sparkctl.model.bench import BenchCell, BenchRun
+
+_LARGEST = 1_000_000  # tokens, or requests at a time: more is a slip
+
+
+class BenchGroup(click.Group):
+    """``bench INSTANCE`` is ``bench run INSTANCE``."""
+
+    default_command = "run"
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Insert ``run`` where no command is named."""
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = [self.default_command, *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group("bench", cls=BenchGroup, short_help="Measure a running model, and compare two measurements.")
+def command() -> None:
+    """Measure how fast a running model is, and compare stacks.
+
+    \b
+    sparkctl bench qwen36
+    sparkctl bench qwen36 --preset owner
+    sparkctl bench compare 3 4
+
+    The load comes from llama-benchy, over the SSH connection: nothing runs in the Spark's memory, and no port is opened. Beside
+    each cell stands what the engine and the Spark did meanwhile: accepted drafts, memory, power, clock.
+    """
+
+
+def _parse_numbers(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    least = 0 if param.name == "depth" else 1
+    try:
+        found = tuple(dict.fromkeys(int(word) for word in value.replace(",", " ").split()))
+    except ValueError as wrong:
+        raise click.BadParameter(f"{value!r} is not a list of numbers, such as 1,2,4", ctx, param) from wrong
+    if not found or not all(least <= number <= _LARGEST for number in found):
+        raise click.BadParameter(f"each number is {least} to {_LARGEST}", ctx, param)
+    return found
+
+
+@command.command("run", cls=RequestCommand, short_help="Measure a running instance (`bench INSTANCE` is the same).")
+@click.argument("instances", nargs=-1, metavar="[INSTANCE]...", shell_complete=complete_instances)
+@click.option(
+    "--preset",
+    default="quick",
+    metavar="NAME",
+    help="quick (default), owner (by depth) or full (by depth and concurrency).",
+)
+@click.option("--pp", callback=_parse_numbers, metavar="N,N", help="Prompt tokens; replaces the preset's.")
+@click.option("--tg", callback=_parse_numbers, metavar="N,N", help="Generated tokens.")
+@click.option("--depth", callback=_parse_numbers, metavar="N,N", help="Tokens of context before the prompt.")
+@click.option("--concurrency", callback=_parse_numbers, metavar="N,N", help="Requests at a time.")
+@click.option(
+    "--runs", type=click.IntRange(1, 100), default=3, metavar="N", help="Measure each cell N times (default 3)."
+)
+@click.option(
+    "--timeout", callback=parse_duration_option, metavar="TIME", help="At most this long for a cell, e.g. 10m."
+)
+@click.option("--tokenizer", metavar="DIR", help="The model's tokenizer, where it cannot be read from the Spark.")
+@click.option("--book", type=click.Path(path_type=Path), metavar="FILE", help="A text of yours to cut prompts from.")
+@click.option(
+    "--command",
+    "generator",
+    metavar="COMMAND",
+    envvar="SPARKCTL_BENCH_COMMAND",
+    help="The words that start llama-benchy.",
+)
+@click.option("--resume", type=click.IntRange(1), metavar="NO", help="Measure what is missing of benchmark NO.")
+@click.option(
+    "--start", "are_started", is_flag=True, help="Start what does not run, and stop it after its measurement."
+)
+@click.option("--together", is_flag=True, help="Measure all at the same time, on different Sparks.")
+@node_option(many=True)
+@json_option
+@click.pass_context
+def run_command(
+    ctx: click.Context, /, instances: tuple[str, ...], node: tuple[str, ...], as_json: bool, generator: str | None,
+    resume: int | None, preset: str, runs: int, timeout: float | None, tokenizer: str | None, book: Path | None,
+    are_started: bool, together: bool, **sizes: tuple[int, ...] | None,
+) -> PreparedVerb:  # fmt: skip
+    """Measure INSTANCE cell by cell. What was measured is kept, whatever ends the rest.
+
+    \b
+    sparkctl bench qwen36 --pp 2048 --tg 128 --depth 0,8192 --concurrency 1,4
+    sparkctl bench qwen36-ngram qwen36-vllm --node spark1 --start      one after the other, overnight
+    sparkctl bench --resume 7
+
+    Each cell is its own process of llama-benchy, with prompts that no cache knows. A cell that other clients disturbed, or in
+    which the GPU was throttled, says so. Exit 1: a cell was not measured, or the engine ended. Exit 6: nothing was done, for
+    example because llama-benchy is not installed.
+    """
+    from sparkctl.cli.event_printers import TextPrinter
+    from sparkctl.commands.bench.run_bench import RunBench
+    from sparkctl.commands.bench.run_benches import RunBenches
+    from sparkctl.history.bench_store import BenchStore
+
+    nodes = select_configured_nodes(node)
+    if resume is not None:
+        kept = BenchStore().load(resume)
+        instances, cells, runs = instances or (kept.instance,), kept.wanted, kept.setup.runs
+    else:
+        cells = _choose_cells(ctx, preset, sizes)
+    if not instances:
+        raise click.UsageError("which instance? sparkctl status shows what runs", ctx)
+    if resume is not None and len(instances) > 1:
+        raise click.UsageError("--resume continues one benchmark", ctx)
+    benches = tuple(
+        RunBench(
+            instance=name, nodes=nodes, names_nodes=bool(node), cells=cells, runs=runs, timeout=timeout, generator=generator,
+            tokenizer=tokenizer, book=book, resume=resume,
+        )
+        for name in dict.fromkeys(instances)
+    )  # fmt: skip
+    starts = tuple(_prepare_start(one.instance, node) if are_started else None for one in benches)
+    request = (
+        benches[0]
+        if len(benches) == 1 and not are_started
+        else RunBenches(
+            benches=benches,
+            nodes=nodes,
+            names_nodes=bool(node),
+            starts=starts,
+            are_started=are_started,
+            together=together,
+        )
+    )
+    return PreparedVerb(request=request, printer=lambda: TextPrinter("ending this cell ..."))
+
+
+def _prepare_start(name: str, node: tuple[str, ...]) -> StartInstance:
+    """Return how a profile of this name is started. Raises `InvalidInput` if there is none."""
+    from sparkctl.commands.start.start_request import StartInstance
+    from sparkctl.engines import load_engine
+    from sparkctl.profiles.profile_library import ProfileLibrary
+
+    profile = ProfileLibrary().load_profile(name)
+    return StartInstance(
+        profile=profile, engine=load_engine(profile.engine), nodes=select_rank_nodes(node, profile), names_nodes=bool(node),
+        environ=os.environ, words=(name,),
+    )  # fmt: skip
+
+
+def _choose_cells(ctx: click.Context, preset: str, sizes: dict[str, Any]) -> tuple[BenchCell, ...]:
+    from sparkctl.commands.bench.run_bench import PRESETS
+    from sparkctl.model.bench import BenchCell
+
+    if preset not in PRESETS:
+        raise click.BadParameter(f"{preset!r} is none of {', '.join(PRESETS)}", ctx, param_hint="--preset")
+    if not any(sizes.values()):
+        return PRESETS[preset]
+    first = PRESETS[preset][0]
+    each = {name: sizes[name] or (getattr(first, name),) for name in ("pp", "tg", "depth", "concurrency")}
+    return tuple(
+        BenchCell(pp=pp, tg=tg, depth=depth, concurrency=concurrency)
+        for depth in each["depth"]
+        for pp in each["pp"]
+        for tg in each["tg"]
+        for concurrency in each["concurrency"]
+    )
+
+
+@command.command("list")
+@json_document_option
+def list_command(as_json: bool) -> int:
+    """List the benchmarks that were run from this machine, the newest first."""
+    from sparkctl.cli import stdout
+    from sparkctl.history.bench_store import BenchStore
+    from sparkctl.model.json_codec import to_json_data
+    from sparkctl.views.bench_view import render_list
+
+    runs = BenchStore().list_runs()
+    if as_json:
+        stdout.print_json({"schema": 1, "runs": to_json_data(runs)})
+    else:
+        stdout.print_rows(render_list(runs))
+    return 0
+
+
+@command.command("show")
+@click.argument("number", type=click.IntRange(1), metavar="NO")
+@json_document_option
+def show_command(number: int, as_json: bool) -> int:
+    """Show benchmark NO: its cells, and what the Spark did meanwhile."""
+    from sparkctl.cli import stdout
+    from sparkctl.history.bench_store import BenchStore
+    from sparkctl.model.json_codec import to_json_data
+    from sparkctl.views.bench_view import render_run
+
+    run = BenchStore().load(number)
+    if as_json:
+        stdout.print_json({"schema": 1, "run": to_json_data(run)})
+    else:
+        stdout.print_rows(render_run(run))
+    return 0
+
+
+@command.command("compare")
+@click.argument("before", required=False, metavar="[A]")
+@click.argument("after", required=False, metavar="[B]")
+@click.option(
+    "--as", "form", type=click.Choice(["table", "markdown", "csv", "json"]), default="table", metavar="FORM",
+    help="table (default), markdown for a forum, csv, or json: both runs in llama-benchy's schema.",
+)  # fmt: skip
+def compare_command(before: str | None, after: str | None, form: str) -> int:
+    """Show benchmarks A and B side by side, cell by cell, and what differed in their set-ups.
+
+    \b
+    sparkctl bench compare 3 4
+    sparkctl bench compare qwen36-ngram qwen36-vllm --as markdown
+
+    A and B are numbers (`sparkctl bench list`), or names of instances: then the newest of each. Without both: the newest two of
+    different instances. "not distinguishable": the values of A and B overlap.
+    """
+    from sparkctl.cli import stdout
+    from sparkctl.history.bench_diff import compare_benches
+    from sparkctl.history.bench_store import BenchStore
+    from sparkctl.views import bench_view
+
+    old, new = _choose_runs(BenchStore(), before, after)
+    one = compare_benches(old, new)
+    match form:
+        case "markdown":
+            stdout.print_lines(bench_view.format_comparison_markdown(one))
+        case "csv":
+            stdout.print_lines(bench_view.format_comparison_csv(one))
+        case "json":
+            stdout.print_json({"schema": 1, "runs": [bench_view.build_leaderboard_document(run) for run in (old, new)]})
+        case _:
+            stdout.print_rows(bench_view.render_comparison(one))
+    return 0
+
+
+def _choose_runs(store: BenchStore, before: str | None, after: str | None) -> tuple[BenchRun, BenchRun]:
+    from sparkctl.errors import InvalidInput
+
+    runs = store.list_runs()
+
+    def find(name: str) -> BenchRun:
+        if name.isdecimal():
+            return store.load(int(name))
+        found = next((run for run in runs if name in (run.instance, run.setup.profile)), None)
+        if found is None:
+            raise InvalidInput(f"there is no benchmark of {name}", "sparkctl bench list")
+        return found
+
+    if before is not None and after is not None:
+        return find(before), find(after)
+    new = find(before) if before is not None else next(iter(runs), None)
+    old = None if new is None else next((run for run in runs if run.instance != new.instance), None)
+    if new is None or old is None:
+        raise InvalidInput("there are not two benchmarks of different instances to compare", "sparkctl bench list")
+    return old, new

@@ -1,0 +1,88 @@
+"""``sparkctl models``: what lies on each node, and the removal of a model."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from sparkctl.cli import verb_runner
+from sparkctl.cli.options import create_context, json_document_option, json_option, node_option, select_configured_nodes
+
+
+@click.group("models", invoke_without_command=True, short_help="Show the models on each node; remove one.")
+@node_option(many=True)
+@json_document_option
+@click.pass_context
+def command(ctx: click.Context, node: tuple[str, ...], as_json: bool) -> int | None:
+    """Show the models on each node: size, last use, whether whole, on which nodes, and which profiles name them.
+
+    \b
+    sparkctl models
+    sparkctl models --node spark1 --json
+    sparkctl models remove Qwen3.6-27B-NVFP4 --node spark1
+
+    It looks where the mounts of your profiles lead, and into the Hub's cache. The time of the last use is the disk's, right to
+    a day. Exit 3 if a node cannot be read.
+    """
+    if ctx.invoked_subcommand is not None:
+        return None
+    from sparkctl.cli import stdout
+    from sparkctl.commands.model_places import load_all_profiles
+    from sparkctl.commands.stored_models import list_models
+    from sparkctl.errors import ExitCode
+    from sparkctl.views.models_view import build_models_json, format_models
+
+    context = create_context(may_ask=not as_json)
+    views = verb_runner.run_async(list_models(context, select_configured_nodes(node), load_all_profiles()))
+    if as_json:
+        stdout.print_json(build_models_json(views))
+    else:
+        stdout.print_lines(format_models(views, stdout.get_terminal_width()))
+    return int(ExitCode.UNREACHABLE if any(view.trouble is not None for view in views) else ExitCode.DONE)
+
+
+@command.command("remove")
+@click.argument("name")
+@node_option(many=False)
+@click.option("--dry-run", is_flag=True, help="Show what would be removed; remove nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask. A script needs it.")
+@json_option
+@click.pass_context
+def remove_command(ctx: click.Context, name: str, node: str | None, dry_run: bool, yes: bool, as_json: bool) -> int:
+    """Remove the model NAME from a node, if nothing uses it.
+
+    \b
+    sparkctl models remove Qwen3.6-27B-NVFP4 --node spark1 --dry-run
+    sparkctl models remove /home/me/models/old --node spark1
+
+    It is refused while a running container, a process of yours or a download uses the model, or may use it. What sparkctl did
+    not bring and no profile names is removed only by its exact path. It asks before; in a script say --yes.
+
+    Exit 0: removed. Exit 6: refused, nothing was changed.
+    """
+    from sparkctl.cli import stderr
+    from sparkctl.cli.event_printers import JsonPrinter, TextPrinter
+    from sparkctl.cli.options import select_one_node
+    from sparkctl.cli.terminal_prompter import read_line
+    from sparkctl.commands.stored_models import RemoveModel, remove_model
+    from sparkctl.errors import ExitCode
+
+    is_asking = not (dry_run or yes)
+    if is_asking and (as_json or not sys.stdin.isatty()):
+        raise click.UsageError("it removes files: say --yes, or look first with --dry-run", ctx)
+    target = select_one_node(node)
+    context = create_context(may_ask=not as_json)
+    if is_asking:
+        planned = RemoveModel(name=name, nodes=(target,), dry_run=True)
+        code = verb_runner.run_verb(context, lambda one: remove_model(one, planned), TextPrinter())
+        if code:
+            return code
+        answer = verb_runner.run_async(read_line("Remove it? [y/N] "))
+        if answer.strip().lower() not in ("y", "yes"):
+            stderr.print_message("nothing was removed")
+            return int(ExitCode.REFUSED)
+    request = RemoveModel(name=name, nodes=(target,), dry_run=dry_run)
+    return verb_runner.run_verb(
+        context, lambda one: remove_model(one, request), JsonPrinter() if as_json else TextPrinter()
+    )

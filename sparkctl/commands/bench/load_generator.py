@@ -1,0 +1,233 @@
+"""Runs llama-benchy as a child process, one process a cell, and reads its progress and its result.
+
+It is never imported: which one is used is the owner's choice (`--command`, PATH, uvx, pipx). Facts about its options and
+files: llama-benchy 0.4.0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sparkctl.errors import InvalidInput, OperationRefused, SparkctlError
+from sparkctl.model.bench import BenchCell, CellResult, Measurements
+from sparkctl.model.text.sanitize import sanitize_line
+
+VERSION = "0.4.0"  # of llama-benchy, where it is fetched for one use
+_INSTALL_HINT = "uv tool install llama-benchy    or: pip install 'dgx-sparkctl[bench]'"
+_BOOK = Path(__file__).parent / "book.txt"
+_BOOK_URL = "https://sparkctl.invalid/book.txt"  # it is never fetched: the file is in llama-benchy's cache before
+_LINE_LIMIT = 1 << 20
+_END_SECONDS = 10.0  # seconds that a process gets to end after a signal
+
+
+class CellFailed(SparkctlError):
+    """The load generator measured nothing in a cell; the message is its own last line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadTarget:
+    """Where the load goes: ``url`` ends with /v1; ``tokenizer`` is a directory or a name; ``extra`` goes into each request."""
+
+    url: str
+    model: str
+    tokenizer: str
+    extra: tuple[tuple[str, str], ...] = ()
+
+
+def find_load_generator(own: str | None) -> tuple[str, ...]:
+    """Return the words that start llama-benchy: the owner's, that on PATH, else by uvx or pipx.
+
+    Raises `OperationRefused` with the line that installs it.
+    """
+    if own:
+        words = tuple(shlex.split(own))
+        if words and shutil.which(words[0]):
+            return words
+        raise OperationRefused(f"the load generator {own!r} is not there", _INSTALL_HINT)
+    beside = Path(sys.executable).parent / "llama-benchy"
+    if found := shutil.which("llama-benchy") or (str(beside) if beside.exists() else None):
+        return (found,)
+    if found := shutil.which("uvx"):
+        return (found, f"llama-benchy=={VERSION}")
+    if found := shutil.which("pipx"):
+        return (found, "run", f"llama-benchy=={VERSION}")
+    raise OperationRefused("llama-benchy, which makes the load, is not on this machine", _INSTALL_HINT)
+
+
+def hash_book(book: Path | None) -> str:
+    """Return the SHA-256 of the text that prompts are cut from. Raises `InvalidInput` if it cannot be read."""
+    try:
+        return hashlib.sha256((book or _BOOK).read_bytes()).hexdigest()
+    except OSError as error:
+        raise InvalidInput(f"{book}: {error.strerror or error}", "name a text file: --book FILE") from error
+
+
+@dataclass(slots=True, kw_only=True)
+class LoadGenerator:
+    """llama-benchy, ready for cells. ``home``: a directory for its cache; ``timeout``: seconds for a cell; ``book``: the text
+    that prompts are cut from, None: ours.
+
+    ``begin`` is called when the first measured request is sent, ``end`` when the last one has ended.
+    """
+
+    words: Sequence[str]
+    target: LoadTarget
+    home: Path
+    runs: int
+    timeout: float | None = None
+    book: Path | None = None
+    _is_warm: bool = field(default=False, init=False)
+
+    async def run_cell(self, cell: BenchCell, begin: Callable[[], None], end: Callable[[], None]) -> CellResult:
+        """Measure one cell. Raises `CellFailed`; a cancelled call ends the process."""
+        _put_book_into_cache(self.home, self.book or _BOOK)
+        result_file = self.home / "result.json"
+        result_file.unlink(missing_ok=True)
+        process = await asyncio.create_subprocess_exec(
+            *self.words, *self._build_options(cell, result_file), stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, limit=_LINE_LIMIT,
+            env=_build_environment(self.home), start_new_session=True,
+        )  # fmt: skip
+        talk = _ProcessTalk(begin, end, expected=self.runs * cell.concurrency)
+        try:
+            async with asyncio.timeout(self.timeout):
+                await asyncio.gather(talk.read_progress(process.stdout), talk.read_messages(process.stderr))
+                status = await process.wait()
+        except TimeoutError:
+            raise CellFailed(f"{cell} was not measured within {self.timeout:.0f} s") from None
+        finally:
+            await _end_process(process)
+        if status or not result_file.exists():
+            raise CellFailed(talk.describe_failure(status))
+        self._is_warm = True
+        return _parse_result(result_file, cell, talk)
+
+    def _build_options(self, cell: BenchCell, result_file: Path) -> list[str]:
+        target = self.target
+        options = {
+            "--base-url": target.url, "--model": target.model, "--served-model-name": target.model, "--tokenizer": target.tokenizer,
+            "--pp": str(cell.pp), "--tg": str(cell.tg), "--depth": str(cell.depth), "--concurrency": str(cell.concurrency),
+            "--runs": str(self.runs), "--book-url": _BOOK_URL, "--save-result": str(result_file), "--format": "json",
+            "--emit-progress": "-",
+        }  # fmt: skip
+        words = [word for pair in options.items() for word in pair]
+        words += ["--skip-coherence", "--no-cache"]
+        words += ["--no-warmup"] if self._is_warm else []
+        return words + [word for name, value in target.extra for word in ("--extra-body", f"{name}={value}")]
+
+
+class _ProcessTalk:
+    """What the process writes: JSON lines of its progress on stdout, sentences on stderr."""
+
+    def __init__(self, begin: Callable[[], None], end: Callable[[], None], expected: int) -> None:
+        self._begin, self._end, self._left = begin, end, expected
+        self._has_begun = False
+        self.errors: list[str] = []
+        self.last_line = ""
+
+    async def read_progress(self, stream: asyncio.StreamReader | None) -> None:
+        async for line in _iterate_lines(stream):
+            with suppress(ValueError, TypeError, KeyError):
+                self._note_progress(json.loads(line))
+
+    def _note_progress(self, event: Mapping[str, Any]) -> None:
+        kind = event["type"]
+        if kind == "request_start" and not self._has_begun:
+            self._has_begun = True
+            self._begin()
+        elif kind == "request_end":
+            if event.get("error"):
+                self.errors.append(sanitize_line(str(event["error"])))
+            self._left -= 1
+            if self._left == 0:
+                self._end()
+
+    async def read_messages(self, stream: asyncio.StreamReader | None) -> None:
+        async for line in _iterate_lines(stream):
+            if words := sanitize_line(line.decode("utf-8", "replace")).strip():
+                self.last_line = words
+
+    def describe_failure(self, status: int) -> str:
+        """Return why there is no result."""
+        return next(iter(self.errors), self.last_line) or f"the load generator ended with status {status}"
+
+
+async def _iterate_lines(stream: asyncio.StreamReader | None) -> Any:
+    assert stream is not None
+    while True:
+        try:
+            line = await stream.readline()
+        except ValueError:  # longer than the limit: no line of a progress
+            continue
+        if not line:
+            return
+        yield line
+
+
+def _parse_result(path: Path, cell: BenchCell, talk: _ProcessTalk) -> CellResult:
+    try:
+        one = json.loads(path.read_text(encoding="utf-8"))["benchmarks"][-1]
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise CellFailed(f"the load generator's result cannot be read: {error}") from error
+    rate = _read_values(one, "tg_throughput")
+    if rate is None:
+        raise CellFailed(talk.describe_failure(0) if talk.errors else "no request generated more than one token")
+    seconds = _read_values(one, "e2e_ttft")
+    return CellResult(
+        cell=cell,
+        generation_rate=rate,
+        prompt_rate=_read_values(one, "pp_throughput"),
+        ttft=None if seconds is None else Measurements(tuple(value / 1000 for value in seconds.values)),
+    )
+
+
+def _read_values(one: Mapping[str, Any], name: str) -> Measurements | None:
+    found = one.get(name)
+    values = found.get("values") if isinstance(found, dict) else None
+    if not isinstance(values, list) or not values or not all(isinstance(value, int | float) for value in values):
+        return None
+    return Measurements(tuple(float(value) for value in values))
+
+
+def _put_book_into_cache(home: Path, book: Path) -> None:
+    """Put the text of the prompts where llama-benchy looks before it fetches one: every run has the same, offline."""
+    name = hashlib.md5(_BOOK_URL.encode(), usedforsecurity=False).hexdigest()
+    cache = home / ".cache" / "llama-benchy"
+    cache.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(book, cache / f"{name}.txt")
+
+
+def _build_environment(home: Path) -> dict[str, str]:
+    """Return the process's environment: no proxy for the loopback, nothing from a hub; uv's and pip's caches stay."""
+    environment = dict(os.environ)
+    real = environment.get("HOME", "")
+    if real:
+        environment.setdefault("UV_CACHE_DIR", f"{real}/.cache/uv")
+        environment.setdefault("PIPX_HOME", f"{real}/.local/share/pipx")
+    environment |= {"HOME": str(home), "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
+    return environment | dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")
+
+
+async def _end_process(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is not None:
+        return
+    with suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        async with asyncio.timeout(_END_SECONDS):
+            await process.wait()
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()

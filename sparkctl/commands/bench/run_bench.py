@@ -1,0 +1,363 @@
+"""``bench``: measure a running instance cell by cell, over the SSH connection."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sparkctl.commands.bench.cell_watch import CellWatch
+from sparkctl.commands.bench.load_generator import (
+    CellFailed,
+    LoadGenerator,
+    LoadTarget,
+    find_load_generator,
+    hash_book,
+)
+from sparkctl.commands.event_stream import open_session, stream_events
+from sparkctl.commands.list_endpoints import ServedEndpoint, ServedModel, list_endpoints
+from sparkctl.commands.request import Request
+from sparkctl.commands.show_log import find_container
+from sparkctl.context import CommandContext, CommandInterrupted
+from sparkctl.engines import load_engine
+from sparkctl.engines.base import Engine
+from sparkctl.engines.memory.model_weights import map_path_to_node
+from sparkctl.errors import ConnectionLost, ExitCode, InvalidInput, OperationRefused, SparkctlError
+from sparkctl.history.bench_store import BenchStore
+from sparkctl.history.model import OperationKind
+from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult
+from sparkctl.model.container import Container
+from sparkctl.model.events import BenchCellMeasured, CommandEnded, Emit, Event, Outcome, WarningEmitted
+from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec
+from sparkctl.model.node import Node
+from sparkctl.model.text.suggestions import format_did_you_mean
+from sparkctl.profiles.container_labels import parse_port_label
+from sparkctl.transport.node_connection import ByteReader, ByteWriter
+from sparkctl.transport.node_session import NodeSession
+from sparkctl.transport.socket_relay import SocketRelay
+
+_LOOPBACK = "127.0.0.1"
+_MAX_TOKENIZER_BYTES = 64 << 20
+_READ_SECONDS = 60.0
+PRESETS = {
+    "quick": (BenchCell(pp=512, tg=128),),
+    "owner": tuple(BenchCell(pp=2048, tg=128, depth=depth) for depth in (0, 4096, 8192, 16384, 32768)),
+    "full": tuple(
+        BenchCell(pp=2048, tg=128, depth=depth, concurrency=concurrency)
+        for depth in (0, 8192, 32768)
+        for concurrency in (1, 2, 4, 8)
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunBench(Request):
+    """A request to measure an instance.
+
+    Attributes:
+        instance: its name; a profile of this name that does not run is not started.
+        runs: how often each cell is measured.
+        timeout: seconds for a cell; None: no limit.
+        generator: the words that start llama-benchy, None: found by itself.
+        tokenizer: a directory or a name, None: read from the node.
+        book: a text that prompts are cut from, None: the one that comes with sparkctl.
+        resume: the number of a benchmark whose missing cells are measured.
+    """
+
+    instance: str
+    nodes: Sequence[Node]
+    cells: tuple[BenchCell, ...]
+    runs: int = 3
+    timeout: float | None = None
+    generator: str | None = None
+    tokenizer: str | None = None
+    book: Path | None = None
+    resume: int | None = None
+
+    def format_as_command(self) -> tuple[str, ...]:
+        """Return the words of its command line."""
+        if self.resume is not None:
+            return ("bench", "--resume", str(self.resume), *self.format_node_options())
+        options = [
+            word
+            for name in ("pp", "tg", "depth", "concurrency")
+            for word in (f"--{name}", ",".join(dict.fromkeys(str(getattr(cell, name)) for cell in self.cells)))
+        ]
+        return ("bench", self.instance, *self.format_node_options(), *options, "--runs", str(self.runs))
+
+    def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
+        """Measure it."""
+        return run_bench(ctx, self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    """The instance that is measured, and its server."""
+
+    session: NodeSession
+    container: Container
+    run: DockerRunSpec
+    port: int
+    engine: Engine
+    served: ServedEndpoint
+
+    @property
+    def model(self) -> ServedModel | None:
+        """The model that is measured: the first that the server names, None where it names none."""
+        return next(iter(self.served.models), None)
+
+
+def run_bench(ctx: CommandContext, request: RunBench) -> AsyncGenerator[Event, None]:
+    """Measure each cell, with one event each; what was measured is kept whatever happens later."""
+
+    async def run_cells(emit: Emit) -> CommandEnded:
+        began = ctx.clock.monotonic()
+        words = find_load_generator(request.generator)
+        store, book = BenchStore(), hash_book(request.book)
+        async with AsyncExitStack() as stack:
+            target = await _find_target(stack, ctx, request, emit)
+            run = _prepare_run(ctx, request, store, target, words, book)
+            home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sparkctl-bench-")))
+            tokenizer = request.tokenizer or await _fetch_tokenizer(target, home)
+            relay = await _open_relay(target)
+            stack.push_async_callback(relay.close)
+            generator = LoadGenerator(
+                words=words, home=home, runs=run.setup.runs, timeout=request.timeout, book=request.book,
+                target=LoadTarget(
+                    url=f"http://{_LOOPBACK}:{relay.port}/v1", model=run.setup.served or request.instance, tokenizer=tokenizer,
+                    extra=target.engine.bench_fields,
+                ),
+            )  # fmt: skip
+            watch = CellWatch(target.session, target.engine, target.port, target.container.id)
+            stack.push_async_callback(watch.aclose)
+            watch.start()
+            sweep = _Sweep(ctx=ctx, emit=emit, store=store, target=target, generator=generator, watch=watch)
+            run = await sweep.measure_all(run)
+        return _build_end(ctx, run, target, ctx.clock.monotonic() - began)
+
+    return stream_events(ctx, run_cells, request.instance, on_interrupt=None)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Sweep:
+    """The cells of one run, one after the other."""
+
+    ctx: CommandContext
+    emit: Emit
+    store: BenchStore
+    target: _Target
+    generator: LoadGenerator
+    watch: CellWatch
+
+    async def measure_all(self, run: BenchRun) -> BenchRun:
+        """Measure what is missing; the run is on disk after each cell. Ctrl-C and the end of the engine end it early."""
+        cells, took = run.missing, list[float]()
+        done = len(run.wanted) - len(cells)
+        for index, cell in enumerate(cells):
+            began = self.ctx.clock.monotonic()
+            try:
+                result = await self.ctx.interrupt.run_interruptible(self._measure(cell), "interrupted")
+            except CommandInterrupted:
+                return self._save(replace(run, why="interrupted"))
+            took.append(self.ctx.clock.monotonic() - began)
+            rest = [one for one in run.results if one.cell != cell]
+            run = self._save(replace(run, results=(*rest, result)))
+            self.emit(
+                BenchCellMeasured.from_result(
+                    self.ctx.clock.unix_time(), self.target.session.node.name, run.instance, result,
+                    number=done + index + 1, total=len(run.wanted), remaining=sum(took) / len(took) * (len(cells) - index - 1),
+                )
+            )  # fmt: skip
+            if result.error is not None:
+                try:
+                    why = await self.ctx.interrupt.run_interruptible(self._find_why_it_ended(), "interrupted")
+                except CommandInterrupted:
+                    why = "interrupted"
+                if why is not None:
+                    return self._save(replace(run, why=why))
+        return self._save(replace(run, ended=self.ctx.clock.unix_time(), why=None))
+
+    async def _measure(self, cell: BenchCell) -> CellResult:
+        try:
+            await self.watch.prepare()
+            result = await self.generator.run_cell(cell, self.watch.begin, self.watch.end)
+            runs = len(result.generation_rate.values) if result.generation_rate else 1
+            return await self.watch.complete(result, cell.tg * cell.concurrency * max(runs, self.generator.runs))
+        except CellFailed as failed:
+            return CellResult(cell=cell, error=failed.message)
+        except ConnectionLost as lost:
+            return CellResult(cell=cell, error=lost.message)
+
+    async def _find_why_it_ended(self) -> str | None:
+        """Return why no further cell can be measured, None if the engine still runs."""
+        session = self.target.session
+        try:
+            await session.wait_reconnected()
+            containers = await session.docker.list_containers()
+        except SparkctlError as error:
+            return error.message
+        if any(one.id == self.target.container.id and one.is_alive for one in containers):
+            return None
+        return (
+            f"its container has ended: sparkctl logs {self.target.served.instance}, or a guard: sparkctl guard status"
+        )
+
+    def _save(self, run: BenchRun) -> BenchRun:
+        try:
+            self.store.save(run)
+        except OSError as error:
+            self.emit(
+                WarningEmitted(
+                    self.ctx.clock.unix_time(),
+                    None,
+                    f"the benchmark was not written to {self.store.directory}: {error}",
+                )
+            )
+        return run
+
+
+async def _find_target(stack: AsyncExitStack, ctx: CommandContext, request: RunBench, emit: Emit) -> _Target:
+    served, failures = await list_endpoints(ctx, request.nodes)
+    found = [one for one in served if one.instance == request.instance and one.ours]
+    if not found:
+        names = sorted({one.instance for one in served if one.ours})
+        reason = next((one.message for one in failures if one.instance in (request.instance, None)), None)
+        there = f" (answering now: {', '.join(names)})" if names else ""
+        raise InvalidInput(
+            f"{request.instance} does not run, or does not answer{there}{format_did_you_mean(request.instance, names)}"
+            + (f"; {reason}" if reason else ""),
+            f"start it first: sparkctl up {request.instance}",
+        )
+    if len(found) > 1:
+        where = " and ".join(one.node for one in found)
+        raise InvalidInput(f"{request.instance} runs on {where}", f"choose one: --node {found[0].node}")
+    endpoint = found[0]
+    if endpoint.needs_key:
+        raise OperationRefused(
+            f"{request.instance} wants an API key, which the load generator takes only where others can read it",
+            "measure it started without a key",
+        )
+    node = next(one for one in request.nodes if one.name == endpoint.node)
+    session = await open_session(stack, ctx, node, emit)
+    await session.link.connect()
+    container = await find_container(session, request.instance)
+    port = None if container is None else parse_port_label(container)
+    if container is None or port is None:
+        raise InvalidInput(f"{request.instance} on {node.name} has ended", "sparkctl status")
+    engine = load_engine(container.get_label(ContainerLabel.ENGINE) or "")
+    run = await session.docker.read_run_options(container.id)
+    return _Target(session=session, container=container, run=run, port=port, engine=engine, served=endpoint)
+
+
+async def _fetch_tokenizer(target: _Target, home: Path) -> str:
+    """Read the model's tokenizer.json from the node into a directory here. Raises `OperationRefused` if there is none."""
+    session, name = target.session, target.session.node.name
+    root = None if target.model is None else target.model.root
+    place = map_path_to_node(root, target.run)
+    hint = "name one: --tokenizer DIRECTORY, with the tokenizer.json of this model"
+    if place is None:
+        raise OperationRefused(f"where the model's tokenizer lies on {name} is not known", hint)
+    paths = [f"{place}/tokenizer.json"]
+    if not (root or "").startswith("/"):  # a name of the Hub: its files lie below snapshots
+        listed = await session.run(["find", f"{place}/snapshots", "-name", "tokenizer.json"], timeout=_READ_SECONDS)
+        paths = listed.stdout.decode("utf-8", "replace").splitlines()[:1]
+    for path in paths:
+        read = await session.run(["head", "-c", str(_MAX_TOKENIZER_BYTES), path], timeout=_READ_SECONDS)
+        if read.status == 0 and read.stdout:
+            directory = home / "tokenizer"
+            await asyncio.to_thread(directory.mkdir, exist_ok=True)
+            await asyncio.to_thread((directory / "tokenizer.json").write_bytes, read.stdout)
+            return str(directory)
+    raise OperationRefused(f"there is no {place}/tokenizer.json on {name}", hint)
+
+
+async def _open_relay(target: _Target) -> SocketRelay:
+    """Listen on a free port of this machine's loopback; each client gets a connection to the engine."""
+
+    async def connect_client() -> tuple[ByteReader, ByteWriter]:
+        return await target.session.link.open_tcp(_LOOPBACK, target.port)
+
+    return await SocketRelay.listen_tcp(connect_client, 0)
+
+
+def _prepare_run(
+    ctx: CommandContext, request: RunBench, store: BenchStore, target: _Target, words: Sequence[str], book: str
+) -> BenchRun:
+    """Return the run to measure: a new one, or the one to resume. Raises `InvalidInput`."""
+    setup = _describe_setup(ctx, request, target, words, book)
+    if request.resume is not None:
+        run = store.load(request.resume)
+        if run.instance != request.instance:
+            raise InvalidInput(f"benchmark {run.number} is of {run.instance}", f"sparkctl bench {run.instance}")
+        changed = [
+            name
+            for name in ("digest", "image_digest", "book", "generator")
+            if getattr(run.setup, name) != getattr(setup, name)
+        ]
+        if changed:
+            raise OperationRefused(
+                f"benchmark {run.number} had another {', '.join(changed).replace('_', ' ')}: its cells cannot be compared with new ones",
+                f"measure anew: sparkctl bench {request.instance}",
+            )
+        return replace(run, why=None)
+    long = [cell for cell in request.cells if setup.context is not None and cell.context > setup.context]
+    if long:
+        raise OperationRefused(
+            f"{long[0]} needs {long[0].context} tokens, and {request.instance} takes {setup.context} in one request",
+            f"choose cells up to {setup.context} tokens: --depth, --pp, --tg",
+        )
+    return BenchRun(
+        number=store.next_number(), began=ctx.clock.unix_time(), instance=request.instance,
+        nodes=(target.session.node.name,), setup=setup, wanted=request.cells,
+    )  # fmt: skip
+
+
+def _describe_setup(
+    ctx: CommandContext, request: RunBench, target: _Target, words: Sequence[str], book: str
+) -> BenchSetup:
+    container, model = target.container, target.model
+    start = next(
+        (
+            one
+            for one in ctx.history.list_operations(request.instance, most=-1)
+            if one.kind is OperationKind.START
+            and any((share.container or "?") == container.id[: len(share.container or "?")] for share in one.shares)
+        ),
+        None,
+    )
+    share = None if start is None else next(iter(start.shares), None)
+    return BenchSetup(
+        profile=container.get_label(ContainerLabel.PROFILE), digest=None if start is None else start.hash,
+        text=None if start is None else start.text, engine=target.engine.name,
+        engine_version=None if share is None else share.engine_version, image=container.image,
+        image_digest=None if share is None else share.image_digest, driver=None if share is None else share.driver,
+        kernel=None if share is None else share.kernel, served=None if model is None else model.name,
+        context=None if model is None else model.context, generator=" ".join(Path(word).name for word in words),
+        book=book, runs=request.runs,
+    )  # fmt: skip
+
+
+def _build_end(ctx: CommandContext, run: BenchRun, target: _Target, seconds: float) -> CommandEnded:
+    failed = [one for one in run.results if one.error is not None]
+    outcome, code, message = Outcome.DONE, ExitCode.DONE, None
+    hint = f"sparkctl bench show {run.number}"
+    if run.why == "interrupted":
+        outcome, code, message = Outcome.INTERRUPTED, ExitCode.INTERRUPTED, _count_cells(run)
+    elif run.why is not None:
+        outcome, code, message = Outcome.FAILED, ExitCode.ENGINE_FAILED, f"{run.why}; {_count_cells(run)}"
+    elif failed:
+        outcome, code = Outcome.FAILED, ExitCode.ENGINE_FAILED
+        message = f"{failed[0].cell}: {failed[0].error}; {_count_cells(run)}"
+    if run.missing:
+        hint = f"measure the rest: sparkctl bench --resume {run.number}"
+    return CommandEnded(
+        ts=ctx.clock.unix_time(), outcome=outcome, exit_code=int(code), seconds=seconds, node=target.session.node.name,
+        instance=run.instance, message=message, hint=hint,
+    )  # fmt: skip
+
+
+def _count_cells(run: BenchRun) -> str:
+    return f"{len(run.wanted) - len(run.missing)} of {len(run.wanted)} cells are measured and kept"

@@ -1,0 +1,121 @@
+"""``restart``: stop an instance, and start its profile again on the same nodes with the same overrides."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sparkctl.commands.event_stream import build_end_from_error, run_in_turn
+from sparkctl.commands.request import Preview, Request
+from sparkctl.commands.start.start_request import StartInstance, build_start_request
+from sparkctl.commands.stop.stop_impact import StopTarget, preview_stop
+from sparkctl.commands.stop.stop_instance import StopInstance
+from sparkctl.context import CommandContext
+from sparkctl.errors import InvalidInput, OperationRefused, SparkctlError
+from sparkctl.history.model import OperationKind
+from sparkctl.model.events import Event, WarningEmitted
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.node import Node
+from sparkctl.model.text.secrets import MASK
+from sparkctl.monitor.node_status import read_node_statuses
+from sparkctl.monitor.node_views import choose_instance
+from sparkctl.profiles.profile_library import ProfileLibrary
+
+if TYPE_CHECKING:
+    from sparkctl.commands.action_context import ActionContext
+
+_ID_LENGTH = 12  # digits of a container's id in the history
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartInstance(Request):
+    """Which instance, the nodes where it is searched, and all nodes, where its other ranks are."""
+
+    instance: str
+    nodes: Sequence[Node]
+    everywhere: Sequence[Node] = ()
+    timeout: float | None = None
+
+    def format_as_command(self) -> tuple[str, ...]:
+        """Return the words of its command line."""
+        timeout = () if self.timeout is None else (f"--timeout={self.timeout:g}s",)
+        return ("restart", self.instance, *self.format_node_options(), *timeout)
+
+    def preview(self, now: ActionContext) -> Preview:
+        """Return the question before it: that of the stop."""
+        question = preview_stop(
+            now, StopTarget(instance=self.instance, nodes=self.named_nodes, frees=False), kills=False
+        )
+        return replace(question, title="restart", accept="restart it")
+
+    def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
+        """Restart it."""
+        return restart_instance(ctx, self)
+
+
+async def restart_instance(ctx: CommandContext, request: RestartInstance) -> AsyncGenerator[Event, None]:
+    """Yield the events of the stop and of the start, and one end: that of the stop where it failed, else that of the start."""
+    began = ctx.clock.monotonic()
+    try:
+        found = choose_instance(await read_node_statuses(ctx, request.nodes), request.instance)
+        if not found.ours:
+            raise InvalidInput(f"sparkctl did not start {found.name}, and does not restart it", None)
+        start, is_known = _build_start(ctx, found, request)
+    except SparkctlError as error:
+        yield build_end_from_error(error, ctx, ctx.clock.monotonic() - began, request.instance)
+        return
+    if not is_known:
+        yield WarningEmitted(
+            ctx.clock.unix_time(), found.node,
+            f"how {found.name} was started is not in this computer's history; it starts with its profile as it is here now",
+            None,
+        )  # fmt: skip
+    stop = StopInstance(
+        instance=found.name,
+        nodes=start.nodes,
+        known=frozenset((found.name,)),
+        everywhere=request.everywhere,
+    )
+    async with aclosing(run_in_turn((stop.run(ctx), start.run(ctx)))) as events:
+        async for event in events:
+            yield event
+
+
+def _build_start(ctx: CommandContext, found: InstanceView, request: RestartInstance) -> tuple[StartInstance, bool]:
+    """Return the start that repeats that of the instance, and whether the history knows its overrides.
+
+    It is checked before anything is stopped.
+    """
+    words, is_known = _read_start_words(ctx, found)
+    profile = ProfileLibrary().load_profile(words[0], overrides=words[2::2])
+    by_name = {node.name: node for node in (*request.everywhere, *request.nodes)}
+    names = found.nodes or (found.node,)
+    if missing := [name for name in names if name not in by_name]:
+        raise InvalidInput(
+            f"{found.name} also runs on {', '.join(missing)}, which is not in the config", "sparkctl init"
+        )
+    nodes = [by_name[name] for name in names]
+    start = build_start_request(profile, nodes, words[0])
+    return replace(start, words=words, timeout=request.timeout, once_more=True), is_known
+
+
+def _read_start_words(ctx: CommandContext, found: InstanceView) -> tuple[tuple[str, ...], bool]:
+    """Return the profile and its overrides, as pairs of ``--set`` and a value, and whether the history knows them."""
+    wanted = (found.container_id or "")[:_ID_LENGTH]
+    for one in ctx.history.list_operations(found.name, most=-1):
+        ids = {(share.container or "")[:_ID_LENGTH] for share in one.shares}
+        if one.kind is not OperationKind.START or not one.command or not wanted or wanted not in ids:
+            continue
+        profile, *rest = shlex.split(one.command)[2:]
+        pairs = [(flag, value) for flag, value in itertools.pairwise(rest) if flag == "--set"]
+        if any(MASK in value for _, value in pairs):
+            raise OperationRefused(
+                f"{found.name} was started with a secret that no history keeps",
+                f"sparkctl down {found.name}, then sparkctl up",
+            )
+        return (profile, *(word for pair in pairs for word in pair)), True
+    return (found.profile or found.name,), False

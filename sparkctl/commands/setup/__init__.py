@@ -1,0 +1,1 @@
+"""``setup``: what `doctor` finds missing on a node is put in place, with a way back."""

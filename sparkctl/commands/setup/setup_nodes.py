@@ -1,0 +1,397 @@
+"""``setup``: put in place what `doctor` finds missing: Docker's group, the right to drop the page cache, the cable; or undo it.
+
+Nothing is changed before each file was shown and the operator said yes. The program that changes it runs as root once for
+each step, with the files on its stdin (`node/setup_node.sh`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sparkctl.commands.event_stream import open_session, stream_events
+from sparkctl.commands.node_lock import acquire_node_lock
+from sparkctl.commands.request import Preview, Request, SentenceTone, describe_unreachable, list_flags
+from sparkctl.commands.setup.cable_plan import NETPLAN_FILE, CableEnd, build_cable_route, find_wrong_lanes, plan_cable
+from sparkctl.commands.setup.root_shell import PasswordHolder, RootShell
+from sparkctl.commands.setup.setup_plan import (
+    DOCKER_GROUP,
+    GROUP_FILE,
+    correct_before,
+    plan_cable_step,
+    plan_own_steps,
+    plan_undo,
+)
+from sparkctl.commands.start.connectivity_check import check_fabric
+from sparkctl.concurrency import gather_or_cancel
+from sparkctl.context import CommandContext
+from sparkctl.errors import ConnectionLost, ExitCode, OperationRefused, SparkctlError
+from sparkctl.model.events import (
+    CommandEnded,
+    Emit,
+    Event,
+    Outcome,
+    SetupPlanned,
+    SetupStepDone,
+    WarningEmitted,
+)
+from sparkctl.model.node import Node, NodeName
+from sparkctl.model.questions import SetupQuestion
+from sparkctl.model.setup_plan import FileChange, SetupStep, SetupStepKind
+from sparkctl.model.text.units import format_duration
+from sparkctl.node.node_inspection import NodeInspection
+from sparkctl.node.setup_program import ABSENT, SetupReport, arm_cable, call
+from sparkctl.transport.node_session import NodeSession
+
+if TYPE_CHECKING:
+    from sparkctl.commands.action_context import ActionContext
+
+CABLE_LIMIT_SECONDS = 60.0
+_SECTIONS = ("identity", "docker", "sudo", "network", "setup")
+_LOOK_AGAIN_SECONDS = 1.0
+_RETURN_SECONDS = 10.0  # seconds in which a lost connection may come back
+_CONFIRM_SECONDS = 5.0  # seconds before its limit in which a node is not asked to keep the cable any more
+_GROUP_ADVICE = "it counts from the next login there: open shells, and a panel that is open, have to begin anew"
+
+Steps = dict[NodeName, tuple[SetupStep, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetUpNodes(Request):
+    """What to set up.
+
+    Attributes:
+        undo: take back what an earlier set-up wrote.
+        is_confirmed: make the changes that were shown without a question.
+        cable_limit: seconds in which the cable has to come up; else each node goes back to its old file.
+    """
+
+    nodes: Sequence[Node]
+    dry_run: bool = False
+    undo: bool = False
+    is_confirmed: bool = False
+    cable_limit: float = CABLE_LIMIT_SECONDS
+
+    def format_as_command(self) -> tuple[str, ...]:
+        """Return the words of its command line."""
+        flags = {"--dry-run": self.dry_run, "--undo": self.undo, "--yes": self.is_confirmed}
+        return ("setup", *map(str, self.named_nodes), *list_flags(flags))
+
+    def preview(self, now: ActionContext) -> Preview:
+        """Return the question before it: it changes nothing before its own question, which shows each file."""
+        names = " and ".join(node.name for node in self.nodes)
+        what = f"Look at what is missing on {names}? Every change is shown before it is made."
+        return Preview(
+            sections=(((what, SentenceTone.STRONG),), *describe_unreachable(now, self.named_nodes)), accept="look"
+        )
+
+    def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
+        """Set them up."""
+        return set_up_nodes(ctx, self)
+
+
+def set_up_nodes(ctx: CommandContext, request: SetUpNodes) -> AsyncGenerator[Event, None]:
+    """Show what would change, ask, and change it; refused where the operator says no, and where sudo does."""
+
+    async def run_setup(emit: Emit) -> CommandEnded:
+        began = ctx.clock.monotonic()
+        async with AsyncExitStack() as stack:
+            sessions = [await open_session(stack, ctx, node, emit) for node in request.nodes]
+            await gather_or_cancel(*(session.link.connect() for session in sessions))
+            run = NodeSetup(ctx, request, sessions, emit)
+            outcome, message = await (run.undo(stack) if request.undo else run.set_up(stack))
+        return CommandEnded(
+            ts=ctx.clock.unix_time(),
+            outcome=outcome,
+            exit_code=0,
+            seconds=ctx.clock.monotonic() - began,
+            message=message,
+        )
+
+    return stream_events(
+        ctx, run_setup,
+        on_interrupt="interrupted; each file is as it was or as it was shown, and a cable that was not proved goes back by "
+        "itself; see: sparkctl setup --dry-run",
+    )  # fmt: skip
+
+
+class CableRolledBack(OperationRefused):
+    """The cable did not come up in time; the files and addresses from before are back."""
+
+    exit_code = ExitCode.TIMED_OUT
+
+
+@dataclass(slots=True)
+class SetupState:
+    """What is to be done: the steps of each node, the ends of the cable, and what was noted."""
+
+    steps: Steps
+    ends: tuple[CableEnd, ...] = ()
+    notes: list[tuple[NodeName | None, str, str | None]] = field(default_factory=list)
+
+
+class NodeSetup:
+    """One run of `setup` on its nodes."""
+
+    def __init__(self, ctx: CommandContext, request: SetUpNodes, sessions: Sequence[NodeSession], emit: Emit) -> None:
+        self._ctx, self._request, self._emit = ctx, request, emit
+        self._sessions = {session.node.name: session for session in sessions}
+        holder = PasswordHolder(ctx)
+        self._shells = {session.node.name: RootShell(session, holder) for session in sessions}
+
+    async def set_up(self, stack: AsyncExitStack) -> tuple[Outcome, str]:
+        """Plan, show, ask and change; return how it ended."""
+        looks = await self._look()
+        state = plan_setup(looks, self._request.nodes)
+        for node, words, hint in state.notes:
+            self._warn(node, words, hint)
+        self._show(state.steps)
+        if not state.steps:
+            return Outcome.DONE, "nothing to do"
+        if self._request.dry_run:
+            return Outcome.PLANNED, "nothing was changed; without --dry-run these changes are made"
+        await self._confirm(state.steps)
+        # The files are root's: only now it is known what is in them.
+        seen = await self._correct(state.steps, looks)
+        if seen != state.steps:
+            self._show({node: steps for node, steps in seen.items() if steps != state.steps[node]})
+            if self._request.is_confirmed:
+                raise OperationRefused(
+                    "a file holds something else than sparkctl could know before it was root; nothing was changed",
+                    "see the changes above, and say yes to them: sparkctl setup",
+                )
+            await self._confirm(seen)
+            state.steps = seen
+        await self._acquire_locks(stack, state.steps)
+        for node, steps in state.steps.items():
+            for step in steps:
+                if step.kind is not SetupStepKind.CABLE:
+                    await self._apply(node, step, looks[node])
+        if state.ends:
+            await self._apply_cable(state)
+        return Outcome.DONE, "done; take it back with: sparkctl setup --undo"
+
+    async def undo(self, stack: AsyncExitStack) -> tuple[Outcome, str]:
+        """Take back what was written, on each node all of it or nothing."""
+        plans: Steps = {}
+        looks = await self._look()
+        for node, shell in self._shells.items():
+            if (seen := looks[node].setup) is not None and not seen.has_state:
+                continue
+            step, foreign = plan_undo(await shell.run("records"))
+            if foreign:
+                self._emit(SetupPlanned(self._ctx.clock.unix_time(), node, (replace(step, changes=foreign),)))
+                names = " and ".join(change.path for change in foreign)
+                raise OperationRefused(
+                    f"{node}: {names} changed since sparkctl wrote it (above); nothing was changed",
+                    "take your change out, or remove the file by hand, and then the record: sudo rm -r /var/lib/sparkctl/setup",
+                )
+            if step.changes:
+                plans[node] = (step,)
+        self._show(plans)
+        if not plans:
+            return Outcome.DONE, "nothing to do: sparkctl has set nothing up here"
+        if self._request.dry_run:
+            return Outcome.PLANNED, "nothing was changed; without --dry-run these changes are made"
+        await self._confirm(plans)
+        await self._acquire_locks(stack, plans)
+        for node, (step,) in plans.items():
+            sums = [(one.path, _sum(one.before)) for one in step.changes if one.path != GROUP_FILE]
+            report = await self._shells[node].run(call("undo", *(word for pair in sums for word in pair)))
+            self._report_warnings(node, report)
+            self._emit(SetupStepDone(self._ctx.clock.unix_time(), node, SetupStepKind.UNDO))
+        return Outcome.DONE, "done; the nodes are as they were before"
+
+    async def _acquire_locks(self, stack: AsyncExitStack, nodes: Iterable[NodeName]) -> None:
+        for node in nodes:
+            session, warn = self._sessions[node], partial(self._warn, node)
+            lock = await acquire_node_lock(session, self._ctx, "setting it up", warn)
+            stack.push_async_callback(lock.release)
+
+    async def _look(self) -> dict[NodeName, NodeInspection]:
+        looks = await gather_or_cancel(*(session.read_node(*_SECTIONS) for session in self._sessions.values()))
+        return dict(zip(self._sessions, looks, strict=True))
+
+    def _show(self, steps: Steps) -> None:
+        for node, its in steps.items():
+            self._emit(SetupPlanned(self._ctx.clock.unix_time(), node, its))
+
+    def _warn(self, node: NodeName | None, words: str, hint: str | None = None) -> None:
+        self._emit(WarningEmitted(self._ctx.clock.unix_time(), node, words, hint))
+
+    def _report_warnings(self, node: NodeName, report: SetupReport) -> None:
+        for words in report.warnings:
+            self._warn(node, words)
+
+    async def _confirm(self, steps: Steps) -> None:
+        if self._request.is_confirmed:
+            return
+        question = SetupQuestion(tuple((node, step) for node, its in steps.items() for step in its))
+        if not await self._ctx.asker.ask_yes_no(question):
+            raise OperationRefused("not confirmed: nothing was changed", "without a question: --yes")
+
+    async def _correct(self, steps: Steps, looks: Mapping[NodeName, NodeInspection]) -> Steps:
+        """Return the steps with the files as root sees them."""
+        found: Steps = {}
+        for node, its in steps.items():
+            paths = sorted({change.path for step in its for change in step.changes} - {GROUP_FILE})
+            report = await self._shells[node].run(call("show", *paths))
+            found[node] = tuple(correct_before(step, report.files, _get_user(looks[node])) for step in its)
+        return found
+
+    async def _apply(self, node: NodeName, step: SetupStep, look: NodeInspection) -> None:
+        """Do one step that is not the cable's, and look whether it helped."""
+        calls = [_format_put(one) for one in step.changes if one.path != GROUP_FILE]
+        if step.kind is SetupStepKind.DOCKER_GROUP:
+            calls.append(call("join_group", DOCKER_GROUP, _get_user(look)))
+        self._report_warnings(node, await self._shells[node].run(*calls))
+        detail = _GROUP_ADVICE if step.kind is SetupStepKind.DOCKER_GROUP else None
+        self._emit(SetupStepDone(self._ctx.clock.unix_time(), node, step.kind, detail=detail))
+        if step.kind is SetupStepKind.DROP_CACHES:
+            now = await self._sessions[node].read_node("sudo")
+            if now.drop_right == "denied":
+                self._warn(
+                    node,
+                    "the line is in place, and sudo still does not allow it",
+                    f"on {node}: sudo -l; sudo visudo -c",
+                )
+
+    async def _apply_cable(self, state: SetupState) -> None:
+        """Put both files in place; keep them only if both ends are up and reach each other in time."""
+        limit = self._request.cable_limit
+        end_of_limit = self._ctx.clock.monotonic() + limit
+        steps = {node: step for node, its in state.steps.items() for step in its if step.kind is SetupStepKind.CABLE}
+
+        async def apply_end(end: CableEnd) -> None:
+            (change,) = steps[end.node].changes
+            await self._shells[end.node].run(
+                arm_cable(NETPLAN_FILE, end.format_lanes_now(), limit),
+                _format_put(change),
+                call("apply_cable", NETPLAN_FILE),
+                timeout=limit,
+            )
+
+        try:
+            # both to their end: a program that was cut off would go on as root on its node
+            done = await asyncio.gather(*(apply_end(end) for end in state.ends), return_exceptions=True)
+            if (failure := next((one for one in done if one is not None), None)) is not None:
+                raise failure
+            await self._wait_until_up(state.ends, end_of_limit)
+            kept = await gather_or_cancel(*(self._shells[end.node].run("confirm_cable") for end in state.ends))
+            if late := [
+                end.node for end, report in zip(state.ends, kept, strict=True) if "confirmed" not in report.words
+            ]:
+                raise OperationRefused(f"{' and '.join(late)} had gone back already", None)
+        except SparkctlError as error:
+            are_back = await self._give_cable_back(state.ends, error, end_of_limit)
+            raise CableRolledBack(
+                f"the cable was not set up: {error.message}"
+                + ("; both Sparks have their old files back" if are_back else ""),
+                error.hint or "see that the cable is in, and on each Spark: ip -br link; then again: sparkctl setup",
+            ) from error
+        for end in state.ends:
+            self._emit(SetupStepDone(self._ctx.clock.unix_time(), end.node, SetupStepKind.CABLE))
+
+    async def _wait_until_up(self, ends: Sequence[CableEnd], end_of_limit: float) -> None:
+        """Return when both ends have their addresses and reach each other, with packets of 9000 bytes."""
+        sessions = [self._sessions[end.node] for end in ends]
+        wrong: list[str] = []
+        last: SparkctlError | None = None
+        while self._ctx.clock.monotonic() < end_of_limit - _CONFIRM_SECONDS:
+            try:
+                looks = await gather_or_cancel(*(session.read_node("network") for session in sessions))
+                wrong = [
+                    words
+                    for end, look in zip(ends, looks, strict=True)
+                    for words in find_wrong_lanes(end, look.network)
+                ]
+                if not wrong:
+                    for words in await check_fabric(sessions, build_cable_route(ends)):
+                        self._warn(None, words)
+                    return
+                last = None
+            except ConnectionLost:
+                left = max(1.0, end_of_limit - self._ctx.clock.monotonic())
+                await gather_or_cancel(*(session.link.reconnect(left) for session in sessions))
+            except OperationRefused as refused:
+                last = refused
+            await self._ctx.clock.sleep(_LOOK_AGAIN_SECONDS)
+        raise last or OperationRefused("; ".join(wrong) or "the Sparks did not answer in time", None)
+
+    async def _give_cable_back(self, ends: Sequence[CableEnd], why: SparkctlError, end_of_limit: float) -> bool:
+        """Have each node go back now, and tell whether both did; one that cannot be asked does so by itself."""
+
+        async def give_back(end: CableEnd) -> bool:
+            shell, now = self._shells[end.node], self._ctx.clock
+            with suppress(SparkctlError, TimeoutError):
+                await shell.session.link.reconnect(_RETURN_SECONDS)
+                if "back" in (await shell.run(call("give_cable_back", NETPLAN_FILE))).words:
+                    step = SetupStepDone(now.unix_time(), end.node, SetupStepKind.CABLE, True, why.message)
+                    self._emit(step)
+                    return True
+            left = format_duration(max(1.0, end_of_limit - now.monotonic()))
+            self._warn(end.node, f"it cannot be asked to go back; it does so by itself within {left}")
+            return False
+
+        return all(await gather_or_cancel(*map(give_back, ends)))
+
+
+def plan_setup(looks: Mapping[NodeName, NodeInspection], nodes: Sequence[Node]) -> SetupState:
+    """Return what is to be done on these nodes. Pure."""
+    state = SetupState({})
+    steps: dict[NodeName, list[SetupStep]] = {}
+    for node, look in looks.items():
+        own, notes = plan_own_steps(node, look)
+        steps[node] = list(own)
+        state.notes += [(node, words, None) for words in notes]
+    if len(looks) == 2:
+        try:
+            for end, step in _plan_cable(looks, nodes):
+                state.ends = (*state.ends, end)
+                steps[end.node].append(step)
+        except OperationRefused as refused:
+            state.notes.append((None, f"the cable is left as it is: {refused.message}", refused.hint))
+    elif len(looks) > 2:
+        state.notes.append((None, "the cable is left as it is: sparkctl sets up the cable of two Sparks", None))
+    state.steps = {node: tuple(its) for node, its in steps.items() if its}
+    return state
+
+
+def _plan_cable(looks: Mapping[NodeName, NodeInspection], nodes: Sequence[Node]) -> list[tuple[CableEnd, SetupStep]]:
+    seen = {node: look.network for node, look in looks.items()}
+    known = {node: network for node, network in seen.items() if network is not None}
+    if len(known) < len(looks):
+        raise OperationRefused("a Spark did not say which interfaces it has", "on it: ip -j addr")
+    ends = plan_cable(known, {node.name: node.fabric for node in nodes if node.fabric})
+    if ends is None:
+        return []
+    for node, look in looks.items():
+        if look.setup is None or not look.setup.has_netplan:
+            raise OperationRefused(
+                f"{node} has no netplan, so its addresses are set in another way", "docs/two-sparks.md"
+            )
+    one, other = ends
+    return [
+        (one, plan_cable_step(one, other.node, looks[one.node])),
+        (other, plan_cable_step(other, one.node, looks[other.node])),
+    ]
+
+
+def _get_user(look: NodeInspection) -> str:
+    return "" if look.identity is None else look.identity.user
+
+
+def _format_put(change: FileChange) -> str:
+    assert change.after is not None
+    assert change.mode is not None
+    return call("put", change.path, change.mode, _sum(change.before), text=change.after)
+
+
+def _sum(text: str | None) -> str:
+    import hashlib
+
+    return ABSENT if text is None else hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,125 @@
+"""A benchmark: its cells, and what was measured in each. Seconds, tokens, bytes, watts, MHz; None is "not known"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+
+from sparkctl.model.node import NodeName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchCell:
+    """One situation: ``pp`` prompt tokens after ``depth`` tokens of context, ``tg`` generated tokens, ``concurrency`` requests
+    at a time.
+    """
+
+    pp: int
+    tg: int
+    depth: int = 0
+    concurrency: int = 1
+
+    @property
+    def context(self) -> int:
+        """The tokens that one request holds at its end."""
+        return self.depth + self.pp + self.tg
+
+    def __str__(self) -> str:
+        """Return the short name that owners of llama-bench know: ``pp2048 tg128 @ d4096 c2``."""
+        depth = f" @ d{self.depth}" if self.depth else ""
+        return f"pp{self.pp} tg{self.tg}{depth} c{self.concurrency}"
+
+
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    """One figure in each run of a cell."""
+
+    values: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """The value in the middle."""
+        return median(self.values)
+
+    @property
+    def low(self) -> float:
+        """The smallest value."""
+        return min(self.values)
+
+    @property
+    def high(self) -> float:
+        """The largest value."""
+        return max(self.values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellResult:
+    """A measured cell.
+
+    The first three come from the load generator: ``generation_rate`` and ``prompt_rate`` in tokens/s of all requests
+    together, ``ttft`` in seconds, one value for each run. The rest is what the engine and the node did from the first
+    measured request to the end of the last: acceptance by the engine's counters, ``steps`` decode steps/s,
+    ``memory_peak`` bytes in use on the node, ``power`` in watts, ``tokens_per_joule`` generated, ``clock`` in MHz, all
+    means but for the peak and ``celsius`` (the highest). ``throttled``: the driver slowed the GPU down for its heat or
+    power. ``disturbed``: other clients generated tokens meanwhile. ``error``: why nothing was measured.
+    """
+
+    cell: BenchCell
+    generation_rate: Measurements | None = None
+    prompt_rate: Measurements | None = None
+    ttft: Measurements | None = None
+    accept_length: float | None = None
+    accept_rate: float | None = None
+    accept_positions: tuple[float, ...] | None = None
+    steps: float | None = None
+    memory_peak: int | None = None
+    power: float | None = None
+    tokens_per_joule: float | None = None
+    clock: float | None = None
+    celsius: float | None = None
+    throttled: bool | None = None
+    disturbed: bool | None = None
+    seconds: float | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchSetup:
+    """What was measured with which tool: all that can change the figures."""
+
+    profile: str | None = None
+    digest: str | None = None  # of the profile
+    text: str | None = None  # the profile's, without secrets
+    engine: str | None = None
+    engine_version: str | None = None
+    image: str | None = None
+    image_digest: str | None = None
+    driver: str | None = None
+    kernel: str | None = None
+    served: str | None = None  # model name that requests carry
+    context: int | None = None  # tokens of one request
+    generator: str | None = None  # name and version
+    book: str | None = None  # SHA-256 of the text that prompts are cut from
+    runs: int = 1
+    prefix_caching: bool = False  # whether prompts may be found in the prefix cache
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchRun:
+    """One benchmark of one instance. ``number`` counts them on this machine; ``wanted``: all cells, measured or not."""
+
+    number: int
+    began: float
+    instance: str
+    nodes: tuple[NodeName, ...]
+    setup: BenchSetup
+    wanted: tuple[BenchCell, ...]
+    results: tuple[CellResult, ...] = ()
+    ended: float | None = None
+    why: str | None = None  # why it ended early
+
+    @property
+    def missing(self) -> tuple[BenchCell, ...]:
+        """The cells without a measurement, in order."""
+        done = {one.cell for one in self.results if one.error is None}
+        return tuple(cell for cell in self.wanted if cell not in done)

@@ -1,0 +1,222 @@
+"""Requests that prove that an engine does its work: a token, sound, an embedding, a ranking, or an answer to HTTP.
+
+What answers and proves nothing is "up, not proved": never ready.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sparkctl.clock import Clock
+from sparkctl.errors import ConnectionLost
+from sparkctl.model.audio import AudioClip, read_audio
+from sparkctl.model.launch_plan import PROVED_PROBES, ReadinessTarget
+from sparkctl.model.text.sanitize import load_json, sanitize_line
+from sparkctl.model.text.units import format_duration
+from sparkctl.monitor import engine_probe
+from sparkctl.monitor.engine_probe import ProbeResult, QueryMarkerSupport
+from sparkctl.transport.http_client import HttpResponse, InvalidHttpResponse
+from sparkctl.transport.node_connection import NodeConnection
+
+SPEECH_PATH = "/v1/audio/speech"
+_PROOF_TIMEOUT = 120.0  # the first request may still load or compile
+_MIN_AUDIO_SECONDS, _MAX_AUDIO_SECONDS = 0.2, 60.0  # of a sentence
+_ANY_VOICE = "alloy"  # for servers that want one named: the first of the API that they follow
+_DOCUMENTS = ("Paris is the capital of France.", "A llama is an animal of the Andes.")
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechAnswer:
+    """What a speech server answered: ``clip`` None is no sound, and ``result`` says why not."""
+
+    result: ProbeResult
+    clip: AudioClip | None = None
+    body: bytes = b""
+
+
+async def request_proof(
+    link: NodeConnection,
+    service: ReadinessTarget,
+    clock: Clock,
+    manners: QueryMarkerSupport | None = None,
+    timeout: float = _PROOF_TIMEOUT,
+) -> ProbeResult:
+    """Ask for one proof by the rule's probe. Raises `ConnectionLost`; every fault of the engine is a `ProbeResult`."""
+    probe = service.ready.probe
+    if probe not in PROVED_PROBES:
+        return await engine_probe.request_token(link, service, manners)
+    if service.port is None:
+        return ProbeResult(False, "the profile gives no port to ask")
+    if probe == "speech":
+        began = clock.monotonic()
+        answer = await request_speech(link, service, service.ready.prompt, timeout=timeout, manners=manners)
+        return _judge_clip(answer, clock.monotonic() - began)
+    asker = _ServiceAsker(link, service, timeout, manners)
+    if probe == "http":
+        return await asker.request_judged(service.ready.health or "/", None, lambda _: None)
+    named: dict[str, object] = {} if service.served_model is None else {"model": service.served_model}
+    if probe == "embeddings":
+        body = {**named, "input": service.ready.prompt}
+        return await asker.request_judged("/v1/embeddings", body, judge_embedding)
+    # Text Embeddings Inference has another path and another word for the documents
+    question = {**named, "query": service.ready.prompt, "documents": _DOCUMENTS, "texts": _DOCUMENTS}
+    answered = await asker.request_judged("/v1/rerank", question, judge_ranking)
+    if answered.status in (404, 405):
+        answered = await asker.request_judged("/rerank", question, judge_ranking)
+    return answered
+
+
+async def request_speech(
+    link: NodeConnection,
+    service: ReadinessTarget,
+    text: str,
+    *,
+    voice: str | None = None,
+    timeout: float = _PROOF_TIMEOUT,
+    manners: QueryMarkerSupport | None = None,
+) -> SpeechAnswer:
+    """Ask for a text as WAV. Without ``voice`` the server chooses; one that insists gets the API's first name."""
+    named = {} if service.served_model is None else {"model": service.served_model}
+    question: dict[str, object] = {
+        **named,
+        "input": text,
+        "response_format": "wav",
+        **({} if voice is None else {"voice": voice}),
+    }
+    asker = _ServiceAsker(link, service, timeout, manners)
+    answer = await asker.ask(SPEECH_PATH, question)
+    if voice is None and isinstance(answer, HttpResponse) and answer.status in (400, 422) and b"voice" in answer.body:
+        answer = await asker.ask(SPEECH_PATH, {**question, "voice": _ANY_VOICE})
+    if isinstance(answer, ProbeResult):
+        return SpeechAnswer(answer)
+    if not answer.is_success:
+        return SpeechAnswer(_build_refusal("POST", SPEECH_PATH, answer))
+    kind = answer.get_header("content-type") or ""
+    clip = read_audio(answer.body, kind)
+    if clip is None:
+        return SpeechAnswer(
+            _build_unproved(SPEECH_PATH, f"gave {_name_content(answer.body, kind)} instead of sound", answer)
+        )
+    return SpeechAnswer(ProbeResult(True, f"POST {SPEECH_PATH} gave sound", status=answer.status), clip, answer.body)
+
+
+def _judge_clip(answer: SpeechAnswer, took: float) -> ProbeResult:
+    clip = answer.clip
+    if clip is None:
+        return answer.result
+    length = f"{clip.seconds:.1f} s of sound ({clip.form})"
+    if clip.seconds == 0:
+        return _build_unproved(SPEECH_PATH, f"gave a {clip.form} without a single sample")
+    if clip.is_silent:
+        return _build_unproved(SPEECH_PATH, f"gave {clip.seconds:.1f} s of silence ({clip.form})")
+    if not _MIN_AUDIO_SECONDS <= clip.seconds <= _MAX_AUDIO_SECONDS:
+        return _build_unproved(SPEECH_PATH, f"gave {length}, which no voice needs for that sentence")
+    rate = f": {clip.seconds / took:.1f} s of sound per second of work" if took > 0.05 else ""
+    return ProbeResult(True, f"{length} in {format_duration(took)}{rate}", status=200)
+
+
+def judge_embedding(answer: object) -> str | None:
+    """Return why an answer proves no embedding; None where it does."""
+    try:
+        vector = answer["data"][0]["embedding"]  # type: ignore[index]
+    except (LookupError, TypeError):
+        return "gave no vector"
+    if not isinstance(vector, list) or not vector or not all(map(_is_number, vector)):
+        return "gave a vector that is not made of numbers"
+    return None if any(vector) else f"gave a vector of {len(vector)} zeros"
+
+
+def judge_ranking(answer: object) -> str | None:
+    """Return why an answer proves no ranking; None where it does."""
+    rows = answer.get("results", answer.get("data")) if isinstance(answer, dict) else answer
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        return "gave no scores"
+    scores = [row.get("relevance_score", row.get("score")) for row in rows]
+    if len(scores) != len(_DOCUMENTS) or not all(map(_is_number, scores)):
+        return f"gave {len(scores)} scores for {len(_DOCUMENTS)} texts" if scores else "gave no scores"
+    return None if len(set(scores)) > 1 else "gave the same score to a right and a wrong answer"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _ServiceAsker:
+    """Asks one service, ``timeout`` seconds each time: a GET without a body, a POST with one."""
+
+    link: NodeConnection
+    service: ReadinessTarget
+    timeout: float
+    manners: QueryMarkerSupport | None
+
+    async def request_judged(
+        self, path: str, body: dict[str, object] | None, judge: Callable[[object], str | None]
+    ) -> ProbeResult:
+        """Return whether the answer proves the service; ``judge`` returns why not."""
+        answer = await self.ask(path, body)
+        if isinstance(answer, ProbeResult):
+            return answer
+        if not answer.is_success:
+            return _build_refusal(_choose_method(body), path, answer)
+        if body is None:
+            return ProbeResult(True, f"{_choose_method(body)} {path} answered {answer.status}", status=answer.status)
+        try:
+            wrong = judge(load_json(answer.body))
+        except (ValueError, RecursionError):
+            wrong = f"gave {_name_content(answer.body, answer.get_header('content-type') or '')} instead of JSON"
+        if wrong is not None:
+            return _build_unproved(path, wrong, answer)
+        return ProbeResult(True, f"{_choose_method(body)} {path} gave a proper answer", status=answer.status)
+
+    async def ask(self, path: str, body: dict[str, object] | None) -> HttpResponse | ProbeResult:
+        """Return the answer; a result without a status where there is none."""
+        assert self.service.port is not None
+        method = _choose_method(body)
+        headers = [("Content-Type", "application/json")] if body is not None else []
+        headers += self.service.auth_headers
+        try:
+            return await engine_probe.request_engine(
+                self.link, self.service.port, method, path, body=None if body is None else json.dumps(body).encode(), headers=headers,
+                timeout=self.timeout, manners=self.manners,
+            )  # fmt: skip
+        except ConnectionLost:
+            raise
+        except ConnectionRefusedError:
+            return ProbeResult(False, f"port {self.service.port} refuses connections")
+        except TimeoutError:
+            return ProbeResult(False, f"{method} {path} did not answer within {self.timeout:.0f} s")
+        except (ConnectionError, InvalidHttpResponse) as broken:
+            return ProbeResult(False, f"{method} {path}:", said=sanitize_line(str(broken)) or "connection closed")
+
+
+def _choose_method(body: dict[str, object] | None) -> str:
+    return "GET" if body is None else "POST"
+
+
+def _build_refusal(method: str, path: str, answer: HttpResponse) -> ProbeResult:
+    said = engine_probe.format_body_line(answer.body)
+    return ProbeResult(False, f"{method} {path} answered {answer.status}", said=said, status=answer.status)
+
+
+def _build_unproved(path: str, what: str, answer: HttpResponse | None = None) -> ProbeResult:
+    said = "" if answer is None or _looks_binary(answer.body) else engine_probe.format_body_line(answer.body)
+    return ProbeResult(False, f"POST {path} {what}", said=said, status=200)
+
+
+def _looks_binary(body: bytes) -> bool:
+    return b"\0" in body[:512]
+
+
+def _name_content(body: bytes, kind: str) -> str:
+    start = body[:512].lstrip()
+    if not start:
+        return "an empty answer"
+    if start[:1] == b"<":
+        return "HTML"
+    if start[:1] in (b"{", b"["):
+        return "JSON"
+    return sanitize_line(kind.partition(";")[0])[:60] or "something unknown"

@@ -1,0 +1,139 @@
+# sparkctl setup 1
+# Runs on the Spark as `sh -s`, as root, from stdin: these functions first, then the calls, with each file's text in them.
+# What was there before is kept below $state, with what was written; a file is put in place whole, by a rename.
+export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+umask 022
+state=/var/lib/sparkctl/setup
+cable=/run/sparkctl-cable
+echo "@@ setup"
+fail() { echo "@@ failed $*"; exit 1; }
+sum_of() {
+  if [ -L "$1" ]; then echo other
+  elif [ -f "$1" ]; then sha256sum <"$1" | cut -d ' ' -f 1
+  elif [ -e "$1" ]; then echo other
+  else echo none; fi
+}
+show() { # PATH...: what is there now
+  for path in "$@"; do
+    sum=$(sum_of "$path")
+    echo "@@ file $path $sum"
+    case $sum in none | other) ;; *) base64 <"$path" ;; esac
+  done
+}
+records() { # what was written here, what was there before, and what is there now
+  find "$state/written" -type f ! -name '*.new' 2>/dev/null | sort | while read -r record; do
+    path=${record#"$state/written"}
+    echo "@@ record $path"
+    show "$path" "$state/written$path" "$state/before$path"
+  done
+  for record in "$state"/groups/*; do [ -e "$record" ] && echo "@@ group ${record##*/}"; done
+}
+remember() { # PATH NEW: keep what is there, unless that is what we wrote ourselves
+  mkdir -p "$state/written${1%/*}" "$state/before${1%/*}" && chmod 700 "$state/before" || fail "$state cannot be written"
+  if ! [ -e "$state/written$1" ]; then
+    rm -f "$state/before$1"
+    if [ -e "$1" ]; then cp -p "$1" "$state/before$1" || fail "$1 cannot be kept"; fi
+  fi
+  cp "$2" "$state/written$1.new" && chmod 644 "$state/written$1.new" && mv -f "$state/written$1.new" "$state/written$1" ||
+    fail "$state cannot be written"
+}
+put() { # PATH MODE SUM: stdin becomes the file, if what is there now has this sum
+  [ -d "${1%/*}" ] || fail "${1%/*} is not there"
+  new=$(mktemp "${1%/*}/.sparkctl.XXXXXX") || fail "${1%/*} cannot be written"
+  if ! { cat >"$new" && chmod "$2" "$new"; }; then rm -f "$new"; fail "$1 cannot be written"; fi
+  case $1 in
+    /etc/sudoers.d/*)
+      if ! said=$(visudo -c -f "$new" 2>&1); then rm -f "$new"; fail "visudo refuses the line: $(echo "$said" | head -n 1)"; fi ;;
+  esac
+  if [ "$(sum_of "$1")" != "$3" ]; then rm -f "$new"; echo "@@ changed $1"; exit 3; fi
+  case $1 in /etc/netplan/*) if [ -d "$cable/decided" ]; then rm -f "$new"; fail "the cable went back already"; fi ;; esac
+  remember "$1" "$new"
+  mv -f "$new" "$1" || fail "$1 cannot be written"
+  sync
+  echo "@@ done $1"
+}
+restore() { # PATH BEFORE: put back the file that was kept, with its owner, mode and times
+  if [ -e "$2" ]; then
+    new=$(mktemp "${1%/*}/.sparkctl.XXXXXX") && cp -p "$2" "$new" && mv -f "$new" "$1"
+  else
+    rm -f "$1"
+  fi
+}
+join_group() { # GROUP USER
+  getent group "$1" >/dev/null || fail "there is no group $1"
+  mkdir -p "$state/groups" && : >"$state/groups/$1:$2" || fail "$state cannot be written"
+  said=$(usermod -aG "$1" "$2" 2>&1) || fail "usermod: $said"
+  echo "@@ done group"
+}
+lanes_back() { # FILE, with "INTERFACE MTU ADDRESS..." in each line: what netplan does not give back by itself
+  while read -r name mtu addresses; do
+    for now in $(ip -o -4 addr show dev "$name" scope global | awk '{print $4}'); do
+      case " $addresses " in *" $now "*) ;; *) ip addr del "$now" dev "$name" ;; esac
+    done
+    ip link set "$name" mtu "$mtu"
+    for address in $addresses; do ip addr replace "$address" dev "$name"; done
+  done <"$1"
+}
+cable_back() { # PATH: the way back, once: whoever makes the folder decides
+  mkdir "$cable/decided" 2>/dev/null || return 1
+  restore "$1" "$cable/before"
+  if [ -e "$cable/written" ]; then cp -p "$cable/written" "$state/written$1"; else rm -f "$state/written$1" "$state/before$1"; fi
+  netplan apply
+  lanes_back "$cable/lanes"
+  : >"$cable/is-back"
+}
+arm_cable() { # PATH LANE...: stdin becomes the program that goes back by itself after a while, unless somebody confirms
+  path=$1
+  shift
+  if [ -d "$cable" ] && ! [ -d "$cable/decided" ] && kill -0 "$(cat "$cable/pid")" 2>/dev/null; then
+    fail "another set-up of the cable is under way here"
+  fi
+  command -v netplan >/dev/null || fail "there is no netplan here"
+  rm -rf "$cable"
+  mkdir -m 700 "$cable" && printf '%s\n' "$@" >"$cable/lanes" && cat >"$cable/way-back.sh" || fail "$cable cannot be written"
+  if [ -e "$path" ]; then cp -p "$path" "$cable/before" || fail "$path cannot be kept"; fi
+  if [ -e "$state/written$path" ]; then cp -p "$state/written$path" "$cable/written"; fi
+  setsid sh "$cable/way-back.sh" </dev/null >"$cable/log" 2>&1 & # in a session of its own, which no lost connection ends
+  echo $! >"$cable/pid"
+}
+apply_cable() { # PATH
+  said=$(netplan generate 2>&1 && netplan apply 2>&1) || { cable_back "$1" >/dev/null 2>&1; fail "netplan refuses it: $(echo "$said" | tail -n 3 | tr '\n' ' ')"; }
+  echo "@@ applied"
+}
+confirm_cable() {
+  if ! mkdir "$cable/decided" 2>/dev/null; then echo "@@ late"; exit 3; fi
+  [ -e "$state/lanes" ] || cp "$cable/lanes" "$state/lanes"
+  echo "@@ confirmed"
+}
+give_cable_back() { # PATH
+  cable_back "$1" >/dev/null 2>&1
+  tries=0
+  until [ -e "$cable/is-back" ] || [ $tries -gt 50 ]; do sleep 0.2; tries=$((tries + 1)); done
+  if [ -e "$cable/is-back" ]; then echo "@@ back"; fi
+}
+undo() { # PATH SUM ...: give everything back, if each file still has the sum that was shown
+  while read -r path sum; do
+    if [ "$(sum_of "$path")" != "$sum" ]; then echo "@@ changed $path"; exit 3; fi
+  done <<UNDO
+$(printf '%s %s\n' "$@")
+UNDO
+  has_cable=
+  while [ $# -gt 0 ]; do
+    restore "$1" "$state/before$1" || fail "$1 cannot be put back"
+    case $1 in /etc/netplan/*) has_cable=yes ;; esac
+    rm -f "$state/written$1" "$state/before$1"
+    echo "@@ done $1"
+    shift 2
+  done
+  if [ -n "$has_cable" ]; then
+    said=$(netplan apply 2>&1) || echo "@@ warning netplan apply: $(echo "$said" | tail -n 1)"
+    if [ -e "$state/lanes" ]; then lanes_back "$state/lanes" >/dev/null 2>&1; fi
+  fi
+  for record in "$state"/groups/*; do
+    [ -e "$record" ] || continue
+    record=${record##*/}
+    said=$(gpasswd -d "${record#*:}" "${record%%:*}" 2>&1) || echo "@@ warning gpasswd: $said"
+  done
+  sync
+  rm -rf "$state"
+}

@@ -1,0 +1,108 @@
+"""Builds the program that changes a node as root (`setup_node.sh` with its calls), and decodes what it prints."""
+
+from __future__ import annotations
+
+import shlex
+from base64 import b64decode
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from sparkctl.model.text.sanitize import sanitize_line
+
+SCRIPT_MARKER = "# sparkctl setup 1"
+ABSENT = "none"  # the sum of a file that is not there
+STATE_DIRECTORY = "/var/lib/sparkctl/setup"
+_END_MARK = "@@ end of this file"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFile:
+    """A file as root sees it: ``sum`` is its SHA-256, none or other (no plain file); ``text`` of a plain file."""
+
+    path: str
+    sum: str
+    text: str | None
+
+
+@dataclass(slots=True)
+class SetupReport:
+    """What the program printed. ``words``: how it ended, as "confirmed" or "changed PATH"."""
+
+    began: bool = False
+    files: dict[str, NodeFile] = field(default_factory=dict)
+    records: list[str] = field(default_factory=list)  # paths that were written here before
+    groups: list[str] = field(default_factory=list)  # GROUP:USER
+    warnings: list[str] = field(default_factory=list)
+    failure: str | None = None
+    words: set[str] = field(default_factory=set)
+
+    @property
+    def changed_path(self) -> str | None:
+        """The file that somebody else changed meanwhile."""
+        return next((one.partition(" ")[2] for one in self.words if one.startswith("changed ")), None)
+
+
+def build_program(*calls: str) -> bytes:
+    """Return the program for the stdin of ``sh -s``."""
+    return "\n".join([_read_script(), *calls, 'echo "@@ end"', ""]).encode()
+
+
+def call(function: str, *words: str, text: str | None = None) -> str:
+    """Return one call; ``text`` is its stdin. Raises ValueError for a text that cannot be sent whole."""
+    line = shlex.join([function, *words])
+    if text is None:
+        return line
+    if _END_MARK in text or not text.endswith("\n") or "\0" in text:
+        raise ValueError("not a text file that ends with a line break")
+    return f"{line} <<'{_END_MARK}'\n{text}{_END_MARK}"
+
+
+def arm_cable(path: str, lanes: Iterable[str], limit: float) -> str:
+    """Return the call that arms the way back: after ``limit`` seconds the node goes back by itself."""
+    program = "\n".join([_read_script(), f"sleep {limit:g}", call("cable_back", path), ""])
+    return call("arm_cable", path, *lanes, text=program)
+
+
+def decode_report(answer: bytes) -> SetupReport:
+    """Return what the program printed; what a login shell or sudo prints around it is ignored."""
+    found = SetupReport()
+    lines = answer.decode("utf-8", "replace").splitlines()
+    heads = [number for number, line in enumerate(lines) if line.startswith("@@ ")]
+    for at, then in pairwise([*heads, len(lines)]):
+        kind, _, rest = lines[at][3:].partition(" ")
+        if kind == "setup":
+            found.began = True
+        elif kind == "file" and " " in rest:
+            path, _, digest = rest.rpartition(" ")
+            found.files[path] = NodeFile(path, digest, _decode_text(lines[at + 1 : then], digest))
+        elif kind == "record":
+            found.records.append(rest)
+        elif kind == "group":
+            found.groups.append(rest)
+        elif kind == "warning":
+            found.warnings.append(sanitize_line(rest))
+        elif kind == "failed":
+            found.failure = sanitize_line(rest)
+        else:
+            found.words.add(sanitize_line(f"{kind} {rest}".strip()))
+    return found
+
+
+def list_kept_copies(path: str) -> tuple[str, str]:
+    """Return where the node keeps what was written to a file, and what was there before."""
+    return f"{STATE_DIRECTORY}/written{path}", f"{STATE_DIRECTORY}/before{path}"
+
+
+def _decode_text(lines: Sequence[str], digest: str) -> str | None:
+    if digest in (ABSENT, "other"):
+        return None
+    try:
+        return b64decode("".join(lines)).decode("utf-8", "replace")
+    except ValueError:
+        return None
+
+
+def _read_script() -> str:
+    return (Path(__file__).parent / "setup_node.sh").read_text()

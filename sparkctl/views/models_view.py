@@ -1,0 +1,51 @@
+"""``models`` as text: what lies on each node, how large, when last used, who needs it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from sparkctl.model.json_codec import to_json_data
+from sparkctl.model.stored_model import NodeModels, StoredModel
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import format_size
+from sparkctl.views.text.line_wrap import align_cells, wrap_line
+
+
+def format_models(views: Sequence[NodeModels], width: int | None = None) -> list[str]:
+    """Return the lines of ``models``, wrapped to ``width`` columns if given."""
+    lines: list[str] = []
+    for view in views:
+        lines += [""] if lines else []
+        if view.trouble is not None:
+            lines.append(f"{view.node}   not known: {sanitize_line(view.trouble)}")
+            continue
+        whole = sum(one.size for one in view.models)
+        lines.append(
+            f"{view.node}   {len(view.models)} models, {format_size(whole)}"
+            if view.models
+            else f"{view.node}   no model"
+        )
+        cells = [_format_cells(one, several=len(views) > 1) for one in view.models]
+        lines += ["  ".join(row).rstrip() for row in align_cells(cells, right=(0,))]
+    return [part for line in lines for part in wrap_line(line, width, 4)]
+
+
+def _format_cells(one: StoredModel, *, several: bool) -> list[str]:
+    used = "last used ?" if one.used is None else f"last used {time.strftime('%Y-%m-%d', time.localtime(one.used))}"
+    if one.is_link:
+        state = "a link"
+    elif one.is_whole is None:
+        state = "whole? its files may not be read"
+    else:
+        state = "whole" if one.is_whole else f"not whole: {sanitize_line(one.faults[0])}"
+    needed = ", ".join(one.profiles) or (
+        "no profile names it" if one.is_brought else "not brought by sparkctl, no profile names it"
+    )
+    where = [f"also on {' and '.join(one.also_on)}" if one.also_on else "only here"] if several else []
+    return [f"  {format_size(one.size)}", sanitize_line(one.place), used, state, *where, sanitize_line(needed)]
+
+
+def build_models_json(views: Sequence[NodeModels]) -> dict[str, object]:
+    """Return the document of ``models --json``; sizes in bytes, times in unix seconds."""
+    return {"schema": 1, "nodes": to_json_data(views)}

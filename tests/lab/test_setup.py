@@ -1,0 +1,178 @@
+"""`setup` on real nodes: real sudo, visudo, usermod and interfaces. netplan has a stand-in, because it needs systemd to apply
+a file: it reads the addresses and the MTU of each interface in `/etc/netplan/*.yaml` and sets them."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from sparkctl.node.setup_program import build_program, call, decode_report
+from tests.lab.bed.faults import Faults
+from tests.lab.bed.lab import Lab
+from tests.lab.bed.names import ADDRESSES, FABRIC, PASSWORD, USER
+from tests.lab.bed.node import LabNode
+from tests.lab.bed.shell import await_true, run
+from tests.lab.support.sparkctl_process import Sparkctl
+
+SUDOERS = "/etc/sudoers.d/sparkctl"
+NETPLAN = "/etc/netplan/90-sparkctl.yaml"
+LINE = f"{USER} ALL=(root) NOPASSWD: /usr/bin/tee /proc/sys/vm/drop_caches\n"
+STAND_IN = r"""#!/bin/sh
+[ "$1" = apply ] || exit 0
+for file in /etc/netplan/*.yaml; do
+  [ -e "$file" ] || continue
+  awk '/^    [^ ].*:$/ { sub(":", "", $1); name = $1 } $1 == "mtu:" { print "link set " name " mtu " $2 }
+    $1 == "addresses:" { gsub("[][]", "", $2); print "addr replace " $2 " dev " name }' "$file"
+done | ip -batch -
+if [ -e /run/lab/no-link ] && [ -e /etc/netplan/90-sparkctl.yaml ]; then state=down; else state=up; fi
+ip link set FABRIC "$state"
+"""
+
+
+@pytest.fixture
+def bare(clean_nodes: Lab) -> Iterator[Lab]:
+    """Both nodes with a cable that has no addresses, sudo with a password, and the stand-in of netplan."""
+    for name, node in clean_nodes.nodes.items():
+        node.sh("mkdir", "-p", "/etc/netplan")
+        node.sh("rm", "-rf", NETPLAN, "/var/lib/sparkctl", "/run/sparkctl-cable", SUDOERS)
+        node.put("/usr/local/sbin/netplan", STAND_IN.replace("FABRIC", FABRIC))
+        node.sh("chmod", "755", "/usr/local/sbin/netplan")
+        node.put("/etc/sudoers.d/lab", f"{USER} ALL=(ALL) ALL\n")
+        node.sh("chmod", "440", "/etc/sudoers.d/lab")
+        node.sh("ip", "addr", "flush", "dev", FABRIC)
+        node.sh("ip", "link", "set", FABRIC, "mtu", "1500")
+        assert name in ADDRESSES
+    yield clean_nodes
+    for name, node in clean_nodes.nodes.items():
+        node.sh(
+            "rm",
+            "-rf",
+            "/etc/sudoers.d/lab",
+            NETPLAN,
+            "/var/lib/sparkctl",
+            "/run/lab/no-link",
+            "/usr/local/sbin/netplan",
+        )
+        node.put(SUDOERS, LINE)
+        node.sh("chmod", "440", SUDOERS)
+        node.sh("ip", "addr", "flush", "dev", FABRIC)
+        node.sh("ip", "link", "set", FABRIC, "mtu", "9000", "up")
+        node.sh("ip", "addr", "replace", f"{ADDRESSES[name][1]}/24", "dev", FABRIC)
+
+
+def read_state(node: LabNode) -> tuple[str, ...]:
+    """Return what a set-up may change: the files with their modes and owners, the group, and the cable's interface."""
+    files = node.sh(
+        "sh",
+        "-c",
+        f"ls -l --time-style=+%s {SUDOERS} {NETPLAN} 2>/dev/null; cat {SUDOERS} {NETPLAN} 2>/dev/null || true",
+    )
+    return files, node.sh("getent", "group", "docker"), *read_lane(node)
+
+
+def read_lane(node: LabNode) -> tuple[str, str]:
+    return (
+        node.sh("sh", "-c", f"ip -o -4 addr show dev {FABRIC} | awk '{{print $4}}'").strip(),
+        node.sh("cat", f"/sys/class/net/{FABRIC}/mtu").strip(),
+    )
+
+
+def test_shown_confirmed_done_twice_is_once_and_undone(bare: Lab, sparkctl: Sparkctl, faults: Faults) -> None:
+    nodes = list(bare.nodes.values())
+    faults.leave_docker_group(nodes[0])
+    nodes[1].put(SUDOERS, "# milo's own line, without an end")
+    nodes[1].sh("chmod", "400", SUDOERS)
+    before = [read_state(node) for node in nodes]
+    shown = sparkctl("setup", "--dry-run")
+    assert shown.code == 0, shown
+    assert [read_state(node) for node in nodes] == before
+    password = {b"password on spark1: ": PASSWORD.encode() + b"\n"}
+    code, screen = sparkctl.on_terminal("setup", answers={b"Make these changes on spark1 and spark2? [y/N] ": b"n\n"})
+    assert code == 6, screen
+    assert [read_state(node) for node in nodes] == before
+    # The second Spark's file is seen only by root, so it is shown, and asked for, once more: after it, y comes a second time.
+    yes = {b"spark1 and spark2? [y/N] ": b"y\n", b" # milo's own line, without an end": b"y\n"}
+    code, screen = sparkctl.on_terminal("setup", answers={**yes, **password})
+    assert code == 0, screen.decode(errors="replace")
+    assert PASSWORD.encode() not in screen
+    added = [line[3:] for line in shown.out.splitlines() if line.startswith("  +") and not line.startswith("  +++")]
+    assert nodes[0].sh("cat", SUDOERS) == LINE
+    for text in (LINE, nodes[0].sh("cat", NETPLAN), nodes[1].sh("cat", NETPLAN)):
+        assert set(text.splitlines()) <= set(added)
+    assert nodes[1].sh("cat", SUDOERS) == f"# milo's own line, without an end\n{LINE}"
+    assert [node.sh("stat", "-c", "%a %U", SUDOERS, NETPLAN).split("\n")[:2] for node in nodes] == [
+        ["440 root", "600 root"]
+    ] * 2
+    assert USER in nodes[0].sh("getent", "group", "docker")
+    assert [read_lane(node) for node in nodes] == [("192.168.200.11/24", "9000"), ("192.168.200.12/24", "9000")]
+    again = sparkctl("setup")
+    assert (again.code, again.err.strip()) == (0, "nothing to do"), again
+    undo = {b"Make these changes on spark1 and spark2? [y/N] ": b"y\n", **password}
+    nodes[0].sh("sh", "-c", f"chmod 640 {SUDOERS} && echo '# mine' >>{SUDOERS} && chmod 440 {SUDOERS}")
+    code, screen = sparkctl.on_terminal("setup", "--undo", answers=dict(undo))
+    assert code == 6, screen
+    assert b"+# mine" in screen
+    assert LINE in nodes[1].sh("cat", SUDOERS)
+    nodes[0].sh("sh", "-c", f"sed -i '$d' {SUDOERS}")
+    code, screen = sparkctl.on_terminal("setup", "--undo", answers=dict(undo))
+    assert code == 0, screen
+    assert [read_state(node) for node in nodes] == before
+    assert nodes[0].sh("sh", "-c", "ls -d /var/lib/sparkctl/setup 2>&1 || true").startswith("ls:")
+
+
+def test_a_cable_that_does_not_come_up_goes_back_also_without_us(bare: Lab, sparkctl: Sparkctl) -> None:
+    nodes = list(bare.nodes.values())
+    for node in nodes:
+        node.put(SUDOERS, LINE.replace("/usr/bin/tee /proc/sys/vm/drop_caches", "ALL"))
+        node.put("/etc/netplan/40-own.yaml", "network:\n  version: 2\n")
+    nodes[1].put("/run/lab/no-link", "")
+    before = [read_state(node) for node in nodes]
+    began = time.monotonic()
+    ran = sparkctl("setup", "--yes", "--cable-timeout", "14s")
+    assert ran.code == 4, ran
+    assert re.search(r"has no link|have their old files back", ran.err), ran
+    assert time.monotonic() - began < 40
+    assert [read_state(node) for node in nodes] == before
+    going = sparkctl.start("setup", "--yes", "--cable-timeout", "14s")
+    await_true("the file", lambda: "network:" in nodes[1].sh("cat", NETPLAN, check=False))
+    going.kill()
+    await_true("the way back", lambda: [read_state(node) for node in nodes] == before, 30)
+
+
+def test_visudo_refuses_a_bad_line_before_it_counts(bare: Lab) -> None:
+    node = bare.nodes["spark1"]
+    before = node.sh("ls", "-A", "/etc/sudoers.d")
+    bad = build_program(call("put", SUDOERS, "0440", "none", text="milo ALL=(root NOPASSWD: tee\n")).decode()
+    report = decode_report(node.sh("sh", "-s", stdin=bad, check=False).encode())
+    assert "visudo refuses" in (report.failure or "")
+    assert node.sh("ls", "-A", "/etc/sudoers.d") == before
+
+
+def test_init_installs_the_key_and_ends_with_the_set_up(bare: Lab, sparkctl: Sparkctl) -> None:
+    node = bare.nodes["spark2"]
+    sparkctl.know("")
+    sparkctl.config.unlink()
+    run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(sparkctl.home / ".ssh/id_ed25519"))
+    entries = node.sh("cat", f"/home/{USER}/.ssh/authorized_keys")
+    answers = {
+        b"remember the key? [yes/no] ": b"yes\n",
+        b"key file for spark2 (empty: none works): ": b"\n",
+        b"with your password there? [y/N] ": b"y\n",
+        b"password on spark2: ": PASSWORD.encode() + b"\n",
+        b"Make these changes on spark2? [y/N] ": b"n\n",
+    }
+    try:
+        code, screen = sparkctl.on_terminal("init", "--node", f"spark2={USER}@{node.address}", answers=answers)
+        assert code == 0, screen.decode(errors="replace")
+        assert node.address in (sparkctl.home / ".ssh/known_hosts").read_text()
+        public = (sparkctl.home / ".ssh/id_ed25519.pub").read_text()
+        assert node.sh("cat", f"/home/{USER}/.ssh/authorized_keys") == entries + public
+        assert b"not confirmed: nothing was changed" in screen
+        assert b"next: sparkctl up" in screen or b"no profile fits" in screen
+        assert PASSWORD.encode() not in screen
+        assert sparkctl("status", "--node", "spark2").code == 0
+    finally:
+        node.put(f"/home/{USER}/.ssh/authorized_keys", entries)

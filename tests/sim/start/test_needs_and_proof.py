@@ -1,0 +1,221 @@
+"""Several containers that are one thing, and what a service must give before it is ready, on simulated Sparks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from sparkctl.commands.node_lock import acquire_node_lock
+from sparkctl.commands.speak_text import speak_text
+from sparkctl.commands.start.check_fit import CheckFit
+from sparkctl.commands.start.start_request import StartInstance
+from sparkctl.commands.stop.stop_instance import StopInstance
+from sparkctl.commands.switch.switch_request import SwitchInstance
+from sparkctl.config import load_config
+from sparkctl.context import CommandContext
+from sparkctl.engines import load_engine
+from sparkctl.errors import OperationRefused, ServiceUnproved
+from sparkctl.history.operation_history import OperationHistory
+from sparkctl.model.events import CommandEnded, Event, MemoryFitEvaluated, Outcome, PhaseChanged, WarningEmitted
+from sparkctl.model.launch_plan import ContainerLabel
+from sparkctl.model.node import Node
+from sparkctl.model.phase import Phase
+from sparkctl.model.verdict import FailureCause
+from sparkctl.monitor.node_status import read_node_statuses
+from sparkctl.profiles.profile_library import ProfileLibrary
+from sparkctl.simulator import SimulatedSparks
+from tests.support.events import collect_events_and_end
+
+pytestmark = pytest.mark.usefixtures("own_profiles")
+VOICE, MODEL = "orpheus-tts", "orpheus-llm"
+
+
+class SpeechScene:
+    """One operator at two empty Sparks; the voice goes to the second."""
+
+    def __init__(self, sparks: SimulatedSparks, state: Path, operator: str = "milo@desk") -> None:
+        self.sparks = sparks
+        self.nodes = load_config(sparks.config_path).nodes
+        self.ctx = CommandContext(history=OperationHistory(state), operator=operator)
+
+    @property
+    def node(self) -> Node:
+        return self.nodes[1]
+
+    def running(self) -> list[str]:
+        """Return what runs on the second Spark, by instance."""
+        found = self.sparks.docker["spark2"].containers.values()
+        return sorted(one.labels[ContainerLabel.INSTANCE] for one in found if one.state == "running")
+
+    def request(self, name: str = VOICE, *overrides: str, **more: bool) -> StartInstance:
+        profile = ProfileLibrary().load_profile(name, overrides=overrides)
+        words = (name, *(word for one in overrides for word in ("--set", one)))
+        return StartInstance(
+            profile=profile, engine=load_engine(profile.engine), nodes=(self.node,), words=words, guarded=False,
+            environ=os.environ, known=self.nodes, **more,
+        )  # fmt: skip
+
+    async def up(self, name: str = VOICE, *overrides: str, **more: bool) -> tuple[list[Event], CommandEnded]:
+        return await collect_events_and_end(self.request(name, *overrides, **more).run(self.ctx))
+
+    async def down(self, name: str = VOICE, **more: bool) -> tuple[list[Event], CommandEnded]:
+        request = StopInstance(
+            instance=name, nodes=(self.node,), known=frozenset((name,)), everywhere=self.nodes, **more
+        )
+        return await collect_events_and_end(request.run(self.ctx))
+
+    async def switch(self, name: str, *overrides: str) -> tuple[list[Event], CommandEnded]:
+        request = SwitchInstance.from_start(self.request(name, *overrides), self.nodes)
+        return await collect_events_and_end(request.run(self.ctx))
+
+
+@pytest.fixture
+def speech(sparks: SimulatedSparks, tmp_path: Path) -> SpeechScene:
+    return SpeechScene(sparks, tmp_path / "state")
+
+
+def write_profile(tmp_path: Path, name: str, base: str, *lines: str) -> None:
+    folder = tmp_path / "config" / "sparkctl" / "profiles"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.yaml").write_text("\n".join([f"schema: 1\nname: {name}\nextends: {base}", *lines, ""]))
+
+
+def list_phases(events: Sequence[Event], phase: Phase) -> list[str]:
+    return [one.instance for one in events if isinstance(one, PhaseChanged) and one.phase is phase]
+
+
+def list_warnings(events: Sequence[Event]) -> str:
+    return "\n".join(one.message for one in events if isinstance(one, WarningEmitted))
+
+
+async def test_from_nothing_to_sound_and_back(speech: SpeechScene) -> None:
+    events, ended = await speech.up()
+    assert (ended.outcome, ended.exit_code, ended.instance) == (Outcome.READY, 0, VOICE)
+    assert list_phases(events, Phase.READY) == [MODEL, VOICE], "what is needed is ready first"
+    assert ended.proof is not None
+    assert "s of sound (wav)" in ended.proof
+    assert "sparkctl say hello --node spark2 -o hello.wav" in (ended.hint or "")
+    spoken = await speak_text(speech.ctx, speech.nodes, "good evening")
+    assert (spoken.instance, spoken.node, spoken.clip.form) == (VOICE, "spark2", "wav")
+    again, ended = await speech.up()
+    assert ended.exit_code == 0
+    assert list_phases(again, Phase.CREATING) == [], "both run already, and are used"
+    events, ended = await speech.down()
+    assert (ended.exit_code, speech.running()) == (0, [])
+    assert list_phases(events, Phase.STOPPED) == [VOICE, MODEL], "the dependent stops first"
+    with pytest.raises(OperationRefused, match="no speech server of sparkctl runs on spark1 or spark2"):
+        await speak_text(speech.ctx, speech.nodes, "good evening")
+
+
+async def test_a_need_that_ran_before_stays(speech: SpeechScene) -> None:
+    await speech.up(MODEL)
+    events, ended = await speech.up(VOICE, "env.SIM_FAULT=oom-killed")
+    assert ended.verdict is not None
+    assert (ended.outcome, ended.instance) == (Outcome.FAILED, VOICE)
+    assert ended.verdict.cause is not FailureCause.TIMED_OUT
+    assert speech.running() == [MODEL]
+    assert list_phases(events, Phase.CREATING) == [VOICE]
+    await speech.up()
+    events, _ = await speech.down()
+    assert speech.running() == [MODEL]
+    assert f"{MODEL}, which {VOICE} needed, stays" in list_warnings(events)
+    await speech.up()
+    events, _ = await speech.down(MODEL, dry_run=True)
+    assert f"{VOICE} needs {MODEL} and cannot work without it" in list_warnings(events)
+    await speech.down(with_needs=True)
+    assert speech.running() == []
+
+
+async def test_what_was_started_for_one_that_fails_stops_again(speech: SpeechScene, tmp_path: Path) -> None:
+    events, ended = await speech.up(VOICE, "env.SIM_FAULT=oom-killed")
+    assert (ended.outcome, ended.instance, ended.exit_code) == (Outcome.FAILED, VOICE, 1)
+    assert speech.running() == []
+    assert f"{MODEL} is stopped again: it was started for {VOICE}" in list_warnings(events)
+    write_profile(tmp_path, "bad-llm", MODEL, "env: {SIM_FAULT: cuda-oom}")
+    write_profile(tmp_path, "voice", VOICE, "needs: [bad-llm]", "container: {name: voice}")
+    events, ended = await speech.up("voice")
+    assert (ended.outcome, ended.instance) == (Outcome.FAILED, "bad-llm"), "the verdict is of the one that failed"
+    assert ended.message == "voice was not started: bad-llm, which it needs, is not ready"
+    assert "voice" not in list_phases(events, Phase.CREATING)
+
+
+async def test_everything_is_looked_at_before_anything_starts(speech: SpeechScene, tmp_path: Path) -> None:
+    write_profile(
+        tmp_path, "big-llm", MODEL, "memory: {expected: 70GiB}", "model: {weights: 70GB, path: null, source: null}"
+    )
+    write_profile(tmp_path, "voice", VOICE, "needs: [big-llm]", "memory: {expected: 60GiB}")
+    assert (await speech.up("big-llm", dry_run=True))[1].outcome is Outcome.PLANNED, "each alone fits"
+    assert (await speech.up("voice", alone=True, dry_run=True))[1].outcome is Outcome.PLANNED
+    events, ended = await speech.up("voice")
+    assert (ended.exit_code, ended.instance) == (6, "voice")
+    assert list_phases(events, Phase.CREATING) == []
+    assert speech.sparks.docker["spark2"].containers == {}
+    plan = CheckFit(ProfileLibrary().load_profile("voice"), (speech.node,), os.environ, ("voice",))
+    events, ended = await collect_events_and_end(plan.run(speech.ctx))
+    fits = [one.fit for one in events if isinstance(one, MemoryFitEvaluated)]
+    assert [(one.profile, one.is_refused) for one in fits] == [("big-llm", False), ("voice", True)]
+    assert ended.exit_code == 6
+    write_profile(tmp_path, "voice", VOICE, "needs: [orpheus-llm@elsewhere]")
+    _, ended = await speech.up("voice")
+    assert (ended.exit_code, ended.message) == (
+        2, "voice needs a profile on elsewhere, and no node is called that (configured: spark2, spark1)"
+    )  # fmt: skip
+
+
+async def test_another_operator_has_one_of_the_sparks(speech: SpeechScene, tmp_path: Path) -> None:
+    write_profile(tmp_path, "voice", VOICE, "needs: [orpheus-llm@spark1]")
+    ann = CommandContext(history=OperationHistory(tmp_path / "ann"), operator="ann@desk")
+    async with ann.create_session(speech.nodes[0]) as session:
+        await session.link.connect()
+        lock = await acquire_node_lock(session, ann, "starting big", lambda _: None)
+        _, ended = await speech.up("voice")
+        await lock.release()
+    assert ended.exit_code == 6
+    assert "ann@desk is starting big" in (ended.message or "")
+    assert speech.running() == []
+    _, ended = await speech.up("voice")
+    assert ended.outcome is Outcome.UNPROVED, "the voice asks its own Spark, where its model is not"
+
+
+@pytest.mark.parametrize(
+    ("override", "why"),
+    [("needs=[]", "gave a wav without a single sample"), ("env.SIM_FAULT=no-token", "s of silence (wav)")],
+)
+async def test_up_and_not_proved(speech: SpeechScene, override: str, why: str) -> None:
+    """The model behind it is down, or it says nothing: amber, never ready."""
+    events, ended = await speech.up(VOICE, override)
+    assert (ended.outcome, ended.exit_code) == (Outcome.UNPROVED, 5)
+    assert ended.proof is not None
+    assert why in ended.proof
+    assert VOICE in list_phases(events, Phase.UNPROVED)
+    assert VOICE not in list_phases(events, Phase.READY)
+    assert VOICE in speech.running(), "it is left as it is"
+    (view,) = await read_node_statuses(speech.ctx, [speech.node])
+    phases = {one.name: (one.phase, one.detail) for one in view.instances}
+    assert phases[VOICE][0] is Phase.UNPROVED
+    assert why in (phases[VOICE][1] or "")
+    assert not view.is_healthy
+    with pytest.raises(ServiceUnproved, match="silence"):
+        await speak_text(speech.ctx, speech.nodes, "hello")
+    _, ended = await speech.up(VOICE, override)
+    assert ended.outcome is Outcome.UNPROVED, "asked again, it says the same"
+
+
+async def test_a_pair_is_switched_as_one(speech: SpeechScene, tmp_path: Path) -> None:
+    write_profile(tmp_path, "voice", VOICE, "group: speech")
+    write_profile(tmp_path, "plain", "kokoro-tts", "group: speech")
+    assert (await speech.up("plain"))[1].exit_code == 0
+    old = dict(speech.sparks.docker["spark2"].containers)
+    _, ended = await speech.switch("voice", "env.SIM_FAULT=oom-killed")
+    assert ended.exit_code == 1
+    assert speech.running() == ["plain"], "the way back of the pair"
+    assert set(speech.sparks.docker["spark2"].containers) == set(old)
+    _, ended = await speech.switch("voice")
+    assert (ended.outcome, speech.running()) == (Outcome.READY, [MODEL, "voice"])
+    _, ended = await speech.switch("plain", "env.SIM_FAULT=oom-killed")
+    assert (ended.exit_code, speech.running()) == (1, [MODEL, "voice"]), "both came back, the model first"
+    _, ended = await speech.switch("plain")
+    assert (ended.outcome, speech.running()) == (Outcome.READY, ["plain"])

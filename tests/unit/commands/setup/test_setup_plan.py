@@ -1,0 +1,129 @@
+"""The steps of a node, and what an undo gives back, from what was read there."""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64encode
+
+import pytest
+
+from sparkctl.commands.setup.setup_plan import (
+    SUDOERS_FILE,
+    correct_before,
+    plan_drop_right,
+    plan_own_steps,
+    plan_undo,
+)
+from sparkctl.errors import OperationRefused
+from sparkctl.model.node import NodeName
+from sparkctl.model.setup_plan import SetupStepKind
+from sparkctl.node.node_inspection import NodeInspection, decode_inspection
+from sparkctl.node.setup_program import NodeFile, arm_cable, build_program, call, decode_report
+from sparkctl.views.setup_view import format_diff
+
+NODE = NodeName("spark1")
+LINE = "milo ALL=(root) NOPASSWD: /usr/bin/tee /proc/sys/vm/drop_caches\n"
+LOOK = """@@ identity
+user milo
+home /home/milo
+@@ docker
+socket yes
+access no
+member no
+@@ sudo
+drop denied
+@@ setup
+group docker:x:998:ada
+netplan yes
+state no
+@@ end
+"""
+
+
+def look(text: str = LOOK) -> NodeInspection:
+    return decode_inspection(text.encode())
+
+
+def test_what_is_missing_becomes_a_step_with_its_diff() -> None:
+    steps, notes = plan_own_steps(NODE, look())
+    assert [step.kind for step in steps] == [SetupStepKind.DOCKER_GROUP, SetupStepKind.DROP_CACHES]
+    assert format_diff(steps[0].changes[0])[-2:] == ["-docker:x:998:ada", "+docker:x:998:ada,milo"]
+    assert format_diff(steps[1].changes[0]) == [
+        "--- /dev/null",
+        f"+++ {SUDOERS_FILE}",
+        "@@ -0,0 +1 @@",
+        f"+{LINE.strip()}",
+    ]
+    assert steps[1].changes[0].mode == "0440"
+    assert notes == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kinds", "noted"),
+    [
+        ("member no", "member yes", [SetupStepKind.DROP_CACHES], 0),
+        ("access no", "access yes", [SetupStepKind.DROP_CACHES], 0),
+        ("drop denied", "drop allowed", [SetupStepKind.DOCKER_GROUP], 0),
+        ("drop denied", "drop none", [SetupStepKind.DOCKER_GROUP], 1),
+        ("group docker:x:998:ada", "group ", [SetupStepKind.DROP_CACHES], 1),
+        ("user milo", "user root", [], 0),
+        ("user milo", "user milo,ALL", [], 1),
+    ],
+)
+def test_what_is_there_is_left_and_what_cannot_be_done_is_told(
+    old: str, new: str, kinds: list[SetupStepKind], noted: int
+) -> None:
+    steps, notes = plan_own_steps(NODE, look(LOOK.replace(old, new)))
+    assert [step.kind for step in steps] == kinds
+    assert len(notes) == noted
+
+
+def test_other_lines_of_the_sudoers_file_stay() -> None:
+    other = "milo ALL=(root) NOPASSWD: /usr/bin/tee /proc/sys/vm/compact_memory"
+    step = correct_before(plan_drop_right("milo", None), {SUDOERS_FILE: NodeFile(SUDOERS_FILE, "ab", other)}, "milo")
+    assert (step.changes[0].before, step.changes[0].after) == (other, f"{other}\n{LINE}")
+    assert plan_drop_right("milo", LINE).changes[0].after == LINE
+    with pytest.raises(OperationRefused, match="no plain file"):
+        correct_before(step, {SUDOERS_FILE: NodeFile(SUDOERS_FILE, "other", None)}, "milo")
+
+
+def report_of(path: str, now: str | None, written: str, before: str | None) -> bytes:
+    lines = ["Welcome to DGX OS", "@@ setup", f"@@ record {path}"]
+    state = "/var/lib/sparkctl/setup"
+    for place, text in ((path, now), (f"{state}/written{path}", written), (f"{state}/before{path}", before)):
+        digest = "none" if text is None else hashlib.sha256(text.encode()).hexdigest()
+        lines += [f"@@ file {place} {digest}", *([] if text is None else [b64encode(text.encode()).decode()])]
+    return "\n".join([*lines, "@@ group docker:milo", "@@ end", ""]).encode()
+
+
+def test_undo_gives_back_what_was_there_and_shows_what_somebody_changed() -> None:
+    step, foreign = plan_undo(decode_report(report_of(SUDOERS_FILE, LINE, LINE, None)))
+    assert foreign == ()
+    assert [(one.path, one.before, one.after) for one in step.changes] == [
+        (SUDOERS_FILE, LINE, None),
+        ("/etc/group", "docker: milo\n", "docker:\n"),
+    ]
+    _, foreign = plan_undo(decode_report(report_of(SUDOERS_FILE, LINE + "# mine\n", LINE, None)))
+    assert format_diff(foreign[0])[-1] == "+# mine"
+    _, foreign = plan_undo(
+        decode_report(report_of(SUDOERS_FILE, "old\n", LINE, "old\n"))
+    )  # broken off before the rename
+    assert foreign == ()
+
+
+def test_the_program_holds_the_text_as_it_is_and_refuses_what_it_could_not_send() -> None:
+    program = build_program(call("put", "/etc/x", "0440", "none", text="$HOME `id` 'a'\n")).decode()
+    assert "put /etc/x 0440 none <<'@@ end of this file'\n$HOME `id` 'a'\n@@ end of this file\n" in program
+    armed = arm_cable("/etc/netplan/x.yaml", ["eth0 1500 10.0.0.1/24"], 60)
+    assert "sleep 60\ncable_back /etc/netplan/x.yaml\n" in armed
+    for text in ("no end", "a\n@@ end of this file\nrm -rf /\n", "\0\n"):
+        with pytest.raises(ValueError, match="text file"):
+            call("put", "/etc/x", "0440", "none", text=text)
+
+
+def test_an_answer_that_is_not_the_programs_says_so() -> None:
+    assert not decode_report(b"sudo: a password is required\n").began
+    report = decode_report(b"@@ setup\n@@ failed visudo refuses the line: \x1b[31msyntax error\n")
+    assert report.failure is not None
+    assert "\x1b" not in report.failure
+    assert decode_report(b"@@ setup\n@@ changed /etc/x\n").changed_path == "/etc/x"

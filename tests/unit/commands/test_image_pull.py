@@ -1,0 +1,65 @@
+"""Which login a config.json of Docker holds for a registry, and how far a download of layers is."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from sparkctl.commands.pull.image_pull import LayerProgress, find_login, get_registry, read_own_login
+from sparkctl.errors import OperationRefused
+
+LOGIN = base64.b64encode(b"milo:pass:word").decode()
+EXPECTED = {"username": "milo", "password": "pass:word"}
+
+
+async def ask_nobody(helper: str, key: str) -> bytes | None:
+    return None
+
+
+async def answer_helper(helper: str, key: str) -> bytes | None:
+    return json.dumps({"Username": "<token>", "Secret": f"{helper} {key}"}).encode()
+
+
+@pytest.mark.parametrize(
+    ("config", "registry", "expected"),
+    [
+        ({"auths": {"ghcr.io": {"auth": LOGIN}}}, "ghcr.io", EXPECTED),
+        ({"auths": {"https://index.docker.io/v1/": {"auth": LOGIN}}}, "docker.io", EXPECTED),
+        ({"auths": {"ghcr.io": {"auth": LOGIN}}}, "quay.io", None),
+        ({"auths": {"ghcr.io": {"auth": "%%"}}}, "ghcr.io", None), ({"auths": []}, "ghcr.io", None), ([], "ghcr.io", None),
+        ({"auths": {"ghcr.io": {"identitytoken": "t"}}}, "ghcr.io", {"identitytoken": "t"}),
+    ],
+)  # fmt: skip
+async def test_the_login_for_a_registry(config: object, registry: str, expected: dict[str, str] | None) -> None:
+    assert await find_login(json.dumps(config).encode(), registry, ask_nobody) == expected
+
+
+async def test_a_helper_answers_before_the_file_and_only_under_a_plain_name() -> None:
+    config = {"credHelpers": {"ghcr.io": "pass"}, "auths": {"ghcr.io": {"auth": LOGIN}}}
+    assert await find_login(json.dumps(config).encode(), "ghcr.io", answer_helper) == {"identitytoken": "pass ghcr.io"}
+    odd = {**config, "credHelpers": {"ghcr.io": "../../bin/x"}}
+    assert await find_login(json.dumps(odd).encode(), "ghcr.io", answer_helper) == EXPECTED
+
+
+async def test_without_a_login_of_ones_own_the_pull_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(OperationRefused, match=r"no login for the registry ghcr\.io"):
+        await read_own_login({"DOCKER_CONFIG": str(tmp_path)}, get_registry("ghcr.io/acme/vllm:1"))
+
+
+def test_the_bytes_of_layers_and_a_total_when_all_have_begun() -> None:
+    layers = LayerProgress()
+    for name in ("a", "b", "c"):
+        layers.update({"id": name, "status": "Pulling fs layer", "progressDetail": {}})
+    layers.update({"id": "c", "status": "Already exists", "progressDetail": {}})
+    layers.update({"id": "a", "status": "Downloading", "progressDetail": {"current": 40, "total": 100}})
+    assert (layers.done, layers.total) == (40, None)
+    layers.update({"id": "b", "status": "Downloading", "progressDetail": {"current": 5, "total": 10}})
+    assert (layers.done, layers.total) == (45, 110)
+    layers.update({"id": "a", "status": "Extracting", "progressDetail": {"current": 3, "total": 700}})
+    assert (layers.done, layers.total) == (105, 110)
+    assert [(one.name, one.state) for one in layers.unfinished] == [("a", "Extracting"), ("b", "Downloading")]
+    layers.update({"id": "a", "status": "Pull complete", "progressDetail": {}})
+    assert [one.name for one in layers.unfinished] == ["b"]

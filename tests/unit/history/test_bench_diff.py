@@ -1,0 +1,108 @@
+"""Two benchmarks side by side: which is better, and whether that can be told at all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sparkctl.errors import InvalidInput
+from sparkctl.history.bench_diff import BenchFigure, compare_benches
+from sparkctl.history.bench_store import BenchStore
+from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, Measurements
+from sparkctl.model.node import NodeName
+from sparkctl.views.bench_view import (
+    build_leaderboard_document,
+    format_comparison_csv,
+    format_comparison_markdown,
+    render_comparison,
+    render_run,
+)
+from sparkctl.views.text.styled_text import TextRow
+
+CELL = BenchCell(pp=2048, tg=128, depth=4096, concurrency=2)
+
+
+def build_run(number: int, instance: str, rates: tuple[float, ...], ttft: tuple[float, ...]) -> BenchRun:
+    setup = BenchSetup(engine="vllm", driver="580.126.09", text=f"image: {instance}\n", runs=len(rates))
+    result = CellResult(cell=CELL, generation_rate=Measurements(rates), ttft=Measurements(ttft))
+    return BenchRun(
+        number=number, began=1e9, instance=instance, nodes=(NodeName("spark1"),), setup=setup, wanted=(CELL,), results=(result,)
+    )  # fmt: skip
+
+
+def _read_text(rows: list[TextRow]) -> str:
+    return "\n".join("".join(span.text for span in row) for row in rows)
+
+
+OLD, NEW = build_run(1, "a", (13.2, 13.4, 13.6), (1.0, 1.1, 1.2)), build_run(2, "b", (23.1, 23.3), (2.0, 2.2))
+
+
+def test_more_tokens_are_better_and_more_seconds_are_worse() -> None:
+    rows = {row.figure: row for row in compare_benches(OLD, NEW).rows}
+    assert rows[BenchFigure.GENERATION].gain == pytest.approx(23.2 / 13.4 - 1)
+    assert rows[BenchFigure.TTFT].gain == pytest.approx(1.1 / 2.1 - 1)
+    assert rows[BenchFigure.GENERATION].is_distinct
+    assert rows[BenchFigure.PROMPT].gain is None
+
+
+def test_what_overlaps_is_not_told_apart() -> None:
+    near = build_run(3, "b", (13.5, 13.9), (1.0, 1.1))
+    row = compare_benches(OLD, near).rows[0]
+    assert row.is_distinct is False
+    assert "not distinguishable" in "\n".join(map(str, format_comparison_markdown(compare_benches(OLD, near))))
+    single = build_run(4, "b", (20.0,), (1.0,))
+    assert compare_benches(OLD, single).rows[0].is_distinct is None
+
+
+def test_what_differs_in_the_set_ups_is_named() -> None:
+    other = replace(NEW, setup=replace(NEW.setup, driver="590.1"))
+    assert {(one.what, one.before, one.after) for one in compare_benches(OLD, other).setup} == {
+        ("driver", "580.126.09", "590.1"),
+        ("image", "a", "b"),
+    }
+
+
+def test_cells_of_one_alone_are_not_compared() -> None:
+    one = BenchCell(pp=1, tg=1)
+    more = replace(
+        NEW, wanted=(CELL, one), results=(*NEW.results, CellResult(cell=one, generation_rate=Measurements((1.0,))))
+    )
+    found = compare_benches(OLD, more)
+    assert found.missing == (one,)
+    assert len(found.rows) == len(BenchFigure)
+
+
+def test_each_form_has_the_figures() -> None:
+    one = compare_benches(OLD, NEW)
+    table = _read_text(render_comparison(one))
+    assert "pp2048 tg128 @ d4096 c2" in table
+    assert "+73%" in table
+    assert "| +73% |" in "\n".join(format_comparison_markdown(one))
+    assert "2048,128,4096,2,generation tok/s,13.4,23.2,0.7313,True" in format_comparison_csv(one)
+    benchmarks = build_leaderboard_document(OLD)["benchmarks"]
+    assert isinstance(benchmarks, list)
+    assert benchmarks[0]["tg_throughput"]["values"] == [13.2, 13.4, 13.6]
+    assert benchmarks[0]["e2e_ttft"]["mean"] == pytest.approx(1100)
+
+
+def test_a_run_is_read_as_it_was_written_and_a_failed_cell_is_missing(tmp_path: Path) -> None:
+    store = BenchStore(tmp_path / "bench")
+    failed = replace(OLD, results=(CellResult(cell=CELL, error="HTTP 400: no"),), why="interrupted")
+    store.save(OLD)
+    store.save(replace(failed, number=store.next_number()))
+    assert store.load(1) == OLD
+    assert [run.number for run in store.list_runs()] == [2, 1]
+    assert store.load(2).missing == (CELL,)
+    assert "not measured: HTTP 400: no" in _read_text(render_run(store.load(2)))
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    store = BenchStore(tmp_path)
+    (tmp_path / "7.json").write_text("{", encoding="utf-8")
+    with pytest.raises(InvalidInput, match=r"7\.json"):
+        store.load(7)
+    with pytest.raises(InvalidInput, match="no benchmark 8"):
+        store.load(8)
+    assert store.list_runs() == ()

@@ -1,0 +1,36 @@
+"""Where a model may come from, as a profile says it."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkctl.model.missing_part import DirectorySource, HubSource, UrlSource, parse_model_source
+
+SHA = "0" * 63 + "a"
+
+
+@pytest.mark.parametrize(
+    ("text", "source"),
+    [
+        ("hf:Qwen/Qwen3-8B", HubSource("Qwen/Qwen3-8B")),
+        ("hf:Qwen/Qwen3-8B@v1.0", HubSource("Qwen/Qwen3-8B", "v1.0")),
+        ("https://host.example/a/b.gguf", UrlSource("https://host.example/a/b.gguf")),
+        (f"https://host.example:8443/b.gguf#sha256:{SHA}", UrlSource("https://host.example:8443/b.gguf", SHA)),
+        ("file:/mnt/nas/models/Qwen3-8B", DirectorySource("/mnt/nas/models/Qwen3-8B")),
+    ],
+)
+def test_a_source_is_read_and_written_the_same(text: str, source: object) -> None:
+    assert parse_model_source(text) == source
+    assert str(parse_model_source(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Qwen/Qwen3-8B", "hf:Qwen", "http://host/a.gguf", "https://me:secret@host/a.gguf", "https://host/", "https://host/dir/",
+        "https://host/a.gguf#sha256:12", "file:models", "file:/", "file:/mnt/../etc", "file:/a:/b", "ftp://host/x", "https://host/a b",
+    ],
+)  # fmt: skip
+def test_what_is_no_source_is_refused_with_examples(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a source; write for example"):
+        parse_model_source(text)
