@@ -33,10 +33,18 @@ Happened = list[Sample | NodeStateChanged]
 
 def list_agent_pids(node: LabNode) -> list[int]:
     """Host pids of the probes there: no guard that an earlier start left, no process that asks the driver for another."""
-    found = node.pids(PROBE)
-    parents = {pid: int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in found}
-    names = {pid: Path(f"/proc/{pid}/comm").read_text().strip() for pid in found}
-    return [pid for pid in found if parents[pid] not in found and names[pid] != GUARD]
+    found = dict(filter(None, map(read_parent_and_name, node.pids(PROBE))))
+    return [pid for pid, (parent, name) in found.items() if parent not in found and name != GUARD]
+
+
+def read_parent_and_name(pid: int) -> tuple[int, tuple[int, str]] | None:
+    """Return a host pid with its parent's and its program's name, or None where it has ended meanwhile."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    name, _, rest = stat.partition("(")[2].rpartition(")")
+    return pid, (int(rest.split()[1]), name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,7 +180,9 @@ def test_a_detached_start_stays_guarded_until_it_is_ready(spark1: LabNode, spark
 
 def test_page_cache_is_really_dropped_while_weights_load(spark1: LabNode, sparkctl: Sparkctl, tmp_path: Path) -> None:
     start = {"drop_caches": False, "guard": {"cache_below": "1000g"}}  # whatever is free, it is too little
-    profile = sparkctl.profile(start=start, env={"LAB_LOAD_S": "8"})
+    profile = sparkctl.profile(
+        start=start, env={"LAB_LOAD_S": "20"}
+    )  # the guard takes seconds to come on a busy machine
     weights = tmp_path / "weights"
     with weights.open("wb") as file:
         for _ in range(1536):
