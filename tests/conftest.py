@@ -6,6 +6,8 @@ was found. To hunt with new ones, shrunk to the smallest that fails: pytest --hy
 
 from __future__ import annotations
 
+import signal
+
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.support.fast_forward import install_fast_forward
@@ -23,3 +25,6 @@ settings.register_profile(
 )
 settings.load_profile("steady")
 install_fast_forward()  # it acts where a fixture turns it on
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Begun in the background (nohup, cron), the programs that the tests start would not hear Ctrl-C either.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
