@@ -28,7 +28,8 @@ def run_program(words: Sequence[str]) -> int:
     try:
         ended = subprocess.run(words, check=False, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     except FileNotFoundError as missing:
-        raise InvalidInput(f"{words[0]} is not installed on this machine", "install OpenSSH") from missing
+        hint = "install OpenSSH" if words[0] == "ssh" else f"install it, or put it on PATH: {words[0]}"
+        raise InvalidInput(f"{words[0]} is not installed on this machine", hint) from missing
     finally:
         signal.signal(signal.SIGINT, before)
     return ended.returncode if ended.returncode >= 0 else 128 - ended.returncode

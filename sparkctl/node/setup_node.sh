@@ -1,5 +1,6 @@
 # sparkctl setup 1
-# Runs on the Spark as `sh -s`, as root, from stdin: these functions first, then the calls, with each file's text in them.
+# Runs on the Spark as root, from the stdin of a shell: these functions first, then the calls, with each file's text in them.
+# The shell begins after the first line above: a password before it that sudo did not read is no command.
 # What was there before is kept below $state, with what was written; a file is put in place whole, by a rename.
 export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 umask 022
@@ -34,7 +35,8 @@ remember() { # PATH NEW: keep what is there, unless that is what we wrote oursel
     rm -f "$state/before$1"
     if [ -e "$1" ]; then cp -p "$1" "$state/before$1" || fail "$1 cannot be kept"; fi
   fi
-  cp "$2" "$state/written$1.new" && chmod 644 "$state/written$1.new" && mv -f "$state/written$1.new" "$state/written$1" ||
+  case $1 in /etc/sudoers.d/*) mode=600 ;; *) mode=644 ;; esac # the owner reads the others at the next look, without sudo
+  cp "$2" "$state/written$1.new" && chmod "$mode" "$state/written$1.new" && mv -f "$state/written$1.new" "$state/written$1" ||
     fail "$state cannot be written"
 }
 put() { # PATH MODE SUM: stdin becomes the file, if what is there now has this sum
@@ -61,9 +63,13 @@ restore() { # PATH BEFORE: put back the file that was kept, with its owner, mode
 }
 join_group() { # GROUP USER
   getent group "$1" >/dev/null || fail "there is no group $1"
+  if is_member "$1" "$2"; then echo "@@ done group"; return; fi # who was in it before us stays in it after an undo
   mkdir -p "$state/groups" && : >"$state/groups/$1:$2" || fail "$state cannot be written"
-  said=$(usermod -aG "$1" "$2" 2>&1) || fail "usermod: $said"
+  said=$(usermod -aG "$1" "$2" 2>&1) || { rm -f "$state/groups/$1:$2"; fail "usermod: $said"; }
   echo "@@ done group"
+}
+is_member() { # GROUP USER
+  case ",$(getent group "$1" | cut -d : -f 4)," in *",$2,"*) return 0 ;; *) return 1 ;; esac
 }
 lanes_back() { # FILE, with "INTERFACE MTU ADDRESS..." in each line: what netplan does not give back by itself
   while read -r name mtu addresses; do
@@ -78,6 +84,7 @@ cable_back() { # PATH: the way back, once: whoever makes the folder decides
   mkdir "$cable/decided" 2>/dev/null || return 1
   restore "$1" "$cable/before"
   if [ -e "$cable/written" ]; then cp -p "$cable/written" "$state/written$1"; else rm -f "$state/written$1" "$state/before$1"; fi
+  if [ -e "$cable/first" ]; then rm -f "$state/lanes"; fi
   netplan apply
   lanes_back "$cable/lanes"
   : >"$cable/is-back"
@@ -102,38 +109,47 @@ apply_cable() { # PATH
 }
 confirm_cable() {
   if ! mkdir "$cable/decided" 2>/dev/null; then echo "@@ late"; exit 3; fi
-  [ -e "$state/lanes" ] || cp "$cable/lanes" "$state/lanes"
+  : >"$cable/confirmed"
+  [ -e "$state/lanes" ] || { : >"$cable/first"; cp "$cable/lanes" "$state/lanes"; }
   echo "@@ confirmed"
 }
-give_cable_back() { # PATH
+give_cable_back() { # PATH: also where this end is confirmed already, and the other is not
+  if mv "$cable/confirmed" "$cable/withdrawn" 2>/dev/null; then rmdir "$cable/decided"; fi
   cable_back "$1" >/dev/null 2>&1
   tries=0
   until [ -e "$cable/is-back" ] || [ $tries -gt 50 ]; do sleep 0.2; tries=$((tries + 1)); done
   if [ -e "$cable/is-back" ]; then echo "@@ back"; fi
 }
-undo() { # PATH SUM ...: give everything back, if each file still has the sum that was shown
-  while read -r path sum; do
+undo() { # [PATH SUM ...]: give everything back, if each file still has the sum that was shown
+  [ $# -eq 0 ] || printf '%s %s\n' "$@" | while read -r path sum; do
     if [ "$(sum_of "$path")" != "$sum" ]; then echo "@@ changed $path"; exit 3; fi
-  done <<UNDO
-$(printf '%s %s\n' "$@")
-UNDO
-  has_cable=
-  while [ $# -gt 0 ]; do
-    restore "$1" "$state/before$1" || fail "$1 cannot be put back"
-    case $1 in /etc/netplan/*) has_cable=yes ;; esac
-    rm -f "$state/written$1" "$state/before$1"
-    echo "@@ done $1"
-    shift 2
+  done || exit
+  failed= netplan=
+  for path in "$@"; do
+    case $path in /*) ;; *) continue ;; esac # a sum
+    restore "$path" "$state/before$path" || fail "$path cannot be put back"
+    case $path in
+      /etc/netplan/*) netplan="$netplan $path" ;;
+      *) rm -f "$state/written$path" "$state/before$path" ;;
+    esac
+    echo "@@ done $path"
   done
-  if [ -n "$has_cable" ]; then
-    said=$(netplan apply 2>&1) || echo "@@ warning netplan apply: $(echo "$said" | tail -n 1)"
+  if [ -n "$netplan" ]; then
+    said=$(netplan apply 2>&1) || failed="netplan apply: $(echo "$said" | tail -n 1)"
     if [ -e "$state/lanes" ]; then lanes_back "$state/lanes" >/dev/null 2>&1; fi
+    if [ -z "$failed" ]; then for path in $netplan; do rm -f "$state/written$path" "$state/before$path"; done; fi
   fi
   for record in "$state"/groups/*; do
     [ -e "$record" ] || continue
-    record=${record##*/}
-    said=$(gpasswd -d "${record#*:}" "${record%%:*}" 2>&1) || echo "@@ warning gpasswd: $said"
+    name=${record##*/}
+    if ! is_member "${name%%:*}" "${name#*:}" || said=$(gpasswd -d "${name#*:}" "${name%%:*}" 2>&1); then
+      rm -f "$record"
+    else
+      failed="${failed:+$failed; }gpasswd: $said"
+    fi
   done
   sync
+  # What could not be undone stays on record, so that the next undo finds it.
+  [ -z "$failed" ] || fail "$failed (the rest is undone)"
   rm -rf "$state"
 }

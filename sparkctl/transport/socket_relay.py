@@ -71,16 +71,18 @@ class SocketRelay:
     async def _relay_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Relay bytes both ways. An error ends the connection; the caller gets the reason from the node connection."""
         try:
-            far_reader, far_writer = await self._opener()
-        except (SparkctlError, OSError):
-            _reset_connection(writer)
-            return
-        try:
-            async with run_in_background(_copy_to_end(reader, far_writer)):
-                if not await _copy_stream(far_reader, writer):
-                    _reset_connection(writer)  # a clean end would look like the whole answer
-        finally:
-            far_writer.close()
+            try:
+                far_reader, far_writer = await self._opener()
+            except (SparkctlError, OSError):
+                _reset_connection(writer)
+                return
+            try:
+                async with run_in_background(_copy_to_end(reader, far_writer)):
+                    if not await _copy_stream(far_reader, writer):
+                        _reset_connection(writer)  # a clean end would look like the whole answer
+            finally:
+                far_writer.close()
+        finally:  # also where it is cancelled while the node is still asked
             writer.close()
 
 

@@ -142,6 +142,63 @@ def test_a_cable_that_does_not_come_up_goes_back_also_without_us(bare: Lab, spar
     await_true("the way back", lambda: [read_state(node) for node in nodes] == before, 30)
 
 
+def test_a_group_alone_is_undone_and_who_was_in_it_before_stays(bare: Lab, sparkctl: Sparkctl, faults: Faults) -> None:
+    node = bare.nodes["spark1"]
+    node.put("/etc/sudoers.d/lab", f"{USER} ALL=(ALL) NOPASSWD: ALL\n")  # nothing to set up but the group
+    faults.leave_docker_group(node)
+    before = read_state(node)
+    assert sparkctl("setup", "spark1", "--yes").code == 0
+    assert USER in node.sh("getent", "group", "docker")
+    node.put("/usr/local/sbin/gpasswd", "#!/bin/sh\necho 'cannot lock /etc/group' >&2; exit 10\n")
+    node.sh("chmod", "755", "/usr/local/sbin/gpasswd")
+    try:
+        failed = sparkctl("setup", "spark1", "--undo", "--yes")
+    finally:
+        node.sh("rm", "/usr/local/sbin/gpasswd")
+    assert (failed.code, "cannot lock" in failed.err) == (6, True), failed
+    undone = sparkctl("setup", "spark1", "--undo", "--yes")
+    assert undone.code == 0, undone
+    assert read_state(node) == before
+    node.sh("usermod", "-aG", "docker", USER)
+    program = build_program(call("join_group", "docker", USER)).decode()
+    assert "@@ done group" in node.sh("sh", "-s", stdin=program)
+    assert decode_report(node.sh("sh", "-s", stdin=build_program("records").decode()).encode()).groups == []
+
+
+def test_a_password_that_sudo_does_not_ask_for_is_no_command(bare: Lab, sparkctl: Sparkctl) -> None:
+    node = bare.nodes["spark1"]
+    node.put("/etc/sudoers.d/lab", f"{USER} ALL=(ALL) ALL\n{USER} ALL=(ALL) NOPASSWD: /bin/sh, /usr/bin/sh\n")
+    trap = f"/usr/local/sbin/{PASSWORD}"
+    node.put(trap, "#!/bin/sh\n: >/run/lab/was-run\n")
+    node.sh("chmod", "755", trap)
+    try:
+        answers = {b"password on spark1: ": PASSWORD.encode() + b"\n", b"on spark1? [y/N] ": b"y\n"}
+        code, screen = sparkctl.on_terminal("setup", "spark1", answers=answers)
+        assert code == 0, screen.decode(errors="replace")
+        assert b"password on spark1: " in screen  # sudo wanted one for `true`
+        assert node.sh("cat", SUDOERS) == LINE
+        assert node.sh("sh", "-c", "ls /run/lab/was-run 2>/dev/null || true") == ""
+    finally:
+        node.sh("rm", "-f", trap, "/run/lab/was-run")
+
+
+def test_an_end_of_the_cable_that_was_confirmed_goes_back_with_the_other(bare: Lab, sparkctl: Sparkctl) -> None:
+    nodes = list(bare.nodes.values())
+    for node in nodes:
+        node.put(SUDOERS, LINE.replace("/usr/bin/tee /proc/sys/vm/drop_caches", "ALL"))
+    late = (
+        STAND_IN.replace("FABRIC", FABRIC)
+        + "[ ! -e /etc/netplan/90-sparkctl.yaml ] || mkdir /run/sparkctl-cable/decided\n"
+    )
+    nodes[1].put("/usr/local/sbin/netplan", late)
+    nodes[1].sh("chmod", "755", "/usr/local/sbin/netplan")
+    before = read_state(nodes[0])
+    ran = sparkctl("setup", "--yes", "--cable-timeout", "20s")
+    assert (ran.code, "spark2 had gone back already" in ran.err) == (4, True), ran
+    assert read_state(nodes[0]) == before
+    assert "no such" in nodes[0].sh("sh", "-c", "ls /var/lib/sparkctl/setup/lanes 2>&1 || true").lower()
+
+
 def test_visudo_refuses_a_bad_line_before_it_counts(bare: Lab) -> None:
     node = bare.nodes["spark1"]
     before = node.sh("ls", "-A", "/etc/sudoers.d")

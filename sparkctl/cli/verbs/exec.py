@@ -30,4 +30,6 @@ def command(node: str | None, instance: str, words: tuple[str, ...]) -> int:
     if not words:
         raise click.UsageError("name the command after --", click.get_current_context())
     where, container = find_container(instance, node)
-    return run_program(build_container_command(where, container, words, is_terminal=sys.stdin.isatty()))
+    return run_program(
+        build_container_command(where, container, words, is_terminal=sys.stdin.isatty() and sys.stdout.isatty())
+    )

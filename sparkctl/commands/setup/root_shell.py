@@ -6,13 +6,14 @@ from sparkctl.context import CommandContext
 from sparkctl.errors import OperationRefused, UnreadableAnswer
 from sparkctl.model.questions import SudoPasswordQuestion
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.node.setup_program import SetupReport, build_program, decode_report
+from sparkctl.node.setup_program import SCRIPT_MARKER, SetupReport, build_program, decode_report
 from sparkctl.transport.node_session import NodeSession
 
 _SUDO_TIMEOUT_SECONDS = 30.0  # seconds: PAM delays a wrong password
 _PROGRAM_TIMEOUT_SECONDS = 90.0  # seconds: netplan waits for its backend
 _MAX_TRIES = 3
-_AS_ROOT = ("sh", "-s")
+# Lines before the program's first are dropped: where sudo asks for no password after all, it is not run as a command.
+_AS_ROOT = ("sh", "-c", f"while IFS= read -r line; do [ \"$line\" = '{SCRIPT_MARKER}' ] && exec sh -s; done")
 
 
 class SudoRefused(OperationRefused):

@@ -7,7 +7,7 @@ each step, with the files on its stdin (`node/setup_node.sh`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence, Set
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -275,19 +275,21 @@ class NodeSetup:
                 timeout=limit,
             )
 
+        confirmed: set[NodeName] = set()
         try:
             # both to their end: a program that was cut off would go on as root on its node
             done = await asyncio.gather(*(apply_end(end) for end in state.ends), return_exceptions=True)
             if (failure := next((one for one in done if one is not None), None)) is not None:
                 raise failure
             await self._wait_until_up(state.ends, end_of_limit)
-            kept = await gather_or_cancel(*(self._shells[end.node].run("confirm_cable") for end in state.ends))
-            if late := [
-                end.node for end, report in zip(state.ends, kept, strict=True) if "confirmed" not in report.words
-            ]:
-                raise OperationRefused(f"{' and '.join(late)} had gone back already", None)
+            for (
+                end
+            ) in state.ends:  # one after the other: where the second does not keep it, the first goes back as well
+                confirmed.add(end.node)
+                if "confirmed" not in (await self._shells[end.node].run("confirm_cable")).words:
+                    raise OperationRefused(f"{end.node} had gone back already", None)
         except SparkctlError as error:
-            are_back = await self._give_cable_back(state.ends, error, end_of_limit)
+            are_back = await self._give_cable_back(state.ends, confirmed, error, end_of_limit)
             raise CableRolledBack(
                 f"the cable was not set up: {error.message}"
                 + ("; both Sparks have their old files back" if are_back else ""),
@@ -322,8 +324,10 @@ class NodeSetup:
             await self._ctx.clock.sleep(_LOOK_AGAIN_SECONDS)
         raise last or OperationRefused("; ".join(wrong) or "the Sparks did not answer in time", None)
 
-    async def _give_cable_back(self, ends: Sequence[CableEnd], why: SparkctlError, end_of_limit: float) -> bool:
-        """Have each node go back now, and tell whether both did; one that cannot be asked does so by itself."""
+    async def _give_cable_back(
+        self, ends: Sequence[CableEnd], confirmed: Set[NodeName], why: SparkctlError, end_of_limit: float
+    ) -> bool:
+        """Have each node go back now, and tell whether both did; one that cannot be asked and kept nothing does so by itself."""
 
         async def give_back(end: CableEnd) -> bool:
             shell, now = self._shells[end.node], self._ctx.clock
@@ -333,6 +337,10 @@ class NodeSetup:
                     step = SetupStepDone(now.unix_time(), end.node, SetupStepKind.CABLE, True, why.message)
                     self._emit(step)
                     return True
+            if end.node in confirmed:
+                words = "it cannot be asked to go back, and may have kept its new file"
+                self._warn(end.node, words, f"when it answers again: sparkctl setup {end.node} --undo")
+                return False
             left = format_duration(max(1.0, end_of_limit - now.monotonic()))
             self._warn(end.node, f"it cannot be asked to go back; it does so by itself within {left}")
             return False
