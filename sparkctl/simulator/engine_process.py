@@ -97,6 +97,7 @@ class EngineProcess:
         self.launch = replace(
             launch, share=STUCK_CLOCK_SHARE if NodeFault.STUCK_CLOCK in node.options.troubles else 1.0
         )
+        self._node_port = container.find_node_port(self.launch.port)
         self.pids = [node.spawn_process(container.id), node.spawn_process(container.id)]
         self.ready = asyncio.Event()
         self._create_engine()
@@ -115,7 +116,10 @@ class EngineProcess:
         memory, ports = self.node.memory, self.node.ports
         self.decoding = DecodeModel(self.launch, self.node.pace)
         self.engine = list_simulated_engines()[self.launch.kind](
-            self.launch, self.decoding, lambda: memory.available_bytes, lambda: self.launch.port in ports
+            self.launch,
+            self.decoding,
+            lambda: memory.available_bytes,
+            lambda: self.container.has_host_network and self.launch.port in ports,
         )
         self.serving = SimOpenAiServer(self.engine, self._write_access_line, lambda port: port in ports)
 
@@ -200,8 +204,8 @@ class EngineProcess:
             await asyncio.gather(ending, return_exceptions=True)
             if self.member is not None:
                 self.fabric.leave_group(self.member)
-            if self.node.ports.get(self.launch.port) == self._handler:
-                del self.node.ports[self.launch.port]
+            if self._node_port is not None and self.node.ports.get(self._node_port) == self._handler:
+                del self.node.ports[self._node_port]
 
     async def _shut_down(self) -> ExitStep:
         leaving = asyncio.ensure_future(self._run_script(self.engine.play_section("farewell")))
@@ -296,7 +300,8 @@ class EngineProcess:
                 memory.allocate_until_full(main, size)
                 await asyncio.sleep(0)  # observers get a turn, however fast time goes
             case ListenStep(ready):
-                self.node.ports[self.launch.port] = self._handler
+                if self._node_port is not None:
+                    self.node.ports[self._node_port] = self._handler
                 self.serving.ready = ready
             case ScriptAction.OPEN_GROUP if self.member is not None:
                 self.fabric.open_group(self.member)

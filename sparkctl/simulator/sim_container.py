@@ -185,10 +185,26 @@ class SimContainer:
         return dict(self.body.get("HostConfig") or {})
 
     @property
-    def published_ports(self) -> list[int]:
-        """Ports of the node that a bridge network maps into it."""
+    def published_ports(self) -> dict[int, int]:
+        """The ports of the node that a bridge network maps into it, each with the container's port."""
         bindings = self.host_config.get("PortBindings") or {}
-        return [int(item["HostPort"]) for items in bindings.values() for item in items or [] if item.get("HostPort")]
+        return {
+            int(item["HostPort"]): int(inner.partition("/")[0])
+            for inner, items in bindings.items()
+            for item in items or []
+            if item.get("HostPort")
+        }
+
+    @property
+    def has_host_network(self) -> bool:
+        """Tell whether its ports are the node's."""
+        return self.host_config.get("NetworkMode") == "host"
+
+    def find_node_port(self, port: int) -> int | None:
+        """Return the node's port that leads to a port in it; None where it is not published."""
+        if self.has_host_network:
+            return port
+        return next((outer for outer, inner in self.published_ports.items() if inner == port), None)
 
     @property
     def wants_gpu(self) -> bool:
@@ -227,7 +243,10 @@ class SimContainer:
     def to_list_json(self) -> JsonBody:
         """Return its entry in the list call."""
         config = self.host_config
-        ports = [{"IP": "::", "PrivatePort": port, "PublicPort": port, "Type": "tcp"} for port in self.published_ports]
+        ports = [
+            {"IP": "::", "PrivatePort": inner, "PublicPort": outer, "Type": "tcp"}
+            for outer, inner in self.published_ports.items()
+        ]
         return {
             "Id": self.id,
             "Names": [f"/{self.name}"],

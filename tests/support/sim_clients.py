@@ -68,9 +68,9 @@ async def run_in_thread(work: Any, *args: Any, **words: Any) -> Any:
 def launch_engine(client: docker.DockerClient, engine: str = "sglang", **more: Any) -> Any:
     """Create and start an engine."""
     image, command = (SGLANG_IMAGE, SGLANG) if engine == "sglang" else (VLLM_IMAGE, VLLM)
-    container = client.containers.create(
-        image, command, name=f"{engine}-test", network_mode="host", device_requests=GPUS, **more
-    )
+    if "ports" not in more:
+        more["network_mode"] = "host"
+    container = client.containers.create(image, command, name=f"{engine}-test", device_requests=GPUS, **more)
     container.start()
     return container
 

@@ -108,6 +108,16 @@ async def test_a_ready_engine_serves_requests(
     assert re.search(rf"^{engine}:generation_tokens_total\{{[^}}]*\}} 5\.0$".encode(), metrics, re.MULTILINE)
 
 
+async def test_on_a_bridge_an_engine_answers_on_its_published_port_alone(
+    connection: asyncssh.SSHClientConnection, client: docker.DockerClient
+) -> None:
+    container = await run_in_thread(sim_clients.launch_engine, client, "vllm", ports={"8000/tcp": 8001})
+    await run_in_thread(sim_clients.wait_until_ready, container, "vllm")
+    assert await sim_clients.request_from_node(connection, 8001, "/health") == (200, b"")
+    with pytest.raises(asyncssh.ChannelOpenError):
+        await sim_clients.request_from_node(connection, 8000, "/health")
+
+
 async def test_an_engine_without_tokens_answers_health_only(
     connection: asyncssh.SSHClientConnection, client: docker.DockerClient
 ) -> None:
