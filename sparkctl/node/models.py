@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -25,6 +26,17 @@ ANSWER_MARK = "@@ models "
 PART_SUFFIXES = (".sparkctl-part", ".sparkctl-removed")
 BROUGHT_MARK = ".sparkctl-source"  # the file that `download.py` leaves in a model's directory
 _WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt")
+_MODEL_FILES = (*_WEIGHTS, ".json", ".jinja", ".txt", ".md", ".py", ".model", ".tiktoken", ".png")
+_MODEL_NAMES = (
+    "license",
+    "notice",
+    "readme",
+    ".git",
+    ".sparkctl",
+    "use_policy",
+    "mmproj",
+)  # how names begin, in small letters
+_SHARD_PATTERN = re.compile(r"-\d{5}-of-\d{5}$")
 _MIN_WEIGHTS_BYTES = 1 << 20  # of a file that counts as weights
 _MAX_ENTRIES = 2000
 
@@ -106,6 +118,29 @@ def describe_entry(place: Path) -> Json:
     }  # fmt: skip
 
 
+def list_strangers(place: Path) -> list[str]:
+    """Return what lies in a model's directory and is not of a model, or of another GGUF: it would go with the directory."""
+    if not place.is_dir() or place.name.startswith("models--") or place.name.endswith(PART_SUFFIXES):
+        return []
+    top = _list_directory(place)
+    stems = {_SHARD_PATTERN.sub("", one.stem) for one in top if one.suffix == ".gguf" and not _is_of_model(one.name)}
+    found = [f"{stem}.gguf" for stem in sorted(stems)] if len(stems) > 1 else []
+    for folder, _, names in os.walk(str(place)):
+        inside = os.path.relpath(folder, str(place))
+        if not any(part.startswith(".cache") for part in Path(inside).parts):  # the Hub's own notes of a download
+            where = "" if inside == "." else f"{inside}/"
+            found += [
+                f"{where}{name}"
+                for name in names
+                if not name.lower().endswith((*_MODEL_FILES, *PART_SUFFIXES)) and not _is_of_model(name)
+            ]
+    return found
+
+
+def _is_of_model(name: str) -> bool:
+    return name.lower().startswith(_MODEL_NAMES)
+
+
 def find_users(place: Path) -> list[str]:
     """Return the processes of this user that have a file of a model open or mapped."""
     prefix, found = f"{os.path.realpath(str(place))}", []
@@ -144,6 +179,9 @@ def remove_entry(place: Path, entries: list[Path]) -> Json:
     """Remove one of the listed models and what was begun beside it; what is half removed has another name."""
     if place not in entries or place.is_symlink():
         return {"error": "it is a link" if place.is_symlink() else "it is none of the models there"}
+    if strangers := list_strangers(place):
+        named = ", ".join(strangers[:5]) + (" and more" if len(strangers) > 5 else "")
+        return {"error": f"it also holds {named}: move those elsewhere, or remove what you want by hand"}
     users = find_users(place) + find_users(place.with_name(place.name + PART_SUFFIXES[0]))
     if users:
         return {"error": f"it is in use by {', '.join(users[:5])}"}

@@ -146,3 +146,20 @@ def test_a_running_container_is_proof_of_use_unless_it_names_another(
         gpus=None, shm_size=None, ipc=None, network=None, ulimits=(), devices=(), options=(), labels=(),
     )  # fmt: skip
     assert explain_use("/m/tiny", container, spec) == why
+
+
+def test_what_is_not_of_the_model_does_not_go_with_it(root: Path) -> None:
+    place = root / "gguf"
+    one, other = place / "a-00001-of-00001.gguf", place / "b.gguf"
+    other.write_bytes(b"GGUF" + bytes(2_000_000))
+    answer = run_program(root, "remove", one, place=str(place))
+    assert "it also holds a.gguf, b.gguf" in answer["error"]
+    other.rename(root / "b.gguf")
+    (place / "thesis.odt").write_text("years of work")
+    assert "it also holds thesis.odt" in run_program(root, "remove", one, place=str(place))["error"]
+    assert (place / "thesis.odt").read_text() == "years of work"
+    (place / "thesis.odt").unlink()
+    (place / "mmproj-F16.gguf").write_bytes(b"GGUF")
+    (place / "LICENSE").write_text("x")
+    assert run_program(root, "remove", one, place=str(place)) == {}
+    assert not place.exists()
