@@ -55,11 +55,12 @@ class UrlSource:
 class DirectorySource:
     """A directory of the node itself, for example on a mounted NAS: a model, or one that holds models by their names.
 
-    ``repository``: the Hub's name of the model, where that is known, too.
+    ``repository``: the Hub's name of the model, where that is known, too, and ``revision`` the one that is wanted of it.
     """
 
     path: str
     repository: str | None = None
+    revision: str | None = None
 
     def __str__(self) -> str:
         return f"file:{self.path}"

@@ -262,6 +262,8 @@ class UrlOrigin:
             request = urllib.request.Request(self._url, headers={"User-Agent": "sparkctl", **headers}, method=method)  # noqa: S310
             answer = urllib.request.urlopen(request, timeout=30)  # noqa: S310
         except urllib.error.HTTPError as error:
+            if error.code == 416:  # nothing is left from there on, or the file has become shorter
+                raise DownloadError("no-range", str(error)) from error
             raise DownloadError("unauthorized" if error.code in (401, 403, 404) else "broken", str(error)) from error
         except (OSError, ValueError) as error:
             raise DownloadError("broken", str(error)) from error
@@ -275,10 +277,17 @@ class UrlOrigin:
         if goal.exists() and not is_again:
             return goal
         at = begun.stat().st_size if begun.exists() and not is_again else 0
-        with self._open({"Range": f"bytes={at}-"} if at else {}) as answer, begun.open("ab") as file:
-            if answer.status != 206:
-                file.truncate(0)
-            copy_and_forget(answer, file)
+        if at == 0 or at != one.size:
+            try:
+                answer = self._open({"Range": f"bytes={at}-"} if at else {})
+            except DownloadError as error:
+                if error.kind != "no-range":
+                    raise
+                answer = self._open({})  # whether what is here is whole cannot be told: from the start
+            with answer, begun.open("ab") as file:
+                if answer.status != 206:
+                    file.truncate(0)
+                copy_and_forget(answer, file)
         if one.size is not None and begun.stat().st_size < one.size:
             raise DownloadError("broken", "the server ended the connection early")
         begun.replace(goal)
@@ -295,7 +304,13 @@ class DirectoryOrigin:
             raise DownloadError("nothing", f"{place} is not of the Hub's cache: name its path in model.path")
         self.revision, self.links = None, {}
         self.name = f"file:{place}"
-        self._base = place if is_cache or not (place / "snapshots").is_dir() else max((place / "snapshots").iterdir())
+        self._base = place
+        if (place / "snapshots").is_dir() and not is_cache:
+            self._base = find_snapshot(place, request.get("revision"))
+            self.revision = self._base.name
+            self.name = f"file:{self._base}"
+        elif is_cache and request.get("revision"):
+            self.revision = find_snapshot(place, request["revision"]).name
         if self._base.is_file():
             self._base = self._base.parent
         found = []
@@ -343,6 +358,19 @@ class DirectoryOrigin:
             copy_and_forget(source, file)
         begun.replace(goal)
         return goal
+
+
+def find_snapshot(place: Path, revision: str | None) -> Path:
+    """Return the directory of a revision in the Hub's cache: a branch by its note, main where none is asked for."""
+    there = sorted(one.name for one in (place / "snapshots").iterdir() if one.is_dir())
+    for name in [revision] if revision else ["main", *(there if len(there) == 1 else [])]:
+        note = place / "refs" / name
+        commit = note.read_text().strip() if note.is_file() else name
+        if commit in there or (len(commit) >= 7 and len([one for one in there if one.startswith(commit)]) == 1):
+            return place / "snapshots" / next(one for one in there if one.startswith(commit))
+    raise DownloadError(
+        "nothing", f"{place} has no revision {revision or 'main'} (it has {', '.join(there[:5]) or 'none'})"
+    )
 
 
 def find_source_directory(base: Path, name: str, repo: str) -> Path:

@@ -23,7 +23,7 @@ from sparkctl.node.download import DownloadError, choose_files
 _DEFAULT_ENDPOINT = "https://huggingface.co"
 _TIMEOUT_SECONDS = 15.0
 _LIST_BYTES = 32 << 20
-_CONFIG_BYTES = 65536
+_CONFIG_BYTES = 1 << 20
 _HEADER_BEGIN_BYTES = 256 << 10  # most headers are shorter: one request each
 _MAX_HEADER_BYTES = 100 << 20
 _REQUESTS_AT_ONCE = 8
@@ -106,9 +106,10 @@ class HubClient:
         revision = source.revision or "main"
         path = f"/api/models/{source.repository}/revision/{quote(revision, safe='')}?blobs=true"
         listed = _parse_object(await self._request(source, path, _LIST_BYTES))
+        told = listed.get("siblings")
         siblings = [
             SimpleNamespace(rfilename=one["rfilename"], size=one.get("size"), lfs=one.get("lfs"), blob_id=one.get("blobId"))
-            for one in listed.get("siblings") or ()
+            for one in (told if isinstance(told, list) else ())
             if isinstance(one, dict) and isinstance(one.get("rfilename"), str)
         ]  # fmt: skip
         try:
@@ -120,8 +121,9 @@ class HubClient:
         base = f"/{source.repository}/resolve/{quote(str(listed.get('sha') or revision), safe='')}/"
         config = None
         if any(one.rfilename == "config.json" for one in siblings):
-            config = (await self._request(source, base + "config.json", _CONFIG_BYTES)).decode("utf-8", "replace")
-            config = config.replace("\r", "").replace("\n", "")
+            text = await self._request(source, base + "config.json", _CONFIG_BYTES)
+            if len(text) < _CONFIG_BYTES:  # a cut one would be read as another model, or as none
+                config = text.decode("utf-8", "replace").replace("\r", "").replace("\n", "")
         shards = [one.name for one in files if one.name.endswith(".safetensors")]
         tensors = await self._read_headers(source, base, shards) if len(shards) <= _MAX_HEADERS else []
         return HubModel(

@@ -18,7 +18,15 @@ from typing import Any
 
 from sparkctl.commands.start.missing_parts import list_wanted_names
 from sparkctl.commands.transfer.transfer_files import TransferReporter
-from sparkctl.errors import ContainerNotFound, DiskFull, DockerError, NodeError, OperationRefused, SparkctlError
+from sparkctl.errors import (
+    ContainerNameInUse,
+    ContainerNotFound,
+    DiskFull,
+    DockerError,
+    NodeError,
+    OperationRefused,
+    SparkctlError,
+)
 from sparkctl.logs.reader import LogFeed
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.launch_plan import ContainerLabel
@@ -43,7 +51,7 @@ _REMOVE_FOLDER = 'rm -rf -- "/dev/shm/$1"'
 _PREPARE = """set -e; umask 077
 mkdir -p -- "$1"; [ -w "$1" ] || exit 13
 id -u; id -g
-if [ -n "$2" ]; then d=/dev/shm/$2; rm -rf -- "$d"; mkdir -m 700 -- "$d"; cat > "$d/token"; fi
+if [ -n "$2" ]; then d=/dev/shm/$2; mkdir -p -m 700 -- "$d"; cat > "$d/token"; fi
 """
 # Without a client in the image: what of the node can run the same program. A first line with its words, or nothing.
 _FIND_CLIENT = """PATH=$HOME/.local/bin:$HOME/.cargo/bin:$PATH
@@ -56,14 +64,15 @@ done
 found=$(command -v uv) && echo "$found run --no-project --quiet --with huggingface_hub python3"
 """
 # A process of its own, which outlives the connection; its folder is in memory, for its user alone.
-_START_ON_NODE = """set -e; umask 077; d=/dev/shm/$1; request=$2; shift 2
-rm -rf -- "$d"; mkdir -m 700 -- "$d"; cat >"$d/program.py"
+_START_ON_NODE = """set -e; umask 077; d=/dev/shm/$1; request=$2 origin=$3; shift 3
+rm -rf -- "$d"; mkdir -m 700 -- "$d"; printf '%s' "$origin" >"$d/origin"; cat >"$d/program.py"
 HF_HUB_DISABLE_TELEMETRY=1 HF_HUB_DISABLE_PROGRESS_BARS=1 setsid sh -c 'd=$1; shift; echo $$ >"$d/pid"; exec "$@"' sparkctl-download \
   "$d" "$@" "$d/program.py" "$request" >"$d/log" 2>&1 </dev/null &
 while ! [ -s "$d/pid" ]; do sleep 0.1; done
 """
-_IS_ON_NODE = '[ -s "/dev/shm/$1/pid" ] && kill -0 "$(cat "/dev/shm/$1/pid")" 2>/dev/null && cat "/dev/shm/$1/program.py" >/dev/null'
-_STOP_ON_NODE = 'kill -s TERM -- "-$(cat "/dev/shm/$1/pid")"; rm -rf -- "/dev/shm/$1"'
+# By its arguments: after a while its number may be another program's. Prints what it gets.
+_IS_ON_NODE = 'd=/dev/shm/$1; grep -qF "$d/program.py" "/proc/$(cat "$d/pid")/cmdline" 2>/dev/null && cat "$d/origin"'
+_STOP_ON_NODE = f'{_IS_ON_NODE} >/dev/null && kill -s TERM -- "-$(cat "$d/pid")"; rm -rf -- "$d"'
 _FOLLOW_ON_NODE = """exec 3<&0; d=/dev/shm/$1
 tail -n +1 -f --pid="$(cat "$d/pid")" "$d/log" & tail=$!
 { cat <&3; kill $tail; } >/dev/null 2>&1 &
@@ -92,7 +101,8 @@ class ModelDownload:
         """
         source = None if part.source is None else parse_model_source(part.source)
         if directory is not None:
-            source = DirectorySource(directory, source.repository if isinstance(source, HubSource) else None)
+            hub = source if isinstance(source, HubSource) else HubSource("", None)
+            source = DirectorySource(directory, hub.repository or None, hub.revision)
         if source is None:
             raise OperationRefused(
                 f"where the model of {profile.name} comes from is not known: {part.name} {part.reason} on {part.node}",
@@ -151,8 +161,8 @@ class ModelDownload:
                 origin: dict[str, Any] = {"repo": repository, "revision": revision}
             case UrlSource(url, sha256):
                 origin = {"url": url, "sha256": sha256}
-            case DirectorySource(path, name):
-                origin = {"directory": path, "repo": name}
+            case DirectorySource(path, name, revision):
+                origin = {"directory": path, "repo": name, "revision": revision}
         return {
             **origin, "target": self.target, "is_cache": self.is_cache, "include": self.include,
             "exclude": self.profile.model.exclude, "token_file": token_file, "kept_free": _KEPT_FREE_BYTES,
@@ -170,12 +180,11 @@ async def download_model(
     if container is not None and container.state is not ContainerState.RUNNING:
         await session.docker.remove_container(container.id, force=True)
         container = None
-    if container is not None and (other := container.get_label(ContainerLabel.DOWNLOAD_SOURCE)) != wanted.origin:
-        raise OperationRefused(
-            f"another download goes on in {wanted.target} on {session.node.name}: {sanitize_line(other or 'not known')}",
-            "wait for it, or end it: sparkctl pull PROFILE --stop",
-        )
-    if container is None and await _is_on_node(session, wanted):
+    on_node = None if container is not None else await _read_origin_on_node(session, wanted)
+    other = on_node if container is None else container.get_label(ContainerLabel.DOWNLOAD_SOURCE)
+    if container is not None or on_node is not None:
+        _refuse_other_source(session, wanted, other)
+    if on_node is not None:
         said = await _watch_on_node(session, wanted, progress)
     else:
         said = await _download_in_container(session, wanted, environ, progress, container)
@@ -189,6 +198,15 @@ async def download_model(
     raise explain_download_error(said, wanted, session.node.name)
 
 
+def _refuse_other_source(session: NodeSession, wanted: ModelDownload, other: str | None) -> None:
+    """Raise `OperationRefused` where the download into the same directory gets something else."""
+    if other != wanted.origin:
+        raise OperationRefused(
+            f"another download goes on in {wanted.target} on {session.node.name}: {sanitize_line(other or 'not known')}",
+            "wait for it, or end it: sparkctl pull PROFILE --stop",
+        )
+
+
 async def _download_in_container(
     session: NodeSession,
     wanted: ModelDownload,
@@ -199,6 +217,12 @@ async def _download_in_container(
     """Download it in a container, or watch the one that runs; return the message that says how it ended."""
     try:
         container_id = container.id if container is not None else await _start_download(session, wanted, environ)
+    except ContainerNameInUse:  # another pull began it at the same moment
+        container = await find_download(session, wanted)
+        if container is None:
+            raise
+        _refuse_other_source(session, wanted, container.get_label(ContainerLabel.DOWNLOAD_SOURCE))
+        container_id = container.id
     except DockerError as error:
         if "python3" not in error.message:  # its own words of a program that is not there
             raise
@@ -211,11 +235,12 @@ async def _download_in_container(
     return said
 
 
-async def _is_on_node(session: NodeSession, wanted: ModelDownload) -> bool:
+async def _read_origin_on_node(session: NodeSession, wanted: ModelDownload) -> str | None:
+    """Return what a download gets that runs on the node itself into the same directory; None without one."""
     done = await session.run(
         ["sh", "-c", _IS_ON_NODE, "sparkctl-is-pulling", wanted.node_folder], timeout=_COMMAND_TIMEOUT_SECONDS
     )
-    return done.status == 0
+    return done.stdout.decode("utf-8", "replace") if done.status == 0 else None
 
 
 async def _find_client(session: NodeSession, wanted: ModelDownload) -> list[str] | None:
@@ -234,7 +259,7 @@ async def _start_on_node(
     endpoint = get_hub_endpoint(environ)
     words = [*(["env", f"HF_ENDPOINT={endpoint}"] if endpoint else []), *client]
     done = await session.run(
-        ["sh", "-c", _START_ON_NODE, "sparkctl-start", wanted.node_folder, request, *words],
+        ["sh", "-c", _START_ON_NODE, "sparkctl-start", wanted.node_folder, request, wanted.origin, *words],
         stdin=_read_program().encode(),
         timeout=_COMMAND_TIMEOUT_SECONDS,
     )
@@ -258,8 +283,7 @@ async def _watch_on_node(session: NodeSession, wanted: ModelDownload, progress: 
         raise _explain_lost_watch(error) from error
     finally:
         await held.release()
-    is_alive = await _is_on_node(session, wanted)
-    if is_alive and not last:
+    if not last and await _read_origin_on_node(session, wanted) is not None:
         raise _explain_lost_watch(NodeError(session.node.name, "the log of the download ended", None))
     await session.run(
         ["sh", "-c", _REMOVE_FOLDER, "sparkctl-download", wanted.node_folder], timeout=_COMMAND_TIMEOUT_SECONDS
@@ -280,7 +304,7 @@ async def stop_download(session: NodeSession, wanted: ModelDownload) -> bool:
     """End a download; what has arrived stays. Return whether there was one."""
     container = await find_download(session, wanted)
     if container is None:
-        if not await _is_on_node(session, wanted):
+        if await _read_origin_on_node(session, wanted) is None:
             return False
         await session.run(
             ["sh", "-c", _STOP_ON_NODE, "sparkctl-stop", wanted.node_folder], timeout=_COMMAND_TIMEOUT_SECONDS
@@ -355,6 +379,8 @@ async def _start_download(session: NodeSession, wanted: ModelDownload, environ: 
     try:
         container_id = await session.docker.create_from_body(wanted.container_name, body)
         await session.docker.start_container(container_id)
+    except ContainerNameInUse:  # what was prepared is the other's, too
+        raise
     except BaseException:
         with suppress(NodeError):  # the error that ended it says more
             await _remove_token_folder(session, wanted)

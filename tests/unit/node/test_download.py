@@ -257,3 +257,43 @@ def test_a_model_is_taken_from_another_directory(hub: HubStandIn, url: str, tmp_
     blob.write_bytes(bytes([blob.read_bytes()[0] ^ 1]) + blob.read_bytes()[1:])
     assert download(url, tmp_path / "again", tmp_path, directory=str(tmp_path / "nas"))[-1]["error"] == "damaged"
     assert download(url, tmp_path / "z", tmp_path, directory=str(tmp_path / "gone"))[-1]["error"] == "nothing"
+
+
+def test_a_file_that_had_arrived_before_its_name_is_not_asked_for_again(
+    hub: HubStandIn, url: str, tmp_path: Path
+) -> None:
+    hub.files["acme/web"] = {"big.gguf": WEIGHTS}
+    target, sha256 = tmp_path / "web", hashlib.sha256(WEIGHTS).hexdigest()
+    begun = tmp_path / "web.sparkctl-part" / f"big.gguf.{sha256}.incomplete"
+    begun.parent.mkdir()
+    begun.write_bytes(WEIGHTS)
+    address = f"{url}/cdn/acme/web/big.gguf"
+    assert download(url, target, tmp_path, url=address, sha256=sha256)[-1]["done"]
+    assert (target / "big.gguf").read_bytes() == WEIGHTS
+    assert [one[0] for one in hub.log if one[1].endswith("big.gguf")] == ["HEAD"]
+    (target / "big.gguf").unlink()
+    begun.parent.mkdir()
+    begun.write_bytes(WEIGHTS + b"more than the server has")  # a shorter file of the same name and checksum: 416
+    assert download(url, target, tmp_path, url=address, sha256=sha256)[-1]["done"]
+    assert (target / "big.gguf").read_bytes() == WEIGHTS
+
+
+def test_of_a_cache_the_revision_comes_that_is_wanted(tmp_path: Path) -> None:
+    cache = tmp_path / "nas" / "models--acme--tiny"
+    for commit, text in (("a" * 40, b"new"), ("f" * 40, b"old")):
+        (cache / "snapshots" / commit).mkdir(parents=True)
+        (cache / "snapshots" / commit / "model.safetensors").write_bytes(text)
+    (cache / "refs").mkdir()
+    (cache / "refs" / "main").write_text("a" * 40)
+
+    def copy(name: str, **more: object) -> tuple[dict[str, Any], Path]:
+        target = tmp_path / name
+        return download("http://127.0.0.1:9", target, tmp_path, directory=str(tmp_path / "nas"), **more)[-1], target
+
+    said, target = copy("main")
+    assert (said["revision"], (target / "model.safetensors").read_bytes()) == ("a" * 40, b"new")
+    said, target = copy("pinned", revision="fffffff")
+    assert (said["revision"], (target / "model.safetensors").read_bytes()) == ("f" * 40, b"old")
+    assert copy("other", revision="v2")[0]["error"] == "nothing"
+    (cache / "refs" / "main").unlink()
+    assert "no revision main" in copy("unknown")[0]["message"]
