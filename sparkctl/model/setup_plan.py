@@ -12,7 +12,6 @@ class SetupStepKind(StrEnum):
     DOCKER_GROUP = "docker-group"
     DROP_CACHES = "drop-caches"
     CABLE = "cable"
-    PEER_LOGIN = "peer-login"
     UNDO = "undo"
 
 

@@ -98,11 +98,6 @@ def list_kept_copies(path: str) -> tuple[str, str]:
 def _decode_text(lines: Sequence[str], digest: str) -> str | None:
     if digest in (ABSENT, "other"):
         return None
-    return decode_base64_text(lines)
-
-
-def decode_base64_text(lines: Sequence[str]) -> str | None:
-    """Return the text that a node printed in base64; None where that is no base64."""
     try:
         return b64decode("".join(lines)).decode("utf-8", "replace")
     except ValueError:

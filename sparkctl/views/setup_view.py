@@ -14,7 +14,6 @@ _STEP_NAMES = {
     SetupStepKind.DOCKER_GROUP: "group docker",
     SetupStepKind.DROP_CACHES: "right to drop the page cache",
     SetupStepKind.CABLE: "cable",
-    SetupStepKind.PEER_LOGIN: "logins between the Sparks",
     SetupStepKind.UNDO: "undo",
 }
 

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 @click.argument("nodes", nargs=-1, metavar="[NODE]...", shell_complete=complete_nodes)
 @click.option("--dry-run", is_flag=True, help="Show what would change; change nothing.")
 @click.option("--undo", is_flag=True, help="Put back what was there before, byte for byte.")
-@click.option(
-    "--ssh", "with_logins", is_flag=True, help="Also let the Sparks log in at each other (TRT-LLM over two wants it)."
-)
 @click.option("--yes", is_flag=True, help="Make the changes without a question.")
 @click.option(
     "--cable-timeout", callback=parse_duration_option, metavar="TIME",
@@ -35,13 +32,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @json_option
 def command(
-    nodes: tuple[str, ...],
-    dry_run: bool,
-    undo: bool,
-    with_logins: bool,
-    yes: bool,
-    cable_timeout: float | None,
-    as_json: bool,
+    nodes: tuple[str, ...], dry_run: bool, undo: bool, yes: bool, cable_timeout: float | None, as_json: bool
 ) -> PreparedVerb:
     """Set up the nodes (default: all): what `doctor` finds missing and a start needs.
 
@@ -54,15 +45,12 @@ def command(
     gives the cable between two Sparks addresses: a netplan file on each, MTU 9000, both functions of the port. If the
     cable does not come up in time, or the Spark loses sparkctl, it goes back to its old file by itself.
 
-    --ssh makes a key on each Spark that has none, and adds it to the other's ~/.ssh/authorized_keys.
-
     Every file is shown as a diff first. sudo's password is asked for once, and not kept. Twice is once.
     """
     from sparkctl.commands.setup.setup_nodes import CABLE_LIMIT_SECONDS, SetUpNodes
 
     request = SetUpNodes(
         nodes=select_configured_nodes(nodes), names_nodes=bool(nodes), dry_run=dry_run, undo=undo, is_confirmed=yes,
-        with_logins=with_logins,
         cable_limit=cable_timeout or CABLE_LIMIT_SECONDS,
     )  # fmt: skip
     return PreparedVerb(request=request, printer=lambda: create_setup_printer(plan_only=dry_run))

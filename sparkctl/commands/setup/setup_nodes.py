@@ -17,7 +17,6 @@ from sparkctl.commands.event_stream import open_session, stream_events
 from sparkctl.commands.node_lock import acquire_node_lock
 from sparkctl.commands.request import Preview, Request, SentenceTone, describe_unreachable, list_flags
 from sparkctl.commands.setup.cable_plan import NETPLAN_FILE, CableEnd, build_cable_route, find_wrong_lanes, plan_cable
-from sparkctl.commands.setup.peer_logins import PeerLogins, read_peer_logins, undo_peer_logins
 from sparkctl.commands.setup.root_shell import PasswordHolder, RootShell
 from sparkctl.commands.setup.setup_plan import (
     DOCKER_GROUP,
@@ -68,7 +67,6 @@ class SetUpNodes(Request):
     Attributes:
         undo: take back what an earlier set-up wrote.
         is_confirmed: make the changes that were shown without a question.
-        with_logins: let the nodes' users log in at each other's without a password, too.
         cable_limit: seconds in which the cable has to come up; else each node goes back to its old file.
     """
 
@@ -76,14 +74,11 @@ class SetUpNodes(Request):
     dry_run: bool = False
     undo: bool = False
     is_confirmed: bool = False
-    with_logins: bool = False
     cable_limit: float = CABLE_LIMIT_SECONDS
 
     def format_as_command(self) -> tuple[str, ...]:
         """Return the words of its command line."""
-        flags = {
-            "--dry-run": self.dry_run, "--undo": self.undo, "--yes": self.is_confirmed, "--ssh": self.with_logins,
-        }  # fmt: skip
+        flags = {"--dry-run": self.dry_run, "--undo": self.undo, "--yes": self.is_confirmed}
         return ("setup", *map(str, self.named_nodes), *list_flags(flags))
 
     def preview(self, now: ActionContext) -> Preview:
@@ -136,7 +131,6 @@ class SetupState:
 
     steps: Steps
     ends: tuple[CableEnd, ...] = ()
-    logins: PeerLogins | None = None
     notes: list[tuple[NodeName | None, str, str | None]] = field(default_factory=list)
 
 
@@ -153,8 +147,6 @@ class NodeSetup:
         """Plan, show, ask and change; return how it ended."""
         looks = await self._look()
         state = plan_setup(looks, self._request.nodes)
-        if self._request.with_logins:
-            await self._plan_logins(state)
         for node, words, hint in state.notes:
             self._warn(node, words, hint)
         self._show(state.steps)
@@ -177,33 +169,17 @@ class NodeSetup:
         await self._acquire_locks(stack, state.steps)
         for node, steps in state.steps.items():
             for step in steps:
-                if step.kind not in (SetupStepKind.CABLE, SetupStepKind.PEER_LOGIN):
+                if step.kind is not SetupStepKind.CABLE:
                     await self._apply(node, step, looks[node])
-        if state.logins is not None:
-            for node in await state.logins.apply():
-                self._emit(SetupStepDone(self._ctx.clock.unix_time(), node, SetupStepKind.PEER_LOGIN))
         if state.ends:
             await self._apply_cable(state)
         return Outcome.DONE, "done; take it back with: sparkctl setup --undo"
-
-    async def _plan_logins(self, state: SetupState) -> None:
-        if len(self._sessions) < 2:
-            raise OperationRefused(
-                "logins are set up between Sparks: one alone has no other", "name both, or none for all"
-            )
-        state.logins = await read_peer_logins(tuple(self._sessions.values()))
-        for node, step in state.logins.plan_steps().items():
-            state.steps[node] = (*state.steps.get(node, ()), step)
 
     async def undo(self, stack: AsyncExitStack) -> tuple[Outcome, str]:
         """Take back what was written, on each node all of it or nothing."""
         plans: Steps = {}
         looks = await self._look()
-        logins = await read_peer_logins(tuple(self._sessions.values()))
         for node, shell in self._shells.items():
-            if logins.found[node].has_record:
-                words = "the logins of the other Sparks, and the key that was made for them"
-                plans[node] = (SetupStep(SetupStepKind.PEER_LOGIN, words, ()),)
             if (seen := looks[node].setup) is not None and not seen.has_state:
                 continue
             step, foreign = plan_undo(await shell.run("records"))
@@ -215,7 +191,7 @@ class NodeSetup:
                     "take your change out, or remove the file by hand, and then the record: sudo rm -r /var/lib/sparkctl/setup",
                 )
             if step.changes:
-                plans[node] = (*plans.get(node, ()), step)
+                plans[node] = (step,)
         self._show(plans)
         if not plans:
             return Outcome.DONE, "nothing to do: sparkctl has set nothing up here"
@@ -223,12 +199,7 @@ class NodeSetup:
             return Outcome.PLANNED, "nothing was changed; without --dry-run these changes are made"
         await self._confirm(plans)
         await self._acquire_locks(stack, plans)
-        for node, step in ((node, step) for node, its in plans.items() for step in its):
-            if step.kind is SetupStepKind.PEER_LOGIN:
-                for words in await undo_peer_logins(self._sessions[node]):
-                    self._warn(node, words)
-                self._emit(SetupStepDone(self._ctx.clock.unix_time(), node, SetupStepKind.UNDO))
-                continue
+        for node, (step,) in plans.items():
             sums = [(one.path, _sum(one.before)) for one in step.changes if one.path != GROUP_FILE]
             report = await self._shells[node].run(call("undo", *(word for pair in sums for word in pair)))
             self._report_warnings(node, report)
@@ -267,11 +238,9 @@ class NodeSetup:
         """Return the steps with the files as root sees them."""
         found: Steps = {}
         for node, its in steps.items():
-            own = [step for step in its if step.kind is not SetupStepKind.PEER_LOGIN]  # the user's, read as they are
-            paths = sorted({change.path for step in own for change in step.changes} - {GROUP_FILE})
-            files = (await self._shells[node].run(call("show", *paths))).files if own else {}
-            user = _get_user(looks[node])
-            found[node] = tuple(step if step not in own else correct_before(step, files, user) for step in its)
+            paths = sorted({change.path for step in its for change in step.changes} - {GROUP_FILE})
+            report = await self._shells[node].run(call("show", *paths))
+            found[node] = tuple(correct_before(step, report.files, _get_user(looks[node])) for step in its)
         return found
 
     async def _apply(self, node: NodeName, step: SetupStep, look: NodeInspection) -> None:

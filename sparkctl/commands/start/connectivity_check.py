@@ -177,8 +177,8 @@ async def _try_ssh_login(head: NodeSession, worker: NodeSession, end: RouteEnd) 
 
 def _suggest_login_remedy(head: NodeSession, user: str, end: RouteEnd) -> str:
     return (
-        f"sparkctl setup {head.node.name} {end.node} --ssh; or by hand on {head.node.name}, without a passphrase: "
-        f"ssh-keygen -t ed25519 (unless there is a key), then: ssh-copy-id {sanitize_line(user)}@{end.address}"
+        f"on {head.node.name}, without a passphrase: ssh-keygen -t ed25519 (unless there is a key), then: "
+        f"ssh-copy-id {sanitize_line(user)}@{end.address}"
     )
 
 
