@@ -14,6 +14,7 @@ _STEP_NAMES = {
     SetupStepKind.DOCKER_GROUP: "group docker",
     SetupStepKind.DROP_CACHES: "right to drop the page cache",
     SetupStepKind.CABLE: "cable",
+    SetupStepKind.SSH: "SSH between the Sparks",
     SetupStepKind.UNDO: "undo",
 }
 
