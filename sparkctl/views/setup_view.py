@@ -24,6 +24,11 @@ def format_step_kind(kind: SetupStepKind) -> str:
     return _STEP_NAMES[kind]
 
 
+def render_fine_part(node: NodeName, sentence: str) -> TextRow:
+    """Return a line about what needs no set-up."""
+    return make_row(Span(f"{node}  ", TextStyle.STRONG), Span(sanitize_line(sentence), TextStyle.LABEL))
+
+
 def render_setup_step(node: NodeName, step: SetupStep) -> Iterator[TextRow]:
     """Yield a step: what it is good for, then each file as a diff."""
     yield make_row(Span(f"{node}  ", TextStyle.STRONG), Span(sanitize_line(step.summary)))

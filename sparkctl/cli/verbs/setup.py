@@ -80,7 +80,7 @@ def create_setup_printer(*, plan_only: bool = False) -> EventPrinter:
     from sparkctl.cli import stderr, stdout
     from sparkctl.cli.event_printers import TextPrinter
     from sparkctl.model.events import Event, SetupPlanned
-    from sparkctl.views.setup_view import render_setup_step
+    from sparkctl.views.setup_view import render_fine_part, render_setup_step
 
     class SetupPrinter(TextPrinter):
         """Prints what will change, then each step that is done."""
@@ -89,13 +89,13 @@ def create_setup_printer(*, plan_only: bool = False) -> EventPrinter:
             if not isinstance(event, SetupPlanned):
                 return super().print_event(event)
             self.live.clear()
-            for step in event.steps:
-                rows = list(render_setup_step(event.node, step))
-                if plan_only:
-                    stdout.print_rows(rows)
-                else:
-                    for row in rows:
-                        stderr.print_message(row)
+            rows = [render_fine_part(event.node, sentence) for sentence in event.fine]
+            rows += [row for step in event.steps for row in render_setup_step(event.node, step)]
+            if plan_only:
+                stdout.print_rows(rows)
+            else:
+                for row in rows:
+                    stderr.print_message(row)
             return None
 
     return SetupPrinter()

@@ -22,6 +22,7 @@ from sparkctl.commands.setup.setup_plan import (
     DOCKER_GROUP,
     GROUP_FILE,
     correct_before,
+    list_fine_parts,
     plan_cable_step,
     plan_own_steps,
     plan_undo,
@@ -133,11 +134,12 @@ class CableRolledBack(OperationRefused):
 
 @dataclass(slots=True)
 class SetupState:
-    """What is to be done: the steps of each node, the ends of the cable, and what was noted."""
+    """What is to be done: the steps of each node, the ends of the cable, and what was noted or is fine."""
 
     steps: Steps
     ends: tuple[CableEnd, ...] = ()
     sides: Mapping[NodeName, SshSide] = field(default_factory=dict)
+    fine: list[str] = field(default_factory=list)  # what all of them have in common
     notes: list[tuple[NodeName | None, str, str | None]] = field(default_factory=list)
 
 
@@ -159,7 +161,9 @@ class NodeSetup:
             await self._plan_ssh(state, looks)
         for node, words, hint in state.notes:
             self._warn(node, words, hint)
-        self._show(state.steps)
+        for node, look in looks.items():
+            fine = (*list_fine_parts(look), *state.fine)
+            self._emit(SetupPlanned(self._ctx.clock.unix_time(), node, state.steps.get(node, ()), fine))
         if not state.steps:
             return Outcome.DONE, "nothing to do"
         if self._request.dry_run:
@@ -307,6 +311,7 @@ class NodeSetup:
         steps = plan_ssh(state.sides)
         if not steps:
             state.sides = {}
+            state.fine.append("SSH between the Sparks: each user's key and each host's key are known to the other")
         for node, step in steps.items():
             state.steps[node] = (*state.steps.get(node, ()), step)
 
@@ -433,7 +438,10 @@ def plan_setup(looks: Mapping[NodeName, NodeInspection], nodes: Sequence[Node]) 
         state.notes += [(node, words, None) for words in notes]
     if len(looks) == 2:
         try:
-            for end, step in _plan_cable(looks, nodes):
+            planned = _plan_cable(looks, nodes)
+            if not planned:
+                state.fine.append("cable: both ends have addresses in one network and MTU 9000")
+            for end, step in planned:
                 state.ends = (*state.ends, end)
                 steps[end.node].append(step)
         except OperationRefused as refused:

@@ -41,6 +41,21 @@ def plan_own_steps(node: NodeName, look: NodeInspection) -> tuple[tuple[SetupSte
     return tuple(steps), tuple(notes)
 
 
+def list_fine_parts(look: NodeInspection) -> tuple[str, ...]:
+    """Return what of a node needs no set-up, in sentences; what could not be read is not among them."""
+    user = "" if look.identity is None else look.identity.user
+    if user == "root":
+        return ("Docker and the page cache: root needs no set-up",)
+    fine = []
+    if look.docker is not None and look.docker.access:
+        fine.append(f"Docker: {user} may use it")
+    elif look.docker is not None and look.docker.member:
+        fine.append(f"Docker: {user} is in group docker, which counts from the next login there")
+    if look.drop_right == "allowed":
+        fine.append(f"page cache: {user} may drop it without a password")
+    return tuple(fine)
+
+
 def plan_drop_right(user: str, before: str | None) -> SetupStep:
     """Return the step that lets a user drop the page cache, and nothing else."""
     line = f"{user} ALL=(root) NOPASSWD: {' '.join(TEE_COMMAND)}\n"
