@@ -198,9 +198,8 @@ class NodeSetup:
         looks = await self._look()
         for node, shell in self._shells.items():
             seen = looks[node].setup
-            shells = [self._user_shells[node]]
-            if seen is None or seen.has_state:
-                shells.append(shell)
+            shells = [self._user_shells[node]] if seen is None or seen.has_own_state else []
+            shells += [shell] if seen is None or seen.has_state else []
             for one in shells:
                 report = await one.run("records")
                 step, foreign = plan_undo(report)
