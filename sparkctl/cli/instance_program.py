@@ -24,12 +24,13 @@ def find_container(instance: str, node: str | None) -> tuple[Node, str]:
 
 def run_program(words: Sequence[str]) -> int:
     """Run a program in this terminal and return its exit status, by the rule of shells; Ctrl-C is its own."""
+    from sparkctl.tui.global_actions import suggest_install
+
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         ended = subprocess.run(words, check=False, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     except FileNotFoundError as missing:
-        hint = "install OpenSSH" if words[0] == "ssh" else f"install it, or put it on PATH: {words[0]}"
-        raise InvalidInput(f"{words[0]} is not installed on this machine", hint) from missing
+        raise InvalidInput(f"{words[0]} is not installed on this machine", suggest_install(words[0])) from missing
     finally:
         signal.signal(signal.SIGINT, before)
     return ended.returncode if ended.returncode >= 0 else 128 - ended.returncode

@@ -404,11 +404,12 @@ class MemoryReleased:
 
 @dataclass(frozen=True, slots=True)
 class SetupPlanned:
-    """What `setup` will change on a node, file by file."""
+    """What `setup` will change on a node, file by file; ``fine``: what it looked at and leaves as it is, in sentences."""
 
     ts: float
     node: NodeName
     steps: tuple[SetupStep, ...]
+    fine: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

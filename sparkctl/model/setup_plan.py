@@ -12,6 +12,7 @@ class SetupStepKind(StrEnum):
     DOCKER_GROUP = "docker-group"
     DROP_CACHES = "drop-caches"
     CABLE = "cable"
+    SSH = "ssh"
     UNDO = "undo"
 
 

@@ -91,16 +91,18 @@ class NetworkReadings:
     routes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetupReadings:
     """What `setup` looks at before it asks for root: ``group`` is the line of docker in /etc/group, None without one.
 
-    ``has_state``: an earlier set-up changed something; ``written``: the files that it wrote, as it wrote them.
+    ``has_state``: an earlier set-up changed something as root, ``has_own_state``: in the user's home; ``written``: the files
+    that it wrote, as it wrote them.
     """
 
     group: str | None
     has_netplan: bool
     has_state: bool
+    has_own_state: bool
     written: Mapping[str, str]
 
 
@@ -503,9 +505,11 @@ def _parse_setup(body: str | None) -> SetupReadings | None:
                 written[path] = b64decode(text, validate=True).decode()
             except ValueError:
                 continue
+    has_netplan, has_state, has_own_state = (words.get(key) == "yes" for key in ("netplan", "state", "own"))
     return SetupReadings(
-        words.get("group") or None, words.get("netplan") == "yes", words.get("state") == "yes", written
-    )
+        group=words.get("group") or None, has_netplan=has_netplan, has_state=has_state, has_own_state=has_own_state,
+        written=written,
+    )  # fmt: skip
 
 
 def _parse_gid_ipv4(gid: str) -> str | None:

@@ -129,6 +129,7 @@ for section in "$@"; do
       echo "group $(getent group docker)"
       if command -v netplan >/dev/null; then echo "netplan yes"; else echo "netplan no"; fi
       if [ -d /var/lib/sparkctl/setup ]; then echo "state yes"; else echo "state no"; fi
+      if [ -d "${XDG_STATE_HOME:-$HOME/.local/state}/sparkctl/setup" ]; then echo "own yes"; else echo "own no"; fi
       for f in /var/lib/sparkctl/setup/written/etc/*/*; do
         [ -f "$f" ] && echo "written ${f#/var/lib/sparkctl/setup/written} $(head -c 65536 "$f" | base64 | tr -d '\n')"
       done ;;

@@ -162,9 +162,13 @@ def decode_login_target(answer: bytes) -> SshLoginTarget:
     return SshLoginTarget(lines[0], lines[1] if lines[1].isdigit() else _DEFAULT_SSH_PORT, "listed" in lines[2:])
 
 
-def build_login_test_command(entry: SshLoginTarget, address: str) -> tuple[str, ...]:
-    """Return the command that logs in there and does nothing.
+def build_login_test_command(entry: SshLoginTarget, address: str, *, knows_host: bool = False) -> tuple[str, ...]:
+    """Return the command that logs in there and does nothing. ``knows_host``: only where known_hosts holds its key.
 
     As in a container it uses no ssh-agent and accepts an unknown host; the node's known_hosts stay unchanged.
     """
-    return (*_SSH_COMMAND, "-p", entry.port, "-l", entry.user, address, "true")
+    # of an option given twice ssh takes the first
+    known = ("StrictHostKeyChecking=yes", "UserKnownHostsFile=~/.ssh/known_hosts", "UpdateHostKeys=no")
+    strict = [word for option in known for word in ("-o", option)] if knows_host else []
+    env, ssh = _SSH_COMMAND[:4], _SSH_COMMAND[4:]
+    return (*env, *strict, *ssh, "-p", entry.port, "-l", entry.user, address, "true")

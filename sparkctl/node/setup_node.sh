@@ -8,6 +8,11 @@ state=/var/lib/sparkctl/setup
 cable=/run/sparkctl-cable
 echo "@@ setup"
 fail() { echo "@@ failed $*"; exit 1; }
+as_user() { # files of the node's own user, without root: what was there is kept in the user's home
+  umask 077
+  state=${XDG_STATE_HOME:-$HOME/.local/state}/sparkctl/setup
+  echo "@@ state $state"
+}
 sum_of() {
   if [ -L "$1" ]; then echo other
   elif [ -f "$1" ]; then sha256sum <"$1" | cut -d ' ' -f 1
@@ -28,6 +33,38 @@ records() { # what was written here, what was there before, and what is there no
     show "$path" "$state/written$path" "$state/before$path"
   done
   for record in "$state"/groups/*; do [ -e "$record" ] && echo "@@ group ${record##*/}"; done
+  if [ -e "$state/key" ]; then echo "@@ made-key $HOME/.ssh/id_ed25519.pub"; show "$HOME/.ssh/id_ed25519.pub"; fi
+}
+show_ssh() { # what a login from here, and to here, rests on: files, a key without a passphrase, the keys of this host
+  echo "@@ home $HOME"
+  if [ -L "$HOME/.ssh" ] || { [ -e "$HOME/.ssh" ] && ! [ -d "$HOME/.ssh" ]; }; then fail "$HOME/.ssh is no plain directory, so sparkctl does not touch it"; fi
+  command -v ssh-keygen >/dev/null && command -v ssh >/dev/null || fail "there is no ssh here: sudo apt install openssh-client"
+  show "$HOME/.ssh/authorized_keys" "$HOME/.ssh/known_hosts"
+  file=$HOME/.ssh/id_ed25519 # a private key: only whether it is there
+  if [ -e "$file" ] || [ -L "$file" ]; then echo "@@ file $file other"; else echo "@@ file $file none"; fi
+  for kind in ed25519 ecdsa rsa; do
+    public=$(ssh-keygen -y -P '' -f "$HOME/.ssh/id_$kind" 2>/dev/null </dev/null) && echo "@@ public $public" && break
+  done
+  for kind in ed25519 ecdsa rsa; do
+    file=/etc/ssh/ssh_host_${kind}_key.pub
+    if [ -r "$file" ]; then echo "@@ host $(head -n 1 "$file")"; break; fi
+  done
+}
+make_ssh_directory() {
+  [ -d "$HOME/.ssh" ] || { mkdir -p "$state" && : >"$state/made-ssh" && mkdir -m 700 "$HOME/.ssh"; } || fail "$HOME/.ssh cannot be made"
+}
+make_key() { # COMMENT: a key pair whose private part never leaves this node
+  for file in "$HOME/.ssh/id_ed25519" "$HOME/.ssh/id_ed25519.pub"; do
+    if [ -e "$file" ] || [ -L "$file" ]; then echo "@@ changed $file"; exit 3; fi
+  done
+  make_ssh_directory
+  mkdir -p "$state" && : >"$state/key" || fail "$state cannot be written"
+  said=$(ssh-keygen -q -t ed25519 -N '' -C "$1" -f "$HOME/.ssh/id_ed25519" 2>&1 </dev/null) || { rm -f "$state/key"; fail "ssh-keygen: $said"; }
+  sum_of "$HOME/.ssh/id_ed25519.pub" >"$state/key"
+  echo "@@ public $(cat "$HOME/.ssh/id_ed25519.pub")"
+}
+remove_key() { # the one that make_key made, and nobody else's
+  if [ "$(sum_of "$HOME/.ssh/id_ed25519.pub")" = "$(cat "$state/key")" ]; then rm -f "$HOME/.ssh/id_ed25519" "$HOME/.ssh/id_ed25519.pub"; fi
 }
 remember() { # PATH NEW: keep what is there, unless that is what we wrote ourselves
   mkdir -p "$state/written${1%/*}" "$state/before${1%/*}" && chmod 700 "$state/before" || fail "$state cannot be written"
@@ -120,6 +157,10 @@ give_cable_back() { # PATH: also where this end is confirmed already, and the ot
   until [ -e "$cable/is-back" ] || [ $tries -gt 50 ]; do sleep 0.2; tries=$((tries + 1)); done
   if [ -e "$cable/is-back" ]; then echo "@@ back"; fi
 }
+rebase() { # PATH SUM: stdin is what an undo puts back, in place of what was there before: others added lines since
+  if [ "$(sum_of "$1")" != "$2" ]; then echo "@@ changed $1"; exit 3; fi
+  cp -p "$1" "$state/before$1" && cat >"$state/before$1" || fail "$state cannot be written"
+}
 undo() { # [PATH SUM ...]: give everything back, if each file still has the sum that was shown
   [ $# -eq 0 ] || printf '%s %s\n' "$@" | while read -r path sum; do
     if [ "$(sum_of "$path")" != "$sum" ]; then echo "@@ changed $path"; exit 3; fi
@@ -151,5 +192,7 @@ undo() { # [PATH SUM ...]: give everything back, if each file still has the sum 
   sync
   # What could not be undone stays on record, so that the next undo finds it.
   [ -z "$failed" ] || fail "$failed (the rest is undone)"
+  if [ -e "$state/key" ]; then remove_key; fi
+  if [ -e "$state/made-ssh" ]; then rmdir "$HOME/.ssh" 2>/dev/null; fi
   rm -rf "$state"
 }

@@ -34,6 +34,11 @@ class SetupReport:
     files: dict[str, NodeFile] = field(default_factory=dict)
     records: list[str] = field(default_factory=list)  # paths that were written here before
     groups: list[str] = field(default_factory=list)  # GROUP:USER
+    made_keys: list[str] = field(default_factory=list)  # public parts of the key pairs that were made here
+    state: str = STATE_DIRECTORY  # where the copies are kept
+    home: str = ""
+    public_key: str | None = None  # of the node's user, whose private part has no passphrase
+    host_key: str | None = None
     warnings: list[str] = field(default_factory=list)
     failure: str | None = None
     words: set[str] = field(default_factory=set)
@@ -81,6 +86,16 @@ def decode_report(answer: bytes) -> SetupReport:
             found.records.append(rest)
         elif kind == "group":
             found.groups.append(rest)
+        elif kind == "made-key":
+            found.made_keys.append(rest)
+        elif kind == "state":
+            found.state = rest
+        elif kind == "home":
+            found.home = rest
+        elif kind == "public":
+            found.public_key = sanitize_line(rest)
+        elif kind == "host":
+            found.host_key = sanitize_line(rest)
         elif kind == "warning":
             found.warnings.append(sanitize_line(rest))
         elif kind == "failed":
@@ -90,9 +105,9 @@ def decode_report(answer: bytes) -> SetupReport:
     return found
 
 
-def list_kept_copies(path: str) -> tuple[str, str]:
+def list_kept_copies(path: str, state: str = STATE_DIRECTORY) -> tuple[str, str]:
     """Return where the node keeps what was written to a file, and what was there before."""
-    return f"{STATE_DIRECTORY}/written{path}", f"{STATE_DIRECTORY}/before{path}"
+    return f"{state}/written{path}", f"{state}/before{path}"
 
 
 def _decode_text(lines: Sequence[str], digest: str) -> str | None:

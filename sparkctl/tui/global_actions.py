@@ -125,6 +125,11 @@ def build_container_command(
     return words if node.is_local else [*_build_ssh_prefix(node), *terminal, "--", node.host, shlex.join(words)]
 
 
+def suggest_install(program: str) -> str:
+    """Return what to do where a program of this machine is missing: ssh for a Spark, docker where this machine is the Spark."""
+    return "install OpenSSH" if program == "ssh" else f"install it, or put it on PATH: {program}"
+
+
 def _build_ssh_prefix(node: Node) -> list[str]:
     words = ["ssh"]
     if node.known_hosts:
@@ -181,7 +186,7 @@ async def _open_shell(panel: Panel, node: Node) -> None:
     """Open a shell on a node; show ssh's errors as a toast, because the panel paints over its stderr."""
     words = build_ssh_command(node, os.environ)
     try:
-        status, said = await panel.run_external_program(words, "install OpenSSH", listen=not node.is_local)
+        status, said = await panel.run_external_program(words, suggest_install(words[0]), listen=not node.is_local)
     except InvalidInput as error:
         panel.show_toast(f"{error.message}\n{error.hint}", severity="error")
         return
@@ -203,10 +208,8 @@ def open_container_shell(panel: Panel) -> None:
 async def _open_shell_inside(panel: Panel, node: Node, container: str) -> None:
     """Open a shell in a container; report its exit status only where no shell was opened."""
     try:
-        status, said = await panel.run_external_program(
-            build_container_command(node, container), "install OpenSSH, or Docker where this machine is the Spark",
-            listen=not node.is_local,
-        )  # fmt: skip
+        words = build_container_command(node, container)
+        status, said = await panel.run_external_program(words, suggest_install(words[0]), listen=not node.is_local)
     except InvalidInput as error:
         panel.show_toast(f"{error.message}\n{error.hint}", severity="error")
         return

@@ -14,6 +14,7 @@ _STEP_NAMES = {
     SetupStepKind.DOCKER_GROUP: "group docker",
     SetupStepKind.DROP_CACHES: "right to drop the page cache",
     SetupStepKind.CABLE: "cable",
+    SetupStepKind.SSH: "SSH between the Sparks",
     SetupStepKind.UNDO: "undo",
 }
 
@@ -21,6 +22,11 @@ _STEP_NAMES = {
 def format_step_kind(kind: SetupStepKind) -> str:
     """Return the name of a step."""
     return _STEP_NAMES[kind]
+
+
+def render_fine_part(node: NodeName, sentence: str) -> TextRow:
+    """Return a line about what needs no set-up."""
+    return make_row(Span(f"{node}  ", TextStyle.STRONG), Span(sanitize_line(sentence), TextStyle.LABEL))
 
 
 def render_setup_step(node: NodeName, step: SetupStep) -> Iterator[TextRow]:

@@ -109,7 +109,10 @@ def test_shown_confirmed_done_twice_is_once_and_undone(bare: Lab, sparkctl: Spar
     assert USER in nodes[0].sh("getent", "group", "docker")
     assert [read_lane(node) for node in nodes] == [("192.168.200.11/24", "9000"), ("192.168.200.12/24", "9000")]
     again = sparkctl("setup")
-    assert (again.code, again.err.strip()) == (0, "nothing to do"), again
+    assert (again.code, again.err.strip().splitlines()[-1]) == (0, "nothing to do"), again
+    for name in bare.nodes:
+        for part in ("Docker: milo", "page cache: milo may drop it", "cable: both ends have addresses"):
+            assert f"{name}  {part}" in again.err, again
     undo = {b"Make these changes on spark1 and spark2? [y/N] ": b"y\n", **password}
     nodes[0].sh("sh", "-c", f"chmod 640 {SUDOERS} && echo '# mine' >>{SUDOERS} && chmod 440 {SUDOERS}")
     code, screen = sparkctl.on_terminal("setup", "--undo", answers=dict(undo))
@@ -233,3 +236,48 @@ def test_init_installs_the_key_and_ends_with_the_set_up(bare: Lab, sparkctl: Spa
         assert sparkctl("status", "--node", "spark2").code == 0
     finally:
         node.put(f"/home/{USER}/.ssh/authorized_keys", entries)
+
+
+def read_ssh(node: LabNode) -> str:
+    """Return every file below the user's ~/.ssh, with modes and times."""
+    script = (
+        f"cd /home/{USER}/.ssh && stat -c '%n %a %U %Y' . * | sed '1s/ [0-9]*$//' && for f in *; do sha256sum $f; done"
+    )
+    return node.sh("sh", "-c", script)
+
+
+def test_ssh_between_the_sparks_where_a_profile_wants_it(clean_nodes: Lab, sparkctl: Sparkctl) -> None:
+    nodes = list(clean_nodes.nodes.values())
+    place = f"/home/{USER}/.ssh"
+    kept = [node.sh("cat", f"{place}/authorized_keys") for node in nodes]
+    nodes[0].put(f"{place}/authorized_keys", kept[0].rstrip("\n"))
+    nodes[1].sh("ssh-keygen", "-q", "-t", "rsa", "-N", "", "-f", f"{place}/id_rsa")
+    for node in nodes:
+        node.sh("chown", "-R", f"{USER}:", place)
+    try:
+        before = [read_ssh(node) for node in nodes]
+        shown = sparkctl("setup", "--for", "trtllm-qwen3-235b", "--dry-run")
+        assert (shown.code, "+(public part of the key to be made on spark1)" in shown.out) == (0, True), shown
+        assert [read_ssh(node) for node in nodes] == before
+        done = sparkctl("setup", "--for", "trtllm-qwen3-235b", "--yes")
+        assert done.code == 0, done
+        for node, peer in zip(nodes, reversed(nodes), strict=True):
+            login = ("ssh", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "UpdateHostKeys=no")
+            said = node.sh("su", USER, "-c", " ".join((*login, peer.fabric_address, "id", "-un")))
+            assert said.strip() == USER
+        assert nodes[0].sh("stat", "-c", "%a %U", f"{place}/id_ed25519").strip() == f"600 {USER}"
+        assert "PRIVATE" not in done.out + done.err + shown.out
+        again = sparkctl("setup", "--for", "trtllm-qwen3-235b")
+        assert (again.code, "nothing to do" in again.err) == (0, True), again
+        own = f"{place}/known_hosts"
+        nodes[0].sh("sh", "-c", f"echo '10.1.1.1 ssh-ed25519 AAAA' >>{own}")  # as ssh itself does
+        undone = sparkctl("setup", "--undo", "--yes")
+        assert undone.code == 0, undone
+        assert nodes[0].sh("cat", own) == "10.1.1.1 ssh-ed25519 AAAA\n"
+        nodes[0].sh("rm", own)
+        assert [read_ssh(node) for node in nodes] == before
+    finally:
+        for node, text in zip(nodes, kept, strict=True):
+            node.sh("sh", "-c", f"rm -f {place}/id_* {place}/known_hosts")
+            node.put(f"{place}/authorized_keys", text)
+            node.sh("chown", "-R", f"{USER}:", place)

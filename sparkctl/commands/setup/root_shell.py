@@ -13,7 +13,7 @@ _SUDO_TIMEOUT_SECONDS = 30.0  # seconds: PAM delays a wrong password
 _PROGRAM_TIMEOUT_SECONDS = 90.0  # seconds: netplan waits for its backend
 _MAX_TRIES = 3
 # Lines before the program's first are dropped: where sudo asks for no password after all, it is not run as a command.
-_AS_ROOT = ("sh", "-c", f"while IFS= read -r line; do [ \"$line\" = '{SCRIPT_MARKER}' ] && exec sh -s; done")
+_SHELL = ("sh", "-c", f"while IFS= read -r line; do [ \"$line\" = '{SCRIPT_MARKER}' ] && exec sh -s; done")
 
 
 class SudoRefused(OperationRefused):
@@ -58,9 +58,9 @@ class PasswordHolder:
 
 
 class RootShell:
-    """One node's root shell: each `run` is one call of sudo."""
+    """One node's root shell: each `run` is one call of sudo. Without a holder it is a shell of the node's own user."""
 
-    def __init__(self, session: NodeSession, holder: PasswordHolder) -> None:
+    def __init__(self, session: NodeSession, holder: PasswordHolder | None) -> None:
         self.session = session
         self._holder = holder
         self._argv: tuple[str, ...] | None = None
@@ -68,27 +68,32 @@ class RootShell:
 
     async def prepare(self) -> None:
         """Find out how to become root. Raises `SudoRefused`."""
+        if self._holder is None:
+            self._argv = _SHELL
+            return
         who = await self.session.run(["id", "-u"])
         if who.stdout.strip() == b"0":
-            self._argv = _AS_ROOT
+            self._argv = _SHELL
         elif (await self.session.run(["sudo", "-n", "true"], timeout=_SUDO_TIMEOUT_SECONDS)).status == 0:
-            self._argv = ("sudo", "-n", *_AS_ROOT)
+            self._argv = ("sudo", "-n", *_SHELL)
         else:
             self._first_line = (await self._holder.find_password(self.session)).encode() + b"\n"
-            self._argv = ("sudo", "-S", "-k", "-p", "", *_AS_ROOT)
+            self._argv = ("sudo", "-S", "-k", "-p", "", *_SHELL)
 
     async def run(self, *calls: str, timeout: float = _PROGRAM_TIMEOUT_SECONDS) -> SetupReport:
-        """Run calls as root and return what they printed. Raises `OperationRefused` where one failed."""
+        """Run calls and return what they printed. Raises `OperationRefused` where one failed."""
         if self._argv is None:
             await self.prepare()
         assert self._argv is not None
-        done = await self.session.run(self._argv, stdin=self._first_line + build_program(*calls), timeout=timeout)
+        own = ("as_user",) if self._holder is None else ()
+        done = await self.session.run(self._argv, stdin=self._first_line + build_program(*own, *calls), timeout=timeout)
         report = decode_report(done.stdout)
         name = self.session.node.name
         if not report.began:
             lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"it ended with {done.status}"]
             raise SudoRefused(
-                f"sudo on {name} did not run the set-up: {sanitize_line(lines[-1])}", f"on {name}: sudo -l"
+                f"{'the shell' if self._holder is None else 'sudo'} on {name} did not run the set-up: {sanitize_line(lines[-1])}",
+                None if self._holder is None else f"on {name}: sudo -l",
             )
         if report.failure is not None:
             raise OperationRefused(f"{name}: {report.failure}", None)

@@ -22,14 +22,16 @@ from sparkctl.commands.setup.setup_plan import (
     DOCKER_GROUP,
     GROUP_FILE,
     correct_before,
+    list_fine_parts,
     plan_cable_step,
     plan_own_steps,
     plan_undo,
 )
+from sparkctl.commands.setup.ssh_plan import SshSide, list_addresses, list_shared_addresses, plan_ssh
 from sparkctl.commands.start.connectivity_check import check_fabric
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
-from sparkctl.errors import ConnectionLost, ExitCode, OperationRefused, SparkctlError
+from sparkctl.errors import ConnectionLost, ExitCode, OperationRefused, SparkctlError, UnreadableAnswer
 from sparkctl.model.events import (
     CommandEnded,
     Emit,
@@ -42,9 +44,11 @@ from sparkctl.model.events import (
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.questions import SetupQuestion
 from sparkctl.model.setup_plan import FileChange, SetupStep, SetupStepKind
+from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_duration
+from sparkctl.node import peer_checks
 from sparkctl.node.node_inspection import NodeInspection
-from sparkctl.node.setup_program import ABSENT, SetupReport, arm_cable, call
+from sparkctl.node.setup_program import ABSENT, SetupReport, arm_cable, call, list_kept_copies
 from sparkctl.transport.node_session import NodeSession
 
 if TYPE_CHECKING:
@@ -67,6 +71,7 @@ class SetUpNodes(Request):
     Attributes:
         undo: take back what an earlier set-up wrote.
         is_confirmed: make the changes that were shown without a question.
+        ssh_profile: a profile whose ranks log in at each other by SSH, for which that is set up as well.
         cable_limit: seconds in which the cable has to come up; else each node goes back to its old file.
     """
 
@@ -75,11 +80,13 @@ class SetUpNodes(Request):
     undo: bool = False
     is_confirmed: bool = False
     cable_limit: float = CABLE_LIMIT_SECONDS
+    ssh_profile: str | None = None
 
     def format_as_command(self) -> tuple[str, ...]:
         """Return the words of its command line."""
         flags = {"--dry-run": self.dry_run, "--undo": self.undo, "--yes": self.is_confirmed}
-        return ("setup", *map(str, self.named_nodes), *list_flags(flags))
+        ssh = () if self.ssh_profile is None else ("--for", self.ssh_profile)
+        return ("setup", *map(str, self.named_nodes), *list_flags(flags), *ssh)
 
     def preview(self, now: ActionContext) -> Preview:
         """Return the question before it: it changes nothing before its own question, which shows each file."""
@@ -127,10 +134,12 @@ class CableRolledBack(OperationRefused):
 
 @dataclass(slots=True)
 class SetupState:
-    """What is to be done: the steps of each node, the ends of the cable, and what was noted."""
+    """What is to be done: the steps of each node, the ends of the cable, and what was noted or is fine."""
 
     steps: Steps
     ends: tuple[CableEnd, ...] = ()
+    sides: Mapping[NodeName, SshSide] = field(default_factory=dict)
+    fine: list[str] = field(default_factory=list)  # what all of them have in common
     notes: list[tuple[NodeName | None, str, str | None]] = field(default_factory=list)
 
 
@@ -142,14 +151,19 @@ class NodeSetup:
         self._sessions = {session.node.name: session for session in sessions}
         holder = PasswordHolder(ctx)
         self._shells = {session.node.name: RootShell(session, holder) for session in sessions}
+        self._user_shells = {session.node.name: RootShell(session, None) for session in sessions}
 
     async def set_up(self, stack: AsyncExitStack) -> tuple[Outcome, str]:
         """Plan, show, ask and change; return how it ended."""
         looks = await self._look()
         state = plan_setup(looks, self._request.nodes)
+        if self._request.ssh_profile is not None:
+            await self._plan_ssh(state, looks)
         for node, words, hint in state.notes:
             self._warn(node, words, hint)
-        self._show(state.steps)
+        for node, look in looks.items():
+            fine = (*list_fine_parts(look), *state.fine)
+            self._emit(SetupPlanned(self._ctx.clock.unix_time(), node, state.steps.get(node, ()), fine))
         if not state.steps:
             return Outcome.DONE, "nothing to do"
         if self._request.dry_run:
@@ -169,29 +183,44 @@ class NodeSetup:
         await self._acquire_locks(stack, state.steps)
         for node, steps in state.steps.items():
             for step in steps:
-                if step.kind is not SetupStepKind.CABLE:
+                if step.kind not in (SetupStepKind.CABLE, SetupStepKind.SSH):
                     await self._apply(node, step, looks[node])
         if state.ends:
             await self._apply_cable(state)
+        if state.sides:
+            await self._apply_ssh(state)
         return Outcome.DONE, "done; take it back with: sparkctl setup --undo"
 
     async def undo(self, stack: AsyncExitStack) -> tuple[Outcome, str]:
         """Take back what was written, on each node all of it or nothing."""
         plans: Steps = {}
+        todo: list[tuple[RootShell, list[str]]] = []  # the calls of each shell
         looks = await self._look()
         for node, shell in self._shells.items():
-            if (seen := looks[node].setup) is not None and not seen.has_state:
-                continue
-            step, foreign = plan_undo(await shell.run("records"))
-            if foreign:
-                self._emit(SetupPlanned(self._ctx.clock.unix_time(), node, (replace(step, changes=foreign),)))
-                names = " and ".join(change.path for change in foreign)
-                raise OperationRefused(
-                    f"{node}: {names} changed since sparkctl wrote it (above); nothing was changed",
-                    "take your change out, or remove the file by hand, and then the record: sudo rm -r /var/lib/sparkctl/setup",
-                )
-            if step.changes:
-                plans[node] = (step,)
+            seen = looks[node].setup
+            shells = [self._user_shells[node]] if seen is None or seen.has_own_state else []
+            shells += [shell] if seen is None or seen.has_state else []
+            for one in shells:
+                report = await one.run("records")
+                step, foreign = plan_undo(report)
+                if foreign:
+                    self._emit(SetupPlanned(self._ctx.clock.unix_time(), node, (replace(step, changes=foreign),)))
+                    names = " and ".join(change.path for change in foreign)
+                    raise OperationRefused(
+                        f"{node}: {names} changed since sparkctl wrote it (above); nothing was changed",
+                        "take your change out, or remove the file by hand, and then the record: sudo rm -r "
+                        + report.state,
+                    )
+                if step.changes:
+                    plans[node] = (*plans.get(node, ()), step)
+                    written = [change for change in step.changes if change.path in report.records]
+                    sums = [word for change in written for word in (change.path, _sum(change.before))]
+                    kept = {
+                        change.path: report.files[list_kept_copies(change.path, report.state)[1]] for change in written
+                    }
+                    rebased = [change for change in written if change.after != kept[change.path].text]
+                    calls = [call("rebase", x.path, _sum(x.before), text=x.after) for x in rebased]
+                    todo.append((one, [*calls, call("undo", *sums)]))
         self._show(plans)
         if not plans:
             return Outcome.DONE, "nothing to do: sparkctl has set nothing up here"
@@ -199,10 +228,9 @@ class NodeSetup:
             return Outcome.PLANNED, "nothing was changed; without --dry-run these changes are made"
         await self._confirm(plans)
         await self._acquire_locks(stack, plans)
-        for node, (step,) in plans.items():
-            sums = [(one.path, _sum(one.before)) for one in step.changes if one.path != GROUP_FILE]
-            report = await self._shells[node].run(call("undo", *(word for pair in sums for word in pair)))
-            self._report_warnings(node, report)
+        for shell, calls in todo:
+            node = shell.session.node.name
+            self._report_warnings(node, await shell.run(*calls))
             self._emit(SetupStepDone(self._ctx.clock.unix_time(), node, SetupStepKind.UNDO))
         return Outcome.DONE, "done; the nodes are as they were before"
 
@@ -238,9 +266,13 @@ class NodeSetup:
         """Return the steps with the files as root sees them."""
         found: Steps = {}
         for node, its in steps.items():
-            paths = sorted({change.path for step in its for change in step.changes} - {GROUP_FILE})
-            report = await self._shells[node].run(call("show", *paths))
-            found[node] = tuple(correct_before(step, report.files, _get_user(looks[node])) for step in its)
+            # what is below ~/.ssh was read whole already, by its owner
+            roots = [step for step in its if step.kind is not SetupStepKind.SSH]
+            paths = sorted({change.path for step in roots for change in step.changes} - {GROUP_FILE})
+            files = (await self._shells[node].run(call("show", *paths))).files if roots else {}
+            found[node] = tuple(
+                correct_before(step, files, _get_user(looks[node])) if step in roots else step for step in its
+            )
         return found
 
     async def _apply(self, node: NodeName, step: SetupStep, look: NodeInspection) -> None:
@@ -259,6 +291,53 @@ class NodeSetup:
                     "the line is in place, and sudo still does not allow it",
                     f"on {node}: sudo -l; sudo visudo -c",
                 )
+
+    async def _plan_ssh(self, state: SetupState, looks: Mapping[NodeName, NodeInspection]) -> None:
+        """Add the steps of SSH between the Sparks. Raises `OperationRefused` where it cannot be set up."""
+
+        async def read_side(session: NodeSession) -> SshSide:
+            node = session.node.name
+            files = await self._user_shells[node].run("show_ssh")
+            answer = await session.run(peer_checks.LOGIN_SCRIPT_COMMAND, stdin=peer_checks.LOGIN_SCRIPT)
+            try:
+                login = peer_checks.decode_login_target(answer.stdout)
+            except ValueError as error:
+                raise UnreadableAnswer(node, f"{node} did not say who its user is", None) from error
+            return SshSide(node, files, login, list_addresses(looks[node].network, state.ends, node))
+
+        sides = await gather_or_cancel(*map(read_side, self._sessions.values()))
+        state.sides = {side.node: side for side in sides}
+        steps = plan_ssh(state.sides)
+        if not steps:
+            state.sides = {}
+            state.fine.append("SSH between the Sparks: each user's key and each host's key are known to the other")
+        for node, step in steps.items():
+            state.steps[node] = (*state.steps.get(node, ()), step)
+
+    async def _apply_ssh(self, state: SetupState) -> None:
+        """Make the keys, put the lines in place, and try each login. Raises `OperationRefused` where one does not work."""
+        for node, side in state.sides.items():
+            if side.needs_key:
+                made = await self._user_shells[node].run(call("make_key", f"sparkctl:{node}"))
+                side.files.public_key = made.public_key
+        for node, step in plan_ssh(state.sides).items():
+            await self._user_shells[node].run("make_ssh_directory", *map(_format_put, step.changes))
+        for node, side in state.sides.items():
+            for peer in state.sides.values():
+                if peer is not side:
+                    await self._try_login(side, peer)
+            self._emit(SetupStepDone(self._ctx.clock.unix_time(), node, SetupStepKind.SSH))
+
+    async def _try_login(self, side: SshSide, peer: SshSide) -> None:
+        address = list_shared_addresses(side, peer)[0]
+        words = peer_checks.build_login_test_command(peer.login, address, knows_host=True)
+        done = await self._sessions[side.node].run(words)
+        if done.status != 0:
+            lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"ssh ended with {done.status}"]
+            raise OperationRefused(
+                f"{side.node} still cannot log in at {peer.node} ({address}): {sanitize_line(lines[-1])}",
+                "see whether sshd there allows keys and that address; take it back: sparkctl setup --undo",
+            )
 
     async def _apply_cable(self, state: SetupState) -> None:
         """Put both files in place; keep them only if both ends are up and reach each other in time."""
@@ -358,7 +437,10 @@ def plan_setup(looks: Mapping[NodeName, NodeInspection], nodes: Sequence[Node]) 
         state.notes += [(node, words, None) for words in notes]
     if len(looks) == 2:
         try:
-            for end, step in _plan_cable(looks, nodes):
+            planned = _plan_cable(looks, nodes)
+            if not planned:
+                state.fine.append("cable: both ends have addresses in one network and MTU 9000")
+            for end, step in planned:
                 state.ends = (*state.ends, end)
                 steps[end.node].append(step)
         except OperationRefused as refused:

@@ -41,6 +41,21 @@ def plan_own_steps(node: NodeName, look: NodeInspection) -> tuple[tuple[SetupSte
     return tuple(steps), tuple(notes)
 
 
+def list_fine_parts(look: NodeInspection) -> tuple[str, ...]:
+    """Return what of a node needs no set-up, in sentences; what could not be read is not among them."""
+    user = "" if look.identity is None else look.identity.user
+    if user == "root":
+        return ("Docker and the page cache: root needs no set-up",)
+    fine = []
+    if look.docker is not None and look.docker.access:
+        fine.append(f"Docker: {user} may use it")
+    elif look.docker is not None and look.docker.member:
+        fine.append(f"Docker: {user} is in group docker, which counts from the next login there")
+    if look.drop_right == "allowed":
+        fine.append(f"page cache: {user} may drop it without a password")
+    return tuple(fine)
+
+
 def plan_drop_right(user: str, before: str | None) -> SetupStep:
     """Return the step that lets a user drop the page cache, and nothing else."""
     line = f"{user} ALL=(root) NOPASSWD: {' '.join(TEE_COMMAND)}\n"
@@ -83,12 +98,23 @@ def plan_undo(report: SetupReport) -> tuple[SetupStep, tuple[FileChange, ...]]:
     changes, foreign = [], []
     for path in report.records:
         now = report.files.get(path)
-        written, before = (report.files.get(copy) for copy in list_kept_copies(path))
+        written, before = (report.files.get(copy) for copy in list_kept_copies(path, report.state))
         if now is None or written is None or before is None:
+            continue
+        if now.sum not in (written.sum, before.sum) and "/.ssh/" in path and now.text is not None:
+            # ssh itself adds lines to these: ours are taken out, and the others stay
+            kept = set((before.text or "").splitlines(True))
+            ours = set((written.text or "").splitlines(True)) - kept
+            text = "".join(line for line in now.text.splitlines(True) if line not in ours)
+            changes.append(FileChange(path, now.text, text))
             continue
         if now.sum not in (written.sum, before.sum):
             foreign.append(FileChange(path, written.text, now.text))
         changes.append(FileChange(path, now.text, before.text))
+    for path in report.made_keys:
+        now = report.files.get(path)
+        if now is not None and now.text is not None:
+            changes.append(FileChange(path, now.text, None))
     groups = [one.partition(":") for one in report.groups]
     changes += [FileChange(GROUP_FILE, f"{group}: {user}\n", f"{group}:\n") for group, _, user in groups]
     return SetupStep(SetupStepKind.UNDO, "what was there before sparkctl set it up", tuple(changes)), tuple(foreign)

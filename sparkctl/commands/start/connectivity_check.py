@@ -177,6 +177,7 @@ async def _try_ssh_login(head: NodeSession, worker: NodeSession, end: RouteEnd) 
 
 def _suggest_login_remedy(head: NodeSession, user: str, end: RouteEnd) -> str:
     return (
+        "sparkctl setup --for PROFILE; or by hand "
         f"on {head.node.name}, without a passphrase: ssh-keygen -t ed25519 (unless there is a key), then: "
         f"ssh-copy-id {sanitize_line(user)}@{end.address}"
     )

@@ -359,7 +359,7 @@ EVENT_NOTES: dict[str, str] = {
     "switch-found": "`view` of the journal on the node: `found` (`none`, `read`, `unreadable`), `journal` (`id`, `operator`, `since`, "
     "`step`, `instance`, `words`, `profile_hash`, `nodes`, `stops`, `old`, `rolls_back`, `timeout`, `keep_going`), `is_held`, `why`; "
     "recordings only",
-    "setup-plan": "`steps`: `kind` (`docker-group`, `drop-caches`, `cable`, `undo`), `summary`, `changes` (`path`, `before`, `after`, `mode`; "
+    "setup-plan": "`steps`: `kind` (`docker-group`, `drop-caches`, `cable`, `ssh`, `undo`), `summary`, `changes` (`path`, `before`, `after`, `mode`; "
     "null: the file is not there)",
     "setup": "a step is done; `is_back`: it was taken back, and `detail` is why",
     "tunnel": "`state`: `open`, `lost` (no connection to the node), `refused` (nothing answers there), `closed`; `url` on this machine",

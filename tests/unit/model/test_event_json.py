@@ -274,6 +274,7 @@ SAMPLES: list[events.Event] = [
         1.0,
         NodeName("spark1"),
         (SetupStep(SetupStepKind.CABLE, "the cable", (FileChange("/etc/netplan/x.yaml", None, "a\n", "0600"),)),),
+        ("Docker: milo may use it",),
     ),
     events.SetupStepDone(1.0, NodeName("spark1"), SetupStepKind.CABLE, True, "no link"),
     events.TunnelStateChanged(
