@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -37,6 +38,8 @@ class Config:
     warnings: tuple[str, ...] = ()
     keys: tuple[tuple[str, tuple[str, ...]], ...] = ()  # of the panel: (action, keys), replacing the defaults
     readonly: bool = False  # the panel changes nothing on any node
+    theme: str | None = None  # of the panel
+    bench_command: str | None = None  # the words that start llama-benchy, as a shell takes them
 
 
 def load_config(path: Path | None = None, *, required: bool = True) -> Config:
@@ -54,9 +57,14 @@ def load_config(path: Path | None = None, *, required: bool = True) -> Config:
     nodes = _parse_nodes(root, faults)
     keys = _parse_keymap(root, faults)
     readonly = _parse_readonly(root, faults)
+    theme = _parse_theme(root, faults)
+    bench_command = _parse_bench_command(root, faults)
     if faults:
         raise InvalidFile(faults)
-    return Config(nodes=nodes, path=path, warnings=_list_permission_warnings(path), keys=keys, readonly=readonly)
+    return Config(
+        nodes=nodes, path=path, warnings=_list_permission_warnings(path), keys=keys, readonly=readonly, theme=theme,
+        bench_command=bench_command,
+    )  # fmt: skip
 
 
 def _is_missing(path: Path) -> bool:
@@ -178,7 +186,8 @@ _NODE_FIELD_RULES: dict[str, Callable[[YamlValue], Any]] = {
     "known_hosts": _make_text_rule("a path to a known_hosts file"),
 }
 _REQUIRED_NODE_FIELDS = ("name", "host")
-_TOP_LEVEL_KEYS = ("nodes", "keys", "readonly")
+_TOP_LEVEL_KEYS = ("nodes", "keys", "readonly", "theme", "bench")
+_THEME_PATTERN = re.compile(r"[a-z0-9-]{1,40}")
 
 
 def _parse_nodes(root: YamlValue, faults: list[FileIssue]) -> tuple[Node, ...]:
@@ -290,6 +299,46 @@ def _parse_readonly(root: YamlValue, faults: list[FileIssue]) -> bool:
             FileIssue(entry.item.place, f"readonly: must be true or false, not {_describe_value(entry.item)}")
         )
     return entry.item.value is True
+
+
+def _parse_theme(root: YamlValue, faults: list[FileIssue]) -> str | None:
+    """Read the name of the panel's theme; the panel knows which there are."""
+    entry = root.value.get("theme") if isinstance(root.value, dict) else None
+    if entry is None or entry.item.value is None:
+        return None
+    if not isinstance(entry.item.value, str) or not _THEME_PATTERN.fullmatch(entry.item.value):
+        faults.append(
+            FileIssue(entry.item.place, f"theme: must be a name as spark-light, not {_describe_value(entry.item)}")
+        )
+        return None
+    return entry.item.value
+
+
+def _parse_bench_command(root: YamlValue, faults: list[FileIssue]) -> str | None:
+    """Read ``bench: {command: WORDS}``."""
+    entry = root.value.get("bench") if isinstance(root.value, dict) else None
+    if entry is None or entry.item.value is None:
+        return None
+    if not isinstance(entry.item.value, dict):
+        faults.append(
+            FileIssue(entry.item.place, f"bench: must be a map with `command`, not {_describe_value(entry.item)}")
+        )
+        return None
+    for key, one in entry.item.value.items():
+        if key != "command":
+            near = format_did_you_mean(key, ("command",))
+            faults.append(FileIssue(one.place, f"unknown key {quote_source(key)} in bench{near}"))
+    command = entry.item.value.get("command")
+    if command is None or command.item.value is None:
+        return None
+    try:
+        if isinstance(command.item.value, str) and shlex.split(command.item.value):
+            return command.item.value
+    except ValueError:  # a quote that is not closed
+        pass
+    words = "must be the words that start llama-benchy, as a shell takes them"
+    faults.append(FileIssue(command.item.place, f"bench.command: {words}, not {_describe_value(command.item)}"))
+    return None
 
 
 def _describe_value(item: YamlValue) -> str:

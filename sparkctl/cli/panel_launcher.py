@@ -72,7 +72,7 @@ def open_panel(
             recording=recording,
             readonly=readonly or config.readonly,
             ascii_only=is_ascii_only(sys.stdout),
-            theme=_load_theme(),
+            theme=config.theme or _load_theme(),
             keep_theme=_save_theme,
             clock=clock,
             badge=None if demo is None else demo.badge,

@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import os
 import signal
+import time
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -78,6 +79,7 @@ _FIRST_PAINT_SECONDS = 0.5  # seconds after which the controller starts even wit
 
 _SWITCH_VERBS = ("switch", "resume", "abort")  # the switch screen shows how they end
 _MAX_DIALOG_COLUMNS = 96
+_SECOND_INTERRUPT_SECONDS = 3.0  # seconds in which a second ctrl+c ends the panel
 
 
 def _build_job_dialog(job: Job, columns: int, *, by_hand: bool) -> TextDialog | None:
@@ -122,7 +124,14 @@ class PanelApp(Panel):
         self.orders = CommandDispatcher(self)
         self.confirm_exit = self._confirm_exit
         self._has_begun = False
+        self._interrupted = -_SECOND_INTERRUPT_SECONDS  # when ctrl+c was pressed last
         self.theme = setup.theme if setup.theme in self.available_themes else DARK_THEME.name
+        if setup.theme is not None and self.theme != setup.theme:
+            self.call_after_refresh(
+                self.show_toast,
+                f"there is no theme {setup.theme}; there are {', '.join(sorted(self.available_themes))}",
+                severity="warning",
+            )
         self.tones = build_theme_styles(self.current_theme, colourless=colourless)
 
     # --- life ---
@@ -235,10 +244,15 @@ class PanelApp(Panel):
         await self.stop_background_work()
 
     def action_help_quit(self) -> None:
-        """Tell on ctrl+c which key ends the panel."""
-        course, key = self.find_own_switch(), self._quit_keys[0] if self._quit_keys else "q"
+        """End the panel at the second ctrl+c in a row; the first tells that, and what stays."""
+        now = time.monotonic()
+        if now - self._interrupted < _SECOND_INTERRUPT_SECONDS:
+            self.request_exit()
+            return
+        self._interrupted = now
+        course = self.find_own_switch()
         left = "engines go on running" if course is None else f"its switch to {course.instance} is left where it is"
-        self.show_toast(f"{key} ends the panel; {left}")
+        self.show_toast(f"ctrl+c once more ends the panel, as q does; {left}")
 
     async def action_quit(self) -> None:
         """Handle Textual's own quit action."""

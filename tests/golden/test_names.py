@@ -127,10 +127,12 @@ def test_every_error_has_a_golden_exit_code() -> None:
 def test_config_keys_are_unchanged(tmp_path: Path) -> None:
     """Every key of the config, and what is read of it."""
     path = tmp_path / "config.yaml"
-    path.write_text(json.dumps({"nodes": [CONFIG], "keys": {"up": "U", "log.find": ["f3", "f4"]}, "readonly": True}))
+    own = {"keys": {"up": "U", "log.find": ["f3", "f4"]}, "readonly": True, "theme": "nord"}
+    path.write_text(json.dumps({"nodes": [CONFIG], **own, "bench": {"command": "uvx llama-benchy"}}))
     path.chmod(0o600)
     config = load_config(path)
     there = {"nodes": to_json_data(config.nodes), "keys": config.keys, "readonly": config.readonly}
+    there |= {"theme": config.theme, "bench.command": config.bench_command}
     assert_golden("config.json", json.dumps(there, indent=1))
     assert set(CONFIG) == set(NODE_FIELDS)
 

@@ -289,14 +289,17 @@ async def test_a_spark_that_goes_is_told_on_every_screen(tmp_path: Path, monkeyp
             await wait_for_text(pilot, lambda text: "◌ spark2 unreachable · " in text.splitlines()[0])
 
 
-async def test_ctrl_c_ends_nothing_and_says_what_does(tmp_path: Path) -> None:
+async def test_ctrl_c_says_what_ends_the_panel_and_twice_ends_it(tmp_path: Path) -> None:
     async with open_panel(build_panel_options((open_black_hole(),), tmp_path)) as pilot:
         await wait_for_text(pilot, "dark")
         await pilot.press("ctrl+c")
         await wait_for_text(
-            pilot, lambda _: any("ctrl+q ends the panel" in one.message for one in pilot.app._notifications)
+            pilot, lambda _: any("ctrl+c once more ends the panel" in one.message for one in pilot.app._notifications)
         )
         assert pilot.app.is_running
+        assert not pilot.app.is_leaving
+        await pilot.press("ctrl+c")
+        await wait_for_text(pilot, lambda _: pilot.app.is_leaving or not pilot.app.is_running)
 
 
 def test_every_view_has_its_number() -> None:

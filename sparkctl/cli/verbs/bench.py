@@ -92,7 +92,7 @@ def _parse_numbers(ctx: click.Context, param: click.Parameter, value: str | None
     "generator",
     metavar="COMMAND",
     envvar="SPARKCTL_BENCH_COMMAND",
-    help="The words that start llama-benchy.",
+    help="The words that start llama-benchy (else bench.command of the config).",
 )
 @click.option("--resume", type=click.IntRange(1), metavar="NO", help="Measure what is missing of benchmark NO.")
 @click.option(
@@ -121,9 +121,11 @@ def run_command(
     from sparkctl.cli.event_printers import TextPrinter
     from sparkctl.commands.bench.run_bench import RunBench
     from sparkctl.commands.bench.run_benches import RunBenches
+    from sparkctl.config import load_config
     from sparkctl.history.bench_store import BenchStore
 
     nodes = select_configured_nodes(node)
+    generator = generator or load_config(required=False).bench_command
     if resume is not None:
         kept = BenchStore().load(resume)
         instances, cells, runs = instances or (kept.instance,), kept.wanted, kept.setup.runs

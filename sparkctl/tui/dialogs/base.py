@@ -161,7 +161,7 @@ class RefreshingDialog(Dialog[str]):
 
 
 class ChoiceDialog(RefreshingDialog):
-    """A question with choices. Enter takes the first one, so pass the harmless choice first."""
+    """A question with choices. Enter takes the first one, so pass the harmless choice first; of two, `y` takes the other."""
 
     WRAPS = True
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -169,6 +169,7 @@ class ChoiceDialog(RefreshingDialog):
         Binding("left,shift+tab,h,up", "move(-1)", show=False),
         Binding("enter,space", "take", show=False),
         Binding("q,n", "cancel", show=False),
+        Binding("y", "agree", show=False),
     ]
 
     def __init__(
@@ -200,6 +201,11 @@ class ChoiceDialog(RefreshingDialog):
         """Select another choice."""
         self._at = (self._at + by) % len(self._choices)
         self.draw_dialog()
+
+    def action_agree(self) -> None:
+        """Answer yes, where the question has one yes."""
+        if len(self._choices) == 2:
+            self.dismiss(self._choices[1][0])
 
     def action_take(self) -> None:
         """Answer with the selected choice."""
