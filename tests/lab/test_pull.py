@@ -98,7 +98,9 @@ def build_source(clean_nodes: Lab) -> Iterator[LabNode]:
         f" && echo one >docker/word && git init -qb main . && {git} add . && {git} commit -qm one",
     )  # fmt: skip
     daemon = node.enter(
-        "sh", "-c", "echo $$ >/tmp/gits/pid; exec git daemon --base-path=/tmp/gits --export-all --listen=127.0.0.1"
+        "sh",
+        "-c",
+        "echo $$ >/tmp/gits/pid; exec git daemon --reuseaddr --base-path=/tmp/gits --export-all --listen=127.0.0.1",
     )
     process = subprocess.Popen(daemon, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     await_true("git", lambda: "HEAD" in node.sh("git", "ls-remote", ADDRESS, check=False), 20)

@@ -54,6 +54,13 @@ def command(ctx: click.Context, words: tuple[str, ...], as_man: bool) -> int:
             click.echo_via_pager("\n".join(lines))
         else:
             stdout.print_lines(lines)
+    elif sections := _find_headings(" ".join(words)):
+        page, heading, lines = sections[0]
+        stdout.print_lines([f"{heading}  (sparkctl help {page})", *lines])
+        if len(sections) > 1:
+            stdout.print_lines(
+                ["", "See also:", *(f"  {more}  (sparkctl help {where})" for where, more, _ in sections[1:8])]
+            )
     else:
         from sparkctl.errors import InvalidInput
         from sparkctl.model.text.suggestions import format_did_you_mean
@@ -91,6 +98,22 @@ def _find_section(name: str) -> list[str]:
         return []
     text = re.split(r"\n(?:#|<!--)", rest)[0].strip()
     return [f"{name}:", *text.splitlines(), "", "All causes: sparkctl help causes"]
+
+
+def _find_headings(words: str) -> list[tuple[str, str, list[str]]]:
+    """Return the sections of all pages whose heading has these words: page, heading and lines; the shortest heading first."""
+    wanted = set(re.findall(r"[a-z0-9]+", words.lower()))
+    found = []
+    for topic in _list_topics():
+        page = (_docs_dir() / f"{topic}.md").read_text(encoding="utf-8")
+        text = re.sub(
+            r"^```.*?^```$", lambda block: block[0].replace("\n#", "\n\0#"), page, flags=re.MULTILINE | re.DOTALL
+        )
+        for _, heading, body in re.findall(r"^(##+) (.+)\n((?:(?!##? ).*\n?)*)", text, re.MULTILINE):
+            if wanted and wanted <= set(re.findall(r"[a-z0-9]+", heading.lower())):
+                lines = [line for line in body.replace("\0#", "#").strip().splitlines() if not line.startswith("<!--")]
+                found.append((topic, heading, lines))
+    return sorted(found, key=lambda one: (len(one[1]), one[0]))
 
 
 def _docs_dir() -> Path:

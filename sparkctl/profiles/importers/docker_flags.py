@@ -107,6 +107,8 @@ def add_volume(draft: ProfileDraft, text: str, key: str) -> None:
     add_mount(draft, source, target, "ro" in modes or "readonly" in modes, key)
     if lost := [mode for mode in modes if mode not in ("ro", "rw", "readonly", "z", "Z", "")]:
         draft.ledger.add_unsupported(f"{key} ({','.join(lost)})", "a profile's mounts are only :ro or not")
+    if {"z", "Z"} & set(modes):
+        draft.ledger.add_remark(f"{key}: z and Z are for SELinux, which a Spark does not use; left out")
 
 
 def add_mount(draft: ProfileDraft, source: str, target: str, read_only: bool, key: str) -> None:

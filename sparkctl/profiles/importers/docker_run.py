@@ -138,6 +138,10 @@ def read_docker_run_words(draft: ProfileDraft, words: list[ShellWord]) -> None:
     if image is None or words[at].unknown:
         raise InvalidInput(f"the image {words[at].text} depends on a variable", "--define NAME=VALUE gives it")
     draft.image = image
+    if draft.network is None and not any(flag == "publish" for flag, _ in draft.options) and not draft.beside:
+        draft.ledger.add_remark(
+            "it has no -p and no --network, so nothing could reach its port; the profile takes the host's network"
+        )
     draft.ledger.add_mapped("IMAGE", "image")
     rest = words[at + 1 :]
     for word in rest:

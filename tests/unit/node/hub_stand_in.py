@@ -134,7 +134,8 @@ def run_hub(hub: HubStandIn, host: str = "127.0.0.1") -> Iterator[str]:
                 first, _, last = wanted.removeprefix("bytes=").partition("-")
                 begin, status = int(first), 206
                 if begin >= len(data):
-                    return self._send(416, b"", {"Content-Range": f"bytes */{len(data)}"}, has_body)
+                    self._send(416, b"", {"Content-Range": f"bytes */{len(data)}"}, has_body)
+                    return
                 end = min(len(data), int(last) + 1) if last else len(data)
                 headers["Content-Range"] = f"bytes {begin}-{end - 1}/{len(data)}"
                 data = data[:end]
