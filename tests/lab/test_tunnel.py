@@ -73,7 +73,7 @@ def test_a_streaming_client_over_two_cuts_never_takes_half_an_answer_for_the_who
         with pytest.raises((OSError, http.client.HTTPException)):
             list(words)
         faults.plug(spark1)
-        opened.await_text(r'(?:"lost"(?:.|\n)*?"event": ?"tunnel".*?"open"(?:.|\n)*?){%d}' % cut)
+        opened.await_text(r'(?:"lost"(?:.|\n)*?"event": ?"tunnel".*?"open"(?:.|\n)*?)' * cut)
         assert list(read_stream(url, 10)) == [f" {number}" for number in range(10)]
     opened.interrupt()
     ran = opened.end()
