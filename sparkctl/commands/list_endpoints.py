@@ -16,13 +16,19 @@ from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec
 from sparkctl.model.node import Node, NodeName, format_endpoint_url
 from sparkctl.model.text.sanitize import load_json, sanitize_line
 from sparkctl.monitor.engine_probe import request_engine
-from sparkctl.profiles.container_labels import find_container_api_key, parse_port_label, parse_rank_nodes_label
+from sparkctl.profiles.container_labels import (
+    find_container_api_key,
+    parse_port_label,
+    parse_rank_nodes_label,
+    parse_ready_rule_label,
+)
 from sparkctl.profiles.env_references import escape_references
 from sparkctl.profiles.importers import engine_command
 from sparkctl.transport import http_client
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
 _REQUEST_TIMEOUT_SECONDS = 3.0  # seconds: a ready server answers at once
+_SERVICES = ("speech", "embeddings", "rerank", "http")  # probes of what is no language model
 _UNAUTHORIZED_STATUSES = (401, 403)
 _MAX_MODELS = 256  # of one engine: a base model with its adapters
 _MAX_MODEL_NAME_LENGTH = 1024  # characters of a name; a longer one is left out: cut, it could equal another name
@@ -46,7 +52,8 @@ class ServedEndpoint:
     ``models`` is empty where the server needs a key that sparkctl does not know; ``needs_key``: it refuses requests
     without a key; ``key``: the key that it was started with, where that is known.
     ``profile``: of a start by sparkctl; ``nodes``: those of all its ranks, where it has several;
-    ``ready_seconds``: how long such a start usually takes.
+    ``ready_seconds``: how long such a start usually takes. ``service``: what it is instead of a language model, as its probe
+    is called: speech, embeddings, rerank or http.
     """
 
     node: NodeName
@@ -60,6 +67,7 @@ class ServedEndpoint:
     profile: str | None = None
     nodes: tuple[NodeName, ...] = ()
     ready_seconds: float | None = None
+    service: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +104,7 @@ def choose_default_endpoint(
     A foreign engine is the default only if no instance of sparkctl can exist: a node that does not answer, or an
     instance that still loads, must not send a client's prompts to a foreign server.
     """
-    first = next(iter(served), None)
+    first = next((one for one in served if one.service is None), None)
     return first if first is not None and (first.ours or not silent) else None
 
 
@@ -124,6 +132,8 @@ async def _read_endpoint(
     except ContainerNotFound:
         return None
     name = container.instance_name
+    rule = parse_ready_rule_label(container, needs_line=False) if container.is_managed else None
+    service = rule.probe if rule is not None and rule.probe in _SERVICES else None
     ports = [parse_port_label(container)] if container.is_managed else _guess_ports(container, run)
     for port in dict.fromkeys(port for port in ports if port is not None):
         answer = await _request_models(session, port, None)
@@ -133,7 +143,8 @@ async def _read_endpoint(
             answer = await _request_models(session, port, key)
         models = _parse_served_models(answer) if answer is not None and answer.is_success else ()
         url = format_endpoint_url(session.node, port)
-        if url is not None and (models or (needs_key and container.is_managed)):
+        answers = service is not None and answer is not None  # a speech server may have no list of models
+        if url is not None and (models or answers or (needs_key and container.is_managed)):
             engine, profile = container.get_label(ContainerLabel.ENGINE), container.get_label(ContainerLabel.PROFILE)
             digest = container.get_label(ContainerLabel.HASH) or ""
             usual = ctx.history.get_expected_durations(profile, digest, session.node.name) if profile else None
@@ -149,6 +160,7 @@ async def _read_endpoint(
                 profile=profile,
                 nodes=parse_rank_nodes_label(container),
                 ready_seconds=None if usual is None else usual.seconds,
+                service=service,
             )
     if container.is_managed and any(port is not None for port in ports):
         words = f"{name} does not say what it serves (it may not be ready)"

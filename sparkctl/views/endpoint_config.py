@@ -29,7 +29,8 @@ def format_endpoint_config(
 
     ``default`` is the endpoint of OPENAI_BASE_URL; None if there is no default. A key is written where the endpoint has it.
     """
-    return _WRITERS[form](served, default)
+    of_all = form in ("env", "litellm", "llama-swap", "open-webui")  # the others know language models alone
+    return _WRITERS[form]([one for one in served if of_all or one.service is None], default)
 
 
 def build_endpoints_json(served: Sequence[ServedEndpoint]) -> dict[str, object]:
@@ -46,6 +47,7 @@ def build_endpoints_json(served: Sequence[ServedEndpoint]) -> dict[str, object]:
                 "ours": one.ours,
                 "engine": one.engine,
             }
+            | ({} if one.service is None else {"service": one.service})
             | ({} if one.key is None else {"key": one.key})
             for one in served
         ],
@@ -80,7 +82,7 @@ def _format_env(served: Sequence[ServedEndpoint], default: ServedEndpoint | None
     lines: list[str] = []
     taken: set[str] = set()
     for one in served:
-        lines.append(f"# {one.instance} on {one.node}")
+        lines.append(f"# {one.instance} on {one.node}" + (f" ({one.service})" if one.service else ""))
         key = _write_key(one, f'"${{{api_key_variable(one)}}}"')
         key = shlex.quote(key) if one.key else key
         model = shlex.quote(one.models[0].name) if one.models else None
@@ -229,8 +231,17 @@ def _format_open_webui(served: Sequence[ServedEndpoint], default: ServedEndpoint
     lines += [
         f"# in place of {api_key_variable(one)}: the key of {_format_comment_name(one.instance)}" for one in missing
     ]
-    keys = ";".join(_write_key(one, api_key_variable(one)) for one in served)
-    return [*lines, f"OPENAI_API_BASE_URLS={';'.join(one.url for one in served)}", f"OPENAI_API_KEYS={keys}"]
+    models = [one for one in served if one.service is None]
+    keys = ";".join(_write_key(one, api_key_variable(one)) for one in models)
+    lines += (
+        [f"OPENAI_API_BASE_URLS={';'.join(one.url for one in models)}", f"OPENAI_API_KEYS={keys}"] if models else []
+    )
+    voice = next((one for one in served if one.service == "speech"), None)  # it takes one
+    if voice is not None:
+        lines += ["AUDIO_TTS_ENGINE=openai", f"AUDIO_TTS_OPENAI_API_BASE_URL={voice.url}"]
+        lines.append(f"AUDIO_TTS_OPENAI_API_KEY={_write_key(voice, api_key_variable(voice))}")
+        lines += [f"AUDIO_TTS_MODEL={voice.models[0].name}"] if voice.models else []
+    return lines
 
 
 def _format_llama_swap(served: Sequence[ServedEndpoint], default: ServedEndpoint | None) -> list[str]:

@@ -106,6 +106,8 @@ def test_shown_confirmed_done_twice_is_once_and_undone(bare: Lab, sparkctl: Spar
     assert [node.sh("stat", "-c", "%a %U", SUDOERS, NETPLAN).split("\n")[:2] for node in nodes] == [
         ["440 root", "600 root"]
     ] * 2
+    kept = [f"/var/lib/sparkctl/setup/{place}{SUDOERS}" for place in ("before", "written")]
+    assert nodes[1].sh("stat", "-c", "%a %U", *kept).split("\n")[:2] == ["400 root", "600 root"]
     assert USER in nodes[0].sh("getent", "group", "docker")
     assert [read_lane(node) for node in nodes] == [("192.168.200.11/24", "9000"), ("192.168.200.12/24", "9000")]
     again = sparkctl("setup")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import socket
+import time
 import urllib.request
+from collections.abc import Iterator
 
 import pytest
 
@@ -34,3 +37,45 @@ def test_a_cut_link_comes_back_by_itself(spark1: LabNode, sparkctl: Sparkctl, fa
     ran = opened.end()
     assert (ran.code, ran.result["outcome"]) == (0, "done"), ran
     assert [event["state"] for event in ran.events if event["event"] == "tunnel"] == ["open", "lost", "open", "closed"]
+
+
+def read_stream(url: str, count: int) -> Iterator[str]:
+    """Yield the words of a streamed answer as they come; an answer that is cut off is an error."""
+    body = json.dumps({"model": "tiny", "prompt": "hi", "stream": True, "max_tokens": count}).encode()
+    request = urllib.request.Request(f"{url}/v1/completions", body, {"content-type": "application/json"})
+    with urllib.request.urlopen(request, timeout=40) as answer:
+        while line := answer.readline():
+            text = line.decode().removeprefix("data: ").strip()
+            if text == "[DONE]":
+                return
+            if text:
+                yield json.loads(text)["choices"][0]["delta"]["content"]
+    raise http.client.IncompleteRead(b"")
+
+
+def test_a_streaming_client_over_two_cuts_never_takes_half_an_answer_for_the_whole(
+    spark1: LabNode, sparkctl: Sparkctl, faults: Faults
+) -> None:
+    name = sparkctl.profile(env={"LAB_TOKEN_S": "0.1"})
+    assert sparkctl("up", name, "--node", "spark1").code == 0
+    opened = sparkctl.start("tunnel", "tiny", "--json")
+    url = json.loads(opened.await_text(r'^\{.*"event": ?"tunnel".*"open".*$'))["url"]
+    began = time.monotonic()
+    words = read_stream(url, 20)
+    assert next(words) == " 0"
+    assert time.monotonic() - began < 1.5, "a token comes through when it is made, not with the last one"
+    assert list(words) == [f" {number}" for number in range(1, 20)]
+    for cut in range(1, 3):
+        words = read_stream(url, 10_000)
+        got = [next(words) for _ in range(5)]
+        assert got == [f" {number}" for number in range(5)]
+        faults.unplug(spark1)
+        with pytest.raises((OSError, http.client.HTTPException)):
+            list(words)
+        faults.plug(spark1)
+        opened.await_text(r'(?:"lost"(?:.|\n)*?"event": ?"tunnel".*?"open"(?:.|\n)*?)' * cut)
+        assert list(read_stream(url, 10)) == [f" {number}" for number in range(10)]
+    opened.interrupt()
+    ran = opened.end()
+    states = [event["state"] for event in ran.events if event["event"] == "tunnel"]
+    assert (ran.code, states) == (0, ["open", "lost", "open", "lost", "open", "closed"]), ran

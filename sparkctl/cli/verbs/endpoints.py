@@ -62,8 +62,9 @@ def command(node: tuple[str, ...], form: str, with_key: bool, as_json: bool) -> 
     elif served:
         default = choose_default_endpoint(served, silent)
         stdout.print_sanitized_lines(format_endpoint_config(served, form, default))
-        if form in ("env", "openclaw", "claude-code"):
-            _warn_of_default(served, default)
+        models = [one for one in served if one.service is None]
+        if models and form in ("env", "openclaw", "claude-code"):
+            _warn_of_default(models, default)
     for one in silent:
         stderr.print_warning(one.where, one.message, one.hint)
     for reached in served:

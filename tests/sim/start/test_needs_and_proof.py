@@ -45,9 +45,9 @@ class SpeechScene:
     def node(self) -> Node:
         return self.nodes[1]
 
-    def running(self) -> list[str]:
-        """Return what runs on the second Spark, by instance."""
-        found = self.sparks.docker["spark2"].containers.values()
+    def running(self, node: str = "spark2") -> list[str]:
+        """Return what runs on a Spark, by instance."""
+        found = self.sparks.docker[node].containers.values()
         return sorted(one.labels[ContainerLabel.INSTANCE] for one in found if one.state == "running")
 
     def request(self, name: str = VOICE, *overrides: str, **more: bool) -> StartInstance:
@@ -219,3 +219,21 @@ async def test_a_pair_is_switched_as_one(speech: SpeechScene, tmp_path: Path) ->
     assert (ended.exit_code, speech.running()) == (1, [MODEL, "voice"]), "both came back, the model first"
     _, ended = await speech.switch("plain")
     assert (ended.outcome, speech.running()) == (Outcome.READY, ["plain"])
+
+
+async def test_a_pair_over_both_sparks_is_switched_as_one(speech: SpeechScene, tmp_path: Path) -> None:
+    write_profile(tmp_path, "voice", "kokoro-tts", "group: speech", f"needs: ['{MODEL}@spark1']")
+    write_profile(tmp_path, "plain", "kokoro-tts", "group: speech")
+
+    def both() -> list[list[str]]:
+        return [speech.running("spark1"), speech.running()]
+
+    assert (await speech.up("plain"))[1].exit_code == 0
+    _, ended = await speech.switch("voice", "env.SIM_FAULT=oom-killed")
+    assert (ended.exit_code, both()) == (1, [[], ["plain"]]), ended
+    _, ended = await speech.switch("voice")
+    assert (ended.outcome, both()) == (Outcome.READY, [[MODEL], ["voice"]]), ended
+    _, ended = await speech.switch("plain", "env.SIM_FAULT=oom-killed")
+    assert (ended.exit_code, both()) == (1, [[MODEL], ["voice"]]), ended
+    _, ended = await speech.switch("plain")
+    assert (ended.outcome, both()) == (Outcome.READY, [[], ["plain"]]), ended

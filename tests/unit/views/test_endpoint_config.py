@@ -238,3 +238,20 @@ def test_no_container_takes_variables_of_services_or_of_ours_by_its_name(name: s
     )  # fmt: skip
     services = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "AZURE_OPENAI_API_KEY")
     assert api_key_variable(theirs) not in services
+
+
+def test_a_speech_server_is_an_endpoint_of_its_own_and_never_the_model() -> None:
+    voice = replace(ONE, node=TWO.node, instance="voice", url="http://spark2:5005/v1", models=(), service="speech")
+    served = (voice, ONE)
+    assert choose_default_endpoint(served, ()) == ONE
+    assert choose_default_endpoint((voice,), ()) is None
+    env = format_endpoint_config(served, "env", ONE)
+    assert f"# voice on {voice.node} (speech)" in env
+    assert "export VOICE_BASE_URL=http://spark2:5005/v1" in env
+    assert [line for line in env if line.startswith("export OPENAI_BASE_URL")] == [f"export OPENAI_BASE_URL={ONE.url}"]
+    web = format_endpoint_config(served, "open-webui", ONE)
+    assert f"OPENAI_API_BASE_URLS={ONE.url}" in web
+    assert "AUDIO_TTS_OPENAI_API_BASE_URL=http://spark2:5005/v1" in web
+    for form in ("claude-code", "continue", "openclaw", "opencode", "litellm"):
+        assert "5005" not in "\n".join(format_endpoint_config(served, form, ONE)), form
+    assert [one.get("service") for one in build_endpoints_json(served)["endpoints"]] == ["speech", None]  # type: ignore[attr-defined]

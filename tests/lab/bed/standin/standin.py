@@ -8,6 +8,7 @@ Behaviour comes from the environment, so that the command line can be a real eng
   LAB_SAY         lines printed raw while loading, Python escapes for bytes
   LAB_BIG_LINE    length of one line printed while loading
   LAB_END         how the load ends: ready, cuda-oom, hang, exit:CODE, silent-hang
+  LAB_TOKEN_S     seconds between the tokens of a streamed answer (0: all at once)
   LAB_SPEECH      the model's address behind a speech server: it speaks where that gives a token of its own model; else
                   what it answers is html, silence (a WAV of zeros) or empty (a WAV without samples)
   LAB_DIE_AFTER   seconds from ready to the end          LAB_EXIT_CODE    of that end (1)
@@ -170,6 +171,9 @@ class Answers(BaseHTTPRequestHandler):
         answer = {"id": "lab-1", "model": self.model, "choices": [{"index": 0, "finish_reason": "length", **choice}]}
         if asked.get("stream"):
             events = [json.dumps(answer | {"object": "chunk"}), "[DONE]"]
+            if pause := setting("TOKEN_S", 0):
+                self.stream(count, pause)
+                return
             self.reply(200, "".join(f"data: {event}\n\n" for event in events).encode(), "text/event-stream")
         else:
             self.reply(200, json.dumps(answer | {"object": "text_completion", "usage": usage}).encode())
@@ -180,6 +184,25 @@ class Answers(BaseHTTPRequestHandler):
         return "".join(
             f"# TYPE {self.prefix}:{k} counter\n{self.prefix}:{k}{label} {float(v)}\n" for k, v in values.items()
         )
+
+    def stream(self, count: int, pause: float) -> None:
+        """Send a token at a time, in chunks, as engines do."""
+        self.send_response_only(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        for number in range(count):
+            choice = {"index": 0, "delta": {"content": f" {number}"}, "finish_reason": None}
+            self.send_chunk(
+                f"data: {json.dumps({'id': 'lab-1', 'model': self.model, 'choices': [choice]})}\n\n".encode()
+            )
+            time.sleep(pause)
+        self.send_chunk(b"data: [DONE]\n\n")
+        self.send_chunk(b"")
+
+    def send_chunk(self, data: bytes) -> None:
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+        self.wfile.flush()
 
     def reply(self, status: int, body: bytes, kind: str = "application/json") -> None:
         self.send_response_only(status)
