@@ -80,7 +80,12 @@ def _build_size_charts(runs: Sequence[BenchRun], along: str, fixed: str, axis: s
             for one in known
             if (getattr(one.cell, fixed), one.cell.pp, one.cell.tg) == (getattr(first, fixed), first.pp, first.tg)
         ]
-        series.append((_name_run(run, runs), tuple(sorted((_make_point(one, along) for one in line), key=lambda one: int(one.at)))))
+        series.append(
+            (
+                _name_run(run, runs),
+                tuple(sorted((_make_point(one, along) for one in line), key=lambda one: int(one.at))),
+            )
+        )
     places = {point.at for _, points in series for point in points}
     if not series or (len(places) < 2 and along == "depth"):
         return []
@@ -108,7 +113,10 @@ def _build_domain_charts(runs: Sequence[BenchRun]) -> list[Chart]:
             ChartPoint(sanitize_line(one.domain), rate.median, rate.low, rate.high)
             for one in mine if (rate := one.generation_rate) is not None
         )))  # fmt: skip
-    found = (("Tokens per step, by kind of text", "tokens/step", lengths), ("Generation by kind of text", "tokens/s", rates))
+    found = (
+        ("Tokens per step, by kind of text", "tokens/step", lengths),
+        ("Generation by kind of text", "tokens/s", rates),
+    )
     return [
         Chart(title=title, axis="", unit=unit, series=tuple(one for one in series if one[1]))
         for title, unit, series in found
@@ -132,7 +140,11 @@ def render_charts(charts: Sequence[Chart]) -> list[TextRow]:
                 bar = "" if point is None else _format_bar(point.value / most)
                 style = (TextStyle.LABEL, TextStyle.GOOD, TextStyle.ACCENT, TextStyle.VALUE)[number % 4]
                 figure = "not known" if point is None else f" {point.value:.2f}" if most < 10 else f" {point.value:.1f}"
-                rows.append(make_row(f"{label:>{width}}  ", Span(f"{name:<{names}}  ", TextStyle.LABEL), Span(bar, style), figure))
+                rows.append(
+                    make_row(
+                        f"{label:>{width}}  ", Span(f"{name:<{names}}  ", TextStyle.LABEL), Span(bar, style), figure
+                    )
+                )
                 label = ""
     return rows[1:]
 
@@ -140,6 +152,15 @@ def render_charts(charts: Sequence[Chart]) -> list[TextRow]:
 def _format_bar(share: float) -> str:
     whole, eighths = divmod(round(share * _BAR_COLUMNS * 8), 8)
     return "█" * whole + (_EIGHTHS[eighths] if eighths else "")
+
+
+def describe_runs(runs: Sequence[BenchRun]) -> str:
+    """Return the set-ups in a line: what was measured, on what."""
+    parts = []
+    for run in runs:
+        words = (run.setup.engine, run.setup.engine_version, run.setup.driver and f"driver {run.setup.driver}")
+        parts.append(f"{run.instance} on {' and '.join(run.nodes)}: {' '.join(word for word in words if word)}")
+    return sanitize_line("   ".join(parts))
 
 
 def save_charts(charts: Sequence[Chart], path: Path, note: str) -> None:
@@ -153,7 +174,7 @@ def save_charts(charts: Sequence[Chart], path: Path, note: str) -> None:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise OperationRefused("matplotlib, which draws the picture, is not installed", _INSTALL_HINT) from error
-    settings = {
+    settings: Any = {
         "font.size": 10.5, "axes.edgecolor": _GRID, "axes.labelcolor": _FAINT, "xtick.color": _FAINT, "ytick.color": _FAINT,
         "text.color": _INK, "svg.fonttype": "path",
     }  # fmt: skip
@@ -167,7 +188,9 @@ def save_charts(charts: Sequence[Chart], path: Path, note: str) -> None:
         try:
             figure.savefig(path, dpi=_DOTS_PER_INCH)
         except OSError as error:
-            raise InvalidInput(f"{path}: {error.strerror or error}", "name a file in a folder that you may write to") from error
+            raise InvalidInput(
+                f"{path}: {error.strerror or error}", "name a file in a folder that you may write to"
+            ) from error
 
 
 def _draw_chart(axis: Any, chart: Chart) -> None:
@@ -192,9 +215,19 @@ def _draw_chart(axis: Any, chart: Chart) -> None:
                 axis.errorbar(at, values, spread, fmt="none", ecolor=_INK, elinewidth=1, capsize=2.5, alpha=0.65)
         else:
             at = [places.index(one.at) for one in points]
-            axis.errorbar(at, values, spread, color=color, label=name, marker="o", markersize=5.5, linewidth=2, capsize=3)
+            axis.errorbar(
+                at, values, spread, color=color, label=name, marker="o", markersize=5.5, linewidth=2, capsize=3
+            )
             for x, one in zip(at, points, strict=True):
-                axis.annotate(f"{one.value:.1f}", (x, one.value), (0, 8), textcoords="offset points", ha="center", color=color, fontsize=9)
+                axis.annotate(
+                    f"{one.value:.1f}",
+                    (x, one.value),
+                    (0, 8),
+                    textcoords="offset points",
+                    ha="center",
+                    color=color,
+                    fontsize=9,
+                )
     long = max((len(str(one)) for one in places), default=0) > 6 and len(places) > 5
     axis.set_xticks(range(len(places)), [f"{one:,}" if isinstance(one, int) else one for one in places],
                     rotation=28 if long else 0, ha="right" if long else "center")  # fmt: skip
@@ -202,4 +235,6 @@ def _draw_chart(axis: Any, chart: Chart) -> None:
     if chart.axis:
         axis.set_xlabel(chart.axis)
     axis.set_ylim(0, max(one.high for _, points in chart.series for one in points) * 1.16)
-    axis.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=min(4, len(chart.series)), frameon=False, borderaxespad=0.1)
+    axis.legend(
+        loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=min(4, len(chart.series)), frameon=False, borderaxespad=0.1
+    )

@@ -102,7 +102,10 @@ def _render_domains(run: BenchRun, baseline: BenchRun | None) -> list[TextRow]:
         *(make_row(Span(text, style)) for text, style in zip(_join_columns(table), styles, strict=True)),
     ]
     if run.why is not None:
-        rows += [make_row(""), make_row(Span(f"not measured to the end: {sanitize_line(run.why)}", TextStyle.ATTENTION))]
+        rows += [
+            make_row(""),
+            make_row(Span(f"not measured to the end: {sanitize_line(run.why)}", TextStyle.ATTENTION)),
+        ]
     if setup.engine == "sglang" and any(one.accept_length is None for one in run.domains):
         words = "SGLang tells its acceptance every 40 steps: a shorter answer has none; ask for longer ones with --max-tokens"
         rows += [make_row(""), make_row(Span(words, TextStyle.LABEL))]
@@ -131,7 +134,12 @@ def _tell_gains(run: BenchRun, baseline: BenchRun) -> list[tuple[str, TextStyle]
     for (domain, thinking), gain in gains.items():
         where = sanitize_line(domain) + _format_thinking(thinking, ", thinking {}")
         if gain < 1 - _EVEN_SHARE:
-            lines.append((f"drafts cost on {where}: {gain:.1f}x" if gain < 0.95 else f"drafts cost on {where}: {gain:.2f}x", TextStyle.ATTENTION))
+            lines.append(
+                (
+                    f"drafts cost on {where}: {gain:.1f}x" if gain < 0.95 else f"drafts cost on {where}: {gain:.2f}x",
+                    TextStyle.ATTENTION,
+                )
+            )
     if best := max(gains.items(), key=lambda pair: pair[1], default=None):
         (domain, thinking), gain = best
         if gain > 1 + _EVEN_SHARE:
@@ -186,7 +194,9 @@ def format_last_result(run: BenchRun) -> str:
         ]
         return f"no {run.number}, {when}: {' · '.join(parts) or 'nothing was measured'}"
     cell = next((one for one in sort_results(run) if one.generation_rate is not None), None)
-    figure = "nothing was measured" if cell is None else f"{cell.cell} {_format_measurements(cell.generation_rate, 1)} tok/s"
+    figure = (
+        "nothing was measured" if cell is None else f"{cell.cell} {_format_measurements(cell.generation_rate, 1)} tok/s"
+    )
     return f"no {run.number}, {when}: {figure}"
 
 

@@ -32,9 +32,7 @@ _DISTURBED_TOKENS = 16  # tokens: a health check of some engines costs one
 class CellWatch:
     """Samples one node and reads one engine for as long as a benchmark runs; `begin` and `end` mark a cell."""
 
-    def __init__(
-        self, session: NodeSession, engine: Engine, port: int, container: str, headers: Headers = ()
-    ) -> None:
+    def __init__(self, session: NodeSession, engine: Engine, port: int, container: str, headers: Headers = ()) -> None:
         self._headers = headers  # with the engine's key, where it wants one
         self._session, self._engine, self._port, self._container = session, engine, port, container
         self._ahead = 0.0  # seconds by which the node's clock is ahead of ours

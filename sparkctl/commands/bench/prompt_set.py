@@ -99,5 +99,7 @@ def _list_texts(turns: object) -> list[str]:
         return [turns]
     if not isinstance(turns, list):
         return []
-    texts = [one.get("content") if isinstance(one, dict) and one.get("role", "user") == "user" else one for one in turns]
+    texts = [
+        one.get("content") if isinstance(one, dict) and one.get("role", "user") == "user" else one for one in turns
+    ]
     return [text for text in texts if isinstance(text, str)]

@@ -335,7 +335,12 @@ def _prepare_run(
 
 
 def describe_setup(
-    ctx: CommandContext, request: _BenchRequest, target: BenchTarget, words: Sequence[str], book: str | None, runs: int = 1
+    ctx: CommandContext,
+    request: _BenchRequest,
+    target: BenchTarget,
+    words: Sequence[str],
+    book: str | None,
+    runs: int = 1,
 ) -> BenchSetup:
     """Return what is measured, with which tool: ``words`` of the load generator, the hash of its ``book``."""
     container, model = target.container, target.model

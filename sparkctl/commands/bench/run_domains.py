@@ -28,7 +28,10 @@ from sparkctl.transport.http_client import InvalidHttpResponse
 
 _PROMPT_SECONDS = 300.0  # seconds for one answer, without --timeout
 _METRICS_SECONDS = 5.0
-_COUNTED_TRIES, _COUNTED_PAUSE = 5, 0.2  # how often, and after how many seconds, the counters are read until they have all tokens
+_COUNTED_TRIES, _COUNTED_PAUSE = (
+    5,
+    0.2,
+)  # how often, and after how many seconds, the counters are read until they have all tokens
 _GAUGE_STEPS = 40  # SGLang reports its acceptance every 40 steps
 _DISTURBED_SHARE, _DISTURBED_TOKENS = 1.05, 16  # more tokens than ours by both: somebody else asked
 _REFUSED_SETTING = (400, 422)  # of a server that does not know the setting of thinking
@@ -60,7 +63,15 @@ class RunDomains(Request):
         options = [word for name in self.domains for word in ("--domain", name)]
         options += ["--prompts", str(self.prompts)] if self.prompts else []
         options += ["--baseline", self.baseline] if self.baseline else []
-        return ("bench", self.instance, *self.format_node_options(), "--by-domain", *options, "--max-tokens", str(self.tokens))
+        return (
+            "bench",
+            self.instance,
+            *self.format_node_options(),
+            "--by-domain",
+            *options,
+            "--max-tokens",
+            str(self.tokens),
+        )
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
         """Measure it."""
@@ -75,7 +86,9 @@ def run_domains(ctx: CommandContext, request: RunDomains) -> AsyncGenerator[Even
         prompts = load_prompts(request.prompts).select(request.domains)
         async with AsyncExitStack() as stack:
             target = await find_target(stack, ctx, request, emit)
-            setup = replace(describe_setup(ctx, request, target, (), None), prompts=prompts.digest, answer_tokens=request.tokens)
+            setup = replace(
+                describe_setup(ctx, request, target, (), None), prompts=prompts.digest, answer_tokens=request.tokens
+            )
             run = BenchRun(
                 number=0, began=ctx.clock.unix_time(), instance=request.instance, nodes=(target.session.node.name,), setup=setup,
                 wanted=(),
@@ -122,7 +135,9 @@ async def _measure_baseline(
                 f"the baseline {name} has no benchmark with these prompts, and does not run now: {error.message}",
                 f"measure it first: sparkctl up {name}, then sparkctl bench {name} --by-domain; switch back, and ask again",
             ) from error
-        setup = replace(describe_setup(ctx, own, target, (), None), prompts=prompts.digest, answer_tokens=request.tokens)
+        setup = replace(
+            describe_setup(ctx, own, target, (), None), prompts=prompts.digest, answer_tokens=request.tokens
+        )
         run = BenchRun(
             number=store.next_number(), began=ctx.clock.unix_time(), instance=name, nodes=(target.session.node.name,),
             setup=setup, wanted=(),
@@ -153,7 +168,9 @@ class _Sweep:
         began = self.ctx.clock.monotonic()
         for number, (thinking, domain) in enumerate(wanted, 1):
             try:
-                result = await self.ctx.interrupt.run_interruptible(self._measure_domain(domain, thinking), "interrupted")
+                result = await self.ctx.interrupt.run_interruptible(
+                    self._measure_domain(domain, thinking), "interrupted"
+                )
             except CommandInterrupted:
                 return self._save(replace(run, why="interrupted"))
             except (ConnectionLost, ConnectionRefusedError) as lost:
@@ -179,7 +196,9 @@ class _Sweep:
             thought = await self._ask(warm_up, True)
         except RequestRefused as refused:
             if refused.status not in _REFUSED_SETTING:
-                raise OperationRefused(f"{self.request.instance} takes no chat: {refused}", "sparkctl check") from refused
+                raise OperationRefused(
+                    f"{self.request.instance} takes no chat: {refused}", "sparkctl check"
+                ) from refused
             self.has_setting = False
             return (None,)
         except (TimeoutError, InvalidHttpResponse) as error:
@@ -235,7 +254,11 @@ class _Sweep:
         """Read the counters until they have the answer's tokens: they may come after its end."""
         now = await self._read_metrics()
         for _ in range(_COUNTED_TRIES):
-            made = None if before is None or now is None else subtract_counters(before.generation_tokens, now.generation_tokens)
+            made = (
+                None
+                if before is None or now is None
+                else subtract_counters(before.generation_tokens, now.generation_tokens)
+            )
             if made is None or answer.tokens is None or made >= answer.tokens - 1:
                 break
             await asyncio.sleep(_COUNTED_PAUSE)
@@ -251,7 +274,9 @@ class _Sweep:
                 self.target.session.link, self.target.port, "GET", path, headers=self.target.auth_headers,
                 timeout=_METRICS_SECONDS, manners=QueryMarkerSupport(takes_queries=True),
             )  # fmt: skip
-            return self.target.engine.parse_metrics(answer.body.decode("utf-8", "replace")) if answer.is_success else None
+            return (
+                self.target.engine.parse_metrics(answer.body.decode("utf-8", "replace")) if answer.is_success else None
+            )
         except (TimeoutError, InvalidHttpResponse, MetricsUnreadable):
             return None
 

@@ -365,7 +365,8 @@ class _StartRun:
             )
         except CommandInterrupted:
             self.head.warn(
-                f"{plan.instance} is ready, and its answers were not checked to the end", f"sparkctl check {plan.instance}"
+                f"{plan.instance} is ready, and its answers were not checked to the end",
+                f"sparkctl check {plan.instance}",
             )
             code = ExitCode.INTERRUPTED if self.request.strict else ExitCode.DONE
             return replace(ended, ts=self.ctx.clock.unix_time(), exit_code=int(code))
