@@ -333,6 +333,10 @@ def compare_command(
     from sparkctl.views import bench_view
 
     old, new = _choose_runs(BenchStore(), before, after)
+    if form == "json" and (old.domains or new.domains):
+        raise click.BadParameter(
+            "llama-benchy's schema has cells, no kinds of text: sparkctl bench show NO --json", param_hint="--as"
+        )
     one = compare_benches(old, new)
     match form:
         case "markdown":
