@@ -8,7 +8,7 @@ from enum import StrEnum
 from sparkctl.history.start_diff import StartDifference, diff_profiles
 from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, DomainResult, Measurements
 
-_NOT_COMPARED = ("digest", "text", "runs", "served", "profile", "context")
+_NOT_COMPARED = ("digest", "text", "runs", "served", "profile", "context", "draft_tokens")
 
 
 @dataclass(frozen=True, slots=True)

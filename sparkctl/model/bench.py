@@ -126,6 +126,7 @@ class BenchSetup:
     book: str | None = None  # SHA-256 of the text that prompts are cut from
     prompts: str | None = None  # SHA-256 of the prompts by kind of text
     answer_tokens: int | None = None  # at most, of each answer to them
+    draft_tokens: int | None = None  # in each step, 0 without drafts
     runs: int = 1
     prefix_caching: bool = False  # whether prompts may be found in the prefix cache
 

@@ -87,7 +87,7 @@ def _render_domains(run: BenchRun, baseline: BenchRun | None) -> list[TextRow]:
     what = " ".join(word for word in (setup.engine, setup.engine_version) if word)
     gains = {} if baseline is None else compute_gains(run, baseline)
     table = [
-        (*_DOMAIN_HEADINGS[:-1], "with drafts" if baseline else "", ""),
+        (*_DOMAIN_HEADINGS[:-1], "to baseline" if baseline else "", ""),
         *((*_list_domain_columns(one), *_format_domain_marks(one, gains)) for one in run.domains),
     ]
     styles = [TextStyle.LABEL, *(TextStyle.ATTENTION if one.error else TextStyle.PLAIN for one in run.domains)]
@@ -131,20 +131,21 @@ def _tell_gains(run: BenchRun, baseline: BenchRun) -> list[tuple[str, TextStyle]
     """Return in a sentence each what drafts gain or cost."""
     gains = compute_gains(run, baseline)
     lines = [(f"compared with {sanitize_line(baseline.instance)}, benchmark {baseline.number}", TextStyle.LABEL)]
-    for (domain, thinking), gain in gains.items():
-        where = sanitize_line(domain) + _format_thinking(thinking, ", thinking {}")
-        if gain < 1 - _EVEN_SHARE:
-            lines.append(
-                (
-                    f"drafts cost on {where}: {gain:.1f}x" if gain < 0.95 else f"drafts cost on {where}: {gain:.2f}x",
-                    TextStyle.ATTENTION,
-                )
-            )
-    if best := max(gains.items(), key=lambda pair: pair[1], default=None):
-        (domain, thinking), gain = best
-        if gain > 1 + _EVEN_SHARE:
-            where = sanitize_line(domain) + _format_thinking(thinking, ", thinking {}")
-            lines.append((f"drafts gain most on {where}: {gain:.1f}x", TextStyle.GOOD))
+    cost, gain_most = "drafts cost on", "drafts gain most on"
+    if baseline.setup.draft_tokens:  # then the difference is not that of drafts alone
+        lines.append(
+            (f"{sanitize_line(baseline.instance)} drafts too: this is no gain of drafts alone", TextStyle.ATTENTION)
+        )
+        cost, gain_most = "slower on", "fastest on"
+    places = {key: sanitize_line(key[0]) + _format_thinking(key[1], ", thinking {}") for key in gains}
+    lines += [
+        (f"{cost} {places[key]}: {gain:.2f}x", TextStyle.ATTENTION)
+        for key, gain in gains.items()
+        if gain < 1 - _EVEN_SHARE
+    ]
+    best = max(gains, key=lambda key: gains[key], default=None)
+    if best is not None and gains[best] > 1 + _EVEN_SHARE:
+        lines.append((f"{gain_most} {places[best]}: {gains[best]:.2f}x", TextStyle.GOOD))
     return lines
 
 

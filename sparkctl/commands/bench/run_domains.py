@@ -17,7 +17,7 @@ from sparkctl.commands.request import Request
 from sparkctl.context import CommandContext, CommandInterrupted
 from sparkctl.errors import ConnectionLost, ExitCode, InvalidInput, MetricsUnreadable, OperationRefused, SparkctlError
 from sparkctl.history.bench_store import BenchStore
-from sparkctl.model.bench import BenchRun, DomainResult, Measurements
+from sparkctl.model.bench import BenchRun, BenchSetup, DomainResult, Measurements
 from sparkctl.model.engine_metrics import EngineMetrics
 from sparkctl.model.events import BenchDomainMeasured, CommandEnded, Emit, Event, Outcome, WarningEmitted
 from sparkctl.model.launch_plan import find_flag_value
@@ -86,9 +86,7 @@ def run_domains(ctx: CommandContext, request: RunDomains) -> AsyncGenerator[Even
         prompts = load_prompts(request.prompts).select(request.domains)
         async with AsyncExitStack() as stack:
             target = await find_target(stack, ctx, request, emit)
-            setup = replace(
-                describe_setup(ctx, request, target, (), None), prompts=prompts.digest, answer_tokens=request.tokens
-            )
+            setup = _describe_domain_setup(ctx, request, target, prompts)
             run = BenchRun(
                 number=0, began=ctx.clock.unix_time(), instance=request.instance, nodes=(target.session.node.name,), setup=setup,
                 wanted=(),
@@ -104,6 +102,16 @@ def run_domains(ctx: CommandContext, request: RunDomains) -> AsyncGenerator[Even
         return _build_end(ctx, run, prompts, ctx.clock.monotonic() - began)
 
     return stream_events(ctx, measure, request.instance, on_interrupt=None)
+
+
+def _describe_domain_setup(
+    ctx: CommandContext, request: RunDomains, target: BenchTarget, prompts: PromptSet
+) -> BenchSetup:
+    settings = target.engine.read_decoding_settings(target.run.command)
+    return replace(
+        describe_setup(ctx, request, target, (), None), prompts=prompts.digest, answer_tokens=request.tokens,
+        draft_tokens=settings.draft_tokens or 0,
+    )  # fmt: skip
 
 
 def _find_baseline(store: BenchStore, run: BenchRun, name: str, prompts: PromptSet) -> BenchRun | None:
@@ -135,9 +143,7 @@ async def _measure_baseline(
                 f"the baseline {name} has no benchmark with these prompts, and does not run now: {error.message}",
                 f"measure it first: sparkctl up {name}, then sparkctl bench {name} --by-domain; switch back, and ask again",
             ) from error
-        setup = replace(
-            describe_setup(ctx, own, target, (), None), prompts=prompts.digest, answer_tokens=request.tokens
-        )
+        setup = _describe_domain_setup(ctx, own, target, prompts)
         run = BenchRun(
             number=store.next_number(), began=ctx.clock.unix_time(), instance=name, nodes=(target.session.node.name,),
             setup=setup, wanted=(),
