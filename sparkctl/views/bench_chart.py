@@ -124,9 +124,16 @@ def _build_domain_charts(runs: Sequence[BenchRun]) -> list[Chart]:
     ]
 
 
+def list_series(charts: Sequence[Chart]) -> list[str]:
+    """Return the names of all series: the place of one is its colour, the same in each picture."""
+    fullest_first = sorted(charts, key=lambda one: -len(one.series))
+    return list(dict.fromkeys(name for chart in fullest_first for name, _ in chart.series))
+
+
 def render_charts(charts: Sequence[Chart]) -> list[TextRow]:
     """Return the pictures as bars of text."""
     rows: list[TextRow] = []
+    all_names = list_series(charts)
     for chart in charts:
         most = max(point.value for _, points in chart.series for point in points) or 1.0
         places = list(dict.fromkeys(point.at for _, points in chart.series for point in points))
@@ -135,10 +142,10 @@ def render_charts(charts: Sequence[Chart]) -> list[TextRow]:
         rows += [make_row(""), make_row(Span(chart.title, TextStyle.STRONG), Span(f"  {chart.unit}", TextStyle.LABEL))]
         for at in places if chart.has_kinds else sorted(places, key=lambda one: int(one)):
             label = str(at)
-            for number, (name, points) in enumerate(chart.series):
+            for name, points in chart.series:
                 point = next((one for one in points if one.at == at), None)
                 bar = "" if point is None else _format_bar(point.value / most)
-                style = (TextStyle.LABEL, TextStyle.GOOD, TextStyle.ACCENT, TextStyle.VALUE)[number % 4]
+                style = (TextStyle.LABEL, TextStyle.GOOD, TextStyle.ACCENT, TextStyle.VALUE)[all_names.index(name) % 4]
                 figure = "not known" if point is None else f" {point.value:.2f}" if most < 10 else f" {point.value:.1f}"
                 rows.append(
                     make_row(
@@ -182,8 +189,10 @@ def save_charts(charts: Sequence[Chart], path: Path, note: str) -> None:
         figure = Figure(figsize=(_PANEL_WIDTH, _PANEL_HEIGHT * len(charts)), layout="constrained", facecolor="white")
         FigureCanvasAgg(figure)
         axes = figure.subplots(len(charts), 1, squeeze=False)[:, 0]
+        figure.get_layout_engine().set(h_pad=0.14, hspace=0.03)
+        names = list_series(charts)
         for axis, chart in zip(axes, charts, strict=True):
-            _draw_chart(axis, chart)
+            _draw_chart(axis, chart, names)
         figure.supxlabel(note, fontsize=8, color=_FAINT, x=0.01, ha="left")
         try:
             figure.savefig(path, dpi=_DOTS_PER_INCH)
@@ -193,7 +202,7 @@ def save_charts(charts: Sequence[Chart], path: Path, note: str) -> None:
             ) from error
 
 
-def _draw_chart(axis: Any, chart: Chart) -> None:
+def _draw_chart(axis: Any, chart: Chart, names: Sequence[str]) -> None:
     places = list(dict.fromkeys(point.at for _, points in chart.series for point in points))
     if not chart.has_kinds:
         places.sort(key=lambda one: int(one))
@@ -205,7 +214,7 @@ def _draw_chart(axis: Any, chart: Chart) -> None:
     axis.tick_params(length=0)
     is_bars = chart.has_kinds or len(places) == 1
     for number, (name, points) in enumerate(chart.series):
-        color, values = _COLORS[number % len(_COLORS)], [one.value for one in points]
+        color, values = _COLORS[names.index(name) % len(_COLORS)], [one.value for one in points]
         spread = [[one.value - one.low for one in points], [one.high - one.value for one in points]]
         if is_bars:
             width = 0.78 / len(chart.series)
@@ -213,6 +222,11 @@ def _draw_chart(axis: Any, chart: Chart) -> None:
             axis.bar(at, values, width * 0.92, color=color, label=name)
             if any(map(any, spread)):
                 axis.errorbar(at, values, spread, fmt="none", ecolor=_INK, elinewidth=1, capsize=2.5, alpha=0.65)
+            for x, one in zip(at, points, strict=True):
+                label = f"{one.value:.2f}" if one.value < 10 else f"{one.value:.0f}"
+                axis.annotate(
+                    label, (x, one.high), (0, 4), textcoords="offset points", ha="center", color=_FAINT, fontsize=8
+                )
         else:
             at = [places.index(one.at) for one in points]
             axis.errorbar(
