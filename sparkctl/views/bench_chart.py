@@ -179,6 +179,7 @@ def save_charts(charts: Sequence[Chart], path: Path, note: str) -> None:
         from matplotlib import rc_context
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
     except ImportError as error:
         raise OperationRefused("matplotlib, which draws the picture, is not installed", _INSTALL_HINT) from error
     settings: Any = {
@@ -186,10 +187,13 @@ def save_charts(charts: Sequence[Chart], path: Path, note: str) -> None:
         "text.color": _INK, "svg.fonttype": "path",
     }  # fmt: skip
     with rc_context(settings):
-        figure = Figure(figsize=(_PANEL_WIDTH, _PANEL_HEIGHT * len(charts)), layout="constrained", facecolor="white")
+        figure = Figure(
+            figsize=(_PANEL_WIDTH, _PANEL_HEIGHT * len(charts)),
+            layout=ConstrainedLayoutEngine(h_pad=0.14, hspace=0.03),
+            facecolor="white",
+        )
         FigureCanvasAgg(figure)
         axes = figure.subplots(len(charts), 1, squeeze=False)[:, 0]
-        figure.get_layout_engine().set(h_pad=0.14, hspace=0.03)
         names = list_series(charts)
         for axis, chart in zip(axes, charts, strict=True):
             _draw_chart(axis, chart, names)

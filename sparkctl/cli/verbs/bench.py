@@ -161,6 +161,11 @@ def run_command(
             raise click.UsageError(f"{_OPTION_NAMES.get(name, f'--{name}')} goes with --by-domain", ctx)
     if resume is not None:
         kept = BenchStore().load(resume)
+        if kept.setup.prompts is not None:
+            raise click.UsageError(
+                f"benchmark {resume} is by kind of text; measure it anew: sparkctl bench {kept.instance} --by-domain",
+                ctx,
+            )
         instances, cells, runs = instances or (kept.instance,), kept.wanted, kept.setup.runs
     else:
         cells = _choose_cells(ctx, preset, sizes)
