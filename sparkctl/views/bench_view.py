@@ -343,22 +343,31 @@ def _format_markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
     return [lines[0], f"|{' --- |' * len(rows[0])}", *lines[1:]]
 
 
+_CSV_HEADINGS = (
+    "pp", "tg", "depth", "concurrency", "figure", "a", "b", "gain", "distinct", "a_low", "a_high", "b_low", "b_high", "kind",
+)  # fmt: skip
+
+
 def format_comparison_csv(one: BenchComparison) -> list[str]:
-    """Return one line for each figure, with medians, and the gain of B as a share."""
+    """Return one line for each figure, with medians and ranges, and the gain of B as a share; ``kind``: of text, in place of a cell."""
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
-    table.writerow(("pp", "tg", "depth", "concurrency", "figure", "a", "b", "gain", "distinct"))
+    table.writerow(_CSV_HEADINGS)
     for row in one.rows:
         values = [None if value is None else round(value.median, 4) for value in (row.before, row.after)]
         gain = None if row.gain is None else round(row.gain, 4)
+        ranges: list[float | None] = []
+        for one_side in (row.before, row.after):
+            ranges += [None, None] if one_side is None else [round(one_side.low, 4), round(one_side.high, 4)]
+        kind = str(row.cell) if isinstance(row.cell, DomainKey) else None
         table.writerow(
-            (*_list_cell_sizes(row.cell), row.figure.value, *values, gain, row.is_distinct)
+            (*_list_cell_sizes(row.cell), row.figure.value, *values, gain, row.is_distinct, *ranges, kind)
         )  # fmt: skip
     return out.getvalue().splitlines()
 
 
 def _list_cell_sizes(cell: BenchCell | DomainKey) -> tuple[object, ...]:
-    return (str(cell), "", "", "") if isinstance(cell, DomainKey) else (cell.pp, cell.tg, cell.depth, cell.concurrency)
+    return (None, None, None, None) if isinstance(cell, DomainKey) else (cell.pp, cell.tg, cell.depth, cell.concurrency)
 
 
 def build_leaderboard_document(run: BenchRun) -> dict[str, object]:

@@ -6,7 +6,7 @@ from sparkctl.history.bench_diff import compare_benches
 from sparkctl.model.bench import BenchRun, BenchSetup, DomainResult, Measurements
 from sparkctl.model.node import NodeName
 from sparkctl.views.bench_chart import build_charts, list_series
-from sparkctl.views.bench_view import format_last_result, render_comparison, render_run
+from sparkctl.views.bench_view import format_comparison_csv, format_last_result, render_comparison, render_run
 from sparkctl.views.text.styled_text import TextRow
 
 
@@ -48,6 +48,7 @@ def test_a_baseline_that_drafts_is_no_proof_of_drafts() -> None:
 
 def test_kinds_of_text_are_compared_and_what_one_has_not_is_named() -> None:
     one = compare_benches(build_run(1, 0, prose=(10.0, 11.0)), build_run(2, 3, prose=(10.5, 12.0), math=(1.0,)))
+    assert format_comparison_csv(one)[1] == ",,,,generation tok/s,10.5,11.25,0.0714,False,10.0,11.0,10.5,12.0,prose"
     told = join(render_comparison(one))
     assert "not distinguishable" in told
     assert "measured in one of them only: math" in told
