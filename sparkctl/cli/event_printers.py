@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sparkctl.cli import stderr, stdout
 from sparkctl.model.events import (
     BenchCellMeasured,
+    BenchDomainMeasured,
     CachesDropped,
     CommandEnded,
     Event,
@@ -37,7 +38,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.model.text.sanitize import sanitize_line, sanitize_lines
 from sparkctl.model.text.units import GIB, format_duration
-from sparkctl.views.bench_view import format_progress
+from sparkctl.views.bench_view import format_domain_progress, format_progress
 from sparkctl.views.event_text import (
     describe_missing_guard,
     format_cache_drop,
@@ -142,6 +143,10 @@ class TextPrinter:
                 style = TextStyle.GOOD if event.result.error is None else TextStyle.ATTENTION
                 mark = get_state_symbol(Phase.READY if event.result.error is None else Phase.FAILED)
                 self._print_line(event.node, style, mark, format_progress(event))
+            case BenchDomainMeasured():
+                style = TextStyle.GOOD if event.result.error is None else TextStyle.ATTENTION
+                mark = get_state_symbol(Phase.READY if event.result.error is None else Phase.FAILED)
+                self._print_line(event.node, style, mark, format_domain_progress(event))
             case MemoryReleased() if (
                 not event.holders and (event.missing or 0) <= GIB
             ):  # the rest is a warning with a next step

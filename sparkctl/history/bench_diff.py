@@ -6,9 +6,21 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 
 from sparkctl.history.start_diff import StartDifference, diff_profiles
-from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, Measurements
+from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, DomainResult, Measurements
 
-_NOT_COMPARED = ("digest", "text", "runs", "served", "profile", "context")
+_NOT_COMPARED = ("digest", "text", "runs", "served", "profile", "context", "draft_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class DomainKey:
+    """A kind of text, where benchmarks have these in place of cells."""
+
+    domain: str
+    thinking: bool | None
+
+    def __str__(self) -> str:
+        """Return its name, with the pass."""
+        return self.domain if self.thinking is None else f"{self.domain}, thinking {'on' if self.thinking else 'off'}"
 
 
 class BenchFigure(StrEnum):
@@ -23,11 +35,11 @@ class BenchFigure(StrEnum):
         """Tell whether less is better."""
         return self is BenchFigure.TTFT
 
-    def get_values(self, one: CellResult) -> Measurements | None:
+    def get_values(self, one: CellResult | DomainResult) -> Measurements | None:
         """Return the figure of a cell."""
         return {
             BenchFigure.GENERATION: one.generation_rate,
-            BenchFigure.PROMPT: one.prompt_rate,
+            BenchFigure.PROMPT: None if isinstance(one, DomainResult) else one.prompt_rate,
             BenchFigure.TTFT: one.ttft,
         }[self]
 
@@ -40,7 +52,7 @@ class FigureComparison:
     known. ``is_distinct``: the two ranges of values do not touch; None where a run has a single value, which has no spread.
     """
 
-    cell: BenchCell
+    cell: BenchCell | DomainKey
     figure: BenchFigure
     before: Measurements | None
     after: Measurements | None
@@ -68,21 +80,19 @@ class BenchComparison:
     before: BenchRun
     after: BenchRun
     rows: tuple[FigureComparison, ...]
-    missing: tuple[BenchCell, ...]
+    missing: tuple[BenchCell | DomainKey, ...]
     setup: tuple[StartDifference, ...]
 
 
 def compare_benches(before: BenchRun, after: BenchRun) -> BenchComparison:
     """Return the comparison of the cells that both have, in the order of the first."""
-    old = {one.cell: one for one in before.results if one.error is None}
-    new = {one.cell: one for one in after.results if one.error is None}
+    old, new = _list_measured(before), _list_measured(after)
     rows = [
-        FigureComparison(
-            cell=cell, figure=figure, before=figure.get_values(old[cell]), after=figure.get_values(new[cell])
-        )
-        for cell in old
+        FigureComparison(cell=cell, figure=figure, before=figure.get_values(one), after=figure.get_values(new[cell]))
+        for cell, one in old.items()
         if cell in new
         for figure in BenchFigure
+        if figure is not BenchFigure.PROMPT or not isinstance(cell, DomainKey)
     ]
     return BenchComparison(
         before=before,
@@ -91,6 +101,17 @@ def compare_benches(before: BenchRun, after: BenchRun) -> BenchComparison:
         missing=tuple(cell for cell in (*old, *new) if (cell in old) != (cell in new)),
         setup=_compare_setups(before, after),
     )
+
+
+def _list_measured(run: BenchRun) -> dict[BenchCell | DomainKey, CellResult | DomainResult]:
+    """Return what was measured of a run, by cell or kind of text."""
+    found: dict[BenchCell | DomainKey, CellResult | DomainResult] = {
+        one.cell: one for one in run.results if one.error is None
+    }
+    for one in run.domains:
+        if one.generation_rate is not None:
+            found[DomainKey(one.domain, one.thinking)] = one
+    return found
 
 
 def _compare_setups(before: BenchRun, after: BenchRun) -> tuple[StartDifference, ...]:

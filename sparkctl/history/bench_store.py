@@ -12,6 +12,7 @@ from sparkctl.files import read_regular_file, write_private_file
 from sparkctl.history.database import make_private_directory
 from sparkctl.model.bench import BenchRun
 from sparkctl.model.json_codec import from_json_data, to_json_data
+from sparkctl.model.node import NodeName
 
 _MAX_FILE_BYTES = 16 << 20
 
@@ -52,6 +53,11 @@ class BenchStore:
             except InvalidInput:
                 continue
         return tuple(found)
+
+    def find_last(self, instance: str, node: NodeName) -> BenchRun | None:
+        """Return the newest benchmark of an instance on a node with a result, None without any."""
+        mine = (one for one in self.list_runs() if one.instance == instance and node in one.nodes)
+        return next((one for one in mine if one.results or one.domains), None)
 
     def _list_files(self) -> Iterator[tuple[int, Path]]:
         for path in self.directory.glob("*.json"):

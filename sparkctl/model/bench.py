@@ -84,6 +84,30 @@ class CellResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DomainResult:
+    """One kind of text, its prompts one after the other.
+
+    ``thinking``: None where the model has no such choice. ``tokens`` generated; ``generation_rate`` tokens/s by our clock, one value
+    for each prompt; ``ttft`` seconds. Acceptance by the engine, over all ``steps`` that drafted; None without drafts, or where the
+    engine did not tell. ``failed`` of ``prompts`` gave no figure, ``error``: why the first of them. ``disturbed``: other clients
+    generated tokens meanwhile.
+    """
+
+    domain: str
+    thinking: bool | None = None
+    prompts: int
+    failed: int = 0
+    tokens: int = 0
+    generation_rate: Measurements | None = None
+    ttft: Measurements | None = None
+    accept_length: float | None = None
+    accept_rate: float | None = None
+    steps: float | None = None
+    disturbed: bool | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BenchSetup:
     """What was measured with which tool: all that can change the figures."""
 
@@ -100,13 +124,19 @@ class BenchSetup:
     context: int | None = None  # tokens of one request
     generator: str | None = None  # name and version
     book: str | None = None  # SHA-256 of the text that prompts are cut from
+    prompts: str | None = None  # SHA-256 of the prompts by kind of text
+    answer_tokens: int | None = None  # at most, of each answer to them
+    draft_tokens: int | None = None  # in each step, 0 without drafts
     runs: int = 1
     prefix_caching: bool = False  # whether prompts may be found in the prefix cache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchRun:
-    """One benchmark of one instance. ``number`` counts them on this machine; ``wanted``: all cells, measured or not."""
+    """One benchmark of one instance. ``number`` counts them on this machine; ``wanted``: all cells, measured or not.
+
+    One by kind of text has ``domains`` and no cells; ``baseline``: the number of the benchmark without drafts beside it.
+    """
 
     number: int
     began: float
@@ -117,6 +147,8 @@ class BenchRun:
     results: tuple[CellResult, ...] = ()
     ended: float | None = None
     why: str | None = None  # why it ended early
+    domains: tuple[DomainResult, ...] = ()
+    baseline: int | None = None
 
     @property
     def missing(self) -> tuple[BenchCell, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sparkctl.model.bench import BenchCell, CellResult
+from sparkctl.model.bench import BenchCell, CellResult, DomainResult
 from sparkctl.model.engine_metrics import EngineFact, EngineMeter
 from sparkctl.model.finding import Finding, FindingEvidence, Severity
 from sparkctl.model.guard_state import GuardAction, GuardCoverage
@@ -319,6 +319,19 @@ class BenchCellMeasured:
         )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchDomainMeasured:
+    """A kind of text was measured, or failed: ``number`` of ``total``; ``remaining``: seconds until the last."""
+
+    ts: float
+    node: NodeName
+    instance: str
+    number: int
+    total: int
+    remaining: float | None = None
+    result: DomainResult
+
+
 @dataclass(frozen=True, slots=True)
 class SwitchPlanned:
     """What a switch will stop, keep and start."""
@@ -485,6 +498,7 @@ Event = (
     | TransferProgressed
     | MemoryReleased
     | BenchCellMeasured
+    | BenchDomainMeasured
     | SwitchPlanned
     | SwitchStepReported
     | SwitchJournalReported
@@ -518,6 +532,7 @@ EVENT_TYPES: dict[str, type] = {
     "moved": TransferProgressed,
     "released": MemoryReleased,
     "cell": BenchCellMeasured,
+    "domain": BenchDomainMeasured,
     "switch-plan": SwitchPlanned,
     "switch": SwitchStepReported,
     "switch-found": SwitchJournalReported,

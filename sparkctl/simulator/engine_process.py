@@ -47,7 +47,7 @@ def build_start_script(engine: SimulatedEngine) -> Script:
 def _apply_fault(engine: SimulatedEngine, script: Script) -> Script:
     launch = engine.launch
     is_spared = launch.fault is EngineFault.WORKER_DIES and launch.rank == 0
-    if launch.fault in (None, EngineFault.NO_TOKEN, EngineFault.NONSENSE, EngineFault.BAD_FLAG) or is_spared:
+    if launch.fault is None or not launch.fault.strikes_while_loading or is_spared:
         return script
     return _inject_fault(engine, script)
 
@@ -77,8 +77,10 @@ def _inject_fault(engine: SimulatedEngine, script: Script) -> Script:
         while engine.available() > 0:
             yield LeakMemoryStep(0.1, GIB // 4)
         yield ScriptAction.HANG
-    else:
+    elif launch.fault is EngineFault.EXIT0:
         yield ExitStep(0)
+    else:
+        raise AssertionError(f"{launch.fault} has no script")
 
 
 SIGKILL_EXIT = ExitStep(137)

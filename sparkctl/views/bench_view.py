@@ -8,15 +8,15 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sparkctl.history.bench_diff import BenchComparison, FigureComparison
-from sparkctl.model.bench import BenchRun, CellResult, Measurements
+from sparkctl.history.bench_diff import BenchComparison, DomainKey, FigureComparison
+from sparkctl.model.bench import BenchCell, BenchRun, CellResult, DomainResult, Measurements
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_duration
 from sparkctl.views.text.line_wrap import align_cells
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row
 
 if TYPE_CHECKING:
-    from sparkctl.model.events import BenchCellMeasured
+    from sparkctl.model.events import BenchCellMeasured, BenchDomainMeasured
 
 _HEADINGS = ("cell", "tok/s", "prompt tok/s", "first token", "accepted", "memory", "power", "tok/J", "clock", "")
 _UNKNOWN = "-"
@@ -55,8 +55,10 @@ def _format_measurements(one: Measurements | None, digits: int, unit: str = "") 
     return f"{one.median:.{digits}f}{spread}{unit}"
 
 
-def render_run(run: BenchRun) -> list[TextRow]:
-    """Return a run: its set-up, its cells."""
+def render_run(run: BenchRun, baseline: BenchRun | None = None) -> list[TextRow]:
+    """Return a run: its set-up, its cells or kinds of text; ``baseline``: the run without drafts that these are compared with."""
+    if run.domains or run.setup.prompts:
+        return _render_domains(run, baseline)
     setup, when = run.setup, time.strftime("%Y-%m-%d %H:%M", time.localtime(run.began))
     what = " ".join(word for word in (setup.engine, setup.engine_version) if word)
     rows = [
@@ -75,6 +77,128 @@ def render_run(run: BenchRun) -> list[TextRow]:
         why = f" ({sanitize_line(run.why)})" if run.why else ""
         rows += [make_row(""), make_row(Span(f"not measured{why}: {cells}", TextStyle.ATTENTION))]
     return rows
+
+
+_DOMAIN_HEADINGS = ("kind of text", "thinking", "tok/s", "first token", "accepted", "steps", "")
+
+
+def _render_domains(run: BenchRun, baseline: BenchRun | None) -> list[TextRow]:
+    setup, when = run.setup, time.strftime("%Y-%m-%d %H:%M", time.localtime(run.began))
+    what = " ".join(word for word in (setup.engine, setup.engine_version) if word)
+    gains = {} if baseline is None else compute_gains(run, baseline)
+    table = [
+        (*_DOMAIN_HEADINGS[:-1], "to baseline" if baseline else "", ""),
+        *((*_list_domain_columns(one), *_format_domain_marks(one, gains)) for one in run.domains),
+    ]
+    styles = [TextStyle.LABEL, *(TextStyle.ATTENTION if one.error else TextStyle.PLAIN for one in run.domains)]
+    name = f"prompts {(setup.prompts or '')[:12]}, answers of at most {setup.answer_tokens} tokens, one at a time"
+    rows = [
+        make_row(
+            Span(f"benchmark {run.number}", TextStyle.STRONG),
+            f"  {sanitize_line(run.instance)} on {' and '.join(run.nodes)}  {sanitize_line(what)}  {when}",
+        ),
+        make_row(Span(name, TextStyle.LABEL)),
+        make_row(""),
+        *(make_row(Span(text, style)) for text, style in zip(_join_columns(table), styles, strict=True)),
+    ]
+    if run.why is not None:
+        rows += [
+            make_row(""),
+            make_row(Span(f"not measured to the end: {sanitize_line(run.why)}", TextStyle.ATTENTION)),
+        ]
+    if setup.engine == "sglang" and any(one.accept_length is None for one in run.domains):
+        words = "SGLang tells its acceptance every 40 steps: a shorter answer has none; ask for longer ones with --max-tokens"
+        rows += [make_row(""), make_row(Span(words, TextStyle.LABEL))]
+    if baseline is not None:
+        rows += [make_row(""), *(make_row(Span(text, style)) for text, style in _tell_gains(run, baseline))]
+    return rows
+
+
+def compute_gains(run: BenchRun, baseline: BenchRun) -> dict[tuple[str, bool | None], float]:
+    """Return how many times as fast each kind of text is as in the baseline: 0.9 is a loss. A pass that the baseline has not is
+    compared with its only one.
+    """
+    slow = {(one.domain, one.thinking): one.generation_rate for one in baseline.domains}
+    found = {}
+    for one in run.domains:
+        other = slow.get((one.domain, one.thinking)) or slow.get((one.domain, None))
+        if one.generation_rate is not None and other is not None and other.median > 0:
+            found[one.domain, one.thinking] = one.generation_rate.median / other.median
+    return found
+
+
+def _tell_gains(run: BenchRun, baseline: BenchRun) -> list[tuple[str, TextStyle]]:
+    """Return in a sentence each what drafts gain or cost."""
+    gains = compute_gains(run, baseline)
+    lines = [(f"compared with {sanitize_line(baseline.instance)}, benchmark {baseline.number}", TextStyle.LABEL)]
+    cost, gain_most = "drafts cost on", "drafts gain most on"
+    if baseline.setup.draft_tokens:  # then the difference is not that of drafts alone
+        lines.append(
+            (f"{sanitize_line(baseline.instance)} drafts too: this is no gain of drafts alone", TextStyle.ATTENTION)
+        )
+        cost, gain_most = "slower on", "fastest on"
+    places = {key: sanitize_line(key[0]) + _format_thinking(key[1], ", thinking {}") for key in gains}
+    lines += [
+        (f"{cost} {places[key]}: {gain:.2f}x", TextStyle.ATTENTION)
+        for key, gain in gains.items()
+        if gain < 1 - _EVEN_SHARE
+    ]
+    best = max(gains, key=lambda key: gains[key], default=None)
+    if best is not None and gains[best] > 1 + _EVEN_SHARE:
+        lines.append((f"{gain_most} {places[best]}: {gains[best]:.2f}x", TextStyle.GOOD))
+    return lines
+
+
+_EVEN_SHARE = 0.02  # a difference of this share is none
+
+
+def _format_thinking(thinking: bool | None, form: str = "{}") -> str:
+    return "" if thinking is None else form.format("on" if thinking else "off")
+
+
+def _list_domain_columns(one: DomainResult) -> tuple[str, ...]:
+    length = _UNKNOWN if one.accept_length is None else f"{one.accept_length:.2f}"
+    rate = "" if one.accept_rate is None else f" {one.accept_rate:.0%}"
+    return (
+        sanitize_line(one.domain), _format_thinking(one.thinking) or _UNKNOWN, _format_measurements(one.generation_rate, 1),
+        _format_measurements(one.ttft, 2, " s"), length + rate, _UNKNOWN if one.steps is None else f"{one.steps:.0f}",
+    )  # fmt: skip
+
+
+def _format_domain_marks(one: DomainResult, gains: dict[tuple[str, bool | None], float]) -> tuple[str, str]:
+    gain = gains.get((one.domain, one.thinking))
+    marks = ["disturbed"] if one.disturbed else []
+    if one.error is not None:
+        marks.append(f"{one.failed} of {one.prompts} failed: {sanitize_line(one.error)}")
+    return "" if gain is None else f"{gain:.2f}x", ", ".join(marks)
+
+
+def format_domain_progress(event: BenchDomainMeasured) -> str:
+    """Return one line about a kind of text that was just measured, and how long the rest takes."""
+    domain, thinking, rate, first, accepted, _ = _list_domain_columns(event.result)
+    _, marks = _format_domain_marks(event.result, {})
+    mode = "" if event.result.thinking is None else f" thinking {thinking}"
+    left = "" if not event.remaining else f"   about {format_duration(event.remaining)} left"
+    accepted = "" if accepted == _UNKNOWN else f"   accepted {accepted}"
+    return f"{event.number}/{event.total}  {domain}{mode}   {rate} tok/s   first token {first}{accepted}{'   ' if marks else ''}{marks}{left}"
+
+
+def format_last_result(run: BenchRun) -> str:
+    """Return the benchmark in one line: the acceptance by kind of text, or the speed of its first cell."""
+    when = time.strftime("%Y-%m-%d", time.localtime(run.began))
+    if run.domains:
+        known = [one for one in run.domains if one.generation_rate is not None]
+        parts = [
+            f"{sanitize_line(one.domain)} {f'{one.accept_length:.2f}' if one.accept_length else f'{one.generation_rate.median:.1f} tok/s'}"
+            for one in known
+            if one.thinking in (None, False) and one.generation_rate is not None
+        ]
+        return f"no {run.number}, {when}: {' · '.join(parts) or 'nothing was measured'}"
+    cell = next((one for one in sort_results(run) if one.generation_rate is not None), None)
+    figure = (
+        "nothing was measured" if cell is None else f"{cell.cell} {_format_measurements(cell.generation_rate, 1)} tok/s"
+    )
+    return f"no {run.number}, {when}: {figure}"
 
 
 def sort_results(run: BenchRun) -> list[CellResult]:
@@ -104,6 +228,8 @@ def render_list(runs: Sequence[BenchRun]) -> list[TextRow]:
     rows = [("no", "when", "instance", "node", "engine", "cells")]
     for run in runs:
         done = f"{len(run.wanted) - len(run.missing)} of {len(run.wanted)}"
+        if run.setup.prompts:
+            done = f"{len({one.domain for one in run.domains})} kinds of text"
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.began))
         engine = " ".join(word for word in (run.setup.engine, run.setup.engine_version) if word)
         rows.append(
@@ -124,15 +250,19 @@ def format_progress(event: BenchCellMeasured) -> str:
     return f"{event.number}/{event.total}  {columns[0]}   {figures}{marks}{left}"
 
 
-def render_comparison(one: BenchComparison) -> list[TextRow]:
-    """Return the table A, B, difference, then what differed in the set-ups."""
-    table = [_comparison_headings(one), *(_list_comparison_columns(row) for row in one.rows)]
+def render_comparison(one: BenchComparison, *, is_wide: bool = False) -> list[TextRow]:
+    """Return the table A, B, difference, then what differed in the set-ups; ``is_wide``: with the range of the values."""
+    table = [_comparison_headings(one, is_wide), *(_list_comparison_columns(row, is_wide) for row in one.rows)]
     rows = [
         make_row(Span(text, TextStyle.LABEL if at == 0 else _choose_style(one.rows[at - 1])))
         for at, text in enumerate(_join_columns(table))
     ]
     if not one.rows:
         rows.append(make_row(Span("the two have no cell in common", TextStyle.ATTENTION)))
+    for letter, run in (("A", one.before), ("B", one.after)):
+        for cell in (each for each in run.results if each.error is not None):
+            words = f"{letter} did not measure {cell.cell}: {sanitize_line(cell.error or '')}"
+            rows.append(make_row(Span(words, TextStyle.ATTENTION)))
     if one.missing:
         rows += [
             make_row(""),
@@ -155,16 +285,19 @@ def _render_setup(one: BenchComparison) -> Iterator[TextRow]:
         yield make_row(text)
 
 
-def _comparison_headings(one: BenchComparison) -> tuple[str, ...]:
+def _comparison_headings(one: BenchComparison, is_wide: bool = False) -> tuple[str, ...]:
     names = [f"{letter} {sanitize_line(run.instance)}" for letter, run in (("A:", one.before), ("B:", one.after))]
-    return ("cell", "figure", *names, "B is")
+    return ("cell", "figure", *names, "B is", *(("A: lowest-highest", "B: lowest-highest", "runs") if is_wide else ()))
 
 
-def _list_comparison_columns(row: FigureComparison) -> tuple[str, ...]:
+def _list_comparison_columns(row: FigureComparison, is_wide: bool = False) -> tuple[str, ...]:
     digits = 2 if row.figure.is_better_when_lower else 1
+    pair = (row.before, row.after)
+    ranges = [_UNKNOWN if one is None else f"{one.low:.{digits}f}-{one.high:.{digits}f}" for one in pair]
+    runs = "/".join("0" if one is None else str(len(one.values)) for one in pair)
     return (
-        str(row.cell), row.figure.value, _format_measurements(row.before, digits), _format_measurements(row.after, digits),
-        _format_gain(row),
+        sanitize_line(str(row.cell)), row.figure.value, _format_measurements(row.before, digits), _format_measurements(row.after, digits),
+        _format_gain(row), *((*ranges, runs) if is_wide else ()),
     )  # fmt: skip
 
 
@@ -210,18 +343,31 @@ def _format_markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
     return [lines[0], f"|{' --- |' * len(rows[0])}", *lines[1:]]
 
 
+_CSV_HEADINGS = (
+    "pp", "tg", "depth", "concurrency", "figure", "a", "b", "gain", "distinct", "a_low", "a_high", "b_low", "b_high", "kind",
+)  # fmt: skip
+
+
 def format_comparison_csv(one: BenchComparison) -> list[str]:
-    """Return one line for each figure, with medians, and the gain of B as a share."""
+    """Return one line for each figure, with medians and ranges, and the gain of B as a share; ``kind``: of text, in place of a cell."""
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
-    table.writerow(("pp", "tg", "depth", "concurrency", "figure", "a", "b", "gain", "distinct"))
+    table.writerow(_CSV_HEADINGS)
     for row in one.rows:
         values = [None if value is None else round(value.median, 4) for value in (row.before, row.after)]
         gain = None if row.gain is None else round(row.gain, 4)
+        ranges: list[float | None] = []
+        for one_side in (row.before, row.after):
+            ranges += [None, None] if one_side is None else [round(one_side.low, 4), round(one_side.high, 4)]
+        kind = str(row.cell) if isinstance(row.cell, DomainKey) else None
         table.writerow(
-            (row.cell.pp, row.cell.tg, row.cell.depth, row.cell.concurrency, row.figure.value, *values, gain, row.is_distinct)
+            (*_list_cell_sizes(row.cell), row.figure.value, *values, gain, row.is_distinct, *ranges, kind)
         )  # fmt: skip
     return out.getvalue().splitlines()
+
+
+def _list_cell_sizes(cell: BenchCell | DomainKey) -> tuple[object, ...]:
+    return (None, None, None, None) if isinstance(cell, DomainKey) else (cell.pp, cell.tg, cell.depth, cell.concurrency)
 
 
 def build_leaderboard_document(run: BenchRun) -> dict[str, object]:

@@ -96,7 +96,8 @@ class InstanceScreenModel:
     watched start, ``course`` its progress. ``run`` is the launch plan, or ``run_trouble`` why it is not known;
     ``tail`` are the last log lines, ``tail_trouble`` the problem with following the log. ``remedies`` are keys that
     may fix a failure, with their labels; ``end_trouble`` is why there is no verdict. ``warnings``: from its last
-    start from here. ``accepts``: the key that applies the verdict's proposal."""
+    start from here. ``accepts``: the key that applies the verdict's proposal.
+    ``bench``: its last benchmark in a line."""
 
     seen: NodeTileModel
     name: str
@@ -111,6 +112,7 @@ class InstanceScreenModel:
     end_trouble: str | None = None
     warnings: tuple[WarningEmitted, ...] = ()
     accepts: str | None = None
+    bench: str | None = None
 
 
 def render_instance(scene: InstanceScreenModel, columns: int, lines: int) -> tuple[TextRow, ...]:
@@ -272,7 +274,7 @@ def _render_state(scene: InstanceScreenModel, space: DrawArea, *, roomy: bool) -
     seen, one = scene.seen, scene.one
     if not seen.is_known:
         parts = [make_block(1, *render_unreachable(seen, space))]
-        return parts if one is None else [*parts, *dim_blocks(_render_identity(one, space))]
+        return parts if one is None else [*parts, *dim_blocks(_render_identity(one, space, scene.bench))]
     if _has_failed(scene):
         return [
             *_render_failure_blocks(scene, space, roomy=roomy),
@@ -284,12 +286,12 @@ def _render_state(scene: InstanceScreenModel, space: DrawArea, *, roomy: bool) -
         return [
             *_render_startup(scene, one, space),
             *_render_warnings(scene, space),
-            *_render_identity(one, space),
+            *_render_identity(one, space, scene.bench),
             *_render_gpu(scene, space),
             *(build_gpu_charts(seen, space) if roomy else []),
         ]
     return [
-        *_render_identity(one, space),
+        *_render_identity(one, space, scene.bench),
         *_render_throughput(scene, one, space, roomy=roomy),
         *_render_warnings(scene, space),
     ]
@@ -314,7 +316,7 @@ def _render_log_hint() -> TextRow:
     return make_row(Span("l", TextStyle.KEY), Span(" shows its saved log, if there is one", TextStyle.LABEL))
 
 
-def _render_identity(one: InstanceView, space: DrawArea) -> list[RowBlock]:
+def _render_identity(one: InstanceView, space: DrawArea, bench: str | None = None) -> list[RowBlock]:
     """Return engine, port and owner."""
     words = [
         describe_engine(one),
@@ -328,6 +330,9 @@ def _render_identity(one: InstanceView, space: DrawArea) -> list[RowBlock]:
         rows.append(make_row(make_label("at"), sanitize_span(one.endpoint, TextStyle.VALUE)))
     if (uses := render_engine_facts(one, space)) is not None:
         rows.append(uses)
+    if bench is not None:
+        label = make_row(make_label("bench"))
+        rows.append(truncate_row(make_row(*label, sanitize_span(bench, TextStyle.VALUE)), space.columns))
     told = [make_block(3, rows[0]), *(make_block(6, each) for each in rows[1:])]
     return [*told, *_render_ranks(one, space)] if is_head(one) or one.phase is not Phase.READY else told
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from sparkctl.cli.options import (
     PreparedVerb,
@@ -21,10 +22,15 @@ from sparkctl.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sparkctl.commands.start.start_request import StartInstance
     from sparkctl.history.bench_store import BenchStore
     from sparkctl.model.bench import BenchCell, BenchRun
 
+_plot_option = click.option("--plot", is_flag=True, help="Also plot it here, in the terminal.")
+_png_option = click.option("--png", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it into FILE.")
+_svg_option = click.option("--svg", type=click.Path(path_type=Path), metavar="FILE", help="The same as SVG.")
 _LARGEST = 1_000_000  # tokens, or requests at a time: more is a slip
 
 
@@ -99,13 +105,28 @@ def _parse_numbers(ctx: click.Context, param: click.Parameter, value: str | None
     "--start", "are_started", is_flag=True, help="Start what does not run, and stop it after its measurement."
 )
 @click.option("--together", is_flag=True, help="Measure all at the same time, on different Sparks.")
+@click.option("--by-domain", is_flag=True, help="Acceptance and speed by kind of text: coding, JSON, prose and so on.")
+@click.option(
+    "--domain", "domains", multiple=True, metavar="NAME", help="With --by-domain: this kind alone. Repeatable."
+)
+@click.option(
+    "--prompts",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="With --by-domain: your prompts, as Spec-Bench has them.",
+)
+@click.option(
+    "--max-tokens", type=click.IntRange(2, _LARGEST), default=256, metavar="N", help="With --by-domain: of each answer."
+)
+@click.option("--baseline", metavar="NAME", help="With --by-domain: one without drafts to compare with.")
 @node_option(many=True)
 @json_option
 @click.pass_context
 def run_command(
     ctx: click.Context, /, instances: tuple[str, ...], node: tuple[str, ...], as_json: bool, generator: str | None,
     resume: int | None, preset: str, runs: int, timeout: float | None, tokenizer: str | None, book: Path | None,
-    are_started: bool, together: bool, **sizes: tuple[int, ...] | None,
+    are_started: bool, together: bool, by_domain: bool, domains: tuple[str, ...], prompts: Path | None, max_tokens: int,
+    baseline: str | None, **sizes: tuple[int, ...] | None,
 ) -> PreparedVerb:  # fmt: skip
     """Measure INSTANCE cell by cell. What was measured is kept, whatever ends the rest.
 
@@ -113,6 +134,7 @@ def run_command(
     sparkctl bench qwen36 --pp 2048 --tg 128 --depth 0,8192 --concurrency 1,4
     sparkctl bench qwen36-ngram qwen36-vllm --node spark1 --start      one after the other, overnight
     sparkctl bench --resume 7
+    sparkctl bench qwen36-mtp --by-domain --baseline qwen36      what drafts gain or cost, by kind of text
 
     Each cell is its own process of llama-benchy, with prompts that no cache knows. A cell that other clients disturbed, or in
     which the GPU was throttled, says so. Exit 1: a cell was not measured, or the engine ended. Exit 6: nothing was done, for
@@ -121,13 +143,31 @@ def run_command(
     from sparkctl.cli.event_printers import TextPrinter
     from sparkctl.commands.bench.run_bench import RunBench
     from sparkctl.commands.bench.run_benches import RunBenches
+    from sparkctl.commands.bench.run_domains import RunDomains
     from sparkctl.config import load_config
     from sparkctl.history.bench_store import BenchStore
 
     nodes = select_configured_nodes(node)
+    if by_domain:
+        _refuse_cell_options(ctx)
+        if len(instances) != 1:
+            raise click.UsageError("--by-domain measures one instance: sparkctl bench INSTANCE --by-domain", ctx)
+        own = RunDomains(
+            instance=instances[0], nodes=nodes, names_nodes=bool(node), prompts=prompts, domains=tuple(dict.fromkeys(domains)),
+            tokens=max_tokens, timeout=timeout, baseline=baseline,
+        )  # fmt: skip
+        return PreparedVerb(request=own, printer=lambda: TextPrinter("ending this kind of text ..."))
+    for name in ("domains", "prompts", "max_tokens", "baseline"):
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{_OPTION_NAMES.get(name, f'--{name}')} goes with --by-domain", ctx)
     generator = generator or load_config(required=False).bench_command
     if resume is not None:
         kept = BenchStore().load(resume)
+        if kept.setup.prompts is not None:
+            raise click.UsageError(
+                f"benchmark {resume} is by kind of text; measure it anew: sparkctl bench {kept.instance} --by-domain",
+                ctx,
+            )
         instances, cells, runs = instances or (kept.instance,), kept.wanted, kept.setup.runs
     else:
         cells = _choose_cells(ctx, preset, sizes)
@@ -156,6 +196,24 @@ def run_command(
         )
     )
     return PreparedVerb(request=request, printer=lambda: TextPrinter("ending this cell ..."))
+
+
+_OPTION_NAMES = {
+    "domains": "--domain",
+    "max_tokens": "--max-tokens",
+    "are_started": "--start",
+    "generator": "--command",
+}
+_CELL_OPTIONS = (
+    "preset", "pp", "tg", "depth", "concurrency", "runs", "tokenizer", "book", "generator", "resume", "are_started", "together",
+)  # fmt: skip
+
+
+def _refuse_cell_options(ctx: click.Context) -> None:
+    """Refuse what means nothing for prompts by kind of text."""
+    for name in _CELL_OPTIONS:
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{_OPTION_NAMES.get(name, f'--{name}')} does not go with --by-domain", ctx)
 
 
 def _prepare_start(name: str, node: tuple[str, ...]) -> StartInstance:
@@ -210,19 +268,45 @@ def list_command(as_json: bool) -> int:
 @command.command("show")
 @click.argument("number", type=click.IntRange(1), metavar="NO")
 @json_document_option
-def show_command(number: int, as_json: bool) -> int:
+@_plot_option
+@_png_option
+@_svg_option
+def show_command(number: int, as_json: bool, plot: bool, png: Path | None, svg: Path | None) -> int:
     """Show benchmark NO: its cells, and what the Spark did meanwhile."""
     from sparkctl.cli import stdout
     from sparkctl.history.bench_store import BenchStore
     from sparkctl.model.json_codec import to_json_data
     from sparkctl.views.bench_view import render_run
 
-    run = BenchStore().load(number)
+    store = BenchStore()
+    run = store.load(number)
     if as_json:
         stdout.print_json({"schema": 1, "run": to_json_data(run)})
-    else:
-        stdout.print_rows(render_run(run))
+        return 0
+    runs = {one.number: one for one in store.list_runs()}
+    baseline = None if run.baseline is None else runs.get(run.baseline)
+    stdout.print_rows(render_run(run, baseline))
+    _show_pictures([run] if baseline is None else [baseline, run], plot, png, svg)
     return 0
+
+
+def _show_pictures(runs: Sequence[BenchRun], plot: bool, png: Path | None, svg: Path | None) -> None:
+    """Plot in the terminal, and write the pictures that were asked for."""
+    from sparkctl.cli import stderr, stdout
+    from sparkctl.views import bench_chart
+
+    if not (plot or png or svg):
+        return
+    charts = bench_chart.build_charts(runs)
+    if plot:
+        stdout.print_lines([""])
+        stdout.print_rows(bench_chart.render_charts(charts))
+    for path, suffix in ((png, ".png"), (svg, ".svg")):
+        if path is not None:
+            if path.suffix.lower() != suffix:
+                raise click.BadParameter(f"{path}: the name does not end with {suffix}", param_hint=f"--{suffix[1:]}")
+            bench_chart.save_charts(charts, path, bench_chart.describe_runs(runs))
+            stderr.print_message(f"written: {path}")
 
 
 @command.command("compare")
@@ -232,15 +316,23 @@ def show_command(number: int, as_json: bool) -> int:
     "--as", "form", type=click.Choice(["table", "markdown", "csv", "json"]), default="table", metavar="FORM",
     help="table (default), markdown for a forum, csv, or json: both runs in llama-benchy's schema.",
 )  # fmt: skip
-def compare_command(before: str | None, after: str | None, form: str) -> int:
+@click.option(
+    "-o", "--output", type=click.Choice(["wide"]), metavar="wide", help="Also the range of the values, and the runs."
+)
+@_plot_option
+@_png_option
+@_svg_option
+def compare_command(
+    before: str | None, after: str | None, form: str, output: str | None, plot: bool, png: Path | None, svg: Path | None
+) -> int:  # fmt: skip
     """Show benchmarks A and B side by side, cell by cell, and what differed in their set-ups.
 
     \b
     sparkctl bench compare 3 4
-    sparkctl bench compare qwen36-ngram qwen36-vllm --as markdown
+    sparkctl bench compare qwen36-ngram qwen36-vllm --as markdown --png chart.png
 
-    A and B are numbers (`sparkctl bench list`), or names of instances: then the newest of each. Without both: the newest two of
-    different instances. "not distinguishable": the values of A and B overlap.
+    A and B are numbers (`sparkctl bench list`), or names of instances or profiles: then the newest of each. Without both: the
+    newest two of different profiles. "not distinguishable": the values of A and B overlap.
     """
     from sparkctl.cli import stdout
     from sparkctl.history.bench_diff import compare_benches
@@ -248,6 +340,10 @@ def compare_command(before: str | None, after: str | None, form: str) -> int:
     from sparkctl.views import bench_view
 
     old, new = _choose_runs(BenchStore(), before, after)
+    if form == "json" and (old.domains or new.domains):
+        raise click.BadParameter(
+            "llama-benchy's schema has cells, no kinds of text: sparkctl bench show NO --json", param_hint="--as"
+        )
     one = compare_benches(old, new)
     match form:
         case "markdown":
@@ -257,7 +353,8 @@ def compare_command(before: str | None, after: str | None, form: str) -> int:
         case "json":
             stdout.print_json({"schema": 1, "runs": [bench_view.build_leaderboard_document(run) for run in (old, new)]})
         case _:
-            stdout.print_rows(bench_view.render_comparison(one))
+            stdout.print_rows(bench_view.render_comparison(one, is_wide=output == "wide"))
+    _show_pictures((old, new), plot and form == "table", png, svg)
     return 0
 
 
@@ -274,10 +371,18 @@ def _choose_runs(store: BenchStore, before: str | None, after: str | None) -> tu
             raise InvalidInput(f"there is no benchmark of {name}", "sparkctl bench list")
         return found
 
+    def is_other_kind(run: BenchRun, new: BenchRun) -> bool:
+        """Tell whether it is of another profile, and by cells or by kind of text as the new one is."""
+        names = [one.setup.profile or one.instance for one in (run, new)]
+        return names[0] != names[1] and bool(run.setup.prompts) == bool(new.setup.prompts)
+
     if before is not None and after is not None:
         return find(before), find(after)
     new = find(before) if before is not None else next(iter(runs), None)
-    old = None if new is None else next((run for run in runs if run.instance != new.instance), None)
+    old = None if new is None else next((run for run in runs if is_other_kind(run, new)), None)
     if new is None or old is None:
-        raise InvalidInput("there are not two benchmarks of different instances to compare", "sparkctl bench list")
+        known = {0: "no benchmark", 1: "one benchmark alone"}.get(len(runs), "no second benchmark of another profile")
+        raise InvalidInput(
+            f"there is {known}: two are compared", "sparkctl bench list, or measure one: sparkctl bench INSTANCE"
+        )
     return old, new

@@ -152,7 +152,8 @@ def command(
     sparkctl demo say hello --node spark2 -o hello.wav
     sparkctl demo --scenario trouble top      a stuck clock, heat, half a fabric ...: findings within half a minute
     sparkctl demo up qwen36-vllm --node spark1 --set env.SIM_FAULT=cuda-oom      a start that fails; the faults:
-        cuda-oom oom-killed hang exit0 no-token nonsense bad-flag memory-runaway
+        cuda-oom oom-killed hang exit0 no-token nonsense rejected-drafts bad-flag
+        memory-runaway
     sparkctl demo up minimax-m27 --set env.SIM_FAULT=worker-dies      on both Sparks; also: fabric-cut
         (an image with missing-on-spark2 or stale-on-spark2 in its name is missing there, or differs)
     sparkctl demo --serve                     then run any verb in another terminal, with the variables it prints

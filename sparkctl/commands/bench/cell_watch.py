@@ -19,7 +19,7 @@ from sparkctl.monitor.findings.gpu_detectors import THERMAL_REASONS
 from sparkctl.monitor.meters.engine_meters import LogMeter, StatsLineWindow
 from sparkctl.monitor.meters.metrics_window import MetricsInterval, MetricsReading, has_restarted
 from sparkctl.monitor.sampler import LOADING_INTERVAL, NodeSampler
-from sparkctl.transport.http_client import InvalidHttpResponse
+from sparkctl.transport.http_client import Headers, InvalidHttpResponse
 from sparkctl.transport.node_session import NodeSession
 
 _METRICS_SECONDS = 1.0  # seconds between two readings of the engine
@@ -32,7 +32,8 @@ _DISTURBED_TOKENS = 16  # tokens: a health check of some engines costs one
 class CellWatch:
     """Samples one node and reads one engine for as long as a benchmark runs; `begin` and `end` mark a cell."""
 
-    def __init__(self, session: NodeSession, engine: Engine, port: int, container: str) -> None:
+    def __init__(self, session: NodeSession, engine: Engine, port: int, container: str, headers: Headers = ()) -> None:
+        self._headers = headers  # with the engine's key, where it wants one
         self._session, self._engine, self._port, self._container = session, engine, port, container
         self._ahead = 0.0  # seconds by which the node's clock is ahead of ours
         self._clock = session.clock
@@ -123,8 +124,8 @@ class CellWatch:
             return
         with suppress(OSError, InvalidHttpResponse, MetricsUnreadable):
             answer = await request_engine(
-                self._session.link, self._port, "GET", path, timeout=_TIMEOUT_SECONDS, manners=self._manners
-            )
+                self._session.link, self._port, "GET", path, headers=self._headers, timeout=_TIMEOUT_SECONDS, manners=self._manners
+            )  # fmt: skip
             if answer.is_success:
                 metrics = self._engine.parse_metrics(answer.body.decode("utf-8", "replace"))
                 self._readings.append(MetricsReading(self._clock.monotonic(), metrics))

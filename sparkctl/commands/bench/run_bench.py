@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from sparkctl.commands.bench.cell_watch import CellWatch
 from sparkctl.commands.bench.load_generator import (
@@ -35,6 +36,7 @@ from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec
 from sparkctl.model.node import Node
 from sparkctl.model.text.suggestions import format_did_you_mean
 from sparkctl.profiles.container_labels import parse_port_label
+from sparkctl.transport.header_writer import HeaderWriter
 from sparkctl.transport.node_connection import ByteReader, ByteWriter
 from sparkctl.transport.node_session import NodeSession
 from sparkctl.transport.socket_relay import SocketRelay
@@ -94,7 +96,7 @@ class RunBench(Request):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Target:
+class BenchTarget:
     """The instance that is measured, and its server."""
 
     session: NodeSession
@@ -109,6 +111,11 @@ class _Target:
         """The model that is measured: the first that the server names, None where it names none."""
         return next(iter(self.served.models), None)
 
+    @property
+    def auth_headers(self) -> tuple[tuple[str, str], ...]:
+        """The header with its key; empty where it wants none."""
+        return (("Authorization", f"Bearer {self.served.key}"),) if self.served.key else ()
+
 
 def run_bench(ctx: CommandContext, request: RunBench) -> AsyncGenerator[Event, None]:
     """Measure each cell, with one event each; what was measured is kept whatever happens later."""
@@ -118,7 +125,7 @@ def run_bench(ctx: CommandContext, request: RunBench) -> AsyncGenerator[Event, N
         words = find_load_generator(request.generator)
         store, book = BenchStore(), hash_book(request.book)
         async with AsyncExitStack() as stack:
-            target = await _find_target(stack, ctx, request, emit)
+            target = await find_target(stack, ctx, request, emit)
             run = _prepare_run(ctx, request, store, target, words, book)
             home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sparkctl-bench-")))
             tokenizer = request.tokenizer or await _fetch_tokenizer(target, home)
@@ -131,7 +138,7 @@ def run_bench(ctx: CommandContext, request: RunBench) -> AsyncGenerator[Event, N
                     extra=target.engine.bench_fields,
                 ),
             )  # fmt: skip
-            watch = CellWatch(target.session, target.engine, target.port, target.container.id)
+            watch = CellWatch(target.session, target.engine, target.port, target.container.id, target.auth_headers)
             stack.push_async_callback(watch.aclose)
             watch.start()
             sweep = _Sweep(ctx=ctx, emit=emit, store=store, target=target, generator=generator, watch=watch)
@@ -148,7 +155,7 @@ class _Sweep:
     ctx: CommandContext
     emit: Emit
     store: BenchStore
-    target: _Target
+    target: BenchTarget
     generator: LoadGenerator
     watch: CellWatch
 
@@ -219,7 +226,18 @@ class _Sweep:
         return run
 
 
-async def _find_target(stack: AsyncExitStack, ctx: CommandContext, request: RunBench, emit: Emit) -> _Target:
+class _BenchRequest(Protocol):
+    """What is measured, and where it is looked for."""
+
+    @property
+    def instance(self) -> str: ...
+
+    @property
+    def nodes(self) -> Sequence[Node]: ...
+
+
+async def find_target(stack: AsyncExitStack, ctx: CommandContext, request: _BenchRequest, emit: Emit) -> BenchTarget:
+    """Connect to the node of a running instance. Raises `InvalidInput` where it does not run, or runs on several."""
     served, failures = await list_endpoints(ctx, request.nodes)
     found = [one for one in served if one.instance == request.instance and one.ours]
     if not found:
@@ -235,10 +253,10 @@ async def _find_target(stack: AsyncExitStack, ctx: CommandContext, request: RunB
         where = " and ".join(one.node for one in found)
         raise InvalidInput(f"{request.instance} runs on {where}", f"choose one: --node {found[0].node}")
     endpoint = found[0]
-    if endpoint.needs_key:
+    if endpoint.needs_key and (endpoint.key is None or not endpoint.models):
         raise OperationRefused(
-            f"{request.instance} wants an API key, which the load generator takes only where others can read it",
-            "measure it started without a key",
+            f"{request.instance} wants an API key that is not the one it was started with, or that is not known here",
+            f"start it again with a key that sparkctl knows: sparkctl restart {request.instance}",
         )
     node = next(one for one in request.nodes if one.name == endpoint.node)
     session = await open_session(stack, ctx, node, emit)
@@ -249,10 +267,10 @@ async def _find_target(stack: AsyncExitStack, ctx: CommandContext, request: RunB
         raise InvalidInput(f"{request.instance} on {node.name} has ended", "sparkctl status")
     engine = load_engine(container.get_label(ContainerLabel.ENGINE) or "")
     run = await session.docker.read_run_options(container.id)
-    return _Target(session=session, container=container, run=run, port=port, engine=engine, served=endpoint)
+    return BenchTarget(session=session, container=container, run=run, port=port, engine=engine, served=endpoint)
 
 
-async def _fetch_tokenizer(target: _Target, home: Path) -> str:
+async def _fetch_tokenizer(target: BenchTarget, home: Path) -> str:
     """Read the model's tokenizer.json from the node into a directory here. Raises `OperationRefused` if there is none."""
     session, name = target.session, target.session.node.name
     root = None if target.model is None else target.model.root
@@ -274,20 +292,21 @@ async def _fetch_tokenizer(target: _Target, home: Path) -> str:
     raise OperationRefused(f"there is no {place}/tokenizer.json on {name}", hint)
 
 
-async def _open_relay(target: _Target) -> SocketRelay:
+async def _open_relay(target: BenchTarget) -> SocketRelay:
     """Listen on a free port of this machine's loopback; each client gets a connection to the engine."""
 
     async def connect_client() -> tuple[ByteReader, ByteWriter]:
-        return await target.session.link.open_tcp(_LOOPBACK, target.port)
+        reader, writer = await target.session.link.open_tcp(_LOOPBACK, target.port)
+        return reader, HeaderWriter(writer, target.auth_headers) if target.auth_headers else writer
 
     return await SocketRelay.listen_tcp(connect_client, 0)
 
 
 def _prepare_run(
-    ctx: CommandContext, request: RunBench, store: BenchStore, target: _Target, words: Sequence[str], book: str
+    ctx: CommandContext, request: RunBench, store: BenchStore, target: BenchTarget, words: Sequence[str], book: str
 ) -> BenchRun:
     """Return the run to measure: a new one, or the one to resume. Raises `InvalidInput`."""
-    setup = _describe_setup(ctx, request, target, words, book)
+    setup = describe_setup(ctx, request, target, words, book, request.runs)
     if request.resume is not None:
         run = store.load(request.resume)
         if run.instance != request.instance:
@@ -315,9 +334,15 @@ def _prepare_run(
     )  # fmt: skip
 
 
-def _describe_setup(
-    ctx: CommandContext, request: RunBench, target: _Target, words: Sequence[str], book: str
+def describe_setup(
+    ctx: CommandContext,
+    request: _BenchRequest,
+    target: BenchTarget,
+    words: Sequence[str],
+    book: str | None,
+    runs: int = 1,
 ) -> BenchSetup:
+    """Return what is measured, with which tool: ``words`` of the load generator, the hash of its ``book``."""
     container, model = target.container, target.model
     start = next(
         (
@@ -335,12 +360,12 @@ def _describe_setup(
         engine_version=None if share is None else share.engine_version, image=container.image,
         image_digest=None if share is None else share.image_digest, driver=None if share is None else share.driver,
         kernel=None if share is None else share.kernel, served=None if model is None else model.name,
-        context=None if model is None else model.context, generator=" ".join(Path(word).name for word in words),
-        book=book, runs=request.runs,
+        context=None if model is None else model.context, generator=" ".join(Path(word).name for word in words) or None,
+        book=book, runs=runs,
     )  # fmt: skip
 
 
-def _build_end(ctx: CommandContext, run: BenchRun, target: _Target, seconds: float) -> CommandEnded:
+def _build_end(ctx: CommandContext, run: BenchRun, target: BenchTarget, seconds: float) -> CommandEnded:
     failed = [one for one in run.results if one.error is not None]
     outcome, code, message = Outcome.DONE, ExitCode.DONE, None
     hint = f"sparkctl bench show {run.number}"

@@ -364,7 +364,12 @@ class _StartRun:
                 check_answers(self.head.session.link, target, is_full=level == "full"), "interrupted"
             )
         except CommandInterrupted:
-            return ended
+            self.head.warn(
+                f"{plan.instance} is ready, and its answers were not checked to the end",
+                f"sparkctl check {plan.instance}",
+            )
+            code = ExitCode.INTERRUPTED if self.request.strict else ExitCode.DONE
+            return replace(ended, ts=self.ctx.clock.unix_time(), exit_code=int(code))
         except (NodeError, DockerError) as error:
             self.head.warn(f"what {plan.instance} answers could not be checked: {error.message}", error.hint)
             return ended

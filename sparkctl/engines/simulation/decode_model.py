@@ -188,6 +188,10 @@ def compute_position_acceptance(length: float, drafted: int) -> list[float]:
     """Return how often each draft token is accepted: p, p², p³ ..., which add up to the accept length without the bonus
     token.
     """
+    if length <= 1.0:
+        return [
+            0.0
+        ] * drafted  # the search below ends a little above zero: a draft in a million would count as accepted
     low, high = 0.0, 1.0
     for _ in range(40 if drafted else 0):
         middle = (low + high) / 2

@@ -90,10 +90,21 @@ class EngineFault(StrEnum):
     EXIT0 = "exit0"
     NO_TOKEN = "no-token"  # noqa: S105
     NONSENSE = "nonsense"  # ready, and its answers make no sense
+    REJECTED_DRAFTS = "rejected-drafts"  # ready, and no draft is ever accepted
     BAD_FLAG = "bad-flag"
     MEMORY_RUNAWAY = "memory-runaway"
     WORKER_DIES = "worker-dies"  # a rank that is not the head, while weights load
     FABRIC_CUT = "fabric-cut"  # while weights load
+
+    @property
+    def strikes_while_loading(self) -> bool:
+        """Tell whether it ends or changes the load; the others show before it, or once the engine is ready."""
+        return self not in (
+            EngineFault.NO_TOKEN,
+            EngineFault.NONSENSE,
+            EngineFault.REJECTED_DRAFTS,
+            EngineFault.BAD_FLAG,
+        )
 
 
 # of models whose name does not tell it: billions of parameters, of active ones, and gigabytes of both as it is published
@@ -149,6 +160,8 @@ class SimLaunch:
     @property
     def accept_length(self) -> float:
         """Tokens per decode step, including the bonus token, as a long-term mean."""
+        if self.fault is EngineFault.REJECTED_DRAFTS:
+            return 1.0
         if self.is_ngram:
             return NGRAM_LENGTH_AND_SWING[0]
         return 1 + sum(DRAFT_ACCEPTANCE_RATE**at for at in range(1, self.draft_tokens + 1))
@@ -156,6 +169,8 @@ class SimLaunch:
     @property
     def accept_swing(self) -> float:
         """How far that varies with the text."""
+        if self.fault is EngineFault.REJECTED_DRAFTS:
+            return 0.0
         return NGRAM_LENGTH_AND_SWING[1] if self.is_ngram else DRAFT_LENGTH_SWING * min(2, self.draft_tokens) * 0.96
 
     @property

@@ -170,6 +170,8 @@ class InstanceScreen(ScrollScreen):
         self._launch_error: str | None = None
         self._diagnosed_container: str | None = None  # the container whose exit was diagnosed
         self._diagnosis_task: asyncio.Task[None] | None = None
+        self._bench: str | None = None
+        self._bench_task: asyncio.Task[None] | None = None
         self._diagnosis_status: str | None = None
         self._further = 0  # rows scrolled
 
@@ -196,7 +198,8 @@ class InstanceScreen(ScrollScreen):
         return ScrollSurface(self.panel.tones, id="instance")
 
     def on_screen_resume(self) -> None:
-        """Follow the end of the log while the screen is visible."""
+        """Follow the end of the log while the screen is visible, and look for its last benchmark."""
+        self._bench_task = self.panel.spawn_task(self._read_bench())
         if self._subscription is None and (controller := self.panel.controller) is not None:
             reader = LogConsumer(
                 begin=self._mark_lines_old,
@@ -204,6 +207,16 @@ class InstanceScreen(ScrollScreen):
                 tell=self._set_log_trouble,
             )
             self._subscription = LogSubscription(controller, self._node, self._instance, reader, tail=_MAX_TAIL_LINES)
+
+    async def _read_bench(self) -> None:
+        """Read the last benchmark of this instance on its node, in a line."""
+        from sparkctl.history.bench_store import BenchStore
+        from sparkctl.views.bench_view import format_last_result
+
+        last = await asyncio.to_thread(BenchStore().find_last, self._instance, self._node)
+        self._bench = None if last is None else format_last_result(last)
+        if self._bench is not None and (controller := self.panel.controller) is not None:
+            controller.schedule_repaint()
 
     def on_screen_suspend(self) -> None:
         """Stop following the log while another screen covers this one."""
@@ -217,7 +230,7 @@ class InstanceScreen(ScrollScreen):
     def on_unmount(self) -> None:
         """End all background reads."""
         self._close_subscription()
-        for task in (self._plan_task, self._diagnosis_task):
+        for task in (self._plan_task, self._diagnosis_task, self._bench_task):
             if task is not None:
                 task.cancel()
 
@@ -259,6 +272,7 @@ class InstanceScreen(ScrollScreen):
             end_trouble=self._diagnosis_status,
             warnings=controller.store.jobs.list_start_warnings(self._node, self._instance),
             accepts=self._find_accept_key(),
+            bench=self._bench,
         )
 
     def _list_remedy_keys(self, end: CommandEnded | None, run: ContainerLaunch | None) -> tuple[tuple[str, str], ...]:

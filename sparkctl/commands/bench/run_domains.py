@@ -1,0 +1,367 @@
+"""``bench --by-domain``: acceptance and speed by kind of text, one prompt after the other, over the SSH connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sparkctl.commands.bench.chat_stream import RequestRefused, StreamedAnswer, stream_chat
+from sparkctl.commands.bench.prompt_set import DomainPrompt, PromptSet, load_prompts
+from sparkctl.commands.bench.run_bench import BenchTarget, describe_setup, find_target
+from sparkctl.commands.event_stream import stream_events
+from sparkctl.commands.request import Request
+from sparkctl.context import CommandContext, CommandInterrupted
+from sparkctl.errors import ConnectionLost, ExitCode, InvalidInput, MetricsUnreadable, OperationRefused, SparkctlError
+from sparkctl.history.bench_store import BenchStore
+from sparkctl.model.bench import BenchRun, BenchSetup, DomainResult, Measurements
+from sparkctl.model.engine_metrics import EngineMetrics
+from sparkctl.model.events import BenchDomainMeasured, CommandEnded, Emit, Event, Outcome, WarningEmitted
+from sparkctl.model.launch_plan import find_flag_value
+from sparkctl.model.node import Node
+from sparkctl.monitor.engine_probe import QueryMarkerSupport, request_engine
+from sparkctl.monitor.meters.metrics_window import has_restarted, subtract_counters
+from sparkctl.transport.http_client import InvalidHttpResponse
+
+_PROMPT_SECONDS = 300.0  # seconds for one answer, without --timeout
+_METRICS_SECONDS = 5.0
+_COUNTED_TRIES, _COUNTED_PAUSE = (
+    5,
+    0.2,
+)  # how often, and after how many seconds, the counters are read until they have all tokens
+_GAUGE_STEPS = 40  # SGLang reports its acceptance every 40 steps
+_DISTURBED_SHARE, _DISTURBED_TOKENS = 1.05, 16  # more tokens than ours by both: somebody else asked
+_REFUSED_SETTING = (400, 422)  # of a server that does not know the setting of thinking
+_PARSER_FLAGS = ("reasoning-parser", "reasoning-format")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDomains(Request):
+    """A request to measure an instance by kind of text.
+
+    Attributes:
+        prompts: a file of prompts, None: our own set.
+        domains: the kinds to measure, all without any.
+        tokens: at most, of each answer.
+        timeout: seconds for an answer.
+        baseline: an instance or profile without drafts that is compared with: measured before, or running now.
+    """
+
+    instance: str
+    nodes: Sequence[Node]
+    prompts: Path | None = None
+    domains: tuple[str, ...] = ()
+    tokens: int = 256
+    timeout: float | None = None
+    baseline: str | None = None
+
+    def format_as_command(self) -> tuple[str, ...]:
+        """Return the words of its command line."""
+        options = [word for name in self.domains for word in ("--domain", name)]
+        options += ["--prompts", str(self.prompts)] if self.prompts else []
+        options += ["--baseline", self.baseline] if self.baseline else []
+        return (
+            "bench",
+            self.instance,
+            *self.format_node_options(),
+            "--by-domain",
+            *options,
+            "--max-tokens",
+            str(self.tokens),
+        )
+
+    def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
+        """Measure it."""
+        return run_domains(ctx, self)
+
+
+def run_domains(ctx: CommandContext, request: RunDomains) -> AsyncGenerator[Event, None]:
+    """Measure each kind of text, with one event each; what was measured is kept whatever happens later."""
+
+    async def measure(emit: Emit) -> CommandEnded:
+        began, store = ctx.clock.monotonic(), BenchStore()
+        prompts = load_prompts(request.prompts).select(request.domains)
+        async with AsyncExitStack() as stack:
+            target = await find_target(stack, ctx, request, emit)
+            setup = _describe_domain_setup(ctx, request, target, prompts)
+            run = BenchRun(
+                number=0, began=ctx.clock.unix_time(), instance=request.instance, nodes=(target.session.node.name,), setup=setup,
+                wanted=(),
+            )  # fmt: skip
+            baseline = None
+            if request.baseline is not None:
+                baseline = _find_baseline(store, run, request.baseline, prompts)
+                if baseline is None:
+                    baseline = await _measure_baseline(ctx, emit, store, request, prompts)
+            run = replace(run, number=store.next_number(), baseline=None if baseline is None else baseline.number)
+            sweep = _Sweep(ctx=ctx, emit=emit, store=store, target=target, request=request, prompts=prompts)
+            run = await sweep.measure_all(run)
+        return _build_end(ctx, run, prompts, ctx.clock.monotonic() - began)
+
+    return stream_events(ctx, measure, request.instance, on_interrupt=None)
+
+
+def _describe_domain_setup(
+    ctx: CommandContext, request: RunDomains, target: BenchTarget, prompts: PromptSet
+) -> BenchSetup:
+    settings = target.engine.read_decoding_settings(target.run.command)
+    return replace(
+        describe_setup(ctx, request, target, (), None), prompts=prompts.digest, answer_tokens=request.tokens,
+        draft_tokens=settings.draft_tokens or 0,
+    )  # fmt: skip
+
+
+def _find_baseline(store: BenchStore, run: BenchRun, name: str, prompts: PromptSet) -> BenchRun | None:
+    """Return the newest benchmark of the baseline with these prompts, None without a whole one."""
+    wanted = set(prompts.domains)
+    return next(
+        (
+            one
+            for one in store.list_runs()
+            if name in (one.instance, one.setup.profile)
+            and (one.setup.prompts, one.setup.answer_tokens) == (prompts.digest, run.setup.answer_tokens)
+            and wanted <= {each.domain for each in one.domains if each.generation_rate is not None}
+        ),
+        None,
+    )
+
+
+async def _measure_baseline(
+    ctx: CommandContext, emit: Emit, store: BenchStore, request: RunDomains, prompts: PromptSet
+) -> BenchRun:
+    """Measure the baseline, which runs beside. Raises `OperationRefused` where it does not."""
+    name = request.baseline or ""
+    own = replace(request, instance=name, baseline=None)
+    async with AsyncExitStack() as stack:
+        try:
+            target = await find_target(stack, ctx, own, emit)
+        except InvalidInput as error:
+            raise OperationRefused(
+                f"the baseline {name} has no benchmark with these prompts, and does not run now: {error.message}",
+                f"measure it first: sparkctl up {name}, then sparkctl bench {name} --by-domain; switch back, and ask again",
+            ) from error
+        setup = _describe_domain_setup(ctx, own, target, prompts)
+        run = BenchRun(
+            number=store.next_number(), began=ctx.clock.unix_time(), instance=name, nodes=(target.session.node.name,),
+            setup=setup, wanted=(),
+        )  # fmt: skip
+        sweep = _Sweep(ctx=ctx, emit=emit, store=store, target=target, request=own, prompts=prompts)
+        return await sweep.measure_all(run)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Sweep:
+    """All kinds of text of one instance, one prompt after the other: together they would share their steps."""
+
+    ctx: CommandContext
+    emit: Emit
+    store: BenchStore
+    target: BenchTarget
+    request: RunDomains
+    prompts: PromptSet
+    has_setting: bool = True
+
+    async def measure_all(self, run: BenchRun) -> BenchRun:
+        """Measure without thinking, then with it where the model has it."""
+        try:
+            passes = await self.ctx.interrupt.run_interruptible(self._choose_passes(), "interrupted")
+        except CommandInterrupted:
+            return self._save(replace(run, why="interrupted"))
+        wanted = [(thinking, domain) for thinking in passes for domain in self.prompts.domains]
+        began = self.ctx.clock.monotonic()
+        for number, (thinking, domain) in enumerate(wanted, 1):
+            try:
+                result = await self.ctx.interrupt.run_interruptible(
+                    self._measure_domain(domain, thinking), "interrupted"
+                )
+            except CommandInterrupted:
+                return self._save(replace(run, why="interrupted"))
+            except (ConnectionLost, ConnectionRefusedError) as lost:
+                why = lost.message if isinstance(lost, SparkctlError) else "the engine does not answer any more"
+                return self._save(replace(run, why=why))
+            run = self._save(replace(run, domains=(*run.domains, result)))
+            left = (self.ctx.clock.monotonic() - began) / number * (len(wanted) - number)
+            self.emit(
+                BenchDomainMeasured(
+                    ts=self.ctx.clock.unix_time(), node=self.target.session.node.name, instance=run.instance, number=number,
+                    total=len(wanted), remaining=left, result=result,
+                )
+            )  # fmt: skip
+        return self._save(replace(run, ended=self.ctx.clock.unix_time()))
+
+    async def _choose_passes(self) -> tuple[bool | None, ...]:
+        """Return the passes: without and with thinking, or one where the model has no such choice.
+
+        Its first request is also the warm-up, which is not counted.
+        """
+        warm_up = DomainPrompt("", "What is the capital of France?")
+        try:
+            thought = await self._ask(warm_up, True)
+        except RequestRefused as refused:
+            if refused.status not in _REFUSED_SETTING:
+                raise OperationRefused(
+                    f"{self.request.instance} takes no chat: {refused}", "sparkctl check"
+                ) from refused
+            self.has_setting = False
+            return (None,)
+        except (TimeoutError, InvalidHttpResponse) as error:
+            raise OperationRefused(
+                f"{self.request.instance} does not stream an answer: {error}", f"sparkctl check {self.request.instance}"
+            ) from error
+        command = self.target.run.command
+        has_parser = any(find_flag_value(command, name) is not None for name in _PARSER_FLAGS)
+        return (False, True) if thought.has_thought or has_parser else (None,)
+
+    async def _measure_domain(self, domain: str, thinking: bool | None) -> DomainResult:
+        answers: list[StreamedAnswer] = []
+        drafts, errors = _DraftCount(), list[str]()
+        prompts = [one for one in self.prompts.prompts if one.domain == domain]
+        for prompt in prompts:
+            before = await self._read_metrics()
+            try:
+                answer = await self._ask(prompt, thinking)
+            except TimeoutError:
+                errors.append(f"no whole answer within {self.request.timeout or _PROMPT_SECONDS:.0f} s")
+                continue
+            except InvalidHttpResponse as error:
+                errors.append(str(error))
+                continue
+            drafts.add(answer, before, await self._read_counted(before, answer))
+            if answer.rate is None:
+                errors.append("the answer has less than two tokens, or the engine does not count them")
+            answers.append(answer)
+        rates = tuple(one.rate for one in answers if one.rate is not None)
+        firsts = tuple(one.ttft for one in answers if one.ttft is not None)
+        return DomainResult(
+            domain=domain, thinking=thinking, prompts=len(prompts), failed=len(errors),
+            tokens=sum(one.tokens or 0 for one in answers), generation_rate=Measurements(rates) if rates else None,
+            ttft=Measurements(firsts) if firsts else None, accept_length=drafts.length, accept_rate=drafts.rate,
+            steps=drafts.steps or None, disturbed=drafts.disturbed, error=next(iter(errors), None),
+        )  # fmt: skip
+
+    async def _ask(self, prompt: DomainPrompt, thinking: bool | None) -> StreamedAnswer:
+        body: dict[str, Any] = {
+            "model": self.target.model.name if self.target.model else "default", "temperature": 0,
+            "messages": [{"role": "user", "content": prompt.text}], "max_tokens": self.request.tokens,
+        }  # fmt: skip
+        if prompt.tools:
+            body |= {"tools": prompt.tools, "tool_choice": "auto"}
+        if thinking is not None or (self.has_setting and not prompt.domain):
+            body["chat_template_kwargs"] = {"enable_thinking": bool(thinking)}
+        return await stream_chat(
+            self.target.session.link, self.target.port, body, self.target.auth_headers, clock=self.ctx.clock,
+            timeout=self.request.timeout or _PROMPT_SECONDS,
+        )  # fmt: skip
+
+    async def _read_counted(self, before: EngineMetrics | None, answer: StreamedAnswer) -> EngineMetrics | None:
+        """Read the counters until they have the answer's tokens: they may come after its end."""
+        now = await self._read_metrics()
+        for _ in range(_COUNTED_TRIES):
+            made = (
+                None
+                if before is None or now is None
+                else subtract_counters(before.generation_tokens, now.generation_tokens)
+            )
+            if made is None or answer.tokens is None or made >= answer.tokens - 1:
+                break
+            await asyncio.sleep(_COUNTED_PAUSE)
+            now = await self._read_metrics()
+        return now
+
+    async def _read_metrics(self) -> EngineMetrics | None:
+        path = self.target.engine.metrics_path
+        if path is None:
+            return None
+        try:
+            answer = await request_engine(
+                self.target.session.link, self.target.port, "GET", path, headers=self.target.auth_headers,
+                timeout=_METRICS_SECONDS, manners=QueryMarkerSupport(takes_queries=True),
+            )  # fmt: skip
+            return (
+                self.target.engine.parse_metrics(answer.body.decode("utf-8", "replace")) if answer.is_success else None
+            )
+        except (TimeoutError, InvalidHttpResponse, MetricsUnreadable):
+            return None
+
+    def _save(self, run: BenchRun) -> BenchRun:
+        try:
+            self.store.save(run)
+        except OSError as error:
+            words = f"the benchmark was not written to {self.store.directory}: {error}"
+            self.emit(WarningEmitted(self.ctx.clock.unix_time(), None, words))
+        return run
+
+
+class _DraftCount:
+    """Adds up what became of the drafts of several prompts: by the request's own figures, the counters, or the gauge."""
+
+    def __init__(self) -> None:
+        self.steps = self._accepted = self._proposed = 0.0
+        self._has_proposed = True
+        self._gauges: list[tuple[float, float]] = []  # length and tokens
+        self._gauge_rates: list[tuple[float, float]] = []
+        self.disturbed: bool | None = None
+
+    def add(self, answer: StreamedAnswer, before: EngineMetrics | None, after: EngineMetrics | None) -> None:
+        """Add one prompt."""
+        is_known = before is not None and after is not None and not has_restarted(before, after)
+        if before is not None and after is not None and is_known:
+            made = subtract_counters(before.generation_tokens, after.generation_tokens)
+            if made is not None and answer.tokens is not None:
+                is_more = made > answer.tokens * _DISTURBED_SHARE + _DISTURBED_TOKENS
+                self.disturbed = bool(self.disturbed) or is_more
+        if answer.steps and answer.accepted is not None:
+            self._add_steps(answer.steps, answer.accepted, answer.proposed)
+        elif before is not None and after is not None and is_known:
+            steps = subtract_counters(before.drafts, after.drafts)
+            accepted = subtract_counters(before.accepted_tokens, after.accepted_tokens)
+            if steps is not None and accepted is not None:
+                self._add_steps(steps, accepted, subtract_counters(before.draft_tokens, after.draft_tokens))
+            elif after.accept_length and (answer.tokens or 0) >= _GAUGE_STEPS * after.accept_length:
+                self._gauges.append((after.accept_length, float(answer.tokens or 0)))
+                if after.accept_rate:
+                    self._gauge_rates.append((after.accept_rate, float(answer.tokens or 0)))
+
+    def _add_steps(self, steps: float, accepted: float, proposed: float | None) -> None:
+        self.steps += steps
+        self._accepted += accepted
+        self._proposed += proposed or 0.0
+        self._has_proposed = self._has_proposed and proposed is not None
+
+    @property
+    def length(self) -> float | None:
+        """Tokens a step, None where no step drafted or none was told."""
+        return 1 + self._accepted / self.steps if self.steps else _weigh(self._gauges)
+
+    @property
+    def rate(self) -> float | None:
+        """The share of the drafts that was accepted."""
+        if self.steps:
+            return self._accepted / self._proposed if self._has_proposed and self._proposed else None
+        return _weigh(self._gauge_rates)
+
+
+def _weigh(pairs: Sequence[tuple[float, float]]) -> float | None:
+    weight = sum(tokens for _, tokens in pairs)
+    return sum(value * tokens for value, tokens in pairs) / weight if weight else None
+
+
+def _build_end(ctx: CommandContext, run: BenchRun, prompts: PromptSet, seconds: float) -> CommandEnded:
+    outcome, code, message = Outcome.DONE, ExitCode.DONE, None
+    failed = [one for one in run.domains if one.error is not None]
+    kept = f"{len(run.domains)} kinds of text are measured and kept"
+    if run.why == "interrupted":
+        outcome, code, message = Outcome.INTERRUPTED, ExitCode.INTERRUPTED, kept
+    elif run.why is not None:
+        outcome, code, message = Outcome.FAILED, ExitCode.ENGINE_FAILED, f"{run.why}; {kept}"
+    elif failed:
+        one = failed[0]
+        outcome, code = Outcome.FAILED, ExitCode.ENGINE_FAILED
+        message = f"{one.domain}: {one.failed} of {one.prompts} prompts gave no figure: {one.error}"
+    return CommandEnded(
+        ts=ctx.clock.unix_time(), outcome=outcome, exit_code=int(code), seconds=seconds, node=run.nodes[0], instance=run.instance,
+        message=message, hint=f"sparkctl bench show {run.number}",
+    )  # fmt: skip
