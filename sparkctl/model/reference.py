@@ -18,6 +18,7 @@ TOLERANCE = 0.2  # share by which a figure may be off before it is another one
 _LEAST_CONTEXT = 1024.0  # tokens; shorter contexts count as equal
 _MAX_CONTEXT_FACTOR = 2.0
 _UNTOLD_CONTEXT = 8192.0
+_CODE_HOSTS = ("github.com", "huggingface.co")  # of these the host alone says too little
 _MAX_RATES, _MAX_SOURCE_CHARS, _MAX_COUNT, _MAX_RATE = 32, 200, 100_000_000, 1e6
 
 
@@ -86,6 +87,20 @@ class Reference:
     figures: Annotated[
         tuple[ReferenceFigure, ...], ProfileField(FieldKind.SECTION, "The rows of what it measured.")
     ] = ()
+
+
+def name_source(source: str) -> str:
+    """Return a source's short name: a page's host, a repository's owner and name, else the text as it is."""
+    address = source.partition("://")[2]
+    host, *path = address.split("?")[0].split("#")[0].split("/")
+    if not host:
+        return source
+    return "/".join([host, *path[:2]]) if host in _CODE_HOSTS else host.removeprefix("www.")
+
+
+def list_source_names(references: Iterable[Reference]) -> tuple[str, ...]:
+    """Return the short names of those who measured with these very settings, each once."""
+    return tuple(dict.fromkeys(name_source(one.source) for one in references if one.differs is None))
 
 
 def find_ready_seconds(references: Iterable[Reference]) -> float | None:

@@ -57,9 +57,9 @@ def read_tensors(path: Path) -> tuple[dict[str, Any], str | None]:
     """Return the tensors that a file's header lists, and what is wrong with the file; None if header and size agree."""
     size = path.stat().st_size
     with open(str(path), "rb", opener=_open_unnoticed) as file:
-        head = file.read(8)
         if path.suffix == ".gguf":
-            return {}, None if head[:4] == b"GGUF" else "it does not begin as a GGUF file does"
+            return _read_gguf_tensors(file, size)[::2]
+        head = file.read(8)
         if len(head) < 8:
             return {}, f"it holds {size} bytes: not even a header"
         (length,) = struct.unpack("<Q", head)
@@ -72,6 +72,117 @@ def read_tensors(path: Path) -> tuple[dict[str, Any], str | None]:
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
             return {}, "its header cannot be read"
     return tensors, f"it is cut off: {size} of {wanted} bytes are there" if wanted > size else None
+
+
+_SPLIT_GGUF = re.compile(r"^(.*)-\d{5}(-of-\d{5}\.gguf)$")
+_GGUF_VERSIONS = (2, 3)
+_GGUF_NUMBERS = ("B", "b", "H", "h", "I", "i", "f", "?", "", "", "Q", "q", "d")  # by the type's number; 8 text, 9 array
+_GGUF_TEXT, _GGUF_ARRAY = 8, 9
+_MAX_GGUF_TEXT_BYTES = 16 << 20  # bytes; a chat template, or one token
+# ggml's types: numbers of a block, and its bytes. Another one is measured by where the next tensor begins.
+_GGML_BLOCKS = {
+    0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 10: (256, 84), 11: (256, 110),
+    12: (256, 144), 13: (256, 176), 14: (256, 210), 16: (256, 66), 17: (256, 74), 18: (256, 98), 19: (256, 50), 20: (32, 18),
+    21: (256, 110), 22: (256, 82), 23: (256, 136), 24: (1, 1), 25: (1, 2), 26: (1, 4), 27: (1, 8), 28: (1, 8), 29: (256, 56),
+    30: (1, 2), 34: (256, 54), 35: (256, 66), 39: (32, 17),
+}  # fmt: skip
+# Names of GGUF as the rules below know them.
+_GGUF_NAMES = (
+    (re.compile(r"^token_embd\."), "embed_tokens."),
+    (re.compile(r"^(?:v|mm|a)\."), "visual."),
+    (re.compile(r"^blk\."), "layers."),
+    (re.compile(r"\.ffn_(\w+)_exps\."), r".mlp.experts.\1."),
+)
+
+
+class _GgufReader:
+    """Reads GGUF's little-endian values from a file, no further than ``limit`` bytes."""
+
+    def __init__(self, file: Any, limit: int) -> None:
+        self._file, self._limit = file, limit
+
+    def read(self, size: int) -> bytes:
+        if size > _MAX_GGUF_TEXT_BYTES or self._file.tell() + size > self._limit:
+            raise ValueError("too long")
+        return bytes(self._file.read(size))
+
+    def read_number(self, form: str) -> Any:
+        return struct.unpack(f"<{form}", self.read(struct.calcsize(f"<{form}")))[0]
+
+    def read_text(self) -> str:
+        return self.read(self.read_number("Q")).decode("utf-8", "replace")
+
+    def read_value(self, kind: int) -> Any:
+        """Return a number or a text; None for an array, which is passed over."""
+        if kind == _GGUF_TEXT:
+            return self.read_text()
+        if kind != _GGUF_ARRAY:
+            return self.read_number(_GGUF_NUMBERS[kind])
+        inner, count = self.read_number("I"), self.read_number("Q")
+        if inner in (_GGUF_TEXT, _GGUF_ARRAY):
+            for _ in range(count):
+                self.read_value(inner)
+        else:
+            skipped = count * struct.calcsize(f"<{_GGUF_NUMBERS[inner]}")
+            if self._file.tell() + skipped > self._limit:
+                raise ValueError("too long")
+            self._file.seek(skipped, os.SEEK_CUR)
+        return None
+
+
+def _read_gguf_tensors(file: Any, size: int) -> tuple[dict[str, Any], dict[str, Any], str | None]:
+    """Return the tensors that a GGUF file's header lists, as safetensors' would, its numbers and texts by key, and what is
+    wrong with the file."""
+    if file.read(4) != b"GGUF":
+        return {}, {}, "it does not begin as a GGUF file does"
+    reader = _GgufReader(file, min(size, _MAX_HEADER_BYTES))
+    try:
+        if reader.read_number("I") not in _GGUF_VERSIONS:
+            return {}, {}, None  # of another layout: nothing is known of it
+        tensor_count, key_count = reader.read_number("Q"), reader.read_number("Q")
+        settings = {}
+        for _ in range(key_count):
+            key = reader.read_text()
+            settings[key] = reader.read_value(reader.read_number("I"))
+        listed = []
+        for _ in range(tensor_count):
+            name = reader.read_text()
+            shape = [reader.read_number("Q") for _ in range(reader.read_number("I"))]
+            listed.append((name, shape, reader.read_number("I"), reader.read_number("Q")))
+    except (ValueError, KeyError, IndexError, TypeError, struct.error, RecursionError):
+        return {}, {}, "its header cannot be read"
+    step = settings.get("general.alignment")
+    step = step if type(step) is int and step > 0 else 32
+    begin = -(-file.tell() // step) * step
+    starts = sorted({offset for *_, offset in listed} | {max(0, size - begin)})
+    tensors, wanted = {}, 0
+    for name, shape, kind, offset in listed:
+        numbers = 1
+        for each in shape:
+            numbers *= each
+        block, width = _GGML_BLOCKS.get(kind, (0, 0))
+        later = next((one for one in starts if one > offset), offset) if not block else 0
+        length = -(-numbers // block) * width if block else later - offset
+        wanted = max(wanted, begin + offset + length)
+        for pattern, ours in _GGUF_NAMES:
+            name = pattern.sub(ours, name)
+        tensors[name] = {"data_offsets": [offset, offset + length], "shape": shape[::-1]}
+    return tensors, settings, f"it is cut off: {size} of {wanted} bytes are there" if wanted > size else None
+
+
+def read_gguf_settings(path: Path) -> dict[str, Any]:
+    """Return what a GGUF file says of layers and experts; the layers without those that draft (nextn)."""
+    with open(str(path), "rb", opener=_open_unnoticed) as file:
+        said = _read_gguf_tensors(file, path.stat().st_size)[1]
+    kind = said.get("general.architecture")
+    layers = _find_count(said, f"{kind}.block_count")
+    drafts = _find_count(said, f"{kind}.nextn_predict_layers") or 0
+    return {
+        "layers": None if layers is None else layers - drafts,
+        "experts_per_token": _find_count(said, f"{kind}.expert_used_count"),
+        "tied": None,
+        "quantized": True,  # whatever its type: the engine takes it as it is
+    }
 
 
 def read_model_settings(base: Path) -> dict[str, Any]:
@@ -158,7 +269,7 @@ def check_place(place: str) -> dict[str, object]:
     base = Path(place)
     try:
         base = find_model_directory(base)
-        there = sorted(base.iterdir()) if base.is_dir() else [base] if base.is_file() else []
+        there = sorted(base.iterdir()) if base.is_dir() else list_file_parts(base) if base.is_file() else []
     except PermissionError:
         unread.append(".")
     names = {one.name for one in there}
@@ -183,16 +294,29 @@ def check_place(place: str) -> dict[str, object]:
     sizes = None
     if found and len(found) == len(loaded) and not faults and not unread:
         try:
-            sizes = sum_tensors(found, read_model_settings(base))
-        except (KeyError, TypeError, ValueError, AttributeError):
+            is_gguf = loaded[0].suffix == ".gguf"
+            sizes = sum_tensors(found, read_gguf_settings(loaded[0]) if is_gguf else read_model_settings(base))
+        except (KeyError, TypeError, ValueError, AttributeError, OSError):
             sizes = None
     return {"place": place, "files": len(paths), "faults": faults, "unread": unread, "tensors": sizes}
 
 
 def select_loaded_files(paths: list[Path]) -> list[Path]:
-    """Return the safetensors files that an engine loads: no adapter, no second copy of the weights in another layout."""
+    """Return the files that an engine loads: no adapter, no second copy of the weights in another layout. Empty where
+    several GGUF models lie together: which one it is cannot be told from here."""
     some = [one for one in paths if one.suffix == ".safetensors" and not one.name.startswith("adapter")]
-    return [one for one in some if not one.name.startswith("consolidated")] or some
+    if some:
+        return [one for one in some if not one.name.startswith("consolidated")] or some
+    ggufs = [one for one in paths if one.suffix == ".gguf" and not one.name.startswith("mmproj")]
+    return ggufs if len({_SPLIT_GGUF.sub(r"\1\2", one.name) for one in ggufs}) == 1 else []
+
+
+def list_file_parts(path: Path) -> list[Path]:
+    """Return a file, or all parts of a GGUF file in parts."""
+    if not _SPLIT_GGUF.match(path.name):
+        return [path]
+    whole = _SPLIT_GGUF.sub(r"\1\2", path.name)
+    return sorted(one for one in path.parent.iterdir() if _SPLIT_GGUF.sub(r"\1\2", one.name) == whole)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sparkctl.history.model import NodeResult, OperationKind, OperationRecord
 from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.phase import PhaseDuration, Step
-from sparkctl.model.reference import select_comparable
+from sparkctl.model.reference import name_source, select_comparable
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.model.text.sanitize import sanitize_line, sanitize_lines
 from sparkctl.model.text.units import format_clock, format_duration, format_gib
@@ -369,13 +369,14 @@ def _render_speed(one: OperationRecord) -> Iterator[TextRow]:
     reference = select_comparable(load_recorded_reference(one.text))
     length = None if reference is None else reference.accept_length
     rate = None if reference is None else reference.rates_by_concurrency.get(1)
+    name = "" if reference is None else name_source(reference.source)
     for share in one.shares:
         words = []
         if share.accept_length is not None:
-            beside = "" if length is None else f" (source {format_figure_range(length)})"
+            beside = "" if length is None else f" ({name}: {format_figure_range(length)})"
             words.append(f"accept length {share.accept_length:.2f}{beside}")
         if share.tokens_per_second is not None:
-            beside = "" if rate is None else f" (source {format_figure_range(rate)}, one request alone)"
+            beside = "" if rate is None else f" ({name}: {format_figure_range(rate)}, one request alone)"
             words.append(f"{share.tokens_per_second:.1f} tokens/s of a request{beside}")
         if words:
             yield _render_label_value(_describe_share(one, share), ", ".join(words))

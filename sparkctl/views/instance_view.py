@@ -22,6 +22,7 @@ from sparkctl.monitor.meters.meter_series import LastValue, MeterSeries
 from sparkctl.monitor.ranks import is_head
 from sparkctl.monitor.startup_timeline import StartupTimeline
 from sparkctl.profiles.exporters.docker_command import format_docker_run
+from sparkctl.views import meter_view
 from sparkctl.views import meter_view as words
 from sparkctl.views.meter_view import IDLE
 from sparkctl.views.overview.startup_timeline_view import (
@@ -426,6 +427,9 @@ def _render_throughput(
     numbers = one.numbers
     if (accept := render_acceptance(one, scene.seen, space)) is not None:
         parts.append(make_block(1, accept))
+    if one.reference is not None:
+        told = meter_view.format_reference(one.reference)
+        parts.append(make_block(6, *render_labelled_text("source", told, space, TextStyle.LABEL, 2)))
     if numbers is not None:
         if numbers.activity is EngineActivity.IDLE and one.per_step is not None and one.per_step.draft_tokens:
             parts.append(make_block(2, make_row(make_label("accept"), Span(IDLE, TextStyle.VALUE))))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparkctl.model.engine_metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource, Quantiles
-from sparkctl.model.reference import FigureRange
+from sparkctl.model.reference import ComparableReference, FigureRange, name_source
 from sparkctl.monitor.meters.bandwidth import GB, Bandwidth, BandwidthSource
 
 UNKNOWN = "—"
@@ -27,6 +27,20 @@ def format_figure_range(figure: FigureRange) -> str:
 def format_reference_rate(rate: FigureRange) -> str:
     """Return ``source 12.7`` or ``source 23–27``: what others measured, to stand behind a live figure."""
     return f"source {format_figure_range(rate)}"
+
+
+def format_reference(reference: ComparableReference) -> str:
+    """Return ``12.7 tok/s for 1, 43.1 for 8, 1.65–1.85 per step · example.org``: all that may be compared, and whose it is."""
+    rates = [
+        f"{format_figure_range(rate)}{'' if at else ' tok/s'} for {count}"
+        for at, (count, rate) in enumerate(reference.rates_by_concurrency.items())
+    ]
+    if reference.accept_length is not None:
+        rates.append(f"{format_figure_range(reference.accept_length)} per step")
+    if reference.accept_rate is not None:
+        share = FigureRange(round(reference.accept_rate.low * 100, 2), round(reference.accept_rate.high * 100, 2))
+        rates.append(f"{format_figure_range(share)} % of drafts")
+    return f"{', '.join(rates)} · {name_source(reference.source)}"
 
 
 def format_throughput(numbers: EngineMeter) -> str:

@@ -224,12 +224,7 @@ def check_flags(
 
     ``goes``: the containers that the switch stops. Raises `OperationRefused` for a flag that the image's version does not have.
     """
-    coming = [site.coming.fit_changed for site in sites if site.coming is not None]
-    proof = SettingProof(
-        request.words or (request.profile.name,),
-        ProfileLibrary(),
-        lambda profile: [fit(profile, goes) for fit in coming if fit is not None],
-    )
+    proof = _build_proof(request, sites, goes)
     found = [
         (one, proof.format_remedy(one, request.to_start_request().build_switch_command))
         for one in list_start_warnings(request.profile, proof.library)
@@ -238,6 +233,33 @@ def check_flags(
         (one for one, _ in found), next((remedy for one, remedy in found if one.missing_flag is not None), None), ""
     )
     yield from ((one.message, remedy) for one, remedy in found)
+
+
+def _build_proof(request: SwitchInstance, sites: Sequence[NodeInventory], goes: frozenset[str]) -> SettingProof:
+    coming = [site.coming.fit_changed for site in sites if site.coming is not None]
+    return SettingProof(
+        request.words or (request.profile.name,),
+        ProfileLibrary(),
+        lambda profile: [fit(profile, goes) for fit in coming if fit is not None],
+    )
+
+
+def list_ways_to_fit(request: SwitchInstance, sites: Sequence[NodeInventory]) -> tuple[str, ...]:
+    """Return the commands of this switch with a setting that fits, where it does not even with all of sparkctl's
+    instances on the nodes stopped; only what the check and the memory estimate accept.
+    """
+    goes = frozenset(
+        one.container.id
+        for site in sites
+        if site.coming is not None
+        for one in site.occupants
+        if one.container.is_managed
+    )
+    proof, again = _build_proof(request, sites, goes), request.to_start_request().build_switch_command
+    fits = [site.coming.fit(goes) for site in sites if site.coming is not None]
+    wanted = [each for fit in fits if fit.is_refused for each in (fit.largest, fit.least) if each is not None]
+    proved = (proof.prove_changes(each) for each in wanted)
+    return tuple(dict.fromkeys(again(*changes) for changes in proved if changes is not None))
 
 
 _PLANNED_START_ID = "planned"  # a name for a start that is only planned

@@ -14,7 +14,12 @@ from sparkctl.commands.history_writer import OperationSubject, record_operation
 from sparkctl.commands.start.start_measurements import StartTimer
 from sparkctl.commands.switch import switch_planner
 from sparkctl.commands.switch.rollback import order_restarts
-from sparkctl.commands.switch.switch_checks import check_flags, inspect_switch_nodes, run_switch_checks
+from sparkctl.commands.switch.switch_checks import (
+    check_flags,
+    inspect_switch_nodes,
+    list_ways_to_fit,
+    run_switch_checks,
+)
 from sparkctl.commands.switch.switch_planner import NodeInventory
 from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.commands.switch.switch_runner import SwitchStepRunner
@@ -81,7 +86,8 @@ class _SwitchRun:
             emit = self.emit = deduplicate_warnings(emit, plan.cautions)
             if plan.obstacles:
                 first, *more = plan.obstacles
-                raise OperationRefused(first, "\n".join(more) or None)
+                ways = list_ways_to_fit(self.request, self.sites)
+                raise OperationRefused(first, "\n".join([*more, *ways]) or None)
             if self.request.dry_run:
                 goes = frozenset(container for _, container in _list_stopped_container_ids(plan))
                 for message, hint in () if plan.is_there else check_flags(self.request, self.sites, goes):

@@ -146,12 +146,16 @@ def estimate_cuda_context() -> EstimatePart:
 
 
 def estimate_kv_remainder(name: str, size: int, subject: EstimateInput) -> EstimatePart:
-    """Return what a share leaves for the KV cache, with the number of tokens if known."""
+    """Return what a share leaves for the KV cache, with the number of tokens if known, and of whole contexts."""
     width, _ = subject.kv_number_width
     layout = subject.layout
     each = layout.count_bytes_per_token(width) if layout else subject.per_token
     size = max(0, size)
-    holds = f", about {size * subject.ranks // each:,} tokens" if each else ""
+    tokens = size * subject.ranks // each if each else None
+    holds = "" if tokens is None else f", about {tokens:,} tokens"
+    context = subject.words.get_value(*load_engine(subject.engine).context_flags) or ""
+    if tokens is not None and context.isdecimal() and int(context) > 0:
+        holds += f", {tokens / int(context):.1f} times the whole context of {int(context):,}"
     return EstimatePart(
         name=name, size=size, obtained=EstimateSource.FLAGS, words=f"what the share leaves{holds}", within=True
     )

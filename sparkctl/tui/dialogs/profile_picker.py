@@ -50,6 +50,11 @@ _MIN_LEGEND_LINES = 18  # rows from which on the legend is shown
 _REFRESH_SECONDS = 1.0  # seconds between two updates of the node views
 
 
+def _format_claim(fit: MemoryFit | None) -> str:
+    """Return what `plan` sums up; nothing before that is known, so that no figure changes while it is read."""
+    return "" if fit is None or fit.needed_bytes is None else format_gib(fit.needed_bytes)
+
+
 def _describe_profile(profile: Profile) -> str:
     return profile.title or profile.engine
 
@@ -161,9 +166,8 @@ class ProfilePicker(Dialog[PickedStart]):
             sanitize_span(f"   {_describe_profile(one.profile)}", TextStyle.LABEL),
         )  # fmt: skip
         columns = min(self.inner_size[0], wide + widest + 20)
-        size = one.profile.expected_memory  # None where the profile claims a share of the free memory
         right = make_row(
-            Span("" if size is None else f"{format_gib(size):>10}", TextStyle.UNIT),
+            Span(f"{_format_claim(fit):>10}", TextStyle.UNIT),
             Span("  "),
             render_estimate_symbol(fit),
         )

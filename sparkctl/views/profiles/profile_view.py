@@ -10,7 +10,14 @@ from typing import Any
 from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.launch_plan import PhaseTimeouts
 from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, Profile
-from sparkctl.model.reference import FigureRange, Reference, ReferenceFigure, find_ready_seconds, select_comparable
+from sparkctl.model.reference import (
+    FigureRange,
+    Reference,
+    ReferenceFigure,
+    find_ready_seconds,
+    list_source_names,
+    select_comparable,
+)
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import MASK, is_secret_name, redact, redact_word, redact_words
 from sparkctl.model.text.units import format_duration, format_gib
@@ -92,8 +99,8 @@ def format_profile(profile: Profile) -> list[str]:
 
 
 def summarize_reference(references: Sequence[Reference]) -> str | None:
-    """Return ``12.7 tok/s for one request, 43.1 for 8; ready after 90 s``: what others measured with these settings, in
-    a short context. None if nothing is comparable."""
+    """Return ``12.7 tok/s for one request, 43.1 for 8; ready after 90 s · example.org``: what others measured with these
+    settings, in a short context. None if nothing is comparable."""
     comparable, ready = select_comparable(references), find_ready_seconds(references)
     rates = () if comparable is None else tuple(comparable.rates_by_concurrency.items())
     words = [
@@ -101,7 +108,8 @@ def summarize_reference(references: Sequence[Reference]) -> str | None:
         for at, (count, rate) in enumerate(rates)
     ]
     after = [] if ready is None else [f"ready after {format_duration(ready)}"]
-    return "; ".join([*([", ".join(words)] if words else []), *after]) or None
+    told = "; ".join([*([", ".join(words)] if words else []), *after])
+    return f"{told} · {', '.join(list_source_names(references))}" if told else None
 
 
 def _count_requests(count: int, *, short: bool = False) -> str:

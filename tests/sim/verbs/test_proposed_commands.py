@@ -107,3 +107,16 @@ def test_what_a_verdict_proposes_is_accepted(words: tuple[str, ...]) -> None:
         assert f"{verdict['edit']['field']}={verdict['edit']['value']}" in verdict["again"], (
             "what is proposed is what is done"
         )
+
+
+@pytest.mark.parametrize("scenario", ["two-stacks", "empty"])
+@pytest.mark.parametrize("profile", ["qwen36", "qwen36-vllm"])
+def test_a_switch_that_does_not_fit_offers_a_switch_that_does(profile: str, scenario: str) -> None:
+    asked = ("switch", profile, "--node", "spark1", "--set", f"{_SHARES[profile]}=0.99", "--dry-run", "--json")
+    ran = run_demo(*asked, scenario=scenario)
+    assert ran.returncode == 6
+    proposals = list_proposals(ran)
+    assert proposals
+    for command in proposals:
+        assert command.startswith(f"sparkctl switch {profile} ")
+        assert_accepted(command, scenario)

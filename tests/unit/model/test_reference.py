@@ -16,6 +16,7 @@ from sparkctl.model.reference import (
     find_comparable_rate,
     find_ready_seconds,
     format_reference_label,
+    name_source,
     parse_reference_label,
     select_comparable,
 )
@@ -135,3 +136,16 @@ def test_the_context_of_a_request_is_known_or_not_told() -> None:
     assert estimate_request_context(decode(2, kv_usage=0.1), (tokens,)) == 5000.0
     assert estimate_request_context(decode(2, kv_usage=0.1), ()) is None
     assert estimate_request_context(decode(0, kv_tokens=0.0), ()) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("https://www.example.org/a/page.html?x=1", "example.org"),
+        ("https://github.com/someone/thing/blob/main/README.md#speed", "github.com/someone/thing"),
+        ("https://github.com/someone/thing", "github.com/someone/thing"),
+        ("measured at home", "measured at home"),
+    ],
+)
+def test_a_source_has_a_short_name(source: str, name: str) -> None:
+    assert name_source(source) == name

@@ -243,3 +243,123 @@ def test_sizes_that_no_model_has_are_unknown(said: object) -> None:
     line = {"place": "/m", "files": 1, "faults": [], "unread": [], "tensors": said}
     (found,) = model_files_decoder.decode_weights_check(f'@@ {json.dumps(line)}\n@@ "end"\n'.encode())
     assert found.tensors is None
+
+
+# --- GGUF ---
+
+TEXT, ARRAY, UINT32, FLOAT32 = 8, 9, 4, 6
+F32, F16, Q8_0, Q4_K, MXFP4 = 0, 1, 8, 12, 39
+
+
+def pack_text(text: str) -> bytes:
+    return struct.pack("<Q", len(text.encode())) + text.encode()
+
+
+def pack_gguf(tensors: Mapping[str, tuple[int, list[int], int]], keys: list[bytes]) -> bytes:
+    """A GGUF file, version 3: ``tensors`` have a type, their dimensions as ggml orders them, and their bytes."""
+    listed, data = b"", b""
+    for name, (kind, shape, size) in tensors.items():
+        data += b"\0" * (-len(data) % 32)
+        listed += pack_text(name) + struct.pack(f"<I{len(shape)}Q", len(shape), *shape)
+        listed += struct.pack("<IQ", kind, len(data))
+        data += b"\1" * size
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys)) + b"".join(keys) + listed
+    return head + b"\0" * (-len(head) % 32) + data
+
+
+def make_mixture() -> bytes:
+    keys = [
+        pack_text("general.architecture") + struct.pack("<I", TEXT) + pack_text("qwen3moe"),
+        pack_text("qwen3moe.block_count") + struct.pack("<II", UINT32, 2),
+        pack_text("qwen3moe.nextn_predict_layers") + struct.pack("<II", UINT32, 1),
+        pack_text("qwen3moe.expert_used_count") + struct.pack("<II", UINT32, 2),
+        pack_text("qwen3moe.rope.freq_base") + struct.pack("<If", FLOAT32, 1e6),
+        pack_text("tokenizer.ggml.tokens")
+        + struct.pack("<IIQ", ARRAY, TEXT, 3)
+        + b"".join(map(pack_text, ("a", "é", ""))),
+        pack_text("tokenizer.ggml.scores") + struct.pack("<IIQ", ARRAY, FLOAT32, 3) + struct.pack("<3f", 1, 2, 3),
+    ]
+    return pack_gguf(
+        {
+            "token_embd.weight": (Q8_0, [64, 100], 6400 // 32 * 34),
+            "output_norm.weight": (F32, [64], 256),
+            "output.weight": (F16, [64, 100], 12800),
+            "blk.0.attn_q.weight": (Q4_K, [256, 8], 8 * 144),
+            "blk.0.ffn_gate_exps.weight": (MXFP4, [64, 32, 8], 8 * 2048 // 32 * 17),
+            "blk.0.ffn_up_shexp.weight": (F16, [64, 32], 4096),
+            "blk.1.nextn.eh_proj.weight": (F16, [128, 64], 16384),
+        },
+        keys,
+    )
+
+
+MIXTURE_PARTS = {
+    "embedding": 6800, "output": 12800, "experts": 8 * 1088, "draft_body": 16384, "body": 256 + 1152 + 4096,
+}  # fmt: skip
+
+
+def test_parts_of_a_gguf_file(tmp_path: Path) -> None:
+    model = tmp_path / "model.gguf"
+    model.write_bytes(make_mixture())
+    (tmp_path / "mmproj-F16.gguf").write_bytes(pack_gguf({"v.patch_embd.weight": (F16, [64], 128)}, []))
+    (tmp_path / "another-Q8_0.gguf").write_bytes(make_mixture())
+    for found in check_weights(model):
+        assert not found.faults
+        assert found.tensors is not None
+        assert dict(found.tensors.parts) == MIXTURE_PARTS
+        assert (found.tensors.expert_count, found.tensors.experts_per_token) == (8, 2)
+        assert found.tensors.table == 6800, "no step reads a table that is not the output layer"
+        assert (found.tensors.is_quantized, found.tensors.float32) == (True, 0)
+    (several,) = check_weights(tmp_path)
+    assert several.tensors is None, "which of two models it is, the directory does not tell"
+    (tmp_path / "another-Q8_0.gguf").unlink()
+    (alone,) = check_weights(tmp_path)
+    assert alone.tensors is not None
+    assert dict(alone.tensors.parts) == MIXTURE_PARTS
+
+
+def test_parts_of_a_gguf_model_in_several_files_are_added_up(tmp_path: Path) -> None:
+    for at in (1, 2):
+        (tmp_path / f"m-0000{at}-of-00002.gguf").write_bytes(make_mixture())
+    (tmp_path / "other.gguf").write_bytes(make_mixture())
+    (found,) = check_weights(tmp_path / "m-00001-of-00002.gguf")
+    assert found.files == 2
+    assert found.tensors is not None
+    assert found.tensors.whole == 2 * sum(MIXTURE_PARTS.values())
+
+
+def test_a_type_of_ggml_that_is_not_known_is_measured_by_what_follows(tmp_path: Path) -> None:
+    file = tmp_path / "new.gguf"
+    file.write_bytes(pack_gguf({"blk.0.a.weight": (999, [64], 96), "blk.0.b.weight": (998, [64], 64)}, []))
+    (found,) = check_weights(file)
+    assert found.tensors is not None
+    assert found.tensors.whole == 160
+
+
+@pytest.mark.parametrize("cut", [20, 60, 200, 600, -1])
+def test_a_gguf_file_that_was_cut_off_is_named(tmp_path: Path, cut: int) -> None:
+    (tmp_path / "cut.gguf").write_bytes(make_mixture()[:cut])
+    (found,) = check_weights(tmp_path / "cut.gguf")
+    assert found.tensors is None
+    (fault,) = found.faults
+    assert "cut.gguf: it" in fault
+
+
+def test_a_gguf_header_that_promises_too_much_ends_at_once(tmp_path: Path) -> None:
+    for name, head in {
+        "texts": struct.pack("<IQQ", 3, 0, 1) + pack_text("k") + struct.pack("<IIQ", ARRAY, TEXT, 1 << 60),
+        "numbers": struct.pack("<IQQ", 3, 0, 1) + pack_text("k") + struct.pack("<IIQ", ARRAY, UINT32, 1 << 60),
+        "type": struct.pack("<IQQ", 3, 0, 1) + pack_text("k") + struct.pack("<IQ", 77, 1),
+        "tensors": struct.pack("<IQQ", 3, 1 << 60, 0),
+        "name": struct.pack("<IQQ", 3, 1, 0) + struct.pack("<Q", 1 << 62),
+        "nested": struct.pack("<IQQ", 3, 0, 1)
+        + pack_text("k")
+        + struct.pack("<I", ARRAY)
+        + struct.pack("<IQ", ARRAY, 9) * 5000,
+    }.items():
+        (tmp_path / f"{name}.gguf").write_bytes(b"GGUF" + head)
+        (found,) = check_weights(tmp_path / f"{name}.gguf")
+        assert "its header cannot be read" in found.faults[0], name
+    (tmp_path / "old.gguf").write_bytes(b"GGUF" + struct.pack("<III", 1, 5, 5))
+    (old,) = check_weights(tmp_path / "old.gguf")
+    assert (old.faults, old.tensors) == ((), None), "another layout is not known, and no fault"

@@ -210,7 +210,10 @@ def test_averages_stand_beside_what_the_source_measured() -> None:
     )
     lines = list(format_sections(build_operation_sections(replace(GOOD, text=text), None, None)))
     (seen,) = [line for line in lines if "accept length" in line]
-    assert "accept length 3.12 (source 2.5–3.5), 22.6 tokens/s of a request (source 22.6, one request alone)" in seen
+    assert (
+        "accept length 3.12 (example.org: 2.5–3.5), 22.6 tokens/s of a request (example.org: 22.6, one request alone)"
+        in seen
+    )
     for other in (None, "no profile", text.replace("22.6", "fast"), text.replace("setup", "x").replace("an:1", "")):
         lines = list(format_sections(build_operation_sections(replace(GOOD, text=other), None, None)))
         assert any(line.endswith("accept length 3.12, 22.6 tokens/s of a request") for line in lines)

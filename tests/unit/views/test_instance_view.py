@@ -20,6 +20,7 @@ from sparkctl.model.launch_plan import LaunchPlan, PhaseTimeouts, ReadinessRule
 from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, PhaseDuration, Step
+from sparkctl.model.reference import ComparableReference, FigureRange, ReferenceRate
 from sparkctl.model.sample import Gpu, GpuProcess, NodeProcess, Sample
 from sparkctl.model.text.units import GIB
 from sparkctl.model.verdict import Evidence, FailureCause, FieldChange, Verdict
@@ -443,3 +444,13 @@ def test_a_part_of_a_model_says_which_it_is_and_where_the_other_is() -> None:
     worker = replace(READY, phase=Phase.LOADING, port=None, rank="1/2", run="a1", nodes=("spark2", "spark1"))
     assert "part rank 1 of 2, with spark2" in " ".join(render_screen(make_scene(make_store(one=worker))).split())
     assert "part " not in render_screen(make_scene(make_store()))
+
+
+@pytest.mark.parametrize("columns", [90, 108])
+def test_what_the_source_measured_stands_with_its_name(columns: int) -> None:
+    rates = (ReferenceRate(1, FigureRange(12.7, 12.7)), ReferenceRate(8, FigureRange(43.1, 43.1)))
+    post = ComparableReference("https://www.example.org/a-page.html", rates, FigureRange(1.65, 1.85))
+    one = make_store(*AT_WORK, one=replace(READY, reference=post))
+    shown = " ".join(render_screen(make_scene(one), columns, 40).split())
+    assert "source 12.7 tok/s for 1, 43.1 for 8, 1.65–1.85 per step · example.org" in shown
+    assert "source" not in render_screen(make_scene(make_store(*AT_WORK)), columns, 40)
