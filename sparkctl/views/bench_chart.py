@@ -166,7 +166,8 @@ def describe_runs(runs: Sequence[BenchRun]) -> str:
     parts = []
     for run in runs:
         words = (run.setup.engine, run.setup.engine_version, run.setup.driver and f"driver {run.setup.driver}")
-        parts.append(f"{run.instance} on {' and '.join(run.nodes)}: {' '.join(word for word in words if word)}")
+        made_of = " ".join(word for word in words if word)
+        parts.append(f"{run.instance} on {' and '.join(run.nodes)}" + (f": {made_of}" if made_of else ""))
     return sanitize_line("   ".join(parts))
 
 
@@ -239,8 +240,8 @@ def _draw_chart(axis: Any, chart: Chart, names: Sequence[str]) -> None:
             for x, one in zip(at, points, strict=True):
                 axis.annotate(
                     f"{one.value:.1f}",
-                    (x, one.value),
-                    (0, 8),
+                    (x, one.high),
+                    (0, 5),
                     textcoords="offset points",
                     ha="center",
                     color=color,
