@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from sparkctl.commands.event_stream import stream_events
+from sparkctl.commands.list_endpoints import ServedEndpoint, read_session_endpoints
 from sparkctl.commands.request import Request
 from sparkctl.concurrency import cancel_and_wait, gather_or_cancel
 from sparkctl.context import CommandContext
@@ -16,6 +19,7 @@ from sparkctl.model.finding import Finding, FindingKind, Severity
 from sparkctl.model.kernel_event import KernelLog
 from sparkctl.model.node import Node
 from sparkctl.model.sample import Sample
+from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_duration, format_gib
 from sparkctl.monitor import sampler
 from sparkctl.monitor.findings import node_settings
@@ -36,6 +40,7 @@ _NODE_SECTIONS = ("identity", "memory", "docker", "sudo", "health", "gpu")
 _MAX_CLOCK_SKEW_SECONDS = 5.0
 _SPARK_PRODUCT = "DGX Spark"
 _NOT_REACHED = "not reached"
+_DIRECT_CONNECT_SECONDS = 2.0  # seconds in which a server on the same network takes a connection
 ReportFindings = Callable[[Iterable[Finding]], None]
 
 
@@ -147,6 +152,8 @@ async def _check_node(
         else _check_settings_without_agent(node, look)
     )
     tell(_check_kernel_log(node, log))
+    if has_docker:
+        tell(await _find_open_servers(ctx, session))
     kernel = () if log is None else log.events
     if identified is not None and log is not None:
         tell(list_unclean_boot(node.name, log.boot_before, identified[0].up or 0.0))
@@ -156,6 +163,38 @@ async def _check_node(
     elif identified is not None:
         tell(KernelEventDetector().detect(NodeSnapshot(node.name, identified[1], None, kernel)))
     return identified
+
+
+async def _find_open_servers(ctx: CommandContext, session: NodeSession) -> list[Finding]:
+    """Return the servers that answer without a key, and to which this machine connects without SSH: so may others."""
+
+    async def find(one: ServedEndpoint) -> list[Finding]:
+        place = urlsplit(one.url)
+        try:
+            async with asyncio.timeout(_DIRECT_CONNECT_SECONDS):
+                _, writer = await asyncio.open_connection(place.hostname, place.port)
+        except (OSError, TimeoutError):
+            return []
+        address = writer.get_extra_info("peername")[0]
+        writer.close()
+        if ipaddress.ip_address(address.partition("%")[0]).is_loopback:
+            return []  # this machine, or a port forwarded to it
+        words = f"{sanitize_line(one.instance)} answers everybody on the network, without a key ({one.url})"
+        remedy = "in its profile: api_key: generate; or args.host: 127.0.0.1, and use it by sparkctl tunnel"
+        return [
+            Finding(
+                kind=FindingKind.OPEN_SERVER, severity=Severity.NOTE, node=one.node, summary=words, remedy=remedy,
+            )
+        ]  # fmt: skip
+
+    try:
+        answers = [] if session.node.is_local else await read_session_endpoints(ctx, session)
+    except DockerError:  # told by its own check
+        return []
+    served = [one for one in answers if isinstance(one, ServedEndpoint)]
+    return [
+        each for found in await gather_or_cancel(*(find(one) for one in served if not one.needs_key)) for each in found
+    ]
 
 
 def _check_kernel_log(node: Node, log: KernelLog | None) -> Iterator[Finding]:

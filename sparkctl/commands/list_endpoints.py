@@ -113,12 +113,19 @@ async def _list_node_endpoints(ctx: CommandContext, node: Node) -> tuple[list[Se
         try:
             with isolate_node_failures(node):
                 await session.link.connect()
-                alive = [one for one in await session.docker.list_containers() if one.is_alive]
-                answers = await gather_or_cancel(*(_read_endpoint(ctx, session, one) for one in alive))
+                answers = await read_session_endpoints(ctx, session)
         except (NodeError, DockerError) as error:
             return [], [EndpointFailure(node.name, error.message, error.hint)]
     served = [answer for answer in answers if isinstance(answer, ServedEndpoint)]
     return served, [answer for answer in answers if isinstance(answer, EndpointFailure)]
+
+
+async def read_session_endpoints(
+    ctx: CommandContext, session: NodeSession
+) -> Sequence[ServedEndpoint | EndpointFailure | None]:
+    """Ask each running container of a node what it serves. Raises `NodeError`, `DockerError`."""
+    alive = [one for one in await session.docker.list_containers() if one.is_alive]
+    return await gather_or_cancel(*(_read_endpoint(ctx, session, one) for one in alive))
 
 
 async def _read_endpoint(

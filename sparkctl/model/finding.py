@@ -68,6 +68,7 @@ class FindingKind(StrEnum):
     GPU = "gpu"
     NVIDIA_SMI = "nvidia-smi"
     MODELS = "models"
+    OPEN_SERVER = "open-server"
     FABRIC = "fabric"
     RDMA = "rdma"
 

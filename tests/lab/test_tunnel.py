@@ -39,6 +39,19 @@ def test_a_cut_link_comes_back_by_itself(spark1: LabNode, sparkctl: Sparkctl, fa
     assert [event["state"] for event in ran.events if event["event"] == "tunnel"] == ["open", "lost", "open", "closed"]
 
 
+def test_a_server_that_everybody_reaches_without_a_key_is_told(spark1: LabNode, sparkctl: Sparkctl) -> None:
+    assert sparkctl("up", sparkctl.profile(), "--node", "spark1").code == 0
+    told = [event for event in sparkctl("doctor", "--json").events if event.get("kind") == "open-server"]
+    assert [(one["node"], one["severity"]) for one in told] == [("spark1", "note")]
+    assert f"http://{spark1.address}:" in told[0]["summary"]
+    spark1.sh("iptables", "-I", "INPUT", "-p", "tcp", "--dport", told[0]["summary"].rpartition(":")[2].partition("/")[0],
+              "!", "-i", "lo", "-j", "REJECT")  # fmt: skip
+    try:
+        assert "open-server" not in sparkctl("doctor", "--json").out
+    finally:
+        spark1.sh("iptables", "-D", "INPUT", "1")
+
+
 def read_stream(url: str, count: int) -> Iterator[str]:
     """Yield the words of a streamed answer as they come; an answer that is cut off is an error."""
     body = json.dumps({"model": "tiny", "prompt": "hi", "stream": True, "max_tokens": count}).encode()

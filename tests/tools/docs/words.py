@@ -266,6 +266,11 @@ FINDINGS: dict[Kind, tuple[str, str]] = {
         "`doctor`: `nvidia-smi` is missing or does not answer; GPU memory is not known.",
         "Check the driver on the node.",
     ),
+    Kind.OPEN_SERVER: (
+        "A model's server answers without a key, and this machine reaches it without SSH: so does everybody on that network. "
+        "Only `doctor` tries this.",
+        "In its profile: `api_key: generate`. Or `args.host: 127.0.0.1`, and `sparkctl tunnel`.",
+    ),
     Kind.MODELS: ("`doctor`: the `models` directory of the config does not exist or cannot be read.", "`mkdir -p` it."),
     Kind.FABRIC: (
         "`doctor`: there is no cable; `--fabric`: what each lane between the Sparks carries.",
