@@ -249,6 +249,7 @@ class Engine:
     context_pattern = re.compile(r"\d{1,15}")  # what this flag accepts
     metrics_setting: str | None = None  # what turns /metrics on in a profile, None if it is on or not known
     metrics_path: str | None = None  # the path of its metrics in Prometheus' format, None if not known
+    acceptance_steps: int | None = None  # it tells its acceptance as a gauge, once in so many steps; None: it counts
     api_key_variables: tuple[str, ...] = ()  # environment variables by which it requires a key from its clients
     address_variables: tuple[str, ...] = ()  # environment variables that give a rank its own address
     process_titles: tuple[str, ...] = ()  # how the titles of its processes begin; nothing that a person types

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from sparkctl.engines import load_engines
 from sparkctl.history.bench_diff import BenchComparison, DomainKey, FigureComparison
 from sparkctl.model.bench import BenchCell, BenchRun, CellResult, DomainResult, Measurements
 from sparkctl.model.text.sanitize import sanitize_line
@@ -106,8 +107,12 @@ def _render_domains(run: BenchRun, baseline: BenchRun | None) -> list[TextRow]:
             make_row(""),
             make_row(Span(f"not measured to the end: {sanitize_line(run.why)}", TextStyle.ATTENTION)),
         ]
-    if setup.engine == "sglang" and any(one.accept_length is None for one in run.domains):
-        words = "SGLang tells its acceptance every 40 steps: a shorter answer has none; ask for longer ones with --max-tokens"
+    engine = next((one for one in load_engines() if one.name == setup.engine), None)
+    if engine is not None and engine.acceptance_steps and any(one.accept_length is None for one in run.domains):
+        words = (
+            f"{engine.title} tells its acceptance every {engine.acceptance_steps} steps: a shorter answer has none; "
+        )
+        words += "ask for longer ones with --max-tokens"
         rows += [make_row(""), make_row(Span(words, TextStyle.LABEL))]
     if baseline is not None:
         rows += [make_row(""), *(make_row(Span(text, style)) for text, style in _tell_gains(run, baseline))]

@@ -116,6 +116,7 @@ FINDING_EXPLANATIONS: dict[Kind, str] = {
     Kind.PYTHON: "The live figures come from a small program on the node that needs it.",
     Kind.DOCKER: "Engines run in its containers.",
     Kind.GPU: "Without it a container starts but finds no GPU.",
+    Kind.OPEN_SERVER: "Whoever is on that network can use the model and slow down your own requests.",
     Kind.NVIDIA_SMI: "It shows how much GPU memory each process holds.",
     Kind.MODELS: "Profiles mount models from there.",
     Kind.FABRIC: "A model over several Sparks is as fast as the slowest lane between them.",

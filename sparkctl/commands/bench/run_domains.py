@@ -32,7 +32,6 @@ _COUNTED_TRIES, _COUNTED_PAUSE = (
     5,
     0.2,
 )  # how often, and after how many seconds, the counters are read until they have all tokens
-_GAUGE_STEPS = 40  # SGLang reports its acceptance every 40 steps
 _DISTURBED_SHARE, _DISTURBED_TOKENS = 1.05, 16  # more tokens than ours by both: somebody else asked
 _REFUSED_SETTING = (400, 422)  # of a server that does not know the setting of thinking
 _PARSER_FLAGS = ("reasoning-parser", "reasoning-format")
@@ -217,7 +216,7 @@ class _Sweep:
 
     async def _measure_domain(self, domain: str, thinking: bool | None) -> DomainResult:
         answers: list[StreamedAnswer] = []
-        drafts, errors = _DraftCount(), list[str]()
+        drafts, errors = _DraftCount(self.target.engine.acceptance_steps or 0), list[str]()
         prompts = [one for one in self.prompts.prompts if one.domain == domain]
         for prompt in prompts:
             before = await self._read_metrics()
@@ -298,7 +297,8 @@ class _Sweep:
 class _DraftCount:
     """Adds up what became of the drafts of several prompts: by the request's own figures, the counters, or the gauge."""
 
-    def __init__(self) -> None:
+    def __init__(self, gauge_steps: int) -> None:
+        self._gauge_steps = gauge_steps  # a gauge of an answer with fewer steps is another answer's
         self.steps = self._accepted = self._proposed = 0.0
         self._has_proposed = True
         self._gauges: list[tuple[float, float]] = []  # length and tokens
@@ -320,7 +320,7 @@ class _DraftCount:
             accepted = subtract_counters(before.accepted_tokens, after.accepted_tokens)
             if steps is not None and accepted is not None:
                 self._add_steps(steps, accepted, subtract_counters(before.draft_tokens, after.draft_tokens))
-            elif after.accept_length and (answer.tokens or 0) >= _GAUGE_STEPS * after.accept_length:
+            elif after.accept_length and (answer.tokens or 0) >= self._gauge_steps * after.accept_length:
                 self._gauges.append((after.accept_length, float(answer.tokens or 0)))
                 if after.accept_rate:
                     self._gauge_rates.append((after.accept_rate, float(answer.tokens or 0)))

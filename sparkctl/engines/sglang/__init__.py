@@ -135,6 +135,7 @@ class SglangEngine(Engine):
     share_flags = ("mem-fraction-static", "mem-fraction", "mem-frac")
     context_flags = ("context-length", "context-len")
     metrics_setting = "args.enable-metrics: true"
+    acceptance_steps = 40
     metrics_path = "/metrics"
     bench_fields = (("return_token_ids", "false"),)  # it knows the field, and refuses true in a chat
     signs = LogSignature(

@@ -126,7 +126,7 @@ def test_the_selected_one_says_what_is_in_the_way_and_what_memory_would_be(
     assert "qwen36-ngram holds 90.0 GiB, and port 8003: stop it first" in words
     assert "now  " in words
     assert "then █" in words
-    assert "≈ 200.0 of 122.0 GiB est." in words, "what it would take is told, whether or not it is there"
+    assert "≈ 196.0 of 122.0 GiB est." in words, "what it would take is told, whether or not it is there"
     assert "78.0 GiB too little: stop something first" in words
 
 
