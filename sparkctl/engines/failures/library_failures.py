@@ -10,6 +10,7 @@ from __future__ import annotations
 from sparkctl.engines.base import FailureWeight
 from sparkctl.engines.log_rules import MatchGroups, failure_rule
 from sparkctl.model.verdict import FailureCause
+from sparkctl.node.kernel_log_decoder import load_kernel_rules
 
 _OTHER_BACKEND = "Choose another backend for it (attention, MoE, FP4 or sampling), or take an image built for sm_121."
 # Bytes of shared memory that one block may use on a GB10 (compute capability 12.1): CUDA programming guide, technical
@@ -144,9 +145,22 @@ _GPU_FAULT_REMEDY = (
     "args.disable-cuda-graph), and with env.CUDA_LAUNCH_BLOCKING: 1 the traceback names it. `dmesg` on the node may "
     "show the driver's Xid."
 )
+_XID_SOURCE = "docs.nvidia.com/deploy/xid-errors"
 GPU_FAULTS = (
+    # What each number means stands in the table by which the kernel's own log is read.
+    *(
+        failure_rule(
+            rf"NVRM: Xid(?: \([^)]{{1,60}}\))?: {number}\b(?!, .{{0,80}} to 0x0 \(None\))",
+            FailureCause.GPU_FAULT,
+            f"The NVIDIA driver reports Xid {number}: {row['meaning']}.",
+            f"{row['remedy']} ({_XID_SOURCE})",
+            needle="NVRM: Xid",
+            weight=FailureWeight.CONCRETE if row["severity"] == "problem" else FailureWeight.LIKELY,
+        )
+        for number, row in load_kernel_rules()[1].items()
+    ),
     failure_rule(
-        r"NVRM: Xid \([^)]{1,60}\): (?!154, .{0,80} to 0x0 \(None\))(?P<code>\d+)(?:, (?P<what>.{0,160}))?",
+        r"NVRM: Xid(?: \([^)]{1,60}\))?: (?!154, .{0,80} to 0x0 \(None\))(?P<code>\d+)(?:, (?P<what>.{0,160}))?",
         FailureCause.GPU_FAULT,
         "The NVIDIA driver reports a fault of the GPU: Xid {code}[ ({what})].",
         _GPU_FAULT_REMEDY,
