@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from sparkctl.model import events
-from sparkctl.model.bench import BenchCell, CellResult, Measurements
+from sparkctl.model.bench import BenchCell, CellResult, DomainResult, Measurements
 from sparkctl.model.container import ContainerState
 from sparkctl.model.engine_metrics import (
     DraftAcceptance,
@@ -155,6 +155,14 @@ SAMPLES: list[events.Event] = [
         instance="i",
         lines=(LogLine(when="2026-05-01T10:00:00Z", text="text \x1b[31m", number=7, stream="stderr", cut=3),),
         gap=True,
+    ),
+    events.BenchDomainMeasured(
+        ts=1.0,
+        node=NODE,
+        instance="i",
+        number=1,
+        total=9,
+        result=DomainResult(domain="prose", prompts=6, generation_rate=Measurements((11.0, 12.5)), accept_length=1.4),
     ),
     events.BenchCellMeasured.from_result(
         1.0,

@@ -127,7 +127,7 @@ def test_the_selected_one_says_what_is_in_the_way_and_what_memory_would_be(
     assert "now  " in words
     assert "then █" in words
     assert "≈ 196.0 of 122.0 GiB est." in words, "what it would take is told, whether or not it is there"
-    assert "78.0 GiB too little: stop something first" in words
+    assert "74.0 GiB too little: stop something first" in words
 
 
 def test_the_command_can_be_read_to_its_end(shelf: ProfilesScreenModel) -> None:
