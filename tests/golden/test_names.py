@@ -15,6 +15,7 @@ import sparkctl
 from sparkctl import errors
 from sparkctl.cli.stdout import StdoutWriteFailed
 from sparkctl.commands.actions import ACTIONS
+from sparkctl.commands.bench.chat_stream import RequestRefused
 from sparkctl.commands.bench.load_generator import CellFailed
 from sparkctl.commands.drop_page_cache import MissingSudoRight
 from sparkctl.commands.node_lock import LockConflict
@@ -92,6 +93,7 @@ ERRORS: dict[type[SparkctlError], str] = {
     CreateTimeout: "creating takes too long",
     HubUnreachable: "the Hub does not answer",
     MissingSudoRight: "no right to drop caches",
+    RequestRefused: "an engine that refuses a request",
     InvalidHttpResponse: "an HTTP answer that is none",
     OutputTooLong: "an answer that is too long",
     CommandNotRun: "the login shell ran no command",

@@ -60,6 +60,7 @@ def kill_all(node: str) -> None:
     """End every process of the node and return when the last is gone."""
 
     def gone() -> bool:
+        thaw(node)  # a paused container of a run that was cut off: under cgroup v1 it hears no SIGKILL
         left = list_processes(node)
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
@@ -67,6 +68,15 @@ def kill_all(node: str) -> None:
         return not left
 
     await_true(f"the processes of {node} to end", gone)
+
+
+def thaw(node: str) -> None:
+    """Let everything in the node go on that Docker has paused."""
+    for root in list_hierarchies():
+        for name, word in (("freezer.state", "THAWED"), ("cgroup.freeze", "0")):
+            for path in (root / CGROUP / node).rglob(name):
+                with contextlib.suppress(OSError):  # its container went meanwhile
+                    path.write_text(word)
 
 
 def remove_cgroups() -> None:
