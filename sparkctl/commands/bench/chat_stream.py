@@ -115,7 +115,9 @@ async def stream_chat(
         began = clock.monotonic()
         reader, writer = await link.open_tcp("127.0.0.1", port)
         try:
-            return await _exchange(reader, writer, port, json.dumps(whole).encode(), headers, clock, began)
+            return await _exchange(
+                reader, writer, port=port, body=json.dumps(whole).encode(), headers=headers, clock=clock, began=began
+            )
         except h11.ProtocolError as error:
             raise InvalidHttpResponse(f"{_PATH}: the stream broke off: {error}") from error
         finally:
@@ -123,7 +125,7 @@ async def stream_chat(
 
 
 async def _exchange(
-    reader: ByteReader, writer: Any, port: int, body: bytes, headers: Sequence[tuple[str, str]], clock: Clock, began: float
+    reader: ByteReader, writer: Any, *, port: int, body: bytes, headers: Sequence[tuple[str, str]], clock: Clock, began: float
 ) -> StreamedAnswer:  # fmt: skip
     connection = h11.Connection(our_role=h11.CLIENT)
     named = [("Content-Type", "application/json"), *headers]
