@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from sparkctl import paths
-from sparkctl.errors import InvalidInput
+from sparkctl.errors import InvalidInput, OperationRefused
 from sparkctl.files import read_regular_file, write_private_file
 from sparkctl.history.database import make_private_directory
 from sparkctl.model.bench import BenchRun
@@ -23,9 +27,64 @@ class BenchStore:
     def __init__(self, directory: Path | None = None) -> None:
         self.directory = directory or paths.state_dir() / "bench"
 
-    def next_number(self) -> int:
-        """Return a number that no benchmark has."""
-        return max((number for number, _ in self._list_files()), default=0) + 1
+    def add(self, run: BenchRun) -> BenchRun:
+        """Keep a benchmark that begins, under a number that no other has, and return it with that. Raises OSError."""
+        make_private_directory(self.directory)
+        number = max((each for each, _ in self._list_files()), default=0) + 1
+        while True:
+            try:
+                os.close(os.open(self.directory / f"{number}.json", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+                break
+            except FileExistsError:  # another began at the same moment
+                number += 1
+        numbered = replace(run, number=number)
+        self.save(numbered)
+        return numbered
+
+    def discard_empty(self, number: int) -> None:
+        """Forget a benchmark in which nothing was measured."""
+        with suppress(InvalidInput, OSError):
+            run = self.load(number)
+            if not run.results and not run.domains:
+                (self.directory / f"{number}.json").unlink()
+
+    @contextmanager
+    def hold(self, number: int) -> Iterator[None]:
+        """Keep everybody else from measuring this benchmark, until the process ends at the latest.
+
+        Raises `OperationRefused` if somebody measures it now, OSError.
+        """
+        make_private_directory(self.directory)
+        file = os.open(self._lock_path(number), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise OperationRefused(
+                    f"benchmark {number} is being measured now", f"see it: sparkctl bench show {number}"
+                ) from None
+            yield
+            with suppress(OSError):
+                self._lock_path(number).unlink()
+        finally:
+            os.close(file)
+
+    def is_held(self, number: int) -> bool:
+        """Tell whether somebody on this machine measures it now."""
+        try:
+            file = os.open(self._lock_path(number), os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(file)
+        return False
+
+    def _lock_path(self, number: int) -> Path:
+        return self.directory / f"{number}.lock"
 
     def save(self, run: BenchRun) -> None:
         """Write a benchmark; what was there under its number is replaced whole. Raises OSError."""

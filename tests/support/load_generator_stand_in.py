@@ -12,6 +12,9 @@ from pathlib import Path
 
 def main(words: list[str]) -> int:
     """Send ``--runs`` times ``--concurrency`` requests."""
+    if "--version" in words:
+        print("llama-benchy 0.4.0")
+        return 0
     options = {
         name: value for name, value in pairwise(words) if name.startswith("--") and name != "--extra-body"
     }  # fmt: skip

@@ -11,7 +11,9 @@ import hashlib
 import json
 import os
 import shlex
+import re
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -29,6 +31,8 @@ _BOOK = Path(__file__).parent / "book.txt"
 _BOOK_URL = "https://sparkctl.invalid/book.txt"  # it is never fetched: the file is in llama-benchy's cache before
 _LINE_LIMIT = 1 << 20
 _END_SECONDS = 10.0  # seconds that a process gets to end after a signal
+_VERSION_SECONDS = 120.0  # seconds that it gets to tell its version: uvx and pipx may fetch it first
+_VERSION = re.compile(r"\bllama-benchy\s+v?(\d[\w.+-]*)")
 
 
 class CellFailed(SparkctlError):
@@ -63,6 +67,27 @@ def find_load_generator(own: str | None) -> tuple[str, ...]:
     if found := shutil.which("pipx"):
         return (found, "run", f"llama-benchy=={VERSION}")
     raise OperationRefused("llama-benchy, which makes the load, is not on this machine", _INSTALL_HINT)
+
+
+async def describe_generator(words: Sequence[str]) -> str:
+    """Return name and version of the load generator; its words where it does not tell a version."""
+    known = " ".join(Path(word).name for word in words)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *words, "--version", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+    except OSError:  # the first cell tells why
+        return known
+    try:
+        async with asyncio.timeout(_VERSION_SECONDS):
+            said, _ = await process.communicate()
+    except TimeoutError:
+        return known
+    finally:
+        await _end_process(process)
+    found = _VERSION.search(said.decode("utf-8", "replace"))
+    return known if found is None else f"llama-benchy {found[1]}"
 
 
 def hash_book(book: Path | None) -> str:
@@ -181,8 +206,10 @@ def _parse_result(path: Path, cell: BenchCell, talk: _ProcessTalk) -> CellResult
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise CellFailed(f"the load generator's result cannot be read: {error}") from error
     rate = _read_values(one, "tg_throughput")
+    if talk.errors:  # the rest had the engine for itself: no figure of this cell
+        raise CellFailed(talk.describe_failure(0))
     if rate is None:
-        raise CellFailed(talk.describe_failure(0) if talk.errors else "no request generated more than one token")
+        raise CellFailed("no request generated more than one token")
     seconds = _read_values(one, "e2e_ttft")
     return CellResult(
         cell=cell,
@@ -220,14 +247,16 @@ def _build_environment(home: Path) -> dict[str, str]:
 
 
 async def _end_process(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is not None:
-        return
-    with suppress(ProcessLookupError):
-        process.terminate()
-    try:
-        async with asyncio.timeout(_END_SECONDS):
-            await process.wait()
-    except TimeoutError:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+    """End a process with all that it started, as uvx does: the session is its own."""
+    if process.returncode is None:
+        _signal_session(process.pid, signal.SIGTERM)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_END_SECONDS):
+                await process.wait()
+    _signal_session(process.pid, signal.SIGKILL)  # what outlived it would go on making load
+    await process.wait()
+
+
+def _signal_session(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -15,6 +15,7 @@ from sparkctl.commands.bench.load_generator import (
     CellFailed,
     LoadGenerator,
     LoadTarget,
+    describe_generator,
     find_load_generator,
     hash_book,
 )
@@ -126,7 +127,7 @@ def run_bench(ctx: CommandContext, request: RunBench) -> AsyncGenerator[Event, N
         store, book = BenchStore(), hash_book(request.book)
         async with AsyncExitStack() as stack:
             target = await find_target(stack, ctx, request, emit)
-            run = _prepare_run(ctx, request, store, target, words, book)
+            run = _prepare_run(ctx, request, store, target, await describe_generator(words), book)
             home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sparkctl-bench-")))
             tokenizer = request.tokenizer or await _fetch_tokenizer(target, home)
             relay = await _open_relay(target)
@@ -138,6 +139,7 @@ def run_bench(ctx: CommandContext, request: RunBench) -> AsyncGenerator[Event, N
                     extra=target.engine.bench_fields,
                 ),
             )  # fmt: skip
+            run = stack.enter_context(keep_run(ctx, emit, store, run))
             watch = CellWatch(target.session, target.engine, target.port, target.container.id, target.auth_headers)
             stack.push_async_callback(watch.aclose)
             watch.start()
@@ -303,25 +305,27 @@ async def _open_relay(target: BenchTarget) -> SocketRelay:
 
 
 def _prepare_run(
-    ctx: CommandContext, request: RunBench, store: BenchStore, target: BenchTarget, words: Sequence[str], book: str
+    ctx: CommandContext, request: RunBench, store: BenchStore, target: BenchTarget, generator: str, book: str
 ) -> BenchRun:
     """Return the run to measure: a new one, or the one to resume. Raises `InvalidInput`."""
-    setup = describe_setup(ctx, request, target, words, book, request.runs)
+    setup = describe_setup(ctx, request, target, generator, book, request.runs)
     if request.resume is not None:
         run = store.load(request.resume)
         if run.instance != request.instance:
             raise InvalidInput(f"benchmark {run.number} is of {run.instance}", f"sparkctl bench {run.instance}")
         changed = [
             name
-            for name in ("digest", "image_digest", "book", "generator")
+            for name in ("digest", "image_digest", "book")
             if getattr(run.setup, name) != getattr(setup, name)
         ]
+        if not generator.startswith(run.setup.generator or ""):  # older benchmarks have no version of it
+            changed.append("generator")
         if changed:
             raise OperationRefused(
                 f"benchmark {run.number} had another {', '.join(changed).replace('_', ' ')}: its cells cannot be compared with new ones",
                 f"measure anew: sparkctl bench {request.instance}",
             )
-        return replace(run, why=None)
+        return replace(run, why=None, ended=None)
     long = [cell for cell in request.cells if setup.context is not None and cell.context > setup.context]
     if long:
         raise OperationRefused(
@@ -329,7 +333,7 @@ def _prepare_run(
             f"choose cells up to {setup.context} tokens: --depth, --pp, --tg",
         )
     return BenchRun(
-        number=store.next_number(), began=ctx.clock.unix_time(), instance=request.instance,
+        number=0, began=ctx.clock.unix_time(), instance=request.instance,
         nodes=(target.session.node.name,), setup=setup, wanted=request.cells,
     )  # fmt: skip
 
@@ -338,11 +342,11 @@ def describe_setup(
     ctx: CommandContext,
     request: _BenchRequest,
     target: BenchTarget,
-    words: Sequence[str],
+    generator: str | None,
     book: str | None,
     runs: int = 1,
 ) -> BenchSetup:
-    """Return what is measured, with which tool: ``words`` of the load generator, the hash of its ``book``."""
+    """Return what is measured, with which tool: name and version of the load generator, the hash of its ``book``."""
     container, model = target.container, target.model
     start = next(
         (
@@ -360,9 +364,26 @@ def describe_setup(
         engine_version=None if share is None else share.engine_version, image=container.image,
         image_digest=None if share is None else share.image_digest, driver=None if share is None else share.driver,
         kernel=None if share is None else share.kernel, served=None if model is None else model.name,
-        context=None if model is None else model.context, generator=" ".join(Path(word).name for word in words) or None,
+        context=None if model is None else model.context, generator=generator,
         book=book, runs=runs,
     )  # fmt: skip
+
+
+@contextmanager
+def keep_run(ctx: CommandContext, emit: Emit, store: BenchStore, run: BenchRun) -> Iterator[BenchRun]:
+    """Give a new run its number, and hold it while it is measured. Raises `OperationRefused` if somebody measures it now."""
+    with ExitStack() as stack:
+        try:
+            run = run if run.number else store.add(run)
+            stack.enter_context(store.hold(run.number))
+        except OSError as error:
+            words = f"the benchmark is not kept: {store.directory}: {error.strerror or error}"
+            emit(WarningEmitted(ctx.clock.unix_time(), None, words))
+        try:
+            yield run
+        except SparkctlError:  # refused after all
+            store.discard_empty(run.number)
+            raise
 
 
 def _build_end(ctx: CommandContext, run: BenchRun, target: BenchTarget, seconds: float) -> CommandEnded:

@@ -11,7 +11,7 @@ from typing import Any
 
 from sparkctl.commands.bench.chat_stream import RequestRefused, StreamedAnswer, stream_chat
 from sparkctl.commands.bench.prompt_set import DomainPrompt, PromptSet, load_prompts
-from sparkctl.commands.bench.run_bench import BenchTarget, describe_setup, find_target
+from sparkctl.commands.bench.run_bench import BenchTarget, describe_setup, find_target, keep_run
 from sparkctl.commands.event_stream import stream_events
 from sparkctl.commands.request import Request
 from sparkctl.context import CommandContext, CommandInterrupted
@@ -95,7 +95,8 @@ def run_domains(ctx: CommandContext, request: RunDomains) -> AsyncGenerator[Even
                 baseline = _find_baseline(store, run, request.baseline, prompts)
                 if baseline is None:
                     baseline = await _measure_baseline(ctx, emit, store, request, prompts)
-            run = replace(run, number=store.next_number(), baseline=None if baseline is None else baseline.number)
+            run = replace(run, baseline=None if baseline is None else baseline.number)
+            run = stack.enter_context(keep_run(ctx, emit, store, run))
             sweep = _Sweep(ctx=ctx, emit=emit, store=store, target=target, request=request, prompts=prompts)
             run = await sweep.measure_all(run)
         return _build_end(ctx, run, prompts, ctx.clock.monotonic() - began)
@@ -108,7 +109,7 @@ def _describe_domain_setup(
 ) -> BenchSetup:
     settings = target.engine.read_decoding_settings(target.run.command)
     return replace(
-        describe_setup(ctx, request, target, (), None), prompts=prompts.digest, answer_tokens=request.tokens,
+        describe_setup(ctx, request, target, None, None), prompts=prompts.digest, answer_tokens=request.tokens,
         draft_tokens=settings.draft_tokens or 0,
     )  # fmt: skip
 
@@ -144,9 +145,10 @@ async def _measure_baseline(
             ) from error
         setup = _describe_domain_setup(ctx, own, target, prompts)
         run = BenchRun(
-            number=store.next_number(), began=ctx.clock.unix_time(), instance=name, nodes=(target.session.node.name,),
+            number=0, began=ctx.clock.unix_time(), instance=name, nodes=(target.session.node.name,),
             setup=setup, wanted=(),
         )  # fmt: skip
+        run = stack.enter_context(keep_run(ctx, emit, store, run))
         sweep = _Sweep(ctx=ctx, emit=emit, store=store, target=target, request=own, prompts=prompts)
         return await sweep.measure_all(run)
 

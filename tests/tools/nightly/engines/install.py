@@ -19,6 +19,7 @@ from pathlib import Path
 
 VLLM = "0.32.0"
 LLAMA_CPP_PYTHON = "0.3.36"
+BENCHY = "0.4.0"  # of llama-benchy
 _NICE = 10
 _DOWNLOADED = re.compile(r"^\s*Downloading .*\(([\d.]+) (kB|MB|GB)\)", re.MULTILINE)
 _UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9}
@@ -67,6 +68,21 @@ class Install:
     def llama_server(self) -> Path:
         """llama.cpp's own server."""
         return self.llama_source / "build" / "bin" / "llama-server"
+
+    @property
+    def benchy(self) -> Path:
+        """llama-benchy's own command."""
+        return self.root / f"llama-benchy-{BENCHY}" / "bin" / "llama-benchy"
+
+    def install_benchy(self) -> None:
+        """Make a virtual environment with llama-benchy unless it is there. Raises NotInstalled."""
+        if self.benchy.exists():
+            return
+        began = time.monotonic()
+        home = self.benchy.parents[1]
+        self._run([sys.executable, "-m", "venv", "--clear", str(home)])
+        self._run([str(home / "bin" / "python"), "-m", "pip", "install", "-q", f"llama-benchy=={BENCHY}"])
+        self.took["install llama-benchy"] = time.monotonic() - began
 
     def install_vllm(self) -> None:
         """Make a virtual environment with vLLM unless it is there. Raises NotInstalled."""

@@ -1,0 +1,148 @@
+"""`sparkctl bench` with the real llama-benchy against real engines, each in a container of a lab's node, on this machine's CPU.
+
+``python -m tests.tools.nightly.engines.bench_start`` installs what is missing as the job ``engines`` does, and llama-benchy into an
+environment of its own; starts each engine by `sparkctl up`, measures it, and holds the table against llama-benchy's own result, and
+the acceptance beside each cell against the engine's counters over the same time. Exit 0: all was as it should be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.lab.bed.node import LabNode
+from tests.lab.support.sparkctl_process import Sparkctl
+from tests.tools.nightly.engines import benchy_spy, random_model
+from tests.tools.nightly.engines.install import Install, NotInstalled, cache_directory
+from tests.tools.nightly.engines.lab_start import NODE, mount_install, run_on_node
+from tests.tools.nightly.engines.scenes import SPECULATION, Bench, format_row
+from tests.tools.nightly.lab_job import WITHIN
+
+TOLERANCE = 0.02
+_SIZES = ("--pp", "128", "--tg", "192", "--depth", "0,256", "--concurrency", "1,2", "--runs", "3")
+_CELLS = 4
+_NAMES = {  # of the engines' counters: steps that drafted, drafts, accepted drafts
+    "vllm": "vllm:spec_decode_num_{}_total",
+    "llamacpp": "llamacpp:spec_decode_num_{}_total",
+}
+_FIGURES = (("generation_rate", "tg_throughput", 1.0), ("prompt_rate", "pp_throughput", 1.0), ("ttft", "e2e_ttft", 1000.0))
+
+
+def measure_engine(engine: str, bench: Bench, node: LabNode, command: Sparkctl) -> None:
+    """Start one engine, measure it, and compare."""
+    del node
+    name = f"{engine}-real"
+    _write_profile(bench, command, engine, name)
+    began = time.monotonic()
+    ran = command("up", name, "--node", NODE, "--json", timeout=WITHIN)
+    if ran.code:
+        bench.note(f"bench {engine}: up", time.monotonic() - began, f"exit {ran.code}", f"{ran!r}"[-1500:])
+        return
+    with tempfile.TemporaryDirectory(prefix="sparkctl-nightly-bench-") as scratch:
+        spy = shlex.join([sys.executable, benchy_spy.__file__, scratch, str(bench.install.benchy)])
+        more = ("--tokenizer", str(bench.models / random_model.NAME)) if engine == "llamacpp" else ()  # a GGUF has none
+        began = time.monotonic()
+        ran = command("bench", name, *_SIZES, *more, "--command", spy, "--json", timeout=WITHIN)
+        cells = [event for event in ran.events if event["event"] == "cell"] if ran.out else []
+        wrong = None if ran.code == 0 and len(cells) == _CELLS else f"exit {ran.code}, {len(cells)} cells: {ran!r}"[-1500:]
+        bench.note(f"bench {engine}", time.monotonic() - began, f"{len(cells)} cells", wrong)
+        seen = [json.loads((Path(scratch) / f"{number}.json").read_text()) for number in range(len(cells))]
+        for cell, one in zip(cells, seen, strict=True):
+            _compare_cell(bench, engine, cell, one)
+    command("down", "--all", "--node", NODE, "--json", timeout=WITHIN)
+
+
+def _write_profile(bench: Bench, command: Sparkctl, engine: str, name: str) -> None:
+    common: dict[str, Any] = {
+        "engine": engine, "port": 8202, "container": {"gpus": "none", "network": "host", "shm_size": "1g"},
+        "mounts": mount_install(bench),
+    }  # fmt: skip
+    environment = {"PATH": f"{bench.install.vllm.parent}:/usr/bin:/bin", "HOME": "/tmp", "PYTHONPATH": ""}
+    model = bench.models / random_model.NAME
+    if engine == "vllm":
+        quiet = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+        args = {
+            "enforce-eager": True, "max-model-len": 2048, "speculative-config": SPECULATION,
+            "override-generation-config": {"temperature": 0},
+        }  # fmt: skip
+        fields = {"model": {"path": str(model), "served_name": random_model.NAME}, "env": environment | quiet}
+    else:
+        args = {
+            "ctx-size": 4096, "parallel": 2, "threads": 1, "poll": 0, "metrics": True, "temp": 0, "spec-type": "ngram-simple",
+            "spec-ngram-simple-size-n": 4, "spec-ngram-simple-size-m": 8,
+        }  # fmt: skip
+        fields = {
+            "model": {"path": f"{model}.gguf", "served_name": random_model.NAME}, "env": environment,
+            "command": [str(bench.install.llama_server)],
+        }  # fmt: skip
+    command.profile(name, **common, **fields, args=args)
+
+
+def _compare_cell(bench: Bench, engine: str, cell: dict[str, Any], seen: dict[str, Any]) -> None:
+    """Hold one cell against llama-benchy's own file, and against the engine's two pages."""
+    own, ours = seen["result"]["benchmarks"][-1], cell["result"]
+    wrong = None
+    for name, theirs, factor in _FIGURES:
+        values = [value / factor for value in own[theirs]["values"]]
+        if ours[name]["values"] != values:
+            wrong = f"{name}: {ours[name]['values']}, and llama-benchy has {values}"
+    sizes = {"pp": "prompt_size", "tg": "response_size", "depth": "context_size", "concurrency": "concurrency"}
+    if wrong is None and any(cell["cell"][name] != own[theirs] for name, theirs in sizes.items()):
+        wrong = f"the cell is {cell['cell']}, and llama-benchy's is of another size"
+    steps, accepted = (_count(engine, seen["pages"], name) for name in ("drafts", "accepted_tokens"))
+    length = 1 + accepted / steps if steps else None
+    far = None if length is None or cell["accept_length"] is None else abs(cell["accept_length"] / length - 1)
+    if wrong is None and (far is None or far > TOLERANCE):
+        wrong = f"accepted {cell['accept_length']} a step, the counters say {length}"
+    apart = "" if far is None else f", {100 * far:.3f} % apart"
+    what = f"{cell['tokens_per_second']:.1f} tok/s; accepted {cell['accept_length']}, counters {length}{apart} ({steps:.0f} steps)"
+    label = "pp{pp} tg{tg} d{depth} c{concurrency}".format(**cell["cell"])
+    bench.note(f"bench {engine}: {label}", ours["seconds"] or 0.0, what, wrong)
+
+
+def _count(engine: str, pages: Sequence[str], name: str) -> float:
+    pattern = re.compile(rf"^{re.escape(_NAMES[engine].format(name))}(?:\{{.*\}})? (\S+)$", re.MULTILINE)
+    before, after = (sum(map(float, pattern.findall(page))) for page in pages)
+    return after - before
+
+
+def main() -> int:
+    """Install, run, print."""
+    parser = argparse.ArgumentParser(prog="python -m tests.tools.nightly.engines.bench_start", description=__doc__)
+    parser.add_argument("--cache", type=Path, default=cache_directory(), help="where the engines are installed")
+    parser.add_argument("--jobs", type=int, default=1, help="compilers at a time")
+    parser.add_argument("--engine", choices=sorted(_NAMES), action="append", help="this one alone; repeatable")
+    options = parser.parse_args()
+    install = Install(options.cache.absolute(), options.jobs)
+    bench = Bench(install, install.root / "models", Path(tempfile.gettempdir()), 0.0)
+    random_model.write_directory(bench.models / random_model.NAME)
+    random_model.write_gguf(bench.models / f"{random_model.NAME}.gguf")
+    for engine in options.engine or sorted(_NAMES):
+        try:
+            install.install_vllm()  # its pip is the one of all
+            install.install_benchy()
+            if engine == "llamacpp":
+                install.install_llama()
+        except NotInstalled as why:
+            bench.note(f"bench {engine}", 0.0, "could not be installed", str(why))
+            continue
+        if reason := run_on_node(bench, partial(measure_engine, engine)):
+            bench.note(f"bench {engine}", 0.0, "could not be run", reason)
+    wrong = [row for row in bench.rows if row.wrong is not None]
+    for row in wrong:
+        print(format_row(row))
+    print(f"{len(bench.rows) - len(wrong)} of {len(bench.rows)} as they should be")
+    return 1 if wrong or not bench.rows else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
