@@ -33,7 +33,7 @@ def add_measured_weights(
     main, draft = (by_place.get(map_path_to_node(path, alone) or "") for path in find_model_paths(profile, alone))
     labels = dict(plan.labels)
     told = parse_decode_step_label(labels.get(ContainerLabel.PER_STEP)) or DecodeStepSpec()
-    if main is None or _is_changed_on_load(main, CommandFlags(alone.command)):
+    if main is None or _is_changed_on_load(main, CommandFlags(alone.command, alone.entrypoint)):
         return plan
     subject = build_estimate_input(profile, alone, models)
     kv = told.kv_per_token
