@@ -96,8 +96,7 @@ class SwitchStepRunner:
         assert self.request is not None
         transaction, every = self.transaction, (self.request, *list_need_requests(self.request))
         await transaction.begin_step(SwitchStep.STARTING)
-        names = {choose_container_name(one.profile) for one in every}
-        taken = frozenset((node, name) for node in transaction.journal.nodes for name in names)
+        taken = frozenset((node.name, choose_container_name(one.profile)) for one in every for node in one.nodes)
         await transaction.ctx.interrupt.run_interruptible(
             forward_steps.rename_kept_containers(transaction, taken), "interrupted before the new one was started"
         )
