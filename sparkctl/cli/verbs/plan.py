@@ -14,6 +14,7 @@ from sparkctl.cli.options import (
     complete_profiles,
     format_overrides,
     json_document_option,
+    list_nodes,
     node_option,
     select_configured_nodes,
     select_rank_nodes,
@@ -182,7 +183,7 @@ def command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...], as_
     nodes = select_rank_nodes(node, chosen) if chosen.nodes > 1 else select_configured_nodes(node)
     request = CheckFit(
         chosen, nodes, os.environ, (profile, *format_overrides(overrides)), is_proposed, HubClient(os.environ),
-        names_nodes=bool(node),
+        known=list_nodes() if chosen.needs else (), names_nodes=bool(node),
     )  # fmt: skip
     return PreparedVerb(
         request=request,

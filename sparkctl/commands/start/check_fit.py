@@ -12,6 +12,7 @@ from sparkctl.commands.request import Request
 from sparkctl.commands.start import node_fit
 from sparkctl.commands.start.launch_plans import build_changed_plan, build_rank_launches
 from sparkctl.commands.start.missing_parts import build_missing_event, find_missing_parts, read_missing_from_hub
+from sparkctl.commands.start.start_needs import list_need_nodes
 from sparkctl.commands.start.start_preflight import refuse_wrong_node_count
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.concurrency import gather_or_cancel
@@ -37,7 +38,7 @@ class CheckFit(Request):
     ``nodes``: for a profile for several Sparks, exactly its nodes in the order of its ranks, checked together; for a
     profile for one Spark, the candidates, each checked alone. ``words``: the profile and its overrides as the operator
     typed them. ``is_proposal``: no file has this profile, it was assumed for a model of the Hub. ``hub``: who is asked for
-    models that are not on the node; None: nobody.
+    models that are not on the node; None: nobody. ``known``: every node where something that it needs may run.
     """
 
     profile: Profile
@@ -46,6 +47,7 @@ class CheckFit(Request):
     words: tuple[str, ...] = ()
     is_proposal: bool = False
     hub: HubClient | None = None
+    known: Sequence[Node] = ()
 
     def format_as_command(self) -> tuple[str, ...]:
         """Return the words of its command line."""
@@ -65,6 +67,7 @@ class CheckFit(Request):
             nodes=nodes,
             words=self.words,
             environ=self.environ,
+            known=self.known,
         )
 
 
@@ -133,22 +136,34 @@ async def _check_nodes_separately(ctx: CommandContext, request: CheckFit, emit: 
 
 async def _check_node_alone(ctx: CommandContext, request: CheckFit, node: Node) -> CheckedNode | NodeError:
     try:
-        async with ctx.create_session(node) as session:
-            needs: list[tuple[CheckFit, CheckedNode]] = []
-            reserved = 0
-            for need in ProfileLibrary().load_needs(request.profile):
-                if need.node not in (None, node.name):
-                    continue  # `up` counts it on its own node
-                of = replace(request, profile=need.profile, nodes=(node,), words=(need.profile.name,))
-                checked = await _check_launch(ctx, of, session, reserved)
-                if checked is not None:
-                    needs.append((of, checked))
-                    reserved += checked.fit.needed_bytes or 0
+        async with AsyncExitStack() as stack:
+            session = await stack.enter_async_context(ctx.create_session(node))
+            needs, reserved = await _check_needs(ctx, request, session, node)
+            for other in list_need_nodes(request.to_start_request(node)):
+                if other.name != node.name:
+                    elsewhere = await stack.enter_async_context(ctx.create_session(other))
+                    needs += (await _check_needs(ctx, request, elsewhere, node))[0]
             whole = await _check_launch(ctx, request, session, reserved, is_need=False)
             assert whole is not None
             return replace(whole, needs=tuple(needs))
     except NodeError as error:
         return error
+
+
+async def _check_needs(
+    ctx: CommandContext, request: CheckFit, session: NodeSession, head: Node
+) -> tuple[list[tuple[CheckFit, CheckedNode]], int]:
+    """Check what starts first on a connected node because it is needed; return the answers, and their bytes together."""
+    node, needs, reserved = session.node, list[tuple[CheckFit, CheckedNode]](), 0
+    for need in ProfileLibrary().load_needs(request.profile):
+        if (need.node or head.name) != node.name:
+            continue
+        of = replace(request, profile=need.profile, nodes=(node,), words=(need.profile.name,))
+        checked = await _check_launch(ctx, of, session, reserved)
+        if checked is not None:
+            needs.append((of, checked))
+            reserved += checked.fit.needed_bytes or 0
+    return needs, reserved
 
 
 async def _check_launch(
@@ -169,11 +184,17 @@ async def _check_nodes_jointly(ctx: CommandContext, request: CheckFit, emit: Emi
     """Check the nodes together: all of them must answer and reach each other, as for `up`."""
     start = request.to_start_request(request.nodes[0])
     refuse_wrong_node_count(request.profile, start.nodes)
+    list_need_nodes(start)  # refuses a node that nobody knows
     async with AsyncExitStack() as stack:
         sessions = [await stack.enter_async_context(ctx.create_session(node)) for node in start.nodes]
         launches, route = await build_rank_launches(ctx, start, sessions)
+
+        async def check_rank(session: NodeSession, launch: LaunchPlan) -> CheckedNode:
+            needs, reserved = await _check_needs(ctx, request, session, start.head_node)
+            return replace(await _check_node(ctx, request, session, launch, reserved), needs=tuple(needs))
+
         checked = await gather_or_cancel(
-            *(_check_node(ctx, request, session, one.alone) for session, one in zip(sessions, launches, strict=True))
+            *(check_rank(session, one.alone) for session, one in zip(sessions, launches, strict=True))
         )
     fits = [one.fit for one in checked]
     for node, one in zip(start.nodes, checked, strict=True):
@@ -204,7 +225,7 @@ def _report_fit(
     """
     if isinstance(one, CheckedNode):
         for of, need in one.needs:
-            _report_fit(ctx, of, node, need, emit, is_waited_for=True)
+            _report_fit(ctx, of, of.nodes[0], need, emit, is_waited_for=True)
         places = [each.measured for each in on_nodes or (one,)]
         proof = SettingProof(
             request.words or (request.profile.name,),

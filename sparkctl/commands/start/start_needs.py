@@ -59,6 +59,12 @@ def list_chain(request: StartInstance) -> tuple[StartInstance, ...]:
     return (*chain, replace(request, alone=True, labels=_build_needs_label(own.needs, request.head_node)))
 
 
+def list_need_nodes(request: StartInstance) -> tuple[Node, ...]:
+    """Return the nodes that a profile names for what it needs. Raises `InvalidInput` for one that nobody knows."""
+    names = [need.node for need in ProfileLibrary().load_needs(request.profile) if need.node is not None]
+    return tuple(_find_node(name, request) for name in dict.fromkeys(names))
+
+
 def _find_node(name: str, request: StartInstance) -> Node:
     known = (*request.nodes, *request.known)
     found = next((node for node in known if node.name == name), None)

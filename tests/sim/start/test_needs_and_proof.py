@@ -291,3 +291,36 @@ async def test_what_is_in_the_way_of_a_need_on_the_other_spark_is_in_the_plan(
     assert (ended.exit_code, speech.running("spark1"), speech.running()) == (1, ["inway"], ["plain"])
     _, ended = await speech.switch("voice")
     assert (ended.outcome, speech.running("spark1"), speech.running()) == (Outcome.READY, [MODEL], ["voice"])
+
+
+async def test_a_model_over_both_sparks_may_need_something_on_one_of_them(speech: SpeechScene, tmp_path: Path) -> None:
+    write_profile(tmp_path, "large", "minimax-m27", f"needs: ['{MODEL}@spark2']")
+    large = ProfileLibrary().load_profile("large")
+    pair = tuple(speech.nodes)
+    plan = CheckFit(large, pair, os.environ, ("large",), known=speech.nodes)
+    events, ended = await collect_events_and_end(plan.run(speech.ctx))
+    fits = {(one.fit.profile, one.fit.node): one.fit for one in events if isinstance(one, MemoryFitEvaluated)}
+    assert set(fits) == {("large", "spark1"), (MODEL, "spark2"), ("large", "spark2")}
+    own = [fits["large", name].margin or 0 for name in ("spark1", "spark2")]
+    needed = fits[MODEL, "spark2"].needed_bytes
+    assert own[0] - own[1] == pytest.approx(needed, rel=0.01), "what starts first is counted on its Spark"
+    assert ended.exit_code == 0
+    start = replace(speech.request("large"), nodes=pair)
+    _, ended = await collect_events_and_end(start.run(speech.ctx))
+    assert (ended.outcome, speech.running("spark1"), speech.running()) == (Outcome.READY, ["large"], ["large", MODEL])
+    _, ended = await speech.down("large")
+    assert (ended.exit_code, speech.running("spark1"), speech.running()) == (0, [], [])
+
+
+async def test_plan_looks_at_what_is_needed_on_the_other_spark(speech: SpeechScene, tmp_path: Path) -> None:
+    write_profile(tmp_path, "far", MODEL, "memory: {expected: 400GiB}")
+    write_profile(tmp_path, "voice", "kokoro-tts", "needs: ['far@spark1']")
+    voice = ProfileLibrary().load_profile("voice")
+    plan = CheckFit(voice, (speech.node,), os.environ, ("voice",), known=speech.nodes)
+    events, ended = await collect_events_and_end(plan.run(speech.ctx))
+    fits = [one.fit for one in events if isinstance(one, MemoryFitEvaluated)]
+    assert [(one.profile, one.node, one.is_refused) for one in fits] == [
+        ("far", "spark1", True),
+        ("voice", "spark2", False),
+    ]
+    assert ended.exit_code == 6
