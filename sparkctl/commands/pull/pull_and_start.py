@@ -66,7 +66,7 @@ async def _pull_and_start(ctx: CommandContext, request: StartInstance) -> AsyncG
     pulls = (
         PullProfile(
             profile=one.profile, nodes=one.nodes, environ=one.environ, words=one.words, dry_run=one.dry_run,
-            names_nodes=one.names_nodes,
+            names_nodes=one.names_nodes, alone=True,
         ).run(ctx)
         for one in chain
     )  # fmt: skip

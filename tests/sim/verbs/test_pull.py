@@ -6,6 +6,7 @@ import asyncio
 import json
 from contextlib import aclosing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -292,3 +293,29 @@ async def test_nothing_is_downloaded_while_an_engine_loads(sparks: SimulatedSpar
             assert not isinstance(event, CommandEnded), event
             if isinstance(event, TransferProgressed):
                 break
+
+
+@FRESH
+async def test_what_a_profile_needs_is_fetched_first_each_on_its_spark(
+    sparks: SimulatedSparks, ctx: CommandContext, own_profiles: None, tmp_path: Path
+) -> None:
+    nodes = tuple(load_config(sparks.config_path).nodes)
+    by_name = {str(node.name): node for node in nodes}
+    folder = tmp_path / "config" / "sparkctl" / "profiles"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "voice.yaml").write_text("schema: 1\nname: voice\nextends: kokoro-tts\nneeds: [orpheus-llm@spark1]\n")
+    library = ProfileLibrary()
+    request = PullProfile(
+        profile=library.load_profile("voice"), nodes=(by_name["spark2"],), words=("voice",), known=nodes
+    )
+    events = await collect_events(request.run(ctx))
+    assert find_command_end(events).exit_code == 0
+    order = list(list_missing(events))
+    assert order == ["spark1", "spark2"]
+    assert sparks.nodes["spark1"].images.has_image(library.load_profile("orpheus-llm").image)
+    assert sparks.nodes["spark2"].images.has_image(library.load_profile("kokoro-tts").image)
+    again = await collect_events(request.run(ctx))
+    assert (find_command_end(again).exit_code, list_missing(again)) == (0, {"spark1": [], "spark2": []})
+    unknown = replace(request, known=())
+    ended = find_command_end(await collect_events(unknown.run(ctx)))
+    assert (ended.exit_code, "no node is called that" in (ended.message or "")) == (2, True)
