@@ -22,7 +22,12 @@ from sparkctl.commands.pull.image_pull import get_registry, pull_image, read_own
 from sparkctl.commands.pull.model_download import ModelDownload, download_model, stop_download
 from sparkctl.commands.request import Request, list_flags
 from sparkctl.commands.start.launch_plans import build_rank_launches
-from sparkctl.commands.start.missing_parts import build_missing_event, build_missing_image, read_missing_parts
+from sparkctl.commands.start.missing_parts import (
+    build_missing_event,
+    build_missing_image,
+    measure_free_space,
+    read_missing_parts,
+)
 from sparkctl.commands.start.node_fit import find_loading_containers
 from sparkctl.commands.start.start_needs import find_need_node
 from sparkctl.commands.start.start_request import StartInstance
@@ -218,6 +223,7 @@ class ProfilePuller:
     async def _read_node(self, session: NodeSession, plan: LaunchPlan) -> tuple[tuple[MissingPart, ...], DockerInfo]:
         """Return what a node lacks; an image that `pull` built of something that has changed since is lacking, too."""
         parts, engine = await read_missing_parts(session, self._request.profile, plan)
+        parts = await measure_free_space(session, parts, engine)
         if self._build is None or any(part.kind is PartKind.IMAGE for part in parts):
             return parts, engine
         image = await session.docker.inspect_image(plan.image)

@@ -11,7 +11,12 @@ from sparkctl.commands.event_stream import stream_events
 from sparkctl.commands.request import Request
 from sparkctl.commands.start import node_fit
 from sparkctl.commands.start.launch_plans import build_changed_plan, build_rank_launches
-from sparkctl.commands.start.missing_parts import build_missing_event, find_missing_parts, read_missing_from_hub
+from sparkctl.commands.start.missing_parts import (
+    build_missing_event,
+    find_missing_parts,
+    measure_free_space,
+    read_missing_from_hub,
+)
 from sparkctl.commands.start.start_needs import list_need_nodes
 from sparkctl.commands.start.start_preflight import refuse_wrong_node_count
 from sparkctl.commands.start.start_request import StartInstance
@@ -272,5 +277,7 @@ async def _check_node(
     if request.hub is not None:
         missing, models, cautions = await read_missing_from_hub(request.hub, request.profile, missing, look.models)
         measured = replace(measured, look=replace(look, models=models))
+    missing = await measure_free_space(session, missing, engine)
+    cautions += tuple(f"the disk of {one.node} cannot hold {one.name}" for one in missing if one.is_too_large)
     fit = measured.evaluate_in_place(request.profile)
     return CheckedNode(replace(fit, cautions=(*fit.cautions, *cautions)), measured, missing)
