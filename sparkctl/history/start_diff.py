@@ -90,7 +90,7 @@ def diff_profiles(before: str | None, after: str | None) -> tuple[StartDifferenc
         old, new = (dict(_flatten_fields(parse_yaml(text.encode(), "the stored profile"))) for text in (before, after))
     except InvalidInput:
         return None
-    names = [name for name in dict.fromkeys((*new, *old)) if name != "reference"]  # it is no setting
+    names = [name for name in dict.fromkeys((*new, *old)) if name not in ("notes", "reference")]  # no settings
     return tuple(
         StartDifference(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)
     )
