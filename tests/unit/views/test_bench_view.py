@@ -102,7 +102,23 @@ def test_what_the_sources_measured_stands_beside_both_runs() -> None:
     assert rows[far, BenchFigure.GENERATION].source_after == SourceFigure(FigureRange(44.7, 44.7), "al-engr.com")
     assert rows[other, BenchFigure.GENERATION].source_before is None, "no source has answers of 32 tokens"
     text = join(render_comparison(one))
-    lines = [line.split() for line in text.splitlines()]
+    own = [
+        "B:",
+        "qwen36-vllm",
+        "pp512",
+        "tg128",
+        "c1",
+        "generation",
+        "tok/s",
+        "23.2",
+        "source",
+        "23.3",
+        "as",
+        "the",
+        "source",
+        "al-engr.com",
+    ]
+    assert own in lines
     assert [
         "A:",
         "qwen36",
