@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 
@@ -107,10 +107,16 @@ class BenchComparison:
     setup: tuple[StartDifference, ...]
 
 
-def compare_benches(before: BenchRun, after: BenchRun) -> BenchComparison:
-    """Return the comparison of the cells that both have, in the order of the first."""
+def compare_benches(
+    before: BenchRun, after: BenchRun, find_reference: Callable[[BenchRun], Sequence[Reference]] | None = None
+) -> BenchComparison:
+    """Return the comparison of the cells that both have, in the order of the first.
+
+    ``find_reference``: what the sources of a run's profile measured; default: by the profile that was recorded with the run.
+    """
     old, new = _list_measured(before), _list_measured(after)
-    sources = [load_recorded_reference(run.setup.text) for run in (before, after)]
+    find_reference = find_reference or (lambda run: load_recorded_reference(run.setup.text))
+    sources = [find_reference(run) for run in (before, after)]
     rows = [
         FigureComparison(
             cell=cell,
