@@ -156,7 +156,7 @@ def pull_profile(ctx: CommandContext, request: PullProfile) -> AsyncGenerator[Ev
             node=request.nodes[0].name if len(request.nodes) == 1 else None, instance=request.profile.name, message=message,
         )  # fmt: skip
 
-    stays = "interrupted; what has arrived stays. A model's download goes on there until it is whole: sparkctl pull --stop ends it"
+    stays = "interrupted; what has arrived stays. A model's download goes on there until it is whole; to end it: sparkctl pull PROFILE --stop"
     return stream_events(ctx, run_pull, request.profile.name, None, on_interrupt=stays)
 
 

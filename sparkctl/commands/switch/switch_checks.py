@@ -186,7 +186,7 @@ async def _check_model_files(transaction: SwitchTransaction, request: SwitchInst
         if not request.keep_going:
             raise OperationRefused(
                 what,
-                f"fetch it again there, or from another Spark: sparkctl sync {launch.profile}; "
+                f"fetch it again there, or from another Spark: sparkctl sync {launch.profile} --from NODE --to {launch.node}; "
                 f"or continue anyway: {request.retry_command} --keep-going",
             )
         transaction.warn(launch.node, what)

@@ -149,7 +149,8 @@ class SwitchStepRunner:
                 await forward_steps.save_remaining_stops(transaction)
                 await transaction.delete_journal()  # nothing is left that a later attempt could restore
                 text = lost.message if is_requested else f"{failure}; and {lost.message}"
-                start = "\n".join(f"start it again: sparkctl up {name}" for name in transaction.journal.stops)
+                where = transaction.journal.old_node_options
+                start = "\n".join(f"start it again: sparkctl up {name} {where}" for name in transaction.journal.stops)
                 return self._build_end(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=text, hint=start)
             await transaction.begin_step(SwitchStep.RESTORING)
             serves = await interruptible(

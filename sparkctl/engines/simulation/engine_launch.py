@@ -112,7 +112,7 @@ _KNOWN_MODEL_SIZES = (
     ("MiniMax-M2", 229, 115, 9.7),  # of what is active, attention is as it was, not in four bits
     ("gpt-oss-120b", 117, 65, 2.83),
     ("gpt-oss-20b", 21, 13, 2.23),
-    ("Coder-Next", 80, 49.6, 1.86),
+    ("Coder-Next", 80, 43, 1.61),
 )
 
 _DRAFT_MODEL_PATTERN = re.compile(r"dflash|eagle|draft", re.IGNORECASE)
