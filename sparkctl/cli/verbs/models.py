@@ -38,7 +38,7 @@ def command(ctx: click.Context, node: tuple[str, ...], as_json: bool) -> int | N
     if as_json:
         stdout.print_json(build_models_json(views))
     else:
-        stdout.print_lines(format_models(views, stdout.get_terminal_width()))
+        stdout.print_lines(format_models(views, context.clock.unix_time(), stdout.get_terminal_width()))
     return int(ExitCode.UNREACHABLE if any(view.trouble is not None for view in views) else ExitCode.DONE)
 
 
