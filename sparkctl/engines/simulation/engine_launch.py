@@ -237,7 +237,8 @@ def find_shell_line(argv: Sequence[str]) -> tuple[str, ...] | None:
             lines.append([])
         elif lines[-1] or not (word == "exec" or _ASSIGNMENT.match(word)):
             lines[-1].append(word)
-    return tuple(max(lines, key=lambda line: len(line))) or None
+    longest = max(lines, key=len)
+    return tuple(longest) or None
 
 
 def find_positional_model(argv: Sequence[str]) -> str | None:
