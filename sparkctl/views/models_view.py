@@ -35,9 +35,9 @@ def _format_cells(one: StoredModel, now: float, *, several: bool) -> list[str]:
     if one.is_link:
         state = "a link"
     elif one.is_whole is None:
-        state = "whole? its files may not be read"
+        state = "complete? its files cannot be read"
     else:
-        state = "whole" if one.is_whole else f"not whole: {sanitize_line(one.faults[0])}"
+        state = "complete" if one.is_whole else f"incomplete: {sanitize_line(one.faults[0])}"
     needed = ", ".join(one.profiles) or (
         "no profile names it" if one.is_brought else "not brought by sparkctl, no profile names it"
     )
