@@ -305,7 +305,7 @@ def test_a_model_comes_whole_as_its_user(prepared: LabNode, hub: HubStandIn, hub
     env = {"HF_ENDPOINT": hub_url, "HF_TOKEN": "hf_right"}
     pulled = sparkctl("pull", name, "--node", "spark1", "--json", env=env)
     assert_ended(pulled, 0, "done")
-    assert "each proved by the Hub's checksum" in pulled.result["message"]
+    assert "each verified with the Hub's checksum" in pulled.result["message"]
     assert list_model(prepared).split("\n")[:4] == [
         "config.json 2 milo", "model-00001-of-00002.safetensors 24000000 milo",
         "model-00002-of-00002.safetensors 24000000 milo", "tokenizer.json 2 milo",

@@ -123,6 +123,8 @@ class EstimateJsonPrinter:
             "schema": 1, "profile": self._profile.name, "exit_code": event.exit_code, "sparks": max(one.sparks for one in fits),
             "together": format_group_answer(fits), "reference": to_json_data(self._profile.reference),
         }  # fmt: skip
+        if event.message is not None:
+            whole["message"] = event.message
         if self._assumed is not None:
             whole["assumed"] = self._assumed
         stdout.print_json({**whole, "nodes": to_json_data(nodes), "needs": to_json_data(needs)})

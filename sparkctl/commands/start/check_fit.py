@@ -31,6 +31,7 @@ from sparkctl.model.missing_part import MissingPart
 from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
 from sparkctl.profiles.profile_library import ProfileLibrary
+from sparkctl.profiles.profile_lint import list_start_warnings, refuse_missing_flags
 from sparkctl.profiles.setting_proof import SettingProof
 from sparkctl.transport.hub_client import HubClient
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
@@ -87,6 +88,7 @@ def check_fit(ctx: CommandContext, request: CheckFit) -> AsyncGenerator[Event, N
             checked = await _check_nodes_jointly(ctx, request, emit)
         else:
             checked = await _check_nodes_separately(ctx, request, emit)
+        refuse_missing_flags(list_start_warnings(request.profile), None, "; to start it as it is: up --force")
         good = [one for one in checked if one.can_start or (request.is_proposal and not one.fit.is_refused)]
         wanted = max((one.fit.sparks for one in checked), default=1)
         code = ExitCode.DONE if len(good) >= wanted else ExitCode.REFUSED
@@ -238,8 +240,13 @@ def _report_fit(
             lambda profile: [place.evaluate_in_place(profile) for place in places],
         )
         again = request.to_start_request(node).build_retry_command
+        has_wrong_flag = any(warning.missing_flag for warning in list_start_warnings(request.profile))
         waits_for_pull = request.is_proposal or (one.lacks_something and not one.fit.is_refused)
-        ways = () if is_waited_for or waits_for_pull else node_fit.suggest_switch_or_commands(one.fit, again, proof)
+        ways = (
+            ()
+            if is_waited_for or waits_for_pull or has_wrong_flag
+            else node_fit.suggest_switch_or_commands(one.fit, again, proof)
+        )
         emit(MemoryFitEvaluated(ctx.clock.unix_time(), node.name, one.fit, ways))
         if one.missing:
             missing = build_missing_event(ctx, request.words or (request.profile.name,), node.name, one.missing)

@@ -91,12 +91,12 @@ def _explain_missing_files(files: CheckpointFiles) -> str | None:
     if files.is_there is None:
         return None
     if files.unfinished:
-        return f"is not whole ({files.unfinished} files are only begun)"
+        return f"is incomplete ({files.unfinished} files are unfinished)"
     if not files.files:
         return "has no weights"
     size = sum(size for name, size in files.files if name.endswith(".safetensors"))
     if files.index_total is not None and size < files.index_total:
-        return f"is not whole ({format_gib(size)} of {format_gib(files.index_total)})"
+        return f"is incomplete ({format_gib(size)} of {format_gib(files.index_total)})"
     return None
 
 

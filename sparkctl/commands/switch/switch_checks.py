@@ -182,7 +182,7 @@ async def _check_model_files(transaction: SwitchTransaction, request: SwitchInst
         )
     faults = [f"{one.place}: {fault}" for one in found for fault in one.faults]
     if faults:
-        what = f"the model on {launch.node} is not whole: {_format_first(faults)}"
+        what = f"the model on {launch.node} is incomplete: {_format_first(faults)}"
         if not request.keep_going:
             raise OperationRefused(
                 what,

@@ -160,6 +160,7 @@ _NEXT_COOKIE_PATTERN = re.compile(r";[ \t]*+(?=[^\s;=\"']{1,200}+=)")
 _BRACKET_PATTERN = re.compile(r"""[\[\](){}\n]|(?<!\\)\\*+["']""")
 _REFERENCE_PATTERN = re.compile(rf"\$\{{\w++(?::?-(?:{MASK})?)?\}}|\$\w++|\$\(.*|\{{\{{.*|%s|%\(.*", re.DOTALL)
 _EMPTY_VALUES = frozenset(["...", "none", "null", "nil", "true", "false", "undefined", "unset", MASK])
+_KEY_CHOICE = "generate"  # `api_key: generate` of a profile asks for a key, and is none
 _NUMBER_PATTERN = re.compile(r"[-+]?\d[\d.,]*+%?")
 _PROSE_WORDS = frozenset(
     [
@@ -514,6 +515,8 @@ def _find_named_value_spans(text: str, *, own: bool) -> Iterator[Span]:
             if value.lower() in _EMPTY_VALUES or (of_text and _NUMBER_PATTERN.fullmatch(value)):
                 continue
             if not own and _REFERENCE_PATTERN.fullmatch(value):
+                continue
+            if value == _KEY_CHOICE and _normalize_name(name) == "API_KEY":
                 continue
             yield start, stop
         at = max(at, end)

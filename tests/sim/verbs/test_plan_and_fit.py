@@ -270,3 +270,13 @@ async def test_a_model_that_is_not_there_is_refused_and_takes_nothing_when_force
     )
     assert isinstance(planned_events[-1], CommandEnded)
     assert planned_events[-1].exit_code == 6, "the sum is the profile's own, and does not come out"
+
+
+def test_plan_refuses_the_flag_that_up_refuses() -> None:
+    words = ("qwen36-ngram", "--node", "spark1", "--set", "args.mem-fraction-statc=0.5")
+    code, document = run_plan(*words)
+    assert (code, document["nodes"][0]["answer"], document["nodes"][0]["commands"]) == (6, "after-drop-caches", [])
+    assert "--mem-fraction-static?" in document["message"]
+    ran = run_demo("plan", *words)
+    assert (ran.returncode, "then:" in ran.stdout, "patched_flags" in ran.stderr) == (6, False, True)
+    assert run_plan(*words, "--set", "patched_flags=[mem-fraction-statc]")[0] == 0
