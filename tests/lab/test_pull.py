@@ -5,11 +5,9 @@ from __future__ import annotations
 import base64
 import crypt
 import hashlib
-import importlib.metadata
 import io
 import json
 import os
-import re
 import subprocess
 import tarfile
 from collections.abc import Iterator
@@ -23,6 +21,7 @@ from tests.lab.bed.names import GATEWAY, IMAGE, PASSWORD
 from tests.lab.bed.node import LabNode
 from tests.lab.bed.shell import await_true
 from tests.lab.support.command_outcomes import assert_ended
+from tests.lab.support.pull_sources import Registry, pack_hub_client, put_hub_client
 from tests.lab.support.sparkctl_process import Sparkctl
 from tests.unit.node.hub_stand_in import HubStandIn, run_hub
 
@@ -32,30 +31,6 @@ CLIENT_IMAGE = "pull-lab/client:1"
 MODEL = "/home/milo/models/pulled"
 REPOSITORY = "acme/tiny"
 WEIGHTS = os.urandom(24_000_000)
-
-
-class Registry:
-    """A registry inside a node's network."""
-
-    def __init__(self, node: LabNode, auth: str = "") -> None:
-        self.node = node
-        config = "version: 0.1\nstorage: {filesystem: {rootdirectory: /tmp/registry}}\nhttp: {addr: '127.0.0.1:5000'}\n"
-        node.put("/tmp/registry.yml", config + auth)
-        self.process = subprocess.Popen(
-            node.enter("sh", "-c", "echo $$ >/tmp/registry.pid; exec docker-registry serve /tmp/registry.yml"),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        await_true("the registry", self._answers, 20)
-
-    def _answers(self) -> bool:
-        answer = self.node.sh("sh", "-c", "busybox wget -S -O- http://127.0.0.1:5000/v2/ 2>&1", check=False)
-        return "HTTP/1.1" in answer or "401" in answer
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.node.sh("sh", "-c", "kill $(cat /tmp/registry.pid)")
-            self.process.wait(20)
 
 
 @pytest.fixture
@@ -219,34 +194,10 @@ def test_the_login_of_the_nodes_user_counts_and_the_operators_with_login(
         spark1.sh("rm", "-rf", "/tmp/registry", "/tmp/docker-login", "/tmp/htpasswd", "/home/milo/.docker")
 
 
-def list_distributions(name: str, found: dict[str, importlib.metadata.Distribution]) -> None:
-    """Add a distribution and what it requires here."""
-    key = re.sub(r"[-_.]+", "-", name).lower()
-    if key in found:
-        return
-    found[key] = importlib.metadata.distribution(name)
-    for line in found[key].requires or ():
-        if "extra ==" not in line:
-            match = re.match(r"[\w.-]+", line)
-            assert match is not None
-            try:
-                list_distributions(match[0], found)
-            except importlib.metadata.PackageNotFoundError:
-                continue  # for another platform
-
-
 @pytest.fixture(scope="module")
 def client_packages() -> bytes:
     """An archive of the Hub's client and what it needs."""
-    found: dict[str, importlib.metadata.Distribution] = {}
-    list_distributions("huggingface_hub", found)
-    data = io.BytesIO()
-    with tarfile.open(fileobj=data, mode="w") as archive:
-        for one in found.values():
-            for file in one.files or ():
-                if ".." not in file.parts and file.suffix != ".pyc" and Path(str(file.locate())).is_file():
-                    archive.add(str(file.locate()), str(file))
-    return data.getvalue()
+    return pack_hub_client()
 
 
 @pytest.fixture
@@ -269,10 +220,7 @@ def hub_url(hub: HubStandIn) -> Iterator[str]:
 def prepared(clean_nodes: Lab, client_packages: bytes) -> Iterator[LabNode]:
     """spark1 with an image that has the Hub's client, and no model."""
     node = clean_nodes.nodes["spark1"]
-    container = node.docker("create", IMAGE)
-    subprocess.run(node.enter("docker", "cp", "-", f"{container}:/opt/engine"), input=client_packages, check=True)
-    node.docker("commit", container, CLIENT_IMAGE)
-    node.docker("rm", container)
+    put_hub_client(node, CLIENT_IMAGE, client_packages)
     node.sh("rm", "-rf", MODEL, f"{MODEL}.sparkctl-part")
     yield node
     for one in node.docker("ps", "-aq", "--filter", f"label={ContainerLabel.DOWNLOAD}").split():
