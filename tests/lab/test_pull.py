@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import subprocess
 import tarfile
 from collections.abc import Iterator
@@ -16,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from sparkctl.model.launch_plan import ContainerLabel
+from tests.lab.bed.faults import Faults
 from tests.lab.bed.lab import Lab
-from tests.lab.bed.names import GATEWAY, IMAGE, PASSWORD
+from tests.lab.bed.names import FABRIC, GATEWAY, IMAGE, PASSWORD
 from tests.lab.bed.node import LabNode
 from tests.lab.bed.shell import await_true
 from tests.lab.support.command_outcomes import assert_ended
@@ -336,3 +338,79 @@ def test_the_node_itself_copies_where_the_image_has_no_python(prepared: LabNode,
     finally:
         prepared.sh("rm", "-rf", source)
         prepared.docker("rmi", "-f", bare, check=False)
+
+
+def count_sent(hub: HubStandIn) -> dict[str, int]:
+    """Return how often each large file was asked for, by name."""
+    names = [path.rpartition("/")[2] for method, path, _ in hub.log if method == "GET" and path.startswith("/cdn/")]
+    return {name: names.count(name) for name in names}
+
+
+ONCE = {"model-00001-of-00002.safetensors": 1, "model-00002-of-00002.safetensors": 1}
+
+
+def test_two_pulls_at_the_same_moment_share_one_download(
+    prepared: LabNode, hub: HubStandIn, hub_url: str, sparkctl: Sparkctl
+) -> None:
+    name, env = write_profile(sparkctl), {"HF_ENDPOINT": hub_url}
+    hub.pace.clear()
+    both = [sparkctl.start("pull", name, "--node", "spark1", "--json", env=env) for _ in range(2)]
+    await_true("the download", lambda: any("cdn" in one[1] for one in hub.log), 40)
+    for one in both:
+        one.await_text('"phase": ?"pulling"')
+    assert len(list_downloads(prepared)) == 1
+    hub.pace.set()
+    for one in both:
+        assert_ended(one.end(), 0, "done")
+    assert count_sent(hub) == ONCE
+    assert list_model(prepared).count("24000000") == 2
+    assert not list_downloads(prepared)
+
+
+def test_two_nodes_get_a_model_by_one_download(
+    prepared: LabNode, spark2: LabNode, hub: HubStandIn, hub_url: str, sparkctl: Sparkctl
+) -> None:
+    sparkctl.configure(fabric=FABRIC)
+    name, env = write_profile(sparkctl), {"HF_ENDPOINT": hub_url}
+    pull = ("pull", name, "--model-only", "--json")
+    spark2.sh("rm", "-rf", MODEL)
+    try:
+        assert_ended(sparkctl(*pull, "--node", "spark1", "--node", "spark2", env=env), 0, "done")
+        assert count_sent(hub) == ONCE
+        sums = [node.sh("sh", "-c", f"cd {MODEL} && sha256sum *") for node in (prepared, spark2)]
+        assert sums[0] == sums[1]
+        assert hashlib.sha256(WEIGHTS).hexdigest() in sums[1]
+        spark2.sh("rm", "-rf", MODEL)
+        hub.log.clear()
+        assert_ended(sparkctl(*pull, "--node", "spark2", "--from-cache", "spark1", env=env), 0, "done")
+        assert count_sent(hub) == {}
+        assert spark2.sh("sh", "-c", f"cd {MODEL} && sha256sum *") == sums[0]
+    finally:
+        spark2.sh("rm", "-rf", MODEL)
+
+
+def test_without_the_right_the_pages_of_the_models_files_are_dropped(
+    spark1: LabNode, sparkctl: Sparkctl, faults: Faults
+) -> None:
+    faults.sudo_rule(spark1, "none")
+    write_profile(sparkctl)
+    file, size = f"{MODEL}/model.safetensors", 300 << 20
+    spark1.sh(
+        "sudo", "-u", "milo", "sh", "-c", f"mkdir -p {MODEL} && head -c {size} /dev/urandom >{file} && sync {file}"
+    )
+
+    def count_cached() -> int:
+        return int(spark1.sh("fincore", "-b", "-n", "-o", "RES", file))
+
+    try:
+        spark1.sh("sh", "-c", f"cat {file} >/dev/null")
+        assert count_cached() == size
+        done = sparkctl("drop-caches", "--node", "spark1")
+        assert done.code == 0, done
+        assert count_cached() == 0
+        said = done.out + done.err
+        assert "only the pages of 1 model files were dropped on spark1" in said, done
+        assert re.search(r"[\d.]+ [GM]iB came back, [\d.]+ [GM]iB of page cache stay; the sudoers line", said), done
+        assert "tee /proc/sys/vm/drop_caches" in said
+    finally:
+        spark1.sh("rm", "-rf", MODEL)
