@@ -6,9 +6,10 @@ import json
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sparkctl.model.profile import Profile
+if TYPE_CHECKING:
+    from sparkctl.model.profile import Profile
 
 _SHELL_NAMES = ("sh", "bash", "dash", "zsh", "ash")
 
