@@ -13,7 +13,6 @@ from sparkctl.history.bench_diff import BenchComparison, DomainKey, FigureCompar
 from sparkctl.model.bench import BenchCell, BenchRun, CellResult, DomainResult, Measurements
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_duration
-from sparkctl.views.meter_view import format_figure_range
 from sparkctl.views.text.line_wrap import align_cells
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row
 
@@ -298,7 +297,7 @@ def _list_source_rows(one: BenchComparison) -> list[tuple[str, ...]]:
         (
             f"{letter}: {sanitize_line(run.instance)}", sanitize_line(str(row.cell)), row.figure.value,
             _format_measurements(own, 2 if row.figure.is_better_when_lower else 1),
-            f"source {format_figure_range(told.figure)}", _format_deviation(own, told), sanitize_line(told.source),
+            f"source {told.figure.as_text()}", _format_deviation(own, told), sanitize_line(told.source),
         )
         for letter, run, row, own, told in both
         if own is not None and told is not None
@@ -409,7 +408,7 @@ def format_comparison_csv(one: BenchComparison) -> list[str]:
             ranges += [None, None] if one_side is None else [round(one_side.low, 4), round(one_side.high, 4)]
         kind = str(row.cell) if isinstance(row.cell, DomainKey) else None
         sources = [
-            None if told is None else format_figure_range(told.figure).replace("–", "-")
+            None if told is None else told.figure.as_text().replace("–", "-")
             for told in (row.source_before, row.source_after)
         ]
         table.writerow(

@@ -383,7 +383,6 @@ def _render_memory(one: OperationRecord) -> Iterator[TextRow]:
 def _render_speed(one: OperationRecord) -> Iterator[TextRow]:
     """Yield the averages of each part, beside what others measured with the settings of its start."""
     from sparkctl.history.start_diff import load_recorded_reference
-    from sparkctl.views.meter_view import format_figure_range
 
     reference = select_comparable(load_recorded_reference(one.text))
     length = None if reference is None else reference.accept_length
@@ -392,10 +391,10 @@ def _render_speed(one: OperationRecord) -> Iterator[TextRow]:
     for share in one.shares:
         words = []
         if share.accept_length is not None:
-            beside = "" if length is None else f" ({name}: {format_figure_range(length)})"
+            beside = "" if length is None else f" ({name}: {length.as_text()})"
             words.append(f"accept length {share.accept_length:.2f}{beside}")
         if share.tokens_per_second is not None:
-            beside = "" if rate is None else f" ({name}: {format_figure_range(rate)}, one request alone)"
+            beside = "" if rate is None else f" ({name}: {rate.as_text()}, one request alone)"
             words.append(f"{share.tokens_per_second:.1f} tokens/s of a request{beside}")
         if words:
             yield _render_label_value(_describe_share(one, share), ", ".join(words))

@@ -380,8 +380,9 @@ def _mask_bearer(found: re.Match[str]) -> str:
 
 def redact_word(text: str, secrets: Iterable[str] = ()) -> str:
     """Return a word of the operator's command or options, with values assigned inside it masked too."""
-    name, equals, _ = text.partition("=")
-    if equals and _VARIABLE_NAME_PATTERN.fullmatch(name) and is_secret_name(name):
+    name, equals, value = text.partition("=")
+    is_choice = value == _KEY_CHOICE and _normalize_name(name) == "API_KEY"
+    if equals and _VARIABLE_NAME_PATTERN.fullmatch(name) and is_secret_name(name) and not is_choice:
         return f"{name}={MASK}"
     text = redact(text, secrets)
     text = _mask_flag_values(text, own=True)
