@@ -97,6 +97,9 @@ def find_node(config: Config, text: str) -> Node:
     names = [node.name for node in config.nodes]
     known = f"configured: {', '.join(names)}" if names else "no node is configured"
     near = format_did_you_mean(text, [*names, *aliases])
+    if text.isdecimal():  # -n is a number of lines for docker, tail and journalctl
+        hint = "-n names a node; for a number of lines: --tail " + text
+        raise InvalidInput(f"no node is called {quote_source(text)} ({known}){near}", hint)
     raise InvalidInput(
         f"no node is called {quote_source(text)} ({known}){near}",
         hint="name a node of the config, an alias of ~/.ssh/config, or user@host" if names else "sparkctl init",

@@ -193,7 +193,9 @@ class TextPrinter:
         for progress in going:
             if now - progress.printed_at >= _STILL_RUNNING_SECONDS and progress.event.node not in self._away:
                 progress.printed_at = now
-                stderr.print_message(f"{progress.event.node}  {format_phase(progress.event, progress.elapsed_seconds)}")
+                stderr.print_message(
+                    f"{progress.event.node}  {format_phase(progress.event, progress.elapsed_seconds, has_bar=False)}"
+                )
         return None
 
     def print_interrupt(self, presses: int) -> None:
@@ -267,7 +269,7 @@ class TextPrinter:
         new_step = before is None or (before.step and before.step.name) != (event.step and event.step.name)
         if new_phase or new_step or now - progress.printed_at > _PROGRESS_SECONDS:
             progress.printed_at = now
-            stderr.print_message(f"{event.node}  {format_phase(event, event.elapsed)}")
+            stderr.print_message(f"{event.node}  {format_phase(event, event.elapsed, has_bar=False)}")
         return None
 
     def _print_final_phase(self, event: PhaseChanged) -> None:
@@ -299,7 +301,8 @@ class TextPrinter:
         if is_whole or is_new or now - self._transfers_printed_at.get(event.node, 0.0) > _PROGRESS_SECONDS:
             self._transfers_printed_at[event.node] = now
             words = format_transfer(event)
-            self._print_line(event.node, TextStyle.ATTENTION, get_state_symbol(Phase.LOADING), words)
+            style, state = (TextStyle.GOOD, Phase.READY) if is_whole else (TextStyle.ATTENTION, Phase.LOADING)
+            self._print_line(event.node, style, get_state_symbol(state), words)
             if (progress := self._phases.get(event.node)) is not None:
                 progress.printed_at = now
         return None

@@ -20,6 +20,7 @@ from sparkctl.model.questions import (
     YesNoQuestion,
 )
 from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import format_size
 
 _MAX_ANSWER_BYTES = 4096
 
@@ -77,7 +78,10 @@ class TerminalPrompter:
             if isinstance(question, RetryStartQuestion):
                 return await self._confirm_retry_start(question)
             if isinstance(question, PullQuestion):
-                return await _confirm(f"Get what {sanitize_line(question.profile)} lacks first, then start it? [y/N] ")
+                size = "" if question.model_bytes is None else f" ({format_size(question.model_bytes)} of model files)"
+                return await _confirm(
+                    f"Get what {sanitize_line(question.profile)} lacks first{size}, then start it? [y/N] "
+                )
             return await self._confirm_host_key(question)
 
     async def _confirm_retry_start(self, question: RetryStartQuestion) -> bool:

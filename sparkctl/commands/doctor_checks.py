@@ -180,7 +180,7 @@ async def _find_open_servers(ctx: CommandContext, session: NodeSession) -> list[
         if ipaddress.ip_address(address.partition("%")[0]).is_loopback:
             return []  # this machine, or a port forwarded to it
         words = f"{sanitize_line(one.instance)} answers everybody on the network, without a key ({one.url})"
-        remedy = "in its profile: api_key: generate; or args.host: 127.0.0.1, and use it by sparkctl tunnel"
+        remedy = "in its profile set api_key to generate, or args.host to 127.0.0.1 and use it by sparkctl tunnel"
         return [
             Finding(
                 kind=FindingKind.OPEN_SERVER, severity=Severity.NOTE, node=one.node, summary=words, remedy=remedy,

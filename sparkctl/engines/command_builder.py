@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 
 from sparkctl.engines.base import EngineDefaults
-from sparkctl.engines.flags.command_flags import find_shell_script
+from sparkctl.engines.flags.command_flags import find_profile_script, find_shell_script
 from sparkctl.errors import InvalidInput
 from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, Profile
 
@@ -71,7 +71,7 @@ def build_server_command(
     script as command gets only ``args`` added; `profiles check` warns that nothing reads them.
     """
     command = defaults.command if profile.command is None else profile.command
-    if find_shell_script(command) is not None:
+    if find_profile_script(profile) is not None:
         return command + render_args(profile.args)
     path = None if list_arg_flags(profile) & model_flags else profile.model.path
     named = () if path is None else model(path, command)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 
-from sparkctl.history.start_diff import StartDifference, diff_profiles
+from sparkctl.history.start_diff import StartDifference, diff_profiles, load_recorded_reference
 from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, DomainResult, Measurements
+from sparkctl.model.reference import FigureRange, Reference, ReferenceFigure, name_source
 
+_UNTOLD_CONTEXT = 8192  # tokens: where a source tells no sizes, it was no longer context
 _NOT_COMPARED = ("digest", "text", "runs", "served", "profile", "context", "draft_tokens")
 
 
@@ -43,6 +46,23 @@ class BenchFigure(StrEnum):
             BenchFigure.TTFT: one.ttft,
         }[self]
 
+    def get_range(self, one: ReferenceFigure) -> FigureRange | None:
+        """Return the figure of a source's row."""
+        ttft = None if one.ttft is None else FigureRange(one.ttft, one.ttft)
+        return {
+            BenchFigure.GENERATION: one.generation,
+            BenchFigure.PROMPT: one.prefill,
+            BenchFigure.TTFT: ttft,
+        }[self]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFigure:
+    """What a profile's source measured in the situation of a cell; ``source``: its short name."""
+
+    figure: FigureRange
+    source: str
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureComparison:
@@ -50,12 +70,15 @@ class FigureComparison:
 
     ``gain``: the share by which B is better (0.68 = +68 %; for latencies, less time is better), None where one is not
     known. ``is_distinct``: the two ranges of values do not touch; None where a run has a single value, which has no spread.
+    ``source_before``, ``source_after``: what the source of each run's profile measured there, None where it did not.
     """
 
     cell: BenchCell | DomainKey
     figure: BenchFigure
     before: Measurements | None
     after: Measurements | None
+    source_before: SourceFigure | None = None
+    source_after: SourceFigure | None = None
 
     @property
     def gain(self) -> float | None:
@@ -84,11 +107,25 @@ class BenchComparison:
     setup: tuple[StartDifference, ...]
 
 
-def compare_benches(before: BenchRun, after: BenchRun) -> BenchComparison:
-    """Return the comparison of the cells that both have, in the order of the first."""
+def compare_benches(
+    before: BenchRun, after: BenchRun, find_reference: Callable[[BenchRun], Sequence[Reference]] | None = None
+) -> BenchComparison:
+    """Return the comparison of the cells that both have, in the order of the first.
+
+    ``find_reference``: what the sources of a run's profile measured; default: by the profile that was recorded with the run.
+    """
     old, new = _list_measured(before), _list_measured(after)
+    find_reference = find_reference or (lambda run: load_recorded_reference(run.setup.text))
+    sources = [find_reference(run) for run in (before, after)]
     rows = [
-        FigureComparison(cell=cell, figure=figure, before=figure.get_values(one), after=figure.get_values(new[cell]))
+        FigureComparison(
+            cell=cell,
+            figure=figure,
+            before=figure.get_values(one),
+            after=figure.get_values(new[cell]),
+            source_before=find_source_figure(sources[0], cell, figure),
+            source_after=find_source_figure(sources[1], cell, figure),
+        )
         for cell, one in old.items()
         if cell in new
         for figure in BenchFigure
@@ -101,6 +138,52 @@ def compare_benches(before: BenchRun, after: BenchRun) -> BenchComparison:
         missing=tuple(cell for cell in (*old, *new) if (cell in old) != (cell in new)),
         setup=_compare_setups(before, after),
     )
+
+
+def find_source_figure(
+    references: Sequence[Reference], cell: BenchCell | DomainKey, figure: BenchFigure
+) -> SourceFigure | None:
+    """Return what the sources measured in a cell's situation: by the rows that tell the most of its sizes. None: nothing.
+
+    A row is of another situation where a size that it tells differs, and where it tells of another kind of text. Prompts and
+    first tokens are compared at the same prompt length alone.
+    """
+    found: list[tuple[int, FigureRange, str]] = []
+    for reference in references:
+        for one in reference.figures if reference.differs is None else ():
+            value, told = figure.get_range(one), _count_same_sizes(one, cell, figure)
+            if value is not None and told is not None:
+                found.append((told, value, reference.source))
+    if not found:
+        return None
+    most = max(told for told, _, _ in found)
+    ranges = [value for told, value, _ in found if told == most]
+    source = next(source for told, _, source in found if told == most)
+    joined = FigureRange(min(one.low for one in ranges), max(one.high for one in ranges))
+    return SourceFigure(joined, name_source(source))
+
+
+def _count_same_sizes(one: ReferenceFigure, cell: BenchCell | DomainKey, figure: BenchFigure) -> int | None:
+    """Return how many sizes a source's row has in common with a cell, None where it is of another situation."""
+    if isinstance(cell, DomainKey):
+        is_same = (one.task or "").casefold() == cell.domain.casefold() and one.concurrency == 1
+        return 1 if is_same else None
+    if one.task is not None or one.concurrency != cell.concurrency:
+        return None
+    if figure is not BenchFigure.GENERATION and one.prompt is None:
+        return None
+    pairs = list(_list_size_pairs(one, cell))
+    if any(told != own for told, own in pairs):
+        return None
+    if one.depth is None and cell.context > _UNTOLD_CONTEXT:
+        return None
+    return len(pairs)
+
+
+def _list_size_pairs(one: ReferenceFigure, cell: BenchCell) -> Iterator[tuple[int, int]]:
+    for told, own in ((one.prompt, cell.pp), (one.generated, cell.tg), (one.depth, cell.depth)):
+        if told is not None:
+            yield told, own
 
 
 def _list_measured(run: BenchRun) -> dict[BenchCell | DomainKey, CellResult | DomainResult]:

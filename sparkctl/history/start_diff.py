@@ -11,6 +11,7 @@ from sparkctl.errors import InvalidInput
 from sparkctl.history.model import OperationRecord
 
 if TYPE_CHECKING:
+    from sparkctl.model.profile import Profile
     from sparkctl.model.reference import Reference
     from sparkctl.profiles.yaml_reader import YamlValue
 
@@ -67,17 +68,21 @@ def _compare_values(
 
 def load_recorded_reference(text: str | None) -> tuple[Reference, ...]:
     """Return the reference of a recorded profile; empty where it has none, or cannot be read."""
-    if text is None or "\nreference:\n" not in text:
-        return ()
+    profile = load_recorded_profile(text) if "\nreference:\n" in (text or "") else None
+    return () if profile is None else profile.reference
+
+
+def load_recorded_profile(text: str | None) -> Profile | None:
+    """Return a recorded profile, None where it cannot be read."""
+    if text is None:
+        return None
     from sparkctl.profiles.validation import validate_profile
     from sparkctl.profiles.yaml_reader import parse_yaml
 
     try:
-        return validate_profile(
-            parse_yaml(text.encode(), "the stored profile"), Path("stored.yaml"), shipped=False
-        ).reference
+        return validate_profile(parse_yaml(text.encode(), "the stored profile"), Path("stored.yaml"), shipped=False)
     except InvalidInput:
-        return ()
+        return None
 
 
 def diff_profiles(before: str | None, after: str | None) -> tuple[StartDifference, ...] | None:
@@ -90,7 +95,7 @@ def diff_profiles(before: str | None, after: str | None) -> tuple[StartDifferenc
         old, new = (dict(_flatten_fields(parse_yaml(text.encode(), "the stored profile"))) for text in (before, after))
     except InvalidInput:
         return None
-    names = [name for name in dict.fromkeys((*new, *old)) if name != "reference"]  # it is no setting
+    names = [name for name in dict.fromkeys((*new, *old)) if name not in ("notes", "reference")]  # no settings
     return tuple(
         StartDifference(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)
     )

@@ -393,13 +393,13 @@ async def save_log(
             else:
                 writer.close(whole=True)
         if writer.failed is not None:
-            warn(f"the saved log of {instance} is not whole: {writer.failed}")
+            warn(f"the saved log of {instance} is incomplete: {writer.failed}")
         return SaveLogResult(str(writer.path), whole=writer.failed is None)
     except LogUnreadable as none:
         warn(f"the log of {instance} is not saved: {none}")
         return SaveLogResult(None, whole=True)
     except DockerError as broken:
-        warn(f"the saved log of {instance} is not whole: {broken}")
+        warn(f"the saved log of {instance} is incomplete: {broken}")
         return SaveLogResult(str(writer.path), whole=False)
     finally:
         writer.close()

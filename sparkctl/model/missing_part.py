@@ -137,6 +137,7 @@ class MissingPart:
         is_built: an image that `docker build` makes of ``source``.
         size: bytes of it whole; None: not known.
         is_required: `up` refuses without it; False: the engine gets it itself.
+        free: bytes free on the disk where it goes; None: not known.
     """
 
     kind: PartKind
@@ -147,6 +148,12 @@ class MissingPart:
     is_required: bool = True
     is_built: bool = False
     size: int | None = None
+    free: int | None = None
+
+    @property
+    def is_too_large(self) -> bool:
+        """Tell whether the disk certainly cannot hold it."""
+        return self.size is not None and self.free is not None and self.size > self.free
 
     @property
     def _what(self) -> str:
@@ -177,4 +184,6 @@ class MissingPart:
         if self.source is None:
             origin = "; the profile does not say where it comes from (model.source)"
         size = "" if self.size is None else f", {format_size(self.size)}"
-        return f"{self.state_words} on {self.node}{origin}{size}"
+        only = "only " if self.is_too_large else ""
+        room = "" if self.free is None else f"; {only}{format_size(self.free)} free there"
+        return f"{self.state_words} on {self.node}{origin}{size}{room}"

@@ -47,10 +47,14 @@ class SetupQuestion:
 
 @dataclass(frozen=True, slots=True)
 class PullQuestion:
-    """A start lacks parts of the profile: get them first? Answered yes or no. ``parts``: what is missing, in sentences."""
+    """A start lacks parts of the profile: get them first? Answered yes or no.
+
+    ``parts``: what is missing, in sentences. ``model_bytes``: of the models whose size is known; None: of none.
+    """
 
     profile: str
     parts: tuple[str, ...]
+    model_bytes: int | None = None
 
 
 YesNoQuestion = HostKeyQuestion | RetryStartQuestion | SetupQuestion | PullQuestion

@@ -29,6 +29,11 @@ class FigureRange:
     low: float
     high: float
 
+    def as_text(self) -> str:
+        """Return ``12.7`` or ``23–27``, as the source has it."""
+        low, high = f"{self.low:g}", f"{self.high:g}"
+        return low if low == high else f"{low}–{high}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceFigure:

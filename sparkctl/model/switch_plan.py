@@ -171,6 +171,12 @@ class SwitchJournal:
         """Every node that has the journal, in the order in which their locks are taken."""
         return tuple(sorted({*self.nodes, *(node for node, _ in self.old)}))
 
+    @property
+    def old_node_options(self) -> str:
+        """Where what was stopped ran, as options of `up` and `switch`; of several models it is not known which was where."""
+        nodes = dict.fromkeys(node for node, _ in self.old)
+        return " ".join(f"--node {node}" for node in nodes) if nodes and len(self.stops) == 1 else "--node NODE"
+
 
 class JournalPresence(StrEnum):
     """The state of a node's journal file."""

@@ -344,7 +344,7 @@ async def check_answers(link: NodeConnection, target: CheckTarget, *, is_full: b
     Raises `ConnectionLost`; every fault of the engine is a result.
     """
     if target.service.ready.probe not in ("completions", "chat") or target.service.port is None:
-        return (_leave_open("question", "it is asked for no text: its profile has another probe"),)
+        return (_leave_open("question", "no question is asked: its profile has another probe"),)
     manners = QueryMarkerSupport()
     service = await engine_probe.resolve_served_model(link, target.service, manners)
     return await _AnswerChecker(link, replace(target, service=service), manners).run(is_full=is_full)

@@ -24,6 +24,7 @@ import threading
 import urllib.error
 import urllib.parse
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 TYPE_CHECKING = False
@@ -428,12 +429,20 @@ def download(request: Json) -> None:
     send_message(files=len(files), total=total, have=have, revision=origin.revision)
     part.mkdir(parents=True, exist_ok=True)
     arrived = sum(one.size or (target / one.name).stat().st_size for one in whole)
-    with ProgressReporter(part, left) as progress:
+    with ProgressReporter(part, left) as progress, ThreadPoolExecutor(1) as prover:
         progress.done = have
+        proof: Any = None
         for one in left:
-            arrived += _fetch_file(origin, one, part)
+            path = origin.fetch(one, part, is_again=False)
+            arrived += int(path.stat().st_size)
             sizes.pop(one)
             progress.done = arrived + sum(sizes.values())
+            if proof is not None:
+                _settle_proof(origin, part, *proof)
+            send_message(verifying=one.name)
+            proof = (one, prover.submit(one.describe_fault, path))  # while the next file arrives
+        if proof is not None:
+            _settle_proof(origin, part, *proof)
     if not is_cache:
         _move_into_place(part, target, left)
         for name, goal in getattr(origin, "links", {}).items():
@@ -454,16 +463,13 @@ def _measure_arrived(one: WantedFile, part: Path, *, is_cache: bool) -> int:
     return size if one.size in (None, size) else 0
 
 
-def _fetch_file(origin: Any, one: WantedFile, part: Path) -> int:
-    """Fetch and prove a file; return its bytes."""
-    fault = None
-    for is_again in (False, True):
-        path = origin.fetch(one, part, is_again=is_again)
-        send_message(verifying=one.name)
-        fault = one.describe_fault(path)
-        if fault is None:
-            return int(path.stat().st_size)
-    raise DownloadError("damaged", f"{one.name}: {fault}, twice")
+def _settle_proof(origin: Any, part: Path, one: WantedFile, proof: Any) -> None:
+    """Wait for a file's proof; a damaged one is fetched once more."""
+    if proof.result() is None:
+        return
+    fault = one.describe_fault(origin.fetch(one, part, is_again=True))
+    if fault is not None:
+        raise DownloadError("damaged", f"{one.name}: {fault}, twice")
 
 
 def _move_into_place(part: Path, target: Path, files: list[WantedFile]) -> None:

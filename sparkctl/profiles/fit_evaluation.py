@@ -49,7 +49,7 @@ def find_model_paths(profile: Profile, plan: LaunchPlan) -> tuple[str | None, st
     """Return the model and the draft model of a launch, as paths in the container or hub ids."""
     if not has_model(profile):
         return None, None
-    words = CommandFlags(plan.command)
+    words = CommandFlags(plan.command, plan.entrypoint)
     named = words.get_value("model-path", "model", "m") or words.get_served_model() or profile.model.path
     draft = words.get_value(
         "speculative-draft-model-path", "speculative-draft-model", "model-draft", "md", "spec-model"
@@ -67,7 +67,7 @@ def list_checkpoint_paths(profile: Profile, plan: LaunchPlan) -> tuple[str, ...]
 def find_missing_draft_layers(profile: Profile, plan: LaunchPlan, found: Sequence[CheckpointFiles]) -> str | None:
     """Return a sentence where the drafts are to come from layers of the model's own, and its files name none."""
     main, draft = find_model_paths(profile, plan)
-    words = CommandFlags(plan.command)
+    words = CommandFlags(plan.command, plan.entrypoint)
     method = (
         words.get_value("speculative-algorithm", "speculative-algo")
         or words.get_value("spec-method")
@@ -101,13 +101,13 @@ def build_estimate_input(
     told = profile.model
     return EstimateInput(
         engine=profile.engine,
-        words=CommandFlags(plan.command),
+        words=CommandFlags(plan.command, plan.entrypoint),
         weights=measure_weights(own, told.weights),
         draft=_measure_draft(drafts, told.draft_weights) if is_asked else None,
         layout=parse_kv_layout(own.config) if own is not None else None,
         per_token=told.kv_per_token,
         version=parse_engine_version(profile),
-        ranks=count_weight_shards(profile, CommandFlags(plan.command)),
+        ranks=count_weight_shards(profile, CommandFlags(plan.command, plan.entrypoint)),
         expected=profile.expected_memory,
         workspace=DraftWorkspace.TAKEN if profile.draft_workspace is not None else workspace,
         has_gpu=bool(plan.gpus),
@@ -130,7 +130,7 @@ def count_weight_shards(profile: Profile, words: CommandFlags) -> int:
 def count_nodes(profile: Profile, plan: LaunchPlan) -> int:
     """Return the number of Sparks that a launch needs."""
     return (
-        max(profile.nodes, count_weight_shards(profile, CommandFlags(plan.command)))
+        max(profile.nodes, count_weight_shards(profile, CommandFlags(plan.command, plan.entrypoint)))
         if has_model(profile)
         else profile.nodes
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
 from sparkctl import __version__
-from sparkctl.engines import decode_step_label
+from sparkctl.engines import command_builder, decode_step_label
 from sparkctl.engines.base import Engine, EngineRank
 from sparkctl.errors import InvalidInput
 from sparkctl.model.launch_plan import ContainerLabel, GuardRule, LaunchPlan, Mount, ReadinessRule, resolve_node_port
@@ -111,6 +111,7 @@ def _apply_rank_placement(made: LaunchPlan, place: RankPlacement, engine: Engine
             f"container.network is {made.network}, but the ranks of a model connect over the Sparks' own addresses",
             "set container.network: host, or leave it out",
         )
+    command_builder.reject_shell_script((made.entrypoint or "", *made.command))
     rank, own = place.rank, {name for name, _ in made.env}
     devices = (_INFINIBAND_DEVICE,) if place.has_devices and _INFINIBAND_DEVICE not in made.devices else ()
     memlock = () if any(name == "memlock" for name, _ in made.ulimits) else (("memlock", "-1"),)

@@ -10,7 +10,7 @@ from sparkctl.engines.flags.command_flags import CommandFlags
 from sparkctl.engines.memory.model_weights import map_path_to_node
 from sparkctl.model.decode_step import DecodeStepSpec, RoutedExperts, TensorSizes
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
-from sparkctl.model.memory_fit import CheckpointFiles
+from sparkctl.model.memory_fit import CheckpointFiles, EstimateSource
 from sparkctl.model.profile import Profile
 from sparkctl.node.model_files_decoder import WeightsCheck
 from sparkctl.profiles.fit_evaluation import build_estimate_input, find_model_paths
@@ -27,15 +27,24 @@ def add_measured_weights(
 ) -> LaunchPlan:
     """Return the launch with a label of what a step reads by the files on the node, unchanged if they were not read.
 
+    Where their tensors are not known, the size of the files stands for `model.weights` that the profile does not have.
+
     ``alone``: the same launch of a model on one node, whose arguments name the files.
     """
     by_place = {one.place: one.tensors for one in checks if one.tensors is not None}
     main, draft = (by_place.get(map_path_to_node(path, alone) or "") for path in find_model_paths(profile, alone))
     labels = dict(plan.labels)
     told = parse_decode_step_label(labels.get(ContainerLabel.PER_STEP)) or DecodeStepSpec()
-    if main is None or _is_changed_on_load(main, CommandFlags(alone.command)):
-        return plan
+    words = CommandFlags(alone.command, alone.entrypoint)
     subject = build_estimate_input(profile, alone, models)
+    if main is None and told.weights is None and subject.weights.obtained is EstimateSource.MEASURED:
+        if words.get_value("quantization", "q") is None:  # else the files may not be what it loads
+            labels[ContainerLabel.PER_STEP] = (
+                format_decode_step_label(replace(told, weights=subject.weights.size)) or ""
+            )
+        return replace(plan, labels=tuple(labels.items()))
+    if main is None or _is_changed_on_load(main, words):
+        return plan
     kv = told.kv_per_token
     if kv is None and subject.layout is not None:
         kv = subject.layout.count_bytes_per_token(subject.kv_number_width[0]) or None

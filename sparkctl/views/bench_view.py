@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sparkctl.engines import load_engines
-from sparkctl.history.bench_diff import BenchComparison, DomainKey, FigureComparison
+from sparkctl.history.bench_diff import BenchComparison, DomainKey, FigureComparison, SourceFigure
 from sparkctl.model.bench import BenchCell, BenchRun, CellResult, DomainResult, Measurements
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_duration
@@ -273,7 +273,43 @@ def render_comparison(one: BenchComparison, *, is_wide: bool = False) -> list[Te
             make_row(""),
             make_row(Span(f"measured in one of them only: {', '.join(map(str, one.missing))}", TextStyle.LABEL)),
         ]
-    return [*rows, *_render_setup(one)]
+    return [*rows, *_render_sources(one), *_render_setup(one)]
+
+
+def _render_sources(one: BenchComparison) -> Iterator[TextRow]:
+    """Yield each figure beside what the source of its profile measured there."""
+    table = _list_source_rows(one)
+    if not table:
+        return
+    yield make_row("")
+    yield make_row(Span("what their sources measured", TextStyle.STRONG))
+    for text in _join_columns(table):
+        yield make_row(text)
+
+
+def _list_source_rows(one: BenchComparison) -> list[tuple[str, ...]]:
+    """Return run, cell, figure, ours, the source's and by how much ours is off; none where no source measured such a cell."""
+    both = [
+        *(("A", one.before, row, row.before, row.source_before) for row in one.rows),
+        *(("B", one.after, row, row.after, row.source_after) for row in one.rows),
+    ]
+    return [
+        (
+            f"{letter}: {sanitize_line(run.instance)}", sanitize_line(str(row.cell)), row.figure.value,
+            _format_measurements(own, 2 if row.figure.is_better_when_lower else 1),
+            f"source {told.figure.as_text()}", _format_deviation(own, told), sanitize_line(told.source),
+        )
+        for letter, run, row, own, told in both
+        if own is not None and told is not None
+    ]  # fmt: skip
+
+
+def _format_deviation(own: Measurements, told: SourceFigure) -> str:
+    """Return by how much a figure is above or below the source's nearest one."""
+    low, high = told.figure.low, told.figure.high
+    nearest = min(max(own.median, low), high)
+    share = own.median / nearest - 1
+    return "as the source" if abs(share) < _EVEN_SHARE else f"{share:+.0%}"
 
 
 def _render_setup(one: BenchComparison) -> Iterator[TextRow]:
@@ -332,6 +368,9 @@ def format_comparison_markdown(one: BenchComparison) -> list[str]:
         )  # fmt: skip
         words = ", ".join(sanitize_line(part) for part in parts if part)
         lines += ["", f"{letter}: {sanitize_line(run.instance)} on {' and '.join(run.nodes)}: {words}"]
+    if sources := _list_source_rows(one):
+        headings = ("of", "cell", "figure", "measured here", "its source", "off by", "source")
+        lines += ["", *_format_markdown_table([headings, *sources])]
     if one.setup:
         lines += [
             "",
@@ -350,11 +389,14 @@ def _format_markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 _CSV_HEADINGS = (
     "pp", "tg", "depth", "concurrency", "figure", "a", "b", "gain", "distinct", "a_low", "a_high", "b_low", "b_high", "kind",
+    "a_source", "b_source",
 )  # fmt: skip
 
 
 def format_comparison_csv(one: BenchComparison) -> list[str]:
-    """Return one line for each figure, with medians and ranges, and the gain of B as a share; ``kind``: of text, in place of a cell."""
+    """Return one line for each figure, with medians and ranges, and the gain of B as a share; ``kind``: of text, in place of a cell;
+    ``a_source`` and ``b_source``: what the source of each profile measured there (`12.7`, or a range `23-27`).
+    """
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
     table.writerow(_CSV_HEADINGS)
@@ -365,8 +407,12 @@ def format_comparison_csv(one: BenchComparison) -> list[str]:
         for one_side in (row.before, row.after):
             ranges += [None, None] if one_side is None else [round(one_side.low, 4), round(one_side.high, 4)]
         kind = str(row.cell) if isinstance(row.cell, DomainKey) else None
+        sources = [
+            None if told is None else told.figure.as_text().replace("–", "-")
+            for told in (row.source_before, row.source_after)
+        ]
         table.writerow(
-            (*_list_cell_sizes(row.cell), row.figure.value, *values, gain, row.is_distinct, *ranges, kind)
+            (*_list_cell_sizes(row.cell), row.figure.value, *values, gain, row.is_distinct, *ranges, kind, *sources)
         )  # fmt: skip
     return out.getvalue().splitlines()
 

@@ -62,15 +62,15 @@ def format_step_name(step: Step) -> str:
     return _STEP_NAMES.get(step.name, sanitize_line(step.name))
 
 
-def format_step(step: Step | None) -> str:
-    """Return ``weights ▕█████▋   ▏ 12/18``, or the known part of it."""
+def format_step(step: Step | None, *, has_bar: bool = True) -> str:
+    """Return ``weights ▕█████▋   ▏ 12/18``, or the known part of it; ``weights 12/18`` without the bar."""
     if step is None:
         return ""
     words = [format_step_name(step)]
     fraction = step.fraction
     if fraction is None and step.done is not None and step.total:
         fraction = step.done / step.total
-    if fraction is not None:
+    if fraction is not None and has_bar:
         words.append(format_progress_bar(fraction))
     if step.done is not None and step.total is not None:
         words.append(f"{step.done}/{step.total}")
@@ -86,9 +86,9 @@ def format_elapsed(event: PhaseChanged, elapsed: float | None) -> str:
     return format_clock(elapsed) + (f" of about {format_clock(event.expected)}" if event.expected else "")
 
 
-def format_phase(event: PhaseChanged, elapsed: float | None) -> str:
+def format_phase(event: PhaseChanged, elapsed: float | None, *, has_bar: bool = True) -> str:
     """Return the live line of a phase, without the node."""
-    parts = [format_phase_name(event.phase), format_step(event.step), format_elapsed(event, elapsed)]
+    parts = [format_phase_name(event.phase), format_step(event.step, has_bar=has_bar), format_elapsed(event, elapsed)]
     if event.detail:
         parts.append(sanitize_line(event.detail))
     return "   ".join(part for part in parts if part)

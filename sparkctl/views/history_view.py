@@ -13,7 +13,7 @@ from sparkctl.model.phase import PhaseDuration, Step
 from sparkctl.model.reference import name_source, select_comparable
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.model.text.sanitize import sanitize_line, sanitize_lines
-from sparkctl.model.text.units import format_clock, format_duration, format_gib
+from sparkctl.model.text.units import format_clock, format_duration, format_gib, format_size
 from sparkctl.views.event_text import format_phase_name, format_step_name, format_verdict
 from sparkctl.views.text.line_wrap import align_cells, wrap_rows
 from sparkctl.views.text.styled_text import (
@@ -43,6 +43,7 @@ _NEW_INSTANCE_STEPS = (
     SwitchStep.UNDOING,
 )  # steps of a switch that concern the new instance
 _VERBS_BY_KIND = {OperationKind.SWITCH: ("resume", "abort"), OperationKind.STOP: ("free",)}
+_SHORTEST_READ_SECONDS = 1.0  # below it says nothing of a disk
 _OLD_INSTANCE_STEPS = (SwitchStep.RESTORING, SwitchStep.RESTORED)
 
 
@@ -294,17 +295,35 @@ def _render_phases(one: OperationRecord, share: NodeResult) -> Iterator[TextRow]
     """Yield each phase with its duration and, for the head, the expected duration. Repeated phases are matched in
     order."""
     left = list_expected_durations(one, share)
+    read = _find_weights_read(one, share)
     for part in share.parts:
         usual = next((each for each in left if each.part_key == part.part_key), None)
         if usual is not None:
             left.remove(usual)
         expected = "" if usual is None else f"   usually {format_duration(usual.seconds)}"
+        if read is not None and part is read[0]:
+            expected += f"   {format_size(read[1])}/s"
         is_late = _is_late(part, usual)
         yield make_row(
             Span(f"{format_part_name(part):28}", TextStyle.LABEL),
             Span(f"{format_duration(part.seconds):>12}", TextStyle.ATTENTION if is_late else TextStyle.VALUE),
             Span(expected, TextStyle.LABEL),
         )
+
+
+def _find_weights_read(one: OperationRecord, share: NodeResult) -> tuple[PhaseDuration, int] | None:
+    """Return the part that read the weights, and the bytes that came in each second of it.
+
+    None where their size is not in the profile, or several Sparks share them.
+    """
+    from sparkctl.history.start_diff import load_recorded_profile
+
+    parts = [each for each in share.parts if each.step == "weights" and each.seconds >= _SHORTEST_READ_SECONDS]
+    profile = load_recorded_profile(one.text) if parts and len(one.nodes) == 1 else None
+    if profile is None or profile.model.weights is None:
+        return None
+    longest = max(parts, key=lambda each: each.seconds)
+    return longest, int(profile.model.weights / longest.seconds)
 
 
 def _is_late(part: PhaseDuration, usual: PhaseDuration | None) -> bool:
@@ -364,7 +383,6 @@ def _render_memory(one: OperationRecord) -> Iterator[TextRow]:
 def _render_speed(one: OperationRecord) -> Iterator[TextRow]:
     """Yield the averages of each part, beside what others measured with the settings of its start."""
     from sparkctl.history.start_diff import load_recorded_reference
-    from sparkctl.views.meter_view import format_figure_range
 
     reference = select_comparable(load_recorded_reference(one.text))
     length = None if reference is None else reference.accept_length
@@ -373,10 +391,10 @@ def _render_speed(one: OperationRecord) -> Iterator[TextRow]:
     for share in one.shares:
         words = []
         if share.accept_length is not None:
-            beside = "" if length is None else f" ({name}: {format_figure_range(length)})"
+            beside = "" if length is None else f" ({name}: {length.as_text()})"
             words.append(f"accept length {share.accept_length:.2f}{beside}")
         if share.tokens_per_second is not None:
-            beside = "" if rate is None else f" ({name}: {format_figure_range(rate)}, one request alone)"
+            beside = "" if rate is None else f" ({name}: {rate.as_text()}, one request alone)"
             words.append(f"{share.tokens_per_second:.1f} tokens/s of a request{beside}")
         if words:
             yield _render_label_value(_describe_share(one, share), ", ".join(words))

@@ -18,28 +18,22 @@ def format_token_rate(rate: float | None) -> str:
     return f"{rate:.1f} tok/s" if rate < 99.95 else f"{rate:.0f} tok/s"
 
 
-def format_figure_range(figure: FigureRange) -> str:
-    """Return ``12.7`` or ``23–27``, as the source has it."""
-    low, high = f"{figure.low:g}", f"{figure.high:g}"
-    return low if low == high else f"{low}–{high}"
-
-
 def format_reference_rate(rate: FigureRange) -> str:
     """Return ``source 12.7`` or ``source 23–27``: what others measured, to stand behind a live figure."""
-    return f"source {format_figure_range(rate)}"
+    return f"source {rate.as_text()}"
 
 
 def format_reference(reference: ComparableReference) -> str:
     """Return ``12.7 tok/s for 1, 43.1 for 8, 1.65–1.85 per step · example.org``: all that may be compared, and whose it is."""
     rates = [
-        f"{format_figure_range(rate)}{'' if at else ' tok/s'} for {count}"
+        f"{rate.as_text()}{'' if at else ' tok/s'} for {count}"
         for at, (count, rate) in enumerate(reference.rates_by_concurrency.items())
     ]
     if reference.accept_length is not None:
-        rates.append(f"{format_figure_range(reference.accept_length)} per step")
+        rates.append(f"{reference.accept_length.as_text()} per step")
     if reference.accept_rate is not None:
         share = FigureRange(round(reference.accept_rate.low * 100, 2), round(reference.accept_rate.high * 100, 2))
-        rates.append(f"{format_figure_range(share)} % of drafts")
+        rates.append(f"{share.as_text()} % of drafts")
     return f"{', '.join(rates)} · {name_source(reference.source)}"
 
 

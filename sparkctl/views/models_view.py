@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.stored_model import NodeModels, StoredModel
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.model.text.units import format_size
+from sparkctl.model.text.units import format_ago, format_size
 from sparkctl.views.text.line_wrap import align_cells, wrap_line
 
 
-def format_models(views: Sequence[NodeModels], width: int | None = None) -> list[str]:
-    """Return the lines of ``models``, wrapped to ``width`` columns if given."""
+def format_models(views: Sequence[NodeModels], now: float, width: int | None = None) -> list[str]:
+    """Return the lines of ``models``, wrapped to ``width`` columns if given. ``now``: unix seconds, for the ages."""
     lines: list[str] = []
     for view in views:
         lines += [""] if lines else []
@@ -26,19 +25,19 @@ def format_models(views: Sequence[NodeModels], width: int | None = None) -> list
             if view.models
             else f"{view.node}   no model"
         )
-        cells = [_format_cells(one, several=len(views) > 1) for one in view.models]
+        cells = [_format_cells(one, now, several=len(views) > 1) for one in view.models]
         lines += ["  ".join(row).rstrip() for row in align_cells(cells, right=(0,))]
     return [part for line in lines for part in wrap_line(line, width, 4)]
 
 
-def _format_cells(one: StoredModel, *, several: bool) -> list[str]:
-    used = "last used ?" if one.used is None else f"last used {time.strftime('%Y-%m-%d', time.localtime(one.used))}"
+def _format_cells(one: StoredModel, now: float, *, several: bool) -> list[str]:
+    used = "last used ?" if one.used is None else f"used {format_ago(one.used, now)}"
     if one.is_link:
         state = "a link"
     elif one.is_whole is None:
-        state = "whole? its files may not be read"
+        state = "complete? its files cannot be read"
     else:
-        state = "whole" if one.is_whole else f"not whole: {sanitize_line(one.faults[0])}"
+        state = "complete" if one.is_whole else f"incomplete: {sanitize_line(one.faults[0])}"
     needed = ", ".join(one.profiles) or (
         "no profile names it" if one.is_brought else "not brought by sparkctl, no profile names it"
     )

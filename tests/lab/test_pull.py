@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import base64
-import crypt
 import hashlib
-import importlib.metadata
 import io
 import json
 import os
 import re
 import subprocess
 import tarfile
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from sparkctl.model.launch_plan import ContainerLabel
+from tests.lab.bed.faults import Faults
 from tests.lab.bed.lab import Lab
-from tests.lab.bed.names import GATEWAY, IMAGE, PASSWORD
+from tests.lab.bed.names import FABRIC, GATEWAY, IMAGE, PASSWORD
 from tests.lab.bed.node import LabNode
 from tests.lab.bed.shell import await_true
 from tests.lab.support.command_outcomes import assert_ended
+from tests.lab.support.pull_sources import Registry, pack_hub_client, put_hub_client
 from tests.lab.support.sparkctl_process import Sparkctl
 from tests.unit.node.hub_stand_in import HubStandIn, run_hub
 
@@ -32,30 +33,6 @@ CLIENT_IMAGE = "pull-lab/client:1"
 MODEL = "/home/milo/models/pulled"
 REPOSITORY = "acme/tiny"
 WEIGHTS = os.urandom(24_000_000)
-
-
-class Registry:
-    """A registry inside a node's network."""
-
-    def __init__(self, node: LabNode, auth: str = "") -> None:
-        self.node = node
-        config = "version: 0.1\nstorage: {filesystem: {rootdirectory: /tmp/registry}}\nhttp: {addr: '127.0.0.1:5000'}\n"
-        node.put("/tmp/registry.yml", config + auth)
-        self.process = subprocess.Popen(
-            node.enter("sh", "-c", "echo $$ >/tmp/registry.pid; exec docker-registry serve /tmp/registry.yml"),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        await_true("the registry", self._answers, 20)
-
-    def _answers(self) -> bool:
-        answer = self.node.sh("sh", "-c", "busybox wget -S -O- http://127.0.0.1:5000/v2/ 2>&1", check=False)
-        return "HTTP/1.1" in answer or "401" in answer
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.node.sh("sh", "-c", "kill $(cat /tmp/registry.pid)")
-            self.process.wait(20)
 
 
 @pytest.fixture
@@ -187,7 +164,8 @@ def test_what_the_registry_says_is_explained(registry: Registry, spark1: LabNode
 def test_the_login_of_the_nodes_user_counts_and_the_operators_with_login(
     spark1: LabNode, sparkctl: Sparkctl, tmp_path: Path
 ) -> None:
-    hashed = crypt.crypt(PASSWORD, crypt.mksalt(crypt.METHOD_BLOWFISH, rounds=1 << 5)).replace("$2b$", "$2y$")
+    words = ["perl", "-e", "print crypt($ARGV[0], $ARGV[1])", PASSWORD, "$2y$05$" + "abcdefghijklmnopqrstuu"]
+    hashed = subprocess.run(words, check=True, capture_output=True, text=True).stdout  # Python has no crypt since 3.13
     spark1.put("/tmp/htpasswd", f"milo:{hashed}\n")
     spark1.docker("tag", IMAGE, PUBLISHED)
     opened = Registry(spark1, "auth: {htpasswd: {realm: lab, path: /tmp/htpasswd}}\n")
@@ -219,34 +197,10 @@ def test_the_login_of_the_nodes_user_counts_and_the_operators_with_login(
         spark1.sh("rm", "-rf", "/tmp/registry", "/tmp/docker-login", "/tmp/htpasswd", "/home/milo/.docker")
 
 
-def list_distributions(name: str, found: dict[str, importlib.metadata.Distribution]) -> None:
-    """Add a distribution and what it requires here."""
-    key = re.sub(r"[-_.]+", "-", name).lower()
-    if key in found:
-        return
-    found[key] = importlib.metadata.distribution(name)
-    for line in found[key].requires or ():
-        if "extra ==" not in line:
-            match = re.match(r"[\w.-]+", line)
-            assert match is not None
-            try:
-                list_distributions(match[0], found)
-            except importlib.metadata.PackageNotFoundError:
-                continue  # for another platform
-
-
 @pytest.fixture(scope="module")
 def client_packages() -> bytes:
     """An archive of the Hub's client and what it needs."""
-    found: dict[str, importlib.metadata.Distribution] = {}
-    list_distributions("huggingface_hub", found)
-    data = io.BytesIO()
-    with tarfile.open(fileobj=data, mode="w") as archive:
-        for one in found.values():
-            for file in one.files or ():
-                if ".." not in file.parts and file.suffix != ".pyc" and Path(str(file.locate())).is_file():
-                    archive.add(str(file.locate()), str(file))
-    return data.getvalue()
+    return pack_hub_client()
 
 
 @pytest.fixture
@@ -269,10 +223,7 @@ def hub_url(hub: HubStandIn) -> Iterator[str]:
 def prepared(clean_nodes: Lab, client_packages: bytes) -> Iterator[LabNode]:
     """spark1 with an image that has the Hub's client, and no model."""
     node = clean_nodes.nodes["spark1"]
-    container = node.docker("create", IMAGE)
-    subprocess.run(node.enter("docker", "cp", "-", f"{container}:/opt/engine"), input=client_packages, check=True)
-    node.docker("commit", container, CLIENT_IMAGE)
-    node.docker("rm", container)
+    put_hub_client(node, CLIENT_IMAGE, client_packages)
     node.sh("rm", "-rf", MODEL, f"{MODEL}.sparkctl-part")
     yield node
     for one in node.docker("ps", "-aq", "--filter", f"label={ContainerLabel.DOWNLOAD}").split():
@@ -305,7 +256,7 @@ def test_a_model_comes_whole_as_its_user(prepared: LabNode, hub: HubStandIn, hub
     env = {"HF_ENDPOINT": hub_url, "HF_TOKEN": "hf_right"}
     pulled = sparkctl("pull", name, "--node", "spark1", "--json", env=env)
     assert_ended(pulled, 0, "done")
-    assert "each proved by the Hub's checksum" in pulled.result["message"]
+    assert "each verified with the Hub's checksum" in pulled.result["message"]
     assert list_model(prepared).split("\n")[:4] == [
         "config.json 2 milo", "model-00001-of-00002.safetensors 24000000 milo",
         "model-00002-of-00002.safetensors 24000000 milo", "tokenizer.json 2 milo",
@@ -388,3 +339,82 @@ def test_the_node_itself_copies_where_the_image_has_no_python(prepared: LabNode,
     finally:
         prepared.sh("rm", "-rf", source)
         prepared.docker("rmi", "-f", bare, check=False)
+
+
+def count_sent(hub: HubStandIn) -> dict[str, int]:
+    """Return how often each large file was asked for, by name."""
+    names = [path.rpartition("/")[2] for method, path, _ in hub.log if method == "GET" and path.startswith("/cdn/")]
+    return {name: names.count(name) for name in names}
+
+
+ONCE = {"model-00001-of-00002.safetensors": 1, "model-00002-of-00002.safetensors": 1}
+
+
+def test_two_pulls_at_the_same_moment_share_one_download(
+    prepared: LabNode, hub: HubStandIn, hub_url: str, sparkctl: Sparkctl
+) -> None:
+    name, env = write_profile(sparkctl), {"HF_ENDPOINT": hub_url}
+    hub.pace.clear()
+    both = [sparkctl.start("pull", name, "--node", "spark1", "--json", env=env) for _ in range(2)]
+    await_true("the download", lambda: any("cdn" in one[1] for one in hub.log), 40)
+    for one in both:
+        one.await_text('"phase": ?"pulling"')
+    assert len(list_downloads(prepared)) == 1
+    hub.pace.set()
+    for one in both:
+        assert_ended(one.end(), 0, "done")
+    assert count_sent(hub) == ONCE
+    assert list_model(prepared).count("24000000") == 2
+    assert not list_downloads(prepared)
+
+
+def test_two_nodes_get_a_model_by_one_download(
+    prepared: LabNode, spark2: LabNode, hub: HubStandIn, hub_url: str, sparkctl: Sparkctl
+) -> None:
+    sparkctl.configure(fabric=FABRIC)
+    name, env = write_profile(sparkctl), {"HF_ENDPOINT": hub_url}
+    pull = ("pull", name, "--model-only", "--json")
+    spark2.sh("rm", "-rf", MODEL)
+    try:
+        assert_ended(sparkctl(*pull, "--node", "spark1", "--node", "spark2", env=env), 0, "done")
+        assert count_sent(hub) == ONCE
+        sums = [node.sh("sh", "-c", f"cd {MODEL} && sha256sum *") for node in (prepared, spark2)]
+        assert sums[0] == sums[1]
+        assert hashlib.sha256(WEIGHTS).hexdigest() in sums[1]
+        spark2.sh("rm", "-rf", MODEL)
+        hub.log.clear()
+        assert_ended(sparkctl(*pull, "--node", "spark2", "--from-cache", "spark1", env=env), 0, "done")
+        assert count_sent(hub) == {}
+        assert spark2.sh("sh", "-c", f"cd {MODEL} && sha256sum *") == sums[0]
+    finally:
+        spark2.sh("rm", "-rf", MODEL)
+
+
+def test_without_the_right_the_pages_of_the_models_files_are_dropped(
+    spark1: LabNode, sparkctl: Sparkctl, faults: Faults
+) -> None:
+    faults.sudo_rule(spark1, "none")
+    # a node's home is a tmpfs, whose pages nothing drops; what the machine's own disk holds, the node sees, too
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
+        file, size = Path(place, "pulled", "model.safetensors"), 100 << 20
+        file.parent.mkdir()
+        file.write_bytes(os.urandom(size))
+        Path(place).chmod(0o755)
+        sparkctl.profile(
+            image=IMAGE, engine="vllm", mounts=[f"{place}:/models"],
+            model={"path": "/models/pulled", "source": f"hf:{REPOSITORY}"},
+        )  # fmt: skip
+
+        def count_cached() -> int:
+            return int(subprocess.check_output(["fincore", "-b", "-n", "-o", "RES", file]))
+
+        subprocess.run(["sync", file], check=True)
+        assert file.read_bytes()
+        assert count_cached() == size
+        done = sparkctl("drop-caches", "--node", "spark1")
+        assert done.code == 0, done
+        assert count_cached() == 0
+        said = done.out + done.err
+        assert "only the pages of 1 model files were dropped on spark1" in said, done
+        assert re.search(r"[\d.]+ [GM]iB came back, [\d.]+ [GM]iB of page cache stay; the sudoers line", said), done
+        assert "tee /proc/sys/vm/drop_caches" in said

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sparkctl.commands.start.start_request import StartInstance
     from sparkctl.history.bench_store import BenchStore
     from sparkctl.model.bench import BenchCell, BenchRun
+    from sparkctl.model.reference import Reference
 
 _plot_option = click.option("--plot", is_flag=True, help="Also plot it here, in the terminal.")
 _png_option = click.option("--png", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it into FILE.")
@@ -344,7 +345,7 @@ def compare_command(
         raise click.BadParameter(
             "llama-benchy's schema has cells, no kinds of text: sparkctl bench show NO --json", param_hint="--as"
         )
-    one = compare_benches(old, new)
+    one = compare_benches(old, new, _find_reference)
     match form:
         case "markdown":
             stdout.print_lines(bench_view.format_comparison_markdown(one))
@@ -356,6 +357,21 @@ def compare_command(
             stdout.print_rows(bench_view.render_comparison(one, is_wide=output == "wide"))
     _show_pictures((old, new), plot and form == "table", png, svg)
     return 0
+
+
+def _find_reference(run: BenchRun) -> Sequence[Reference]:
+    """Return what the sources of a run's profile measured: of the recorded one, else of the known one with its name and image."""
+    from sparkctl.errors import SparkctlError
+    from sparkctl.history.start_diff import load_recorded_reference
+    from sparkctl.profiles.profile_library import ProfileLibrary
+
+    if run.setup.text is not None or run.setup.profile is None:
+        return load_recorded_reference(run.setup.text)
+    try:  # it was started on another machine
+        profile = ProfileLibrary().load_profile(run.setup.profile)
+    except SparkctlError:
+        return ()
+    return profile.reference if profile.image == run.setup.image else ()
 
 
 def _choose_runs(store: BenchStore, before: str | None, after: str | None) -> tuple[BenchRun, BenchRun]:

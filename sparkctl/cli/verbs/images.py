@@ -43,11 +43,12 @@ def command(ctx: click.Context, node: tuple[str, ...], as_json: bool) -> int | N
     from sparkctl.model.json_codec import to_json_data
     from sparkctl.views.images_view import format_images
 
-    found = verb_runner.run_async(list_images(create_context(may_ask=not as_json), select_configured_nodes(node)))
+    context = create_context(may_ask=not as_json)
+    found = verb_runner.run_async(list_images(context, select_configured_nodes(node)))
     if as_json:
         stdout.print_json({"schema": 1, "nodes": to_json_data(found)})
     else:
-        stdout.print_rows(format_images(found, stdout.get_terminal_width()))
+        stdout.print_rows(format_images(found, context.clock.unix_time(), stdout.get_terminal_width()))
     return int(ExitCode.DONE if all(one.images is not None for one in found) else ExitCode.UNREACHABLE)
 
 

@@ -15,14 +15,14 @@ from sparkctl.cli.options import create_context, json_document_option, json_opti
 @json_document_option
 @click.pass_context
 def command(ctx: click.Context, node: tuple[str, ...], as_json: bool) -> int | None:
-    """Show the models on each node: size, last use, whether whole, on which nodes, and which profiles name them.
+    """Show the models on each node: size, last use, whether complete, on which nodes, and which profiles name them.
 
     \b
     sparkctl models
     sparkctl models --node spark1 --json
     sparkctl models remove Qwen3.6-27B-NVFP4 --node spark1
 
-    It looks where the mounts of your profiles lead, and into the Hub's cache. The time of the last use is the disk's, right to
+    It looks where the mounts of your profiles lead, and into the Hub's cache. The time of the last use comes from the disk, exact to
     a day. Exit 3 if a node cannot be read.
     """
     if ctx.invoked_subcommand is not None:
@@ -38,7 +38,7 @@ def command(ctx: click.Context, node: tuple[str, ...], as_json: bool) -> int | N
     if as_json:
         stdout.print_json(build_models_json(views))
     else:
-        stdout.print_lines(format_models(views, stdout.get_terminal_width()))
+        stdout.print_lines(format_models(views, context.clock.unix_time(), stdout.get_terminal_width()))
     return int(ExitCode.UNREACHABLE if any(view.trouble is not None for view in views) else ExitCode.DONE)
 
 

@@ -14,6 +14,7 @@ from sparkctl.cli.options import (
     complete_profiles,
     format_overrides,
     json_document_option,
+    list_nodes,
     node_option,
     select_configured_nodes,
     select_rank_nodes,
@@ -122,6 +123,8 @@ class EstimateJsonPrinter:
             "schema": 1, "profile": self._profile.name, "exit_code": event.exit_code, "sparks": max(one.sparks for one in fits),
             "together": format_group_answer(fits), "reference": to_json_data(self._profile.reference),
         }  # fmt: skip
+        if event.message is not None:
+            whole["message"] = event.message
         if self._assumed is not None:
             whole["assumed"] = self._assumed
         stdout.print_json({**whole, "nodes": to_json_data(nodes), "needs": to_json_data(needs)})
@@ -182,7 +185,7 @@ def command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...], as_
     nodes = select_rank_nodes(node, chosen) if chosen.nodes > 1 else select_configured_nodes(node)
     request = CheckFit(
         chosen, nodes, os.environ, (profile, *format_overrides(overrides)), is_proposed, HubClient(os.environ),
-        names_nodes=bool(node),
+        known=list_nodes() if chosen.needs else (), names_nodes=bool(node),
     )  # fmt: skip
     return PreparedVerb(
         request=request,

@@ -12,6 +12,7 @@ from sparkctl.cli.options import (
     complete_profiles,
     format_overrides,
     json_option,
+    list_nodes,
     node_option,
     select_configured_nodes,
 )
@@ -56,6 +57,8 @@ def command(
     model.source of the profile, by the Hub's own client in a container of that image: nothing is installed. For a gated
     model set HF_TOKEN; it reaches the node in memory, never in a command line, an environment or a log.
 
+    What the profile needs beside it (needs:) is fetched first, each on its node.
+
     For several nodes the model is downloaded once and copied over the cable. A download goes on when this computer is gone;
     the same command finds it, and continues what broke off. Files are proved by the Hub's checksums, and a model gets its
     name only when it is whole.
@@ -80,5 +83,6 @@ def command(
         profile=chosen, nodes=tuple(select_configured_nodes(node)), names_nodes=bool(node), image=not model_only,
         model=not image_only, dry_run=dry_run, stop=stop, own_login=own_login, environ=os.environ, words=(profile, *format_overrides(overrides)),
         from_directory=None if directory is None else directory.rstrip("/"), from_node=origin, forced=forced,
+        known=tuple(list_nodes()) if chosen.needs else (),
     )  # fmt: skip
     return PreparedVerb(request=request, printer=create_transfer_printer)

@@ -43,13 +43,13 @@ from sparkctl.cli.options import (
 @click.option(
     "--no-guard", is_flag=True, help="Start it without the guard that stops it before the node's memory runs out."
 )
-@click.option("--continue", "way", flag_value="resume", help="Finish an interrupted switch, as `resume` does.")
-@click.option("--abort", "way", flag_value="abort", help="Undo an interrupted switch, as `abort` does.")
+@click.option("--continue", "continues", is_flag=True, help="Finish an interrupted switch, as `resume` does.")
+@click.option("--abort", "aborts", is_flag=True, help="Undo an interrupted switch, as `abort` does.")
 @json_option
 @click.pass_context
 def command(
     ctx: click.Context, profile: str | None, node: tuple[str, ...], dry_run: bool, keep_going: bool, no_rollback: bool,
-    timeout: float | None, overrides: tuple[str, ...], no_guard: bool, way: str | None, as_json: bool,
+    timeout: float | None, overrides: tuple[str, ...], no_guard: bool, continues: bool, aborts: bool, as_json: bool,
 ) -> PreparedVerb:  # fmt: skip
     """Stop what conflicts with PROFILE, start PROFILE, and start the old instances again if that fails.
 
@@ -62,11 +62,12 @@ def command(
     Stops only what conflicts by memory, port, exclusive group or name, and always whole models. What sparkctl did not start
     is listed and left alone. The old containers are kept until the new instance has generated a token.
     """
-    if way is not None:
-        given = {"PROFILE": profile, "--dry-run": dry_run, "--keep-going": keep_going, "--no-rollback": no_rollback,
+    if continues or aborts:
+        way = "resume" if continues else "abort"
+        given = {"--abort": continues and aborts, "PROFILE": profile, "--dry-run": dry_run, "--keep-going": keep_going, "--no-rollback": no_rollback,
                  "--timeout": timeout, "--set": overrides, "--no-guard": no_guard}  # fmt: skip
         if idle := next((name for name, value in given.items() if value), None):
-            raise click.UsageError(f"--{'continue' if way == 'resume' else way} takes no {idle}", ctx)
+            raise click.UsageError(f"--{'continue' if continues else way} takes no {idle}", ctx)
         from sparkctl.cli.verbs.resume import prepare_finish
 
         return prepare_finish(way, node)

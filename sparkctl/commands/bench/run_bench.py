@@ -249,7 +249,7 @@ async def find_target(stack: AsyncExitStack, ctx: CommandContext, request: _Benc
         raise InvalidInput(
             f"{request.instance} does not run, or does not answer{there}{format_did_you_mean(request.instance, names)}"
             + (f"; {reason}" if reason else ""),
-            f"start it first: sparkctl up {request.instance}",
+            f"start it first: sparkctl up {request.instance} --node NODE",
         )
     if len(found) > 1:
         where = " and ".join(one.node for one in found)

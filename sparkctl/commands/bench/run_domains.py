@@ -141,7 +141,7 @@ async def _measure_baseline(
         except InvalidInput as error:
             raise OperationRefused(
                 f"the baseline {name} has no benchmark with these prompts, and does not run now: {error.message}",
-                f"measure it first: sparkctl up {name}, then sparkctl bench {name} --by-domain; switch back, and ask again",
+                f"measure it first: sparkctl up {name} --node NODE, then sparkctl bench {name} --by-domain; switch back, and ask again",
             ) from error
         setup = _describe_domain_setup(ctx, own, target, prompts)
         run = BenchRun(

@@ -228,7 +228,7 @@ _EXPLANATIONS: tuple[_Explanation, ...] = (
         ("unauthorized", "authentication required", "access denied", "denied:", "no basic auth"),
         lambda name, node, _, registry: (
             f"the registry {registry} refuses {name} to {node}",
-            f"on {node}: docker login {registry}; or use your own: sparkctl pull --login; or the name is wrong",
+            f"on {node}: docker login {registry}; or use your own: sparkctl pull PROFILE --login; or the name is wrong",
         ),
     ),
     (

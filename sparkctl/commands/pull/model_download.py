@@ -193,7 +193,7 @@ async def download_model(
             said = await _watch_on_node(session, wanted, progress)
     if said.get("done"):
         amount = f"{said.get('files')} files, {format_size(int(said.get('total') or 0))}"
-        proof = ", each proved by the Hub's checksum" if isinstance(wanted.source, HubSource) else ""
+        proof = ", each verified with the Hub's checksum" if isinstance(wanted.source, HubSource) else ""
         return f"{wanted.source} is in {wanted.target}: {amount}{proof}"
     raise explain_download_error(said, wanted, session.node.name)
 

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
 from sparkctl.commands.event_stream import build_end_from_error, run_in_turn
+from sparkctl.commands.start.missing_parts import read_missing_from_hub
 from sparkctl.commands.start.start_instance import start_instance
+from sparkctl.commands.start.start_needs import list_chain, start_with_needs
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.context import CommandContext
 from sparkctl.errors import ExitCode, SparkctlError
 from sparkctl.model.events import CommandEnded, Event, PartsMissing
 from sparkctl.model.missing_part import MissingPart
-from sparkctl.model.questions import PullQuestion
+from sparkctl.model.questions import NonInteractivePrompter, PullQuestion
 
 
 async def start_or_pull(ctx: CommandContext, request: StartInstance) -> AsyncGenerator[Event, None]:
     """Yield the events of a start. If it is refused because something is missing, ask whether to get that first."""
-    missing: list[MissingPart] = []
+    missing: list[tuple[str, MissingPart]] = []  # with the profile of each
     if not request.pull:
         async with aclosing(_start(ctx, request)) as events:
             async for event in events:
                 if isinstance(event, PartsMissing):
-                    missing += event.parts
+                    missing += ((event.instance, part) for part in event.parts)
                 is_refused = isinstance(event, CommandEnded) and event.exit_code == ExitCode.REFUSED
                 if not is_refused or not await _confirm_pull(ctx, request, missing):
                     yield event
@@ -41,22 +43,31 @@ def _start(ctx: CommandContext, request: StartInstance) -> AsyncGenerator[Event,
     """Start it, after what it needs."""
     if not request.profile.needs or request.alone:
         return start_instance(ctx, request)
-    from sparkctl.commands.start.start_needs import start_with_needs  # imported late: most profiles need none
-
     return start_with_needs(ctx, request)
 
 
-async def _confirm_pull(ctx: CommandContext, request: StartInstance, missing: list[MissingPart]) -> bool:
-    if request.dry_run or not missing or any(part.source is None for part in missing):
+async def _confirm_pull(
+    ctx: CommandContext, request: StartInstance, missing: Sequence[tuple[str, MissingPart]]
+) -> bool:
+    if request.dry_run or not missing or any(part.source is None for _, part in missing):
         return False
-    sentences = tuple(part.sentence for part in missing)
-    return await ctx.asker.ask_yes_no(PullQuestion(request.profile.name, sentences))
+    if type(ctx.asker) is NonInteractivePrompter:  # nobody would read the sizes
+        return False
+    from sparkctl.transport.hub_client import HubClient  # imported late: most starts need none
+
+    hub, sized = HubClient(request.environ), list[MissingPart]()
+    chain = {one.profile.name: one.profile for one in list_chain(request)}
+    for name, part in missing:
+        parts, _, _ = await read_missing_from_hub(hub, chain.get(name, request.profile), (part,), ())
+        sized += parts
+    sizes = [part.size for part in sized if part.size is not None]
+    question = PullQuestion(request.profile.name, tuple(part.sentence for part in sized), sum(sizes) if sizes else None)
+    return await ctx.asker.ask_yes_no(question)
 
 
 async def _pull_and_start(ctx: CommandContext, request: StartInstance) -> AsyncGenerator[Event, None]:
     """Yield the events of both, and one end: that of the pull where it failed, else that of the start."""
     from sparkctl.commands.pull.pull_profile import PullProfile  # imported late: most starts need none
-    from sparkctl.commands.start.start_needs import list_chain
 
     try:
         chain = list_chain(request)
@@ -66,7 +77,7 @@ async def _pull_and_start(ctx: CommandContext, request: StartInstance) -> AsyncG
     pulls = (
         PullProfile(
             profile=one.profile, nodes=one.nodes, environ=one.environ, words=one.words, dry_run=one.dry_run,
-            names_nodes=one.names_nodes,
+            names_nodes=one.names_nodes, alone=True,
         ).run(ctx)
         for one in chain
     )  # fmt: skip

@@ -5,19 +5,31 @@ On several nodes the model is downloaded once, on the first, and copied to the o
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from sparkctl.commands.event_stream import forward_events, open_session, stream_events
+from sparkctl.commands.event_stream import (
+    build_end_from_error,
+    forward_events,
+    open_session,
+    run_in_turn,
+    stream_events,
+)
 from sparkctl.commands.pull.image_build import ImageBuild, build_image, resolve_build
 from sparkctl.commands.pull.image_pull import get_registry, pull_image, read_own_login
 from sparkctl.commands.pull.model_download import ModelDownload, download_model, stop_download
 from sparkctl.commands.request import Request, list_flags
 from sparkctl.commands.start.launch_plans import build_rank_launches
-from sparkctl.commands.start.missing_parts import build_missing_event, build_missing_image, read_missing_parts
+from sparkctl.commands.start.missing_parts import (
+    build_missing_event,
+    build_missing_image,
+    measure_free_space,
+    read_missing_parts,
+)
 from sparkctl.commands.start.node_fit import find_loading_containers
+from sparkctl.commands.start.start_needs import find_need_node
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.transfer.transfer_files import TransferReporter
 from sparkctl.commands.transfer.transfer_profile import TransferProfile, transfer_profile
@@ -32,6 +44,7 @@ from sparkctl.model.missing_part import MissingPart, PartKind
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
+from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.transport.docker.docker_responses import DockerInfo
 from sparkctl.transport.node_session import NodeSession
 
@@ -47,6 +60,8 @@ class PullProfile(Request):
         from_directory: of each node; the model is copied from there.
         from_node: a Spark that has the model; it comes over the cable.
         forced: download although an engine loads its weights there.
+        known: every node where something that the profile needs may run.
+        alone: without what it needs.
     """
 
     profile: Profile
@@ -61,6 +76,8 @@ class PullProfile(Request):
     from_directory: str | None = None
     from_node: Node | None = None
     forced: bool = False
+    known: tuple[Node, ...] = ()
+    alone: bool = False
 
     def format_as_command(self) -> tuple[str, ...]:
         """Return the words of its command line."""
@@ -75,8 +92,24 @@ class PullProfile(Request):
         return ("pull", profile, *self.format_node_options(), *origin, *list_flags(flags), *settings)
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Get it."""
-        return pull_profile(ctx, self)
+        """Get it, after what it needs."""
+        if self.alone or not self.profile.needs:
+            return pull_profile(ctx, self)
+        return _pull_with_needs(ctx, self)
+
+    def list_chain(self) -> Iterator[PullProfile]:
+        """Yield a request for each profile that it needs, and its own: a need without a node goes where the head goes.
+
+        Raises `InvalidInput` for a need on a node that nobody knows.
+        """
+        heads = self.nodes if self.profile.nodes == 1 else self.nodes[:1]
+        for need in ProfileLibrary().load_needs(self.profile):
+            nodes = (
+                heads if need.node is None else (find_need_node(need.node, self.profile, (*self.nodes, *self.known)),)
+            )
+            name = need.profile.name
+            yield replace(self, profile=need.profile, nodes=nodes, words=(name,), from_directory=None, from_node=None)
+        yield self
 
     def to_start_request(self) -> StartInstance:
         """Return the start that this prepares: its launch plans say what is needed."""
@@ -84,6 +117,18 @@ class PullProfile(Request):
             profile=self.profile, engine=load_engine(self.profile.engine), nodes=self.nodes, environ=self.environ,
             words=self.words,
         )  # fmt: skip
+
+
+async def _pull_with_needs(ctx: CommandContext, request: PullProfile) -> AsyncGenerator[Event, None]:
+    """Get what a profile needs, then its own; one end: of the first that failed, else of the last."""
+    try:
+        chain = tuple(request.list_chain())
+    except SparkctlError as error:
+        yield build_end_from_error(error, ctx, 0.0, request.profile.name)
+        return
+    async with aclosing(run_in_turn(pull_profile(ctx, one) for one in chain)) as events:
+        async for event in events:
+            yield event
 
 
 def pull_profile(ctx: CommandContext, request: PullProfile) -> AsyncGenerator[Event, None]:
@@ -111,7 +156,7 @@ def pull_profile(ctx: CommandContext, request: PullProfile) -> AsyncGenerator[Ev
             node=request.nodes[0].name if len(request.nodes) == 1 else None, instance=request.profile.name, message=message,
         )  # fmt: skip
 
-    stays = "interrupted; what has arrived stays. A model's download goes on there until it is whole: sparkctl pull --stop ends it"
+    stays = "interrupted; what has arrived stays. A model's download goes on there until it is whole; to end it: sparkctl pull PROFILE --stop"
     return stream_events(ctx, run_pull, request.profile.name, None, on_interrupt=stays)
 
 
@@ -178,6 +223,7 @@ class ProfilePuller:
     async def _read_node(self, session: NodeSession, plan: LaunchPlan) -> tuple[tuple[MissingPart, ...], DockerInfo]:
         """Return what a node lacks; an image that `pull` built of something that has changed since is lacking, too."""
         parts, engine = await read_missing_parts(session, self._request.profile, plan)
+        parts = await measure_free_space(session, parts, engine)
         if self._build is None or any(part.kind is PartKind.IMAGE for part in parts):
             return parts, engine
         image = await session.docker.inspect_image(plan.image)

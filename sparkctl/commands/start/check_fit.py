@@ -11,7 +11,13 @@ from sparkctl.commands.event_stream import stream_events
 from sparkctl.commands.request import Request
 from sparkctl.commands.start import node_fit
 from sparkctl.commands.start.launch_plans import build_changed_plan, build_rank_launches
-from sparkctl.commands.start.missing_parts import build_missing_event, find_missing_parts, read_missing_from_hub
+from sparkctl.commands.start.missing_parts import (
+    build_missing_event,
+    find_missing_parts,
+    measure_free_space,
+    read_missing_from_hub,
+)
+from sparkctl.commands.start.start_needs import list_need_nodes
 from sparkctl.commands.start.start_preflight import refuse_wrong_node_count
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.concurrency import gather_or_cancel
@@ -25,6 +31,7 @@ from sparkctl.model.missing_part import MissingPart
 from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
 from sparkctl.profiles.profile_library import ProfileLibrary
+from sparkctl.profiles.profile_lint import list_start_warnings, refuse_missing_flags
 from sparkctl.profiles.setting_proof import SettingProof
 from sparkctl.transport.hub_client import HubClient
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
@@ -37,7 +44,7 @@ class CheckFit(Request):
     ``nodes``: for a profile for several Sparks, exactly its nodes in the order of its ranks, checked together; for a
     profile for one Spark, the candidates, each checked alone. ``words``: the profile and its overrides as the operator
     typed them. ``is_proposal``: no file has this profile, it was assumed for a model of the Hub. ``hub``: who is asked for
-    models that are not on the node; None: nobody.
+    models that are not on the node; None: nobody. ``known``: every node where something that it needs may run.
     """
 
     profile: Profile
@@ -46,6 +53,7 @@ class CheckFit(Request):
     words: tuple[str, ...] = ()
     is_proposal: bool = False
     hub: HubClient | None = None
+    known: Sequence[Node] = ()
 
     def format_as_command(self) -> tuple[str, ...]:
         """Return the words of its command line."""
@@ -65,6 +73,7 @@ class CheckFit(Request):
             nodes=nodes,
             words=self.words,
             environ=self.environ,
+            known=self.known,
         )
 
 
@@ -79,6 +88,7 @@ def check_fit(ctx: CommandContext, request: CheckFit) -> AsyncGenerator[Event, N
             checked = await _check_nodes_jointly(ctx, request, emit)
         else:
             checked = await _check_nodes_separately(ctx, request, emit)
+        refuse_missing_flags(list_start_warnings(request.profile), None, "; to start it as it is: up --force")
         good = [one for one in checked if one.can_start or (request.is_proposal and not one.fit.is_refused)]
         wanted = max((one.fit.sparks for one in checked), default=1)
         code = ExitCode.DONE if len(good) >= wanted else ExitCode.REFUSED
@@ -133,22 +143,34 @@ async def _check_nodes_separately(ctx: CommandContext, request: CheckFit, emit: 
 
 async def _check_node_alone(ctx: CommandContext, request: CheckFit, node: Node) -> CheckedNode | NodeError:
     try:
-        async with ctx.create_session(node) as session:
-            needs: list[tuple[CheckFit, CheckedNode]] = []
-            reserved = 0
-            for need in ProfileLibrary().load_needs(request.profile):
-                if need.node not in (None, node.name):
-                    continue  # `up` counts it on its own node
-                of = replace(request, profile=need.profile, nodes=(node,), words=(need.profile.name,))
-                checked = await _check_launch(ctx, of, session, reserved)
-                if checked is not None:
-                    needs.append((of, checked))
-                    reserved += checked.fit.needed_bytes or 0
+        async with AsyncExitStack() as stack:
+            session = await stack.enter_async_context(ctx.create_session(node))
+            needs, reserved = await _check_needs(ctx, request, session, node)
+            for other in list_need_nodes(request.to_start_request(node)):
+                if other.name != node.name:
+                    elsewhere = await stack.enter_async_context(ctx.create_session(other))
+                    needs += (await _check_needs(ctx, request, elsewhere, node))[0]
             whole = await _check_launch(ctx, request, session, reserved, is_need=False)
             assert whole is not None
             return replace(whole, needs=tuple(needs))
     except NodeError as error:
         return error
+
+
+async def _check_needs(
+    ctx: CommandContext, request: CheckFit, session: NodeSession, head: Node
+) -> tuple[list[tuple[CheckFit, CheckedNode]], int]:
+    """Check what starts first on a connected node because it is needed; return the answers, and their bytes together."""
+    node, needs, reserved = session.node, list[tuple[CheckFit, CheckedNode]](), 0
+    for need in ProfileLibrary().load_needs(request.profile):
+        if (need.node or head.name) != node.name:
+            continue
+        of = replace(request, profile=need.profile, nodes=(node,), words=(need.profile.name,))
+        checked = await _check_launch(ctx, of, session, reserved)
+        if checked is not None:
+            needs.append((of, checked))
+            reserved += checked.fit.needed_bytes or 0
+    return needs, reserved
 
 
 async def _check_launch(
@@ -169,11 +191,17 @@ async def _check_nodes_jointly(ctx: CommandContext, request: CheckFit, emit: Emi
     """Check the nodes together: all of them must answer and reach each other, as for `up`."""
     start = request.to_start_request(request.nodes[0])
     refuse_wrong_node_count(request.profile, start.nodes)
+    list_need_nodes(start)  # refuses a node that nobody knows
     async with AsyncExitStack() as stack:
         sessions = [await stack.enter_async_context(ctx.create_session(node)) for node in start.nodes]
         launches, route = await build_rank_launches(ctx, start, sessions)
+
+        async def check_rank(session: NodeSession, launch: LaunchPlan) -> CheckedNode:
+            needs, reserved = await _check_needs(ctx, request, session, start.head_node)
+            return replace(await _check_node(ctx, request, session, launch, reserved), needs=tuple(needs))
+
         checked = await gather_or_cancel(
-            *(_check_node(ctx, request, session, one.alone) for session, one in zip(sessions, launches, strict=True))
+            *(check_rank(session, one.alone) for session, one in zip(sessions, launches, strict=True))
         )
     fits = [one.fit for one in checked]
     for node, one in zip(start.nodes, checked, strict=True):
@@ -204,7 +232,7 @@ def _report_fit(
     """
     if isinstance(one, CheckedNode):
         for of, need in one.needs:
-            _report_fit(ctx, of, node, need, emit, is_waited_for=True)
+            _report_fit(ctx, of, of.nodes[0], need, emit, is_waited_for=True)
         places = [each.measured for each in on_nodes or (one,)]
         proof = SettingProof(
             request.words or (request.profile.name,),
@@ -212,8 +240,13 @@ def _report_fit(
             lambda profile: [place.evaluate_in_place(profile) for place in places],
         )
         again = request.to_start_request(node).build_retry_command
+        has_wrong_flag = any(warning.missing_flag for warning in list_start_warnings(request.profile))
         waits_for_pull = request.is_proposal or (one.lacks_something and not one.fit.is_refused)
-        ways = () if is_waited_for or waits_for_pull else node_fit.suggest_switch_or_commands(one.fit, again, proof)
+        ways = (
+            ()
+            if is_waited_for or waits_for_pull or has_wrong_flag
+            else node_fit.suggest_switch_or_commands(one.fit, again, proof)
+        )
         emit(MemoryFitEvaluated(ctx.clock.unix_time(), node.name, one.fit, ways))
         if one.missing:
             missing = build_missing_event(ctx, request.words or (request.profile.name,), node.name, one.missing)
@@ -251,5 +284,7 @@ async def _check_node(
     if request.hub is not None:
         missing, models, cautions = await read_missing_from_hub(request.hub, request.profile, missing, look.models)
         measured = replace(measured, look=replace(look, models=models))
+    missing = await measure_free_space(session, missing, engine)
+    cautions += tuple(f"the disk of {one.node} cannot hold {one.name}" for one in missing if one.is_too_large)
     fit = measured.evaluate_in_place(request.profile)
     return CheckedNode(replace(fit, cautions=(*fit.cautions, *cautions)), measured, missing)

@@ -91,12 +91,12 @@ def _explain_missing_files(files: CheckpointFiles) -> str | None:
     if files.is_there is None:
         return None
     if files.unfinished:
-        return f"is not whole ({files.unfinished} files are only begun)"
+        return f"is incomplete ({files.unfinished} files are unfinished)"
     if not files.files:
         return "has no weights"
     size = sum(size for name, size in files.files if name.endswith(".safetensors"))
     if files.index_total is not None and size < files.index_total:
-        return f"is not whole ({format_gib(size)} of {format_gib(files.index_total)})"
+        return f"is incomplete ({format_gib(size)} of {format_gib(files.index_total)})"
     return None
 
 
@@ -133,6 +133,28 @@ async def read_missing_from_hub(
         else:
             found.append(part)
     return tuple(found), tuple(by_place.values()), tuple(cautions)
+
+
+async def measure_free_space(
+    session: NodeSession, parts: Sequence[MissingPart], engine: DockerInfo
+) -> tuple[MissingPart, ...]:
+    """Return the parts with what is free on the disk where each goes. Raises `NodeError`."""
+    places = {part: _list_directories_above(part, engine) for part in parts}
+    sections = dict.fromkeys(f"disk={place}" for above in places.values() for place in above)
+    if not sections:
+        return tuple(parts)
+    free = {disk.path: disk.free for disk in (await session.read_node(*sections)).disks}
+    return tuple(
+        replace(part, free=next((room for place in above if (room := free.get(place)) is not None), None))
+        for part, above in places.items()
+    )
+
+
+def _list_directories_above(part: MissingPart, engine: DockerInfo) -> tuple[str, ...]:
+    """Return directories on the disk where a part goes, the nearest first: what is missing cannot be asked itself."""
+    if part.kind is PartKind.IMAGE:
+        return (engine.root_dir,) if engine.root_dir else ()
+    return tuple(str(one) for one in PurePosixPath(part.name).parents[:6]) if part.name.startswith("/") else ()
 
 
 def describe_way_to_get(part: MissingPart, plan: LaunchPlan, again: str) -> str:

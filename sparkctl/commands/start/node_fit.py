@@ -164,7 +164,7 @@ def calculate_fit(
     reserved: int = 0,
 ) -> MemoryFit:  # fmt: skip
     """Return whether the launch fits with what runs there. Raises `InvalidInput` for an impossible flag value."""
-    if (wrong := find_invalid_memory_flag(profile.engine, CommandFlags(plan.command))) is not None:
+    if (wrong := find_invalid_memory_flag(profile.engine, CommandFlags(plan.command, plan.entrypoint))) is not None:
         raise InvalidInput(*(redact(one, plan.secret_values) for one in wrong))
     budget = read_memory_budget(look, containers, replaced, loading_ids)
     if budget is not None and reserved:
@@ -228,7 +228,7 @@ def calculate_fit_from_budget(
 
 def _explain_unreadable_flags(profile: Profile, plan: LaunchPlan) -> str | None:
     """Return why no estimate is possible: a flag that decides has no value yet, or an impossible one."""
-    words = CommandFlags(plan.command)
+    words = CommandFlags(plan.command, plan.entrypoint)
     if (wrong := find_invalid_memory_flag(profile.engine, words)) is not None:
         return wrong[0]
     if (flag := find_unresolved_flag(profile.engine, words)) is not None:

@@ -4,7 +4,7 @@ itself before the next. Where one fails, those that were started for it stop aga
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +22,7 @@ from sparkctl.model.events import CommandEnded, Emit, Event, MemoryFitEvaluated,
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.memory_fit import MemoryFit
 from sparkctl.model.node import Node, NodeName
+from sparkctl.model.profile import Profile
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.transport.docker import docker_client
 from sparkctl.transport.node_session import NodeSession, SharedSession, isolate_node_failures
@@ -47,7 +48,9 @@ def list_chain(request: StartInstance) -> tuple[StartInstance, ...]:
     """
     own, chain = request.profile, []
     for need in ProfileLibrary().load_needs(own):
-        node = request.head_node if need.node is None else _find_node(need.node, request)
+        node = (
+            request.head_node if need.node is None else find_need_node(need.node, own, (*request.nodes, *request.known))
+        )
         labels = (*_build_needs_label(need.profile.needs, node), (ContainerLabel.STARTED_FOR, own.name))
         one = StartInstance(
             profile=need.profile, engine=load_engine(need.profile.engine), nodes=(node,), names_nodes=True,
@@ -59,13 +62,20 @@ def list_chain(request: StartInstance) -> tuple[StartInstance, ...]:
     return (*chain, replace(request, alone=True, labels=_build_needs_label(own.needs, request.head_node)))
 
 
-def _find_node(name: str, request: StartInstance) -> Node:
-    known = (*request.nodes, *request.known)
-    found = next((node for node in known if node.name == name), None)
-    if found is None:
-        names = ", ".join(dict.fromkeys(str(node.name) for node in known))
+def list_need_nodes(request: StartInstance) -> tuple[Node, ...]:
+    """Return the nodes that a profile names for what it needs. Raises `InvalidInput` for one that nobody knows."""
+    names = [need.node for need in ProfileLibrary().load_needs(request.profile) if need.node is not None]
+    return tuple(
+        find_need_node(name, request.profile, (*request.nodes, *request.known)) for name in dict.fromkeys(names)
+    )
+
+
+def find_need_node(name: str, profile: Profile, known: Iterable[Node]) -> Node:
+    """Return the node that a profile names for what it needs. Raises `InvalidInput` if nobody knows it."""
+    by_name = {node.name: node for node in known}
+    if (found := by_name.get(NodeName(name))) is None:
         raise InvalidInput(
-            f"{request.profile.name} needs a profile on {name}, and no node is called that (configured: {names})",
+            f"{profile.name} needs a profile on {name}, and no node is called that (configured: {', '.join(by_name)})",
             "change its `needs`, or add the node: sparkctl init",
         )
     return found

@@ -142,7 +142,7 @@ class _FinishRun:
                 before = journal.stops[0] if journal.stops else "PROFILE"
                 raise OperationRefused(
                     f"{journal.instance} has passed its checks and serves; the old containers are being removed",
-                    f"{journals.list_finish_commands(journal)}\nthen, to go back: sparkctl switch {before}",
+                    f"{journals.list_finish_commands(journal)}\nthen, to go back: sparkctl switch {before} {journal.old_node_options}",
                 )
             self._describe_operation(journal, is_way_back=action not in (FinishAction.FORWARD, FinishAction.REPEAT))
             transaction = self._create_transaction(journal, emit)

@@ -171,7 +171,7 @@ async def _inspect_old_container(transaction: SwitchTransaction, node: NodeName,
         names_ = " and ".join(transaction.journal.stops)
         raise RollbackFailed(
             f"the container {container[:12]} of {names_} is no longer on {node}",
-            f"afterwards, start it again: sparkctl up {transaction.journal.stops[0]}",
+            f"afterwards, start it again: sparkctl up {transaction.journal.stops[0]} {transaction.journal.old_node_options}",
         ) from gone
 
 

@@ -13,6 +13,7 @@ from sparkctl.commands.drop_page_cache import format_sudoers_command
 from sparkctl.commands.start import connectivity_check, node_fit
 from sparkctl.commands.start.connectivity_check import verify_port_access
 from sparkctl.commands.start.launch_plans import build_changed_plan
+from sparkctl.commands.start.start_needs import list_chain
 from sparkctl.commands.start.start_preflight import (
     PreflightInspection,
     check_mounts,
@@ -25,7 +26,6 @@ from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.commands.switch.switch_transaction import SwitchTransaction
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
-from sparkctl.engines import load_engine
 from sparkctl.engines.base import EngineRank
 from sparkctl.errors import DockerError, NodeError, NodeStarved, OperationRefused
 from sparkctl.model.container import Container
@@ -182,11 +182,11 @@ async def _check_model_files(transaction: SwitchTransaction, request: SwitchInst
         )
     faults = [f"{one.place}: {fault}" for one in found for fault in one.faults]
     if faults:
-        what = f"the model on {launch.node} is not whole: {_format_first(faults)}"
+        what = f"the model on {launch.node} is incomplete: {_format_first(faults)}"
         if not request.keep_going:
             raise OperationRefused(
                 what,
-                f"fetch it again there, or from another Spark: sparkctl sync {launch.profile}; "
+                f"fetch it again there, or from another Spark: sparkctl sync {launch.profile} --from NODE --to {launch.node}; "
                 f"or continue anyway: {request.retry_command} --keep-going",
             )
         transaction.warn(launch.node, what)
@@ -287,10 +287,12 @@ async def inspect_switch_nodes(
     answers = await asyncio.gather(
         *(_inspect_switch_node(ctx, request, session) for session in sessions), return_exceptions=True
     )
+    needed = {node.name for one in list_need_requests(request) for node in one.nodes}
     found = []
     for session, answer in zip(sessions, answers, strict=True):
         if isinstance(answer, NodeError | DockerError):
-            found.append(NodeInventory(node=session.node.name, silent=answer.message))
+            name = session.node.name
+            found.append(NodeInventory(node=name, silent=answer.message, is_needed=name in needed))
         elif isinstance(answer, BaseException):
             raise answer
         else:
@@ -304,7 +306,13 @@ async def _inspect_switch_node(ctx: CommandContext, request: SwitchInstance, ses
     look = await session.read_node(*once, "journal", "memory", "processes", "gpu", "listen")
     refuse_without_docker(session.node.name, look)
     launch, alone = (_build_planned_launch(ctx, request, session, alone=one) for one in (False, True))
-    if launch is None or alone is None:
+    needed = [
+        (of, _build_need_launch(ctx, of, session))
+        for of in list_need_requests(request)
+        if session.node.name == of.nodes[0].name
+    ]
+    own = [(request, alone)] if alone is not None else []
+    if not (own or needed):
         return SwitchInspection(
             look=look,
             containers=await session.docker.list_containers(),
@@ -314,18 +322,10 @@ async def _inspect_switch_node(ctx: CommandContext, request: SwitchInstance, ses
             has_image=True,
         )
     switch_journal_io.refuse_if_journal_found(session.node.name, ctx, look.journal)
-    needed = [
-        (of, _build_need_launch(ctx, of, session))
-        for of in list_need_requests(request)
-        if session.node.name == request.nodes[0].name
-    ]
-    images = await gather_or_cancel(
-        *(session.docker.inspect_image(one.image) for one in (launch, *(n for _, n in needed)))
-    )
-    image = images[0]
+    images = await gather_or_cancel(*(session.docker.inspect_image(one.image) for _, one in (*own, *needed)))
     containers, models = await gather_or_cancel(
         session.docker.list_containers(),
-        _read_model_files(session, [(request, alone), *needed]),
+        _read_model_files(session, [*own, *needed]),
     )
     look = replace(look, models=models)
     loading_ids = await node_fit.find_loading_containers(session, look, containers)
@@ -335,8 +335,8 @@ async def _inspect_switch_node(ctx: CommandContext, request: SwitchInstance, ses
         launch=launch,
         alone=alone,
         loading_ids=loading_ids,
-        has_image=image is not None,
-        needs=tuple((of, one, found is not None) for (of, one), found in zip(needed, images[1:], strict=True)),
+        has_image=not own or images[0] is not None,
+        needs=tuple((of, one, image is not None) for (of, one), image in zip(needed, images[len(own) :], strict=True)),
     )
 
 
@@ -349,15 +349,11 @@ async def _read_model_files(
 
 
 def list_need_requests(request: SwitchInstance) -> tuple[SwitchInstance, ...]:
-    """Return what the new instance needs on its own head, as requests; a need on another node is left to the start."""
+    """Return what the new instance needs, each on its node, as requests. Raises `InvalidInput` for an unknown node."""
+    *needs, _ = list_chain(request.to_start_request())
     return tuple(
-        replace(
-            request, profile=one.profile, engine=load_engine(one.profile.engine), nodes=request.nodes[:1],
-            words=(one.profile.name,),
-        )
-        for one in ProfileLibrary().load_needs(request.profile)
-        if one.node in (None, request.nodes[0].name)
-    )  # fmt: skip
+        replace(request, profile=one.profile, engine=one.engine, nodes=one.nodes, words=one.words) for one in needs
+    )
 
 
 def _build_need_launch(ctx: CommandContext, of: SwitchInstance, session: NodeSession) -> LaunchPlan:
@@ -392,7 +388,9 @@ def _build_node_state(
 ) -> NodeInventory:
     alive = [one for one in seen.containers if one.is_alive]
     memory = seen.look.memory
-    needs = tuple(_build_need(ctx, of, session, seen, launch, has) for of, launch, has in seen.needs)
+    needs: list[IncomingRank] = []
+    for of, launch, has in seen.needs:
+        needs.append(_build_need(ctx, of, session, seen, launch, has, tuple(needs)))
     return NodeInventory(
         node=session.node.name,
         occupants=tuple(
@@ -404,18 +402,29 @@ def _build_node_state(
         listening=seen.look.listening,
         ended=tuple((one.name, one.is_managed) for one in seen.containers if not one.is_alive),
         coming=None if seen.launch is None else _build_new_launch(ctx, request, session, seen, seen.launch, needs),
-        needs=needs,
+        needs=tuple(needs),
+        is_needed=bool(needs) and seen.launch is None,
     )
 
 
 def _build_need(
-    ctx: CommandContext, of: SwitchInstance, session: NodeSession, seen: SwitchInspection, launch: LaunchPlan, has: bool
+    ctx: CommandContext,
+    of: SwitchInstance,
+    session: NodeSession,
+    seen: SwitchInspection,
+    launch: LaunchPlan,
+    has: bool,
+    earlier: Sequence[IncomingRank],
 ) -> IncomingRank:
-    """Return what starts first on a node. One that runs already takes no more memory and is always there."""
+    """Return what starts on a node because it is needed, after ``earlier`` ones. One that runs already takes no more
+    memory and is always there.
+    """
     if any(is_running_need(one, launch) for one in seen.containers):
         nothing = MemoryFit(node=session.node.name, profile=launch.profile, answer=FitOutcome.FITS)
         return IncomingRank(launch, True, lambda _: nothing)
-    return replace(_build_new_launch(ctx, of, session, seen, launch, ()), has_image=has, alone=None, fit_changed=None)
+    return replace(
+        _build_new_launch(ctx, of, session, seen, launch, earlier), has_image=has, alone=None, fit_changed=None
+    )
 
 
 def _build_new_launch(

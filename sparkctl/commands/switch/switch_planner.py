@@ -53,7 +53,7 @@ class NodeInventory:
     """What one node has: who may have processes there, memory in bytes, ports in use.
 
     ``silent``: why it could not be asked; nothing else is known then. ``ended``: names of ended containers, and
-    whether sparkctl made them.
+    whether sparkctl made them. ``is_needed``: the new one needs something here, and this is none of its own nodes.
     """
 
     node: NodeName
@@ -65,6 +65,17 @@ class NodeInventory:
     coming: IncomingRank | None = None
     silent: str | None = None
     needs: tuple[IncomingRank, ...] = ()  # what starts there first, because it is needed
+    is_needed: bool = False
+
+    @property
+    def last_start(self) -> IncomingRank | None:
+        """What starts here last, whose estimate counts what starts before it; None: nothing starts here."""
+        if self.coming is not None:
+            return self.coming
+        new = [
+            need for need in self.needs if not any(is_running_need(one.container, need.plan) for one in self.occupants)
+        ]
+        return new[-1] if new else None
 
 
 ConflictReasons = dict[tuple[NodeName, str], list[SwitchConflict]]  # by node and container id
@@ -108,18 +119,21 @@ def plan_switch(
     """
     ordered = sorted(sites, key=lambda site: (nodes.index(site.node) if site.node in nodes else len(nodes), site.node))
     draft = _PlanBuilder(sites=ordered, all=group_by_instance(each for site in ordered for each in site.occupants))
-    targets = [site for site in ordered if site.coming is not None]
-    instance = targets[0].coming.plan.instance if targets and targets[0].coming else profile
+    instance = next((site.coming.plan.instance for site in ordered if site.coming is not None), profile)
     for site in ordered:
-        if site.node in nodes and site.silent is not None:
-            draft.obstacles.append(f"{site.node} must start it, and could not be asked: {sanitize_line(site.silent)}")
-    if _is_already_running(draft, targets, nodes):
+        if site.silent is not None and (site.node in nodes or site.is_needed):
+            what = "it" if site.node in nodes else "what it needs"
+            draft.obstacles.append(
+                f"{site.node} must start {what}, and could not be asked: {sanitize_line(site.silent)}"
+            )
+    if _is_already_running(draft, ordered, nodes):
         return SwitchPlan(
             profile=profile, instance=instance, nodes=tuple(nodes), changes=(), seconds=seconds, is_there=True
         )
+    targets = [site for site in ordered if site.last_start is not None]
     draft.used = [
         whole
-        for site in targets
+        for site in ordered
         for whole in draft.all
         if any(
             is_running_need(part.container, need.plan) for need in site.needs for part in whole.containers_on(site.node)
@@ -133,7 +147,7 @@ def plan_switch(
     _free_memory(draft, targets)
     _add_needs(draft)
     _include_all_ranks(draft, keep_going=keep_going)
-    fits = {site.node: site.coming.fit(draft.stopped_ids) for site in targets if site.coming is not None}
+    fits = {site.node: one.fit(draft.stopped_ids) for site in targets if (one := site.last_start) is not None}
     for site in targets:
         _add_fit_cautions(draft, site, fits[site.node])
     changes = tuple(
@@ -147,10 +161,11 @@ def plan_switch(
     )  # fmt: skip
 
 
-def _is_already_running(draft: _PlanBuilder, targets: Sequence[NodeInventory], nodes: Sequence[NodeName]) -> bool:
+def _is_already_running(draft: _PlanBuilder, sites: Sequence[NodeInventory], nodes: Sequence[NodeName]) -> bool:
     """Tell whether exactly this version runs there already, with all its ranks."""
-    wanted = {(site.coming.plan.instance, site.coming.plan.profile_hash) for site in targets if site.coming is not None}
-    return len(targets) == len(nodes) and any(
+    coming = [site.coming.plan for site in sites if site.coming is not None]
+    wanted = {(one.instance, one.profile_hash) for one in coming}
+    return len(coming) == len(nodes) and any(
         one.is_managed
         and {(one.name, one.get_label(ContainerLabel.HASH))} == wanted
         and one.nodes == tuple(nodes)
@@ -280,7 +295,7 @@ def _select_necessary_stops(
 
 
 def _is_fit_refused(site: NodeInventory, gone: frozenset[str]) -> bool:
-    return site.coming is not None and site.coming.fit(gone).is_refused
+    return (one := site.last_start) is not None and one.fit(gone).is_refused
 
 
 def _add_memory_obstacles(
@@ -290,9 +305,7 @@ def _add_memory_obstacles(
     gone = draft.stopped_ids.union(*(one.container_ids for one in free))
     others = " and ".join(sorted({sanitize_line(one.name) for one in free}))
     for site in targets:
-        assert site.coming is not None
-        fit = site.coming.fit(gone)
-        if not fit.is_refused:
+        if (starts := site.last_start) is None or not (fit := starts.fit(gone)).is_refused:
             continue
         foreign = [one for one in site.occupants if not one.container.is_managed and one.held]
         named = [one for one in foreign if one.name in fit.stops] if fit.answer is FitOutcome.IF_STOPPED else []
@@ -374,12 +387,13 @@ def _build_node_plan(draft: _PlanBuilder, site: NodeInventory, fit: MemoryFit | 
     """Return what changes on a node, None where nothing does."""
     gone = draft.stopped_ids
     loses = [one for one in site.occupants if one.container.id in gone]
-    if site.coming is None and not loses:
+    starts = site.last_start
+    if starts is None and not loses:
         return None
     tenants = tuple(_build_switch_container(one, draft.why) for one in site.occupants)
     return NodeSwitchPlan(
         node=site.node, total=site.total, available=site.available, tenants=tenants,
-        starts=None if site.coming is None else site.coming.plan.instance,
+        starts=None if starts is None else starts.plan.instance,
         fit=fit, available_after=_compute_available_after(site, loses, fit),
     )  # fmt: skip
 
@@ -401,7 +415,7 @@ def _compute_available_after(site: NodeInventory, loses: Sequence[RankContainer]
     if site.available is None or any(one.held is None for one in loses):
         return None
     free = site.available + sum(one.held or 0 for one in loses)
-    if site.coming is not None:
+    if site.last_start is not None:
         if fit is None or fit.needed_bytes is None:
             return None
         free -= fit.needed_bytes + (fit.standing.reserved if fit.standing is not None else 0)

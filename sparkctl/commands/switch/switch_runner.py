@@ -96,8 +96,7 @@ class SwitchStepRunner:
         assert self.request is not None
         transaction, every = self.transaction, (self.request, *list_need_requests(self.request))
         await transaction.begin_step(SwitchStep.STARTING)
-        names = {choose_container_name(one.profile) for one in every}
-        taken = frozenset((node, name) for node in transaction.journal.nodes for name in names)
+        taken = frozenset((node.name, choose_container_name(one.profile)) for one in every for node in one.nodes)
         await transaction.ctx.interrupt.run_interruptible(
             forward_steps.rename_kept_containers(transaction, taken), "interrupted before the new one was started"
         )
@@ -150,7 +149,8 @@ class SwitchStepRunner:
                 await forward_steps.save_remaining_stops(transaction)
                 await transaction.delete_journal()  # nothing is left that a later attempt could restore
                 text = lost.message if is_requested else f"{failure}; and {lost.message}"
-                start = "\n".join(f"start it again: sparkctl up {name}" for name in transaction.journal.stops)
+                where = transaction.journal.old_node_options
+                start = "\n".join(f"start it again: sparkctl up {name} {where}" for name in transaction.journal.stops)
                 return self._build_end(Outcome.FAILED, ExitCode.ENGINE_FAILED, of=ended, message=text, hint=start)
             await transaction.begin_step(SwitchStep.RESTORING)
             serves = await interruptible(

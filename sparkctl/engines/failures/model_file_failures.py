@@ -192,7 +192,7 @@ _CORRUPT_FAILURES = (
         rf"|{EXCEPTION_PREFIX}.*Can't load the (?:configuration|model) (?:of|for) '(?P<name>[^']*)'"
         rf"|{EXCEPTION_PREFIX}.*It looks like the config file at '(?P<config>[^']*)' is not a valid JSON",
         FailureCause.MODEL_FILES,
-        "The model is not whole[: {path} has no {file}][: nothing that can be read for {name}][: {config} is no JSON].",
+        "The model is incomplete[: {path} has no {file}][: nothing that can be read for {name}][: {config} is no JSON].",
         "Finish the download, or correct model.path.",
         needle=("does not appear to have", "Can't load the", "It looks like the config file at '"),
         on=_MODEL_PATH_FIELD,

@@ -6,7 +6,10 @@ import json
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sparkctl.model.profile import Profile
 
 _SHELL_NAMES = ("sh", "bash", "dash", "zsh", "ash")
 
@@ -25,14 +28,24 @@ def find_shell_script(words: Sequence[str]) -> int | None:
     return at if has_script and at < len(words) else None
 
 
+def find_profile_script(profile: Profile) -> int | None:
+    """Return the index of the script in a profile's command, whose shell may be its entry point; None if it has none."""
+    command = profile.command or ()
+    if (at := find_shell_script(command)) is None and profile.container.entrypoint:
+        at = find_shell_script((profile.container.entrypoint, *command))
+        return None if at is None else at - 1
+    return at
+
+
 _MAX_COUNT = 1 << 50
 
 
 class CommandFlags:
     """The words of a launch; for a shell with a script, the words of the script."""
 
-    def __init__(self, command: Sequence[str]) -> None:
-        self._words = _unwrap_script_words(command)
+    def __init__(self, command: Sequence[str], entrypoint: str | None = None) -> None:
+        is_shell = entrypoint is not None and find_shell_script((entrypoint, *command)) is not None
+        self._words = _unwrap_script_words((entrypoint, *command) if entrypoint and is_shell else command)
 
     @property
     def all_words(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 
 from sparkctl.engines import command_builder
-from sparkctl.engines.flags.command_flags import find_shell_script
+from sparkctl.engines.flags.command_flags import find_profile_script
 from sparkctl.engines.flags.flag_catalogue import EngineFlag, FlagCatalogue
 from sparkctl.engines.lint.model import FieldPath
 from sparkctl.model.profile import FlagValues, JsonValue, Profile
@@ -37,12 +37,12 @@ class ProfileFlag:
 
 def collect_profile_flags(profile: Profile) -> tuple[ProfileFlag, ...]:
     """Return the flags in the order the engine sees them: those of ``command``, then ``args``."""
-    return (*_iter_command_flags(profile.command or ()), *_iter_args_flags(profile))
+    return (*_iter_command_flags(profile), *_iter_args_flags(profile))
 
 
 def has_ignored_args(profile: Profile) -> bool:
     """Tell whether ``args`` come after a shell script, where nothing reads them."""
-    return bool(profile.args) and find_shell_script(profile.command or ()) is not None
+    return bool(profile.args) and find_profile_script(profile) is not None
 
 
 def _iter_args_flags(profile: Profile) -> Iterator[ProfileFlag]:
@@ -63,8 +63,9 @@ def _iter_args_flags(profile: Profile) -> Iterator[ProfileFlag]:
                 yield ProfileFlag(word=word, values=(each,), where=(*where, index), in_args=True)
 
 
-def _iter_command_flags(command: tuple[str, ...]) -> Iterator[ProfileFlag]:
-    if (script := find_shell_script(command)) is not None:
+def _iter_command_flags(profile: Profile) -> Iterator[ProfileFlag]:
+    command = profile.command or ()
+    if (script := find_profile_script(profile)) is not None:
         for word, values, inline in _iter_flag_words(_skip_launch_words(_split_shell_words(command[script]))):
             yield ProfileFlag(word=word, values=values, where=("command", script), in_args=False, inline=inline)
         return

@@ -70,8 +70,8 @@ _STEPS_FLAG, _TOPK_FLAG, _DRAFT_TOKENS_FLAG = (
     "--speculative-num-draft-tokens",
 )
 _SHARE_FLAG = "--mem-fraction-static"
-# Of a Spark: all memory, what is available after a boot, and what an engine with a draft head holds beside weights and share.
-_TOTAL_BYTES, _AVAILABLE_BYTES, _BESIDE_WEIGHTS_BYTES = int(121.7 * GIB), 115 * GIB, 8 * GIB
+# What CUDA has free on an idle Spark, at the least that owners saw, and what a draft head holds beside weights and share.
+_CUDA_FREE_BYTES, _BESIDE_WEIGHTS_BYTES = 112 * GIB, 8 * GIB
 # tokens/s for one request, by the thread's table
 _MEASURED_SLOWER = {
     "EAGLE3": "16.4 tokens/s in place of 31.7 with BF16, 24.5 in place of 52.7 with FP8",
@@ -138,27 +138,33 @@ def _check_speculative_sizes(settings: FlagSettings, algorithm: str) -> Iterator
 def _check_draft_workspace(
     profile: Profile, settings: FlagSettings, algorithm: str, held: LintContext
 ) -> Iterator[LintMessage]:
-    """SGLang 0.5.12 with all three sizes of a draft head takes its share of all memory before the weights."""
+    """SGLang 0.5.12 with all three sizes of a draft head takes its share of what CUDA has free before the weights."""
     share, flag = settings.get_number(_SHARE_FLAG), settings.get_setting(_SHARE_FLAG)
     weights = profile.model.weights
     has_all = all(settings.get_setting(one) is not None for one in (_STEPS_FLAG, _TOPK_FLAG, _DRAFT_TOKENS_FLAG))
     is_affected = (held.version or "").startswith("0.5.12") and algorithm in ("NEXTN", "EAGLE", "EAGLE3") and has_all
-    if flag is None or share is None or weights is None or profile.nodes > 1 or not is_affected:
+    if flag is None or share is None or not 0 < share <= 1 or profile.nodes > 1 or not is_affected:
         return
-    most = (_AVAILABLE_BYTES - weights - _BESIDE_WEIGHTS_BYTES) / _TOTAL_BYTES
-    if 0 < share <= most or most <= 0:
+    most = (_CUDA_FREE_BYTES - (weights or 0) - _BESIDE_WEIGHTS_BYTES) / _CUDA_FREE_BYTES
+    if weights is not None and (share <= most or most <= 0):
         return
+    if weights is None:
+        left = max(0, int((most - share) * _CUDA_FREE_BYTES))
+        so = f"the weights, which leaves about {format_gib(left)} for those: their size, model.weights, is not in the profile"
+    else:
+        so = f"the weights ({format_gib(weights)}), and a Spark has no room for both"
     message = (
         f"{_SHARE_FLAG} {quote_value(flag.value or '')}: with all three sizes of the drafts SGLang 0.5.12 takes this share of "
-        f"all memory before the weights ({format_gib(weights)}), and a Spark has no room for both: `sparkctl plan` has the sum"
+        f"what CUDA has free before {so}; `sparkctl plan` has the sum"
     )
+    is_known = weights is not None and flag.in_args
     yield LintMessage(
         kind=LintRule.MEMORY_SHARE,
         level=LintSeverity.INFO,
         where=flag.where,
         message=message,
         on_key=False,
-        setting=f"args.{_SHARE_FLAG.removeprefix('--')}={int(most * 100) / 100:g}" if flag.in_args else None,
+        setting=f"args.{_SHARE_FLAG.removeprefix('--')}={int(most * 100) / 100:g}" if is_known else None,
     )
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 SocketAddress = tuple[str, int]  # address and port
 
+_SHELLS = frozenset(("sh", "bash", "dash", "ash", "zsh"))
+_SHELL_SCRIPT_OPTION = re.compile(r"-[a-z]*c")  # -c, -lc, -exc
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 TORCH_STORE_WAIT_SECONDS = 600.0  # seconds for which a head waits for its workers
 
 
@@ -112,7 +116,7 @@ _KNOWN_MODEL_SIZES = (
     ("MiniMax-M2", 229, 115, 9.7),  # of what is active, attention is as it was, not in four bits
     ("gpt-oss-120b", 117, 65, 2.83),
     ("gpt-oss-20b", 21, 13, 2.23),
-    ("Coder-Next", 80, 49.6, 1.86),
+    ("Coder-Next", 80, 43, 1.61),
 )
 
 _DRAFT_MODEL_PATTERN = re.compile(r"dflash|eagle|draft", re.IGNORECASE)
@@ -211,6 +215,30 @@ def parse_flags(argv: Sequence[str]) -> dict[str, str]:
 def find_first_flag(flags: Mapping[str, str], *names: str) -> str | None:
     """Return the first of these flags that has a value."""
     return next((flags[name] for name in names if flags.get(name)), None)
+
+
+def find_shell_line(argv: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the words of the longest command in the script of ``bash -c SCRIPT``, None for any other argv.
+
+    The longest one is the engine's: what a script does besides (`cd`, `export`, `source`) is short. Raises `ValueError` for a
+    quote that is not closed.
+    """
+    if not argv or argv[0].rpartition("/")[2] not in _SHELLS:
+        return None
+    at = next((at for at, word in enumerate(argv[1:], 1) if _SHELL_SCRIPT_OPTION.fullmatch(word)), len(argv))
+    if at + 1 >= len(argv):
+        return None
+    script = argv[at + 1].replace("\\\n", " ").replace("\n", ";")
+    reader = shlex.shlex(script, posix=True, punctuation_chars=";&|()")
+    reader.whitespace_split = True
+    lines: list[list[str]] = [[]]
+    for word in reader:
+        if set(word) <= set(";&|()"):
+            lines.append([])
+        elif lines[-1] or not (word == "exec" or _ASSIGNMENT.match(word)):
+            lines[-1].append(word)
+    longest = max(lines, key=len)
+    return tuple(longest) or None
 
 
 def find_positional_model(argv: Sequence[str]) -> str | None:

@@ -26,6 +26,7 @@ from sparkctl.engines.simulation.engine_launch import (
     count_draft_tokens,
     find_first_flag,
     find_positional_model,
+    find_shell_line,
     find_upstream_port,
     guess_model_size,
     is_ngram,
@@ -313,6 +314,12 @@ def _find_key_variable(kind: str, env: Mapping[str, str]) -> str | None:
     return next((env[name] for name in names if env.get(name)), None)
 
 
+def _parse_whole(what: str, text: str | None, default: int) -> int:
+    if text and not text.isdecimal():
+        raise ValueError(f"{what} is `{text}`, which is not a whole number")
+    return int(text or default)
+
+
 def parse_launch(image: str, command: Sequence[str], env: Mapping[str, str], fault: EngineFault | None) -> SimLaunch:
     """Read a launch from a container's image, argv and environment; ``SIM_FAULT`` overrides ``fault``."""
     every = list(list_simulated_engines().values())
@@ -320,6 +327,8 @@ def parse_launch(image: str, command: Sequence[str], env: Mapping[str, str], fau
     most, engine = max(rated, key=lambda pair: pair[0])
     engine = engine if most else every[-1]
     argv, joining = engine.read_ranks(tuple(command), env)
+    if joining is None and (line := find_shell_line(argv)) is not None:
+        argv, joining = engine.read_ranks(line, env)
     flags = parse_flags(argv)
     model = (
         find_first_flag(flags, "model-path", "model", "m", "hf-repo", "hf")
@@ -336,7 +345,11 @@ def parse_launch(image: str, command: Sequence[str], env: Mapping[str, str], fau
         model=model,
         served=find_first_flag(flags, "served-model-name", "alias") or model,
         host=find_first_flag(flags, "host") or "127.0.0.1",
-        port=int(find_first_flag(flags, "port") or env.get("ORPHEUS_PORT") or env.get("PORT") or engine.default_port),
+        port=_parse_whole(
+            "the port",
+            find_first_flag(flags, "port") or env.get("ORPHEUS_PORT") or env.get("PORT"),
+            engine.default_port,
+        ),
         weights=weights // nodes,
         active=active // nodes,
         shards=max(2, min(48, math.ceil(weights / nodes / 1.6e9))),
@@ -344,12 +357,16 @@ def parse_launch(image: str, command: Sequence[str], env: Mapping[str, str], fau
             find_first_flag(flags, "mem-fraction-static", "gpu-memory-utilization", "kv-cache-free-gpu-memory-fraction")
             or engine.default_fraction
         ),
-        context=int(find_first_flag(flags, "context-length", "max-model-len", "ctx-size", "c") or 32768),
+        context=_parse_whole(
+            "the context length", find_first_flag(flags, "context-length", "max-model-len", "ctx-size", "c"), 32768
+        ),
         draft_tokens=count_draft_tokens(flags),
         is_ngram=is_ngram(flags),
         head=0 if is_ngram(flags) else int(parameters * DRAFT_HEAD_SHARE / nodes),
         nodes=nodes,
-        rank=0 if joining is None or joining.is_head else int(find_first_flag(flags, "node-rank") or 1),
+        rank=0
+        if joining is None or joining.is_head
+        else _parse_whole("the rank", find_first_flag(flags, "node-rank"), 1),
         metrics=engine.has_metrics or "enable-metrics" in flags or "metrics" in flags,
         api_key=find_first_flag(flags, "api-key") or _find_key_variable(engine.kind, env),
         fault=parse_fault(named) if named else fault,

@@ -160,6 +160,7 @@ _NEXT_COOKIE_PATTERN = re.compile(r";[ \t]*+(?=[^\s;=\"']{1,200}+=)")
 _BRACKET_PATTERN = re.compile(r"""[\[\](){}\n]|(?<!\\)\\*+["']""")
 _REFERENCE_PATTERN = re.compile(rf"\$\{{\w++(?::?-(?:{MASK})?)?\}}|\$\w++|\$\(.*|\{{\{{.*|%s|%\(.*", re.DOTALL)
 _EMPTY_VALUES = frozenset(["...", "none", "null", "nil", "true", "false", "undefined", "unset", MASK])
+_KEY_CHOICE = "generate"  # `api_key: generate` of a profile asks for a key, and is none
 _NUMBER_PATTERN = re.compile(r"[-+]?\d[\d.,]*+%?")
 _PROSE_WORDS = frozenset(
     [
@@ -379,8 +380,9 @@ def _mask_bearer(found: re.Match[str]) -> str:
 
 def redact_word(text: str, secrets: Iterable[str] = ()) -> str:
     """Return a word of the operator's command or options, with values assigned inside it masked too."""
-    name, equals, _ = text.partition("=")
-    if equals and _VARIABLE_NAME_PATTERN.fullmatch(name) and is_secret_name(name):
+    name, equals, value = text.partition("=")
+    is_choice = value == _KEY_CHOICE and _normalize_name(name) == "API_KEY"
+    if equals and _VARIABLE_NAME_PATTERN.fullmatch(name) and is_secret_name(name) and not is_choice:
         return f"{name}={MASK}"
     text = redact(text, secrets)
     text = _mask_flag_values(text, own=True)
@@ -514,6 +516,8 @@ def _find_named_value_spans(text: str, *, own: bool) -> Iterator[Span]:
             if value.lower() in _EMPTY_VALUES or (of_text and _NUMBER_PATTERN.fullmatch(value)):
                 continue
             if not own and _REFERENCE_PATTERN.fullmatch(value):
+                continue
+            if value == _KEY_CHOICE and _normalize_name(name) == "API_KEY":
                 continue
             yield start, stop
         at = max(at, end)

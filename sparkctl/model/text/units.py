@@ -54,6 +54,23 @@ def format_clock(seconds: float | None) -> str:
     return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
 
 
+_DAY_SECONDS = 86400.0
+
+
+def format_ago(when: float | None, now: float) -> str:
+    """Return ``just now``, ``12 min ago``, ``5 h ago`` or ``23 d ago`` for a time in unix seconds, an em dash where it is
+    not known.
+    """
+    if when is None:
+        return "—"
+    passed = now - when
+    if passed < 60:
+        return "just now"
+    if passed < 3600:
+        return f"{int(passed // 60)} min ago"
+    return f"{int(passed // 3600)} h ago" if passed < _DAY_SECONDS else f"{int(passed // _DAY_SECONDS)} d ago"
+
+
 def format_duration(seconds: float | None) -> str:
     """Return ``48 s``, ``4 min 10 s`` or ``3 h 12 m`` for a sentence, an em dash where it is not known."""
     if seconds is None:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from sparkctl.engines import load_engine
-from sparkctl.engines.flags.command_flags import find_shell_script
+from sparkctl.engines.flags.command_flags import find_profile_script
 from sparkctl.errors import InvalidInput
 from sparkctl.profiles.docker_options import DOCKER_OPTIONS, DockerOptionKind, is_bare_flag
 from sparkctl.profiles.env_references import has_references, map_references, resolve_defaults
@@ -162,7 +162,7 @@ def _build_command_template(
     those of the other placeholders, by flag.
     """
     references = dict[str, str]()
-    script = find_shell_script(one.profile.command or ()) is not None
+    script = find_profile_script(one.profile) is not None
     lines: list[list[str]] = [[]]
     before = ""
     for word in one.words:

@@ -57,7 +57,7 @@ def import_command_line(text: str, ledger: ImportReport, defined: Mapping[str, s
         words = _find_engine_words(command.words)
         if words is None or found is not None:
             if command.words:
-                line = " ".join(word.text for word in command.words)[:100]
+                line = command.as_text()[:100]
                 ledger.add_unsupported(f"`{line}`", "only the engine's first command is read")
             continue
         if command.unclosed is not None:
@@ -190,7 +190,7 @@ def _take_engine_command(
             f"The line names no image; {draft.image} is a guess (--define container=IMAGE names another).", "image"
         )
     if found.model is not None:
-        draft.name = found.model.rstrip("/").rpartition("/")[2]
+        draft.name = found.model.rstrip("/").rpartition("/")[2].removesuffix(".gguf")
         _mount_model(draft, found.model)
     draft.by_ranks = not is_solo
     draft.ipc, draft.network, draft.gpus = "host", "host", "all"

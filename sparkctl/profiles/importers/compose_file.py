@@ -6,10 +6,12 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from sparkctl.engines import FALLBACK_ENGINE
 from sparkctl.errors import InvalidInput
 from sparkctl.model.text.suggestions import format_did_you_mean
 from sparkctl.profiles.env_references import convert_shell_references, resolve_defaults
 from sparkctl.profiles.importers import docker_flags
+from sparkctl.profiles.importers.engine_command import parse_engine_command
 from sparkctl.profiles.importers.foreign_yaml import (
     as_mapping,
     describe_kind,
@@ -89,12 +91,22 @@ def _select_service(services: Mapping[str, Any], service: str | None) -> str:
     with_image = [
         name for name, body in services.items() if isinstance(body, dict) and ("image" in body or "build" in body)
     ]
-    if len(with_image) != 1:
-        raise InvalidInput(
-            f"the file has {len(with_image)} services: {', '.join(with_image)}",
-            f"--service {with_image[0] if with_image else 'NAME'}",
-        )
-    return with_image[0]
+    engines = [name for name in with_image if len(with_image) > 1 and _starts_engine(services[name])]
+    if len(choice := engines or with_image) == 1:
+        return choice[0]
+    raise InvalidInput(
+        f"the file has {len(with_image)} services: {', '.join(with_image)}",
+        " or ".join(f"--service {name}" for name in choice[:3]) or "--service NAME",
+    )
+
+
+def _starts_engine(body: Mapping[str, Any]) -> bool:
+    """Tell whether a service starts an engine that sparkctl knows."""
+    words: list[str] = []
+    for key in ("entrypoint", "command"):
+        value = body.get(key)
+        words += scalar_texts(value) if isinstance(value, list) else (scalar_text(value) or "").split()
+    return parse_engine_command(words, scalar_text(body.get("image")) or "", None).engine != FALLBACK_ENGINE
 
 
 class _ComposeReader:

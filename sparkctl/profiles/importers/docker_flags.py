@@ -21,7 +21,7 @@ _LONG_FLAG_NAMES = {"net": "network", "e": "env", "v": "volume", "p": "publish",
 _IGNORED_FLAGS = {
     "interactive": "a container in the background has no terminal",
     "tty": "a container in the background has no terminal",
-    "pull": "sparkctl never pulls images; run `docker pull` on the node",
+    "pull": "`sparkctl pull` and `up --pull` get the image; `up` alone never does",
     "quiet": "it changes what docker prints, not the container",
     "platform": "the image on the node decides",
     "sig-proxy": "a container in the background gets no keys",

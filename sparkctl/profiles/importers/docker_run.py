@@ -96,7 +96,7 @@ def find_metadata(text: str) -> str | None:
 
 
 def _report_other_command(draft: ProfileDraft, command: shell_parser.ShellCommand, *, second: bool) -> None:
-    line = " ".join(word.text for word in command.words)[:100]
+    line = command.as_text()[:100]
     why = "only the first `docker run` is read" if second else "only the `docker run` is read"
     draft.ledger.add_unsupported(f"`{line}`", why)
 

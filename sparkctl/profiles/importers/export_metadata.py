@@ -12,7 +12,7 @@ from dataclasses import MISSING, fields, replace
 from typing import Any
 
 from sparkctl.engines import FALLBACK_ENGINE
-from sparkctl.engines.flags.command_flags import find_shell_script
+from sparkctl.engines.flags.command_flags import find_profile_script
 from sparkctl.model.profile import ArgValue, JsonValue, Profile, map_arg_texts
 from sparkctl.model.profile_field import FieldKind
 from sparkctl.profiles.env_references import escape_references
@@ -269,7 +269,7 @@ def restore_profile(imported: ImportResult, metadata: dict[str, Any]) -> ImportR
     """Add to an imported profile the fields that its form cannot express."""
     one = imported.profile
     # A container, or a shell with its script: the form does not say these by flags of the engine's.
-    own = one.engine == FALLBACK_ENGINE or find_shell_script(one.command or ()) is not None
+    own = one.engine == FALLBACK_ENGINE or find_profile_script(one) is not None
     path, name = metadata.get("model", {}).get("path"), metadata.get("model", {}).get("served_name")
     if one.command and one.model.path is None and one.command[-1] == path and not own:
         one = replace(one, command=one.command[:-1])  # launch words of somebody's own, with the model behind them

@@ -102,13 +102,18 @@ def _strip_secret_defaults(draft: ProfileDraft, field: str, name: str, text: str
 
 def _is_secret_value(name: str, value: str) -> bool:
     plain = REFERENCE_PATTERN.sub("", value)
-    if not plain.strip():
+    if not plain.strip() or _is_path_of_secret(name, plain):
         return False
     default = any(match["default"] for match in REFERENCE_PATTERN.finditer(value) if match["name"])
     if is_secret_name(name) and (plain != "" or default) and not _is_dummy_secret(plain):
         return True
     text = resolve_defaults(value) or plain
     return contains_token(text) or bool(find_secret_values([("_", text)]) - {text[:0]})
+
+
+def _is_path_of_secret(name: str, text: str) -> bool:
+    """Tell whether a value says where a secret lies (``--api-key-file /run/keys``, ``HF_TOKEN_PATH``), which is none."""
+    return re.search(r"[-_](file|path)$", name, re.IGNORECASE) is not None and text.startswith(("/", "~/", "./"))
 
 
 def _is_dummy_secret(text: str) -> bool:

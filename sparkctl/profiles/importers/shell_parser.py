@@ -32,6 +32,9 @@ _PARAMETER_PATTERN = re.compile(
     re.ASCII,
 )
 _SPECIAL_PARAMETER = re.compile(r"\$(?:[0-9@*#?$!-]|\{[^}]*\})")
+_ARGUMENT_DEFAULT = re.compile(
+    r"\$\{[1-9][0-9]{0,2}:?-(?P<default>[^{}$`\"']*)\}"
+)  # a script that is run without arguments
 _ANSI_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a": "\a", "e": "\x1b"}
 
 
@@ -57,6 +60,10 @@ class ShellCommand:
     redirections: list[str] = field(default_factory=list)
     after: str = ""
     unclosed: str | None = None
+
+    def as_text(self) -> str:
+        """Return the command as it was written, but for its quotes."""
+        return " ".join(word.text for word in self.words).replace("$${", "${")
 
 
 def clean_pasted_text(text: str) -> str:
@@ -172,18 +179,22 @@ class _ShellReader:
             self.at = match.end()
             if name not in self.known:
                 self._append_text(format_reference(name, match["default"]))
-            elif quoted:
-                self._append_text(self.known[name])
             else:
-                self._append_split_value(self.known[name])
+                self._append_value(self.known[name], quoted=quoted)
+        elif match := _ARGUMENT_DEFAULT.match(text, self.at):
+            self.at = match.end()
+            self._append_value(escape_references(match["default"]), quoted=quoted)
         elif match := _SPECIAL_PARAMETER.match(text, self.at):
             self._add_unresolved(match[0])
         else:
             self._append_text("$")
             self.at += 1
 
-    def _append_split_value(self, value: str) -> None:
-        """Add a variable's value outside of quotes: blanks in it separate words."""
+    def _append_value(self, value: str, *, quoted: bool) -> None:
+        """Add a variable's value. Outside of quotes, blanks in it separate words."""
+        if quoted:
+            self._append_text(value)
+            return
         for position, part in enumerate(re.split(r"[ \t\n]+", value)):
             if position:
                 self._end_word()

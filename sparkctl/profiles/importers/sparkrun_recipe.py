@@ -454,7 +454,9 @@ def _read_eugr_build(recipe: RecipeReader) -> None:
     if "mods" in recipe.data and is_empty_value(recipe.data["mods"]):
         recipe.ledger.add_mapped("mods", "nothing: it is empty")
     if "pull_image" in recipe.data:
-        recipe.ledger.add_unsupported("pull_image", "sparkctl never pulls images; run `docker pull` on the node")
+        recipe.ledger.add_unsupported(
+            "pull_image", "`sparkctl pull` and `up --pull` get the image; `up` alone never does"
+        )
     note_local_build(recipe.draft, args)
 
 

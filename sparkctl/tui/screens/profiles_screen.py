@@ -83,7 +83,8 @@ async def ask_and_start_pull(panel: Panel, name: str, profile: Profile) -> None:
 
         def build_request() -> PullProfile:
             nodes = panel.build_action_context().find_nodes(*wanted)
-            return PullProfile(profile=profile, nodes=tuple(nodes), environ=os.environ, words=(name,))
+            known = tuple(panel.config_nodes)
+            return PullProfile(profile=profile, nodes=tuple(nodes), environ=os.environ, words=(name,), known=known)
 
         panel.run_request(build_request)
 

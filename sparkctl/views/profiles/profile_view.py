@@ -23,7 +23,6 @@ from sparkctl.model.text.secrets import MASK, is_secret_name, redact, redact_wor
 from sparkctl.model.text.units import format_duration, format_gib
 from sparkctl.profiles.profile_library import ProfileSummary
 from sparkctl.profiles.redaction import find_profile_secrets, redact_value
-from sparkctl.views.meter_view import format_figure_range
 from sparkctl.views.text.line_wrap import align_cells
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle
 
@@ -104,7 +103,7 @@ def summarize_reference(references: Sequence[Reference]) -> str | None:
     comparable, ready = select_comparable(references), find_ready_seconds(references)
     rates = () if comparable is None else tuple(comparable.rates_by_concurrency.items())
     words = [
-        f"{format_figure_range(rate)}{'' if at else ' tok/s'} for {_count_requests(count, short=at > 0)}"
+        f"{rate.as_text()}{'' if at else ' tok/s'} for {_count_requests(count, short=at > 0)}"
         for at, (count, rate) in enumerate(rates)
     ]
     after = [] if ready is None else [f"ready after {format_duration(ready)}"]
@@ -136,16 +135,16 @@ def _format_reference(one: Reference) -> list[str]:
 
 def _list_figure_cells(one: ReferenceFigure) -> tuple[str, ...]:
     sizes = " + ".join(str(size) for size in (one.prompt, one.generated) if size is not None)
-    accepts = [] if one.accept_length is None else [f"{format_figure_range(one.accept_length)} per step"]
+    accepts = [] if one.accept_length is None else [f"{one.accept_length.as_text()} per step"]
     if one.accept_rate is not None:
         share = FigureRange(round(one.accept_rate.low * 100, 2), round(one.accept_rate.high * 100, 2))
-        accepts.append(f"{format_figure_range(share)} % of drafts")
+        accepts.append(f"{share.as_text()} % of drafts")
     return (
         "" if one.concurrency is None else _count_requests(one.concurrency),
         f"{sizes} tokens" if sizes else "",
         f"depth {one.depth}" if one.depth else "",
-        "" if one.generation is None else f"{format_figure_range(one.generation)} tok/s",
-        "" if one.prefill is None else f"prompts {format_figure_range(one.prefill)} tok/s",
+        "" if one.generation is None else f"{one.generation.as_text()} tok/s",
+        "" if one.prefill is None else f"prompts {one.prefill.as_text()} tok/s",
         "" if one.ttft is None else f"first token {one.ttft * 1000:.0f} ms",
         f"accepts {', '.join(accepts)}" if accepts else "",
         one.task or "",

@@ -18,7 +18,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.model.text.units import format_duration, format_gib
+from sparkctl.model.text.units import format_ago, format_duration, format_gib
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.profiles.file_issues import FilePosition
 from sparkctl.profiles.profile_library import ProfileEntry
@@ -116,9 +116,6 @@ def find_running_instances(name: str, views: Sequence[NodeTelemetryView]) -> lis
     ]  # fmt: skip
 
 
-_DAY_SECONDS = 86400.0
-
-
 @dataclass(frozen=True, slots=True)
 class ProfilePreview:
     """What a start on a node would run: the lines of the command. ``trouble`` is why it would be refused; ``note``
@@ -188,16 +185,6 @@ def filter_profiles(entries: tuple[ProfileEntry, ...], pattern: FilterPattern | 
 def _make_filter_text(one: ProfileEntry) -> str:
     parts = (one.summary.name, one.summary.engine, one.summary.title, get_model_title(one.profile))
     return sanitize_line(" ".join(part for part in parts if part))
-
-
-def format_ago(when: float, now: float) -> str:
-    """Return how long ago something was."""
-    passed = now - when
-    if passed < 60:
-        return "just now"
-    if passed < 3600:
-        return f"{int(passed // 60)} min ago"
-    return f"{int(passed // 3600)} h ago" if passed < _DAY_SECONDS else f"{int(passed // _DAY_SECONDS)} d ago"
 
 
 _GAP_COLUMNS = 2

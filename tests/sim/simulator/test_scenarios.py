@@ -146,3 +146,23 @@ async def test_whoever_sleeps_hears_that_time_goes_faster() -> None:
 def test_an_unknown_fault_is_named() -> None:
     with pytest.raises(ValueError, match=r"nosuch.*memory-runaway"):
         parse_launch("scitrera/dgx-spark-sglang:0.5.12", [], {"SIM_FAULT": "nosuch"}, None)
+
+
+@pytest.mark.parametrize(
+    ("argv", "kind", "port"),
+    [
+        (["/bin/bash", "-c", "cd /w && vllm serve /models/Q-8B --port 8005"], "vllm", 8005),
+        (["bash", "-lc", "source a;\nexec vllm serve /models/Q-8B \\\n --port 8005 2>&1 | tee x"], "vllm", 8005),
+        (["sh", "-c", "python -m sglang.launch_server --model-path /models/Q-8B --port 8006"], "sglang", 8006),
+        (["llama-server", "-m", "/models/Q-8B.gguf", "-c", "4096", "--port", "8007"], "llama", 8007),
+    ],
+)
+def test_the_command_in_a_shell_script_is_what_runs(argv: list[str], kind: str, port: int) -> None:
+    launch = parse_launch("an-image", argv, {}, None)
+    assert (launch.kind, launch.port) == (kind, port)
+    assert launch.model.startswith("/models/Q-8B")
+
+
+def test_a_number_that_is_none_is_named() -> None:
+    with pytest.raises(ValueError, match="the port is `banana`, which is not a whole number"):
+        parse_launch("an-image", ["vllm", "serve", "/models/Q-8B", "--port", "banana"], {}, None)

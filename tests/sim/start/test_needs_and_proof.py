@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,15 @@ from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
 from sparkctl.errors import OperationRefused, ServiceUnproved
 from sparkctl.history.operation_history import OperationHistory
-from sparkctl.model.events import CommandEnded, Event, MemoryFitEvaluated, Outcome, PhaseChanged, WarningEmitted
+from sparkctl.model.events import (
+    CommandEnded,
+    Event,
+    MemoryFitEvaluated,
+    Outcome,
+    PhaseChanged,
+    SwitchPlanned,
+    WarningEmitted,
+)
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import Node
 from sparkctl.model.phase import Phase
@@ -237,3 +246,81 @@ async def test_a_pair_over_both_sparks_is_switched_as_one(speech: SpeechScene, t
     assert (ended.exit_code, both()) == (1, [[MODEL], ["voice"]]), ended
     _, ended = await speech.switch("plain")
     assert (ended.outcome, both()) == (Outcome.READY, [[], ["plain"]]), ended
+
+
+async def test_what_is_needed_on_the_other_spark_is_looked_at_before_anything_stops(
+    speech: SpeechScene, tmp_path: Path
+) -> None:
+    write_profile(tmp_path, "far", MODEL, "image: missing/llama:1")
+    write_profile(tmp_path, "voice", "kokoro-tts", "group: speech", "needs: ['far@spark1']")
+    write_profile(tmp_path, "plain", "kokoro-tts", "group: speech")
+    assert (await speech.up("plain"))[1].exit_code == 0
+    old = dict(speech.sparks.docker["spark2"].containers)
+    _, ended = await speech.switch("voice")
+    assert (ended.exit_code, speech.running()) == (6, ["plain"])
+    assert "spark1 does not have the image missing/llama:1" in (ended.message or "")
+    assert speech.sparks.docker["spark2"].containers == old, "nothing was touched"
+
+    write_profile(tmp_path, "far", MODEL, "memory: {expected: 400GiB}")
+    _, ended = await speech.switch("voice")
+    assert ended.exit_code == 6
+    assert "far does not fit on spark1" in (ended.message or "")
+    assert speech.sparks.docker["spark2"].containers == old
+
+    write_profile(tmp_path, "voice", "kokoro-tts", "group: speech", "needs: ['far@spark9']")
+    _, ended = await speech.switch("voice")
+    assert (ended.exit_code, "no node is called that" in (ended.message or "")) == (2, True)
+    assert speech.sparks.docker["spark2"].containers == old
+
+
+async def test_what_is_in_the_way_of_a_need_on_the_other_spark_is_in_the_plan(
+    speech: SpeechScene, tmp_path: Path
+) -> None:
+    """A model on the other Spark with the port of what is needed there stops, and comes back where the switch fails."""
+    write_profile(tmp_path, "inway", MODEL)
+    write_profile(tmp_path, "voice", "kokoro-tts", "group: speech", f"needs: ['{MODEL}@spark1']")
+    write_profile(tmp_path, "plain", "kokoro-tts", "group: speech")
+    first = speech.request("inway")
+    _, ended = await collect_events_and_end(replace(first, nodes=(speech.nodes[0],)).run(speech.ctx))
+    assert ended.exit_code == 0, ended
+    assert (await speech.up("plain"))[1].exit_code == 0
+    events, ended = await speech.switch("voice", "env.SIM_FAULT=oom-killed")
+    (plan,) = [one.plan for one in events if isinstance(one, SwitchPlanned)]
+    assert {one.node: one.starts for one in plan.changes} == {"spark1": MODEL, "spark2": "voice"}
+    assert plan.stops == ("inway", "plain")
+    assert (ended.exit_code, speech.running("spark1"), speech.running()) == (1, ["inway"], ["plain"])
+    _, ended = await speech.switch("voice")
+    assert (ended.outcome, speech.running("spark1"), speech.running()) == (Outcome.READY, [MODEL], ["voice"])
+
+
+async def test_a_model_over_both_sparks_may_need_something_on_one_of_them(speech: SpeechScene, tmp_path: Path) -> None:
+    write_profile(tmp_path, "large", "minimax-m27", f"needs: ['{MODEL}@spark2']")
+    large = ProfileLibrary().load_profile("large")
+    pair = tuple(speech.nodes)
+    plan = CheckFit(large, pair, os.environ, ("large",), known=speech.nodes)
+    events, ended = await collect_events_and_end(plan.run(speech.ctx))
+    fits = {(one.fit.profile, one.fit.node): one.fit for one in events if isinstance(one, MemoryFitEvaluated)}
+    assert set(fits) == {("large", "spark1"), (MODEL, "spark2"), ("large", "spark2")}
+    own = [fits["large", name].margin or 0 for name in ("spark1", "spark2")]
+    needed = fits[MODEL, "spark2"].needed_bytes
+    assert own[0] - own[1] == pytest.approx(needed, rel=0.01), "what starts first is counted on its Spark"
+    assert ended.exit_code == 0
+    start = replace(speech.request("large"), nodes=pair)
+    _, ended = await collect_events_and_end(start.run(speech.ctx))
+    assert (ended.outcome, speech.running("spark1"), speech.running()) == (Outcome.READY, ["large"], ["large", MODEL])
+    _, ended = await speech.down("large")
+    assert (ended.exit_code, speech.running("spark1"), speech.running()) == (0, [], [])
+
+
+async def test_plan_looks_at_what_is_needed_on_the_other_spark(speech: SpeechScene, tmp_path: Path) -> None:
+    write_profile(tmp_path, "far", MODEL, "memory: {expected: 400GiB}")
+    write_profile(tmp_path, "voice", "kokoro-tts", "needs: ['far@spark1']")
+    voice = ProfileLibrary().load_profile("voice")
+    plan = CheckFit(voice, (speech.node,), os.environ, ("voice",), known=speech.nodes)
+    events, ended = await collect_events_and_end(plan.run(speech.ctx))
+    fits = [one.fit for one in events if isinstance(one, MemoryFitEvaluated)]
+    assert [(one.profile, one.node, one.is_refused) for one in fits] == [
+        ("far", "spark1", True),
+        ("voice", "spark2", False),
+    ]
+    assert ended.exit_code == 6

@@ -312,7 +312,7 @@ async def test_what_the_ssh_user_may_not_look_at_is_a_caution_and_the_switch_goe
     told = [one.message for one in seen if isinstance(one, WarningEmitted)]
     assert any("cannot tell whether" in words and "exists on spark1" in words for words in told), told
     assert any("files are complete: this user may not read" in words for words in told), told
-    assert not any("does not exist" in words or "is not whole" in words for words in told), told
+    assert not any("does not exist" in words or "is incomplete" in words for words in told), told
     assert scene.is_new()
 
 
@@ -321,12 +321,12 @@ async def test_a_model_that_is_cut_off_is_refused_and_keep_going_goes_on(scene: 
     node.options = replace(node.options, cut=(MODEL,))
     _, ended = await collect_events_and_end(switch_instance(scene.ctx(), scene.request()))
     assert ended.exit_code == 6
-    assert "is not whole: " in (ended.message or "")
+    assert "is incomplete: " in (ended.message or "")
     assert "--keep-going" in (ended.hint or "")
     assert scene.is_old()
     seen, ended = await collect_events_and_end(switch_instance(scene.ctx(), scene.request(keep_going=True)))
     assert ended.exit_code == 0, ended
-    assert any("is not whole" in one.message for one in seen if isinstance(one, WarningEmitted))
+    assert any("is incomplete" in one.message for one in seen if isinstance(one, WarningEmitted))
 
 
 async def test_of_a_left_switch_only_what_works_there_is_offered(scene: SwitchScene) -> None:

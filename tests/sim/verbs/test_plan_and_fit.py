@@ -28,6 +28,7 @@ from tests.support.run_command import parse_result, run_demo
 from tests.support.sim_clients import FAST
 
 SHARE = "args.mem-fraction-static"
+SHIPPED = ProfileLibrary(user=shipped_profiles_dir() / "none")
 
 
 def run_plan(*words: str, scenario: str = "empty") -> tuple[int, dict[str, Any]]:
@@ -39,29 +40,24 @@ def run_plan(*words: str, scenario: str = "empty") -> tuple[int, dict[str, Any]]
     return ran.returncode, document
 
 
-@pytest.mark.parametrize(
-    "profile",
-    [
-        "qwen36",
-        "qwen36-ngram",
-        "qwen36-vllm",
-        "orpheus-tts",
-        "qwen36-as-posted",
-        "qwen3-coder-next-dflash",
-        "qwen35-35b-dflash",
-    ],
-)
-def test_every_shipped_profile_fits_on_an_empty_spark(profile: str) -> None:
-    code, document = run_plan(profile, "--node", "spark1")
-    (node,) = document["nodes"]
+@pytest.mark.parametrize("profile", SHIPPED.list_names())
+def test_every_shipped_profile_fits_on_an_empty_spark_with_one_figure_for_its_memory(profile: str) -> None:
+    known = SHIPPED.load_profile(profile)
+    code, document = run_plan(profile, *(["--node", "spark1"] if known.nodes == 1 else []))
+    node = document["nodes"][0]
     assert code == 0
     assert node["answer"] in ("fits", "after-drop-caches")
     assert node["margin"] > 0
     assert sum(part["size"] for part in node["parts"] if not part["within"]) == node["need"]
-    assert node["commands"] == [f"sparkctl up {profile} --node spark1"]
+    assert known.expected_memory is not None
+    kept_free = sum(part["size"] for part in node["parts"] if part["name"] == "margin for DFlash")
+    held = node["need"] - kept_free
+    assert abs(known.expected_memory - held) < GIB * 0.7, "`profiles show` and `plan` say the same of what it holds"
+    if known.nodes == 1:
+        assert node["commands"] == [f"sparkctl up {profile} --node spark1"]
     weights = [part for part in node["parts"] if part["name"] == "weights"]
-    assert all(part["obtained"] == "measured" for part in weights)
-    assert weights or profile == "orpheus-tts"
+    assert all(part["obtained"] == "measured" for part in weights if known.model.weights is None)
+    assert bool(weights) is (known.engine != "container")
 
 
 def test_beside_another_it_fits_only_if_that_stops_and_every_node_is_asked() -> None:
@@ -274,3 +270,13 @@ async def test_a_model_that_is_not_there_is_refused_and_takes_nothing_when_force
     )
     assert isinstance(planned_events[-1], CommandEnded)
     assert planned_events[-1].exit_code == 6, "the sum is the profile's own, and does not come out"
+
+
+def test_plan_refuses_the_flag_that_up_refuses() -> None:
+    words = ("qwen36-ngram", "--node", "spark1", "--set", "args.mem-fraction-statc=0.5")
+    code, document = run_plan(*words)
+    assert (code, document["nodes"][0]["answer"], document["nodes"][0]["commands"]) == (6, "after-drop-caches", [])
+    assert "--mem-fraction-static?" in document["message"]
+    ran = run_demo("plan", *words)
+    assert (ran.returncode, "then:" in ran.stdout, "patched_flags" in ran.stderr) == (6, False, True)
+    assert run_plan(*words, "--set", "patched_flags=[mem-fraction-statc]")[0] == 0

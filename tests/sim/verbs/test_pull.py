@@ -6,6 +6,7 @@ import asyncio
 import json
 from contextlib import aclosing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -31,12 +32,13 @@ from sparkctl.model.memory_fit import EstimateSource
 from sparkctl.model.missing_part import PartKind
 from sparkctl.model.phase import Phase
 from sparkctl.model.questions import NonInteractivePrompter, PullQuestion, YesNoQuestion
+from sparkctl.model.text.units import format_size
 from sparkctl.monitor.node_status import read_node_statuses
 from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.proposed_profile import propose_profile
 from sparkctl.simulator import SimulatedSparks
-from sparkctl.simulator.sim_node import SimNodeOptions
+from sparkctl.simulator.sim_node import FULL_DISK_FREE_BYTES, NodeFault, SimNodeOptions
 from sparkctl.transport.hub_client import HubClient
 from sparkctl.views.status_view import format_status
 from tests.support.events import collect_events, find_command_end
@@ -179,7 +181,7 @@ async def test_an_image_is_built_once_and_again_when_its_source_changes(
     events = await collect_events(pull_profile(ctx, make_request(sparks, *sets, nodes=2, model=False)))
     assert find_command_end(events).outcome is Outcome.DONE, find_command_end(events)
     (part,) = next(one for one in events if isinstance(one, PartsMissing) and one.node == "spark1").parts
-    assert part.sentence.endswith("to build from https://example.org/vllm.git#main:docker")
+    assert part.sentence.endswith("to build from https://example.org/vllm.git#main:docker; 2273.8 GiB free there")
     steps = [one.step for one in events if isinstance(one, PhaseChanged) and one.step is not None]
     assert [(one.done, one.total) for one in steps if one.name == "build"] == [(None, None), (1, 3), (2, 3), (3, 3)]
     lines = [line.text for one in events if isinstance(one, LogArrived) for line in one.lines]
@@ -219,6 +221,38 @@ async def test_up_on_a_terminal_offers_to_get_what_is_missing(sparks: SimulatedS
         f"the model {MODEL}",
     ]
     assert [one.outcome for one in events if isinstance(one, CommandEnded)] == [Outcome.READY]
+
+
+@FRESH
+async def test_the_question_says_how_much_is_to_come_and_the_plan_what_is_free(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    hub = HubStandIn()
+    hub.files["nvidia/Qwen3.6-27B-NVFP4"] = {
+        "config.json": b"{}",
+        "model.safetensors": make_safetensors({"mtp.a": ("F8_E4M3", 3_000_000)}),
+    }
+    asker = Accepting()
+    with run_hub(hub) as url:
+        environ = {"HF_ENDPOINT": url}
+        start = replace(make_request(sparks, nodes=1).to_start_request(), environ=environ)
+        await collect_events(start.run(replace(ctx, asker=asker)))
+        (question,) = asker.questions
+        assert isinstance(question, PullQuestion)
+        assert 3_000_000 < (question.model_bytes or 0) < 3_010_000
+        assert "from hf:nvidia/Qwen3.6-27B-NVFP4, 3 MiB" in question.parts[1]
+        sparks.nodes["spark2"].options = replace(
+            sparks.nodes["spark2"].options, troubles=frozenset({NodeFault.FULL_DISK})
+        )
+        profile = make_request(sparks).profile
+        spark2 = load_config(sparks.config_path).nodes[1:]
+        events = await collect_events(check_fit(ctx, CheckFit(profile, spark2, hub=HubClient(environ))))
+        (lacking,) = [one for one in events if isinstance(one, PartsMissing)]
+        assert [part.free for part in lacking.parts] == [FULL_DISK_FREE_BYTES, FULL_DISK_FREE_BYTES]
+        large = replace(lacking.parts[1], size=FULL_DISK_FREE_BYTES + (1 << 30))
+        assert large.is_too_large
+        assert not lacking.parts[1].is_too_large
+        assert large.sentence.endswith(f"; only {format_size(FULL_DISK_FREE_BYTES)} free there")
 
 
 @FRESH
@@ -292,3 +326,29 @@ async def test_nothing_is_downloaded_while_an_engine_loads(sparks: SimulatedSpar
             assert not isinstance(event, CommandEnded), event
             if isinstance(event, TransferProgressed):
                 break
+
+
+@FRESH
+async def test_what_a_profile_needs_is_fetched_first_each_on_its_spark(
+    sparks: SimulatedSparks, ctx: CommandContext, own_profiles: None, tmp_path: Path
+) -> None:
+    nodes = tuple(load_config(sparks.config_path).nodes)
+    by_name = {str(node.name): node for node in nodes}
+    folder = tmp_path / "config" / "sparkctl" / "profiles"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "voice.yaml").write_text("schema: 1\nname: voice\nextends: kokoro-tts\nneeds: [orpheus-llm@spark1]\n")
+    library = ProfileLibrary()
+    request = PullProfile(
+        profile=library.load_profile("voice"), nodes=(by_name["spark2"],), words=("voice",), known=nodes
+    )
+    events = await collect_events(request.run(ctx))
+    assert find_command_end(events).exit_code == 0
+    order = list(list_missing(events))
+    assert order == ["spark1", "spark2"]
+    assert sparks.nodes["spark1"].images.has_image(library.load_profile("orpheus-llm").image)
+    assert sparks.nodes["spark2"].images.has_image(library.load_profile("kokoro-tts").image)
+    again = await collect_events(request.run(ctx))
+    assert (find_command_end(again).exit_code, list_missing(again)) == (0, {"spark1": [], "spark2": []})
+    unknown = replace(request, known=())
+    ended = find_command_end(await collect_events(unknown.run(ctx)))
+    assert (ended.exit_code, "no node is called that" in (ended.message or "")) == (2, True)

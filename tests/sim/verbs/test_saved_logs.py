@@ -100,7 +100,7 @@ async def test_down_keeps_the_container_whose_log_it_could_not_save(
     assert (ended.outcome, ended.exit_code) == (Outcome.UNHEALTHY, 5)
     assert container.state == "exited"
     assert list(sparks.docker["spark1"].containers.values()) == [container]
-    assert any("not whole" in words for words in warnings)
+    assert any("incomplete" in words for words in warnings)
     assert any(f"docker rm {container.name}" in words and "was kept" in words for words in warnings)
     ended, warnings, _ = await collect_end_and_lines(stop_instance(ctx, StopInstance(instance=INSTANCE, nodes=[node])))
     assert warnings == []

@@ -24,6 +24,7 @@ BENCHES = (
     "history",
     "switch",
     "sync",
+    "pull",
 )
 
 

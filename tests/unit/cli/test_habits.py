@@ -90,3 +90,13 @@ def test_each_cause_is_explained() -> None:
     for cause in FailureCause:
         run = run_command(f"help {cause}")
         assert (run.exit_code, "**Do:**" in run.stdout) == (0, True), cause
+
+
+def test_a_number_after_n_is_no_node_but_a_number_of_lines() -> None:
+    run = run_command("logs qwen36 -n 5")
+    assert (run.exit_code, "--tail 5" in run.stderr) == (2, True)
+
+
+def test_a_switch_cannot_be_continued_and_aborted_at_once() -> None:
+    run = run_command("switch --continue --abort")
+    assert (run.exit_code, "--continue takes no --abort" in run.stderr) == (2, True)

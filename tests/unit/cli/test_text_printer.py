@@ -5,10 +5,19 @@ from __future__ import annotations
 import pytest
 
 from sparkctl.cli.event_printers import TextPrinter
-from sparkctl.model.events import CommandEnded, Event, NodeStateChanged, Outcome, PhaseChanged, WarningEmitted
+from sparkctl.model.events import (
+    CommandEnded,
+    Event,
+    NodeStateChanged,
+    Outcome,
+    PhaseChanged,
+    TransferProgressed,
+    WarningEmitted,
+)
 from sparkctl.model.guard_state import GuardCoverage
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
+from sparkctl.model.text.units import GIB
 from sparkctl.model.verdict import Evidence, FailureCause, FieldChange, Verdict
 
 NODE = NodeName("spark1")
@@ -158,3 +167,13 @@ def test_a_start_that_was_not_guarded_is_said_at_its_end(capsys: pytest.CaptureF
     ]
     for whole in (GuardCoverage.FULL, GuardCoverage.OFF, None):
         assert print_events(capsys, make_command_end(Outcome.READY, guard=whole)) == []
+
+
+def test_progress_is_a_sentence_on_a_pipe_and_what_came_whole_is_done(capsys: pytest.CaptureFixture[str]) -> None:
+    step = Step(name="weights", done=6, total=11)
+    loading = PhaseChanged(ts=1.0, node=NODE, instance="qwen36", phase=Phase.LOADING, step=step, elapsed=3.0)
+    whole = TransferProgressed(ts=1.0, node=NODE, source="docker.io", what="image", done=GIB, total=GIB)
+    assert print_events(capsys, loading, whole) == [
+        "spark1  loading   weights 6/11   0:03",
+        "spark1  ● image   1.0 GiB of 1.0 GiB   100 %",
+    ]

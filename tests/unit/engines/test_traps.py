@@ -17,6 +17,7 @@ from sparkctl.errors import InvalidInput
 from sparkctl.logs.diagnosis import LogDiagnoser
 from sparkctl.profiles import profile_lint
 from sparkctl.profiles.profile_library import ProfileLibrary
+from tests.unit.engines.numbered_traps import LOG_TRAPS, PROFILE_TRAPS, LogTrap, ProfileTrap
 from tests.unit.engines.trap_cases import CALM_PROFILES, HARMLESS_LINES, LOG_CASES, PROFILE_CASES
 
 TRAPS = {one.name: one for one in load_traps()}
@@ -94,6 +95,23 @@ def test_a_log_shows_its_trap(name: str, text: str, cause: str) -> None:
     assert verdict.cause == cause
     assert verdict.remedy.endswith(f"({shorten_source(TRAPS[name].source)}).")
     assert "(not said)" not in verdict.summary
+
+
+@pytest.mark.parametrize("case", LOG_TRAPS, ids=lambda one: f"{one.number}-{one.cause}")
+def test_a_numbered_trap_is_named_with_the_right_advice(case: LogTrap) -> None:
+    diagnoser = LogDiagnoser()
+    diagnoser.feed_block(f"{case.text.rstrip()}\n".encode())
+    verdict = diagnoser.build_diagnosis().verdict
+    assert verdict is not None
+    assert verdict.cause == case.cause
+    assert case.advised in f"{verdict.summary} {verdict.remedy}"
+    assert not case.wrong or case.wrong not in verdict.remedy
+
+
+@pytest.mark.parametrize("case", PROFILE_TRAPS, ids=lambda one: str(one.number))
+def test_a_numbered_trap_of_a_profile_is_told(tmp_path: Path, case: ProfileTrap) -> None:
+    lines = lint_case(tmp_path, case.engine, case.image, case.model, case.fields)
+    assert [line for line in lines if case.advised in line], lines
 
 
 @pytest.mark.parametrize("line", HARMLESS_LINES)

@@ -7,6 +7,8 @@ RAISED = 'Traceback (most recent call last):\n  File "x.py", line 3, in load\n  
 
 # The trap's name, the lines, the cause of the verdict.
 LOG_CASES = (
+    ("template-file", VLLM_STARTS + RAISED + "ValueError: The supplied chat template (unsloth.jinja) looks like a file path, but it failed to be opened. Reason: [Errno 2] No such file or directory: 'unsloth.jinja'", "bad-value"),
+    ("template-file", "[2026-01-01 10:00:00] server_args=ServerArgs(model_path='/m')\n" + RAISED + "RuntimeError: Chat template unsloth.jinja is not a built-in template name or a valid chat template file path.", "bad-value"),
     ("cutlass-fp4", RAISED + "RuntimeError: [FP4 gemm Runner] Failed to run cutlass FP4 gemm on sm120. Error: Error Internal", "kernel-unsupported"),
     ("cutlass-fp4", "[TensorRT-LLM][ERROR] Assertion failed: Failed to initialize cutlass TMA WS grouped gemm. Error: Error Internal (/src/moe.inl:178)", "kernel-unsupported"),
     ("cutlass-moe-tactic", RAISED + "RuntimeError: [TensorRT-LLM][ERROR] Assertion failed: No valid tactics for the given gemm problem", "kernel-unsupported"),
@@ -72,6 +74,9 @@ LOG_CASES = (
 NODES = "nodes: 2\n"
 # The trap's name, the engine, the image, the model, other fields of the profile.
 PROFILE_CASES = (
+    ("template-file", "vllm", "x/vllm:0.32.0", "Intel/Qwen3.5-35B-A3B-int4-AutoRound", "args: {chat-template: unsloth.jinja}"),
+    ("minimax-m27-depth", "vllm", "x/vllm:0.32.0", "/models/MiniMax-M2.7-MXFP4", ""),
+    ("minimax-m27-depth", "vllm", "x/vllm:0.32.0", "saricles/MiniMax-M2.7-NVFP4-GB10", "args: {max-model-len: 100k}"),
     ("newer-cuda-tag", "vllm", "vllm/vllm-openai:v0.24.0-cu132", "/m", "command: []"),
     ("older-cuda-tag", "sglang", "lmsysorg/sglang:v0.5.12-cu129", "/m", ""),
     ("amd64-tag", "vllm", "x/vllm:0.24.0-x86_64", "/m", ""),
@@ -164,6 +169,10 @@ PROFILE_CASES = (
 
 # Fields that look like a trap and are none: the trap that is not named.
 CALM_PROFILES = (
+    ("template-file", "vllm", "x/vllm:0.32.0", "/m", "args: {chat-template: unsloth.jinja}\nmounts: [~/sparkctl/unsloth.jinja:/vllm-workspace/unsloth.jinja]"),
+    ("template-file", "vllm", "x/vllm:0.32.0", "/m", "args: {chat-template: examples/tool_chat_template_hermes.jinja}"),
+    ("minimax-m27-depth", "vllm", "x/vllm:0.32.0", "/models/MiniMax-M2.7-MXFP4", "args: {max-model-len: 65536}"),
+    ("minimax-m27-depth", "vllm", "x/vllm:0.32.0", "/models/MiniMax-M2", ""),
     ("pinned-interface", "vllm", "x/vllm:0.19.1", "/m", "env: {NCCL_SOCKET_IFNAME: enp1s0f1np1}"),
     ("mutable-tag", "vllm", "registry.local:5000/vllm:0.24.0", "/m", ""),
     ("mutable-tag", "vllm", "x/vllm@sha256:" + "0" * 64, "/m", ""),

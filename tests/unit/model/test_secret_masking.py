@@ -226,3 +226,11 @@ def test_after_a_name_and_a_colon_a_long_word_is_a_value_and_a_short_one_belongs
 ) -> None:
     value = "abcdefghijklmnopqrstuvwxyz"[:length]
     assert (value not in redact(f"the password: {value} was wrong")) is is_masked
+
+
+def test_the_choice_to_generate_a_key_is_no_key() -> None:
+    for text in ("set api_key: generate (vLLM)", "api_key: generate", "api_key=generate"):
+        assert redact(text) == text
+    assert redact_word("api_key=generate") == "api_key=generate"
+    assert "generated-9Xk2" not in redact("api_key: generated-9Xk2")
+    assert "generate" not in redact("DB_PASSWORD=generate")

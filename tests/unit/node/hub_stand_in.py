@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import threading
@@ -39,6 +40,12 @@ class HubStandIn:
         return repository in self.gated | self.private and token != "hf_right"
 
 
+@functools.lru_cache(maxsize=32)
+def compute_checksum(data: bytes) -> str:
+    """Return a file's SHA-256; the Hub knows it before anybody asks."""
+    return hashlib.sha256(data).hexdigest()
+
+
 def is_large(name: str) -> bool:
     """Tell whether the Hub keeps a file of this name in its large file storage."""
     return name.endswith((".safetensors", ".gguf", ".bin"))
@@ -72,12 +79,14 @@ def run_hub(hub: HubStandIn, host: str = "127.0.0.1") -> Iterator[str]:
             parts = path.strip("/").split("/")
             if parts[:2] == ["api", "models"]:
                 repository, rest = "/".join(parts[2:4]), parts[4:]
+                if rest[:1] == ["tree"]:
+                    return self._send_tree(repository, rest[1], token, has_body)
                 return self._send_info(repository, rest[1] if rest[:1] == ["revision"] else "main", token, has_body)
             if parts[0] == "api":  # what the client asks beside
                 return self._send_json(404, {"error": "not here"}, has_body)
             if parts[0] == "cdn":
                 data = hub.files["/".join(parts[1:3])]["/".join(parts[3:])]
-                checksum = hashlib.sha256(data).hexdigest()
+                checksum = compute_checksum(data)
                 # the Hub's own is on another host, which the client does not ask for these
                 headers = {"X-Repo-Commit": COMMIT, "ETag": f'"{checksum}"', "X-Linked-Size": str(len(data))}
                 return self._send_file(data, parts[-1], has_body, headers)
@@ -104,11 +113,22 @@ def run_hub(hub: HubStandIn, host: str = "127.0.0.1") -> Iterator[str]:
             for name, data in hub.files[repository].items():
                 one: dict[str, object] = {"rfilename": name, "size": len(data), "blobId": compute_blob_id(data)}
                 if is_large(name):
-                    one["lfs"] = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 134}
+                    one["lfs"] = {"sha256": compute_checksum(data), "size": len(data), "pointerSize": 134}
                 if name in hub.sizeless:
                     one = {"rfilename": name}
                 siblings.append(one)
             self._send_json(200, {"id": repository, "sha": COMMIT, "siblings": siblings, "gated": False}, has_body)
+
+        def _send_tree(self, repository: str, revision: str, token: str | None, has_body: bool) -> None:
+            if self._refuse(repository, revision, token, has_body):
+                return
+            entries = []
+            for name, data in hub.files[repository].items():
+                one: dict[str, object] = {"type": "file", "path": name, "size": len(data), "oid": compute_blob_id(data)}
+                if is_large(name):
+                    one["lfs"] = {"oid": compute_checksum(data), "size": len(data), "pointerSize": 134}
+                entries.append(one)
+            self._send_json(200, entries, has_body)
 
         def _resolve(self, repository: str, revision: str, name: str, token: str | None, has_body: bool) -> None:
             if self._refuse(repository, revision, token, has_body):
@@ -119,7 +139,7 @@ def run_hub(hub: HubStandIn, host: str = "127.0.0.1") -> Iterator[str]:
             headers = {"X-Repo-Commit": COMMIT}
             if is_large(name):
                 headers |= {
-                    "X-Linked-Etag": f'"{hashlib.sha256(data).hexdigest()}"', "X-Linked-Size": str(len(data)),
+                    "X-Linked-Etag": f'"{compute_checksum(data)}"', "X-Linked-Size": str(len(data)),
                     "Location": f"http://{self.headers['Host']}/cdn/{repository}/{name}",
                 }  # fmt: skip
                 return self._send(302, b"", headers, has_body)

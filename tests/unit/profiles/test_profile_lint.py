@@ -283,7 +283,11 @@ def test_a_draft_head_of_0512_takes_its_share_before_the_weights(
     lines = lint_profile_text(tmp_path, text)
     assert list_finding_kinds(lines) == expected
     if share == "0.82" and drafts:
-        assert "(--set args.mem-fraction-static=0.67)" in lines[0]
+        assert "(--set args.mem-fraction-static=0.7)" in lines[0]
+        untold = text.replace("model: {weights: 27GB, path: ", "model: {path: ")
+        (line,) = lint_profile_text(tmp_path, untold)
+        assert "leaves about 12.2 GiB for those: their size, model.weights, is not in the profile" in line
+        assert "--set" not in line, "no share is proposed for weights that are not known"
 
 
 def test_dflash_wants_memory_and_its_backend(tmp_path: Path) -> None:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from sparkctl.history.bench_diff import compare_benches
-from sparkctl.model.bench import BenchRun, BenchSetup, DomainResult, Measurements
+from sparkctl.history.bench_diff import BenchFigure, SourceFigure, compare_benches
+from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, DomainResult, Measurements
 from sparkctl.model.node import NodeName
+from sparkctl.model.reference import FigureRange
+from sparkctl.paths import shipped_profiles_dir
 from sparkctl.views.bench_chart import build_charts, list_series
-from sparkctl.views.bench_view import format_comparison_csv, format_last_result, render_comparison, render_run
+from sparkctl.views.bench_view import (
+    format_comparison_csv,
+    format_comparison_markdown,
+    format_last_result,
+    render_comparison,
+    render_run,
+)
 from sparkctl.views.text.styled_text import TextRow
 
 
@@ -48,7 +56,7 @@ def test_a_baseline_that_drafts_is_no_proof_of_drafts() -> None:
 
 def test_kinds_of_text_are_compared_and_what_one_has_not_is_named() -> None:
     one = compare_benches(build_run(1, 0, prose=(10.0, 11.0)), build_run(2, 3, prose=(10.5, 12.0), math=(1.0,)))
-    assert format_comparison_csv(one)[1] == ",,,,generation tok/s,10.5,11.25,0.0714,False,10.0,11.0,10.5,12.0,prose"
+    assert format_comparison_csv(one)[1] == ",,,,generation tok/s,10.5,11.25,0.0714,False,10.0,11.0,10.5,12.0,prose,,"
     told = join(render_comparison(one))
     assert "not distinguishable" in told
     assert "measured in one of them only: math" in told
@@ -62,3 +70,41 @@ def test_a_series_keeps_its_place_where_another_has_no_values() -> None:
 
 def test_the_last_result_is_one_line() -> None:
     assert format_last_result(build_run(4, 3, prose=(10.0,), math=(9.0,))).endswith("prose 2.50 · math 2.50")
+
+
+def build_cell_run(number: int, profile: str, cells: dict[BenchCell, tuple[float, float]]) -> BenchRun:
+    """A run of cells with tok/s and seconds to the first token, as the named shipped profile would have it."""
+    text = (shipped_profiles_dir() / f"{profile}.yaml").read_text(encoding="utf-8")
+    results = tuple(
+        CellResult(cell=cell, generation_rate=Measurements((rate,)), ttft=Measurements((ttft,)))
+        for cell, (rate, ttft) in cells.items()
+    )
+    return BenchRun(
+        number=number, began=0.0, instance=profile, nodes=(NodeName("spark1"),), setup=BenchSetup(text=text),
+        wanted=tuple(cells), results=results,
+    )  # fmt: skip
+
+
+def test_what_the_sources_measured_stands_beside_both_runs() -> None:
+    near, far = BenchCell(pp=512, tg=128, concurrency=1), BenchCell(pp=512, tg=128, depth=4096, concurrency=8)
+    other = BenchCell(pp=512, tg=32, concurrency=1)
+    old = build_cell_run(1, "qwen36", {near: (20.0, 0.4), far: (90.0, 9.0), other: (20.0, 0.4)})
+    new = build_cell_run(2, "qwen36-vllm", {near: (23.2, 0.9), far: (50.0, 9.0), other: (20.0, 0.4)})
+    one = compare_benches(old, new)
+    rows = {(row.cell, row.figure): row for row in one.rows}
+    told = rows[near, BenchFigure.GENERATION]
+    assert told.source_before == SourceFigure(FigureRange(22.6, 22.6), "al-engr.com"), (
+        "the row of 128 tokens, not of 256"
+    )
+    assert told.source_after == SourceFigure(FigureRange(23.3, 23.3), "al-engr.com")
+    assert rows[near, BenchFigure.TTFT].source_before is None, "the post has that of 2048 prompt tokens alone"
+    assert rows[far, BenchFigure.GENERATION].source_before is None, "its post measured generation without context"
+    assert rows[far, BenchFigure.GENERATION].source_after == SourceFigure(FigureRange(44.7, 44.7), "al-engr.com")
+    assert rows[other, BenchFigure.GENERATION].source_before is None, "no source has answers of 32 tokens"
+    lines = [" ".join(line.split()) for line in join(render_comparison(one)).splitlines()]
+    assert "A: qwen36 pp512 tg128 c1 generation tok/s 20.0 source 22.6 -12% al-engr.com" in lines
+    assert "B: qwen36-vllm pp512 tg128 c1 generation tok/s 23.2 source 23.3 as the source al-engr.com" in lines
+    row = "| B: qwen36-vllm | pp512 tg128 @ d4096 c8 | generation tok/s | 50.0 | source 44.7 | +12% | al-engr.com |"
+    assert row in format_comparison_markdown(one)
+    assert format_comparison_csv(one)[0].endswith(",a_source,b_source")
+    assert format_comparison_csv(one)[1].endswith(",22.6,23.3")

@@ -203,6 +203,16 @@ def test_what_was_usual_is_the_heads_and_not_held_against_another_rank() -> None
     assert sum("usually" in line for line in both[: both.index("phases, spark2")]) == 2
 
 
+def test_how_fast_the_weights_came_from_the_disk_is_told_where_their_size_is_known() -> None:
+    text = "schema: 1\nname: qwen36\nengine: sglang\nimage: an:1\nmodel: {path: /m, weights: 27GB}\n"
+    said = render_lines(replace(GOOD, text=text))
+    assert [line for line in said if "/s" in line and "weights" in line] == [
+        "  loading: weights              3 min 10 s   usually 1 min 40 s   136 MiB/s"
+    ], "27 GB in 190 s; the second part is the draft model's"
+    for other in (text.replace(", weights: 27GB", ""), None):
+        assert not any("iB/s" in line for line in render_lines(replace(GOOD, text=other)))
+
+
 def test_averages_stand_beside_what_the_source_measured() -> None:
     text = (
         "schema: 1\nname: qwen36\nengine: sglang\nimage: an:1\nreference:\n  - source: https://example.org/post\n    figures:\n"

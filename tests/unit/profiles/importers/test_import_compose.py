@@ -90,11 +90,26 @@ def test_a_service_lands_field_by_field() -> None:
 
 
 def test_several_services_want_a_choice() -> None:
-    with pytest.raises(InvalidInput, match="2 services: llm, db") as error:
-        import_and_check(FILE, "compose.yaml")
-    assert error.value.hint == "--service llm"
+    both = (
+        "services:\n  llm: {image: 'vllm/vllm-openai:v1', command: --model m}\n  db: {image: 'postgres:15'}\n"
+        "  talk: {image: 'lmsysorg/sglang:v1', command: python3 -m sglang.launch_server --model-path m}\n"
+    )
+    with pytest.raises(InvalidInput, match="3 services: llm, db, talk") as error:
+        import_and_check(both, "compose.yaml")
+    assert error.value.hint == "--service llm or --service talk"
     with pytest.raises(InvalidInput, match="no service llmm; did you mean `llm`"):
         import_and_check(FILE, "compose.yaml", service="llmm")
+
+
+def test_the_only_engine_among_several_services_is_read() -> None:
+    text = "services:\n  db: {image: 'postgres:15'}\n  llm: {image: 'a/b:1', command: vllm serve Qwen/Qwen3-8B}\n"
+    written = import_and_check(text, "compose.yaml")
+    assert (written.profile.name, written.profile.engine) == ("llm", "vllm")
+    assert "services.db" in list_keys_of(written, KeyOutcome.UNSUPPORTED)
+    neither = "services: {db: {image: 'postgres:15'}, cache: {image: 'redis:7'}}\n"
+    with pytest.raises(InvalidInput, match="2 services: db, cache") as error:
+        import_and_check(neither, "compose.yaml")
+    assert error.value.hint == "--service db or --service cache"
 
 
 def test_one_service_needs_none_and_numbers_stay_as_written() -> None:

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparkctl.engines.flags.command_flags import CommandFlags
+from sparkctl.engines.lint.profile_flags import collect_profile_flags
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.profile import FlagValues, JsonValue
 from sparkctl.profiles.importers.import_report import KeyOutcome
@@ -335,3 +337,34 @@ def test_flags_of_a_patched_engine_are_named_for_the_profile() -> None:
     )
     told = [remark.text for remark in written.imported.ledger.remarks]
     assert any("patched_flags: [mxfp4-backend]" in text for text in told)
+
+
+def test_a_script_that_is_run_without_arguments_takes_its_defaults() -> None:
+    text = "MODEL=${1:-Qwen/Qwen3-8B}\ndocker run -p 8000:8000 vllm/vllm-openai:v1 --model $MODEL --max-num-seqs ${2-4}"
+    profile = import_docker_line(text)
+    assert profile.model.path == "Qwen/Qwen3-8B"
+    assert profile.args == (("max-num-seqs", "4"),)
+
+
+def test_a_line_that_is_not_read_is_told_as_it_was_written() -> None:
+    written = import_and_check("echo ${2}\ndocker run -p 1:1 vllm/vllm-openai:v1 --model m")
+    assert "`echo ${2}`" in list_keys_of(written, KeyOutcome.UNSUPPORTED)
+
+
+def test_where_a_secret_lies_is_none() -> None:
+    line = "docker run -p 1:1 -e HF_TOKEN_PATH=/run/hf -e HF_TOKEN=/x/hf_abcdefghijklmnopqrst vllm/vllm-openai:v1 --model m --api-key-file /run/key"
+    profile = import_docker_line(line)
+    assert ("api-key-file", "/run/key") in profile.args
+    assert profile.env == (("HF_TOKEN_PATH", "/run/hf"), ("HF_TOKEN", "${HF_TOKEN}"))
+
+
+def test_the_flags_in_the_script_of_a_shell_as_entry_point_are_read() -> None:
+    script = "pip install x && exec vllm serve Qwen/Qwen3-8B --gpu-memory-utilization 0.8"
+    profile = import_docker_line(
+        f"docker run -p 8000:8000 --entrypoint bash nvcr.io/nvidia/vllm:26.01-py3 -c '{script}'"
+    )
+    assert (profile.engine, profile.container.entrypoint, profile.command) == ("vllm", "bash", ("-c", script))
+    assert get_container_argv(profile) == ("-c", script), "nothing may stand behind the script"
+    assert [flag.word for flag in collect_profile_flags(profile)] == ["--gpu-memory-utilization"]
+    assert CommandFlags(("-c", script), "bash").get_fraction("gpu-memory-utilization") == 0.8
+    assert CommandFlags(("-c", "8192"), "llama-server").get_count("c") == 8192

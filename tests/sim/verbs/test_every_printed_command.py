@@ -1,0 +1,258 @@
+"""Every command that a verdict, a lint, a finding or another sentence can print is taken by the parser and by the Sparks."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import sparkctl
+from sparkctl.cli.main import VERBS
+from sparkctl.engines import load_engine
+from sparkctl.engines.log_rules import FailureRule
+from sparkctl.engines.traps import build_trap_rules, load_traps
+from sparkctl.errors import InvalidInput
+from sparkctl.logs.verdict_builder import suggest_field_change
+from sparkctl.model.node import Node, NodeName
+from sparkctl.model.verdict import ChangeDirection
+from sparkctl.paths import shipped_profiles_dir
+from sparkctl.profiles.launch_planning import build_launch_plan
+from sparkctl.profiles.profile_library import ProfileLibrary
+from sparkctl.profiles.profile_lint import lint_profile
+from sparkctl.profiles.setting_proof import SettingProof
+from tests.support.run_command import run_demo
+from tests.unit.commands.test_printed_commands import find_command, list_commands, list_rules
+from tests.unit.engines.trap_cases import PROFILE_CASES
+
+SHIPPED = ProfileLibrary(user=shipped_profiles_dir() / "none")
+USAGE, DEFECT = 2, 70
+
+# --- commands in sentences: what is filled in stands as ⟨x⟩ ---
+
+_SPEAKING = ("engines", "logs", "monitor", "profiles", "commands", "views", "transport", "model")
+_NODE_VERBS = ("setup", "free", "shell")
+_SWITCH_VERBS = ("abort", "resume")  # ⟨x⟩ is " --node NAME"
+# They wait for a person, for a long time, or for what is not there in a demo: the parser alone sees them.
+_ONLY_PARSED = frozenset(
+    {"bench", "init", "demo", "history show", "models remove", "resume", "abort", "shell", "tunnel"}
+)
+_ENDLESS = frozenset({"-f", "--watch", "--record"})
+
+
+def fill_command(verb: str, rest: str) -> list[str] | None:
+    """The words of a command with what a sentence would fill in, None for a command that is only named."""
+    words: list[str] = []
+    for word in rest.split():
+        before = words[-1] if words else ""
+        if before in ("--node", "-n", "--to", "--from"):
+            words.append("spark2" if before == "--to" else "spark1")
+        elif before == "--set":
+            words.append(f"{word}2" if word.endswith("=") else word)
+        elif before in ("--tail", "--record", "--as"):
+            words.append(word)
+        elif before == "--for":
+            words.append("trtllm-qwen3-235b")
+        elif word.startswith("-"):
+            words.append(word)
+        elif word == "⟨x⟩" or word.isupper():
+            if before == "--resume" or (words[:1] == ["show"] and verb in ("bench", "history")):
+                words.append("1")
+                continue
+            is_second = any(not one.startswith("-") for one in words) and verb not in ("profiles", "history", "models")
+            if is_second or verb in _SWITCH_VERBS:
+                words += ["--node", "spark1"]
+            else:
+                words.append("spark1" if verb in _NODE_VERBS else "1" if verb == "history" else "qwen36-ngram")
+        elif word in SHIPPED.list_names() or (
+            not words and verb in ("profiles", "guard", "images", "models", "history", "bench")
+        ):
+            words.append(word)
+        else:
+            break  # the sentence goes on
+    return [verb, *words, "litellm"] if words[-1:] == ["--as"] else [verb, *words]
+
+
+def list_filled_commands() -> dict[tuple[str, ...], str]:
+    """Each command of a sentence once, with its place."""
+    found: dict[tuple[str, ...], str] = {}
+    for place, verb, rest in list_commands():
+        if verb in VERBS and place.split("/")[0] in _SPEAKING and (words := fill_command(verb, rest)) is not None:
+            found.setdefault(tuple(words), place)
+    return found
+
+
+FILLED = {words: place for words, place in list_filled_commands().items() if len(words) > 1}
+
+
+@pytest.mark.parametrize("words", sorted(FILLED), ids=" ".join)
+def test_a_command_that_a_sentence_prints_is_taken(words: tuple[str, ...]) -> None:
+    verb, *rest = words
+    is_endless = _ENDLESS & set(words)
+    if verb in _ONLY_PARSED or " ".join(words[:2]) in _ONLY_PARSED or is_endless:
+        command = find_command(verb, " ".join(rest))
+        inner = rest[1:] if rest and command.name == rest[0] else rest
+        command.make_context(verb, [one for one in inner if one != "show"] if verb == "bench" else inner)
+        return
+    ran = run_demo(*words, scenario="two-stacks")
+    assert ran.returncode not in (USAGE, DEFECT), f"{FILLED[words]}: {' '.join(words)}: {ran.stderr}"
+
+
+def test_the_sentences_are_read() -> None:
+    assert len(FILLED) > 50
+
+
+# --- settings that a lint or a trap names ---
+
+ROOT = Path(sparkctl.__file__).parent
+_VLLM, _SGLANG = "x/vllm:0.19.1", "x/sglang:0.5.12"
+_DFLASH = "speculative-config: {method: dflash, model: x/Qwen3.5-35B-A3B-DFlash, num_speculative_tokens: 16}"
+# A case for each place in the checks that names a setting: engine, image, args.
+LINT_CASES = {
+    "offload": ("vllm", _VLLM, "cpu-offload-gb: 10"),
+    "sizes": ("sglang", _SGLANG, "speculative-algorithm: NEXTN, speculative-num-steps: 5, speculative-eagle-topk: 4"),
+    "workspace": (
+        "sglang", _SGLANG,
+        "speculative-algorithm: NEXTN, speculative-num-steps: 5, speculative-eagle-topk: 4, "
+        "speculative-num-draft-tokens: 20, mem-fraction-static: 0.82",
+    ),
+    "fp4-cache": ("sglang", _SGLANG, "kv-cache-dtype: fp4_e2m1, attention-backend: flashinfer"),
+    "share": ("vllm", _VLLM, "gpu-memory-utilization: 0.95"),
+    "mamba": ("vllm", _VLLM, "mamba-block-size: 64, no-enable-prefix-caching: true"),
+    "batch": ("vllm", "x/vllm:0.26.0", f"attention-backend: flash_attn, gpu-memory-utilization: 0.6, {_DFLASH}"),
+    "backend": ("vllm", _VLLM, f"gpu-memory-utilization: 0.6, max-num-seqs: 4, {_DFLASH}"),
+    "trtllm-share": ("trtllm", "x/trtllm:1.3.0", "kv_cache_free_gpu_memory_fraction: 0.95"),
+}  # fmt: skip
+
+
+def write_profile(path: Path, engine: str, image: str, model: str, fields: str) -> Path:
+    told = [line.removeprefix("model.") for line in fields.splitlines() if line.startswith("model.")]
+    lines = [line for line in fields.splitlines() if not line.startswith("model.")]
+    spec = ", ".join([f"path: {model}", *told])
+    ready = ["start: {ready_line: up}"] if engine == "container" else []
+    head = ["schema: 1", "name: mine", f"engine: {engine}", f'image: "{image}"', f"model: {{{spec}}}", "port: 8123"]
+    path.write_text("\n".join([*head, *lines, *ready, ""]))
+    return path
+
+
+def assert_settings_taken(file: Path) -> set[str]:
+    """Each setting that the check of a profile names is accepted by a start, and ends what it was named for."""
+    library = ProfileLibrary(user=file.parent)
+    found = {}
+    for one in lint_profile(library.load_profile(str(file))):
+        if one.setting is not None:
+            found[one.setting] = one.message
+    for setting, message in found.items():
+        changed = library.load_profile(str(file), [setting])
+        assert message not in [one.message for one in lint_profile(changed)], setting
+        nodes = ["--node", "spark1", "--node", "spark2"][: 2 * changed.nodes]
+        ran = run_demo("up", str(file), *nodes, "--set", setting, "--dry-run", "--force")
+        assert ran.returncode == 0, f"{setting}: {ran.stderr}"
+    return set(found.values())
+
+
+@pytest.mark.parametrize("name", LINT_CASES)
+def test_a_setting_that_a_check_names_is_taken(tmp_path: Path, name: str) -> None:
+    engine, image, args = LINT_CASES[name]
+    weights = "model.weights: 27GB\n" if name == "workspace" else ""
+    file = write_profile(
+        tmp_path / "mine.yaml", engine, image, "/models/Qwen3.5-35B-A3B-FP8", f"{weights}args: {{{args}}}"
+    )
+    assert assert_settings_taken(file), "it names a setting"
+
+
+def test_there_is_a_case_for_each_check_that_names_a_setting() -> None:
+    calls = [
+        node
+        for path in (*ROOT.glob("engines/lint/*.py"), *ROOT.glob("engines/*/lint.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "LintMessage"
+        if any(
+            one.arg == "setting" and not (isinstance(one.value, ast.Constant) and one.value.value is None)
+            for one in node.keywords
+        )
+    ]
+    assert len(calls) == len(LINT_CASES) + 1, "TensorRT-LLM has two for one share"
+
+
+_SETTING_TRAPS = {one.name: one for one in load_traps() if one.setting is not None}
+
+
+@pytest.mark.parametrize(
+    "case", [one for one in PROFILE_CASES if one[0] in _SETTING_TRAPS], ids=lambda one: str(one[0])
+)
+def test_a_setting_that_a_trap_names_is_taken(tmp_path: Path, case: tuple[str, str, str, str, str]) -> None:
+    name, engine, image, model, fields = case
+    messages = assert_settings_taken(write_profile(tmp_path / "mine.yaml", engine, image, model, fields))
+    begin = max(_SETTING_TRAPS[name].meaning.split("{value}"), key=len)
+    assert any(begin in one for one in messages)
+
+
+def test_each_trap_with_a_setting_has_a_case() -> None:
+    assert _SETTING_TRAPS.keys() == {one[0] for one in PROFILE_CASES} & _SETTING_TRAPS.keys()
+
+
+# --- changes that a verdict proposes ---
+
+_OF_ENGINE = {
+    "sglang": "qwen36", "vllm": "qwen36-vllm", "trtllm": "trtllm-gpt-oss-20b", "llamacpp": "llamacpp-gpt-oss-120b",
+    "container": "kokoro-tts",
+}  # fmt: skip
+_SHARE_NAMES = ("fraction", "utilization", "ratio")
+
+
+def list_changing_rules(engine: str) -> Iterator[FailureRule]:
+    """The rules of an engine that change a field, each change once."""
+    seen = set()
+    for rule in (*list_rules(engine), *build_trap_rules(engine)):
+        key = (rule.field, rule.value, rule.change)
+        if rule.field is not None and (rule.value or rule.change) and key not in seen:
+            seen.add(key)
+            yield rule
+
+
+def list_proposals(engine: str) -> dict[tuple[str, ...], str]:
+    """The commands that verdicts of this engine propose, as they print them: words after `up`, and the rule's pattern.
+
+    A field that is to be lowered or raised has a value in the profile that failed; what an engine's own line tells is 4096.
+    """
+    found: dict[tuple[str, ...], str] = {}
+    for rule in list_changing_rules(engine):
+        field = "args.enforce-eager" if "{" in (rule.field or "") else rule.field or ""
+        value = None if rule.value is None else "4096" if "{" in rule.value else rule.value
+        before = []
+        if (
+            value is None
+            and rule.change in (ChangeDirection.LOWER, ChangeDirection.RAISE)
+            and field.startswith("args.")
+        ):
+            before = ["--set", f"{field}={'0.8' if any(one in field for one in _SHARE_NAMES) else '64'}"]
+        name = _OF_ENGINE[engine]
+        try:
+            profile = SHIPPED.load_profile(name, before[1:])
+        except InvalidInput:
+            continue  # such a profile is refused before it can fail
+        plan = build_launch_plan(
+            profile,
+            Node(name=NodeName("spark1"), host="spark1"),
+            home="/home/milo",
+            operator="milo",
+            environ={},
+            engine=load_engine(engine),
+        )
+        change = suggest_field_change(plan, field, rule.change if value is None else ChangeDirection.SET, value)
+        proved = None if change is None else SettingProof((name, *before), SHIPPED).prove_changes(change)
+        if proved is not None:
+            words = [word for one in proved for word in ("--set", one.set_argument)]
+            found.setdefault((name, "--node", "spark1", *before, *words), rule.pattern)
+    return found
+
+
+@pytest.mark.parametrize("engine", sorted(_OF_ENGINE))
+def test_a_change_that_a_verdict_proposes_is_taken(engine: str) -> None:
+    proposals = list_proposals(engine)
+    assert len(proposals) > 3, "its rules are read"
+    for words, pattern in proposals.items():
+        ran = run_demo("up", *words, "--dry-run", "--force")
+        assert ran.returncode == 0, f"{pattern}: up {' '.join(words)}: {ran.stderr}"
