@@ -10,8 +10,8 @@ import asyncio
 import hashlib
 import json
 import os
-import shlex
 import re
+import shlex
 import shutil
 import signal
 import sys

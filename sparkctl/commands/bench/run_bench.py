@@ -314,9 +314,7 @@ def _prepare_run(
         if run.instance != request.instance:
             raise InvalidInput(f"benchmark {run.number} is of {run.instance}", f"sparkctl bench {run.instance}")
         changed = [
-            name
-            for name in ("digest", "image_digest", "book")
-            if getattr(run.setup, name) != getattr(setup, name)
+            name for name in ("digest", "image_digest", "book") if getattr(run.setup, name) != getattr(setup, name)
         ]
         if not generator.startswith(run.setup.generator or ""):  # older benchmarks have no version of it
             changed.append("generator")

@@ -34,7 +34,11 @@ _NAMES = {  # of the engines' counters: steps that drafted, drafts, accepted dra
     "vllm": "vllm:spec_decode_num_{}_total",
     "llamacpp": "llamacpp:spec_decode_num_{}_total",
 }
-_FIGURES = (("generation_rate", "tg_throughput", 1.0), ("prompt_rate", "pp_throughput", 1.0), ("ttft", "e2e_ttft", 1000.0))
+_FIGURES = (
+    ("generation_rate", "tg_throughput", 1.0),
+    ("prompt_rate", "pp_throughput", 1.0),
+    ("ttft", "e2e_ttft", 1000.0),
+)
 
 
 def measure_engine(engine: str, bench: Bench, node: LabNode, command: Sparkctl) -> None:
@@ -53,7 +57,9 @@ def measure_engine(engine: str, bench: Bench, node: LabNode, command: Sparkctl) 
         began = time.monotonic()
         ran = command("bench", name, *_SIZES, *more, "--command", spy, "--json", timeout=WITHIN)
         cells = [event for event in ran.events if event["event"] == "cell"] if ran.out else []
-        wrong = None if ran.code == 0 and len(cells) == _CELLS else f"exit {ran.code}, {len(cells)} cells: {ran!r}"[-1500:]
+        wrong = (
+            None if ran.code == 0 and len(cells) == _CELLS else f"exit {ran.code}, {len(cells)} cells: {ran!r}"[-1500:]
+        )
         bench.note(f"bench {engine}", time.monotonic() - began, f"{len(cells)} cells", wrong)
         seen = [json.loads((Path(scratch) / f"{number}.json").read_text()) for number in range(len(cells))]
         for cell, one in zip(cells, seen, strict=True):
@@ -66,10 +72,16 @@ def _write_profile(bench: Bench, command: Sparkctl, engine: str, name: str) -> N
         "engine": engine, "port": 8202, "container": {"gpus": "none", "network": "host", "shm_size": "1g"},
         "mounts": mount_install(bench),
     }  # fmt: skip
+    fields: dict[str, Any]
     environment = {"PATH": f"{bench.install.vllm.parent}:/usr/bin:/bin", "HOME": "/tmp", "PYTHONPATH": ""}
     model = bench.models / random_model.NAME
     if engine == "vllm":
-        quiet = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+        quiet = {
+            "VLLM_CPU_KVCACHE_SPACE": "1",
+            "VLLM_NO_USAGE_STATS": "1",
+            "HF_HUB_OFFLINE": "1",
+            "OMP_NUM_THREADS": "1",
+        }
         args = {
             "enforce-eager": True, "max-model-len": 2048, "speculative-config": SPECULATION,
             "override-generation-config": {"temperature": 0},
