@@ -321,15 +321,47 @@ class BenchCellMeasured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchDomainMeasured:
-    """A kind of text was measured, or failed: ``number`` of ``total``; ``remaining``: seconds until the last."""
+    """A kind of text was measured, or failed: ``number`` of ``total``; ``remaining``: seconds until the last.
+
+    ``tokens_per_second`` and ``ttft`` (seconds) are medians of its prompts; from ``domain`` on, but for ``result``, the
+    fields are those of ``result``, at hand for scripts.
+    """
 
     ts: float
     node: NodeName
     instance: str
     number: int
     total: int
+    domain: str
+    thinking: bool | None = None
+    tokens_per_second: float | None = None
+    ttft: float | None = None
+    accept_length: float | None = None
+    accept_rate: float | None = None
+    disturbed: bool | None = None
     remaining: float | None = None
     result: DomainResult
+
+    @classmethod
+    def from_result(
+        cls,
+        ts: float,
+        node: NodeName,
+        instance: str,
+        one: DomainResult,
+        *,
+        number: int,
+        total: int,
+        remaining: float | None = None,
+    ) -> BenchDomainMeasured:
+        """Return a result as an event."""
+        return cls(
+            ts=ts, node=node, instance=instance, number=number, total=total, remaining=remaining, result=one,
+            domain=one.domain, thinking=one.thinking,
+            tokens_per_second=one.generation_rate.median if one.generation_rate else None,
+            ttft=one.ttft.median if one.ttft else None, accept_length=one.accept_length, accept_rate=one.accept_rate,
+            disturbed=one.disturbed,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

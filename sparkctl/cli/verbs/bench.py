@@ -377,7 +377,7 @@ def _find_reference(run: BenchRun) -> Sequence[Reference]:
 def _choose_runs(store: BenchStore, before: str | None, after: str | None) -> tuple[BenchRun, BenchRun]:
     from sparkctl.errors import InvalidInput
 
-    runs = store.list_runs()
+    runs = tuple(run for run in store.list_runs() if run.results or run.domains)  # one may be at its first cell
 
     def find(name: str) -> BenchRun:
         if name.isdecimal():

@@ -186,9 +186,9 @@ class _Sweep:
             run = self._save(replace(run, domains=(*run.domains, result)))
             left = (self.ctx.clock.monotonic() - began) / number * (len(wanted) - number)
             self.emit(
-                BenchDomainMeasured(
-                    ts=self.ctx.clock.unix_time(), node=self.target.session.node.name, instance=run.instance, number=number,
-                    total=len(wanted), remaining=left, result=result,
+                BenchDomainMeasured.from_result(
+                    self.ctx.clock.unix_time(), self.target.session.node.name, run.instance, result, number=number,
+                    total=len(wanted), remaining=left,
                 )
             )  # fmt: skip
         return self._save(replace(run, ended=self.ctx.clock.unix_time()))

@@ -156,13 +156,13 @@ SAMPLES: list[events.Event] = [
         lines=(LogLine(when="2026-05-01T10:00:00Z", text="text \x1b[31m", number=7, stream="stderr", cut=3),),
         gap=True,
     ),
-    events.BenchDomainMeasured(
-        ts=1.0,
-        node=NODE,
-        instance="i",
+    events.BenchDomainMeasured.from_result(
+        1.0,
+        NODE,
+        "i",
+        DomainResult(domain="prose", prompts=6, generation_rate=Measurements((11.0, 12.5)), accept_length=1.4),
         number=1,
         total=9,
-        result=DomainResult(domain="prose", prompts=6, generation_rate=Measurements((11.0, 12.5)), accept_length=1.4),
     ),
     events.BenchCellMeasured.from_result(
         1.0,
