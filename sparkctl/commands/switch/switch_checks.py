@@ -389,8 +389,8 @@ def _build_node_state(
     alive = [one for one in seen.containers if one.is_alive]
     memory = seen.look.memory
     needs: list[IncomingRank] = []
-    for of, launch, has in seen.needs:
-        needs.append(_build_need(ctx, of, session, seen, launch, has, tuple(needs)))
+    for one in seen.needs:
+        needs.append(_build_need(ctx, session, seen, one, tuple(needs)))
     return NodeInventory(
         node=session.node.name,
         occupants=tuple(
@@ -409,21 +409,20 @@ def _build_node_state(
 
 def _build_need(
     ctx: CommandContext,
-    of: SwitchInstance,
     session: NodeSession,
     seen: SwitchInspection,
-    launch: LaunchPlan,
-    has: bool,
+    need: tuple[SwitchInstance, LaunchPlan, bool],
     earlier: Sequence[IncomingRank],
 ) -> IncomingRank:
     """Return what starts on a node because it is needed, after ``earlier`` ones. One that runs already takes no more
     memory and is always there.
     """
+    of, launch, has_image = need
     if any(is_running_need(one, launch) for one in seen.containers):
         nothing = MemoryFit(node=session.node.name, profile=launch.profile, answer=FitOutcome.FITS)
         return IncomingRank(launch, True, lambda _: nothing)
     return replace(
-        _build_new_launch(ctx, of, session, seen, launch, earlier), has_image=has, alone=None, fit_changed=None
+        _build_new_launch(ctx, of, session, seen, launch, earlier), has_image=has_image, alone=None, fit_changed=None
     )
 
 
