@@ -68,6 +68,8 @@ def build_theme_styles(theme: Theme, *, colourless: bool) -> dict[TextStyle, Sty
         TextStyle.BODY: make_style(accent.blend(ground, 0.66)),
         TextStyle.RATE_BODY: make_style(rate.blend(ground, 0.66)),
         TextStyle.POWER_BODY: make_style(power.blend(ground, 0.66)),
+        TextStyle.ATTENTION_BODY: make_style(attention.blend(ground, 0.66)),
+        TextStyle.BAD_BODY: make_style(bad.blend(ground, 0.66)),
     }
 
 
@@ -122,4 +124,6 @@ def _build_ansi_styles(colourless: bool) -> dict[TextStyle, Style]:
         TextStyle.BODY: make_style("bright_black", dim=colourless),
         TextStyle.RATE_BODY: make_style("bright_black", dim=colourless),
         TextStyle.POWER_BODY: make_style("bright_black", dim=colourless),
+        TextStyle.ATTENTION_BODY: make_style("bright_black", dim=colourless),
+        TextStyle.BAD_BODY: make_style("bright_black", dim=colourless),
     }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from sparkctl.commands.start.launch_plans import ContainerLaunch
@@ -18,6 +19,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_duration, format_gib
 from sparkctl.model.verdict import FieldChange, Verdict
+from sparkctl.monitor.meters.bandwidth import estimate_instance_bandwidth
 from sparkctl.monitor.meters.meter_series import LastValue, MeterSeries
 from sparkctl.monitor.ranks import is_head
 from sparkctl.monitor.startup_timeline import StartupTimeline
@@ -38,13 +40,18 @@ from sparkctl.views.overview.tile_model import (
     format_age,
 )
 from sparkctl.views.overview.tile_rows import (
+    AreaChart,
     DrawArea,
+    build_chart_row,
     build_gpu_charts,
+    build_machine_row,
     build_memory_groups,
     build_throughput_chart,
+    choose_chart_minutes,
     describe_engine,
     describe_head,
     describe_rank,
+    fill_series_gaps,
     make_label,
     render_acceptance,
     render_bandwidth,
@@ -57,7 +64,7 @@ from sparkctl.views.overview.tile_rows import (
     render_unreachable,
 )
 from sparkctl.views.profiles.launch_plan_view import describe_ready_rule
-from sparkctl.views.text.charts import render_claim_bar, render_gauge
+from sparkctl.views.text.charts import ChartValues, render_claim_bar, render_gauge, round_above
 from sparkctl.views.text.frame_layout import (
     FRAME_COLUMNS,
     RowBlock,
@@ -98,7 +105,7 @@ class InstanceScreenModel:
     ``tail`` are the last log lines, ``tail_trouble`` the problem with following the log. ``remedies`` are keys that
     may fix a failure, with their labels; ``end_trouble`` is why there is no verdict. ``warnings``: from its last
     start from here. ``accepts``: the key that applies the verdict's proposal.
-    ``bench``: its last benchmark in a line."""
+    ``bench``: its last benchmark in a line. ``are_charts_beside``: its curves have a box of their own."""
 
     seen: NodeTileModel
     name: str
@@ -114,6 +121,7 @@ class InstanceScreenModel:
     warnings: tuple[WarningEmitted, ...] = ()
     accepts: str | None = None
     bench: str | None = None
+    are_charts_beside: bool = False
 
 
 def render_instance(scene: InstanceScreenModel, columns: int, lines: int) -> tuple[TextRow, ...]:
@@ -155,10 +163,13 @@ def _render_columns(scene: InstanceScreenModel, columns: int, lines: int) -> lis
     left = max(columns // 2, 60)
     right = columns - left
     space = DrawArea(left - 4)
+    curves = _build_live_charts(scene, DrawArea(right - 4))
+    scene = replace(scene, are_charts_beside=bool(curves))
     state, memory = _render_state(scene, space, roomy=True), _render_memory(scene, space)
     plan = _render_plan(scene, right - 4)
     needed = _count_rows(state) + 2 + (_count_rows(memory) + 2 if memory else 0)
-    top = min(lines - _MIN_LOG_LINES, max(needed, len(plan) + 2))
+    wanted = sum(curve.tallest for curve in curves) if curves else len(plan)
+    top = min(lines - _MIN_LOG_LINES, max(needed, wanted + 2))
     below = min(_count_rows(memory) + 2, top // 2) if memory else 0
     room = top - below - 2
     lefts = [
@@ -171,7 +182,12 @@ def _render_columns(scene: InstanceScreenModel, columns: int, lines: int) -> lis
             left,
             below,
         )
-    rights = draw_frame(_PLAN_TITLE, _limit_rows(plan, top - 2), right, top)
+    if curves:
+        shown = drop_least_important(expand_charts(curves, top - 2), top - 2)
+        title = make_row(Span(f"last {choose_chart_minutes(scene.seen)} min", TextStyle.LABEL))
+        rights = draw_frame(title, shown, right, top)
+    else:
+        rights = draw_frame(_PLAN_TITLE, _limit_rows(plan, top - 2), right, top)
     rows = [(*one, *other) for one, other in zip(lefts, rights, strict=True)]
     return [*rows, *_render_log_box(scene, columns, lines - top)]
 
@@ -292,10 +308,72 @@ def _render_state(scene: InstanceScreenModel, space: DrawArea, *, roomy: bool) -
             *(build_gpu_charts(seen, space) if roomy else []),
         ]
     return [
-        *_render_identity(one, space, scene.bench),
         *_render_throughput(scene, one, space, roomy=roomy),
+        *_render_identity(one, space, scene.bench),
+        *_render_folded_plan(scene, space),
         *_render_warnings(scene, space),
     ]
+
+
+def _render_folded_plan(scene: InstanceScreenModel, space: DrawArea) -> list[RowBlock]:
+    """Return what it was started from in a row, with the key that shows its whole ``docker run`` line."""
+    plan = None if scene.run is None else scene.run.plan
+    if plan is None or not plan.profile:
+        return []
+    key = make_row(Span("d", TextStyle.KEY), Span(" docker run line", TextStyle.LABEL))
+    words = make_row(
+        make_label("profile"), sanitize_span(plan.profile, TextStyle.VALUE),
+        sanitize_span(f" {plan.profile_hash or ''}   ", TextStyle.LABEL), *key,
+    )  # fmt: skip
+    image = make_row(make_label("image"), sanitize_span(plan.image, TextStyle.VALUE))
+    return [make_block(6, words), make_block(8, truncate_row(image, space.columns))]
+
+
+def _build_live_charts(scene: InstanceScreenModel, space: DrawArea) -> list[RowBlock]:
+    """Return the curves of an instance that answers: decoding and acceptance, bandwidth and KV cache, first token and GPU,
+    power and heat; none of what was never read."""
+    one, seen = scene.one, scene.seen
+    series = None if one is None else seen.drafting.get(one.container_id or "")
+    if one is None or one.phase is not Phase.READY or series is None or not seen.is_known:
+        return []
+    seconds = choose_chart_minutes(seen) * 60.0
+    widths = space.split_chart_columns(2)
+
+    def make_chart(
+        read: Callable[[float, float, int], ChartValues], unit: str, title: str, least: float, factor: float = 1.0,
+        tone: TextStyle = TextStyle.RATE, most: float = math.inf,
+    ) -> AreaChart | None:  # fmt: skip
+        means = fill_series_gaps(read(seen.now, seconds, widths[1] * 2), seconds)
+        values = [None if value is None else value * factor for value in means]
+        known = [value for value in values if value is not None]
+        if not known:
+            return None
+        top = min(most, round_above(max(known), least))
+        return AreaChart(values=values, most=top, unit=unit, tone=tone, title=title)
+
+    read = estimate_instance_bandwidth(one, seen.view)
+    steps = None if one.numbers is None else one.numbers.steps
+    charts = [
+        make_chart(series.get_generation_rates, "tok/s", "decode", 10.0),
+        make_chart(series.get_accept_lengths, "per step", "accept", 2.0),
+        None
+        if read is None or not steps
+        else make_chart(
+            series.get_step_rates, "GB/s est.", "reads", 100.0, (read.low + read.high) / 2e9 / steps, TextStyle.ACCENT
+        ),
+        make_chart(series.get_kv_usages, "%", "KV cache", 10.0, 100.0, TextStyle.ACCENT, most=100.0),
+        make_chart(series.get_first_token_times, "ms", "first token", 100.0, 1000.0),
+    ]
+    known = [chart for chart in charts if chart is not None]
+    if not known:
+        return []
+    rows = []
+    for at in range(0, len(known), 2):
+        pair = known[at : at + 2]
+        row = build_chart_row(f"live {at}", pair, widths if len(pair) == 2 else space.split_chart_columns(1))
+        if row is not None:
+            rows.append(row)
+    return [*rows, *build_gpu_charts(seen, space)]
 
 
 def _render_warnings(scene: InstanceScreenModel, space: DrawArea) -> list[RowBlock]:
@@ -422,7 +500,8 @@ def _render_throughput(
         parts = [make_block(1, *render_labelled_text("", words, space, TextStyle.LABEL, 3))] if words else []
         return [*parts, *_render_gpu(scene, space)]
     parts = [make_block(0, render_throughput(one, space))]
-    if roomy and (speed := build_throughput_chart(one, scene.seen, space)) is not None:
+    beside = scene.are_charts_beside
+    if roomy and not beside and (speed := build_throughput_chart(one, scene.seen, space)) is not None:
         parts.append(speed)
     numbers = one.numbers
     if (accept := render_acceptance(one, scene.seen, space)) is not None:
@@ -446,9 +525,11 @@ def _render_throughput(
         hint = f"/metrics is off; in the profile: {one.metrics_hint}"
         parts.append(make_block(7, *render_labelled_text("", hint, space, TextStyle.LABEL, 2)))
     parts += _render_gpu(scene, space)
-    if roomy:
+    if (machine := build_machine_row(scene.seen, space)) is not None:
+        parts.append(machine)
+    if roomy and not beside:
         parts += build_gpu_charts(scene.seen, space)
-    return [*parts, *_render_startup_result(scene, space, roomy=roomy)]
+    return [*parts, *_render_startup_result(scene, space, roomy=False)]
 
 
 def _render_gpu(scene: InstanceScreenModel, space: DrawArea) -> list[RowBlock]:

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from sparkctl.model.engine_metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource, Quantiles
 from sparkctl.model.reference import ComparableReference, FigureRange, name_source
+from sparkctl.model.sample import Gpu
 from sparkctl.monitor.meters.bandwidth import GB, Bandwidth, BandwidthSource
 
 UNKNOWN = "—"
+CLOCK_LIMIT_REASONS = {
+    0x2: "application clocks",
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "thermal (software)",
+    0x40: "thermal (hardware)",
+    0x80: "power brake",
+    0x100: "display clock",
+}  # bit 0x1 is idle
+_THROTTLE_REASONS = 0x8 | 0x20 | 0x40 | 0x80  # that somebody should see; the others are usual
 IDLE = "idle"
 _SOURCE_SUFFIXES = {MeterSource.COUNTERS: "", MeterSource.GAUGE: " · by its gauge", MeterSource.LOG: " · by its log"}
 
@@ -135,3 +147,11 @@ def _format_short_time(seconds: float) -> str:
 def _format_number_range(low: float, high: float) -> str:
     one, other = f"{low:.0f}", f"{high:.0f}"
     return f"{one}–{other}" if one != other else one
+
+
+def find_worst_clock_limit(gpu: Gpu) -> str | None:
+    """Return why the GPU is throttled, as ``thermal (hardware)``; None where it is not, or it is not known."""
+    return next(
+        (name for bit, name in reversed(CLOCK_LIMIT_REASONS.items()) if (gpu.reasons or 0) & bit & _THROTTLE_REASONS),
+        None,
+    )

@@ -25,7 +25,7 @@ from sparkctl.monitor.meters.bandwidth import (
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.views import meter_view as words
 from sparkctl.views.finding_view import format_node_findings
-from sparkctl.views.meter_view import UNKNOWN, format_bandwidth
+from sparkctl.views.meter_view import CLOCK_LIMIT_REASONS, UNKNOWN, format_bandwidth
 from sparkctl.views.overview.fabric_view import format_node_links
 from sparkctl.views.status_view import format_instance_blocks, sort_by_owner
 from sparkctl.views.text.charts import render_memory_bar
@@ -142,16 +142,6 @@ def _explain_bandwidth(one: InstanceView, view: NodeTelemetryView, width: int | 
     ]
 
 
-CLOCK_LIMIT_REASONS = {
-    0x2: "application clocks",
-    0x4: "power cap",
-    0x8: "hardware slowdown",
-    0x10: "sync boost",
-    0x20: "thermal (software)",
-    0x40: "thermal (hardware)",
-    0x80: "power brake",
-    0x100: "display clock",
-}  # bit 0x1 is idle
 _BAR_COLUMNS, _SHORT_BAR_COLUMNS, _WIDE_MIN_COLUMNS = 40, 30, 100
 _OLD_LIST_SECONDS = 15.0  # seconds; Docker is read every 5 s and has 10 s to answer
 _LOW_DISK_SHARE = 0.05  # share of a disk; below this it is always shown

@@ -1,4 +1,4 @@
-"""Time series of an engine's figures in the last minutes: accept length and throughput. Pure."""
+"""Time series of an engine's figures in the last minutes: accept length, throughput, steps, KV cache, first token. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ class MeterSeries:
     ``prefix_hit_rate`` are reported only while a request begins or runs: the last value of each, None before the first."""
 
     def __init__(self) -> None:
-        self._at, self._lengths, self._rates = (array("d", [math.nan]) * _MAX_READINGS for _ in range(3))
+        self._at, self._lengths, self._rates, self._steps, self._usages, self._waits = (
+            array("d", [math.nan]) * _MAX_READINGS for _ in range(6)
+        )
         self._next = 0  # the place of the next reading
         self.ttft: LastValue[Quantiles] | None = None
         self.inter_token: LastValue[Quantiles] | None = None
@@ -49,6 +51,12 @@ class MeterSeries:
         self._at[self._next] = ts
         self._lengths[self._next] = math.nan if length is None else length
         self._rates[self._next] = math.nan if rate is None else rate
+        for series, figure in (
+            (self._steps, None if numbers is None else numbers.steps),
+            (self._usages, None if numbers is None else numbers.kv_usage),
+            (self._waits, None if numbers is None or numbers.ttft is None else numbers.ttft.p50),
+        ):
+            series[self._next] = math.nan if figure is None else figure
         self._next = (self._next + 1) % _MAX_READINGS
         if numbers is not None:
             self._update_last_values(ts, numbers)
@@ -73,6 +81,18 @@ class MeterSeries:
     def get_generation_rates(self, now: float, seconds: float, count: int) -> tuple[float | None, ...]:
         """Return the same for the throughput, tok/s."""
         return self._compute_bucket_means(self._rates, now, seconds / count, count)
+
+    def get_step_rates(self, now: float, seconds: float, count: int) -> tuple[float | None, ...]:
+        """Return the same for the steps per second."""
+        return self._compute_bucket_means(self._steps, now, seconds / count, count)
+
+    def get_kv_usages(self, now: float, seconds: float, count: int) -> tuple[float | None, ...]:
+        """Return the same for the share of the KV cache in use, 0..1."""
+        return self._compute_bucket_means(self._usages, now, seconds / count, count)
+
+    def get_first_token_times(self, now: float, seconds: float, count: int) -> tuple[float | None, ...]:
+        """Return the same for the median time to the first token, seconds."""
+        return self._compute_bucket_means(self._waits, now, seconds / count, count)
 
     def _compute_bucket_means(
         self, values: array[float], now: float, width: float, count: int

@@ -27,6 +27,7 @@ from sparkctl.views.overview.tile_model import (
 from sparkctl.views.overview.tile_rows import (
     DrawArea,
     build_gpu_charts,
+    build_machine_row,
     build_memory_groups,
     build_throughput_chart,
     compute_power_scale,
@@ -150,7 +151,12 @@ def _build_sections(seen: NodeTileModel, space: DrawArea, roomy: bool) -> TileSe
             )
     made = _render_instances(seen, space, roomy)
     memory = [each if roomy else replace(each, tallest=1) for each in build_memory_groups(seen, space)]
-    gpu = [make_block(2, *render_gpus(seen, space)), *(build_gpu_charts(seen, space) if roomy else [])]
+    machine = build_machine_row(seen, space)
+    gpu = [
+        make_block(2, *render_gpus(seen, space)),
+        *(build_gpu_charts(seen, space) if roomy else []),
+        *([] if machine is None else [machine]),
+    ]
     blank = [make_block(BLANK_DROP_PRIORITY, ())] if roomy else []
     if not seen.is_known:
         memory, made, gpu = dim_blocks(memory), dim_blocks(made), []

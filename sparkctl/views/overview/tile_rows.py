@@ -14,7 +14,7 @@ from sparkctl.logs.line_classifier import LogLevel, parse_level_header
 from sparkctl.model.engine_metrics import EngineActivity, EngineFactName
 from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.sample import Gpu, MemoryBar
+from sparkctl.model.sample import DiskSpace, Gpu, MemoryBar
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB
 from sparkctl.monitor.kernel_log import is_worth_a_line
@@ -22,10 +22,12 @@ from sparkctl.monitor.meters.bandwidth import estimate_instance_bandwidth, expla
 from sparkctl.monitor.ranks import count_ranks
 from sparkctl.monitor.sample_series import SeriesName
 from sparkctl.views import meter_view as words
+from sparkctl.views.meter_view import find_worst_clock_limit
 from sparkctl.views.overview.tile_model import TRANSITION_PHASES, NodeTileModel, build_instance_badge, format_age
 from sparkctl.views.text.charts import (
     AxisScale,
     ChartValues,
+    DangerLimits,
     fill_gaps,
     fit_axis_scale,
     render_area_chart,
@@ -46,6 +48,7 @@ from sparkctl.views.text.styled_text import (
     make_row,
     measure_row,
     measure_text,
+    pad_row,
     sanitize_span,
     truncate_row,
 )
@@ -56,6 +59,10 @@ _CHART_MINUTES = (1, 2, 5, 15)  # possible periods of curves in minutes; the sho
 _MAX_GAP_SECONDS = 10.0  # seconds; a shorter pause between readings is no gap
 _MAX_BAR_COLUMNS = 88
 _BAR_TEXT_COLUMNS = 19  # width of the text beside a bar: 102.8 of 121.7 GiB
+_CHART_GAP_COLUMNS = 2  # between two curves side by side
+_TWO_CHARTS_MIN_COLUMNS, _THREE_CHARTS_MIN_COLUMNS = 48, 84
+_HOT_NVME_DEGREES = 70.0  # °C from which a drive slows down soon
+_MACHINE_DROP_PRIORITY = 5
 _MAX_CURVE_CELLS = 24  # width of a curve within a row
 _FULL_BADGE_COLUMNS = 64  # from this width on, badges have words
 _VERSION_TAG_PATTERN = re.compile(r"v?\d+\.\d")  # a bare number may be a build counter
@@ -80,8 +87,18 @@ class DrawArea:
 
     @property
     def chart_columns(self) -> int:
-        """The width of every curve of more than one row: all that the labels leave."""
-        return max(4, self.columns - LABEL_COLUMNS)
+        """The width of a curve that stands alone in its rows: all of it, as its scale stands inside."""
+        return max(4, self.columns)
+
+    def split_chart_columns(self, count: int) -> list[int]:
+        """Return the widths of this many curves side by side; the last takes what is left over."""
+        each = max(4, (self.columns - _CHART_GAP_COLUMNS * (count - 1)) // count)
+        return [*[each] * (count - 1), max(4, self.columns - (each + _CHART_GAP_COLUMNS) * (count - 1))]
+
+    @property
+    def is_chart_row_wide(self) -> bool:
+        """Whether three curves fit side by side."""
+        return self.columns >= _THREE_CHARTS_MIN_COLUMNS
 
 
 def choose_chart_minutes(seen: NodeTileModel) -> int:
@@ -377,11 +394,64 @@ def _render_gpu(gpu: Gpu, slow: TextStyle | None, hot: TextStyle | None) -> Text
     degrees = "°C"
     if hot is None:
         hot = TextStyle.ATTENTION if gpu.celsius is not None and gpu.celsius >= 85 else TextStyle.VALUE
+    held = find_worst_clock_limit(gpu)
     return make_row(
         make_label("GPU"), *_render_figure(None if gpu.busy is None else gpu.busy * 100, 3, "%"),
         *_render_figure(gpu.sm_clock, 7, "MHz", slow or TextStyle.VALUE), *_render_figure(gpu.power, 6, "W"), *
-        _render_figure(gpu.celsius, 5, degrees, hot),
+        _render_figure(gpu.celsius, 5, degrees, hot), *(() if held is None else (Span(f"   {held}", TextStyle.ATTENTION),)),
     )  # fmt: skip
+
+
+def build_machine_row(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
+    """Return what the machine beside the GPU does, as much as fits: CPU, load, NVMe, free disk, network; None before a
+    sample."""
+    sample = seen.view.sample
+    if sample is None or sample.cpu is None:
+        return None
+    shown = make_row(
+        make_label("CPU"), *_render_figure(None if sample.cpu.busy is None else sample.cpu.busy * 100, 3, "%")
+    )
+    parts: list[TextRow] = []
+    if sample.cpu.load:
+        parts.append(make_row(Span("   load ", TextStyle.LABEL), Span(f"{sample.cpu.load[0]:4.1f}", TextStyle.VALUE)))
+    heat = [one.celsius for one in sample.temperatures or () if one.chip.startswith("nvme")]
+    if heat:
+        tone = TextStyle.ATTENTION if max(heat) >= _HOT_NVME_DEGREES else TextStyle.VALUE
+        parts.append(make_row(Span("   NVMe", TextStyle.LABEL), *_render_figure(max(heat), 4, "°C", tone)))
+    if (free := _find_least_free(sample.disks or ())) is not None:
+        level = seen.get_finding_severity(FindingKind.DISK)
+        tone = TextStyle.VALUE if level is None else get_severity_style(level)
+        parts.append(
+            make_row(Span("   disk ", TextStyle.LABEL), *_render_size(free, tone), Span(" free", TextStyle.UNIT))
+        )
+    received, sent = (
+        sum(rate for link in sample.links or () if (rate := getattr(link, way)) is not None)
+        for way in ("receive_rate", "send_rate")
+    )
+    if any(link.receive_rate is not None for link in sample.links or ()):
+        parts.append(
+            make_row(
+                Span("   ↓", TextStyle.LABEL), Span(f"{received / 1e6:6.1f}", TextStyle.VALUE), Span(" ↑", TextStyle.LABEL),
+                Span(f"{sent / 1e6:6.1f}", TextStyle.VALUE), Span(" MB/s", TextStyle.UNIT),
+            )
+        )  # fmt: skip
+    for part in parts:
+        if measure_row(shown) + measure_row(part) <= space.columns:
+            shown = make_row(*shown, *part)
+    return make_block(_MACHINE_DROP_PRIORITY, shown)
+
+
+def _find_least_free(disks: Iterable[DiskSpace]) -> int | None:
+    """Return the bytes free on the fullest of the disks that are there."""
+    known = [one for one in disks if one.total and one.free is not None]
+    fullest = min(known, key=lambda one: (one.free or 0) / (one.total or 1), default=None)
+    return None if fullest is None else fullest.free
+
+
+def _render_size(size: int, tone: TextStyle) -> TextRow:
+    if size >= 1024 * GIB:
+        return make_row(Span(f"{size / GIB / 1024:5.1f}", tone), Span(" TiB", TextStyle.UNIT))
+    return make_row(Span(f"{size / GIB:5.0f}", tone), Span(" GiB", TextStyle.UNIT))
 
 
 def _render_figure(value: float | None, wide: int, unit: str, tone: TextStyle = TextStyle.VALUE) -> TextRow:
@@ -422,34 +492,69 @@ def is_in_transition(one: InstanceView) -> bool:
 MAX_CHART_ROWS = 6  # largest height of a curve; the same for all values, so that rows below do not move
 _CHART_DROP_PRIORITY = 9
 _MIN_RATE_SCALE, _MIN_POWER_SCALE = 10.0, 40.0  # smallest upper end of a scale, in tok/s and W
+_MIN_ACCEPT_SCALE = 2.0  # tokens per step
 _FULL_PERCENT = 100.0
+_MOST_DEGREES, _DANGEROUS_DEGREES = 100.0, (85.0, 92.0)  # °C: the scale, and where the curve warns and is bad
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AreaChart:
+    """A curve from zero to ``most``, and what stands in its corners. ``danger``: from where on it warns, and is bad."""
+
+    values: Sequence[float | None]
+    most: float
+    unit: str
+    tone: TextStyle
+    title: str = ""
+    danger: DangerLimits | None = None
 
 
 def build_throughput_chart(one: InstanceView, seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
-    """Return the curve of the throughput, None if there is no reading."""
+    """Return the curve of the throughput, beside it on a wide screen that of the accept length; None if there is no
+    reading."""
     drafting = seen.drafting.get(one.container_id or "")
     if drafting is None:
         return None
     seconds = choose_chart_minutes(seen) * 60.0
-    rates = fill_series_gaps(drafting.get_generation_rates(seen.now, seconds, space.chart_columns * 2), seconds)
+    accepts = space.is_chart_row_wide and any(drafting.get_accept_lengths(seen.now, seconds, 2))
+    widths = space.split_chart_columns(2 if accepts else 1)
+    rates = fill_series_gaps(drafting.get_generation_rates(seen.now, seconds, widths[0] * 2), seconds)
     said = (
         None if one.numbers is None else one.numbers.generation_rate
     )  # the scale includes the figure beside the curve
     most = max((rate for rate in (*rates, said) if rate is not None), default=0.0)
-    return _build_chart_block("speed", rates, round_above(most, _MIN_RATE_SCALE), "tok/s", TextStyle.RATE)
+    charts = [AreaChart(values=rates, most=round_above(most, _MIN_RATE_SCALE), unit="tok/s", tone=TextStyle.RATE)]
+    if accepts:
+        lengths = fill_series_gaps(drafting.get_accept_lengths(seen.now, seconds, widths[1] * 2), seconds)
+        longest = round_above(max((one for one in lengths if one is not None), default=0.0), _MIN_ACCEPT_SCALE)
+        charts.append(AreaChart(values=lengths, most=longest, unit="per step", tone=TextStyle.RATE, title="accept"))
+    return build_chart_row("speed", charts, widths)
 
 
 def build_gpu_charts(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
-    """Return the curves of GPU utilisation and power, as far as known."""
-    busy = _read_series(seen, SeriesName.GPU_BUSY, space.chart_columns * 2)
-    shares = [None if share is None else share * 100 for share in busy]
-    power = _read_series(seen, SeriesName.POWER, space.chart_columns * 2)
-    most = seen.most_power or compute_power_scale([seen])
-    parts = (
-        _build_chart_block("gpu", shares, _FULL_PERCENT, "%", TextStyle.POWER),
-        _build_chart_block("power", power, most or _MIN_POWER_SCALE, "W", TextStyle.POWER),
-    )
-    return [part for part in parts if part is not None]
+    """Return the curves of GPU utilisation and power, as far as known; with room for three, of its temperature too."""
+    most = seen.most_power or compute_power_scale([seen]) or _MIN_POWER_SCALE
+    wanted: list[tuple[SeriesName, float, str, str, DangerLimits | None]] = [
+        (SeriesName.GPU_BUSY, _FULL_PERCENT, "%", "busy", None),
+        (SeriesName.POWER, most, "W", "power", None),
+    ]
+    if space.is_chart_row_wide:
+        wanted.append((SeriesName.CELSIUS, _MOST_DEGREES, "°C", "heat", _DANGEROUS_DEGREES))
+    beside = space.columns >= _TWO_CHARTS_MIN_COLUMNS
+    widths = space.split_chart_columns(len(wanted)) if beside else [space.chart_columns] * len(wanted)
+    charts = []
+    for (series, top, unit, title, danger), wide in zip(wanted, widths, strict=True):
+        values = _read_series(seen, series, wide * 2)
+        if series is SeriesName.GPU_BUSY:
+            values = [None if share is None else share * 100 for share in values]
+        charts.append(AreaChart(values=values, most=top, unit=unit, tone=TextStyle.POWER, title=title, danger=danger))
+    if beside:
+        rows = [build_chart_row("gpu", charts, widths)]
+    else:
+        rows = [
+            build_chart_row(name, [chart], widths[:1]) for name, chart in zip(("gpu", "power"), charts, strict=True)
+        ]
+    return [row for row in rows if row is not None]
 
 
 def compute_power_scale(glances: Iterable[NodeTileModel]) -> float | None:
@@ -475,33 +580,44 @@ def _read_series(seen: NodeTileModel, series: SeriesName, count: int) -> list[fl
     return fill_series_gaps([None if spread is None else spread.mean for spread in spreads], seconds)
 
 
-def _build_chart_block(
-    slot: str, values: Sequence[float | None], most: float, unit: str, tone: TextStyle
-) -> RowBlock | None:
-    """Return a filled curve over the whole width, with the ends of its scale in the column of the labels."""
-    if all(value is None for value in values):
+def build_chart_row(slot: str, charts: Sequence[AreaChart], widths: Sequence[int]) -> RowBlock | None:
+    """Return filled curves side by side, the newest reading at the right of each; None if nothing is known."""
+    if all(value is None for chart in charts for value in chart.values):
         return None
 
     def render_height(height: int) -> tuple[TextRow, ...]:
-        return _label_chart(render_area_chart(values, AxisScale(0.0, most), height, tone), most, unit)
+        made = [render_chart(chart, columns, height) for chart, columns in zip(charts, widths, strict=True)]
+        gap = Span(" " * _CHART_GAP_COLUMNS)
+        return tuple(
+            tuple(span for at, part in enumerate(parts) for span in ((gap, *part) if at else part))
+            for parts in zip(*made, strict=True)
+        )
 
     return RowBlock(spare=_CHART_DROP_PRIORITY, rows=(), grow=render_height, slot=slot, tallest=MAX_CHART_ROWS)
 
 
-def _label_chart(rows: Sequence[TextRow], most: float, unit: str) -> tuple[TextRow, ...]:
-    """Return a curve with its scale: the upper end beside the first row, zero and the unit beside the last."""
-    top = f"{most:.0f}"
-    if len(rows) == 1 and len(top) + len(unit) < LABEL_COLUMNS - 1:
-        top += f" {unit}"
-    labels = [top, *[""] * (len(rows) - 2), f"0 {unit}"][: len(rows)]
-    return tuple(
-        make_row(Span(f"{label:>{LABEL_COLUMNS - 1}} ", TextStyle.UNIT), *row)
-        for label, row in zip(labels, rows, strict=True)
-    )
+def render_chart(chart: AreaChart, columns: int, height: int) -> tuple[TextRow, ...]:
+    """Return a curve with its scale inside: the upper end and its title in the upper left corner, zero in the lower."""
+    values = chart.values or [None] * (columns * 2)
+    rows = list(render_area_chart(values, AxisScale(0.0, chart.most), height, chart.tone, chart.danger))
+    top = make_row(Span(f"{chart.most:.0f} {chart.unit}", TextStyle.UNIT))
+    if chart.title:
+        top = make_row(*top, Span(f" {chart.title}", TextStyle.LABEL))
+    rows[0] = _lay_over(rows[0], make_row(*top, " "), columns)
+    if height > 1:
+        rows[-1] = _lay_over(rows[-1], make_row(Span("0 ", TextStyle.UNIT)), columns)
+    return tuple(pad_row(row, columns) for row in rows)
+
+
+def _lay_over(row: TextRow, words: TextRow, columns: int) -> TextRow:
+    """Return a row of a curve with words over its beginning, where they leave most of it."""
+    taken = measure_row(words)
+    return make_row(*words, *_skip_columns(row, taken)) if taken <= columns * 3 // 4 else row
 
 
 _MIN_TREND_BYTES = 8 * GIB  # smallest range of a trend; smaller changes are flat
 _MAX_MEMORY_CHART_ROWS = 6  # largest height of its curve; the same for all values, so that rows below do not move
+_SCARCE_MEMORY_BYTES = 8 * GIB  # available memory below which its curve warns
 _LOW_MEMORY_BYTES = 2 * GIB  # available memory below which the figure is a warning
 
 
@@ -563,11 +679,15 @@ def build_memory_chart(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
         if height == 1:
             return (short,)
         tall = _read_used_memory(seen, total, space.chart_columns * 2)
-        rows = list(render_area_chart(tall, AxisScale(0.0, float(total)), height))
-        inside = make_row(Span(f"{minutes} min  ", TextStyle.UNIT), *swap, "  ")
-        if measure_row(inside) < space.chart_columns:
-            rows[0] = make_row(*inside, *_skip_columns(rows[0], measure_row(inside)))
-        return _label_chart(rows, total / GIB, "GiB")
+        chart = AreaChart(
+            values=[None if value is None else value / GIB for value in tall], most=total / GIB, unit="GiB",
+            tone=TextStyle.ACCENT, danger=((total - _SCARCE_MEMORY_BYTES) / GIB, (total - _LOW_MEMORY_BYTES) / GIB),
+        )  # fmt: skip
+        rows = render_chart(chart, space.chart_columns, height)
+        inside = make_row(
+            Span(f"{total / GIB:.0f} GiB", TextStyle.UNIT), Span(f" {minutes} min  ", TextStyle.LABEL), *swap, " "
+        )
+        return (_lay_over(rows[0], inside, space.chart_columns), *rows[1:])
 
     scale = fit_axis_scale(used, _MIN_TREND_BYTES)
     if scale is None:
@@ -607,8 +727,10 @@ def build_kernel_marks(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
     marks = "".join(_KERNEL_MARK if at in places else " " for at in range(wide))
     last = shown[-1]
     tone = TextStyle.BAD if last.severity is Severity.PROBLEM else TextStyle.ATTENTION
-    legend = make_row(make_label(""), Span(f"{_KERNEL_MARK} ", tone), sanitize_span(last.meaning, TextStyle.VALUE))
-    return make_block(4, make_row(make_label("kernel"), Span(marks, tone)), truncate_row(legend, space.columns))
+    legend = make_row(
+        make_label("kernel"), Span(f"{_KERNEL_MARK} ", tone), sanitize_span(last.meaning, TextStyle.VALUE)
+    )
+    return make_block(4, make_row(Span(marks, tone)), truncate_row(legend, space.columns))
 
 
 def render_log_text(line: str) -> Span:

@@ -189,20 +189,35 @@ def _render_curve(values: tuple[float | None, ...], scale: AxisScale) -> TextRow
     return _paint_line_row(_compute_dot_strokes(_compute_dot_levels(values, scale, _CELL_DOT_ROWS), filled=False))
 
 
+DangerLimits = tuple[float, float]  # from which value on a curve warns, and from which it is bad
+
+
 def render_area_chart(
-    values: ChartValues, scale: AxisScale, height: int, tone: TextStyle = TextStyle.ACCENT
-) -> tuple[TextRow, ...]:
+    values: ChartValues, scale: AxisScale, height: int, tone: TextStyle = TextStyle.ACCENT, danger: DangerLimits | None = None,
+) -> tuple[TextRow, ...]:  # fmt: skip
     """Return a filled curve of ``height`` rows in a hue, the highest first, two values per cell; unknown values are
-    gaps."""
-    return _render_area(tuple(values), scale, height, tone)
+    gaps. Where it reaches the limits of ``danger``, it has the colour of a warning or of a problem."""
+    return _render_area(tuple(values), scale, height, tone, danger)
 
 
 @lru_cache(_CACHED_CURVES)
 def _render_area(
-    values: tuple[float | None, ...], scale: AxisScale, height: int, tone: TextStyle
+    values: tuple[float | None, ...], scale: AxisScale, height: int, tone: TextStyle, danger: DangerLimits | None
 ) -> tuple[TextRow, ...]:
     strokes = _compute_dot_strokes(_compute_dot_levels(values, scale, _CELL_DOT_ROWS * height), filled=True)
-    return tuple(_paint_area_row(strokes, at, tone) for at in reversed(range(height)))
+    tones = [tone] * (len(strokes) // 2)
+    if danger is not None:
+        highest = [max(pair, default=0.0) for pair in _pair_known_values(values)]
+        tones = [
+            TextStyle.BAD if most >= danger[1] else TextStyle.ATTENTION if most >= danger[0] else tone
+            for most in highest
+        ]
+    return tuple(_paint_area_row(strokes, at, tones) for at in reversed(range(height)))
+
+
+def _pair_known_values(values: ChartValues) -> list[list[float]]:
+    """Return the known values of each cell."""
+    return [[value for value in values[at : at + 2] if value is not None] for at in range(0, len(values), 2)]
 
 
 def fill_gaps(values: ChartValues, most: int) -> list[float | None]:
@@ -256,26 +271,25 @@ _BODY_STYLES = {
     TextStyle.ACCENT: TextStyle.BODY,
     TextStyle.RATE: TextStyle.RATE_BODY,
     TextStyle.POWER: TextStyle.POWER_BODY,
+    TextStyle.ATTENTION: TextStyle.ATTENTION_BODY,
+    TextStyle.BAD: TextStyle.BAD_BODY,
 }
 
 
-def _paint_area_row(strokes: Sequence[int], line: int, tone: TextStyle) -> TextRow:
-    """Return the ``line``-th row from below of a filled curve; the area below the line is fainter."""
+def _paint_area_row(strokes: Sequence[int], line: int, tones: Sequence[TextStyle]) -> TextRow:
+    """Return the ``line``-th row from below of a filled curve, each cell in its hue; the area below the line is fainter."""
     shift = line * _CELL_DOT_ROWS
-    pairs = zip(strokes[::2], strokes[1::2], strict=True)
     whole = _ALL_DOTS_MASK << shift | 1 << shift + _CELL_DOT_ROWS  # the whole row, and a dot above it
-    cells = [
-        (
-            _BRAILLE_SYMBOLS[
-                _LEFT_DOT_BITS[left >> shift & _ALL_DOTS_MASK] | _RIGHT_DOT_BITS[right >> shift & _ALL_DOTS_MASK]
-            ],
-            left & right & whole == whole,
-        )
-        for left, right in pairs
-    ]
-    body = _BODY_STYLES[tone]
-    groups = groupby(cells, key=lambda cell: TextStyle.PLAIN if cell[0] == " " else body if cell[1] else tone)
-    return tuple(Span("".join(mark for mark, _ in group), style) for style, group in groups)
+    cells = []
+    for left, right, tone in zip(strokes[::2], strokes[1::2], tones, strict=True):
+        mark = _BRAILLE_SYMBOLS[
+            _LEFT_DOT_BITS[left >> shift & _ALL_DOTS_MASK] | _RIGHT_DOT_BITS[right >> shift & _ALL_DOTS_MASK]
+        ]
+        is_body = left & right & whole == whole
+        cells.append((mark, TextStyle.PLAIN if mark == " " else _BODY_STYLES[tone] if is_body else tone))
+    return tuple(
+        Span("".join(mark for mark, _ in group), style) for style, group in groupby(cells, key=lambda cell: cell[1])
+    )
 
 
 def _connect_dots(level: int, before: int | None) -> tuple[int, int]:

@@ -41,6 +41,8 @@ class TextStyle(StrEnum):
     BODY = "body"  # what lies under a curve of each hue
     RATE_BODY = "rate-body"
     POWER_BODY = "power-body"
+    ATTENTION_BODY = "attention-body"
+    BAD_BODY = "bad-body"
 
 
 @dataclass(frozen=True, slots=True)
