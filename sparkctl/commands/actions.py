@@ -75,6 +75,8 @@ class ActionId(StrEnum):
     DOCTOR = "doctor"
     SWITCH = "switch"
     HISTORY = "history"
+    NODE = "node"
+    KILL_PROCESS = "kill-process"
     SWITCH_DO = "switch-do"
     SWITCH_AGAIN = "switch-again"
     INTERRUPT = "interrupt"
@@ -279,12 +281,12 @@ def _target_selected(verb: str) -> RequestBuilder:
 
 
 OVERVIEW, INSTANCE, LOGS, PROFILES, DOCTOR = "overview", "instance", "logs", "profiles", "doctor"
-SWITCH, HISTORY = "switch", "history"
+SWITCH, HISTORY, NODE = "switch", "history", "node"
 _OVERVIEW_SCREEN = frozenset((OVERVIEW,))
 _RUNNING_SCREENS = frozenset((OVERVIEW, INSTANCE))
-_LIST_SCREENS = frozenset((OVERVIEW, PROFILES, DOCTOR, HISTORY))
+_LIST_SCREENS = frozenset((OVERVIEW, PROFILES, DOCTOR, HISTORY, NODE))
 _READING_SCREENS = frozenset((PROFILES, DOCTOR, HISTORY))
-_NODE_SCREENS = frozenset((OVERVIEW, PROFILES, SWITCH))  # screens where a profile or a node is selected
+_NODE_SCREENS = frozenset((OVERVIEW, PROFILES, SWITCH, NODE))  # screens where a profile or a node is selected
 _SWITCH_SCREEN = frozenset((SWITCH,))
 _SCROLLING_SCREENS = frozenset((SWITCH, INSTANCE))  # screens that scroll where they are longer than the terminal
 _INSTANCE_SCREEN = frozenset((INSTANCE,))
@@ -328,8 +330,10 @@ ACTIONS: tuple[Action, ...] = (
            screen=DOCTOR, footer=6),
     Action(id=ActionId.HISTORY, keys=("h", "6"), short="history", title="show past operations, results, and what changed since",
            verb="history", screen=HISTORY, footer=8),
+    Action(id=ActionId.NODE, keys=("n",), short="node", title="the machine: CPU, memory, disks, links, heat and processes, live",
+           why_not=why.reason_no_node, screen=NODE, on=_RUNNING_SCREENS, footer=4),
     Action(id=ActionId.WRONG, keys=("i",), short="findings", title="show what is wrong, why, and what to do",
-           why_not=why.reason_no_problems, on=_RUNNING_SCREENS, footer=7),
+           why_not=why.reason_no_problems, on=_RUNNING_SCREENS | {NODE}, footer=7),
     Action(id=ActionId.RECONNECT, keys=("r",), short="try now", title="connect to the Spark now",
            why_not=why.reason_already_connected, on=_RUNNING_SCREENS, footer=8, sense=ActionRole.AGAIN),
     Action(id=ActionId.VIEW_OVERVIEW, keys=("1",), short="overview", title="all Sparks at a glance", screen=OVERVIEW),
@@ -357,9 +361,11 @@ ACTIONS: tuple[Action, ...] = (
     Action(id=ActionId.SHELL_INSIDE, keys=("b",), short="inside", title="open a shell in the container with your own ssh",
            why_not=why.reason_no_container_shell, changes=True, on=_RUNNING_SCREENS),
     Action(id=ActionId.FILTER, keys=("/",), short="filter", title="show only what matches: text, !text or /regex/",
-           on=_READING_SCREENS, footer=2, sense=ActionRole.SEARCH),
+           on=_READING_SCREENS | {NODE}, footer=2, sense=ActionRole.SEARCH),
     Action(id=ActionId.SORT, keys=("S",), short="sort", title="sort by the next column; a click on a column sorts by it",
-           on=frozenset((PROFILES,)), footer=5),
+           on=frozenset((PROFILES, NODE)), footer=5),
+    Action(id=ActionId.KILL_PROCESS, keys=("X",), short="end process", title="end the selected process with TERM or KILL; asks first",
+           why_not=why.reason_node_silent, changes=True, on=frozenset((NODE,)), footer=1),
     Action(id=ActionId.MEND, keys=("enter",), short="do it", title="run the remedy, where it is a sparkctl command",
            why_not=why.reason_cannot_apply_remedy, changes=True, confirm=True, on=frozenset((DOCTOR,)), footer=1,
            sense=ActionRole.TAKE),

@@ -428,6 +428,23 @@ class SimNode:
             for pid in pids:
                 self.memory.release(pid, share)
 
+    def list_lost_processes(self) -> list[int]:
+        """Return the processes that hold GPU memory though their container is gone."""
+        return [pid for pid in sorted(self.memory.gpu) if pid not in self.processes]
+
+    def end_lost_process(self, pid: int) -> None:
+        """End a process that outlived its container."""
+        self.remains.lost.pop(pid, None)
+        self.memory.release(pid, 1.0)
+
+    def _read_process_name(self, path: str) -> str | None:
+        """Return what /proc/PID/comm has."""
+        word = path.removeprefix("/proc/").removesuffix("/comm")
+        if not path.endswith("/comm") or not word.isdecimal():
+            return None
+        pid = int(word)
+        return "python3" if pid in self.processes else ORPHAN_TITLE[:15] if pid in self.list_lost_processes() else None
+
     def read_file(self, path: str) -> bytes | None:
         """Return the content of a readable file of this node, None if there is no such file."""
         if path == "/proc/meminfo":
@@ -441,7 +458,7 @@ class SimNode:
         }
         if path.endswith("/tokenizer.json") and not self.lacks_path(path.removesuffix("/tokenizer.json")):
             return build_byte_tokenizer().encode()
-        text = texts.get(path)
+        text = texts.get(path) or self._read_process_name(path)
         return None if text is None else text.encode()
 
     def format_vmstat(self) -> str:

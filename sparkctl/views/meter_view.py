@@ -150,8 +150,6 @@ def _format_number_range(low: float, high: float) -> str:
 
 
 def find_worst_clock_limit(gpu: Gpu) -> str | None:
-    """Return why the GPU is throttled, as ``thermal (hardware)``; None where it is not, or it is not known."""
-    return next(
-        (name for bit, name in reversed(CLOCK_LIMIT_REASONS.items()) if (gpu.reasons or 0) & bit & _THROTTLE_REASONS),
-        None,
-    )
+    """Return why the GPU is throttled, in a word or two; None where it is not, or it is not known."""
+    limits = [name for bit, name in CLOCK_LIMIT_REASONS.items() if (gpu.reasons or 0) & bit & _THROTTLE_REASONS]
+    return limits[-1].partition(" (")[0] if limits else None

@@ -347,6 +347,18 @@ async def _run_true(_node: SimNode, _argv: list[str], _streams: CommandStreams) 
     return 0
 
 
+async def _run_kill(node: SimNode, argv: list[str], streams: CommandStreams) -> int:
+    """End a process that outlived its container; those of containers are root's."""
+    if len(argv) != 4 or argv[1] != "-s" or not argv[3].isdecimal():
+        return await _reject_command(node, argv, streams)
+    pid = int(argv[3])
+    if pid not in node.list_lost_processes():
+        said = "Operation not permitted" if pid in node.processes else "No such process"
+        return _report_failure(streams, f"kill: ({pid}) - {said}", 1)
+    node.end_lost_process(pid)
+    return 0
+
+
 _SCRIPT_HANDLERS = {
     INSPECTION_SCRIPT_MARKER: format_inspection,
     PING_SCRIPT_MARKER: answer_pings,
@@ -363,5 +375,6 @@ _COMMAND_HANDLERS: dict[str, CommandHandler] = {
     "head": _run_head,
     "date": _run_date,
     "true": _run_true,
+    "kill": _run_kill,
     "env": _run_env,
 }

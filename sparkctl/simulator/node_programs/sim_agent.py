@@ -266,7 +266,7 @@ class SimAgent(agent.NodeAgent):
         memory = self.node.memory
         found: list[dict[str, Any]] = []
         if NodeFault.ORPHAN in self.node.options.troubles:
-            lost = [pid for pid in sorted(memory.gpu) if pid not in self.node.processes]
+            lost = self.node.list_lost_processes()
             found = [{"pid": pid, "parent": 1, "name": "VLLM::EngineCor", "unit": "session-12.scope"} for pid in lost]
         return found + [
             {

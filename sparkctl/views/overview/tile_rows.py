@@ -413,17 +413,15 @@ def build_machine_row(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
     )
     parts: list[TextRow] = []
     if sample.cpu.load:
-        parts.append(make_row(Span("   load ", TextStyle.LABEL), Span(f"{sample.cpu.load[0]:4.1f}", TextStyle.VALUE)))
+        parts.append(make_row(Span("  load", TextStyle.LABEL), Span(f"{sample.cpu.load[0]:5.1f}", TextStyle.VALUE)))
     heat = [one.celsius for one in sample.temperatures or () if one.chip.startswith("nvme")]
     if heat:
         tone = TextStyle.ATTENTION if max(heat) >= _HOT_NVME_DEGREES else TextStyle.VALUE
-        parts.append(make_row(Span("   NVMe", TextStyle.LABEL), *_render_figure(max(heat), 4, "°C", tone)))
+        parts.append(make_row(Span("  NVMe", TextStyle.LABEL), *_render_figure(max(heat), 3, "°C", tone)))
     if (free := _find_least_free(sample.disks or ())) is not None:
         level = seen.get_finding_severity(FindingKind.DISK)
         tone = TextStyle.VALUE if level is None else get_severity_style(level)
-        parts.append(
-            make_row(Span("   disk ", TextStyle.LABEL), *_render_size(free, tone), Span(" free", TextStyle.UNIT))
-        )
+        parts.append(make_row(Span("  free", TextStyle.LABEL), *_render_size(free, tone)))
     received, sent = (
         sum(rate for link in sample.links or () if (rate := getattr(link, way)) is not None)
         for way in ("receive_rate", "send_rate")
@@ -431,7 +429,7 @@ def build_machine_row(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
     if any(link.receive_rate is not None for link in sample.links or ()):
         parts.append(
             make_row(
-                Span("   ↓", TextStyle.LABEL), Span(f"{received / 1e6:6.1f}", TextStyle.VALUE), Span(" ↑", TextStyle.LABEL),
+                Span("  ↓", TextStyle.LABEL), Span(f"{received / 1e6:6.1f}", TextStyle.VALUE), Span(" ↑", TextStyle.LABEL),
                 Span(f"{sent / 1e6:6.1f}", TextStyle.VALUE), Span(" MB/s", TextStyle.UNIT),
             )
         )  # fmt: skip
@@ -544,7 +542,7 @@ def build_gpu_charts(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
     widths = space.split_chart_columns(len(wanted)) if beside else [space.chart_columns] * len(wanted)
     charts = []
     for (series, top, unit, title, danger), wide in zip(wanted, widths, strict=True):
-        values = _read_series(seen, series, wide * 2)
+        values = read_series(seen, series, wide * 2)
         if series is SeriesName.GPU_BUSY:
             values = [None if share is None else share * 100 for share in values]
         charts.append(AreaChart(values=values, most=top, unit=unit, tone=TextStyle.POWER, title=title, danger=danger))
@@ -572,7 +570,8 @@ def _list_watts(seen: NodeTileModel) -> list[float]:
     return [spread.most for spread in spreads if spread is not None] + now
 
 
-def _read_series(seen: NodeTileModel, series: SeriesName, count: int) -> list[float | None]:
+def read_series(seen: NodeTileModel, series: SeriesName, count: int) -> list[float | None]:
+    """Return the readings of the curves' time in this many equal parts, the newest last; [] without any."""
     if seen.rings is None:
         return []
     seconds = choose_chart_minutes(seen) * 60.0
@@ -699,7 +698,7 @@ def build_memory_chart(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
 
 
 def _read_used_memory(seen: NodeTileModel, total: int, count: int) -> list[float | None]:
-    available = _read_series(seen, SeriesName.AVAILABLE, count)
+    available = read_series(seen, SeriesName.AVAILABLE, count)
     return [None if value is None else total - value for value in available]
 
 

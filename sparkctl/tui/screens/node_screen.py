@@ -1,0 +1,128 @@
+"""The node screen: one Spark's machine, live, and its processes, which can be sorted, filtered and ended."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.binding import BindingType
+
+from sparkctl.commands.actions import NODE, ActionContext, ActionId
+from sparkctl.commands.kill_process import kill_process
+from sparkctl.errors import SparkctlError
+from sparkctl.logs import filter_pattern
+from sparkctl.model.sample import NodeProcess
+from sparkctl.tui.dialogs.base import ChoiceDialog, render_sentence
+from sparkctl.tui.screens.base import ActionHandlers, ListScreen, build_bindings
+from sparkctl.views.node_view import SORT_BY_HEAD, NodeScreenModel, ProcessSort, render_node
+from sparkctl.views.text.styled_text import TextStyle, join_text
+
+
+def create_node_screen(_: ActionContext) -> NodeScreen:
+    """Return the node screen."""
+    return NodeScreen()
+
+
+class NodeScreen(ListScreen[int]):
+    """Shows the Spark that is selected in the panel."""
+
+    SCREEN_ID = NODE
+    BINDINGS: ClassVar[list[BindingType]] = build_bindings(NODE)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._order = ProcessSort.GPU
+        self._held: NodeScreenModel | None = None
+
+    @property
+    def breadcrumb(self) -> str:
+        """The Spark's name."""
+        return str(self.panel.selected_node or "node")
+
+    def toggle_freeze(self) -> None:
+        """Pause the figures; the selection can still be moved."""
+        super().toggle_freeze()
+        self._held = None if self.frozen_at is None else self._build_model()
+
+    def paint_body(self) -> None:
+        """Paint the current state."""
+        if (model := self._build_model()) is not None:
+            self.show_page(render_node(model, *self.surface_size(self.list_surface)))
+
+    def _build_model(self) -> NodeScreenModel | None:
+        controller, name = self.panel.controller, self.panel.selected_node
+        if controller is None or name is None or name not in controller.store.nodes:
+            return None
+        held = self._held
+        seen = (
+            held.seen if held is not None and held.seen.name == name else self.build_node_tile(controller, name, None)
+        )
+        return NodeScreenModel(
+            seen=seen, order=self._order, chosen=self._selected_key, pattern=filter_pattern.parse_filter(self._typed)
+        )
+
+    def list_keys(self) -> tuple[tuple[int, ...], int | None]:
+        """Return the numbers of the processes and of the selected one."""
+        model = self._build_model()
+        one = None if model is None else model.selected
+        return () if model is None else tuple(each.pid for each in model.processes), None if one is None else one.pid
+
+    def action_handlers(self) -> ActionHandlers:
+        """Return the handlers of the list and its own."""
+        return {
+            **super().action_handlers(),
+            ActionId.SORT: lambda: self._sort_by(self._order.next_order),
+            ActionId.KILL_PROCESS: self._ask_to_kill,
+        }
+
+    def on_header_click(self, x: int) -> None:
+        """Sort by the column under the pointer."""
+        words = join_text(self._page.rows[self._page.top - 1])
+        begins = [(words.find(head), head) for head in SORT_BY_HEAD if head in words]
+        hit = min(begins, key=lambda each: abs(each[0] + len(each[1]) // 2 - x), default=None)
+        if hit is not None:
+            self._sort_by(SORT_BY_HEAD[hit[1]])
+
+    def _sort_by(self, order: ProcessSort) -> None:
+        self._order = order
+        self.repaint()
+
+    def _ask_to_kill(self) -> None:
+        """Ask how to end the selected process; an engine of sparkctl is stopped as an instance instead."""
+        model = self._build_model()
+        one = None if model is None else model.selected
+        if model is None or one is None:
+            self.panel.show_toast("no process is selected")
+            return
+        owner = next(
+            (each for each in model.seen.view.instances if each.container_id == one.container and each.ours), None
+        )
+        if owner is not None:
+            stop = self.panel.format_action_key(ActionId.DOWN) or ":down"
+            self.panel.show_toast(
+                f"{one.pid} is part of {owner.name}: {stop} on the overview stops it and waits for its memory"
+            )
+            return
+        self.panel.spawn_dialog_task(self._kill_after_question(one, model.describe_owner(one)))
+
+    async def _kill_after_question(self, one: NodeProcess, owner: str) -> None:
+        controller, node = self.panel.controller, self.panel.selected_node
+        target = next((each for each in self.panel.config_nodes if each.name == node), None)
+        if controller is None or target is None:
+            return
+        what = f"{one.name or 'process'} ({one.pid}{f', of {owner}' if owner else ''})"
+        body = [
+            *render_sentence(f"End {what} on {node}?", TextStyle.STRONG), (),
+            *render_sentence("TERM lets it clean up; KILL does not. What it held of memory comes back when it has ended."),
+        ]  # fmt: skip
+        choices = (("cancel", "Cancel"), ("TERM", "TERM"), ("KILL", "KILL"))
+        answer = await controller.dialogs.show_dialog(ChoiceDialog("end a process", body, choices, TextStyle.ATTENTION))
+        if answer not in ("TERM", "KILL"):
+            return
+        try:
+            async with controller.supervisor.create_command_session(target) as session:
+                await session.link.connect()
+                await kill_process(session, one, answer)
+        except SparkctlError as error:
+            self.panel.show_error(error)
+        else:
+            self.panel.show_toast(f"{answer} was sent to {what} on {node}")

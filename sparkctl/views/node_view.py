@@ -1,0 +1,339 @@
+"""The node screen as rows: the machine's figures, its curves, and the processes of containers and of the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+
+from sparkctl.logs.filter_pattern import FilterPattern
+from sparkctl.model.sample import NodeProcess, Sample
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import GIB, format_gib
+from sparkctl.monitor.kernel_log import is_worth_a_line
+from sparkctl.monitor.sample_series import SeriesName
+from sparkctl.views.meter_view import CLOCK_LIMIT_REASONS, UNKNOWN
+from sparkctl.views.overview.fabric_view import format_node_links
+from sparkctl.views.overview.tile_model import NodeTileModel, build_finding_badge, build_node_badge, format_age
+from sparkctl.views.overview.tile_rows import (
+    AreaChart,
+    DrawArea,
+    build_chart_row,
+    build_gpu_charts,
+    build_machine_row,
+    build_memory_bar,
+    build_memory_chart,
+    build_memory_legend,
+    choose_chart_minutes,
+    make_label,
+    read_series,
+    render_gpus,
+    render_labelled_text,
+    render_unreachable,
+)
+from sparkctl.views.text.charts import round_above
+from sparkctl.views.text.frame_layout import RowBlock, draw_frame, drop_least_important, expand_charts, pad_screen
+from sparkctl.views.text.styled_text import (
+    ScrollPage,
+    Span,
+    TextRow,
+    TextStyle,
+    compute_visible_range,
+    get_severity_style,
+    make_row,
+    pad_row,
+    pad_text,
+    sanitize_span,
+    truncate_row,
+    truncate_text,
+)
+
+_SIDE_BY_SIDE_COLUMNS = 110
+_MIN_PROCESS_LINES = 6  # of the box of processes, its frame and head included
+_CORE_LEVELS = "▁▂▃▄▅▆▇█"
+_BUSY_CORE, _FULL_CORE = 0.5, 0.9  # shares from which a core warns, and is bad
+_NAME_COLUMNS = 16
+_MAX_KERNEL_EVENTS = 3
+
+
+class ProcessSort(StrEnum):
+    """The column that the processes are sorted by."""
+
+    GPU = "gpu"
+    MEMORY = "memory"
+    CPU = "cpu"
+    NAME = "name"
+    PID = "pid"
+
+    @property
+    def next_order(self) -> ProcessSort:
+        """The order after this one."""
+        every = list(ProcessSort)
+        return every[(every.index(self) + 1) % len(every)]
+
+
+_SORT_KEYS: dict[ProcessSort, Callable[[NodeProcess], tuple[float | str, ...]]] = {
+    ProcessSort.GPU: lambda one: (-(one.gpu_memory or 0), -(one.resident or 0), one.pid),
+    ProcessSort.MEMORY: lambda one: (-(one.resident or 0), one.pid),
+    ProcessSort.CPU: lambda one: (-(one.cpu or 0.0), one.pid),
+    ProcessSort.NAME: lambda one: (one.name or "", one.pid),
+    ProcessSort.PID: lambda one: (one.pid,),
+}
+SORT_BY_HEAD = {
+    "PID": ProcessSort.PID, "NAME": ProcessSort.NAME, "CPU": ProcessSort.CPU, "GPU": ProcessSort.GPU, "MEMORY": ProcessSort.MEMORY,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeScreenModel:
+    """The state of the node screen. ``chosen``: the process that is selected; ``typed``: the filter of the list."""
+
+    seen: NodeTileModel
+    order: ProcessSort = ProcessSort.GPU
+    chosen: int | None = None
+    pattern: FilterPattern | None = None
+
+    @property
+    def processes(self) -> tuple[NodeProcess, ...]:
+        """The processes that match, in their order."""
+        sample = self.seen.view.sample
+        every = list(sample.processes or ()) if sample is not None else []
+        if self.pattern is not None:
+            words = [f"{one.pid} {one.name or ''} {self.describe_owner(one)}" for one in every]
+            every = [every[at] for at in self.pattern.select_indices(words)]
+        return tuple(sorted(every, key=_SORT_KEYS[self.order]))
+
+    @property
+    def selected(self) -> NodeProcess | None:
+        """The selected process: the first one if the chosen one is gone."""
+        shown = self.processes
+        return next((one for one in shown if one.pid == self.chosen), shown[0] if shown else None)
+
+    def describe_owner(self, one: NodeProcess) -> str:
+        """Return what a process belongs to: an instance, a container of others, or a systemd unit."""
+        if one.container is None:
+            return one.unit or ""
+        instance = next((each for each in self.seen.view.instances if each.container_id == one.container), None)
+        return one.container[:12] if instance is None else instance.name
+
+
+def render_node(scene: NodeScreenModel, columns: int, lines: int) -> ScrollPage:
+    """Return the machine above, beside it on a wide screen its curves, and the processes below."""
+    seen = scene.seen
+    for_list = max(_MIN_PROCESS_LINES, min(len(scene.processes) + 3, lines // 2))
+    high = max(0, lines - for_list)
+    if columns >= _SIDE_BY_SIDE_COLUMNS:
+        left = columns // 2
+        figures = _build_machine_blocks(seen, DrawArea(left - 4))
+        curves = _build_machine_charts(seen, DrawArea(columns - left - 4))
+        needed = max(sum(len(part.rows) for part in figures), sum(part.tallest for part in curves)) + 2
+        high = min(high, needed)
+        shown = drop_least_important(figures, high - 2)
+        rows = [
+            (*one, *other)
+            for one, other in zip(
+                draw_frame(_render_title(seen), shown, left, high),
+                draw_frame(
+                    make_row(Span(f"last {choose_chart_minutes(seen)} min", TextStyle.LABEL)),
+                    drop_least_important(expand_charts(curves, high - 2), high - 2), columns - left, high,
+                ),
+                strict=True,
+            )
+        ]  # fmt: skip
+    else:
+        figures = _build_machine_blocks(seen, DrawArea(columns - 4))
+        high = min(high, sum(len(part.rows) for part in figures) + 2)
+        rows = list(draw_frame(_render_title(seen), drop_least_important(figures, high - 2), columns, high))
+    list_rows, shown_range = _render_processes(scene, columns - 4, lines - high - 3)
+    title = make_row(
+        Span("processes", TextStyle.LABEL), Span(f"   {len(scene.processes)}", TextStyle.VALUE),
+        Span(" of containers and of the GPU", TextStyle.UNIT), Span(f"   by {scene.order.value}", TextStyle.LABEL),
+    )  # fmt: skip
+    rows += draw_frame(title, list_rows, columns, lines - high)
+    return ScrollPage(pad_screen(rows, columns, lines), 0, high + 2, shown_range)
+
+
+def _render_title(seen: NodeTileModel) -> TextRow:
+    badge = build_node_badge(seen)
+    title = make_row(sanitize_span(seen.name, TextStyle.TITLE), " ", Span(f"{badge.sign} {badge.word}", badge.tone))
+    if (worst := seen.worst_finding) is None:
+        return title
+    sick = build_finding_badge(worst)
+    return make_row(*title, Span(" · ", TextStyle.FRAME), Span(f"{sick.sign} {sick.word}", sick.tone))
+
+
+def _build_machine_blocks(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
+    """Return the figures of memory, GPU, CPU, disks, links and kernel, in this order."""
+    blocks = [] if seen.is_known else [_make_block(0, *render_unreachable(seen, space))]
+    legend = build_memory_legend(seen, space)
+    blocks += [build_memory_bar(seen, space), *([] if legend is None else [legend])]
+    sample = seen.view.sample
+    if sample is None:
+        return blocks
+    if seen.is_known and (age := seen.sample_age) is not None and age > 15:
+        blocks.append(_make_block(1, make_row(make_label(""), Span(format_age(age), TextStyle.STALE))))
+    blocks.append(_make_block(1, *render_gpus(seen, space)))
+    if held := [
+        name for gpu in sample.gpus or () for bit, name in CLOCK_LIMIT_REASONS.items() if (gpu.reasons or 0) & bit
+    ]:
+        words = f"held back by {', '.join(dict.fromkeys(held))}"
+        blocks.append(_make_block(3, *render_labelled_text("", words, space, TextStyle.ATTENTION, 2)))
+    if (machine := build_machine_row(seen, space)) is not None:
+        blocks.append(RowBlock(spare=1, rows=machine.rows))
+    blocks += [_make_block(4, row) for row in _render_cores(sample, space)]
+    blocks += [_make_block(5, row) for row in _render_temperatures(sample, space)]
+    blocks += [_make_block(2, row) for row in _render_disks(sample, space)]
+    blocks += [_make_block(3, row) for row in _render_links(sample, space)]
+    shown = [one for one in seen.kernel if is_worth_a_line(one)][-_MAX_KERNEL_EVENTS:]
+    for at, one in enumerate(shown):
+        label = make_label("kernel" if not at else "")
+        row = make_row(label, sanitize_span(one.meaning, get_severity_style(one.severity)))
+        blocks.append(_make_block(2, truncate_row(row, space.columns)))
+    return blocks
+
+
+def _make_block(spare: int, *rows: TextRow) -> RowBlock:
+    return RowBlock(spare=spare, rows=tuple(rows))
+
+
+def _render_cores(sample: Sample, space: DrawArea) -> list[TextRow]:
+    """Return each core as a column as tall as it is busy, the kinds of cores apart, and the load averages."""
+    cpu = sample.cpu
+    if cpu is None:
+        return []
+    rows: list[TextRow] = []
+    clusters = [cluster.cores for cluster in cpu.clusters] or [tuple(range(len(cpu.cores)))]
+    spans: list[Span] = [make_label("cores")]
+    for at, cores in enumerate(clusters):
+        spans.append(Span("  " if at else ""))
+        known = [cpu.cores[core] if core < len(cpu.cores) else None for core in cores]
+        for tone, group in groupby(known, key=_get_core_style):
+            spans.append(Span("".join(map(_draw_core, group)), tone))
+        busy = cpu.clusters[at].busy if cpu.clusters else cpu.busy
+        if len(clusters) > 1:
+            spans += [
+                Span(f" {'—' if busy is None else format(busy * 100, '.0f'):>3}", TextStyle.VALUE),
+                Span(" %", TextStyle.UNIT),
+            ]
+    if len(cpu.cores):
+        rows.append(truncate_row(tuple(spans), space.columns))
+    if cpu.load and len(cpu.load) > 1:
+        figures = "  ".join(f"{load:5.2f}" for load in cpu.load)
+        rows.append(
+            make_row(make_label("load"), Span(figures, TextStyle.VALUE), Span("  1, 5, 15 min", TextStyle.UNIT))
+        )
+    return rows
+
+
+def _draw_core(share: float | None) -> str:
+    return "·" if share is None else _CORE_LEVELS[min(len(_CORE_LEVELS) - 1, int(share * len(_CORE_LEVELS)))]
+
+
+def _get_core_style(share: float | None) -> TextStyle:
+    if share is None:
+        return TextStyle.STALE
+    return TextStyle.BAD if share >= _FULL_CORE else TextStyle.ATTENTION if share >= _BUSY_CORE else TextStyle.POWER
+
+
+def _render_temperatures(sample: Sample, space: DrawArea) -> list[TextRow]:
+    """Return the hottest sensor of each kind of chip, as many as fit in a row."""
+    hottest: dict[str, float] = {}
+    for one in sample.temperatures or ():
+        hottest[one.chip] = max(one.celsius, hottest.get(one.chip, one.celsius))
+    if not hottest:
+        return []
+    spans: list[Span] = [make_label("heat")]
+    for at, (chip, celsius) in enumerate(sorted(hottest.items(), key=lambda each: -each[1])):
+        spans += [
+            sanitize_span(f"{'   ' if at else ''}{chip} ", TextStyle.LABEL), Span(f"{celsius:.0f}", TextStyle.VALUE), Span(" °C", TextStyle.UNIT),
+        ]  # fmt: skip
+    return [truncate_row(tuple(spans), space.columns)]
+
+
+def _render_disks(sample: Sample, space: DrawArea) -> list[TextRow]:
+    rows = []
+    disks = [one for one in sample.disks or () if one.total]
+    wide = max(14, max((len(sanitize_line(one.path)) for one in disks), default=0))
+    for at, one in enumerate(disks):
+        row = make_row(
+            make_label("disk" if not at else ""), sanitize_span(pad_text(sanitize_line(one.path), wide), TextStyle.LABEL),
+            Span(f"  {format_gib(one.free):>11}", TextStyle.VALUE), Span(f" free of {format_gib(one.total)}", TextStyle.UNIT),
+        )  # fmt: skip
+        rows.append(truncate_row(row, space.columns))
+    return rows
+
+
+def _render_links(sample: Sample, space: DrawArea) -> list[TextRow]:
+    rows = []
+    for at, cells in enumerate(format_node_links(sample)):
+        words = "  ".join(cell for cell in cells[1:] if not cell.startswith("MTU"))
+        row = make_row(
+            make_label("link" if not at else ""), sanitize_span(f"{cells[0]:<14}", TextStyle.LABEL),
+            sanitize_span(f"  {words}", TextStyle.VALUE),
+        )  # fmt: skip
+        rows.append(truncate_row(row, space.columns))
+    return rows
+
+
+def _build_machine_charts(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
+    """Return the curves of memory, CPU and network, and GPU."""
+    widths = space.split_chart_columns(2)
+    busy = [None if share is None else share * 100 for share in read_series(seen, SeriesName.CPU_BUSY, widths[0] * 2)]
+    received, sent = (read_series(seen, name, widths[1] * 2) for name in (SeriesName.RECEIVE, SeriesName.SEND))
+    traffic = [
+        None if into is None and out is None else ((into or 0.0) + (out or 0.0)) / 1e6
+        for into, out in zip(received, sent, strict=True)
+    ]
+    most = round_above(max((one for one in traffic if one is not None), default=0.0), 1.0)
+    row = build_chart_row(
+        "cpu",
+        [
+            AreaChart(values=busy, most=100.0, unit="%", tone=TextStyle.POWER, title="CPU"),
+            AreaChart(values=traffic, most=most, unit="MB/s", tone=TextStyle.RATE, title="network"),
+        ],
+        widths,
+    )
+    memory = build_memory_chart(seen, space)
+    every = [memory, row, *build_gpu_charts(seen, space)]
+    return [one for one in every if one is not None and one.grow is not None]
+
+
+def _render_processes(scene: NodeScreenModel, columns: int, lines: int) -> tuple[list[TextRow], range]:
+    """Return the head of the table and the processes that fit, and which they are."""
+    sample, processes = scene.seen.view.sample, scene.processes
+    if not processes:
+        why = (
+            "no data yet" if sample is None
+            else f"not read: {sample.devices_trouble}" if sample.processes is None and sample.devices_trouble
+            else "no process of a container or of the GPU" if scene.pattern is None else "nothing matches"
+        )  # fmt: skip
+        return [make_row(sanitize_span(why, TextStyle.STALE))], range(0)
+    selected = scene.selected
+    at = 0 if selected is None else processes.index(selected)
+    there = compute_visible_range(len(processes), at, max(1, lines))
+    owner = max(10, columns - _NAME_COLUMNS - 50)
+    head = f"  {'PID':>8}  {'NAME':<{_NAME_COLUMNS}}  {'OF':<{owner}}{'CPU':>7}  {'GPU':>10}  {'MEMORY':>10}"
+    rows = [make_row(Span(head, TextStyle.UNIT))]
+    for one in (processes[each] for each in there):
+        mine = one is selected
+        name = truncate_text(sanitize_line(one.name or UNKNOWN), _NAME_COLUMNS)
+        of = truncate_text(sanitize_line(scene.describe_owner(one)), owner)
+        rows.append(
+            pad_row(
+                make_row(
+                    Span("▸ " if mine else "  ", TextStyle.ACCENT), Span(f"{one.pid:>8}  ", TextStyle.LABEL),
+                    Span(pad_text(name, _NAME_COLUMNS) + "  ", TextStyle.STRONG if mine else TextStyle.VALUE),
+                    Span(pad_text(of, owner), TextStyle.LABEL),
+                    Span(f"{UNKNOWN if one.cpu is None else format(one.cpu * 100, '.0f'):>5}", TextStyle.VALUE), Span(" %", TextStyle.UNIT),
+                    *_render_gib(one.gpu_memory), *_render_gib(one.resident),
+                ),
+                columns,
+            )
+        )  # fmt: skip
+    return rows, there
+
+
+def _render_gib(size: int | None) -> TextRow:
+    figure = UNKNOWN if size is None else f"{size / GIB:.1f}"
+    return make_row(Span(f"{figure:>8}", TextStyle.VALUE), Span(" GiB", TextStyle.UNIT))
