@@ -43,6 +43,7 @@ from sparkctl.profiles.profile_library import ProfileOffer, list_startable_profi
 from sparkctl.tui.estimate_cache import MemoryEstimateCache
 from sparkctl.tui.job_runner import JobRunner
 from sparkctl.tui.panel_options import DemoStep, PanelOptions, PreparedCommand
+from sparkctl.tui.start_offers import StartOfferCache
 from sparkctl.views.command_result_view import (
     describe_guard_action,
     describe_running_instances,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 
     from sparkctl.commands.start.launch_plans import ContainerLaunch
     from sparkctl.monitor.switch_progress import SwitchProgress
+    from sparkctl.views.overview.tile_model import StartOffer
 
 
 class DialogQueue(Protocol):
@@ -198,6 +200,9 @@ class PanelController:
             self._background,
             self.schedule_repaint,
             is_replaying=self.is_replaying,
+        )
+        self._offers = StartOfferCache(
+            self.non_interactive_context, self.store, self.supervisor, self._background, self.fits
         )
         self.recorded: Sequence[Event] = ()
         self.player: RecordingPlayer | None = None  # of a recording
@@ -393,6 +398,10 @@ class PanelController:
             request=request, context=context, events=partial(request.run, context), only_node=only_node
         )
 
+    def list_start_offers(self, node: NodeName) -> tuple[StartOffer, ...]:
+        """Return what could be started on an idle node; () in a recording."""
+        return () if self.is_replaying else self._offers.list_offers(node, self.recent)
+
     async def load_profile_offers(self) -> list[ProfileOffer]:
         """Return the profiles that can be started; the files are read in a thread."""
         return await asyncio.to_thread(list_startable_profiles, self.recent)
@@ -417,5 +426,6 @@ class PanelController:
                 reason = ended.message.splitlines()[0]
                 self._apply_own_event(StartRefused(ts=ended.ts, node=node, words=started.words, reason=reason))
         self._panel.report_job_end(job, defect)
+        self._offers.forget()
         self.recent = self.context.history.get_recent_profiles(_MAX_RECENT_PROFILES)
         self.schedule_repaint()

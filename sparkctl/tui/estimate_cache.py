@@ -73,6 +73,11 @@ class MemoryEstimateCache:
                 self._running.add(name)
                 self._tasks.start_task(self._update_and_rest(name), f"fits on {name}")
 
+    def add_estimates(self, profiles: Sequence[Profile]) -> None:
+        """Compute estimates for these profiles too."""
+        if any(one.digest not in self._wanted for one in profiles):
+            self.request_estimates([*self._wanted.values(), *profiles])
+
     async def compute_estimate(self, profile: Profile, node: NodeName) -> MemoryFit | None:
         """Return the estimate for any profile; None where it cannot be computed."""
         if node not in self._store.nodes:

@@ -13,6 +13,17 @@ from sparkctl.model.text.units import GIB, format_clock, format_size
 from sparkctl.model.verdict import LAST_LINE_ORIGIN, FieldChange, Verdict
 from sparkctl.views.text.styled_text import format_progress_bar
 
+TRANSITION_PHASES = (
+    Phase.PLANNED,
+    Phase.PULLING,
+    Phase.DROPPING_CACHES,
+    Phase.CREATING,
+    Phase.STARTING,
+    Phase.LOADING,
+    Phase.WARMING,
+    Phase.STOPPING,
+)
+
 if TYPE_CHECKING:
     from sparkctl.model.events import (
         CachesDropped,

@@ -26,6 +26,7 @@ from sparkctl.monitor.startup_timeline import StartupTimeline
 from sparkctl.profiles.exporters.docker_command import format_docker_run
 from sparkctl.views import meter_view
 from sparkctl.views import meter_view as words
+from sparkctl.views.event_text import TRANSITION_PHASES
 from sparkctl.views.meter_view import IDLE
 from sparkctl.views.overview.startup_timeline_view import (
     render_startup_duration,
@@ -33,7 +34,6 @@ from sparkctl.views.overview.startup_timeline_view import (
     render_startup_timeline,
 )
 from sparkctl.views.overview.tile_model import (
-    TRANSITION_PHASES,
     NodeTileModel,
     StateBadge,
     build_instance_badge,

@@ -17,8 +17,9 @@ from sparkctl.model.text.units import format_clock, format_duration
 from sparkctl.monitor.switch_progress import SwitchProgress
 from sparkctl.monitor.switch_progress import SwitchStepProgress as Taken
 from sparkctl.views.command_result_view import describe_command_result
+from sparkctl.views.event_text import TRANSITION_PHASES
 from sparkctl.views.overview.startup_timeline_view import render_startup_progress
-from sparkctl.views.overview.tile_model import TRANSITION_PHASES, NodeTileModel
+from sparkctl.views.overview.tile_model import NodeTileModel
 from sparkctl.views.overview.tile_rows import DrawArea
 from sparkctl.views.switch_plan_view import (
     describe_rollback_window,

@@ -118,6 +118,7 @@ class PanelScreen(StaticFocusScreen):
         panel = self.panel
         return build_tile_model(
             controller.store, name, panel.displayed_time(), chosen=chosen, recent=controller.recent, start_key=panel.start_key,
+            offers=() if panel.start_key is None else controller.list_start_offers(name),
             address=next((node.host for node in panel.config_nodes if node.name == name), None),
         )  # fmt: skip
 

@@ -84,8 +84,8 @@ class OverviewScreen(PanelScreen):
 
     def _build_model(self) -> OverviewScreenModel | None:
         """Return what the store knows of all nodes; None before the first paint."""
+        from sparkctl.views.event_text import TRANSITION_PHASES
         from sparkctl.views.overview.overview_view import OverviewScreenModel
-        from sparkctl.views.overview.tile_model import TRANSITION_PHASES
 
         panel, controller = self.panel, self.panel.controller
         if controller is None:

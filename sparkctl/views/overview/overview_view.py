@@ -11,6 +11,7 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import GIB, format_clock
 from sparkctl.monitor.event_log import EventLogEntry, RecentLogLine
 from sparkctl.views.event_log_view import render_event_log_entry
 from sparkctl.views.finding_view import format_since
@@ -46,6 +47,7 @@ from sparkctl.views.overview.tile_rows import (
     render_throughput,
     render_unreachable,
 )
+from sparkctl.views.profiles.memory_estimate_view import render_estimate_symbol
 from sparkctl.views.text.frame_layout import (
     BLANK_DROP_PRIORITY,
     FRAME_COLUMNS,
@@ -181,7 +183,7 @@ def _render_instances(seen: NodeTileModel, space: DrawArea, roomy: bool) -> list
     view = seen.view
     ordered = sort_by_urgency(view)
     if not ordered:
-        return [make_block(2, _render_nothing_runs(seen))]
+        return [make_block(2, _render_nothing_runs(seen)), *_render_start_offers(seen, space, roomy)]
     parts: list[RowBlock] = []
     many = len(ordered) > 1
     for at, one in enumerate(ordered):
@@ -227,7 +229,11 @@ def _render_nothing_runs(seen: NodeTileModel) -> TextRow:
         if not seen.view.docker_known and seen.is_known:
             return make_row(sanitize_span(f"Docker: {seen.view.detail or 'no answer'}", TextStyle.ATTENTION))
         return make_row(Span("what runs is not known yet", TextStyle.STALE))
-    recent = f": {', '.join(seen.recent)} ..." if seen.recent else ""
+    recent = f": {', '.join(seen.recent)} ..." if seen.recent and not seen.offers else ""
+    if seen.offers:
+        recent = "; the last used first" if seen.recent else ""
+        if any(one.has_image is False for one in seen.offers):
+            recent += "; O in the profiles pulls"
     if seen.start_key is None:
         return make_row(Span("nothing runs", TextStyle.STALE))
     return make_row(
@@ -235,6 +241,39 @@ def _render_nothing_runs(seen: NodeTileModel) -> TextRow:
         Span(" starts a profile", TextStyle.LABEL),
         sanitize_span(recent, TextStyle.LABEL),
     )
+
+
+_OFFER_NAME_COLUMNS = 20
+_MIN_OFFER_COLUMNS = 50
+
+
+def _render_start_offers(seen: NodeTileModel, space: DrawArea, roomy: bool) -> list[RowBlock]:
+    """Return what could be started here: each with its estimate, and what its last start measured."""
+    if not seen.offers or not roomy or space.columns < _MIN_OFFER_COLUMNS:
+        return []
+    wide = max(_OFFER_NAME_COLUMNS, *(measure_text(sanitize_line(one.name)) for one in seen.offers))
+    blocks = []
+    for at, one in enumerate(seen.offers):
+        name = make_row(
+            Span(" ", TextStyle.LABEL), render_estimate_symbol(one.fit), " ",
+            sanitize_span(pad_text(sanitize_line(one.name), wide), TextStyle.VALUE),
+        )  # fmt: skip
+        rate = "—" if one.rate is None else f"{one.rate:.1f}"
+        speed = make_row(
+            Span(f"{rate:>8}", TextStyle.STALE if one.rate is None else TextStyle.VALUE), Span(" tok/s", TextStyle.UNIT)
+        )
+        clock = "—" if one.seconds is None else format_clock(one.seconds)
+        until = make_row(Span(f"{clock:>7}", TextStyle.VALUE), Span(" to ready", TextStyle.UNIT))
+        if one.has_image is False:
+            speed, until = (Span("   image missing", TextStyle.ATTENTION),), ()
+        claim = () if one.fit is None or one.fit.needed_bytes is None else (
+            Span(f"{one.fit.needed_bytes / GIB:7.0f}", TextStyle.VALUE), Span(" GiB", TextStyle.UNIT)
+        )  # fmt: skip
+        row = make_row(*name, *speed, *until)
+        if measure_row(row) + measure_row(claim) <= space.columns:
+            row = make_row(*row, *claim)
+        blocks.append(make_block(6 + at, truncate_row(row, space.columns)))
+    return blocks
 
 
 def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawArea, roomy: bool) -> list[RowBlock]:

@@ -9,6 +9,7 @@ from sparkctl.model.events import CachesDropped, CommandEnded, NodeStateChanged,
 from sparkctl.model.finding import Finding, FindingKind, Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.kernel_event import KernelEvent
+from sparkctl.model.memory_fit import MemoryFit
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
@@ -19,19 +20,9 @@ from sparkctl.monitor.ranks import count_ranks, is_head, is_same_start
 from sparkctl.monitor.sample_series import SampleSeries
 from sparkctl.monitor.startup_timeline import StartupTimeline
 from sparkctl.monitor.store import Store
-from sparkctl.views.event_text import format_phase_name
+from sparkctl.views.event_text import TRANSITION_PHASES, format_phase_name
 from sparkctl.views.text.styled_text import TextStyle, get_severity_style, get_state_symbol
 
-TRANSITION_PHASES = (
-    Phase.PLANNED,
-    Phase.PULLING,
-    Phase.DROPPING_CACHES,
-    Phase.CREATING,
-    Phase.STARTING,
-    Phase.LOADING,
-    Phase.WARMING,
-    Phase.STOPPING,
-)
 _PHASE_RANKS = {
     phase: rank
     for rank, phase in enumerate(
@@ -69,6 +60,18 @@ _NODE_STATE_STYLES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StartOffer:
+    """A profile that could be started on an idle node: its estimate there, what its last starts measured (tok/s, and seconds
+    until it was ready), and whether the node has its image. None: not known."""
+
+    name: str
+    fit: MemoryFit | None = None
+    rate: float | None = None
+    seconds: float | None = None
+    has_image: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeTileModel:
     """The data of one node at ``now`` (Unix time in seconds). ``view`` is the last known state; ``told`` tells
     whether it still holds.
@@ -97,6 +100,7 @@ class NodeTileModel:
     most_power: float | None = None
     start_key: str | None = None  # the key that starts a profile; None if none can be started here
     kernel: tuple[KernelEvent, ...] = ()  # what its kernel logged in this boot
+    offers: tuple[StartOffer, ...] = ()  # what could be started while nothing runs
 
     @property
     def name(self) -> NodeName:
@@ -144,7 +148,7 @@ _ACTIVITY_BY_VERB = {"drop-caches": "dropping the page cache ...", "doctor": "be
 
 def build_tile_model(
     store: Store, name: NodeName, now: float, *, address: str | None = None, chosen: str | None = None,
-    recent: tuple[str, ...] = (), start_key: str | None = None,
+    recent: tuple[str, ...] = (), start_key: str | None = None, offers: tuple[StartOffer, ...] = (),
 ) -> NodeTileModel:  # fmt: skip
     """Return what the store knows of a node. Raises KeyError for an unknown node."""
     view = store.get_last_known_view(name)
@@ -172,6 +176,7 @@ def build_tile_model(
         ready={one: since for one in ours if (since := store.get_ready_since(name, one)) is not None},
         start_key=start_key,
         kernel=store.get_kernel_events(name),
+        offers=offers,
     )
 
 

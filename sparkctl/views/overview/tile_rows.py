@@ -22,8 +22,9 @@ from sparkctl.monitor.meters.bandwidth import estimate_instance_bandwidth, expla
 from sparkctl.monitor.ranks import count_ranks
 from sparkctl.monitor.sample_series import SeriesName
 from sparkctl.views import meter_view as words
+from sparkctl.views.event_text import TRANSITION_PHASES
 from sparkctl.views.meter_view import find_worst_clock_limit
-from sparkctl.views.overview.tile_model import TRANSITION_PHASES, NodeTileModel, build_instance_badge, format_age
+from sparkctl.views.overview.tile_model import NodeTileModel, build_instance_badge, format_age
 from sparkctl.views.text.charts import (
     AxisScale,
     ChartValues,

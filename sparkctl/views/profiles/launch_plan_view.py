@@ -17,8 +17,7 @@ from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_duration, format_gib, format_size
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.profiles.exporters.docker_command import format_docker_run
-from sparkctl.views.event_text import format_phase_name
-from sparkctl.views.overview.tile_model import TRANSITION_PHASES
+from sparkctl.views.event_text import TRANSITION_PHASES, format_phase_name
 from sparkctl.views.text.charts import render_memory_bar_line
 from sparkctl.views.text.line_wrap import wrap_line
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitize_span

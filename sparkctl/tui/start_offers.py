@@ -1,0 +1,112 @@
+"""What could be started on an idle Spark: the profiles used last, what their starts measured, and which images are there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sparkctl.errors import DockerError, NodeError
+from sparkctl.model.node import NodeName, NodeState
+
+if TYPE_CHECKING:
+    from sparkctl.concurrency import BackgroundTasks
+    from sparkctl.context import CommandContext
+    from sparkctl.model.profile import Profile
+    from sparkctl.monitor.node_supervisor import NodeSupervisor
+    from sparkctl.monitor.store import Store
+    from sparkctl.tui.estimate_cache import MemoryEstimateCache
+    from sparkctl.views.overview.tile_model import StartOffer
+
+_MAX_OFFERS = 6
+_RECHECK_SECONDS = 60.0  # seconds until the images of a node are listed again
+_HISTORY_ROWS = 60  # operations among which the last start of a profile is sought
+
+
+class StartOfferCache:
+    """Reads in the background what an idle Spark's tile offers; what is not known yet is not waited for."""
+
+    def __init__(
+        self, context: CommandContext, store: Store, supervisor: NodeSupervisor, tasks: BackgroundTasks, fits: MemoryEstimateCache
+    ) -> None:  # fmt: skip
+        self._context, self._store, self._supervisor = context, store, supervisor
+        self._tasks, self._fits = tasks, fits
+        self._profiles: tuple[Profile, ...] | None = None
+        self._figures: dict[
+            tuple[str, str], tuple[float | None, float | None]
+        ] = {}  # tok/s and seconds, by profile and node
+        self._images: dict[NodeName, frozenset[str]] = {}
+        self._looked: dict[NodeName, float] = {}
+        self._is_loading = False
+
+    def forget(self) -> None:
+        """Read profiles and history again: something was started."""
+        self._profiles = None
+
+    def list_offers(self, node: NodeName, recent: Sequence[str]) -> tuple[StartOffer, ...]:
+        """Return what could be started on a node where nothing of sparkctl runs, the last used first; () elsewhere."""
+        from sparkctl.views.overview.tile_model import StartOffer
+
+        view = self._store.get_last_known_view(node)
+        is_idle = view.instances_seen is not None and not any(one.is_alive for one in view.instances)
+        if not is_idle or self._store.get_state(node).state is not NodeState.OK:
+            return ()
+        if self._profiles is None:
+            if not self._is_loading:
+                self._is_loading = True
+                self._tasks.start_task(self._load_profiles(tuple(recent)), "offers")
+            return ()
+        self._fits.add_estimates(self._profiles)
+        self._look_for_images(node)
+        offers = []
+        for one in self._profiles:
+            rate, seconds = self._figures.get((one.name, node)) or self._figures.get((one.name, "")) or (None, None)
+            images = self._images.get(node)
+            offers.append(
+                StartOffer(
+                    name=one.name, fit=self._fits.get_estimate(one, node), rate=rate, seconds=seconds or one.expected_start_seconds,
+                    has_image=None if images is None else one.image in images,
+                )
+            )  # fmt: skip
+        return tuple(offers)
+
+    async def _load_profiles(self, recent: tuple[str, ...]) -> None:
+        from sparkctl.profiles.profile_library import list_startable_profiles
+
+        try:
+            offers = await asyncio.to_thread(list_startable_profiles, recent)
+            found = [one.profile for one in offers if one.profile is not None and one.profile.nodes == 1]
+            self._figures = await asyncio.to_thread(self._read_figures)
+            self._profiles = tuple(found[:_MAX_OFFERS])
+        finally:
+            self._is_loading = False
+
+    def _read_figures(self) -> dict[tuple[str, str], tuple[float | None, float | None]]:
+        """Return what the last good start of each profile measured, on each node and ("") on any."""
+        figures: dict[tuple[str, str], tuple[float | None, float | None]] = {}
+        for one in self._context.history.list_operations(most=_HISTORY_ROWS):
+            if one.profile is None or one.outcome != "ready":
+                continue
+            for share in one.shares:
+                found = share.tokens_per_second, one.seconds
+                figures.setdefault((one.profile, str(share.node)), found)
+                figures.setdefault((one.profile, ""), found)
+        return figures
+
+    def _look_for_images(self, node: NodeName) -> None:
+        now = self._context.clock.monotonic()
+        if now - self._looked.get(node, -_RECHECK_SECONDS) >= _RECHECK_SECONDS:
+            self._looked[node] = now
+            self._tasks.start_task(self._list_images(node), f"images of {node}")
+
+    async def _list_images(self, name: NodeName) -> None:
+        node = self._supervisor.get_node(name)
+        if node is None:
+            return
+        try:
+            async with self._supervisor.create_background_session(node) as session:
+                await session.link.connect()
+                images = await session.docker.list_images()
+        except (NodeError, DockerError):
+            return  # the tile shows why
+        self._images[name] = frozenset(each for one in images for each in one.names)
