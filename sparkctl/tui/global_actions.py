@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 from sparkctl.commands.actions import Action, ActionId, find_action
 from sparkctl.errors import DockerError, InvalidInput, NodeError
 from sparkctl.model.node import Node
+from sparkctl.views.text.styled_text import Span, TextStyle, make_row
 
 if TYPE_CHECKING:
     from sparkctl.monitor.recording.recording_player import RecordingPlayer
     from sparkctl.tui.panel import Panel
+    from sparkctl.views.text.styled_text import TextRow
 
 
 def perform_global_action(panel: Panel, one: Action) -> None:
@@ -51,14 +53,21 @@ def _open_palette(panel: Panel) -> None:
 
 
 def _show_key_help(panel: Panel) -> None:
-    from sparkctl.tui.dialogs.base import TextDialog
-    from sparkctl.tui.key_hints import render_key_help
+    """Show the keys in columns; what is typed searches the full sentences."""
+    from sparkctl.tui.dialogs.base import FilterTextDialog
+    from sparkctl.tui.key_hints import render_key_columns, render_key_help
 
     screen = panel.front_screen
     actions = panel.actions if screen is None else screen.actions
     crumb = "" if screen is None else screen.breadcrumb
-    rows = render_key_help(actions, panel.build_action_context())
-    panel.push_screen(TextDialog(f"keys{f' of {crumb}' if crumb else ''}", [(), *rows, ()]))
+
+    def find_rows(words: str) -> list[TextRow]:
+        now = panel.build_action_context()
+        if words:
+            return render_key_help(actions, now, words) or [make_row(Span("no key has that", TextStyle.STALE))]
+        return [(), *render_key_columns(actions, now, max(20, panel.size.width - 8)), ()]
+
+    panel.push_screen(FilterTextDialog(f"keys{f' of {crumb}' if crumb else ''}", find_rows))
 
 
 def _show_problems(panel: Panel) -> None:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparkctl.commands import action_context as why
 from sparkctl.commands.actions import Action, ActionContext, ActionId, ActionRole, list_footer_actions
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, measure_text, pad_row
+from sparkctl.views.text.line_wrap import wrap_text
+from sparkctl.views.text.styled_text import (
+    Span,
+    TextRow,
+    TextStyle,
+    make_row,
+    measure_text,
+    pad_row,
+)
 
 _KEY_SYMBOLS = {
     "up": "↑", "down": "↓", "left": "←", "right": "→", "escape": "esc", "question_mark": "?", "colon": ":",
@@ -71,21 +80,103 @@ def render_key_footer(
     return pad_row(line, columns), tuple(places)
 
 
-def render_key_help(actions: Sequence[Action], now: ActionContext) -> list[TextRow]:
-    """Return a row per action of this screen: its keys, its title, its command and why it is not possible now.
+_MOVING_ACTIONS = frozenset(
+    (ActionId.LOWER, ActionId.UPPER, ActionId.FIRST, ActionId.LAST, ActionId.FURTHER, ActionId.NEARER, ActionId.NEXT,
+     ActionId.PREVIOUS, ActionId.BACK, ActionId.QUIT, ActionId.VIEW_OVERVIEW, ActionId.VIEW_INSTANCE)
+)  # fmt: skip
+_HELP_GROUPS = ("this screen", "move", "everywhere")
+_HELP_COLUMN_GAP = 3
+_MIN_HELP_COLUMNS = {3: 100, 2: 64}  # from which width on there are so many groups side by side
+_HELP_SHARES = {3: (9, 5, 6), 2: (4, 3), 1: (1,)}  # of the width
+_MAX_KEY_COLUMNS = 10  # of the keys of an action; where two take more only the first is shown
 
-    Actions that this kind of panel (live or recording) never offers are left out.
-    """
-    never = {why.reason_recording} if now.replaying else {why.reason_no_recording}  # not in this kind of panel
-    actions = [one for one in actions if one.why_not not in never and not (now.replaying and one.changes)]
-    keys = [", ".join(format_key(key) for key in one.keys) or f":{one.verb}" for one in actions]
+
+def list_help_actions(actions: Sequence[Action], now: ActionContext) -> list[Action]:
+    """Return the actions of the help, without those that this kind of panel (live or recording) never offers."""
+    never = {why.reason_recording} if now.replaying else {why.reason_no_recording}
+    return [one for one in actions if one.why_not not in never and not (now.replaying and one.changes)]
+
+
+def _format_action_keys(one: Action) -> str:
+    return ", ".join(format_key(key) for key in one.keys) or f":{one.verb}"
+
+
+def _get_action_title(one: Action, now: ActionContext) -> str:
+    if now.own is not None and one.id is ActionId.QUIT_AT_ONCE:
+        return f"end the panel and leave its switch to {sanitize_line(now.own.instance)} where it is; asks first"
+    return one.title
+
+
+def render_key_columns(actions: Sequence[Action], now: ActionContext, columns: int) -> list[TextRow]:
+    """Return the keys in groups side by side, as many as fit: those of this screen, those that move, and the others."""
+    groups: list[list[Action]] = [[], [], []]
+    for one in list_help_actions(actions, now):
+        groups[1 if one.id in _MOVING_ACTIONS else 0 if one.on else 2].append(one)
+    count = next((count for count, least in _MIN_HELP_COLUMNS.items() if columns >= least), 1)
+    free = columns - _HELP_COLUMN_GAP * (count - 1)
+    shares = _HELP_SHARES[count]
+    widths = [free * share // sum(shares) for share in shares]
+    widths += widths[-1:] * (len(groups) - count)
+    parts = [
+        _render_key_group(name, group, now, wide)
+        for name, group, wide in zip(_HELP_GROUPS, groups, widths, strict=True)
+    ]
+    stacks = parts[:count]
+    for part in parts[count:]:
+        stacks[-1] = [*stacks[-1], (), *part]
+    high = max(map(len, stacks))
+    gap = Span(" " * _HELP_COLUMN_GAP)
+    rows = []
+    for at in range(high):
+        line = [stack[at] if at < len(stack) else () for stack in stacks]
+        padded = [(*pad_row(each, wide), gap) for each, wide in zip(line[:-1], widths, strict=False)]
+        rows.append(tuple(span for each in padded for span in each) + line[-1])
+    return rows
+
+
+def _render_key_group(name: str, actions: Sequence[Action], now: ActionContext, columns: int) -> list[TextRow]:
+    """Return a group: a row per action with its keys and the first clause of its title; faint where it is not possible now."""
+    keys = [
+        each
+        if measure_text(each := _format_action_keys(one)) <= _MAX_KEY_COLUMNS or not one.keys
+        else format_key(one.keys[0])
+        for one in actions
+    ]
+    wide = max(map(measure_text, keys), default=0)
+    rows = [make_row(Span(f"{'':>{wide}}  {name}", TextStyle.TITLE))]
+    for one, each in zip(actions, keys, strict=True):
+        is_possible = one.why_not(now) is None
+        key = Span(f"{each:>{wide}}  ", TextStyle.KEY if is_possible else TextStyle.FRAME)
+        title = _CLAUSE_END_PATTERN.split(_get_action_title(one, now))[0]
+        if one.id in _MOVING_ACTIONS:
+            title = title.partition(",")[0]
+        tone = TextStyle.VALUE if is_possible else TextStyle.STALE
+        rows += wrap_text(title, columns, tone, head=make_row(key))
+    return rows
+
+
+_CLAUSE_END_PATTERN = re.compile(r"[;:(]|, (?=as |and |with |why)")
+
+
+def render_key_help(actions: Sequence[Action], now: ActionContext, words: str = "") -> list[TextRow]:
+    """Return a row per action of this screen: its keys, its title, its command and why it is not possible now. ``words``: only
+    actions that have all of them."""
+    wanted = words.casefold().split()
+    found = [
+        one
+        for one in list_help_actions(actions, now)
+        if all(
+            word in f"{_format_action_keys(one)} {_get_action_title(one, now)} :{one.verb or ''} {one.short}".casefold()
+            for word in wanted
+        )
+    ]
+    keys = [_format_action_keys(one) for one in found]
     wide = max((len(each) for each in keys), default=0)
     rows = []
-    for one, each in zip(actions, keys, strict=True):
-        title = one.title
-        if now.own is not None and one.id is ActionId.QUIT_AT_ONCE:
-            title = f"end the panel and leave its switch to {sanitize_line(now.own.instance)} where it is; asks first"
-        spans = make_row(Span(f"{each:>{wide}}", TextStyle.KEY), Span(f"   {title}", TextStyle.VALUE))
+    for one, each in zip(found, keys, strict=True):
+        spans = make_row(
+            Span(f"{each:>{wide}}", TextStyle.KEY), Span(f"   {_get_action_title(one, now)}", TextStyle.VALUE)
+        )
         if one.verb and one.keys:
             spans = (*spans, Span(f"   :{one.verb}", TextStyle.LABEL))
         if because := one.why_not(now):

@@ -13,21 +13,30 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import MemoryBar
 from sparkctl.model.switch_plan import SwitchJournalStatus, SwitchPlan, SwitchStep
+from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_clock, format_duration
+from sparkctl.monitor.event_log import RecentLogLine
 from sparkctl.monitor.switch_progress import SwitchProgress
 from sparkctl.monitor.switch_progress import SwitchStepProgress as Taken
 from sparkctl.views.command_result_view import describe_command_result
 from sparkctl.views.event_text import TRANSITION_PHASES
 from sparkctl.views.overview.startup_timeline_view import render_startup_progress
-from sparkctl.views.overview.tile_model import NodeTileModel
-from sparkctl.views.overview.tile_rows import DrawArea
+from sparkctl.views.overview.tile_model import NodeTileModel, build_node_badges
+from sparkctl.views.overview.tile_rows import (
+    DrawArea,
+    build_memory_bar,
+    build_memory_chart,
+    build_memory_legend,
+    render_log_text,
+)
 from sparkctl.views.switch_plan_view import (
     describe_rollback_window,
     describe_switch_step,
     render_switch_plan,
     summarize_switch_plan,
 )
-from sparkctl.views.text.frame_layout import pad_screen
+from sparkctl.views.text.charts import render_memory_bar_line
+from sparkctl.views.text.frame_layout import draw_frame, drop_least_important, expand_charts, pad_screen
 from sparkctl.views.text.line_wrap import find_command, wrap_text
 from sparkctl.views.text.styled_text import (
     ScrollPage,
@@ -38,6 +47,9 @@ from sparkctl.views.text.styled_text import (
     justify_row,
     make_row,
     measure_row,
+    measure_text,
+    pad_row,
+    pad_text,
     sanitize_span,
     scroll_rows,
 )
@@ -76,12 +88,19 @@ class SwitchScreenModel:
     further: int = 0
     do_key: str | None = "enter"
     cautions: tuple[tuple[str, str | None], ...] = ()
+    log: tuple[RecentLogLine, ...] = ()  # the last lines of what is being started
+
+
+_BESIDE_MIN_COLUMNS, _BESIDE_MIN_LINES = 100, 20  # from this size on, memory stands beside the steps
+_MIN_LOG_LINES = 4  # fewest useful rows of the log, frame included
 
 
 def render_switch(scene: SwitchScreenModel, columns: int, lines: int) -> ScrollPage:
     """Return exactly ``lines`` rows; the rest is reached by scrolling."""
     inner = max(20, columns - 2)
     course = scene.course
+    if course is not None and not course.is_over and not scene.further:
+        return ScrollPage(pad_screen(_render_running(course, scene, columns, lines), columns, lines))
     rows: list[TextRow] = []
     if course is not None:
         if course.end is not None:
@@ -95,6 +114,66 @@ def render_switch(scene: SwitchScreenModel, columns: int, lines: int) -> ScrollP
         rows += render_switch_plan(plan, scene.bars, inner, has_begun=course is not None)
     page = scroll_rows(rows, scene.further, lines)
     return ScrollPage(pad_screen([make_row(" ", *one) for one in page.rows], columns, lines), page.further)
+
+
+def _render_running(course: SwitchProgress, scene: SwitchScreenModel, columns: int, lines: int) -> list[TextRow]:
+    """Return a running switch: its steps, beside or below them the memory of its Sparks as it fills, and the log of what
+    starts over the rest of the screen."""
+    first = () if course.plan is None else course.plan.nodes
+    nodes = sorted(scene.glances.values(), key=lambda seen: seen.name not in first)[:_MAX_MEMORY_BOXES]
+    is_beside = columns >= _BESIDE_MIN_COLUMNS and lines >= _BESIDE_MIN_LINES and bool(nodes)
+    left = columns * 11 // 20 if is_beside else columns
+    steps = [make_row(" ", *one) for one in _render_steps(course, scene, max(20, left - 3))]
+    if is_beside:
+        most = max(len(steps), min(lines - _MIN_LOG_LINES, lines * 3 // 5))
+        each = max(5, min(_MAX_MEMORY_LINES, most // len(nodes)))
+        boxes = [row for seen in nodes for row in _render_memory_box(seen, columns - left, each)]
+        high = min(lines, max(len(steps), len(boxes)))
+        steps += [()] * (high - len(steps))
+        boxes += [()] * (high - len(boxes))
+        rows = [(*pad_row(one, left), *other) for one, other in zip(steps[:high], boxes[:high], strict=True)]
+    else:
+        rows = steps
+        for seen in nodes:
+            if (bar := seen.view.memory) is not None:
+                line = render_memory_bar_line(f"{seen.name}  ", bar, max(8, columns - len(seen.name) - 26))
+                rows = [*rows, make_row(" ", *line)]
+    if (left_over := lines - len(rows)) >= _MIN_LOG_LINES:
+        rows += _render_log(course, scene, columns, left_over)
+    return rows[:lines]
+
+
+_MAX_MEMORY_LINES, _MAX_MEMORY_BOXES = 10, 3
+
+
+def _render_memory_box(seen: NodeTileModel, columns: int, lines: int) -> list[TextRow]:
+    """Return the memory of a Spark in a frame: the bar, its legend and its curve."""
+    space = DrawArea(columns - 4)
+    legend, curve = build_memory_legend(seen, space), build_memory_chart(seen, space)
+    parts = [build_memory_bar(seen, space), *([] if legend is None else [legend]), *([] if curve is None else [curve])]
+    rows = drop_least_important(expand_charts(parts, lines - 2), lines - 2)
+    badges = build_node_badges(seen)
+    title = make_row(
+        sanitize_span(seen.name, TextStyle.TITLE), *(Span(f"  {one.sign} {one.word}", one.tone) for one in badges)
+    )
+    return list(draw_frame(title, rows, columns, lines))
+
+
+def _render_log(course: SwitchProgress, scene: SwitchScreenModel, columns: int, lines: int) -> list[TextRow]:
+    """Return the last lines of the log of what is started, in a frame."""
+    wide = max((measure_text(sanitize_line(one.node)) for one in scene.log), default=0)
+    several = len({one.node for one in scene.log}) > 1
+    rows = [
+        make_row(
+            *([sanitize_span(pad_text(sanitize_line(one.node), wide), TextStyle.LABEL), Span(" │ ", TextStyle.FRAME)] if several else []),
+            render_log_text(one.text),
+        )
+        for one in scene.log[-max(1, lines - 2) :]
+    ]  # fmt: skip
+    title = make_row(Span("log of ", TextStyle.LABEL), sanitize_span(course.instance, TextStyle.VALUE))
+    if not rows:
+        rows = [make_row(Span("it has not begun yet", TextStyle.STALE))]
+    return list(draw_frame(title, rows, columns, lines))
 
 
 def _is_undone(course: SwitchProgress) -> bool:

@@ -190,9 +190,11 @@ class ChoiceDialog(RefreshingDialog):
 
     def render_footer_rows(self) -> Sequence[TextRow]:
         """Return the choices, the current one in brackets; one per row where a single row is too narrow."""
+        keys = ("n", "y") if len(self._choices) == 2 else ("",) * len(self._choices)
+        names = [f"{name} ({key})" if key else name for (_, name), key in zip(self._choices, keys, strict=True)]
         spans = [
             Span(f"[ {name} ]", TextStyle.KEY) if at == self._at else Span(f"  {name}  ", TextStyle.LABEL)
-            for at, (_, name) in enumerate(self._choices)
+            for at, name in enumerate(names)
         ]
         beside = tuple(span for each in spans for span in (each, Span("   ")))[:-1]
         return [beside] if measure_row(beside) <= self.inner_size[0] else [(each,) for each in spans]
@@ -292,3 +294,65 @@ class TextDialog(Dialog[None]):
         """Scroll by so many rows."""
         self._from = max(0, self._from + by)
         self.draw_dialog()
+
+
+_MAX_TYPED = 40  # characters of a filter
+
+
+class FilterTextDialog(TextDialog, inherit_bindings=False):
+    """A text that is searched as one types; arrows and pages scroll."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "cancel", show=False),
+        Binding("enter,question_mark,f1", "close", show=False),
+        Binding("ctrl+q", "app.quit", show=False),
+        Binding("down", "scroll(1)", show=False),
+        Binding("up", "scroll(-1)", show=False),
+        Binding("pagedown", "scroll(10)", show=False),
+        Binding("pageup", "scroll(-10)", show=False),
+        Binding("home", "scroll(-9999)", show=False),
+        Binding("end", "scroll(9999)", show=False),
+        Binding("backspace", "erase", show=False),
+    ]
+
+    def __init__(self, title: str, find_rows: Callable[[str], Sequence[TextRow]]) -> None:
+        super().__init__(title, find_rows(""))
+        self._find_rows = find_rows
+        self._typed = ""
+
+    def render_footer_rows(self) -> Sequence[TextRow]:
+        """Return what was typed, or that typing searches; and the key that closes the dialog."""
+        if self._typed:
+            search = make_row(
+                Span("/ ", TextStyle.KEY), sanitize_span(self._typed, TextStyle.STRONG), Span("▏   ", TextStyle.ACCENT)
+            )
+        else:
+            search = make_row(Span("type to search   ", TextStyle.LABEL))
+        return [make_row(*search, Span(f"{self._says}esc goes back", TextStyle.LABEL))]
+
+    def on_key(self, event: events.Key) -> None:
+        """Add a typed character to the search."""
+        if event.is_printable and event.character and event.character not in "?/" and len(self._typed) < _MAX_TYPED:
+            event.stop()
+            event.prevent_default()
+            self._search(self._typed + event.character)
+
+    def _search(self, typed: str) -> None:
+        self._typed, self._from = typed.lstrip(), 0
+        self._body = self._find_rows(self._typed)
+        self.draw_dialog()
+
+    def action_erase(self) -> None:
+        """Erase the last typed character."""
+        self._search(self._typed[:-1])
+
+    def action_close(self) -> None:
+        """Close the dialog."""
+        self.dismiss(None)
+
+    def action_cancel(self) -> None:
+        """Erase the search; without one close the dialog."""
+        if self._typed:
+            self._search("")
+        else:
+            self.dismiss(None)

@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from textual import events
 from textual.binding import Binding, BindingType
 
 from sparkctl.model.memory_fit import MemoryFit
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
+from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_gib
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.profiles.profile_library import ProfileOffer
@@ -48,6 +50,8 @@ _ANYWAY_ANSWER = "anyway"
 _NAME_COLUMNS = 24  # minimum columns of a name
 _MIN_LEGEND_LINES = 18  # rows from which on the legend is shown
 _REFRESH_SECONDS = 1.0  # seconds between two updates of the node views
+_PAGE_ROWS, _ALL_ROWS = 10, 9999
+_MAX_TYPED = 40  # characters of a filter
 
 
 def _format_claim(fit: MemoryFit | None) -> str:
@@ -78,13 +82,18 @@ class ProfilePicker(Dialog[PickedStart]):
     """Returns what to start or to switch to, and where."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,j", "move(1)", show=False),
-        Binding("up,k", "move(-1)", show=False),
-        Binding("right,tab,l", "node(1)", show=False),
-        Binding("left,shift+tab,h", "node(-1)", show=False),
+        Binding("down,ctrl+n", "move(1)", show=False),
+        Binding("up,ctrl+p", "move(-1)", show=False),
+        Binding("pagedown", f"move({_PAGE_ROWS})", show=False),
+        Binding("pageup", f"move(-{_PAGE_ROWS})", show=False),
+        Binding("home", f"move(-{_ALL_ROWS})", show=False),
+        Binding("end", f"move({_ALL_ROWS})", show=False),
+        Binding("tab", "node(1)", show=False),
+        Binding("shift+tab", "node(-1)", show=False),
         Binding("enter", "take", show=False),
-        Binding("s", "switch", show=False),
-        Binding("q", "cancel", show=False),
+        Binding("ctrl+s", "switch", show=False),
+        Binding("backspace", "erase", show=False),
+        Binding("ctrl+u", "erase_all", show=False),
     ]
 
     def __init__(
@@ -99,7 +108,9 @@ class ProfilePicker(Dialog[PickedStart]):
     ) -> None:
         super().__init__(title)
         self._to_switch = to_switch
-        self._offers, self._seen, self._views = offers, seen, list(seen())
+        self._every, self._seen, self._views = offers, seen, list(seen())
+        self._offers = offers  # those that match what was typed
+        self._typed = ""
         self._fit = fit
         self._at = 0
         names = [view.name for view in self._views]
@@ -113,7 +124,7 @@ class ProfilePicker(Dialog[PickedStart]):
         """Update the views of the listed nodes; a node that has gone keeps its last view."""
         fresh = {view.name: view for view in self._seen()}
         views = [fresh.get(view.name, view) for view in self._views]
-        fits = [self._worst_estimate(one.profile) for one in self._offers if one.profile is not None]
+        fits = [self._worst_estimate(one.profile) for one in self._every if one.profile is not None]
         if fits != self._answered or views != self._views:
             self._answered, self._views = fits, views
             self.draw_dialog()
@@ -124,6 +135,10 @@ class ProfilePicker(Dialog[PickedStart]):
     def target_view(self) -> NodeTelemetryView:
         """The view of the target node."""
         return self._views[self._node]
+
+    @property
+    def _selected_profile(self) -> Profile | None:
+        return self._offers[self._at].profile if self._offers else None
 
     def render_rows(self) -> Sequence[TextRow]:
         """Return the profiles, the nodes, and the effect of the selected start."""
@@ -139,17 +154,29 @@ class ProfilePicker(Dialog[PickedStart]):
         if high >= _MIN_LEGEND_LINES and measure_row(legend) <= self.inner_size[0]:
             below.insert(1, legend)
             shown = max(2, shown - 1)
+        if self._typed and not self._offers:
+            below[0] = make_row(Span("  no profile matches", TextStyle.ATTENTION))
         first = max(0, min(self._at - shown // 2, len(self._offers) - shown))
         more = len(self._offers) - first - shown
         if more > 0:
             below[0] = make_row(Span(f"  ↓ {more} more", TextStyle.LABEL))
         wide = min(
-            max((measure_text(one.name) for one in self._offers), default=0),
+            max((measure_text(one.name) for one in self._every), default=0),
             max(_NAME_COLUMNS, self.inner_size[0] // 3),
         )
-        about = max((measure_text(_describe_profile(one.profile)) for one in self._offers if one.profile), default=0)
+        about = max((measure_text(_describe_profile(one.profile)) for one in self._every if one.profile), default=0)
         rows = [self._render_offer(at, one, wide, about) for at, one in enumerate(self._offers)][first : first + shown]
-        return [(), *rows, *below]
+        blank: list[TextRow] = [()] * (min(len(self._every), shown) - len(rows))  # the dialog keeps its size
+        return [self._render_filter(), *rows, *blank, *below]
+
+    def _render_filter(self) -> TextRow:
+        """Return what was typed, or that typing filters."""
+        if not self._typed:
+            return make_row(Span("  type to filter", TextStyle.STALE))
+        return make_row(
+            Span("  / ", TextStyle.KEY), sanitize_span(self._typed, TextStyle.STRONG), Span("▏", TextStyle.ACCENT),
+            Span(f"  {len(self._offers)} of {len(self._every)}", TextStyle.LABEL),
+        )  # fmt: skip
 
     def _render_offer(self, at: int, one: ProfileOffer, wide: int, widest: int) -> TextRow:
         mine = at == self._at
@@ -190,7 +217,7 @@ class ProfilePicker(Dialog[PickedStart]):
         return tuple(spans)
 
     def _render_node_budget(self) -> list[TextRow]:
-        chosen = self._offers[self._at].profile if self._offers else None
+        chosen = self._selected_profile
         if chosen is None:
             return []
         fit, wide = self._get_selected_fit(), self.inner_size[0]
@@ -224,7 +251,7 @@ class ProfilePicker(Dialog[PickedStart]):
 
     def _get_selected_fit(self) -> MemoryFit | None:
         """Return the estimate of the selected profile on the target node; None where it is not computed yet."""
-        chosen = self._offers[self._at].profile if self._offers else None
+        chosen = self._selected_profile
         return None if chosen is None else self._fit(chosen, self.target_view.name)
 
     def _worst_estimate(self, profile: Profile) -> MemoryFit | None:
@@ -235,13 +262,13 @@ class ProfilePicker(Dialog[PickedStart]):
 
     def render_footer_rows(self) -> Sequence[TextRow]:
         """Return the key hints."""
-        chosen = self._offers[self._at].profile if self._offers else None
+        chosen = self._selected_profile
         others = len(self._views) - 1
         words = " the other Spark   " if others == 1 else " another Spark   "
         tab = (Span("tab", TextStyle.KEY), Span(words, TextStyle.LABEL)) if others else ()
         can = chosen is not None and chosen.nodes <= len(self._views)
         starts = (Span("enter", TextStyle.KEY), Span(" starts   ", TextStyle.LABEL)) if can else ()
-        switches = (Span("s", TextStyle.KEY), Span(" switches   ", TextStyle.LABEL)) if chosen else ()
+        switches = (Span("ctrl+s", TextStyle.KEY), Span(" switches   ", TextStyle.LABEL)) if chosen else ()
         if self._to_switch:
             starts, switches = (
                 (Span("enter", TextStyle.KEY), Span(" shows the switch   ", TextStyle.LABEL)) if chosen else (),
@@ -251,6 +278,49 @@ class ProfilePicker(Dialog[PickedStart]):
         if measure_row(made) > self.inner_size[0]:
             made = make_row(*starts, *switches, Span("esc", TextStyle.KEY), Span(" leaves", TextStyle.LABEL))
         return [made]
+
+    def on_key(self, event: events.Key) -> None:
+        """Add a typed character to the filter."""
+        if event.is_printable and event.character and len(self._typed) < _MAX_TYPED:
+            event.stop()
+            event.prevent_default()
+            self._filter(self._typed + event.character)
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Add pasted text to the filter."""
+        event.stop()
+        self._filter((self._typed + sanitize_line(event.text).strip())[:_MAX_TYPED])
+
+    def _filter(self, typed: str) -> None:
+        """Show the profiles with all typed words in name or title, those with the whole text in the name first."""
+        chosen = self._offers[self._at].name if self._offers else None
+        self._typed = typed.lstrip()
+        words = self._typed.casefold().split()
+
+        def describe(one: ProfileOffer) -> str:
+            return f"{one.name} {'' if one.profile is None else _describe_profile(one.profile)}".casefold()
+
+        found = [one for one in self._every if all(word in describe(one) for word in words)]
+        whole = self._typed.casefold().strip()
+        self._offers = sorted(found, key=lambda one: (not one.name.casefold().startswith(whole), whole not in one.name))
+        names = [one.name for one in self._offers]
+        self._at = names.index(chosen) if not words and chosen in names else 0
+        self.draw_dialog()
+
+    def action_erase(self) -> None:
+        """Erase the last typed character."""
+        self._filter(self._typed[:-1])
+
+    def action_erase_all(self) -> None:
+        """Erase what was typed."""
+        self._filter("")
+
+    def action_cancel(self) -> None:
+        """Erase the filter; without one close the dialog."""
+        if self._typed:
+            self._filter("")
+        else:
+            self.dismiss(None)
 
     def action_move(self, by: int) -> None:
         """Select another profile."""
@@ -264,7 +334,7 @@ class ProfilePicker(Dialog[PickedStart]):
 
     def action_switch(self) -> None:
         """Plan a switch to the selected profile and node."""
-        if (chosen := self._offers[self._at].profile) is not None:
+        if (chosen := self._selected_profile) is not None:
             nodes = tuple(each.name for each in self._list_rank_views(chosen))
             self.dismiss(PickedStart(name=self._offers[self._at].name, profile=chosen, nodes=nodes, switches=True))
 
@@ -273,7 +343,7 @@ class ProfilePicker(Dialog[PickedStart]):
         if self._to_switch:
             self.action_switch()
             return
-        chosen = self._offers[self._at].profile
+        chosen = self._selected_profile
         if chosen is None:
             return
         ranks = self._list_rank_views(chosen)

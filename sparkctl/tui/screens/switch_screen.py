@@ -30,6 +30,7 @@ from sparkctl.views.switch_view import SwitchScreenModel, find_offered_command, 
 from sparkctl.views.text.styled_text import TextRow, TextStyle
 
 if TYPE_CHECKING:
+    from sparkctl.monitor.event_log import RecentLogLine
     from sparkctl.monitor.switch_progress import SwitchProgress
 
 
@@ -151,7 +152,15 @@ class SwitchScreen(ScrollScreen):
             further=self._further,
             do_key=None if do is None else format_key(do.keys[0]),
             cautions=self._cautions,
+            log=self._list_log_lines(),
         )
+
+    def _list_log_lines(self) -> tuple[RecentLogLine, ...]:
+        """Return the last log lines of the instance that is being started."""
+        course, controller = self._get_switch_progress(), self.panel.controller
+        if course is None or controller is None:
+            return ()
+        return tuple(one for one in controller.store.log_lines.lines if one.instance == course.instance)
 
     def _get_switch_progress(self) -> SwitchProgress | None:
         controller = self.panel.controller

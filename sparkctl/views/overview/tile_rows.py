@@ -658,7 +658,14 @@ def build_memory_legend(seen: NodeTileModel, space: DrawArea) -> RowBlock | None
         return None
     forms = [
         (LABEL_COLUMNS + indent, gap, 3 + places, places)
-        for gap, indent, places in (("  ", 1, 1), (" ", 1, 1), (" ", -1, 1), (" ", 1, 0), (" ", -1, 0))
+        for gap, indent, places in (
+            ("  ", 1, 1),
+            (" ", 1, 1),
+            (" ", -1, 1),
+            (" ", 1, 0),
+            (" ", -1, 0),
+            (" ", -LABEL_COLUMNS, 0),
+        )
     ]
     return make_block(3, render_memory_legend(bar, space.columns, forms))
 
