@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import AsyncExitStack, ExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -30,12 +30,14 @@ from sparkctl.engines.memory.model_weights import map_path_to_node
 from sparkctl.errors import ConnectionLost, ExitCode, InvalidInput, OperationRefused, SparkctlError
 from sparkctl.history.bench_store import BenchStore
 from sparkctl.history.model import OperationKind
+from sparkctl.logs.start_verdict import describe_memory_drop
 from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult
 from sparkctl.model.container import Container
 from sparkctl.model.events import BenchCellMeasured, CommandEnded, Emit, Event, Outcome, WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec
 from sparkctl.model.node import Node
 from sparkctl.model.text.suggestions import format_did_you_mean
+from sparkctl.monitor.guard_receipts import read_receipt, save_receipt
 from sparkctl.profiles.container_labels import parse_port_label
 from sparkctl.transport.header_writer import HeaderWriter
 from sparkctl.transport.node_connection import ByteReader, ByteWriter
@@ -45,15 +47,28 @@ from sparkctl.transport.socket_relay import SocketRelay
 _LOOPBACK = "127.0.0.1"
 _MAX_TOKENIZER_BYTES = 64 << 20
 _READ_SECONDS = 60.0
-PRESETS = {
-    "quick": (BenchCell(pp=512, tg=128),),
-    "owner": tuple(BenchCell(pp=2048, tg=128, depth=depth) for depth in (0, 4096, 8192, 16384, 32768)),
+_RECEIPT_SECONDS = (0.0, 1.0, 2.0)  # seconds before each look for the guard's receipt
+PRESETS = {  # quick and owner are what owners of a Spark post: al-engr.com/qwen3.6-ngram-vs-nvfp4-mtp and -single-spark-sglang
+    "quick": tuple(
+        BenchCell(pp=pp, tg=128, depth=depth, concurrency=concurrency)
+        for depth in (0, 4096)
+        for pp in (512, 2048)
+        for concurrency in (1, 8)
+    ),
+    "owner": tuple(
+        BenchCell(pp=2048, tg=tg, depth=depth, concurrency=concurrency)
+        for depth in (0, 16384)
+        for tg in (128, 256)
+        for concurrency in (1, 4, 8)
+    ),
     "full": tuple(
         BenchCell(pp=2048, tg=128, depth=depth, concurrency=concurrency)
         for depth in (0, 8192, 32768)
         for concurrency in (1, 2, 4, 8)
     ),
 }
+PRESET_RUNS = {"quick": 1}  # as its post has it; of the others `DEFAULT_RUNS`
+DEFAULT_RUNS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +78,7 @@ class RunBench(Request):
     Attributes:
         instance: its name; a profile of this name that does not run is not started.
         runs: how often each cell is measured.
+        drops_long_cells: leave out cells that are longer than the model's context, in place of refusing.
         timeout: seconds for a cell; None: no limit.
         generator: the words that start llama-benchy, None: found by itself.
         tokenizer: a directory or a name, None: read from the node.
@@ -73,7 +89,8 @@ class RunBench(Request):
     instance: str
     nodes: Sequence[Node]
     cells: tuple[BenchCell, ...]
-    runs: int = 3
+    runs: int = DEFAULT_RUNS
+    drops_long_cells: bool = False
     timeout: float | None = None
     generator: str | None = None
     tokenizer: str | None = None
@@ -127,7 +144,7 @@ def run_bench(ctx: CommandContext, request: RunBench) -> AsyncGenerator[Event, N
         store, book = BenchStore(), hash_book(request.book)
         async with AsyncExitStack() as stack:
             target = await find_target(stack, ctx, request, emit)
-            run = _prepare_run(ctx, request, store, target, await describe_generator(words), book)
+            run = _prepare_run(ctx, emit, request, store, target, await describe_generator(words), book)
             home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sparkctl-bench-")))
             tokenizer = request.tokenizer or await _fetch_tokenizer(target, home)
             relay = await _open_relay(target)
@@ -178,6 +195,7 @@ class _Sweep:
                 BenchCellMeasured.from_result(
                     self.ctx.clock.unix_time(), self.target.session.node.name, run.instance, result,
                     number=done + index + 1, total=len(run.wanted), remaining=sum(took) / len(took) * (len(cells) - index - 1),
+                    benchmark=run.number or None,
                 )
             )  # fmt: skip
             if result.error is not None:
@@ -210,9 +228,28 @@ class _Sweep:
             return error.message
         if any(one.id == self.target.container.id and one.is_alive for one in containers):
             return None
-        return (
-            f"its container has ended: sparkctl logs {self.target.served.instance}, or a guard: sparkctl guard status"
-        )
+        name = self.target.served.instance
+        if (stopped := await self._find_guard_action()) is not None:
+            return f"the guard stopped {name}: {stopped}"
+        return f"{name} has ended, see why: sparkctl logs {name} --node {session.node.name}"
+
+    async def _find_guard_action(self) -> str | None:
+        """Return in words why the guard stopped the container, None where it did not, as far as is known."""
+        session, found = self.target.session, None
+        for wait in _RECEIPT_SECONDS:  # the container ends before the receipt is written
+            await self.ctx.clock.sleep(wait)
+            with suppress(SparkctlError):
+                found = await read_receipt(session, self.target.container.id) or found
+            if found is not None:
+                break
+        if found is None:
+            return None
+
+        def warn(words: str) -> None:
+            self.emit(WarningEmitted(self.ctx.clock.unix_time(), session.node.name, words))
+
+        save_receipt(self.ctx, session, found, warn)
+        return describe_memory_drop(found)
 
     def _save(self, run: BenchRun) -> BenchRun:
         try:
@@ -249,7 +286,8 @@ async def find_target(stack: AsyncExitStack, ctx: CommandContext, request: _Benc
         raise InvalidInput(
             f"{request.instance} does not run, or does not answer{there}{format_did_you_mean(request.instance, names)}"
             + (f"; {reason}" if reason else ""),
-            f"start it first: sparkctl up {request.instance} --node NODE",
+            f"start it first: sparkctl up {request.instance} --node NODE    or for the measurement alone: sparkctl bench "
+            f"{request.instance} --node NODE --start",
         )
     if len(found) > 1:
         where = " and ".join(one.node for one in found)
@@ -305,7 +343,13 @@ async def _open_relay(target: BenchTarget) -> SocketRelay:
 
 
 def _prepare_run(
-    ctx: CommandContext, request: RunBench, store: BenchStore, target: BenchTarget, generator: str, book: str
+    ctx: CommandContext,
+    emit: Emit,
+    request: RunBench,
+    store: BenchStore,
+    target: BenchTarget,
+    generator: str,
+    book: str,
 ) -> BenchRun:
     """Return the run to measure: a new one, or the one to resume. Raises `InvalidInput`."""
     setup = describe_setup(ctx, request, target, generator, book, request.runs)
@@ -325,14 +369,18 @@ def _prepare_run(
             )
         return replace(run, why=None, ended=None)
     long = [cell for cell in request.cells if setup.context is not None and cell.context > setup.context]
-    if long:
+    cells = tuple(cell for cell in request.cells if cell not in long)
+    if long and cells and request.drops_long_cells:
+        words = f"{request.instance} takes {setup.context} tokens in one request; left out: {', '.join(map(str, long))}"
+        emit(WarningEmitted(ctx.clock.unix_time(), target.session.node.name, words))
+    elif long:
         raise OperationRefused(
             f"{long[0]} needs {long[0].context} tokens, and {request.instance} takes {setup.context} in one request",
             f"choose cells up to {setup.context} tokens: --depth, --pp, --tg",
         )
     return BenchRun(
         number=0, began=ctx.clock.unix_time(), instance=request.instance,
-        nodes=(target.session.node.name,), setup=setup, wanted=request.cells,
+        nodes=(target.session.node.name,), setup=setup, wanted=cells,
     )  # fmt: skip
 
 
@@ -395,6 +443,8 @@ def _build_end(ctx: CommandContext, run: BenchRun, target: BenchTarget, seconds:
     elif failed:
         outcome, code = Outcome.FAILED, ExitCode.ENGINE_FAILED
         message = f"{failed[0].cell}: {failed[0].error}; {_count_cells(run)}"
+    elif run.number:
+        message = f"benchmark {run.number} is kept"
     if run.missing:
         hint = f"measure the rest: sparkctl bench --resume {run.number}"
     return CommandEnded(
