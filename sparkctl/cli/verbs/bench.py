@@ -145,8 +145,7 @@ def run_command(
     example because llama-benchy is not installed.
     """
     from sparkctl.cli.event_printers import BenchPrinter
-    from sparkctl.commands.bench.run_bench import DEFAULT_RUNS, PRESET_RUNS, RunBench
-    from sparkctl.commands.bench.run_benches import RunBenches
+    from sparkctl.commands.bench.run_bench import DEFAULT_RUNS, PRESET_RUNS, RunBench, RunBenches
     from sparkctl.commands.bench.run_domains import RunDomains
     from sparkctl.config import load_config
     from sparkctl.history.bench_store import BenchStore
