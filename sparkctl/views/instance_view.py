@@ -95,6 +95,7 @@ _PLAN_TITLE = make_row(Span("runs with", TextStyle.LABEL))
 _SIDE_BY_SIDE_COLUMNS = 110  # from this width on, the plan is shown beside the state
 _MIN_LOG_LINES = 8  # fewest useful lines of the log box or the plan box if both are shown
 _MIN_BOX_LINES = 4  # fewest useful lines of a box
+_MIN_LINES_WITH_MEMORY = 20
 _FULL_DETAIL_LINES = 40  # from this height on, a start is shown in full above the rest
 
 
@@ -196,6 +197,9 @@ def _render_stacked(scene: InstanceScreenModel, columns: int, lines: int) -> lis
     space = DrawArea(max(8, columns - 4))
     state, memory = _render_state(scene, space, roomy=lines >= _FULL_DETAIL_LINES), _render_memory(scene, space)
     first = min(lines, _count_rows(state) + 2)
+    is_ready = scene.one is not None and scene.one.phase is Phase.READY
+    if memory and is_ready and lines >= _MIN_LINES_WITH_MEMORY:
+        first = min(first, lines - 2 * _MIN_BOX_LINES)  # its memory is more than what it was started from
     left = lines - first
     title = _append_page_key(_render_title(scene), columns)
     if left < _MIN_BOX_LINES:

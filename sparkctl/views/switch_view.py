@@ -35,7 +35,6 @@ from sparkctl.views.switch_plan_view import (
     render_switch_plan,
     summarize_switch_plan,
 )
-from sparkctl.views.text.charts import render_memory_bar_line
 from sparkctl.views.text.frame_layout import draw_frame, drop_least_important, expand_charts, pad_screen
 from sparkctl.views.text.line_wrap import find_command, wrap_text
 from sparkctl.views.text.styled_text import (
@@ -99,7 +98,9 @@ def render_switch(scene: SwitchScreenModel, columns: int, lines: int) -> ScrollP
     """Return exactly ``lines`` rows; the rest is reached by scrolling."""
     inner = max(20, columns - 2)
     course = scene.course
-    if course is not None and not course.is_over and not scene.further:
+    is_running = course is not None and not course.is_over
+    is_large = columns >= _BESIDE_MIN_COLUMNS and lines >= _BESIDE_MIN_LINES and bool(scene.glances)
+    if course is not None and is_running and is_large and not scene.further:
         return ScrollPage(pad_screen(_render_running(course, scene, columns, lines), columns, lines))
     rows: list[TextRow] = []
     if course is not None:
@@ -113,31 +114,26 @@ def render_switch(scene: SwitchScreenModel, columns: int, lines: int) -> ScrollP
     if plan is not None and not (course is not None and _is_undone(course)):
         rows += render_switch_plan(plan, scene.bars, inner, has_begun=course is not None)
     page = scroll_rows(rows, scene.further, lines)
-    return ScrollPage(pad_screen([make_row(" ", *one) for one in page.rows], columns, lines), page.further)
+    shown = [make_row(" ", *one) for one in page.rows]
+    if course is not None and is_running and (left := lines - len(shown)) >= _MIN_LOG_LINES:
+        shown += _render_log(course, scene, columns, left)
+    return ScrollPage(pad_screen(shown, columns, lines), page.further)
 
 
 def _render_running(course: SwitchProgress, scene: SwitchScreenModel, columns: int, lines: int) -> list[TextRow]:
-    """Return a running switch: its steps, beside or below them the memory of its Sparks as it fills, and the log of what
+    """Return a running switch: its steps, beside them the memory of its Sparks as it fills, and the log of what
     starts over the rest of the screen."""
     first = () if course.plan is None else course.plan.nodes
     nodes = sorted(scene.glances.values(), key=lambda seen: seen.name not in first)[:_MAX_MEMORY_BOXES]
-    is_beside = columns >= _BESIDE_MIN_COLUMNS and lines >= _BESIDE_MIN_LINES and bool(nodes)
-    left = columns * 11 // 20 if is_beside else columns
+    left = columns * 11 // 20
     steps = [make_row(" ", *one) for one in _render_steps(course, scene, max(20, left - 3))]
-    if is_beside:
-        most = max(len(steps), min(lines - _MIN_LOG_LINES, lines * 3 // 5))
-        each = max(5, min(_MAX_MEMORY_LINES, most // len(nodes)))
-        boxes = [row for seen in nodes for row in _render_memory_box(seen, columns - left, each)]
-        high = min(lines, max(len(steps), len(boxes)))
-        steps += [()] * (high - len(steps))
-        boxes += [()] * (high - len(boxes))
-        rows = [(*pad_row(one, left), *other) for one, other in zip(steps[:high], boxes[:high], strict=True)]
-    else:
-        rows = steps
-        for seen in nodes:
-            if (bar := seen.view.memory) is not None:
-                line = render_memory_bar_line(f"{seen.name}  ", bar, max(8, columns - len(seen.name) - 26))
-                rows = [*rows, make_row(" ", *line)]
+    most = max(len(steps), min(lines - _MIN_LOG_LINES, lines * 3 // 5))
+    each = max(5, min(_MAX_MEMORY_LINES, most // len(nodes)))
+    boxes = [row for seen in nodes for row in _render_memory_box(seen, columns - left, each)]
+    high = min(lines, max(len(steps), len(boxes)))
+    steps += [()] * (high - len(steps))
+    boxes += [()] * (high - len(boxes))
+    rows: list[TextRow] = [(*pad_row(one, left), *other) for one, other in zip(steps[:high], boxes[:high], strict=True)]
     if (left_over := lines - len(rows)) >= _MIN_LOG_LINES:
         rows += _render_log(course, scene, columns, left_over)
     return rows[:lines]

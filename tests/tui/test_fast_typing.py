@@ -143,9 +143,9 @@ async def test_keys_wait_for_the_picker_until_profiles_are_read(
     monkeypatch.setattr(PanelController, "load_profile_offers", slow)
     async with SimulatedSparks("two-stacks", **FAST) as sparks, open_demo_panel(sparks, tmp_path, monkeypatch) as pilot:
         shown = await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
-        type_at_once(pilot, "u", "x", "down", "tab")
+        type_at_once(pilot, "u", "x", "backspace", "down", "tab")
         await pilot.pause(0.3)
-        assert "Stop " not in read_screen(pilot), "x is for the picker, to which it means nothing"
+        assert "Stop " not in read_screen(pilot), "x is for the picker, which filters by it"
         click_at(pilot, shown.splitlines()[-1].index("stop"), 23)
         await pilot.pause(0.1)
         assert "Stop " not in read_screen(pilot)

@@ -768,7 +768,7 @@ async def test_a_start_is_chosen_while_the_sparks_are_still_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with SimulatedSparks("empty", **FAST) as sparks, open_demo_panel(sparks, tmp_path, monkeypatch) as pilot:
-        await pilot.press("u", "j", "k")
+        await pilot.press("u", "down", "up")
         await wait_for_text(
             pilot, "start a profile"
         )  # reading the profiles takes a moment, and is done beside the keys

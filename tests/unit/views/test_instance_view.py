@@ -208,11 +208,14 @@ def test_an_instance_shows_throughput_memory_and_log(columns: int, lines: int) -
 
 def test_the_plan_stands_beside_where_there_is_room_and_is_a_key_away_where_not() -> None:
     run = ContainerLaunch(PLAN, PLAN.ready, None)
-    wide = render_screen(make_scene(make_store(*AT_WORK), run=run), 120, 38)
+    ready = render_screen(make_scene(make_store(*AT_WORK), run=run), 120, 38)
+    assert "d docker run line" in ready
+    assert "docker run -d" not in ready, "its curves have the room"
+    wide = render_screen(make_scene(make_store(), run=run), 120, 38)
     assert "docker run -d" in wide
     assert "-e HF_TOKEN" in wide
     assert "the line /startup complete/, then /health" in wide
-    assert "docker run" not in render_screen(make_scene(make_store(*AT_WORK), run=run))
+    assert "docker run -d" not in render_screen(make_scene(make_store(*AT_WORK), run=run))
 
 
 def test_a_start_has_its_phases_with_their_time_against_what_is_expected() -> None:
@@ -394,9 +397,7 @@ def test_a_saved_logs_path_is_whole() -> None:
 def test_a_ready_rule_reads_as_it_was_meant_and_to_its_end() -> None:
     rule = ReadinessRule(r"^The\ server\ is\ fired\ up\ and\ ready\ to\ roll!", "/health")
     plan = replace(PLAN, ready=rule)
-    seen = " ".join(
-        render_screen(make_scene(make_store(*AT_WORK), run=ContainerLaunch(plan, rule, None)), 120, 44).split()
-    )
+    seen = " ".join(render_screen(make_scene(make_store(), run=ContainerLaunch(plan, rule, None)), 120, 44).split())
     words = describe_ready_rule(rule)
     assert words.startswith("the line /^The server is fired up and ready to roll!/, then /health")
     assert "\\" not in words
