@@ -67,7 +67,7 @@ def publish_image(node: LabNode) -> Iterator[None]:
         subprocess.run(node.enter("docker", "cp", "/tmp/bench-layer", f"{container}:/layer"), check=True)
         node.docker("commit", container, PUBLISHED)
         node.docker("rm", container)
-        node.docker("push", PUBLISHED)
+        subprocess.run(node.enter("docker", "push", "-q", PUBLISHED), check=True, stdout=subprocess.DEVNULL)  # minutes beside load
         yield
     finally:
         registry.close()
