@@ -67,7 +67,9 @@ def publish_image(node: LabNode) -> Iterator[None]:
         subprocess.run(node.enter("docker", "cp", "/tmp/bench-layer", f"{container}:/layer"), check=True)
         node.docker("commit", container, PUBLISHED)
         node.docker("rm", container)
-        subprocess.run(node.enter("docker", "push", "-q", PUBLISHED), check=True, stdout=subprocess.DEVNULL)  # minutes beside load
+        subprocess.run(
+            node.enter("docker", "push", "-q", PUBLISHED), check=True, stdout=subprocess.DEVNULL
+        )  # minutes beside load
         yield
     finally:
         registry.close()
