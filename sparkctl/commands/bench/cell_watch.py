@@ -11,13 +11,14 @@ from sparkctl.concurrency import BackgroundTasks
 from sparkctl.engines.base import Engine
 from sparkctl.errors import MetricsUnreadable, SparkctlError
 from sparkctl.model.bench import CellResult
-from sparkctl.model.engine_metrics import DraftAcceptance, MeterSource
+from sparkctl.model.engine_metrics import DraftAcceptance, EngineMetrics, MeterSource
 from sparkctl.model.events import SampleArrived
 from sparkctl.model.sample import Gpu, Sample
 from sparkctl.monitor.engine_probe import QueryMarkerSupport, request_engine
 from sparkctl.monitor.findings.gpu_detectors import THERMAL_REASONS
+from sparkctl.monitor.meters.bandwidth import DecodeStepReads, estimate_bandwidth
 from sparkctl.monitor.meters.engine_meters import LogMeter, StatsLineWindow
-from sparkctl.monitor.meters.metrics_window import MetricsInterval, MetricsReading, has_restarted
+from sparkctl.monitor.meters.metrics_window import MetricsInterval, MetricsReading, MetricsWindow, has_restarted
 from sparkctl.monitor.sampler import LOADING_INTERVAL, NodeSampler
 from sparkctl.transport.http_client import Headers, InvalidHttpResponse
 from sparkctl.transport.node_session import NodeSession
@@ -30,9 +31,17 @@ _DISTURBED_TOKENS = 16  # tokens: a health check of some engines costs one
 
 
 class CellWatch:
-    """Samples one node and reads one engine for as long as a benchmark runs; `begin` and `end` mark a cell."""
+    """Samples one node and reads one engine for as long as a benchmark runs; `begin` and `end` mark a cell.
 
-    def __init__(self, session: NodeSession, engine: Engine, port: int, container: str, headers: Headers = ()) -> None:
+    ``reads``: what a decode step reads of the memory, None if it is not known.
+    """
+
+    def __init__(
+        self, session: NodeSession, engine: Engine, *, port: int, container: str, headers: Headers = (),
+        reads: DecodeStepReads | None = None,
+    ) -> None:  # fmt: skip
+        self._reads, self._window = reads, MetricsWindow()
+        self._bandwidths: list[tuple[float, float]] = []  # when, and bytes/s
         self._headers = headers  # with the engine's key, where it wants one
         self._session, self._engine, self._port, self._container = session, engine, port, container
         self._ahead = 0.0  # seconds by which the node's clock is ahead of ours
@@ -55,7 +64,7 @@ class CellWatch:
 
     async def prepare(self) -> None:
         """Forget the cell before, and read the engine once more."""
-        self._samples, self._readings, self._span = self._samples[-1:], [], None
+        self._samples, self._readings, self._span, self._bandwidths = self._samples[-1:], [], None, []
         await self._read_engine()
 
     def begin(self) -> None:
@@ -81,7 +90,9 @@ class CellWatch:
         result = _add_engine_figures(result, readings, own_tokens)
         if result.accept_length is None:
             result = _add_acceptance(result, await self._read_log(ended - began))
-        return replace(_add_node_figures(result, samples), seconds=ended - began)
+        read = [rate for when, rate in self._bandwidths if began < when <= ended + _LATE_SECONDS]
+        bandwidth = sum(read) / len(read) if read else None
+        return replace(_add_node_figures(result, samples), bandwidth=bandwidth, seconds=ended - began)
 
     def _select_readings(self, began: float) -> list[MetricsReading]:
         """Return the readings of the cell: `begin` caused one at once; where that came late, the last one before it is first."""
@@ -128,7 +139,18 @@ class CellWatch:
             )  # fmt: skip
             if answer.is_success:
                 metrics = self._engine.parse_metrics(answer.body.decode("utf-8", "replace"))
-                self._readings.append(MetricsReading(self._clock.monotonic(), metrics))
+                now = self._clock.monotonic()
+                self._readings.append(MetricsReading(now, metrics))
+                self._estimate_bandwidth(now, metrics)
+
+    def _estimate_bandwidth(self, now: float, metrics: EngineMetrics) -> None:
+        """Keep the estimate of this moment, the middle of its range; none while prompts are read."""
+        if self._reads is None:
+            return
+        self._window.add_reading(now, metrics)
+        found = estimate_bandwidth(self._window.compute_meter(now), self._reads)
+        if found is not None and found.is_plausible:
+            self._bandwidths.append((now, (found.low + found.high) / 2))
 
 
 def _add_engine_figures(result: CellResult, readings: Sequence[MetricsReading], own_tokens: int) -> CellResult:

@@ -35,6 +35,7 @@ from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext, CommandInterrupted, InterruptSignal
 from sparkctl.engines import load_engine
 from sparkctl.engines.base import Engine
+from sparkctl.engines.decode_step_label import parse_decode_step_label
 from sparkctl.engines.memory.model_weights import map_path_to_node
 from sparkctl.errors import ConnectionLost, ExitCode, InvalidInput, OperationRefused, SparkctlError
 from sparkctl.history.bench_store import BenchStore
@@ -48,6 +49,7 @@ from sparkctl.model.node import Node
 from sparkctl.model.questions import BenchStartQuestion, NonInteractivePrompter
 from sparkctl.model.text.suggestions import format_did_you_mean
 from sparkctl.monitor.guard_receipts import read_receipt, save_receipt
+from sparkctl.monitor.meters.bandwidth import build_decode_step_reads
 from sparkctl.monitor.node_status import read_node_statuses
 from sparkctl.monitor.node_views import choose_instance
 from sparkctl.profiles.container_labels import parse_port_label
@@ -168,7 +170,11 @@ def run_bench(ctx: CommandContext, request: RunBench) -> AsyncGenerator[Event, N
                 ),
             )  # fmt: skip
             run = stack.enter_context(keep_run(ctx, emit, store, run))
-            watch = CellWatch(target.session, target.engine, target.port, target.container.id, target.auth_headers)
+            reads = parse_decode_step_label(target.container.get_label(ContainerLabel.PER_STEP))
+            watch = CellWatch(
+                target.session, target.engine, port=target.port, container=target.container.id,
+                headers=target.auth_headers, reads=build_decode_step_reads(reads),
+            )  # fmt: skip
             stack.push_async_callback(watch.aclose)
             watch.start()
             sweep = _Sweep(ctx=ctx, emit=emit, store=store, target=target, generator=generator, watch=watch)
