@@ -17,7 +17,7 @@ from sparkctl.views.text.line_wrap import align_cells
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row
 
 if TYPE_CHECKING:
-    from sparkctl.model.events import BenchCellMeasured, BenchDomainMeasured
+    from sparkctl.model.events import BenchCellMeasured, BenchCellProgressed, BenchDomainMeasured
 
 _HEADINGS = ("cell", "tok/s", "prompt tok/s", "first token", "accepted", "memory", "power", "tok/J", "clock", "")
 _UNKNOWN = "-"
@@ -285,6 +285,14 @@ def format_progress(event: BenchCellMeasured) -> str:
     marks = "" if event.result.error is not None or not columns[-1] else f"   {columns[-1]}"
     left = "" if not event.remaining else f"   about {format_duration(event.remaining)} left"
     return f"{event.number}/{event.total}  {columns[0]}   {figures}{marks}{left}"
+
+
+def format_cell_progress(event: BenchCellProgressed) -> str:
+    """Return one line about the cell that is being measured: how far it is, and the speed now."""
+    rate = f"   {event.tokens_per_second:.1f} tok/s" if event.tokens_per_second else ""
+    left = f"   about {format_duration(event.remaining)} left" if event.remaining else ""
+    asked = f"{event.done} of {event.requests} requests" if event.done else "beginning"
+    return f"{event.number}/{event.total}  {event.cell}   {asked}{rate}{left}"
 
 
 def render_comparison(one: BenchComparison, *, is_wide: bool = False) -> list[TextRow]:
