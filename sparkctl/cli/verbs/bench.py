@@ -49,7 +49,7 @@ class BenchGroup(click.Group):
 
 
 @click.group("bench", cls=BenchGroup, short_help="Measure a running model, and compare two measurements.")
-def command() -> None:
+def bench_command() -> None:
     """Measure how fast a running model is, and compare stacks.
 
     \b
@@ -75,7 +75,9 @@ def _parse_numbers(ctx: click.Context, param: click.Parameter, value: str | None
     return found
 
 
-@command.command("run", cls=RequestCommand, short_help="Measure a running instance (`bench INSTANCE` is the same).")
+@bench_command.command(
+    "run", cls=RequestCommand, short_help="Measure a running instance (`bench INSTANCE` is the same)."
+)
 @click.argument("instances", nargs=-1, metavar="[INSTANCE]...", shell_complete=complete_instances)
 @click.option(
     "--preset",
@@ -252,7 +254,7 @@ def _choose_cells(ctx: click.Context, preset: str, sizes: dict[str, Any]) -> tup
     )
 
 
-@command.command("list")
+@bench_command.command("list")
 @json_document_option
 def list_command(as_json: bool) -> int:
     """List the benchmarks that were run from this machine, the newest first."""
@@ -269,7 +271,7 @@ def list_command(as_json: bool) -> int:
     return 0
 
 
-@command.command("show")
+@bench_command.command("show")
 @click.argument("number", type=click.IntRange(1), metavar="NO")
 @wide_document_option
 @_plot_option
@@ -314,7 +316,7 @@ def _show_pictures(runs: Sequence[BenchRun], plot: bool, png: Path | None, svg: 
             stderr.print_message(f"written: {path}")
 
 
-@command.command("compare")
+@bench_command.command("compare")
 @click.argument("before", required=False, metavar="[A]")
 @click.argument("after", required=False, metavar="[B]")
 @click.option(
