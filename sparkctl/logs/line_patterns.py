@@ -50,6 +50,8 @@ SHUTDOWN_PHRASES = (
     *("INFO:     Shutting down", "INFO:     Application shutdown complete"),
     "srv    operator(): operator(): cleaning up before exit",
 )
+# A server says that it ends its own processes because one failed: the shell's word for that is no reason.
+SELF_KILLS = ("SIGQUIT received.", "Received sigquit from a child process", "kill_process_tree called")
 REFUSED_REQUEST = re.compile(r"validation errors? for \w*(?:Request|Params?|Message)\b")  # a client's
 # The header of a line by vLLM's code that answers one request: "ERROR 07-03 03:19:15 [serving_chat.py:200]".
 REQUEST_HANDLER = re.compile(r"[^\[\]]{0,120}?(?:ERROR|WARNING) [\d :.-]{5,40}\[?serving(?:_\w{1,40}+)?\.py:\d")

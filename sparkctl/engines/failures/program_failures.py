@@ -101,6 +101,38 @@ CRASH_FAILURES = (
         on="args.{flag}",
         weight=FailureWeight.LIKELY,
     ),
+    # The exception's own message says what to do, or names the setting that it does not take.
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}(?P<what>.*?\b(?P<advice>[Pp]lease (?:try )?(?:set|increas|decreas|reduc|lower|rais|specify|enabl|disabl|remov|chang"
+        r"|choos|select|pass|adjust|use (?:--|`|'|\"|an? (?:smaller|larger|different|valid|higher|lower)))(?!.{0,40}(?:prompt|request|messages"
+        r"|completion|input)).{0,200}))",
+        FailureCause.BAD_VALUE,
+        "The engine refused its settings: {what}",
+        "Do what the message asks: {advice}",
+        needle=("lease ",),
+        weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}(?P<what>.*?\b(?P<advice>[Pp]lease (?:try )?(?:upgrad|updat|install|reinstall|downgrad|build|compil"
+        r"|recompil).{0,200}))",
+        FailureCause.BROKEN_IMAGE,
+        "The image lacks something, or has a version that does not fit: {what}",
+        "Take an image that has it (a newer tag), or install it when the image is built: {advice}",
+        needle=("lease ",),
+        on="image",
+        weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(
+        r"^(?:[\w.]+\.)?(?:ValueError|AssertionError): (?P<what>.{0,300}?\b[a-z][a-z0-9]{0,20}_[a-z0-9_]{1,60}\b.{0,200}?"
+        r"\b(?:must be|should be|must not|cannot be|can't be|can not be|(?:is|are) not (?:supported|compatible|allowed|divisible)"
+        r"|not divisible|(?:is|are) (?:larger|greater|smaller|less|lower|higher) than|exceeds?|only supports?|requires?|expects?"
+        r"|incompatible with|mutually exclusive|conflicts? with)\b.*)",
+        FailureCause.BAD_VALUE,
+        "The engine refused its settings: {what}",
+        "Correct the setting that the message names.",
+        needle=("ValueError: ", "AssertionError: "),
+        weight=FailureWeight.EXCEPTION,
+    ),
     failure_rule(
         r"^what\(\):\s+(?P<what>\S.*)",
         FailureCause.CRASHED,
