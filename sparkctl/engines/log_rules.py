@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 
 from sparkctl.engines.base import Failure, FailureWeight, LineSignal
 from sparkctl.engines.line_preparer import parse_progress_bar
@@ -19,8 +19,9 @@ from sparkctl.model.verdict import ChangeDirection, FailureCause
 EXCEPTION_WITHOUT_ERROR = (
     r"[A-Za-z_]\w*\.[\w.]*(?:Timeout|Failed|Expired|Unsupported)"  # these classes have a module before their name
 )
+_WRAPPING_NAME = r"(?:[\w.]+: {1,8})?"
 EXCEPTION_PREFIX = (
-    r"^(?:[\w.]+: {1,8})?(?:CUDA [Ee]rror: |(?:[A-Za-z_][\w.]*)?(?:Error|Exception)(?:\([\w.]+\))?: |"
+    rf"^{_WRAPPING_NAME}(?:CUDA [Ee]rror: |(?:[A-Za-z_][\w.]*)?(?:Error|Exception)(?:\([\w.]+\))?: |"
     rf"{EXCEPTION_WITHOUT_ERROR}: |"
     r"\d+ validation errors? for \w+: (?:[\w.]+: )?(?:Value error, )?)(?:\[address=[\w.:-]{1,80}, pid=\d{1,9}\] )?"
 )
@@ -36,6 +37,7 @@ _COMMON_LETTERS = " etaoinsrldcumpfg"  # of English log lines: a gram of others 
 _CPP_MESSAGE = "what(): "  # of an exception that ended a program in C++; indented
 _DRIVER_MESSAGE = "NVRM: "  # the next line of a message of the GPU's driver in the kernel's log; indented
 _MAX_KNOWN_LINES = 4096
+_MAX_PREFIXES = 8  # of the last lines: all rules look at one line, then at the next
 _NOT_KNOWN = LineSignal()
 _OPTIONAL_PART = re.compile(r"\[([^\[\]]*)\]")
 _MAX_GROUP_CHARS = 400  # characters of a captured group that fit into a sentence
@@ -67,9 +69,9 @@ def _compile_search(pattern: str) -> Search:
     search = re.compile(plain).search if plain else None
 
     def find(line: str) -> re.Match[str] | None:
-        if (prefix := _match_exception_prefix(line)) is not None:
+        for end in _list_prefix_ends(line):
             for match in matches:
-                if (found := match(line, prefix.end())) is not None:
+                if (found := match(line, end)) is not None:
                     return found
         return None if search is None else search(line)
 
@@ -104,8 +106,11 @@ def _compile_match(pattern: str) -> Search:
     return re.compile(pattern).match
 
 
-def _match_exception_prefix(line: str) -> re.Match[str] | None:
-    return _compile_match(EXCEPTION_PREFIX)(line)
+@lru_cache(_MAX_PREFIXES)
+def _list_prefix_ends(line: str) -> tuple[int, ...]:
+    """Return where `EXCEPTION_PREFIX` may end in a line: of "A: CUDA error: x", the second name may belong to the message."""
+    found = (_compile_match(one)(line) for one in (EXCEPTION_PREFIX, EXCEPTION_PREFIX.replace(_WRAPPING_NAME, "", 1)))
+    return tuple(dict.fromkeys(one.end() for one in found if one is not None))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
