@@ -142,8 +142,7 @@ def run_command(
     example because llama-benchy is not installed.
     """
     from sparkctl.cli.event_printers import TextPrinter
-    from sparkctl.commands.bench.run_bench import RunBench
-    from sparkctl.commands.bench.run_benches import RunBenches
+    from sparkctl.commands.bench.run_bench import RunBench, RunBenches
     from sparkctl.commands.bench.run_domains import RunDomains
     from sparkctl.config import load_config
     from sparkctl.history.bench_store import BenchStore

@@ -47,7 +47,7 @@ def command(instance: str, node: tuple[str, ...], basic: bool, strict: bool, as_
     """
     from sparkctl.cli.event_printers import JsonPrinter
     from sparkctl.cli.verb_runner import run_verb
-    from sparkctl.commands.check_instance import CheckInstance, check_instance
+    from sparkctl.commands.ask_instance import CheckInstance, check_instance
 
     request = CheckInstance(instance=instance, nodes=select_configured_nodes(node), is_full=not basic, is_strict=strict)
     context = create_context(may_ask=not as_json)

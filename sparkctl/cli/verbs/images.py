@@ -41,7 +41,7 @@ def command(ctx: click.Context, node: tuple[str, ...], as_json: bool) -> int | N
     from sparkctl.commands.images import list_images
     from sparkctl.errors import ExitCode
     from sparkctl.model.json_codec import to_json_data
-    from sparkctl.views.images_view import format_images
+    from sparkctl.views.stored_view import format_images
 
     context = create_context(may_ask=not as_json)
     found = verb_runner.run_async(list_images(context, select_configured_nodes(node)))

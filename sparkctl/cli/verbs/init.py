@@ -86,7 +86,7 @@ async def _offer_profile(nodes: list[Node]) -> None:
     import os
 
     from sparkctl.cli import stderr
-    from sparkctl.commands.start.suggest_profile import suggest_profile
+    from sparkctl.commands.start.check_fit import suggest_profile
 
     stderr.print_message("looking for a profile that fits ...")
     words = await suggest_profile(create_context(may_ask=False), nodes, os.environ)
@@ -127,7 +127,7 @@ async def _ask_for_key(node: Node) -> Node | None:
     from sparkctl.cli import stderr
     from sparkctl.cli.terminal_prompter import read_line
     from sparkctl.errors import SparkctlError
-    from sparkctl.transport.key_install import find_public_key, install_public_key
+    from sparkctl.transport.ssh.ssh_connection import find_public_key, install_public_key
 
     while answer := (await read_line(f"key file for {node.name} (empty: none works): ")).strip():
         if _is_file(answer):

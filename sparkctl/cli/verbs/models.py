@@ -28,10 +28,9 @@ def command(ctx: click.Context, node: tuple[str, ...], as_json: bool) -> int | N
     if ctx.invoked_subcommand is not None:
         return None
     from sparkctl.cli import stdout
-    from sparkctl.commands.model_places import load_all_profiles
-    from sparkctl.commands.stored_models import list_models
+    from sparkctl.commands.stored_models import list_models, load_all_profiles
     from sparkctl.errors import ExitCode
-    from sparkctl.views.models_view import build_models_json, format_models
+    from sparkctl.views.stored_view import build_models_json, format_models
 
     context = create_context(may_ask=not as_json)
     views = verb_runner.run_async(list_models(context, select_configured_nodes(node), load_all_profiles()))

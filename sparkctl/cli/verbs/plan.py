@@ -175,7 +175,7 @@ def command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...], as_
 
     is_proposed = profile.startswith("hf:")
     if is_proposed:
-        from sparkctl.profiles.proposed_profile import propose_profile
+        from sparkctl.commands.start.check_fit import propose_profile
         from sparkctl.profiles.yaml_writer import render_profile_yaml
 
         chosen = propose_profile(profile, overrides)

@@ -38,7 +38,7 @@ def command(
     Exit 5: it answered, and there is no sound in the answer. Exit 6: no speech server runs.
     """
     from sparkctl.cli import stderr
-    from sparkctl.commands.speak_text import speak_text
+    from sparkctl.commands.ask_instance import speak_text
     from sparkctl.model.text.units import format_duration
 
     to_stdout = output is None or str(output) == "-"
