@@ -15,7 +15,7 @@ _KNOWN_TEXTS = 4096  # an engine that restarts again and again repeats its lines
 
 _LOG_PREFIX = re.compile(
     # vLLM: (APIServer pid=1), (Worker_TP0 pid=7), formerly (VllmWorker rank=0 pid=7); Ray adds the address
-    r"\((?:[\w-]+ )?(?:\w++=[\w.:]++,? ?)++\) ?"
+    r"\((?:[\w-]{1,40} ){0,3}(?:\w++=[\w.:]++,? ?)++\) ?"
     r"|(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[?[^\[\]\s]+:\d+\] ?"
     # Python's logging with a date: 2024-12-19 21:40:35 ERROR 56542 [engine.py:64], 2025-01-01 10:00:00,123 - name - ERROR -
     r"|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)? {1,5}(?:- [\w.]+ - )?(?P<dated>DEBUG|INFO|WARNING|ERROR|CRITICAL)"
@@ -30,7 +30,8 @@ _LOG_PREFIX = re.compile(
     # Google's log, as of torch, Ray and NVIDIA's runtime: [W516 12:46:57.499 Store.cpp:12], I1202 15:15:34.408 26518 nvc.c:395]
     r"|\[?(?P<glog>[IWEF])\d{3,4} \d\d:\d\d:\d\d\.\d+ +(?:\d+ )?[\w.+-]+:\d+\] ?"
     # [INFO ] thread-name LOGGER - text, [Error] (Router) text
-    r"|\[(?P<boxed>(?i:debug|info|warn|warning|error|critical|fatal)) {0,3}\] (?:(?:[\w.-]{1,80} ){0,3}- ?|\(\w{1,40}\) )"
+    r"|\[(?P<boxed>DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL|Debug|Info|Warn(?:ing)?|Error|Critical|Fatal) {0,3}\] "
+    r"(?:(?:[\w.-]{1,80} ){0,3}- ?|\(\w{1,40}\) )"
     r"|\[default\d+\]: ?"  # torchrun
     r"|\[shutdown\] "  # vLLM 0.32 and later adds a tag to some records
     r"|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?(?: [A-Z_]+\d+)*\] ?"  # SGLang: [2026-05-01 10:00:00 DP1 TP0]

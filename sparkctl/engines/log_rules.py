@@ -294,12 +294,10 @@ class RuleFinder:
         """Tell whether some lines of this shape may match, and others not; ``line`` is one of them."""
         if "0" not in shape:
             return False
-        patterns = self._patterns_with_digits
-        return any(
-            needle in shape and any(_compile_search(one)(line) is not None for one in patterns[needle])
-            for gram in self._digit_needles_by_gram.keys() & _list_grams(shape)
-            for needle in self._digit_needles_by_gram[gram]
-        )
+        for needle, patterns in self._patterns_with_digits.items():
+            if needle in shape and any(_compile_search(one)(line) is not None for one in patterns):
+                return True
+        return False
 
     @cached_property
     def _patterns_with_digits(self) -> dict[str, list[str]]:
@@ -310,10 +308,6 @@ class RuleFinder:
                 for needle in rule.needles:
                     found.setdefault(needle.translate(TO_SHAPE), []).append(general)
         return found
-
-    @cached_property
-    def _digit_needles_by_gram(self) -> dict[Gram, list[str]]:
-        return _index_by_gram(self._patterns_with_digits)
 
     def find_candidates(self, line: str) -> list[FailureRule]:
         """Return the rules with a needle in this line, in their order."""

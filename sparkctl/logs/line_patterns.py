@@ -146,7 +146,7 @@ _STREAM_NAME = (
 # In this order, each at most once. All of it is ASCII, so that the same words find it in bytes.
 PREFIX_PATTERN = f"{_SOURCE_NAME}(?:{_TIMESTAMP})?+{_STREAM_NAME}"
 _PREFIX_MATCHER = re.compile(f"{_SOURCE_NAME}(?P<when>{_TIMESTAMP})?+{_STREAM_NAME}", re.ASCII)
-_QUOTING_PATTERN = re.compile(r"(?:[ \t]{0,3}>[ \t]?)+|(?: {4}|\t)+")
+_QUOTING_PATTERN = re.compile(r"(?:[ \t]{0,3}>[ \t]?)+| {3,}|\t+")
 # A colour code whose escape character was lost in a paste.
 _BROKEN_COLOUR_CODE = re.compile(r"\[\d{1,3}(?:;\d{1,3}){0,3}m")
 
@@ -170,7 +170,7 @@ def is_quoted(line: str) -> bool:
 
 
 def find_common_quoting(lines: Sequence[str]) -> str:
-    """Return the common quoting of these lines, as in forums and mails: ``> ``, or four spaces and more."""
+    """Return the common quoting of these lines, as in forums and mails: ``> ``, or three spaces and more."""
     told = [line for line in lines if line.strip(" \t>\r\n")]
     least, most = (min(told), max(told)) if told else ("", "")  # the common prefix of these two is common to all
     alike = next((at for at, (one, other) in enumerate(zip(least, most, strict=False)) if one != other), len(least))

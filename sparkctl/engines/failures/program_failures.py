@@ -76,9 +76,10 @@ CRASH_FAILURES = (
     failure_rule(
         rf"{EXCEPTION_PREFIX}(?P<what>.*[Aa]ttention[ _]backend.*)|"
         rf"{EXCEPTION_PREFIX}(?P<said>.*(?:FlashInfer|FlashAttention|Triton) backend .*not.*)|"
+        rf"{EXCEPTION_PREFIX}(?P<kind>.*\b\w{{0,40}}Attention\w{{0,40}}Backend\b.{{0,60}} (?:does not|doesn't|cannot|only) .*)|"
         rf"{EXCEPTION_PREFIX}(?P<only>.*[Aa]ttention.* only (?:supported|available|implemented) .{{0,60}}backend.*)",
         FailureCause.ATTENTION_BACKEND,
-        "The attention backend does not do what this model needs[: {what}][: {said}][: {only}].",
+        "The attention backend does not do what this model needs[: {what}][: {said}][: {kind}][: {only}].",
         "Set args.attention-backend to another one, or leave it out: the engine then chooses.",
         needle="ackend",
         on="args.attention-backend",
@@ -103,13 +104,14 @@ CRASH_FAILURES = (
     ),
     # The exception's own message says what to do, or names the setting that it does not take.
     failure_rule(
-        rf"{EXCEPTION_PREFIX}(?P<what>.*?\b(?P<advice>[Pp]lease (?:try )?(?:set|increas|decreas|reduc|lower|rais|specify|enabl|disabl|remov|chang"
-        r"|choos|select|pass|adjust|use (?:--|`|'|\"|an? (?:smaller|larger|different|valid|higher|lower)))(?!.{0,40}(?:prompt|request|messages"
-        r"|completion|input)).{0,200}))",
+        rf"{EXCEPTION_PREFIX}(?P<what>.*?\b(?P<advice>(?:[Pp]lease|[Yy]ou (?:should|must|need to|have to)) (?:try )?"
+        r"(?:set|provid|increas|decreas|reduc|lower|rais|specify|enabl|disabl|remov|chang|choos|select|pass|adjust"
+        r"|use (?:--|`|'|\"|an? (?:smaller|larger|different|valid|higher|lower)))(?!.{0,40}(?:prompt|request|messages|completion|input))"
+        r".{0,200}))",
         FailureCause.BAD_VALUE,
         "The engine refused its settings: {what}",
         "Do what the message asks: {advice}",
-        needle=("lease ",),
+        needle=("lease ", "ou should ", "ou must ", "ou need to ", "ou have to "),
         weight=FailureWeight.EXCEPTION,
     ),
     failure_rule(
@@ -123,7 +125,9 @@ CRASH_FAILURES = (
         weight=FailureWeight.EXCEPTION,
     ),
     failure_rule(
-        r"^(?:[\w.]+\.)?(?:ValueError|AssertionError): (?P<what>.{0,300}?\b[a-z][a-z0-9]{0,20}_[a-z0-9_]{1,60}\b.{0,200}?"
+        r"^(?:[\w.]+\.)?(?:ValueError|AssertionError): (?P<what>.{0,300}?\b(?:max|min|num|enable|disable|use|tp|pp|dp|ep|kv_cache"
+        r"|gpu|mem|model|attention|speculative|draft|lora|chunked|block|tensor|pipeline|data|expert|tool|reasoning|served|cuda|moe)"
+        r"_[a-z0-9_]{1,60}\b.{0,200}?"
         r"\b(?:must be|should be|must not|cannot be|can't be|can not be|(?:is|are) not (?:supported|compatible|allowed|divisible)"
         r"|not divisible|(?:is|are) (?:larger|greater|smaller|less|lower|higher) than|exceeds?|only supports?|requires?|expects?"
         r"|incompatible with|mutually exclusive|conflicts? with)\b.*)",
