@@ -76,12 +76,13 @@ CRASH_FAILURES = (
     failure_rule(
         rf"{EXCEPTION_PREFIX}(?P<what>.*[Aa]ttention[ _]backend.*)|"
         rf"{EXCEPTION_PREFIX}(?P<said>.*(?:FlashInfer|FlashAttention|Triton) backend .*not.*)|"
+        rf"{EXCEPTION_PREFIX}(?P<build>.*[Ff]lash[ _-]?(?:[Aa]ttention|attn)\b.{{0,60}}(?:does not|doesn't|only) supports?\b.*)|"
         rf"{EXCEPTION_PREFIX}(?P<kind>.*\b\w{{0,40}}Attention\w{{0,40}}Backend\b.{{0,60}} (?:does not|doesn't|cannot|only) .*)|"
         rf"{EXCEPTION_PREFIX}(?P<only>.*[Aa]ttention.* only (?:supported|available|implemented) .{{0,60}}backend.*)",
         FailureCause.ATTENTION_BACKEND,
-        "The attention backend does not do what this model needs[: {what}][: {said}][: {kind}][: {only}].",
+        "The attention backend does not do what this model needs[: {what}][: {said}][: {build}][: {kind}][: {only}].",
         "Set args.attention-backend to another one, or leave it out: the engine then chooses.",
-        needle="ackend",
+        needle=("ackend", "lash"),
         on="args.attention-backend",
         weight=FailureWeight.LIKELY,
     ),
@@ -101,6 +102,31 @@ CRASH_FAILURES = (
         needle=_EXCEPTION_NEEDLES,
         on="args.{flag}",
         weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"^(?:yaml|ruamel\.yaml)[\w.]{0,60}Error: (?P<what>.*)",
+        FailureCause.BAD_VALUE,
+        "A YAML file that the engine was given cannot be read: {what}",
+        "Correct it: the lines after this one name the file and the place.",
+        needle="Error: ",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.*\[Errno 2\] No such file or directory: '(?P<path>[^']{{1,400}}\.(?:ya?ml|toml|cfg|ini|j2))'",
+        FailureCause.BAD_VALUE,
+        "There is no {path} in the container.",
+        "Correct the flag that names it, or mount the file.",
+        needle="[Errno 2]",
+        on="mounts",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"\btask: non-zero exit \((?P<code>\d+)\)",
+        FailureCause.CRASHED,
+        "Docker's service says that the container ended with exit code {code}.",
+        "The container's own log says why: docker logs.",
+        needle="task: non-zero exit",
+        weight=FailureWeight.LOST,
     ),
     # The exception's own message says what to do, or names the setting that it does not take.
     failure_rule(
