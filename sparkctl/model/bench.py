@@ -127,6 +127,7 @@ class BenchSetup:
     prompts: str | None = None  # SHA-256 of the prompts by kind of text
     answer_tokens: int | None = None  # at most, of each answer to them
     draft_tokens: int | None = None  # in each step, 0 without drafts
+    temperature: float | None = None  # of each request, None: the server's own
     runs: int = 1
     prefix_caching: bool = False  # whether prompts may be found in the prefix cache
 

@@ -62,21 +62,24 @@ def render_run(run: BenchRun, baseline: BenchRun | None = None) -> list[TextRow]
         return _render_domains(run, baseline)
     setup, when = run.setup, time.strftime("%Y-%m-%d %H:%M", time.localtime(run.began))
     what = " ".join(word for word in (setup.engine, setup.engine_version) if word)
+    generator = sanitize_line(setup.generator or "load generator not known")
+    how = f"{setup.runs} run{'s' if setup.runs > 1 else ''} of each cell, {generator}"
     rows = [
         make_row(
             Span(f"benchmark {run.number}", TextStyle.STRONG),
             f"  {sanitize_line(run.instance)} on {' and '.join(run.nodes)}  {sanitize_line(what)}  {when}",
         ),
-        make_row(Span(f"{setup.runs} runs of each cell, {sanitize_line(setup.generator or 'load generator not known')}", TextStyle.LABEL)),
+        make_row(Span(how, TextStyle.LABEL)),
         make_row(""),
         *_align(
             [_HEADINGS, *(list_cell_columns(one) for one in sort_results(run))],
         ),
     ]  # fmt: skip
-    if run.missing:
-        cells = ", ".join(str(cell) for cell in run.missing)
-        why = f" ({sanitize_line(run.why)})" if run.why else ""
-        rows += [make_row(""), make_row(Span(f"not measured{why}: {cells}", TextStyle.ATTENTION))]
+    failed = {one.cell for one in run.results if one.error is not None}  # they have a row of their own
+    left = ", ".join(str(cell) for cell in run.missing if cell not in failed)
+    words = [f"ended early: {sanitize_line(run.why)}"] if run.why else []
+    words += [f"not measured: {left}"] if left else []
+    rows += [row for line in words for row in (make_row(""), make_row(Span(line, TextStyle.ATTENTION)))]
     return rows
 
 

@@ -149,7 +149,7 @@ class EstimateJsonPrinter:
     help="Change a field of the profile for this calculation.",
 )
 @json_document_option
-def command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...], as_json: bool) -> PreparedVerb:
+def plan_command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...], as_json: bool) -> PreparedVerb:
     """Check whether PROFILE can start on a node, without starting it. Nothing is changed.
 
     \b

@@ -130,7 +130,7 @@ class LoadGenerator:
                 await asyncio.gather(talk.read_progress(process.stdout), talk.read_messages(process.stderr))
                 status = await process.wait()
         except TimeoutError:
-            raise CellFailed(f"{cell} was not measured within {self.timeout:.0f} s") from None
+            raise CellFailed(f"no result within {self.timeout:g} s") from None
         finally:
             await _end_process(process)
         if status or not result_file.exists():

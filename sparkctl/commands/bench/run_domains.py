@@ -36,6 +36,7 @@ from sparkctl.transport.http_client import InvalidHttpResponse
 
 _PROMPT_SECONDS = 300.0  # seconds for one answer, without --timeout
 _METRICS_SECONDS = 5.0
+_TEMPERATURE = 0.0
 _COUNTED_TRIES, _COUNTED_PAUSE = (
     5,
     0.2,
@@ -118,7 +119,7 @@ def _describe_domain_setup(
     settings = target.engine.read_decoding_settings(target.run.command)
     return replace(
         describe_setup(ctx, request, target, None, None), prompts=prompts.digest, answer_tokens=request.tokens,
-        draft_tokens=settings.draft_tokens or 0,
+        draft_tokens=settings.draft_tokens or 0, temperature=_TEMPERATURE,
     )  # fmt: skip
 
 
@@ -196,7 +197,7 @@ class _Sweep:
             self.emit(
                 BenchDomainMeasured.from_result(
                     self.ctx.clock.unix_time(), self.target.session.node.name, run.instance, result, number=number,
-                    total=len(wanted), remaining=left,
+                    total=len(wanted), remaining=left, benchmark=run.number or None,
                 )
             )  # fmt: skip
         return self._save(replace(run, ended=self.ctx.clock.unix_time()))
@@ -253,7 +254,7 @@ class _Sweep:
 
     async def _ask(self, prompt: DomainPrompt, thinking: bool | None) -> StreamedAnswer:
         body: dict[str, Any] = {
-            "model": self.target.model.name if self.target.model else "default", "temperature": 0,
+            "model": self.target.model.name if self.target.model else "default", "temperature": _TEMPERATURE,
             "messages": [{"role": "user", "content": prompt.text}], "max_tokens": self.request.tokens,
         }  # fmt: skip
         if prompt.tools:
@@ -371,6 +372,8 @@ def _build_end(ctx: CommandContext, run: BenchRun, prompts: PromptSet, seconds: 
         one = failed[0]
         outcome, code = Outcome.FAILED, ExitCode.ENGINE_FAILED
         message = f"{one.domain}: {one.failed} of {one.prompts} prompts gave no figure: {one.error}"
+    else:
+        message = f"benchmark {run.number} is kept" if run.number else None
     return CommandEnded(
         ts=ctx.clock.unix_time(), outcome=outcome, exit_code=int(code), seconds=seconds, node=run.nodes[0], instance=run.instance,
         message=message, hint=f"sparkctl bench show {run.number}",
