@@ -27,6 +27,11 @@ _WARNING_LINE = re.compile(
     r"|\S{1,80}:\d{1,9}:\d{1,9} \[\d{1,3}\] NCCL INFO "
 )
 _ERROR_WORD_PATTERN = re.compile(r"\b(?:" + "|".join(_ERROR_WORDS) + r")\b", re.IGNORECASE)
+# A count of none, as benchmarks print: "Failed requests:    0", "0 errors".
+_NO_ERRORS_PATTERN = re.compile(
+    r"\b(?:failed|errors?|exceptions?|killed)\b[^:=\d]{0,40}[:=] {0,60}0\b(?![.\dx])|\b(?:0|no) (?:failed|errors?|exceptions?)\b",
+    re.IGNORECASE,
+)
 DURATION_PATTERN = re.compile(
     r"(?P<what>.{3,120}?)[ ,.]{1,20}+(?:took|takes|elapsed|finished in)[ =:]+(?P<seconds>\d+(?:\.\d+)?) ?s"
 )
@@ -124,7 +129,7 @@ def looks_like_error(text: str) -> bool:
         if word in low:
             if text.startswith(_SOURCE_CODE_PREFIXES) or _HARMLESS_LINE.match(text) or _WARNING_LINE.match(text):
                 return False
-            return _ERROR_WORD_PATTERN.search(text) is not None
+            return _ERROR_WORD_PATTERN.search(text) is not None and not _NO_ERRORS_PATTERN.search(text)
     return False
 
 
