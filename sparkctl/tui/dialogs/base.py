@@ -190,12 +190,12 @@ class ChoiceDialog(RefreshingDialog):
 
     def render_footer_rows(self) -> Sequence[TextRow]:
         """Return the choices, the current one in brackets; one per row where a single row is too narrow."""
-        keys = ("n", "y") if len(self._choices) == 2 else ("",) * len(self._choices)
-        names = [f"{name} ({key})" if key else name for (_, name), key in zip(self._choices, keys, strict=True)]
         spans = [
             Span(f"[ {name} ]", TextStyle.KEY) if at == self._at else Span(f"  {name}  ", TextStyle.LABEL)
-            for at, name in enumerate(names)
+            for at, (_, name) in enumerate(self._choices)
         ]
+        if len(self._choices) == 2:
+            spans.append(Span("n / y", TextStyle.LABEL))
         beside = tuple(span for each in spans for span in (each, Span("   ")))[:-1]
         return [beside] if measure_row(beside) <= self.inner_size[0] else [(each,) for each in spans]
 
