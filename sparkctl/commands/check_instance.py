@@ -71,7 +71,7 @@ async def _check_container(
     engine, rule = container.get_label(ContainerLabel.ENGINE), parse_ready_rule_label(container)
     if not container.is_alive:
         raise OperationRefused(
-            f"{request.instance} on {session.node.name} does not run", f"see why: sparkctl logs {request.instance}"
+            f"{request.instance} on {session.node.name} is not running", f"see why: sparkctl logs {request.instance}"
         )
     if engine is None or engine not in engine_names() or rule is None:
         raise OperationRefused(f"{request.instance} was not started by sparkctl: how to ask it is not known")

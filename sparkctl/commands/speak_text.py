@@ -47,7 +47,7 @@ async def speak_text(
         raise failures[0]
     if not servers:
         where = " or ".join(node.name for node in nodes)
-        what = "no speech server of sparkctl runs" if instance is None else f"{instance} does not run"
+        what = "no speech server started by sparkctl is running" if instance is None else f"{instance} does not run"
         raise OperationRefused(f"{what} on {where}", f"sparkctl up orpheus-tts --node {nodes[-1].name}")
     if len(servers) > 1:
         names = ", ".join(f"{one.instance_name} on {node.name}" for node, one in servers)

@@ -125,7 +125,7 @@ class GuardClient:
     async def _request_state(self, within: float, **command: object) -> GuardState:
         answer = await self._send_command(command, within)
         if not isinstance(answer, GuardState):
-            raise GuardUnavailable(f"the guard on {self._node} answered something else to `{command['do']}`")
+            raise GuardUnavailable(f"the guard on {self._node} gave an unexpected answer to `{command['do']}`")
         return answer
 
     async def _send_command(self, command: dict[str, object], within: float) -> GuardState | GuardReceipt | None:
@@ -172,7 +172,7 @@ class GuardClient:
         except OSError:
             pass  # a local guard that was killed
         except ValueError as wrong:
-            end = GuardUnavailable(f"the guard on {self._node} says something else ({wrong})")
+            end = GuardUnavailable(f"the guard on {self._node} gave an unexpected answer ({wrong})")
         finally:
             self._answers.put_nowait(end)
 
@@ -205,7 +205,9 @@ async def _start_guard_process(session: NodeSession) -> GuardProcess:
     except TimeoutError as late:
         raise GuardUnavailable(f"no guard on {name}: it did not start within {_START_TIMEOUT_SECONDS:.0f} s") from late
     except ValueError as wrong:
-        raise GuardUnavailable(f"no guard on {name}: its start said something else ({wrong})", _PYTHON_HINT) from wrong
+        raise GuardUnavailable(
+            f"no guard on {name}: its start printed something unexpected ({wrong})", _PYTHON_HINT
+        ) from wrong
     finally:
         await held.release()
-    raise GuardUnavailable(f"no guard on {name}: its start ended without a word", _PYTHON_HINT)
+    raise GuardUnavailable(f"no guard on {name}: its start ended without output", _PYTHON_HINT)

@@ -75,8 +75,8 @@ async def read_guard_directory(session: NodeSession) -> GuardDirectory:
         name = session.node.name
         raise NodeError(
             name,
-            f"{name} did not say what its guard left: it answered with something else",
-            "see whether `ssh` to it gives a working POSIX shell: sh -c 'echo ok'",
+            f"{name} did not report what its guard left: unexpected output",
+            "check whether `ssh` to it gives a working POSIX shell: sh -c 'echo ok'",
         )
     for line in lines:
         if line.startswith(b"@@ dir "):
@@ -123,7 +123,7 @@ def save_receipt(ctx: CommandContext, session: NodeSession, receipt: GuardReceip
                 receipt.profile, "", node, FailureCause.GUARD_STOPPED, receipt.container, receipt.at
             )
     except OSError as error:
-        warn(f"the guard's receipt for {instance} was not kept: {error}")
+        warn(f"the guard's receipt for {instance} was not saved: {error}")
     return True
 
 

@@ -16,7 +16,7 @@ from sparkctl.cli.verbs.resume import prepare_finish
     "--give-up",
     "gives_up",
     is_flag=True,
-    help="Start nothing again: save the logs, remove the containers of both models, forget the switch.",
+    help="Start neither model: save the logs, remove the containers of both, forget the switch.",
 )
 @json_option
 def command(node: tuple[str, ...], gives_up: bool, as_json: bool) -> PreparedVerb:

@@ -70,7 +70,7 @@ def remove_command(ctx: click.Context, name: str, node: str | None, dry_run: boo
 
     is_asking = not (dry_run or yes)
     if is_asking and (as_json or not sys.stdin.isatty()):
-        raise click.UsageError("it removes files: say --yes, or look first with --dry-run", ctx)
+        raise click.UsageError("this removes files: add --yes, or use --dry-run to see which", ctx)
     target = select_one_node(node)
     context = create_context(may_ask=not as_json)
     if is_asking:

@@ -50,7 +50,7 @@ class PromptSet:
             if name not in self.domains:
                 raise InvalidInput(
                     f"no prompt is of the domain {name!r}{format_did_you_mean(name, self.domains)}",
-                    f"choose of: {', '.join(self.domains)}",
+                    f"choose from: {', '.join(self.domains)}",
                 )
         return replace(self, prompts=tuple(one for one in self.prompts if not domains or one.domain in domains))
 
@@ -71,7 +71,7 @@ def load_prompts(path: Path | None) -> PromptSet:
             except (ValueError, RecursionError) as wrong:
                 raise InvalidInput(f"{path}:{number}: {wrong}", _FORM) from wrong
     if not prompts:
-        raise InvalidInput(f"{path}: there is no prompt in it", _FORM)
+        raise InvalidInput(f"{path}: it contains no prompt", _FORM)
     return PromptSet(tuple(prompts), hashlib.sha256(raw).hexdigest())
 
 

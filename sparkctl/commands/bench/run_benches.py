@@ -110,7 +110,5 @@ def _merge_ends(ctx: CommandContext, request: RunBenches, ends: Sequence[Command
             hint="sparkctl bench compare" if len(ends) > 1 else None,
         )  # fmt: skip
     done = sum(not one.exit_code for one in ends)
-    words = (
-        f"{bad.instance or 'one'}: {bad.message or bad.outcome}; {done} of {len(request.benches)} were measured whole"
-    )
+    words = f"{bad.instance or 'one'}: {bad.message or bad.outcome}; {done} of {len(request.benches)} were measured completely"
     return replace(bad, ts=ctx.clock.unix_time(), seconds=seconds, message=words)

@@ -93,7 +93,7 @@ async def _resolve_ref(session: NodeSession, context: GitContext) -> GitContext:
         raise OperationRefused(f"{context.address} has no branch or tag {ref}", "check build: in the profile")
     why = sanitize_line(done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2])
     raise OperationRefused(
-        f"{node} does not read {context.address}: {why or f'git ended with {done.status}'}",
+        f"{node} cannot read {context.address}: {why or f'git ended with {done.status}'}",
         f"on {node}: git ls-remote {shlex.quote(context.address)}",
     )
 
@@ -131,7 +131,7 @@ async def build_image(
     finally:
         await held.release()
     if ended is None:
-        raise NodeError(node, f"the build of {build.image} on {node} broke off", "the same command builds it again")
+        raise NodeError(node, f"the build of {build.image} on {node} broke off", "repeat the command to build it again")
     image = await session.docker.inspect_image(build.image) if ended == "0" else None
     if image is None or image.built_from != build.origin:
         what = "docker is not in the PATH there" if ended == "127" else "; ".join(last) or f"exit code {ended}"

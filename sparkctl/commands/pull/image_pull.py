@@ -103,7 +103,7 @@ async def pull_image(
     image = await session.docker.inspect_image(name)
     if image is None:
         raise DockerError(
-            node, f"Docker on {node} downloaded {name}, and does not have it", f"on {node}: docker images"
+            node, f"Docker on {node} downloaded {name}, but does not have it", f"on {node}: docker images"
         )
     if machine and image.architecture not in (machine, None):  # older Dockers only warn of it
         raise explain_pull_error(
@@ -238,8 +238,8 @@ _EXPLANATIONS: tuple[_Explanation, ...] = (
     (
         ("no such host", "connection refused", "i/o timeout", "network is unreachable", "tls handshake timeout"),
         lambda name, node, _, registry: (
-            f"Docker on {node} does not reach the registry {registry}",
-            f"on {node}: curl -sSI https://{_REGISTRY_HOSTS.get(registry, registry)}/v2/; the same command continues",
+            f"Docker on {node} cannot reach the registry {registry}",
+            f"on {node}: curl -sSI https://{_REGISTRY_HOSTS.get(registry, registry)}/v2/; repeat the command to continue",
         ),
     ),
 )

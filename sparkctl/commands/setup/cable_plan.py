@@ -104,7 +104,7 @@ def build_cable_route(ends: Sequence[CableEnd]) -> FabricRoute:
 def find_wrong_lanes(end: CableEnd, now: NetworkReadings | None) -> list[str]:
     """Return what of an end is not yet as planned, in words."""
     if now is None:
-        return [f"{end.node} does not say which addresses it has"]
+        return [f"{end.node} did not report its addresses"]
     by_name = {one.name: one for one in now.interfaces}
     wrong = []
     for lane, address in end.lanes:
@@ -112,7 +112,7 @@ def find_wrong_lanes(end: CableEnd, now: NetworkReadings | None) -> list[str]:
         if seen is None or not seen.has_carrier:
             wrong.append(f"{lane.name} has no link")
         elif str(address) not in seen.addresses:
-            wrong.append(f"{lane.name} has not got {address}")
+            wrong.append(f"{lane.name} does not have {address}")
         elif seen.mtu != JUMBO_MTU:
             wrong.append(f"the MTU of {lane.name} is {seen.mtu}")
     return [f"{end.node}: {words}" for words in wrong]

@@ -99,7 +99,7 @@ class RootShell:
             raise OperationRefused(f"{name}: {report.failure}", None)
         if report.changed_path is not None:
             raise OperationRefused(
-                f"{name}: {report.changed_path} changed after it was shown; it is as it was",
+                f"{name}: {report.changed_path} changed after it was shown; it was left as it is",
                 "look at it again: sparkctl setup",
             )
         if "end" not in report.words and not report.words & {"late"}:
@@ -108,6 +108,6 @@ class RootShell:
             raise UnreadableAnswer(
                 name,
                 f"the set-up on {name} broke off{why}",
-                f"see where it stands: sparkctl setup {name} --dry-run",
+                f"see its state: sparkctl setup {name} --dry-run",
             )
         return report

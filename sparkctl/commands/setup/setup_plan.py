@@ -50,7 +50,7 @@ def list_fine_parts(look: NodeInspection) -> tuple[str, ...]:
     if look.docker is not None and look.docker.access:
         fine.append(f"Docker: {user} may use it")
     elif look.docker is not None and look.docker.member:
-        fine.append(f"Docker: {user} is in group docker, which counts from the next login there")
+        fine.append(f"Docker: {user} is in group docker, which takes effect at the next login there")
     if look.drop_right == "allowed":
         fine.append(f"page cache: {user} may drop it without a password")
     return tuple(fine)
@@ -78,13 +78,13 @@ def plan_cable_step(end: CableEnd, peer: NodeName, look: NodeInspection) -> Setu
 
 
 def correct_before(step: SetupStep, files: Mapping[str, NodeFile], user: str) -> SetupStep:
-    """Return the step of a node's user with the files as root sees them. Raises `OperationRefused` where one is no plain file."""
+    """Return the step of a node's user with the files as root sees them. Raises `OperationRefused` where one is not a plain file."""
     changes = []
     for change in step.changes:
         seen = files.get(change.path)
         if seen is not None and seen.sum == "other":
             raise OperationRefused(
-                f"{change.path} is no plain file, so sparkctl does not touch it",
+                f"{change.path} is not a plain file, so sparkctl does not touch it",
                 f"look at it: sudo ls -l {change.path}",
             )
         changes.append(change if seen is None or change.path == GROUP_FILE else replace(change, before=seen.text))

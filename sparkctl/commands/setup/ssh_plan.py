@@ -83,7 +83,7 @@ def _plan_key(side: SshSide) -> Iterator[FileChange]:
     if there is None or there.sum != "none":
         raise OperationRefused(
             f"{side.node}: {private} has a passphrase or cannot be read, so no program can log in with it",
-            f"on {side.node}, a key without a passphrase beside it: ssh-keygen -t ecdsa -N ''",
+            f"on {side.node}, an additional key without a passphrase: ssh-keygen -t ecdsa -N ''",
         )
     yield FileChange(f"{private}.pub", None, f"{side.public_key}\n")
 
@@ -94,7 +94,7 @@ def _plan_lines(side: SshSide, name: str, wanted: Sequence[str]) -> Iterator[Fil
     there = side.files.files.get(path)
     if there is None or there.sum == "other" or (there.text is None and there.sum != "none"):
         raise OperationRefused(
-            f"{side.node}: {path} is no plain file that can be read, so sparkctl does not touch it",
+            f"{side.node}: {path} is not a plain file that can be read, so sparkctl does not touch it",
             f"look at it: ls -l {path}",
         )
     before = there.text or ""

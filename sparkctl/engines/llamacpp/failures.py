@@ -78,7 +78,7 @@ CUDA_FAILURES = (
     failure_rule(
         r"^(?:\[\d{1,9}\] )?\S{1,300}\.(?:cuh?|cpp|c|h):\d{1,6}: (?P<what>fatal error)",
         FailureCause.CRASHED,
-        "llama.cpp ended on a fatal error of its own.",
+        "llama.cpp ended with a fatal error.",
         "Take a newer build, and look for this place among the issues of llama.cpp. In fattn.cu it means that flash attention has "
         "no kernel for what was asked: set args.flash-attn: off.",
         needle=": fatal error",
@@ -89,7 +89,7 @@ CUDA_FAILURES = (
         r"^(?:\S+:\d+: )?CUDA error: (?P<what>.*)",
         FailureCause.CRASHED,
         "CUDA failed: {what}",
-        "Read the lines after it; dmesg on the node may say more.",
+        "Read the lines after it; dmesg on the node may show more.",
         needle="CUDA error: ",
         fatal=True,
         weight=FailureWeight.DEATH,
@@ -97,7 +97,7 @@ CUDA_FAILURES = (
     failure_rule(
         r"^(?:\S+:\d+: )?GGML_ASSERT\((?P<what>.*)\) failed",
         FailureCause.CRASHED,
-        "llama.cpp ended on a check of its own: {what}",
+        "a check in llama.cpp failed: {what}",
         "Take a newer build, and look for this check among the issues of llama.cpp.",
         needle="GGML_ASSERT",
         fatal=True,
@@ -170,7 +170,7 @@ MODEL_FAILURES = (
         r"error loading model(?: \w+)*: (?P<what>(?!.*failed to load model from).*)",
         FailureCause.MODEL_FILES,
         "The model cannot be loaded: {what}",
-        "Check that the file is whole and made for this build; a newer image may know more formats.",
+        "Check that the file is complete and made for this build; a newer image may know more formats.",
         needle="error loading model",
         on=_MODEL_PATH_FIELD,
         fatal=True,
@@ -200,7 +200,7 @@ FORMAT_FAILURES = (
     failure_rule(
         r"exactly one out metadata, path_model, and file must be defined",
         FailureCause.HUB_UNREACHABLE,
-        "No file came of the model that was asked for: the hub has none of that name, or could not be asked.",
+        "The requested model was not downloaded: the hub does not have it, or could not be reached.",
         "Correct model.path (ORGANISATION/REPOSITORY:QUANTIZATION), or download the GGUF beforehand and mount it.",
         needle="path_model",
         on=_MODEL_PATH_FIELD,
@@ -228,7 +228,7 @@ FORMAT_FAILURES = (
         r"invalid magic characters|invalid magic number",
         FailureCause.MODEL_FILES,
         "The file is no GGUF.",
-        "Give the .gguf file itself: llama.cpp reads no safetensors, and a page that says 'not found' is no model.",
+        "Give the .gguf file itself: llama.cpp reads no safetensors, and a 'not found' page is not a model.",
         needle="invalid magic",
         on=_MODEL_PATH_FIELD,
         fatal=True,

@@ -57,7 +57,7 @@ def _build_gid_finding(
         else "give the function an IPv4 address first: then it has such a GID"
     )
     link_local = all((_find_gid(port, index) or RdmaGid(index)).type == _ROCE_V2_TYPE for port in wrong)
-    summary = f"{one.name} uses GID index {index}, which is no RoCE v2 address of IPv4 on {wrong[0].name}"
+    summary = f"{one.name} uses GID index {index}, which is not a RoCE v2 IPv4 address on {wrong[0].name}"
     return Finding(
         kind=FindingKind.GID,
         severity=Severity.WARNING if link_local else Severity.PROBLEM,

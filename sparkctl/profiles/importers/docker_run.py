@@ -76,7 +76,7 @@ def import_docker_run(text: str, ledger: ImportReport, defined: Mapping[str, str
             _report_other_command(draft, command, second=words is not None)
     if found is None and unclosed is not None:
         raise InvalidInput(
-            f"a quote is not closed: {unclosed}", "what stands behind it, `docker run` too, is read as one text"
+            f"a quote is not closed: {unclosed}", "everything after it, including `docker run`, is read as one text"
         )
     if found is None:
         raise InvalidInput("there is no `docker run` in it", "paste the whole line, or name a file")
@@ -133,7 +133,7 @@ def read_docker_run_words(draft: ProfileDraft, words: list[ShellWord]) -> None:
             _read_long_flag(draft, words, at, unknown) if text.startswith("--") else _read_short_flags(draft, words, at)
         )
     if at >= len(words):
-        raise InvalidInput("the `docker run` names no image", "is the line cut off? Lines go on behind a backslash")
+        raise InvalidInput("the `docker run` names no image", "is the line cut off? lines continue after a backslash")
     image = resolve_defaults(words[at].text)
     if image is None or words[at].unknown:
         raise InvalidInput(f"the image {words[at].text} depends on a variable", "--define NAME=VALUE gives it")
@@ -255,7 +255,7 @@ def import_systemd(text: str, ledger: ImportReport, defined: Mapping[str, str]) 
     known = {**_parse_environment(pairs), **defined}
     found = find_docker_run_words([ShellWord(_convert_unit_variables(word, known)) for word in split_unit_words(line)])
     if found is None:
-        raise InvalidInput("the unit starts no `docker run`", "a shell around it is not looked into")
+        raise InvalidInput("the unit starts no `docker run`", "commands inside a shell are not read")
     draft = ProfileDraft(kind=SourceFormat.SYSTEMD, ledger=ledger, beside=find_metadata(text))
     read_docker_run_words(draft, found)
     for raw, value in pairs:
