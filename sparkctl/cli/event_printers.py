@@ -11,6 +11,7 @@ from sparkctl.cli import stderr, stdout
 from sparkctl.errors import SparkctlError
 from sparkctl.model.events import (
     BenchCellMeasured,
+    BenchCellProgressed,
     BenchDomainMeasured,
     CachesDropped,
     CommandEnded,
@@ -40,7 +41,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.model.text.sanitize import sanitize_line, sanitize_lines
 from sparkctl.model.text.units import GIB, format_duration
-from sparkctl.views.bench_view import format_domain_progress, format_progress
+from sparkctl.views.bench_view import format_cell_progress, format_domain_progress, format_progress
 from sparkctl.views.event_text import (
     describe_missing_guard,
     format_cache_drop,
@@ -399,9 +400,11 @@ class BenchPrinter(TextPrinter):
         """Print one event."""
         if isinstance(event, BenchCellMeasured | BenchDomainMeasured) and event.benchmark is not None:
             self._benchmarks[event.benchmark] = None
+        if isinstance(event, BenchCellProgressed):
+            return self.live.update(make_row(Span(f"{event.node}  "), Span(format_cell_progress(event))))
         if isinstance(event, CommandEnded):
             self._print_tables()
-        super().print_event(event)
+        return super().print_event(event)
 
     def _print_tables(self) -> None:
         from sparkctl.history.bench_store import BenchStore

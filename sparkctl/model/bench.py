@@ -58,7 +58,8 @@ class CellResult:
 
     The first three come from the load generator: ``generation_rate`` and ``prompt_rate`` in tokens/s of all requests
     together, ``ttft`` in seconds, one value for each run. The rest is what the engine and the node did from the first
-    measured request to the end of the last: acceptance by the engine's counters, ``steps`` decode steps/s,
+    measured request to the end of the last: acceptance by the engine's counters, ``steps`` decode steps/s, ``bandwidth`` an
+    estimate in bytes/s of what they read of the memory,
     ``memory_peak`` bytes in use on the node, ``power`` in watts, ``tokens_per_joule`` generated, ``clock`` in MHz, all
     means but for the peak and ``celsius`` (the highest). ``throttled``: the driver slowed the GPU down for its heat or
     power. ``disturbed``: other clients generated tokens meanwhile. ``error``: why nothing was measured.
@@ -72,6 +73,7 @@ class CellResult:
     accept_rate: float | None = None
     accept_positions: tuple[float, ...] | None = None
     steps: float | None = None
+    bandwidth: float | None = None
     memory_peak: int | None = None
     power: float | None = None
     tokens_per_joule: float | None = None

@@ -321,6 +321,25 @@ class BenchCellMeasured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BenchCellProgressed:
+    """Cell ``number`` of ``total`` is being measured: ``done`` of its ``requests`` have ended.
+
+    ``tokens_per_second``: by the engine's counters of the last seconds. ``remaining``: seconds until the last cell, by those so far.
+    """
+
+    ts: float
+    node: NodeName
+    instance: str
+    cell: BenchCell
+    number: int
+    total: int
+    done: int
+    requests: int
+    tokens_per_second: float | None = None
+    remaining: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BenchDomainMeasured:
     """A kind of text of ``benchmark`` was measured, or failed: ``number`` of ``total``; ``remaining``: seconds until the last.
 
@@ -533,6 +552,7 @@ Event = (
     | TransferProgressed
     | MemoryReleased
     | BenchCellMeasured
+    | BenchCellProgressed
     | BenchDomainMeasured
     | SwitchPlanned
     | SwitchStepReported
@@ -567,6 +587,7 @@ EVENT_TYPES: dict[str, type] = {
     "moved": TransferProgressed,
     "released": MemoryReleased,
     "cell": BenchCellMeasured,
+    "measuring": BenchCellProgressed,
     "domain": BenchDomainMeasured,
     "switch-plan": SwitchPlanned,
     "switch": SwitchStepReported,

@@ -19,6 +19,7 @@ from sparkctl.cli.options import (
     parse_duration_option,
     select_configured_nodes,
     select_rank_nodes,
+    wide_document_option,
 )
 
 if TYPE_CHECKING:
@@ -272,12 +273,12 @@ def list_command(as_json: bool) -> int:
 
 @bench_command.command("show")
 @click.argument("number", type=click.IntRange(1), metavar="NO")
-@json_document_option
+@wide_document_option
 @_plot_option
 @_png_option
 @_svg_option
-def show_command(number: int, as_json: bool, plot: bool, png: Path | None, svg: Path | None) -> int:
-    """Show benchmark NO: its cells, and what the Spark did meanwhile."""
+def show_command(number: int, as_json: bool, plot: bool, png: Path | None, svg: Path | None) -> int:  # fmt: skip
+    """Show benchmark NO: its cells, and what the Spark did meanwhile; with -o wide also steps, bandwidth and temperature."""
     from sparkctl.cli import stdout
     from sparkctl.history.bench_store import BenchStore
     from sparkctl.model.json_codec import to_json_data
@@ -290,7 +291,8 @@ def show_command(number: int, as_json: bool, plot: bool, png: Path | None, svg: 
         return 0
     runs = {one.number: one for one in store.list_runs()}
     baseline = None if run.baseline is None else runs.get(run.baseline)
-    stdout.print_rows(render_run(run, baseline))
+    is_wide = stdout.get_option(stdout.FORMAT_OPTION) == "wide"
+    stdout.print_rows(render_run(run, baseline, is_wide=is_wide))
     _show_pictures([run] if baseline is None else [baseline, run], plot, png, svg)
     return 0
 

@@ -114,8 +114,17 @@ class LoadGenerator:
     book: Path | None = None
     _is_warm: bool = field(default=False, init=False)
 
-    async def run_cell(self, cell: BenchCell, begin: Callable[[], None], end: Callable[[], None]) -> CellResult:
-        """Measure one cell. Raises `CellFailed`; a cancelled call ends the process."""
+    async def run_cell(
+        self,
+        cell: BenchCell,
+        begin: Callable[[], None],
+        end: Callable[[], None],
+        report: Callable[[int, int], None] | None = None,
+    ) -> CellResult:
+        """Measure one cell; ``report`` gets how many of its requests have ended, and their number.
+
+        Raises `CellFailed`; a cancelled call ends the process.
+        """
         _put_book_into_cache(self.home, self.book or _BOOK)
         result_file = self.home / "result.json"
         result_file.unlink(missing_ok=True)
@@ -124,7 +133,7 @@ class LoadGenerator:
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, limit=_LINE_LIMIT,
             env=_build_environment(self.home), start_new_session=True,
         )  # fmt: skip
-        talk = _ProcessTalk(begin, end, expected=self.runs * cell.concurrency)
+        talk = _ProcessTalk(begin, end, report, expected=self.runs * cell.concurrency)
         try:
             async with asyncio.timeout(self.timeout):
                 await asyncio.gather(talk.read_progress(process.stdout), talk.read_messages(process.stderr))
@@ -155,8 +164,15 @@ class LoadGenerator:
 class _ProcessTalk:
     """What the process writes: JSON lines of its progress on stdout, sentences on stderr."""
 
-    def __init__(self, begin: Callable[[], None], end: Callable[[], None], expected: int) -> None:
-        self._begin, self._end, self._left = begin, end, expected
+    def __init__(
+        self,
+        begin: Callable[[], None],
+        end: Callable[[], None],
+        report: Callable[[int, int], None] | None,
+        expected: int,
+    ) -> None:
+        self._begin, self._end, self._report = begin, end, report
+        self._expected = self._left = expected
         self._has_begun = False
         self.errors: list[str] = []
         self.last_line = ""
@@ -175,6 +191,8 @@ class _ProcessTalk:
             if event.get("error"):
                 self.errors.append(sanitize_line(str(event["error"])))
             self._left -= 1
+            if self._report is not None:
+                self._report(self._expected - self._left, self._expected)
             if self._left == 0:
                 self._end()
 

@@ -35,6 +35,7 @@ from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext, CommandInterrupted, InterruptSignal
 from sparkctl.engines import load_engine
 from sparkctl.engines.base import Engine
+from sparkctl.engines.decode_step_label import parse_decode_step_label
 from sparkctl.engines.memory.model_weights import map_path_to_node
 from sparkctl.errors import ConnectionLost, ExitCode, InvalidInput, OperationRefused, SparkctlError
 from sparkctl.history.bench_store import BenchStore
@@ -42,12 +43,22 @@ from sparkctl.history.model import OperationKind
 from sparkctl.logs.start_verdict import describe_memory_drop
 from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult
 from sparkctl.model.container import Container
-from sparkctl.model.events import BenchCellMeasured, CommandEnded, Emit, Event, Outcome, SwitchPlanned, WarningEmitted
+from sparkctl.model.events import (
+    BenchCellMeasured,
+    BenchCellProgressed,
+    CommandEnded,
+    Emit,
+    Event,
+    Outcome,
+    SwitchPlanned,
+    WarningEmitted,
+)
 from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec
 from sparkctl.model.node import Node
 from sparkctl.model.questions import BenchStartQuestion, NonInteractivePrompter
 from sparkctl.model.text.suggestions import format_did_you_mean
 from sparkctl.monitor.guard_client import read_receipt, save_receipt
+from sparkctl.monitor.meters.bandwidth import build_decode_step_reads
 from sparkctl.monitor.node_status import read_node_statuses
 from sparkctl.monitor.node_views import choose_instance
 from sparkctl.profiles.container_labels import parse_port_label
@@ -168,7 +179,11 @@ def run_bench(ctx: CommandContext, request: RunBench) -> AsyncGenerator[Event, N
                 ),
             )  # fmt: skip
             run = stack.enter_context(keep_run(ctx, emit, store, run))
-            watch = CellWatch(target.session, target.engine, target.port, target.container.id, target.auth_headers)
+            reads = parse_decode_step_label(target.container.get_label(ContainerLabel.PER_STEP))
+            watch = CellWatch(
+                target.session, target.engine, port=target.port, container=target.container.id,
+                headers=target.auth_headers, reads=build_decode_step_reads(reads),
+            )  # fmt: skip
             stack.push_async_callback(watch.aclose)
             watch.start()
             sweep = _Sweep(ctx=ctx, emit=emit, store=store, target=target, generator=generator, watch=watch)
@@ -188,6 +203,12 @@ class _Sweep:
     target: BenchTarget
     generator: LoadGenerator
     watch: CellWatch
+    _place: tuple[str, int, int, float | None] = (
+        "",
+        0,
+        0,
+        None,
+    )  # instance, number of the cell, of how many, seconds left
 
     async def measure_all(self, run: BenchRun) -> BenchRun:
         """Measure what is missing; the run is on disk after each cell. Ctrl-C and the end of the engine end it early."""
@@ -195,6 +216,12 @@ class _Sweep:
         done = len(run.wanted) - len(cells)
         for index, cell in enumerate(cells):
             began = self.ctx.clock.monotonic()
+            self._place = (
+                run.instance,
+                done + index + 1,
+                len(run.wanted),
+                sum(took) / len(took) * (len(cells) - index) if took else None,
+            )
             try:
                 result = await self.ctx.interrupt.run_interruptible(self._measure(cell), "interrupted")
             except CommandInterrupted:
@@ -221,13 +248,29 @@ class _Sweep:
     async def _measure(self, cell: BenchCell) -> CellResult:
         try:
             await self.watch.prepare()
-            result = await self.generator.run_cell(cell, self.watch.begin, self.watch.end)
+            self._report_progress(cell, 0, self.generator.runs * cell.concurrency)
+            result = await self.generator.run_cell(
+                cell,
+                self.watch.begin,
+                self.watch.end,
+                lambda done, requests: self._report_progress(cell, done, requests),
+            )
             runs = len(result.generation_rate.values) if result.generation_rate else 1
             return await self.watch.complete(result, cell.tg * cell.concurrency * max(runs, self.generator.runs))
         except CellFailed as failed:
             return CellResult(cell=cell, error=failed.message)
         except ConnectionLost as lost:
             return CellResult(cell=cell, error=lost.message)
+
+    def _report_progress(self, cell: BenchCell, done: int, requests: int) -> None:
+        instance, number, total, remaining = self._place
+        self.emit(
+            BenchCellProgressed(
+                ts=self.ctx.clock.unix_time(), node=self.target.session.node.name, instance=instance, cell=cell, number=number,
+                total=total, done=done, requests=requests, remaining=remaining,
+                tokens_per_second=self.watch.compute_generation_rate() if done else None,
+            )
+        )  # fmt: skip
 
     async def _find_why_it_ended(self) -> str | None:
         """Return why no further cell can be measured, None if the engine still runs."""
