@@ -56,8 +56,9 @@ class Measurements:
 class CellResult:
     """A measured cell.
 
-    The first three come from the load generator: ``generation_rate`` and ``prompt_rate`` in tokens/s of all requests
-    together, ``ttft`` in seconds, one value for each run. The rest is what the engine and the node did from the first
+    The first five come from the load generator: ``generation_rate`` and ``prompt_rate`` in tokens/s of all requests
+    together, ``ttft`` in seconds, ``peak_rate`` the most tokens/s in any second, one value for each run; ``latency`` of the
+    connection in seconds. The rest is what the engine and the node did from the first
     measured request to the end of the last: acceptance by the engine's counters, ``steps`` decode steps/s, ``bandwidth`` an
     estimate in bytes/s of what they read of the memory,
     ``memory_peak`` bytes in use on the node, ``power`` in watts, ``tokens_per_joule`` generated, ``clock`` in MHz, all
@@ -69,6 +70,8 @@ class CellResult:
     generation_rate: Measurements | None = None
     prompt_rate: Measurements | None = None
     ttft: Measurements | None = None
+    peak_rate: Measurements | None = None
+    latency: float | None = None
     accept_length: float | None = None
     accept_rate: float | None = None
     accept_positions: tuple[float, ...] | None = None

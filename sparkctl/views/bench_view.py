@@ -6,6 +6,7 @@ import csv
 import io
 import time
 from collections.abc import Iterator, Sequence
+from statistics import median
 from typing import TYPE_CHECKING
 
 from sparkctl.engines import load_engines
@@ -56,13 +57,14 @@ def _format_measurements(one: Measurements | None, digits: int, unit: str = "") 
     return f"{one.median:.{digits}f}{spread}{unit}"
 
 
-_WIDE_HEADINGS = ("cell", "steps/s", "by position", "reads est.", "hottest")
+_WIDE_HEADINGS = ("cell", "peak tok/s", "steps/s", "by position", "reads est.", "hottest")
 
 
 def _list_wide_columns(one: CellResult) -> tuple[str, ...]:
     positions = " · ".join(f"{share:.0%}" for share in one.accept_positions or ()) or _UNKNOWN
     return (
         str(one.cell),
+        _format_measurements(one.peak_rate, 0),
         _UNKNOWN if one.steps is None else f"{one.steps:.1f}",
         positions,
         _UNKNOWN if one.bandwidth is None else f"{one.bandwidth / 1e9:.0f} GB/s",
@@ -463,16 +465,19 @@ def _list_cell_sizes(cell: BenchCell | DomainKey) -> tuple[object, ...]:
 
 def build_leaderboard_document(run: BenchRun) -> dict[str, object]:
     """Return a run in llama-benchy's own schema, which leaderboards read."""
+    latencies = [one.latency * 1000 for one in run.results if one.latency is not None]
+    version = (run.setup.generator or "").removeprefix("llama-benchy ") or None
     return {
-        "version": run.setup.generator, "timestamp": time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(run.began)),
-        "latency_mode": "api", "latency_ms": None, "model": run.setup.served, "prefix_caching_enabled": run.setup.prefix_caching,
+        "version": version, "timestamp": time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(run.began)), "latency_mode": "api",
+        "latency_ms": median(latencies) if latencies else None, "model": run.setup.served,
+        "prefix_caching_enabled": run.setup.prefix_caching,
         "max_concurrency": max((cell.concurrency for cell in run.wanted), default=1),
         "benchmarks": [
             {
                 "concurrency": one.cell.concurrency, "context_size": one.cell.depth, "prompt_size": one.cell.pp,
                 "response_size": one.cell.tg, "is_context_prefill_phase": False,
                 "pp_throughput": _build_metric(one.prompt_rate, 1), "tg_throughput": _build_metric(one.generation_rate, 1),
-                "e2e_ttft": _build_metric(one.ttft, 1000),
+                "peak_throughput": _build_metric(one.peak_rate, 1), "e2e_ttft": _build_metric(one.ttft, 1000),
             }
             for one in sort_results(run) if one.error is None
         ],

@@ -91,12 +91,12 @@ class CellWatch:
         await self._read_engine()
         readings = self._select_readings(began)
         samples = [one for when, one in self._samples if began <= when <= ended + LOADING_INTERVAL]
-        result = _add_engine_figures(result, readings, own_tokens)
+        result = add_engine_figures(result, readings, own_tokens)
         if result.accept_length is None:
             result = _add_acceptance(result, await self._read_log(ended - began))
         read = [rate for when, rate in self._bandwidths if began < when <= ended + _LATE_SECONDS]
         bandwidth = sum(read) / len(read) if read else None
-        return replace(_add_node_figures(result, samples), bandwidth=bandwidth, seconds=ended - began)
+        return replace(add_node_figures(result, samples), bandwidth=bandwidth, seconds=ended - began)
 
     def _select_readings(self, began: float) -> list[MetricsReading]:
         """Return the readings of the cell: `begin` caused one at once; where that came late, the last one before it is first."""
@@ -157,7 +157,8 @@ class CellWatch:
             self._bandwidths.append((now, (found.low + found.high) / 2))
 
 
-def _add_engine_figures(result: CellResult, readings: Sequence[MetricsReading], own_tokens: int) -> CellResult:
+def add_engine_figures(result: CellResult, readings: Sequence[MetricsReading], own_tokens: int) -> CellResult:
+    """Return the result with acceptance, steps and whether others were served, from the first reading to the last."""
     if len(readings) < 2 or has_restarted(readings[0].metrics, readings[-1].metrics):
         return result
     interval = MetricsInterval(readings)
@@ -185,7 +186,8 @@ def _average_gauges(readings: Sequence[MetricsReading]) -> DraftAcceptance | Non
     return DraftAcceptance(sum(lengths) / len(lengths), rate, None, MeterSource.GAUGE)
 
 
-def _add_node_figures(result: CellResult, samples: Sequence[Sample]) -> CellResult:
+def add_node_figures(result: CellResult, samples: Sequence[Sample]) -> CellResult:
+    """Return the result with memory at its peak, the mean of power and clock, the highest temperature, and throttling."""
     used = [one.memory.used for one in samples if one.memory is not None]
     gpus = [gpu for one in samples for gpu in one.gpus or ()]
     power = _compute_mean(gpus, "power")

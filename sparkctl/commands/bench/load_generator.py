@@ -220,7 +220,8 @@ async def _iterate_lines(stream: asyncio.StreamReader | None) -> Any:
 
 def _parse_result(path: Path, cell: BenchCell, talk: _ProcessTalk) -> CellResult:
     try:
-        one = json.loads(path.read_text(encoding="utf-8"))["benchmarks"][-1]
+        report = json.loads(path.read_text(encoding="utf-8"))
+        one, latency = report["benchmarks"][-1], report.get("latency_ms")
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise CellFailed(f"the load generator's result cannot be read: {error}") from error
     rate = _read_values(one, "tg_throughput")
@@ -233,6 +234,8 @@ def _parse_result(path: Path, cell: BenchCell, talk: _ProcessTalk) -> CellResult
         cell=cell,
         generation_rate=rate,
         prompt_rate=_read_values(one, "pp_throughput"),
+        peak_rate=_read_values(one, "peak_throughput"),
+        latency=latency / 1000 if isinstance(latency, int | float) and not isinstance(latency, bool) else None,
         ttft=None if seconds is None else Measurements(tuple(value / 1000 for value in seconds.values)),
     )
 

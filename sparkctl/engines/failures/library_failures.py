@@ -69,6 +69,8 @@ KERNEL_FAILURES = (
         r"|No [\w-]{1,20} (?:MoE|[Ll]inear|GEMM|attention) backend supports the deployment configuration"
         r"|Unsupported FusedMoe scheme: .{0,160}"
         r"|Kernel requires a runtime memory allocation, but no allocator was set"
+        r"|(?:Failed to find|[Cc]ould not find|No) (?:an? |any |suitable |valid |available |compatible |\w{2,20} ){0,3}kernels? "
+        r"(?:that|which|for|found|available|implements)\b[^.]{0,100}"
         r"|[\w ./-]{1,80} (?:not implemented|not supported|unsupported|not available) (?:on|for|by) (?:Blackwell|GB10|DGX Spark)\b"
         r"|(?:GEMM|gemm|grouped_mm|scaled_mm)[\w ]{0,40}(?:not supported|no valid|not implemented)[\w ]{0,40}(?:SM|sm_?)\d+)",
         FailureCause.KERNEL_UNSUPPORTED,
@@ -76,6 +78,7 @@ KERNEL_FAILURES = (
         _OTHER_BACKEND,
         needle=(
             "backend supports the deployment configuration",
+            "kernel",
             "no valid",
             "need",
             "only support",
@@ -148,6 +151,72 @@ _GPU_FAULT_REMEDY = (
     "show the driver's Xid."
 )
 _XID_SOURCE = "docs.nvidia.com/deploy/xid-errors"
+# How programs begin what CUDA told them: "CUDA error 9 at x.cu:1: ", "Failed: Cuda error x.cuh:453 '", "CUDA driver error in f(): ".
+_CUDA_SAYS = r"(?:CUDA|Cuda|cuda)(?: driver| runtime| API)? [Ee]rror\b.{0,300}?"
+# The names of CUDA's own errors: cudaGetErrorString, and the driver's CUresult.
+_CUDA_CALL_FAILURES = (
+    failure_rule(
+        rf"{_CUDA_SAYS}(?P<what>no kernel image is available|device kernel image is invalid|invalid device function)"
+        r"|CUDA_ERROR_(?P<name>NO_BINARY_FOR_GPU|INVALID_IMAGE|INVALID_SOURCE)\b",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "The image has no GPU code for this GPU (a GB10 is sm_121)[: {what}][: {name}].",
+        "Take an image built for sm_121.",
+        needle=(
+            "no kernel image is available",
+            "device kernel image is invalid",
+            "invalid device function",
+            "CUDA_ERROR_NO_BINARY",
+            "CUDA_ERROR_INVALID_",
+        ),
+        on="image",
+    ),
+    failure_rule(
+        rf"{_CUDA_SAYS}\b(?P<what>(?<!rror: )initialization error|unknown error|system not yet initialized|invalid device ordinal"
+        r"|no CUDA-capable device is detected|all CUDA-capable devices are busy or unavailable)"
+        r"|CUDA_ERROR_(?P<name>NOT_INITIALIZED|NO_DEVICE|INVALID_DEVICE|SYSTEM_NOT_READY|UNKNOWN)\b",
+        FailureCause.GPU_RUNTIME_MISSING,
+        "CUDA does not start in the container[: {what}][: {name}].",
+        "`nvidia-smi` on the node and in the container says whether the driver works; set container.gpus: all. After a driver "
+        "update reboot the node.",
+        needle=(
+            "initialization error",
+            "unknown error",
+            "system not yet initialized",
+            "invalid device ordinal",
+            "no CUDA-capable device is detected",
+            "CUDA-capable devices are busy",
+            "CUDA_ERROR_",
+        ),
+        on="container.gpus",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        rf"{_CUDA_SAYS}\b(?P<what>an illegal [\w ]{{1,40}}|misaligned address|unspecified launch failure|device-side assert triggered"
+        r"|invalid (?:configuration argument|program counter|resource handle|address space)|hardware stack error"
+        r"|too many resources requested for launch|the launch timed out|resource already mapped|uncorrectable ECC error)"
+        r"|CUDA_ERROR_(?P<name>ILLEGAL_\w{1,20}|LAUNCH_\w{1,30}|MISALIGNED_ADDRESS|ASSERT|HARDWARE_STACK_ERROR|ECC_UNCORRECTABLE)\b",
+        FailureCause.GPU_FAULT,
+        "A GPU kernel failed while it ran ([{what}][{name}]); nothing here says which.",
+        _GPU_FAULT_REMEDY,
+        needle=(
+            "an illegal ",
+            "misaligned address",
+            "unspecified launch failure",
+            "device-side assert triggered",
+            "invalid configuration argument",
+            "invalid program counter",
+            "invalid resource handle",
+            "invalid address space",
+            "hardware stack error",
+            "too many resources requested",
+            "the launch timed out",
+            "resource already mapped",
+            "uncorrectable ECC error",
+            "CUDA_ERROR_",
+        ),
+        weight=FailureWeight.LIKELY,
+    ),
+)
 GPU_FAULTS = (
     # What each number means stands in the table by which the kernel's own log is read.
     *(
@@ -361,6 +430,7 @@ LIBRARY_FAILURES = (
     + MEMORY_WORDS
     + CAPTURE_FAILURES
     + GPU_FAULTS
+    + _CUDA_CALL_FAILURES
     + DISTRIBUTED_FAILURES
     + MODEL_WORDS
     + IMAGE_FAILURES
@@ -437,11 +507,13 @@ CRASH_FAILURES = (
     failure_rule(
         rf"{EXCEPTION_PREFIX}(?P<what>.*[Aa]ttention[ _]backend.*)|"
         rf"{EXCEPTION_PREFIX}(?P<said>.*(?:FlashInfer|FlashAttention|Triton) backend .*not.*)|"
+        rf"{EXCEPTION_PREFIX}(?P<build>.*[Ff]lash[ _-]?(?:[Aa]ttention|attn)\b.{{0,60}}(?:does not|doesn't|only) supports?\b.*)|"
+        rf"{EXCEPTION_PREFIX}(?P<kind>.*\b\w{{0,40}}Attention\w{{0,40}}Backend\b.{{0,60}} (?:does not|doesn't|cannot|only) .*)|"
         rf"{EXCEPTION_PREFIX}(?P<only>.*[Aa]ttention.* only (?:supported|available|implemented) .{{0,60}}backend.*)",
         FailureCause.ATTENTION_BACKEND,
-        "The attention backend does not do what this model needs[: {what}][: {said}][: {only}].",
+        "The attention backend does not do what this model needs[: {what}][: {said}][: {build}][: {kind}][: {only}].",
         "Set args.attention-backend to another one, or leave it out: the engine then chooses.",
-        needle="ackend",
+        needle=("ackend", "lash"),
         on="args.attention-backend",
         weight=FailureWeight.LIKELY,
     ),
@@ -461,6 +533,66 @@ CRASH_FAILURES = (
         needle=_EXCEPTION_NEEDLES,
         on="args.{flag}",
         weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"^(?:yaml|ruamel\.yaml)[\w.]{0,60}Error: (?P<what>.*)",
+        FailureCause.BAD_VALUE,
+        "A YAML file that the engine was given cannot be read: {what}",
+        "Correct it: the lines after this one name the file and the place.",
+        needle="Error: ",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.*\[Errno 2\] No such file or directory: '(?P<path>[^']{{1,400}}\.(?:ya?ml|toml|cfg|ini|j2))'",
+        FailureCause.BAD_VALUE,
+        "There is no {path} in the container.",
+        "Correct the flag that names it, or mount the file.",
+        needle="[Errno 2]",
+        on="mounts",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"\btask: non-zero exit \((?P<code>\d+)\)",
+        FailureCause.CRASHED,
+        "Docker's service says that the container ended with exit code {code}.",
+        "The container's own log says why: docker logs.",
+        needle="task: non-zero exit",
+        weight=FailureWeight.LOST,
+    ),
+    # The exception's own message says what to do, or names the setting that it does not take.
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}(?P<what>.*?\b(?P<advice>(?:[Pp]lease|[Yy]ou (?:should|must|need to|have to)) (?:try )?"
+        r"(?:set|provid|increas|decreas|reduc|lower|rais|specify|enabl|disabl|remov|chang|choos|select|pass|adjust"
+        r"|use (?:--|`|'|\"|an? (?:smaller|larger|different|valid|higher|lower)))(?!.{0,40}(?:prompt|request|messages|completion|input))"
+        r".{0,200}))",
+        FailureCause.BAD_VALUE,
+        "The engine refused its settings: {what}",
+        "Do what the message asks: {advice}",
+        needle=("lease ", "ou should ", "ou must ", "ou need to ", "ou have to "),
+        weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}(?P<what>.*?\b(?P<advice>[Pp]lease (?:try )?(?:upgrad|updat|install|reinstall|downgrad|build|compil"
+        r"|recompil).{0,200}))",
+        FailureCause.BROKEN_IMAGE,
+        "The image lacks something, or has a version that does not fit: {what}",
+        "Take an image that has it (a newer tag), or install it when the image is built: {advice}",
+        needle=("lease ",),
+        on="image",
+        weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(
+        r"^(?:[\w.]+\.)?(?:ValueError|AssertionError): (?P<what>.{0,300}?\b(?:max|min|num|enable|disable|use|tp|pp|dp|ep|kv_cache"
+        r"|gpu|mem|model|attention|speculative|draft|lora|chunked|block|tensor|pipeline|data|expert|tool|reasoning|served|cuda|moe)"
+        r"_[a-z0-9_]{1,60}\b.{0,200}?"
+        r"\b(?:must be|should be|must not|cannot be|can't be|can not be|(?:is|are) not (?:supported|compatible|allowed|divisible)"
+        r"|not divisible|(?:is|are) (?:larger|greater|smaller|less|lower|higher) than|exceeds?|only supports?|requires?|expects?"
+        r"|incompatible with|mutually exclusive|conflicts? with)\b.*)",
+        FailureCause.BAD_VALUE,
+        "The engine refused its settings: {what}",
+        "Correct the setting that the message names.",
+        needle=("ValueError: ", "AssertionError: "),
+        weight=FailureWeight.EXCEPTION,
     ),
     failure_rule(
         r"^what\(\):\s+(?P<what>\S.*)",

@@ -274,7 +274,7 @@ _FILE_SYSTEM_FAILURES = (
     failure_rule(
         rf"^(?:ERROR:\s+|[\w.]*Error: )?\[Errno 98\]|{EXCEPTION_PREFIX}.*[Aa]ddress already in use|couldn't bind HTTP server socket"
         r"|server socket has failed to listen on any local network address"
-        r"|failed to bind host port for (?P<host>\S+)|Bind for (?P<bind>\S+) failed: port is already allocated",
+        r"|: bind: address already in use|failed to bind host port for (?P<host>\S+)|Bind for (?P<bind>\S+) failed: port is already allocated",
         FailureCause.PORT_IN_USE,
         "The port[ ({host})][ ({bind})] is in use by another process.",
         "Stop the other process (ss -ltnp on the node shows it), or choose another port.",
@@ -397,6 +397,14 @@ RANK_FAILURES = (
         needle=("Gloo connectFullMesh failed", "gloo"),
         on="env.GLOO_SOCKET_IFNAME",
         weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"^Root Cause \(first observed failure\):",
+        FailureCause.WORKER_LOST,
+        "A rank of this model ended, by the word of torch's launcher.",
+        "The lines of that rank before this one, or its own log, say why.",
+        needle="Root Cause (first",
+        weight=FailureWeight.DYING,
     ),
     failure_rule(
         r"Connection closed by peer \[(?P<peer>[^\]]*)\]",

@@ -11,6 +11,7 @@ from sparkctl.model.reference import FigureRange
 from sparkctl.paths import shipped_profiles_dir
 from sparkctl.views.bench_chart import build_charts, list_series
 from sparkctl.views.bench_view import (
+    build_leaderboard_document,
     format_comparison_csv,
     format_comparison_markdown,
     format_last_result,
@@ -130,3 +131,36 @@ def test_a_cell_that_failed_has_its_row_and_what_was_not_reached_is_told_once() 
     assert "not measured: no result within 60 s" in told
     assert "ended early: the guard stopped model" in told
     assert "not measured: pp64 tg8 c3" in told
+
+
+def test_the_leaderboards_document_has_every_field_that_llama_benchys_own_report_requires() -> None:
+    cell = BenchCell(pp=64, tg=8, depth=16, concurrency=2)
+    result = CellResult(
+        cell=cell,
+        generation_rate=Measurements((10.0, 12.0)),
+        ttft=Measurements((0.25,)),
+        peak_rate=Measurements((15.0,)),
+        latency=0.002,
+    )
+    setup = BenchSetup(generator="llama-benchy 0.4.0", served="tiny")
+    run = BenchRun(
+        number=1,
+        began=0.0,
+        instance="model",
+        nodes=(NodeName("spark1"),),
+        setup=setup,
+        wanted=(cell,),
+        results=(result,),
+    )
+    assert build_leaderboard_document(run) == {
+        "version": "0.4.0", "timestamp": "1970-01-01 00:00:00Z", "latency_mode": "api", "latency_ms": 2.0, "model": "tiny",
+        "prefix_caching_enabled": False, "max_concurrency": 2,
+        "benchmarks": [
+            {
+                "concurrency": 2, "context_size": 16, "prompt_size": 64, "response_size": 8, "is_context_prefill_phase": False,
+                "pp_throughput": None, "tg_throughput": {"mean": 11.0, "std": 1.0, "values": [10.0, 12.0]},
+                "peak_throughput": {"mean": 15.0, "std": 0.0, "values": [15.0]},
+                "e2e_ttft": {"mean": 250.0, "std": 0.0, "values": [250.0]},
+            }
+        ],
+    }  # fmt: skip
