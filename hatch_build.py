@@ -19,7 +19,7 @@ class ManPages(BuildHookInterface):
             return
         sys.path.insert(0, self.root)
         from sparkctl.cli.main import sparkctl_command
-        from sparkctl.cli.man_pages import write_man_pages
+        from sparkctl.cli.verbs.help import write_man_pages
 
         for path in write_man_pages(sparkctl_command, Path(tempfile.mkdtemp(prefix="sparkctl-man-"))):
             build_data["shared_data"][str(path)] = f"share/man/man1/{path.name}"

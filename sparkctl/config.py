@@ -13,6 +13,7 @@ from typing import Any
 
 from sparkctl import paths
 from sparkctl.errors import InvalidInput
+from sparkctl.files import read_regular_file
 from sparkctl.model.node import GB10_BANDWIDTH_GB_S, LOCAL_HOST, Node, NodeName
 from sparkctl.model.text.suggestions import format_did_you_mean
 from sparkctl.profiles.file_issues import FileIssue, InvalidFile, quote_source
@@ -89,7 +90,6 @@ def find_node(config: Config, text: str) -> Node:
         return _parse_user_at_host(text)
     if text == LOCAL_HOST:
         return Node(name=NodeName(LOCAL_HOST), host=LOCAL_HOST)
-    from sparkctl.transport.ssh.ssh_aliases import list_ssh_aliases
 
     aliases = list_ssh_aliases()
     if text in aliases:
@@ -436,3 +436,44 @@ def _escape_char(char: str) -> str:
     if char.isprintable():
         return char
     return f"\\U{ord(char):08x}"
+
+
+_LINE_PATTERN = re.compile(r"(?P<word>[A-Za-z]++)(?:\s*+=|\s)(?P<rest>.*)")
+_WORD_PATTERN = re.compile(r'"([^"]*)"|(\S+)')
+_MAX_INCLUDE_DEPTH = 4
+_MAX_CONFIG_BYTES = 1 << 20  # bytes
+
+
+def list_ssh_aliases(path: Path | None = None) -> tuple[str, ...]:
+    """Return every ``Host`` that is a plain name, from included files too, in the order of the files.
+
+    An unreadable file has no names: connecting reports its error.
+    """
+    found: dict[str, None] = {}
+    _collect_aliases(path or Path.home() / ".ssh" / "config", 0, found)
+    return tuple(found)
+
+
+def _collect_aliases(path: Path, depth: int, found: dict[str, None]) -> None:
+    try:
+        lines = read_regular_file(path, _MAX_CONFIG_BYTES).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        match = _LINE_PATTERN.fullmatch(line.strip())
+        if match is None:
+            continue
+        words = [first or second for first, second in _WORD_PATTERN.findall(match["rest"])]
+        if match["word"].lower() == "host":
+            found.update((word, None) for word in words if not re.search(r"[*?!]", word))
+        elif match["word"].lower() == "include" and depth < _MAX_INCLUDE_DEPTH:
+            for word in words:
+                for included in _list_included_files(word):
+                    _collect_aliases(included, depth + 1, found)
+
+
+def _list_included_files(pattern: str) -> list[Path]:
+    """Return the files of an Include; relative paths are in ~/.ssh, as in ssh."""
+    home = str(Path.home())
+    absolute = Path(home + pattern[1:]) if pattern.startswith("~/") else Path(home, ".ssh", pattern)
+    return sorted(Path("/").glob(str(absolute.relative_to("/"))))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sparkctl.cli import stderr, stdout
+from sparkctl.errors import SparkctlError
 from sparkctl.model.events import (
     BenchCellMeasured,
+    BenchCellProgressed,
     BenchDomainMeasured,
     CachesDropped,
     CommandEnded,
@@ -38,7 +41,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.model.text.sanitize import sanitize_line, sanitize_lines
 from sparkctl.model.text.units import GIB, format_duration
-from sparkctl.views.bench_view import format_domain_progress, format_progress
+from sparkctl.views.bench_view import format_cell_progress, format_domain_progress, format_progress
 from sparkctl.views.event_text import (
     describe_missing_guard,
     format_cache_drop,
@@ -57,7 +60,15 @@ from sparkctl.views.event_text import (
 from sparkctl.views.finding_view import format_answer_check
 from sparkctl.views.profiles.memory_estimate_view import format_estimate
 from sparkctl.views.switch_plan_view import describe_switch_step, format_switch_plan
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, get_severity_style, get_state_symbol, measure_text
+from sparkctl.views.text.styled_text import (
+    Span,
+    TextRow,
+    TextStyle,
+    get_severity_style,
+    get_state_symbol,
+    make_row,
+    measure_text,
+)
 from sparkctl.views.transfer_view import format_transfer, render_transfer_bars
 
 _SUMMARIZED_PHASES = (Phase.LOADING, Phase.WARMING)  # phases whose length an owner wants to see afterwards
@@ -376,6 +387,36 @@ def _prefix_node(event: CommandEnded, message: str) -> str:
 
 
 _FINAL_STEPS = (SwitchStep.DONE, SwitchStep.RESTORED, SwitchStep.LEFT)
+
+
+class BenchPrinter(TextPrinter):
+    """Prints the progress of benchmarks on stderr, and at the end their tables on stdout."""
+
+    def __init__(self, on_interrupt: str) -> None:
+        super().__init__(on_interrupt)
+        self._benchmarks: dict[int, None] = {}  # in the order of their first results
+
+    def print_event(self, event: Event) -> None:
+        """Print one event."""
+        if isinstance(event, BenchCellMeasured | BenchDomainMeasured) and event.benchmark is not None:
+            self._benchmarks[event.benchmark] = None
+        if isinstance(event, BenchCellProgressed):
+            return self.live.update(make_row(Span(f"{event.node}  "), Span(format_cell_progress(event))))
+        if isinstance(event, CommandEnded):
+            self._print_tables()
+        return super().print_event(event)
+
+    def _print_tables(self) -> None:
+        from sparkctl.history.bench_store import BenchStore
+        from sparkctl.views.bench_view import render_run
+
+        self.live.clear()
+        store = BenchStore()
+        for number in self._benchmarks:
+            with suppress(SparkctlError):
+                run = store.load(number)
+                baseline = None if run.baseline is None else store.load(run.baseline)
+                stdout.print_rows([*render_run(run, baseline), make_row("")])
 
 
 class SwitchPrinter(TextPrinter):

@@ -24,40 +24,40 @@ _BROKEN_PIPE_EXIT_CODE = 141  # what a shell makes of SIGPIPE
 # by what one wants to do, in the order in which a new user needs it; verb: (module in cli.verbs, what it does)
 VERB_GROUPS = {
     "Set up": {
-        "init": ("init", "Ask for each Spark's address, test it, write the config."),
+        "init": ("setup", "Ask for each Spark's address, test it, write the config."),
         "doctor": ("doctor", "Check the nodes and show the command that fixes each problem."),
         "setup": ("setup", "Set up Docker's group, the drop right and the cable; or undo it."),
-        "guard": ("guard", "Watch a node's memory, and stop a model before the node freezes."),
-        "drop-caches": ("drop_caches", "Drop the page cache, and show memory before and after."),
+        "guard": ("memory", "Watch a node's memory, and stop a model before the node freezes."),
+        "drop-caches": ("memory", "Drop the page cache, and show memory before and after."),
     },
     "Choose a model and get it": {
         "profiles": ("profiles", "List, show, check, edit and import profiles."),
         "plan": ("plan", "Check whether a profile fits on a node, and show the calculation."),
         "pull": ("pull", "Get a profile's image and model onto a node."),
-        "images": ("images", "List the images on each node; remove one that nothing uses."),
-        "models": ("models", "Show the models on each node; remove one."),
-        "sync": ("sync", "Copy a profile's image and model from one Spark to another."),
+        "images": ("stored", "List the images on each node; remove one that nothing uses."),
+        "models": ("stored", "Show the models on each node; remove one."),
+        "sync": ("pull", "Copy a profile's image and model from one Spark to another."),
     },
     "Start and stop": {
         "up": ("up", "Start a profile on a node and wait until it is ready."),
         "switch": ("switch", "Stop what conflicts, start another profile; roll back if that fails."),
-        "restart": ("restart", "Stop an instance, and start its profile again on the same nodes."),
+        "restart": ("down", "Stop an instance, and start its profile again on the same nodes."),
         "down": ("down", "Stop an instance and wait until its memory is back."),
-        "free": ("free", "Stop everything that sparkctl started on a node; list the rest."),
-        "resume": ("resume", "Finish an interrupted switch: switch --continue."),
-        "abort": ("abort", "Undo an interrupted switch: switch --abort."),
+        "free": ("down", "Stop everything that sparkctl started on a node; list the rest."),
+        "resume": ("switch", "Finish an interrupted switch: switch --continue."),
+        "abort": ("switch", "Undo an interrupted switch: switch --abort."),
     },
     "Use and watch": {
         "status": ("status", "Show the nodes, their memory and what runs there."),
         "endpoints": ("endpoints", "Print the URLs of running models, ready for client configs."),
-        "tunnel": ("tunnel", "Bring an instance's endpoint to localhost, over the SSH connection."),
-        "say": ("say", "Speak a text with a speech server, as a WAV file."),
-        "check": ("check", "Ask a running model whether its answers make sense."),
+        "tunnel": ("shell", "Bring an instance's endpoint to localhost, over the SSH connection."),
+        "say": ("ask", "Speak a text with a speech server, as a WAV file."),
+        "check": ("ask", "Ask a running model whether its answers make sense."),
         "bench": ("bench", "Measure a running model, and compare two measurements."),
         "top": ("top", "Show memory, GPU, CPU, links and instances, live."),
         "metrics": ("metrics", "Print nodes and instances as Prometheus metrics, or serve them."),
         "shell": ("shell", "Open a shell on a node, or in an instance's container."),
-        "exec": ("exec", "Run a command in an instance's container."),
+        "exec": ("shell", "Run a command in an instance's container."),
     },
     "Find out why": {
         "logs": ("logs", "Show an instance's log, even after its container is gone."),
@@ -67,7 +67,7 @@ VERB_GROUPS = {
     "This program": {
         "demo": ("demo", "Run the panel, or any verb, on two simulated Sparks."),
         "help": ("help", "Explain a verb or a topic."),
-        "completion": ("completion", "Print the shell completion for bash, zsh or fish."),
+        "completion": ("help", "Print the shell completion for bash, zsh or fish."),
     },
 }
 VERBS = {verb: row for group in VERB_GROUPS.values() for verb, row in group.items()}
@@ -98,7 +98,8 @@ class LazyVerbGroup(click.Group):
         """Import the module of the verb and return its command."""
         if cmd_name not in VERBS:
             return None
-        command = importlib.import_module(f"sparkctl.cli.verbs.{VERBS[cmd_name][0]}").command
+        module = importlib.import_module(f"sparkctl.cli.verbs.{VERBS[cmd_name][0]}")
+        command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
         assert isinstance(command, click.Command)
         return add_terminal_options(command)
 

@@ -9,6 +9,7 @@ import time
 
 from sparkctl.cli import stderr
 from sparkctl.model.questions import (
+    BenchStartQuestion,
     HostKeyQuestion,
     LoginQuestion,
     NonInteractivePrompter,
@@ -82,6 +83,8 @@ class TerminalPrompter:
                 return await _confirm(
                     f"Get what {sanitize_line(question.profile)} lacks first{size}, then start it? [y/N] "
                 )
+            if isinstance(question, BenchStartQuestion):
+                return await _confirm(f"{sanitize_line(question.sentence)} [y/N] ")
             return await self._confirm_host_key(question)
 
     async def _confirm_retry_start(self, question: RetryStartQuestion) -> bool:

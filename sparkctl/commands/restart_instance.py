@@ -64,7 +64,7 @@ async def restart_instance(ctx: CommandContext, request: RestartInstance) -> Asy
         found = choose_instance(await read_node_statuses(ctx, request.nodes), request.instance)
         if not found.ours:
             raise InvalidInput(f"sparkctl did not start {found.name}, and does not restart it", None)
-        start, is_known = _build_start(ctx, found, request)
+        start, is_known = build_restart(ctx, found, (*request.everywhere, *request.nodes))
     except SparkctlError as error:
         yield build_end_from_error(error, ctx, ctx.clock.monotonic() - began, request.instance)
         return
@@ -80,27 +80,27 @@ async def restart_instance(ctx: CommandContext, request: RestartInstance) -> Asy
         known=frozenset((found.name,)),
         everywhere=request.everywhere,
     )
+    start = replace(start, timeout=request.timeout)
     async with aclosing(run_in_turn((stop.run(ctx), start.run(ctx)))) as events:
         async for event in events:
             yield event
 
 
-def _build_start(ctx: CommandContext, found: InstanceView, request: RestartInstance) -> tuple[StartInstance, bool]:
-    """Return the start that repeats that of the instance, and whether the history knows its overrides.
+def build_restart(ctx: CommandContext, found: InstanceView, nodes: Sequence[Node]) -> tuple[StartInstance, bool]:
+    """Return the start that repeats that of an instance on some of ``nodes``, and whether the history knows its overrides.
 
-    It is checked before anything is stopped.
+    It is checked before anything is stopped. Raises `SparkctlError` where it cannot be started again.
     """
     words, is_known = _read_start_words(ctx, found)
     profile = ProfileLibrary().load_profile(words[0], overrides=words[2::2])
-    by_name = {node.name: node for node in (*request.everywhere, *request.nodes)}
+    by_name = {node.name: node for node in nodes}
     names = found.nodes or (found.node,)
     if missing := [name for name in names if name not in by_name]:
         raise InvalidInput(
             f"{found.name} also runs on {', '.join(missing)}, which is not in the config", "sparkctl init"
         )
-    nodes = [by_name[name] for name in names]
-    start = build_start_request(profile, nodes, words[0])
-    return replace(start, words=words, timeout=request.timeout, once_more=True), is_known
+    start = build_start_request(profile, [by_name[name] for name in names], words[0])
+    return replace(start, words=words, once_more=True), is_known
 
 
 def _read_start_words(ctx: CommandContext, found: InstanceView) -> tuple[tuple[str, ...], bool]:

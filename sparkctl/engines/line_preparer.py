@@ -15,7 +15,7 @@ _KNOWN_TEXTS = 4096  # an engine that restarts again and again repeats its lines
 
 _LOG_PREFIX = re.compile(
     # vLLM: (APIServer pid=1), (Worker_TP0 pid=7), formerly (VllmWorker rank=0 pid=7); Ray adds the address
-    r"\((?:[\w-]+ )?(?:\w++=[\w.:]++,? ?)++\) ?"
+    r"\((?:[\w-]{1,40} ){0,3}(?:\w++=[\w.:]++,? ?)++\) ?"
     r"|(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[?[^\[\]\s]+:\d+\] ?"
     # Python's logging with a date: 2024-12-19 21:40:35 ERROR 56542 [engine.py:64], 2025-01-01 10:00:00,123 - name - ERROR -
     r"|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)? {1,5}(?:- [\w.]+ - )?(?P<dated>DEBUG|INFO|WARNING|ERROR|CRITICAL)"
@@ -29,6 +29,10 @@ _LOG_PREFIX = re.compile(
     r"|(?P<named>DEBUG|INFO|WARNING|ERROR|CRITICAL)(?: \([\w.]{1,80}\):|:[A-Za-z_][\w.]{0,80}:(?=\S)) *"
     # Google's log, as of torch, Ray and NVIDIA's runtime: [W516 12:46:57.499 Store.cpp:12], I1202 15:15:34.408 26518 nvc.c:395]
     r"|\[?(?P<glog>[IWEF])\d{3,4} \d\d:\d\d:\d\d\.\d+ +(?:\d+ )?[\w.+-]+:\d+\] ?"
+    # [INFO ] thread-name LOGGER - text, [Error] (Router) text
+    r"|\[(?P<boxed>DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL|Debug|Info|Warn(?:ing)?|Error|Critical|Fatal) {0,3}\] "
+    r"(?:(?:[\w.-]{1,80} ){0,3}- ?|\(\w{1,40}\) )"
+    r"|\[default\d+\]: ?"  # torchrun
     r"|\[shutdown\] "  # vLLM 0.32 and later adds a tag to some records
     r"|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?(?: [A-Z_]+\d+)*\] ?"  # SGLang: [2026-05-01 10:00:00 DP1 TP0]
     r"|\[rank\d+\]: ?"  # torch, with several ranks
@@ -53,6 +57,15 @@ _LEVELS_BY_LETTER = {
 }
 
 
+_LEVELS_BY_WORD = {
+    "DEBUG": "DEBUG",
+    "INFO": "INFO",
+    "WARN": "WARNING",
+    "WARNING": "WARNING",
+    "ERROR": "ERROR",
+} | dict.fromkeys(("CRITICAL", "FATAL"), "CRITICAL")
+
+
 def strip_log_prefix(line: str) -> tuple[str | None, str]:
     """Return the log level, if the line has one, and the line without process prefixes and log header.
 
@@ -62,7 +75,7 @@ def strip_log_prefix(line: str) -> tuple[str | None, str]:
     start = 0
     while start < len(line) and line[start] in _PREFIX_STARTS and (found := _LOG_PREFIX.match(line, start)):
         word = found["level"] or found["word"] or found["dated"] or found["piped"] or found["named"]
-        word = word or found["barred"] or found["clocked"]
+        word = word or found["barred"] or found["clocked"] or _LEVELS_BY_WORD.get((found["boxed"] or "").upper())
         level = level or word or _LEVELS_BY_LETTER.get(found["letter"] or found["mark"] or found["glog"] or "")
         start = found.end()
     return level, line[start:] if start else line

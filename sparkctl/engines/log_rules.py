@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 
 from sparkctl.engines.base import Failure, FailureWeight, LineSignal
 from sparkctl.engines.line_preparer import parse_progress_bar
@@ -19,8 +19,9 @@ from sparkctl.model.verdict import ChangeDirection, FailureCause
 EXCEPTION_WITHOUT_ERROR = (
     r"[A-Za-z_]\w*\.[\w.]*(?:Timeout|Failed|Expired|Unsupported)"  # these classes have a module before their name
 )
+_WRAPPING_NAME = r"(?:[\w.]+: {1,8})?"
 EXCEPTION_PREFIX = (
-    r"^(?:[\w.]+: {1,8})?(?:CUDA [Ee]rror: |(?:[A-Za-z_][\w.]*)?(?:Error|Exception)(?:\([\w.]+\))?: |"
+    rf"^{_WRAPPING_NAME}(?:CUDA [Ee]rror: |(?:[A-Za-z_][\w.]*)?(?:Error|Exception)(?:\([\w.]+\))?: |"
     rf"{EXCEPTION_WITHOUT_ERROR}: |"
     r"\d+ validation errors? for \w+: (?:[\w.]+: )?(?:Value error, )?)(?:\[address=[\w.:-]{1,80}, pid=\d{1,9}\] )?"
 )
@@ -30,14 +31,13 @@ EXCEPTION_LINE = (
     rf"{EXCEPTION_PREFIX}|[*-] \w*Error: |\S{{1,200}}: (?:error while loading shared libraries|symbol lookup error): "
     r"|terminate called|\s*what\(\): |CUDA [Ee]rror: |cudaError\w{1,60}+: |(?:[A-Za-z_]\w*+\.)*+[A-Z]\w{1,99}+: "
 )
-# Parts that many needles share: where a line holds none of them, none of these needles is looked for. A needle without one
-# is looked for itself, so this list makes reading faster and never decides what is found.
-_SHARED_PARTS = (
-    *("rror", "xception", "ailed", "emory", "NCCL", "upport", "nvcc", "inja", "timeout", "imed out", "unexpectedly"),
-    *("not found", "ermission", "anifest", "rgument", "river", "onnect", "orker", "capabil", "model", "file", "vocab"),
-)
+# The characters of a needle by which it is looked for in a line (a gram); every needle has as many.
+_GRAM_CHARS = 4
+_COMMON_LETTERS = " etaoinsrldcumpfg"  # of English log lines: a gram of others is in fewer lines
 _CPP_MESSAGE = "what(): "  # of an exception that ended a program in C++; indented
+_DRIVER_MESSAGE = "NVRM: "  # the next line of a message of the GPU's driver in the kernel's log; indented
 _MAX_KNOWN_LINES = 4096
+_MAX_PREFIXES = 8  # of the last lines: all rules look at one line, then at the next
 _NOT_KNOWN = LineSignal()
 _OPTIONAL_PART = re.compile(r"\[([^\[\]]*)\]")
 _MAX_GROUP_CHARS = 400  # characters of a captured group that fit into a sentence
@@ -51,8 +51,66 @@ _MORE_WORDS = re.compile(r"\s*\w")
 
 MatchGroups = Mapping[str, str]
 TO_SHAPE = str.maketrans("123456789", "000000000")
-# An engine has a hundred patterns, and most lines need none of them: each is compiled at its first use.
-_compile_pattern = cache(re.compile)
+Search = Callable[[str], re.Match[str] | None]
+
+
+@cache
+def _compile_search(pattern: str) -> Search:
+    """Return a search for a pattern. An engine has hundreds of them, and most lines need none: each is compiled at its first use.
+
+    The alternatives that begin with `EXCEPTION_PREFIX` share one compiled prefix: it takes longer to compile than what follows.
+    """
+    parts = [part.removeprefix(EXCEPTION_PREFIX) for part in _split_alternatives(pattern)]
+    after = [part for part, whole in zip(parts, _split_alternatives(pattern), strict=True) if part != whole]
+    if not after:
+        return re.compile(pattern).search
+    plain = "|".join(part for part in parts if part not in after)
+    matches = [re.compile(part).match for part in after]
+    search = re.compile(plain).search if plain else None
+
+    def find(line: str) -> re.Match[str] | None:
+        for end in _list_prefix_ends(line):
+            for match in matches:
+                if (found := match(line, end)) is not None:
+                    return found
+        return None if search is None else search(line)
+
+    return find
+
+
+@cache
+def _split_alternatives(pattern: str) -> tuple[str, ...]:
+    """Split a pattern at each ``|`` that is outside of groups and classes."""
+    parts, depth, start, is_class = [], 0, 0, False
+    at = 0
+    while at < len(pattern):
+        char = pattern[at]
+        if char == "\\":
+            at += 1
+        elif is_class:
+            is_class = char != "]"
+        elif char == "[":
+            is_class = True
+            at += 2 if pattern.startswith("^]", at + 1) else pattern.startswith(("]", "^"), at + 1)
+        elif char == "|" and not depth:
+            parts.append(pattern[start:at])
+            start = at + 1
+        else:
+            depth += (char == "(") - (char == ")")
+        at += 1
+    return (*parts, pattern[start:])
+
+
+@cache
+def _compile_match(pattern: str) -> Search:
+    return re.compile(pattern).match
+
+
+@lru_cache(_MAX_PREFIXES)
+def _list_prefix_ends(line: str) -> tuple[int, ...]:
+    """Return where `EXCEPTION_PREFIX` may end in a line: of "A: CUDA error: x", the second name may belong to the message."""
+    found = (_compile_match(one)(line) for one in (EXCEPTION_PREFIX, EXCEPTION_PREFIX.replace(_WRAPPING_NAME, "", 1)))
+    return tuple(dict.fromkeys(one.end() for one in found if one is not None))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +145,9 @@ class FailureRule:
         needle = next((one for one in self.needles if one in line), None)
         if needle is None:
             return None
-        if self.exception and _compile_pattern(EXCEPTION_LINE).match(line) is None:
+        if self.exception and _compile_match(EXCEPTION_LINE)(line) is None:
             return None
-        if (found := _compile_pattern(self.pattern).search(line)) is None:
+        if (found := _compile_search(self.pattern)(line)) is None:
             return None
         groups = {
             name: truncate_text(value.strip(), _MAX_GROUP_CHARS) for name, value in found.groupdict().items() if value
@@ -167,7 +225,7 @@ class FactRule:
 
     def match_fact(self, line: str) -> EngineFact | None:
         """Return the fact, None if the line does not report it."""
-        if not line.startswith(self.start) or (found := _compile_pattern(self.pattern).search(line)) is None:
+        if not line.startswith(self.start) or (found := _compile_search(self.pattern)(line)) is None:
             return None
         groups = {
             name: truncate_text(value.strip(), _MAX_GROUP_CHARS) for name, value in found.groupdict().items() if value
@@ -237,7 +295,7 @@ class RuleFinder:
         if "0" not in shape:
             return False
         for needle, patterns in self._patterns_with_digits.items():
-            if needle in shape and any(_compile_pattern(one).search(line) is not None for one in patterns):
+            if needle in shape and any(_compile_search(one)(line) is not None for one in patterns):
                 return True
         return False
 
@@ -253,25 +311,51 @@ class RuleFinder:
 
     def find_candidates(self, line: str) -> list[FailureRule]:
         """Return the rules with a needle in this line, in their order."""
-        found: set[int] = set()
-        for part, needles in self._needles_by_part.items():
-            if part in line:
-                for needle, places in needles:
-                    if needle in line:
-                        found.update(places)
-        return [self._rules[place] for place in sorted(found)]
+        places: set[int] = set()
+        for gram in self._needles_by_gram.keys() & _list_grams(line):
+            for needle in self._needles_by_gram[gram]:
+                if needle in line:
+                    places.update(self._places[needle])
+        return [self._rules[place] for place in sorted(places)]
 
     @cached_property
-    def _needles_by_part(self) -> dict[str, list[tuple[str, tuple[int, ...]]]]:
+    def _places(self) -> dict[str, list[int]]:
+        """By needle: the places of its rules."""
         places: dict[str, list[int]] = {}
         for place, rule in enumerate(self._rules):
             for needle in rule.needles:
                 places.setdefault(needle, []).append(place)
-        found: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
-        for needle in sorted(places, key=len):
-            part = next((one for one in (*_SHARED_PARTS, *found) if one in needle), needle)
-            found.setdefault(part, []).append((needle, tuple(places[needle])))
-        return found
+        return places
+
+    @cached_property
+    def _needles_by_gram(self) -> dict[Gram, list[str]]:
+        return _index_by_gram(self._places)
+
+
+Gram = tuple[str, ...]
+
+
+def _list_grams(text: str) -> set[Gram]:
+    """Return each run of `_GRAM_CHARS` characters in a text."""
+    return set(zip(text, text[1:], text[2:], text[3:], strict=False))
+
+
+def _index_by_gram(needles: Iterable[str]) -> dict[Gram, list[str]]:
+    """Return the needles by a rare gram: a line without it holds none of them."""
+    found: dict[Gram, list[str]] = {}
+    for needle in needles:
+        last = len(needle) - _GRAM_CHARS
+        places = {0, last // 3, last * 2 // 3, last}  # to weigh every place takes longer than it gains
+        grams = [tuple(needle[place : place + _GRAM_CHARS]) for place in sorted(places)]
+        found.setdefault(min(grams, key=_weigh_gram), []).append(needle)
+    return found
+
+
+def _weigh_gram(gram: Gram) -> int:
+    return sum(_LETTER_COSTS.get(char, 0) for char in gram)
+
+
+_LETTER_COSTS = {char: len(_COMMON_LETTERS) - at for at, char in enumerate(_COMMON_LETTERS)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,7 +417,7 @@ class LogRules:
     def depends_on_digits(self, line: str, shape: str) -> bool:
         """Tell whether some lines of this shape (a prepared line with each digit as 0) may say something, and others not."""
         return bool(self._told_shapes and shape.startswith(self._told_shapes)) or self._finder.depends_on_digits(
-            line, shape
+            line[:_MAX_MATCHED_CHARS], shape[:_MAX_MATCHED_CHARS]
         )
 
     def _read_known_start(self, line: str) -> LineSignal | None:
@@ -350,7 +434,7 @@ class LogRules:
         # Indented lines are source code in a traceback: they contain messages that were never printed.
         if line[:1].isspace():
             line = line.lstrip()
-            if not line.startswith(_CPP_MESSAGE):
+            if not line.startswith((_CPP_MESSAGE, _DRIVER_MESSAGE)):
                 return None
         said = line[:_MAX_MATCHED_CHARS]
         if self.retold is not None and (quoted := self.retold.search(said)) is not None:

@@ -26,6 +26,7 @@ from sparkctl.logs.line_patterns import (  # fmt: skip
     ERROR_LEVELS,
     REFUSED_REQUEST,
     REQUEST_HANDLER,
+    SELF_KILLS,
     SHUTDOWN_PHRASES,
     STARTUP_ONLY_CAUSES,
     STOP_REQUESTS,
@@ -295,6 +296,7 @@ class LogAnalyzer:
     _traceback: TracebackReader = field(default_factory=TracebackReader)
     _unnamed: tuple[LogLine, str] | None = None  # an exception that no rule named, and the lines of its message so far
     _standstills: int = 0  # in a row
+    _ends_itself: bool = False
 
     def __post_init__(self) -> None:
         self.is_ready_line = _compile_ready_line(self.ready.line) if self.ready.line else None
@@ -636,7 +638,9 @@ class LogAnalyzer:
                 self._begin_run(line, next(begin for begin in begins if text.startswith(begin)))
             else:
                 self.stopped = None  # a new run begins
-        if text.startswith(TRACEBACK_STARTS):
+        if text.startswith(SELF_KILLS):
+            self._ends_itself = True
+        elif text.startswith(TRACEBACK_STARTS):
             self._opened_at = self._opened_at or line.number
         elif self.stopped is None and self._begins_stop(text):
             self.stopped = EvidenceLine(number=line.number, text=sanitize_line(text))
@@ -784,6 +788,8 @@ class LogAnalyzer:
     def _record_failure(self, failure: Failure, line: LogLine, text: str) -> None:
         """Store a failure; repetitions are skipped, unless the engine survived the first one."""
         now = self.was_ready and self.whole
+        if self._ends_itself and failure.cause is FailureCause.KILLED:
+            failure = replace(failure, weight=FailureWeight.AFTERMATH)
         if self.stopped is not None and failure.weight < FailureWeight.LIKELY:
             return  # messages of a server's parts about each other during a stop
         if now and REFUSED_REQUEST.search(text):
@@ -882,7 +888,7 @@ def _is_continuation(text: str, level: str | None) -> bool:
 
 @cache
 def _list_turning_points(signs: LogSignature) -> tuple[str, ...]:
-    return (*signs.begins, *TRACEBACK_STARTS, *STOP_REQUESTS, *SHUTDOWN_PHRASES)
+    return (*signs.begins, *TRACEBACK_STARTS, *STOP_REQUESTS, *SHUTDOWN_PHRASES, *SELF_KILLS)
 
 
 @cache

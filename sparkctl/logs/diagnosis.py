@@ -37,6 +37,11 @@ _MAX_UNDECIDED_LINES = 20_000  # lines after which no engine is expected
 _QUOTE_SAMPLE_LINES = 12  # first lines that show whether every line is quoted
 _RECENT_LINES = 40  # lines among which the banner of a starting engine is searched
 _ACCEPTANCE_MARKS = ("SpecDecoding metrics: ", "accept len: ")  # in lines that tell how many drafts were accepted
+# As integers, which compare in half the time.
+_REMEMBERED, _REQUEST, _OPENS, _UNKNOWN = map(
+    int, (LineEffect.REMEMBERED, LineEffect.REQUEST, LineEffect.OPENS, LineEffect.UNKNOWN)
+)
+_ACCEPTANCE_BYTES = tuple(mark.encode() for mark in _ACCEPTANCE_MARKS)
 _HEAD_CHARS = 240  # characters of a line in which an engine's mark is searched
 
 
@@ -119,7 +124,8 @@ class LogDiagnoser:
                     when, text = split_raw_line(raw)
                     self._readers[self._engine].feed_line(LogLine(when=when, text=text, number=self.lines))
                 at += 1
-        if (place := max(block.rfind(mark.encode()) for mark in _ACCEPTANCE_MARKS)) >= 0:
+        # ``in`` is several times as fast as ``rfind``.
+        if (place := max((block.rfind(mark) for mark in _ACCEPTANCE_BYTES if mark in block), default=-1)) >= 0:
             at = block.count(b"\n", 0, place)
             self._acceptance = self._block_start + at + 1, self._block[at]
         last = max(0, end - _RECENT_LINES)
@@ -133,23 +139,24 @@ class LogDiagnoser:
         if reader is None or self._held is not None or self._quoting:
             return at, True
         table = self._get_effect_table(reader)
-        known = effects.get(table) or effects.setdefault(table, table.list_effects(shapes))
-        most = reader.skippable_effect
-        if most is None or most < known[at] < LineEffect.UNKNOWN:
-            return at, known[at] >= LineEffect.OPENS
-        start, skip_run, latest, activity, effect = at, compile_effect_run(most), -1, -1, known[at]
-        while not most < known[at] < LineEffect.UNKNOWN and (found := skip_run(known, at)) is not None:
+        if (known := effects.get(table)) is None:
+            known = effects[table] = table.list_effects(shapes)
+        most, effect = reader.skippable_effect, known[at]
+        if most is None or most < effect < _UNKNOWN:
+            return at, effect >= _OPENS
+        start, skip_run, latest, activity = at, compile_effect_run(most), -1, -1
+        while not most < known[at] < _UNKNOWN and (found := skip_run(known, at)) is not None:
             if (end := found.end()) > at:
-                latest = max(latest, _find_last_effect(known, at, end, LineEffect.REMEMBERED))
-                activity = max(activity, _find_last_effect(known, at, end, LineEffect.REQUEST))
+                latest = max(latest, _find_last_effect(known, at, end, _REMEMBERED))
+                activity = max(activity, _find_last_effect(known, at, end, _REQUEST))
                 at = end
-            if at == len(shapes) or (effect := known[at]) != LineEffect.UNKNOWN:
+            if at == len(shapes) or (effect := known[at]) != _UNKNOWN:
                 break
             effect = table.judge_line(shapes[at], self._block[at])
             if effect > most:
                 break
-            latest = at if effect >= LineEffect.REMEMBERED else latest
-            activity = at if effect >= LineEffect.REQUEST else activity
+            latest = at if effect >= _REMEMBERED else latest
+            activity = at if effect >= _REQUEST else activity
             at += 1
             if at == len(shapes):
                 break
@@ -161,7 +168,7 @@ class LogDiagnoser:
                 None if latest < 0 else (first + latest, self._block[latest]),
                 None if activity < 0 else first + activity,
             )
-        return at, effect >= LineEffect.OPENS
+        return at, effect >= _OPENS
 
     @property
     def _only_reader(self) -> LogAnalyzer | None:
@@ -369,10 +376,10 @@ def _read_block_line(number: int, raw: bytes) -> LogLine:
     return LogLine(when=when, text=text, number=number)
 
 
-_LESSER_EFFECTS = {least: bytes(range(LineEffect.INVISIBLE, least)) for least in LineEffect}
+_LESSER_EFFECTS = {int(least): bytes(range(LineEffect.INVISIBLE, least)) for least in LineEffect}
 
 
-def _find_last_effect(effects: bytes, start: int, end: int, least: LineEffect) -> int:
+def _find_last_effect(effects: bytes, start: int, end: int, least: int) -> int:
     """Return the index of the last effect within these bounds that is at least this one, -1 if none is."""
     if effects[end - 1] >= least:
         return end - 1

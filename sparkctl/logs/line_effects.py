@@ -21,6 +21,7 @@ from sparkctl.logs.line_patterns import (
     DURATION_WORDS,
     ERROR_LEVELS,
     PREFIX_PATTERN,
+    SELF_KILLS,
     SHUTDOWN_PHRASES,
     STOP_REQUESTS,
     TRACEBACK_STARTS,
@@ -58,7 +59,7 @@ def get_shapes(block: bytes) -> list[bytes]:
 
 
 @cache
-def compile_effect_run(most: LineEffect) -> Callable[[bytes, int], re.Match[bytes] | None]:
+def compile_effect_run(most: int) -> Callable[[bytes, int], re.Match[bytes] | None]:
     """Return a matcher for lines, each given by its effect as a byte, that change no more than ``most``."""
     return re.compile(b"[%c-%c]*+" % (LineEffect.INVISIBLE, most)).match
 
@@ -73,7 +74,7 @@ class EffectTable:
         self._in_traceback = in_traceback
         signs = engine.signs
         self._starts = _get_text_shapes(
-            (*signs.begins, *signs.standstill, *STOP_REQUESTS, *SHUTDOWN_PHRASES, *TRACEBACK_STARTS)
+            (*signs.begins, *signs.standstill, *STOP_REQUESTS, *SHUTDOWN_PHRASES, *SELF_KILLS, *TRACEBACK_STARTS)
         )
         self._words = _get_text_shapes((TRACEBACK_HEADER, "validation error", *DURATION_WORDS))
         self._openings = list_opening_words()
@@ -84,10 +85,10 @@ class EffectTable:
         """Return the effects of these shapes, a byte each."""
         return bytes(map(self._effects.get, shapes, repeat(LineEffect.UNKNOWN)))
 
-    def judge_line(self, shape: bytes, raw: bytes) -> LineEffect:
+    def judge_line(self, shape: bytes, raw: bytes) -> int:
         """Return the effect of the lines of this shape, of which ``raw`` is one."""
         if (known := self._effects.get(shape)) is not None:
-            return LineEffect(known)
+            return known
         if self._is_work is not None and b"\r" not in raw and b"\x1b" not in raw and self._is_work(raw):
             return LineEffect.WORK  # of texts of clients no two are alike
         effect = self._judge(raw)

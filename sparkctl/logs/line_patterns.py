@@ -27,6 +27,11 @@ _WARNING_LINE = re.compile(
     r"|\S{1,80}:\d{1,9}:\d{1,9} \[\d{1,3}\] NCCL INFO "
 )
 _ERROR_WORD_PATTERN = re.compile(r"\b(?:" + "|".join(_ERROR_WORDS) + r")\b", re.IGNORECASE)
+# A count of none, as benchmarks print: "Failed requests:    0", "0 errors".
+_NO_ERRORS_PATTERN = re.compile(
+    r"\b(?:failed|errors?|exceptions?|killed)\b[^:=\d]{0,40}[:=] {0,60}0\b(?![.\dx])|\b(?:0|no) (?:failed|errors?|exceptions?)\b",
+    re.IGNORECASE,
+)
 DURATION_PATTERN = re.compile(
     r"(?P<what>.{3,120}?)[ ,.]{1,20}+(?:took|takes|elapsed|finished in)[ =:]+(?P<seconds>\d+(?:\.\d+)?) ?s"
 )
@@ -50,6 +55,8 @@ SHUTDOWN_PHRASES = (
     *("INFO:     Shutting down", "INFO:     Application shutdown complete"),
     "srv    operator(): operator(): cleaning up before exit",
 )
+# A server says that it ends its own processes because one failed: the shell's word for that is no reason.
+SELF_KILLS = ("SIGQUIT received.", "Received sigquit from a child process", "kill_process_tree called")
 REFUSED_REQUEST = re.compile(r"validation errors? for \w*(?:Request|Params?|Message)\b")  # a client's
 # The header of a line by vLLM's code that answers one request: "ERROR 07-03 03:19:15 [serving_chat.py:200]".
 REQUEST_HANDLER = re.compile(r"[^\[\]]{0,120}?(?:ERROR|WARNING) [\d :.-]{5,40}\[?serving(?:_\w{1,40}+)?\.py:\d")
@@ -122,7 +129,7 @@ def looks_like_error(text: str) -> bool:
         if word in low:
             if text.startswith(_SOURCE_CODE_PREFIXES) or _HARMLESS_LINE.match(text) or _WARNING_LINE.match(text):
                 return False
-            return _ERROR_WORD_PATTERN.search(text) is not None
+            return _ERROR_WORD_PATTERN.search(text) is not None and not _NO_ERRORS_PATTERN.search(text)
     return False
 
 
@@ -144,7 +151,7 @@ _STREAM_NAME = (
 # In this order, each at most once. All of it is ASCII, so that the same words find it in bytes.
 PREFIX_PATTERN = f"{_SOURCE_NAME}(?:{_TIMESTAMP})?+{_STREAM_NAME}"
 _PREFIX_MATCHER = re.compile(f"{_SOURCE_NAME}(?P<when>{_TIMESTAMP})?+{_STREAM_NAME}", re.ASCII)
-_QUOTING_PATTERN = re.compile(r"(?:[ \t]{0,3}>[ \t]?)+|(?: {4}|\t)+")
+_QUOTING_PATTERN = re.compile(r"(?:[ \t]{0,3}>[ \t]?)+| {3,}|\t+")
 # A colour code whose escape character was lost in a paste.
 _BROKEN_COLOUR_CODE = re.compile(r"\[\d{1,3}(?:;\d{1,3}){0,3}m")
 
@@ -168,7 +175,7 @@ def is_quoted(line: str) -> bool:
 
 
 def find_common_quoting(lines: Sequence[str]) -> str:
-    """Return the common quoting of these lines, as in forums and mails: ``> ``, or four spaces and more."""
+    """Return the common quoting of these lines, as in forums and mails: ``> ``, or three spaces and more."""
     told = [line for line in lines if line.strip(" \t>\r\n")]
     least, most = (min(told), max(told)) if told else ("", "")  # the common prefix of these two is common to all
     alike = next((at for at, (one, other) in enumerate(zip(least, most, strict=False)) if one != other), len(least))

@@ -56,9 +56,11 @@ class Measurements:
 class CellResult:
     """A measured cell.
 
-    The first three come from the load generator: ``generation_rate`` and ``prompt_rate`` in tokens/s of all requests
-    together, ``ttft`` in seconds, one value for each run. The rest is what the engine and the node did from the first
-    measured request to the end of the last: acceptance by the engine's counters, ``steps`` decode steps/s,
+    The first five come from the load generator: ``generation_rate`` and ``prompt_rate`` in tokens/s of all requests
+    together, ``ttft`` in seconds, ``peak_rate`` the most tokens/s in any second, one value for each run; ``latency`` of the
+    connection in seconds. The rest is what the engine and the node did from the first
+    measured request to the end of the last: acceptance by the engine's counters, ``steps`` decode steps/s, ``bandwidth`` an
+    estimate in bytes/s of what they read of the memory,
     ``memory_peak`` bytes in use on the node, ``power`` in watts, ``tokens_per_joule`` generated, ``clock`` in MHz, all
     means but for the peak and ``celsius`` (the highest). ``throttled``: the driver slowed the GPU down for its heat or
     power. ``disturbed``: other clients generated tokens meanwhile. ``error``: why nothing was measured.
@@ -68,10 +70,13 @@ class CellResult:
     generation_rate: Measurements | None = None
     prompt_rate: Measurements | None = None
     ttft: Measurements | None = None
+    peak_rate: Measurements | None = None
+    latency: float | None = None
     accept_length: float | None = None
     accept_rate: float | None = None
     accept_positions: tuple[float, ...] | None = None
     steps: float | None = None
+    bandwidth: float | None = None
     memory_peak: int | None = None
     power: float | None = None
     tokens_per_joule: float | None = None
@@ -127,6 +132,7 @@ class BenchSetup:
     prompts: str | None = None  # SHA-256 of the prompts by kind of text
     answer_tokens: int | None = None  # at most, of each answer to them
     draft_tokens: int | None = None  # in each step, 0 without drafts
+    temperature: float | None = None  # of each request, None: the server's own
     runs: int = 1
     prefix_caching: bool = False  # whether prompts may be found in the prefix cache
 

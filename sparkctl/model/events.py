@@ -274,7 +274,7 @@ class FindingReported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchCellMeasured:
-    """A cell of a benchmark was measured, or failed. ``number`` of ``total`` cells; ``remaining``: seconds until the last, by
+    """A cell of ``benchmark`` was measured, or failed. ``number`` of ``total`` cells; ``remaining``: seconds until the last, by
     the cells so far. ``tokens_per_second``, ``prompt_tokens_per_second`` and ``ttft`` (seconds) are medians of its runs, and
     the fields from ``accept_length`` on those of ``result``, at hand for scripts.
     """
@@ -295,6 +295,7 @@ class BenchCellMeasured:
     clock: float | None = None
     disturbed: bool | None = None
     remaining: float | None = None
+    benchmark: int | None = None
     result: CellResult
 
     @classmethod
@@ -308,10 +309,11 @@ class BenchCellMeasured:
         number: int,
         total: int,
         remaining: float | None,
+        benchmark: int | None = None,
     ) -> BenchCellMeasured:
         """Return a result as an event."""
         return cls(
-            ts=ts, node=node, instance=instance, cell=one.cell, number=number, total=total, remaining=remaining, result=one,
+            ts=ts, node=node, instance=instance, cell=one.cell, number=number, total=total, remaining=remaining, benchmark=benchmark, result=one,
             tokens_per_second=one.generation_rate.median if one.generation_rate else None,
             prompt_tokens_per_second=one.prompt_rate.median if one.prompt_rate else None,
             ttft=one.ttft.median if one.ttft else None, accept_length=one.accept_length, accept_rate=one.accept_rate,
@@ -320,8 +322,27 @@ class BenchCellMeasured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BenchCellProgressed:
+    """Cell ``number`` of ``total`` is being measured: ``done`` of its ``requests`` have ended.
+
+    ``tokens_per_second``: by the engine's counters of the last seconds. ``remaining``: seconds until the last cell, by those so far.
+    """
+
+    ts: float
+    node: NodeName
+    instance: str
+    cell: BenchCell
+    number: int
+    total: int
+    done: int
+    requests: int
+    tokens_per_second: float | None = None
+    remaining: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BenchDomainMeasured:
-    """A kind of text was measured, or failed: ``number`` of ``total``; ``remaining``: seconds until the last.
+    """A kind of text of ``benchmark`` was measured, or failed: ``number`` of ``total``; ``remaining``: seconds until the last.
 
     ``tokens_per_second`` and ``ttft`` (seconds) are medians of its prompts; from ``domain`` on, but for ``result``, the
     fields are those of ``result``, at hand for scripts.
@@ -340,6 +361,7 @@ class BenchDomainMeasured:
     accept_rate: float | None = None
     disturbed: bool | None = None
     remaining: float | None = None
+    benchmark: int | None = None
     result: DomainResult
 
     @classmethod
@@ -353,10 +375,11 @@ class BenchDomainMeasured:
         number: int,
         total: int,
         remaining: float | None = None,
+        benchmark: int | None = None,
     ) -> BenchDomainMeasured:
         """Return a result as an event."""
         return cls(
-            ts=ts, node=node, instance=instance, number=number, total=total, remaining=remaining, result=one,
+            ts=ts, node=node, instance=instance, number=number, total=total, remaining=remaining, benchmark=benchmark, result=one,
             domain=one.domain, thinking=one.thinking,
             tokens_per_second=one.generation_rate.median if one.generation_rate else None,
             ttft=one.ttft.median if one.ttft else None, accept_length=one.accept_length, accept_rate=one.accept_rate,
@@ -530,6 +553,7 @@ Event = (
     | TransferProgressed
     | MemoryReleased
     | BenchCellMeasured
+    | BenchCellProgressed
     | BenchDomainMeasured
     | SwitchPlanned
     | SwitchStepReported
@@ -564,6 +588,7 @@ EVENT_TYPES: dict[str, type] = {
     "moved": TransferProgressed,
     "released": MemoryReleased,
     "cell": BenchCellMeasured,
+    "measuring": BenchCellProgressed,
     "domain": BenchDomainMeasured,
     "switch-plan": SwitchPlanned,
     "switch": SwitchStepReported,

@@ -57,7 +57,30 @@ class PullQuestion:
     model_bytes: int | None = None
 
 
-YesNoQuestion = HostKeyQuestion | RetryStartQuestion | SetupQuestion | PullQuestion
+@dataclass(frozen=True, slots=True)
+class BenchStartQuestion:
+    """Start a profile for its measurement, and stop it afterwards? ``stops``: what stops for it, and starts again at the end.
+
+    Answered yes or no.
+    """
+
+    profile: str
+    nodes: tuple[NodeName, ...]
+    stops: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The question in words."""
+        where = " and ".join(self.nodes)
+        if not self.stops:
+            return f"Start {self.profile} on {where}, measure it, and stop it again?"
+        return (
+            f"Stop {' and '.join(self.stops)}, start {self.profile} on {where}, measure it, stop it, and start "
+            f"{' and '.join(self.stops)} again at the end?"
+        )
+
+
+YesNoQuestion = HostKeyQuestion | RetryStartQuestion | SetupQuestion | PullQuestion | BenchStartQuestion
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,8 @@ class SimOpenAiServer:
         prompt = max(1, len(json.dumps(asked.get("messages") if chat else asked.get("prompt", ""))) // 4)
         if asked.get("stream"):
             return SimHttpReply(
-                type="text/event-stream; charset=utf-8", stream=self._stream_completion(prompt, tokens, chat=chat)
+                type="text/event-stream; charset=utf-8",
+                stream=self._stream_completion(prompt, tokens, chat=chat, thinks=chat and self._shall_think(asked)),
             )
         self.decoding.served += 1
         try:
@@ -153,13 +154,20 @@ class SimOpenAiServer:
             choice = _build_special_choice(asked) or choice
         return build_json_reply(self._build_completion(choice, chat=chat) | {"usage": _build_usage(prompt, tokens)})
 
-    async def _stream_completion(self, prompt: int, tokens: int, *, chat: bool) -> AsyncIterator[bytes]:
+    def _shall_think(self, asked: dict[str, Any]) -> bool:
+        settings = asked.get("chat_template_kwargs")
+        return self.launch.thinks and isinstance(settings, dict) and settings.get("enable_thinking") is True
+
+    async def _stream_completion(self, prompt: int, tokens: int, *, chat: bool, thinks: bool) -> AsyncIterator[bytes]:
+        """Yield the events of an answer; where it ``thinks``, its first half is reasoning."""
         self.decoding.served += 1
         try:
             await self.decoding.wait_for_prefill(prompt)
             for n in range(tokens):
                 await self.decoding.wait_for_decode(1)
                 choice = _build_choice(self._make_token(n), chat=chat, end=n == tokens - 1, piece=True)
+                if thinks and n < tokens // 2:
+                    choice["delta"] = {"reasoning_content": choice["delta"]["content"]}
                 yield _format_sse_event(self._build_completion(choice, chat=chat, piece=True))
         finally:
             self.decoding.served -= 1

@@ -6,6 +6,7 @@ import csv
 import io
 import time
 from collections.abc import Iterator, Sequence
+from statistics import median
 from typing import TYPE_CHECKING
 
 from sparkctl.engines import load_engines
@@ -17,7 +18,7 @@ from sparkctl.views.text.line_wrap import align_cells
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row
 
 if TYPE_CHECKING:
-    from sparkctl.model.events import BenchCellMeasured, BenchDomainMeasured
+    from sparkctl.model.events import BenchCellMeasured, BenchCellProgressed, BenchDomainMeasured
 
 _HEADINGS = ("cell", "tok/s", "prompt tok/s", "first token", "accepted", "memory", "power", "tok/J", "clock", "")
 _UNKNOWN = "-"
@@ -56,27 +57,59 @@ def _format_measurements(one: Measurements | None, digits: int, unit: str = "") 
     return f"{one.median:.{digits}f}{spread}{unit}"
 
 
-def render_run(run: BenchRun, baseline: BenchRun | None = None) -> list[TextRow]:
-    """Return a run: its set-up, its cells or kinds of text; ``baseline``: the run without drafts that these are compared with."""
+_WIDE_HEADINGS = ("cell", "peak tok/s", "steps/s", "by position", "reads est.", "hottest")
+
+
+def _list_wide_columns(one: CellResult) -> tuple[str, ...]:
+    positions = " · ".join(f"{share:.0%}" for share in one.accept_positions or ()) or _UNKNOWN
+    return (
+        str(one.cell),
+        _format_measurements(one.peak_rate, 0),
+        _UNKNOWN if one.steps is None else f"{one.steps:.1f}",
+        positions,
+        _UNKNOWN if one.bandwidth is None else f"{one.bandwidth / 1e9:.0f} GB/s",
+        _UNKNOWN if one.celsius is None else f"{one.celsius:.0f} °C",
+    )
+
+
+def _render_wide(run: BenchRun) -> list[TextRow]:
+    """Return the figures that have no room beside the others."""
+    table = [_WIDE_HEADINGS, *(_list_wide_columns(one) for one in sort_results(run) if one.error is None)]
+    styles = [TextStyle.LABEL, *(TextStyle.PLAIN for _ in table[1:])]
+    return [
+        make_row(""),
+        *(make_row(Span(text, style)) for text, style in zip(_join_columns(table), styles, strict=True)),
+    ]
+
+
+def render_run(run: BenchRun, baseline: BenchRun | None = None, *, is_wide: bool = False) -> list[TextRow]:
+    """Return a run: its set-up, its cells or kinds of text; ``baseline``: the run without drafts that these are compared with.
+
+    ``is_wide``: with steps, acceptance by position, estimated bandwidth and temperature of each cell.
+    """
     if run.domains or run.setup.prompts:
         return _render_domains(run, baseline)
     setup, when = run.setup, time.strftime("%Y-%m-%d %H:%M", time.localtime(run.began))
     what = " ".join(word for word in (setup.engine, setup.engine_version) if word)
+    generator = sanitize_line(setup.generator or "load generator not known")
+    how = f"{setup.runs} run{'s' if setup.runs > 1 else ''} of each cell, {generator}"
     rows = [
         make_row(
             Span(f"benchmark {run.number}", TextStyle.STRONG),
             f"  {sanitize_line(run.instance)} on {' and '.join(run.nodes)}  {sanitize_line(what)}  {when}",
         ),
-        make_row(Span(f"{setup.runs} runs of each cell, {sanitize_line(setup.generator or 'load generator not known')}", TextStyle.LABEL)),
+        make_row(Span(how, TextStyle.LABEL)),
         make_row(""),
         *_align(
             [_HEADINGS, *(list_cell_columns(one) for one in sort_results(run))],
         ),
     ]  # fmt: skip
-    if run.missing:
-        cells = ", ".join(str(cell) for cell in run.missing)
-        why = f" ({sanitize_line(run.why)})" if run.why else ""
-        rows += [make_row(""), make_row(Span(f"not measured{why}: {cells}", TextStyle.ATTENTION))]
+    rows += _render_wide(run) if is_wide else []
+    failed = {one.cell for one in run.results if one.error is not None}  # they have a row of their own
+    left = ", ".join(str(cell) for cell in run.missing if cell not in failed)
+    words = [f"ended early: {sanitize_line(run.why)}"] if run.why else []
+    words += [f"not measured: {left}"] if left else []
+    rows += [row for line in words for row in (make_row(""), make_row(Span(line, TextStyle.ATTENTION)))]
     return rows
 
 
@@ -108,7 +141,8 @@ def _render_domains(run: BenchRun, baseline: BenchRun | None) -> list[TextRow]:
             make_row(Span(f"not measured to the end: {sanitize_line(run.why)}", TextStyle.ATTENTION)),
         ]
     engine = next((one for one in load_engines() if one.name == setup.engine), None)
-    if engine is not None and engine.acceptance_steps and any(one.accept_length is None for one in run.domains):
+    is_untold = setup.draft_tokens != 0 and any(one.accept_length is None for one in run.domains)
+    if engine is not None and engine.acceptance_steps and is_untold:
         words = (
             f"{engine.title} tells its acceptance every {engine.acceptance_steps} steps: a shorter answer has none; "
         )
@@ -253,6 +287,14 @@ def format_progress(event: BenchCellMeasured) -> str:
     marks = "" if event.result.error is not None or not columns[-1] else f"   {columns[-1]}"
     left = "" if not event.remaining else f"   about {format_duration(event.remaining)} left"
     return f"{event.number}/{event.total}  {columns[0]}   {figures}{marks}{left}"
+
+
+def format_cell_progress(event: BenchCellProgressed) -> str:
+    """Return one line about the cell that is being measured: how far it is, and the speed now."""
+    rate = f"   {event.tokens_per_second:.1f} tok/s" if event.tokens_per_second else ""
+    left = f"   about {format_duration(event.remaining)} left" if event.remaining else ""
+    asked = f"{event.done} of {event.requests} requests" if event.done else "beginning"
+    return f"{event.number}/{event.total}  {event.cell}   {asked}{rate}{left}"
 
 
 def render_comparison(one: BenchComparison, *, is_wide: bool = False) -> list[TextRow]:
@@ -423,16 +465,19 @@ def _list_cell_sizes(cell: BenchCell | DomainKey) -> tuple[object, ...]:
 
 def build_leaderboard_document(run: BenchRun) -> dict[str, object]:
     """Return a run in llama-benchy's own schema, which leaderboards read."""
+    latencies = [one.latency * 1000 for one in run.results if one.latency is not None]
+    version = (run.setup.generator or "").removeprefix("llama-benchy ") or None
     return {
-        "version": run.setup.generator, "timestamp": time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(run.began)),
-        "latency_mode": "api", "latency_ms": None, "model": run.setup.served, "prefix_caching_enabled": run.setup.prefix_caching,
+        "version": version, "timestamp": time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(run.began)), "latency_mode": "api",
+        "latency_ms": median(latencies) if latencies else None, "model": run.setup.served,
+        "prefix_caching_enabled": run.setup.prefix_caching,
         "max_concurrency": max((cell.concurrency for cell in run.wanted), default=1),
         "benchmarks": [
             {
                 "concurrency": one.cell.concurrency, "context_size": one.cell.depth, "prompt_size": one.cell.pp,
                 "response_size": one.cell.tg, "is_context_prefill_phase": False,
                 "pp_throughput": _build_metric(one.prompt_rate, 1), "tg_throughput": _build_metric(one.generation_rate, 1),
-                "e2e_ttft": _build_metric(one.ttft, 1000),
+                "peak_throughput": _build_metric(one.peak_rate, 1), "e2e_ttft": _build_metric(one.ttft, 1000),
             }
             for one in sort_results(run) if one.error is None
         ],

@@ -19,9 +19,8 @@ from sparkctl.commands.bench.chat_stream import RequestRefused
 from sparkctl.commands.bench.load_generator import CellFailed
 from sparkctl.commands.drop_page_cache import MissingSudoRight
 from sparkctl.commands.node_lock import LockConflict
-from sparkctl.commands.setup.root_shell import SudoRefused
-from sparkctl.commands.setup.setup_nodes import CableRolledBack
-from sparkctl.commands.start.create_container import CreateTimeout
+from sparkctl.commands.setup.setup_nodes import CableRolledBack, SudoRefused
+from sparkctl.commands.start.rank_start import CreateTimeout
 from sparkctl.commands.switch.forward_steps import MemoryNotReleased
 from sparkctl.commands.switch.rollback import RollbackFailed
 from sparkctl.commands.switch.switch_transaction import OwnershipLost
@@ -191,7 +190,7 @@ def read_strings() -> Iterator[str]:
         text = path.read_text(encoding="utf-8")
         if path.suffix == ".sh":
             yield from (line for line in text.splitlines() if not line.lstrip().startswith("#"))
-        elif re.search(r"sparkctl[-/]|[./]sparkctl|SPARKCTL_|XDG_|SIM_", text):
+        elif re.search(r"sparkctl[-/]|[-./]sparkctl|SPARKCTL_|XDG_|SIM_", text):
             tree = ast.parse(text)
             docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
             for node in ast.walk(tree):

@@ -12,7 +12,7 @@ import pytest
 from sparkctl import files
 from sparkctl.commands.import_profile import ImportProfile, import_from_source
 from sparkctl.commands.stop.pending_stops import PendingStopFiles
-from sparkctl.config import load_config
+from sparkctl.config import list_ssh_aliases, load_config
 from sparkctl.errors import InvalidInput
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.logs.log_file import open_log
@@ -23,7 +23,6 @@ from sparkctl.profiles.file_issues import FilePosition, read_source_lines
 from sparkctl.profiles.profile_edit import read_source as read_for_editing
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.transport.ssh import ssh_config
-from sparkctl.transport.ssh.ssh_aliases import list_ssh_aliases
 
 ID = "0123456789ab" + "c" * 52
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from click.core import ParameterSource
 from sparkctl.cli.options import (
     PreparedVerb,
     RequestCommand,
+    add_other_nodes,
     complete_instances,
     json_document_option,
     json_option,
@@ -19,6 +19,7 @@ from sparkctl.cli.options import (
     parse_duration_option,
     select_configured_nodes,
     select_rank_nodes,
+    wide_document_option,
 )
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class BenchGroup(click.Group):
 
 
 @click.group("bench", cls=BenchGroup, short_help="Measure a running model, and compare two measurements.")
-def command() -> None:
+def bench_command() -> None:
     """Measure how fast a running model is, and compare stacks.
 
     \b
@@ -74,20 +75,22 @@ def _parse_numbers(ctx: click.Context, param: click.Parameter, value: str | None
     return found
 
 
-@command.command("run", cls=RequestCommand, short_help="Measure a running instance (`bench INSTANCE` is the same).")
+@bench_command.command(
+    "run", cls=RequestCommand, short_help="Measure a running instance (`bench INSTANCE` is the same)."
+)
 @click.argument("instances", nargs=-1, metavar="[INSTANCE]...", shell_complete=complete_instances)
 @click.option(
     "--preset",
     default="quick",
     metavar="NAME",
-    help="quick (default), owner (by depth) or full (by depth and concurrency).",
+    help="quick (default, 8 cells once), owner (12 cells: longer answers and contexts) or full (up to 32k of context).",
 )
 @click.option("--pp", callback=_parse_numbers, metavar="N,N", help="Prompt tokens; replaces the preset's.")
 @click.option("--tg", callback=_parse_numbers, metavar="N,N", help="Generated tokens.")
 @click.option("--depth", callback=_parse_numbers, metavar="N,N", help="Tokens of context before the prompt.")
 @click.option("--concurrency", callback=_parse_numbers, metavar="N,N", help="Requests at a time.")
 @click.option(
-    "--runs", type=click.IntRange(1, 100), default=3, metavar="N", help="Measure each cell N times (default 3)."
+    "--runs", type=click.IntRange(1, 100), metavar="N", help="Measure each cell N times (default 3; quick: 1)."
 )
 @click.option(
     "--timeout", callback=parse_duration_option, metavar="TIME", help="At most this long for a cell, e.g. 10m."
@@ -103,7 +106,10 @@ def _parse_numbers(ctx: click.Context, param: click.Parameter, value: str | None
 )
 @click.option("--resume", type=click.IntRange(1), metavar="NO", help="Measure what is missing of benchmark NO.")
 @click.option(
-    "--start", "are_started", is_flag=True, help="Start what does not run, and stop it after its measurement."
+    "--start",
+    "are_started",
+    is_flag=True,
+    help="Start what does not run without a question; it is stopped again, and what stops for it runs again at the end.",
 )
 @click.option("--together", is_flag=True, help="Measure all at the same time, on different Sparks.")
 @click.option("--by-domain", is_flag=True, help="Acceptance and speed by kind of text: coding, JSON, prose and so on.")
@@ -125,7 +131,7 @@ def _parse_numbers(ctx: click.Context, param: click.Parameter, value: str | None
 @click.pass_context
 def run_command(
     ctx: click.Context, /, instances: tuple[str, ...], node: tuple[str, ...], as_json: bool, generator: str | None,
-    resume: int | None, preset: str, runs: int, timeout: float | None, tokenizer: str | None, book: Path | None,
+    resume: int | None, preset: str, runs: int | None, timeout: float | None, tokenizer: str | None, book: Path | None,
     are_started: bool, together: bool, by_domain: bool, domains: tuple[str, ...], prompts: Path | None, max_tokens: int,
     baseline: str | None, **sizes: tuple[int, ...] | None,
 ) -> PreparedVerb:  # fmt: skip
@@ -141,9 +147,8 @@ def run_command(
     which the GPU was throttled, says so. Exit 1: a cell was not measured, or the engine ended. Exit 6: nothing was done, for
     example because llama-benchy is not installed.
     """
-    from sparkctl.cli.event_printers import TextPrinter
-    from sparkctl.commands.bench.run_bench import RunBench
-    from sparkctl.commands.bench.run_benches import RunBenches
+    from sparkctl.cli.event_printers import BenchPrinter
+    from sparkctl.commands.bench.run_bench import DEFAULT_RUNS, PRESET_RUNS, RunBench, RunBenches
     from sparkctl.commands.bench.run_domains import RunDomains
     from sparkctl.config import load_config
     from sparkctl.history.bench_store import BenchStore
@@ -157,7 +162,7 @@ def run_command(
             instance=instances[0], nodes=nodes, names_nodes=bool(node), prompts=prompts, domains=tuple(dict.fromkeys(domains)),
             tokens=max_tokens, timeout=timeout, baseline=baseline,
         )  # fmt: skip
-        return PreparedVerb(request=own, printer=lambda: TextPrinter("ending this kind of text ..."))
+        return PreparedVerb(request=own, printer=lambda: BenchPrinter("ending this kind of text ..."))
     for name in ("domains", "prompts", "max_tokens", "baseline"):
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"{_OPTION_NAMES.get(name, f'--{name}')} goes with --by-domain", ctx)
@@ -172,31 +177,29 @@ def run_command(
         instances, cells, runs = instances or (kept.instance,), kept.wanted, kept.setup.runs
     else:
         cells = _choose_cells(ctx, preset, sizes)
+        runs = runs or (DEFAULT_RUNS if any(sizes.values()) else PRESET_RUNS.get(preset, DEFAULT_RUNS))
     if not instances:
         raise click.UsageError("which instance? sparkctl status shows what runs", ctx)
     if resume is not None and len(instances) > 1:
         raise click.UsageError("--resume continues one benchmark", ctx)
     benches = tuple(
         RunBench(
-            instance=name, nodes=nodes, names_nodes=bool(node), cells=cells, runs=runs, timeout=timeout, generator=generator,
+            instance=name, nodes=nodes, names_nodes=bool(node), cells=cells, runs=runs,
+            drops_long_cells=not any(sizes.values()), timeout=timeout, generator=generator,
             tokenizer=tokenizer, book=book, resume=resume,
         )
         for name in dict.fromkeys(instances)
     )  # fmt: skip
-    starts = tuple(_prepare_start(one.instance, node) if are_started else None for one in benches)
-    request = (
-        benches[0]
-        if len(benches) == 1 and not are_started
-        else RunBenches(
-            benches=benches,
-            nodes=nodes,
-            names_nodes=bool(node),
-            starts=starts,
-            are_started=are_started,
-            together=together,
-        )
+    request = RunBenches(
+        benches=benches,
+        nodes=nodes,
+        names_nodes=bool(node),
+        starts=tuple(None if resume else _prepare_start(one.instance, node, is_wanted=are_started) for one in benches),
+        are_started=are_started,
+        everywhere=add_other_nodes(nodes),
+        together=together,
     )
-    return PreparedVerb(request=request, printer=lambda: TextPrinter("ending this cell ..."))
+    return PreparedVerb(request=request, printer=lambda: BenchPrinter("ending this cell ..."))
 
 
 _OPTION_NAMES = {
@@ -217,17 +220,19 @@ def _refuse_cell_options(ctx: click.Context) -> None:
             raise click.UsageError(f"{_OPTION_NAMES.get(name, f'--{name}')} does not go with --by-domain", ctx)
 
 
-def _prepare_start(name: str, node: tuple[str, ...]) -> StartInstance:
-    """Return how a profile of this name is started. Raises `InvalidInput` if there is none."""
-    from sparkctl.commands.start.start_request import StartInstance
-    from sparkctl.engines import load_engine
+def _prepare_start(name: str, node: tuple[str, ...], *, is_wanted: bool) -> StartInstance | None:
+    """Return how a profile of this name is started, None if it cannot be. Raises `SparkctlError` then, where it ``is_wanted``."""
+    from sparkctl.commands.start.start_request import build_start_request
+    from sparkctl.errors import SparkctlError
     from sparkctl.profiles.profile_library import ProfileLibrary
 
-    profile = ProfileLibrary().load_profile(name)
-    return StartInstance(
-        profile=profile, engine=load_engine(profile.engine), nodes=select_rank_nodes(node, profile), names_nodes=bool(node),
-        environ=os.environ, words=(name,),
-    )  # fmt: skip
+    try:
+        profile = ProfileLibrary().load_profile(name)
+        return build_start_request(profile, select_rank_nodes(node, profile), name)
+    except (SparkctlError, click.UsageError):
+        if is_wanted:
+            raise
+        return None
 
 
 def _choose_cells(ctx: click.Context, preset: str, sizes: dict[str, Any]) -> tuple[BenchCell, ...]:
@@ -249,7 +254,7 @@ def _choose_cells(ctx: click.Context, preset: str, sizes: dict[str, Any]) -> tup
     )
 
 
-@command.command("list")
+@bench_command.command("list")
 @json_document_option
 def list_command(as_json: bool) -> int:
     """List the benchmarks that were run from this machine, the newest first."""
@@ -266,14 +271,14 @@ def list_command(as_json: bool) -> int:
     return 0
 
 
-@command.command("show")
+@bench_command.command("show")
 @click.argument("number", type=click.IntRange(1), metavar="NO")
-@json_document_option
+@wide_document_option
 @_plot_option
 @_png_option
 @_svg_option
-def show_command(number: int, as_json: bool, plot: bool, png: Path | None, svg: Path | None) -> int:
-    """Show benchmark NO: its cells, and what the Spark did meanwhile."""
+def show_command(number: int, as_json: bool, plot: bool, png: Path | None, svg: Path | None) -> int:  # fmt: skip
+    """Show benchmark NO: its cells, and what the Spark did meanwhile; with -o wide also steps, bandwidth and temperature."""
     from sparkctl.cli import stdout
     from sparkctl.history.bench_store import BenchStore
     from sparkctl.model.json_codec import to_json_data
@@ -286,7 +291,8 @@ def show_command(number: int, as_json: bool, plot: bool, png: Path | None, svg: 
         return 0
     runs = {one.number: one for one in store.list_runs()}
     baseline = None if run.baseline is None else runs.get(run.baseline)
-    stdout.print_rows(render_run(run, baseline))
+    is_wide = stdout.get_option(stdout.FORMAT_OPTION) == "wide"
+    stdout.print_rows(render_run(run, baseline, is_wide=is_wide))
     _show_pictures([run] if baseline is None else [baseline, run], plot, png, svg)
     return 0
 
@@ -310,7 +316,7 @@ def _show_pictures(runs: Sequence[BenchRun], plot: bool, png: Path | None, svg: 
             stderr.print_message(f"written: {path}")
 
 
-@command.command("compare")
+@bench_command.command("compare")
 @click.argument("before", required=False, metavar="[A]")
 @click.argument("after", required=False, metavar="[B]")
 @click.option(

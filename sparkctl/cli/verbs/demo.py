@@ -138,7 +138,7 @@ _PROFILES_LOST_MESSAGE = "profiles written in the demo are deleted with it; your
 @click.option("--plain", is_flag=True, help="Print changes as sentences instead of opening the panel.")
 @click.argument("verb", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
-def command(
+def demo_command(
     ctx: click.Context, scenario: str | None, speed: float, serve: bool, readonly: bool, plain: bool,
     verb: tuple[str, ...],
 ) -> int:  # fmt: skip

@@ -49,7 +49,7 @@ def _complete_log_source(ctx: click.Context, param: click.Parameter, incomplete:
 )
 @json_document_option
 @click.pass_context
-def command(
+def diagnose_command(
     ctx: click.Context,
     log: str | None,
     engine: str,

@@ -40,7 +40,7 @@ _FINDING_INDENT = 18  # below the words of a finding
 @record_options
 @json_option
 @click.pass_context
-def command(
+def doctor_command(
     ctx: click.Context,
     node: tuple[str, ...],
     collect: str | None,

@@ -1,4 +1,4 @@
-"""``sparkctl down``: stop an instance."""
+"""``sparkctl down``, ``free`` and ``restart``: stop an instance, all of a node, or to start again."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from sparkctl.cli.options import (
     PreparedVerb,
     RequestCommand,
     complete_instances,
+    complete_nodes,
     json_option,
     list_nodes,
     node_option,
@@ -30,7 +31,7 @@ from sparkctl.cli.options import (
 @click.option("--with-needs", is_flag=True, help="Also stop what it needs, although that ran before it.")
 @json_option
 @click.pass_context
-def command(
+def down_command(
     ctx: click.Context,
     instance: str | None,
     everything: bool,
@@ -68,5 +69,65 @@ def command(
     request = StopInstance(
         instance=instance, nodes=select_configured_nodes(node), names_nodes=bool(node), grace=0.0 if kill else grace,
         known=frozenset(known), everywhere=list_nodes(), with_needs=with_needs,
+    )  # fmt: skip
+    return PreparedVerb(request=request)
+
+
+@click.command(
+    "restart", cls=RequestCommand, short_help="Stop an instance, and start its profile again on the same nodes."
+)
+@click.argument("instance", shell_complete=complete_instances)
+@node_option(many=True)
+@click.option(
+    "--timeout", callback=parse_duration_option, metavar="TIME", help="Give up watching after this long, e.g. 20m."
+)
+@json_option
+def restart_command(instance: str, node: tuple[str, ...], timeout: float | None, as_json: bool) -> PreparedVerb:
+    """Stop INSTANCE as `down` does, then start its profile on the same nodes as `up` does, with the same --set.
+
+    \b
+    sparkctl restart qwen36-vllm
+    sparkctl restart qwen36-vllm --node spark1 --timeout 20m
+
+    The profile is read anew: what you changed in its file applies. It is read before anything is stopped. Exit codes are
+    those of `down` and `up`; what does not run is not started (exit 2).
+    """
+    from sparkctl.commands.restart_instance import RestartInstance
+
+    return PreparedVerb(
+        request=RestartInstance(
+            instance=instance,
+            nodes=select_configured_nodes(node),
+            names_nodes=bool(node),
+            timeout=timeout,
+            everywhere=list_nodes(),
+        )
+    )
+
+
+@click.command("free", cls=RequestCommand, short_help="Stop everything that sparkctl started on a node; list the rest.")
+@click.argument("nodes", nargs=-1, required=True, metavar="NODE...", shell_complete=complete_nodes)
+@click.option("--dry-run", is_flag=True, help="Show what would be stopped and what stays; change nothing.")
+@click.option(
+    "--grace",
+    callback=parse_duration_option,
+    metavar="TIME",
+    help="Time between SIGTERM and SIGKILL (default: the profiles').",
+)
+@json_option
+def free_command(nodes: tuple[str, ...], dry_run: bool, grace: float | None, as_json: bool) -> PreparedVerb:
+    """Stop everything that sparkctl started on these nodes, and check that nothing is left behind.
+
+    A model over several Sparks is stopped on all of them. What sparkctl did not start is listed and keeps running. Exit 3:
+    a node does not answer. Exit 5: something is left; the message names what holds it.
+
+    \b
+      sparkctl free spark2
+      sparkctl free spark1 spark2 --dry-run
+    """
+    from sparkctl.commands.stop.stop_instance import StopInstance
+
+    request = StopInstance(
+        instance=None, nodes=select_configured_nodes(nodes), grace=grace, everywhere=list_nodes(), frees=True, dry_run=dry_run
     )  # fmt: skip
     return PreparedVerb(request=request)

@@ -26,7 +26,7 @@ _CLIENT_FORMATS = (
 )
 @click.option("--with-key", is_flag=True, help="Print the keys of servers that need one, where they are known.")
 @json_document_option
-def command(node: tuple[str, ...], form: str, with_key: bool, as_json: bool) -> int:
+def endpoints_command(node: tuple[str, ...], form: str, with_key: bool, as_json: bool) -> int:
     """Print the base URL and model name of every OpenAI-compatible server on the nodes, also of servers that sparkctl did
     not start.
 

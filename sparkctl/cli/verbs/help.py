@@ -1,15 +1,12 @@
-"""``sparkctl help``: the help of a verb, or a page of the documentation."""
+"""``sparkctl help`` and ``completion``: the help of a verb, a page of the documentation, a manual page, the shell completion."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import click
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def _complete_subjects(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -20,7 +17,7 @@ def _complete_subjects(ctx: click.Context, param: click.Parameter, incomplete: s
 @click.argument("words", nargs=-1, metavar="[VERB|CAUSE|TOPIC]", shell_complete=_complete_subjects)
 @click.option("--man", "as_man", is_flag=True, help="Print the manual page of the verb, for man.")
 @click.pass_context
-def command(ctx: click.Context, words: tuple[str, ...], as_man: bool) -> int:
+def help_command(ctx: click.Context, words: tuple[str, ...], as_man: bool) -> int:
     """Explain a verb as `sparkctl VERB --help` does, the cause of a failed start, or print a page of the documentation. Without
     words: all verbs and topics.
 
@@ -36,8 +33,6 @@ def command(ctx: click.Context, words: tuple[str, ...], as_man: bool) -> int:
 
     root = ctx.find_root()
     if as_man and (found := _find_command(root, words)) is not None:
-        from sparkctl.cli.man_pages import format_man_page
-
         stdout.print_lines(format_man_page(found).splitlines())
     elif not words:
         stdout.print_lines([root.get_help(), "", f"Topics: {', '.join(_list_topics())}"])
@@ -124,3 +119,92 @@ def _docs_dir() -> Path:
 
 def _list_topics() -> list[str]:
     return sorted(page.stem for page in _docs_dir().glob("*.md") if page.stem != "README")
+
+
+@click.command("completion", short_help="Print the shell completion for bash, zsh or fish.")
+@click.argument("shell", required=False, type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion_command(ctx: click.Context, shell: str | None) -> int:
+    """Print the completion script. It completes verbs, options, nodes, profiles and instances, these as `status` last saw
+    them.
+
+    \b
+    bash:  eval "$(sparkctl completion bash)"          in ~/.bashrc
+    zsh:   eval "$(sparkctl completion zsh)"           in ~/.zshrc
+    fish:  sparkctl completion fish > ~/.config/fish/completions/sparkctl.fish
+    """
+    if shell is None:
+        raise click.UsageError("for which shell? bash, zsh or fish", ctx)
+    from click.shell_completion import get_completion_class
+
+    from sparkctl.cli import stdout
+    from sparkctl.cli.main import sparkctl_command
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    stdout.print_line(kind(sparkctl_command, {}, "sparkctl", "_SPARKCTL_COMPLETE").source())
+    return 0
+
+
+def format_man_page(context: click.Context) -> str:
+    """Return the manual page of a command as roff."""
+    command, name = context.command, context.command_path.replace(" ", "-")
+    about = command.short_help or (command.help or "").split("\n\n")[0]
+    synopsis = " ".join([context.command_path, *command.collect_usage_pieces(context)])
+    lines = [
+        f'.TH "{name.upper()}" "1" "" "sparkctl" "sparkctl"',
+        ".SH NAME", rf"{_escape(name)} \- {_escape(' '.join(about.split()))}",
+        ".SH SYNOPSIS", rf"\fB{_escape(synopsis)}\fR",
+        ".SH DESCRIPTION", *_format_text(command.help or ""),
+    ]  # fmt: skip
+    records = (one.get_help_record(context) for one in command.get_params(context))
+    options = [row for row in records if row is not None and row[1]]
+    if options:
+        lines.append(".SH OPTIONS")
+        for names, help_text in options:
+            lines += [".TP", rf"\fB{_escape(names)}\fR", _escape(" ".join(help_text.split()))]
+    if isinstance(command, click.Group):
+        lines.append(".SH COMMANDS")
+        for verb in command.list_commands(context):
+            below = command.get_command(context, verb)
+            if below is not None:
+                lines += [".TP", rf"\fB{_escape(verb)}\fR", _escape(below.get_short_help_str(200))]
+    if command.epilog:
+        lines += [".SH NOTES", *_format_text(command.epilog)]
+    return "\n".join(lines) + "\n"
+
+
+def write_man_pages(root: click.Group, directory: Path) -> list[Path]:
+    """Write the page of sparkctl and one for each verb and subcommand; return their paths."""
+    directory.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for context in _walk_commands(root, None, "sparkctl"):
+        path = directory / f"{context.command_path.replace(' ', '-')}.1"
+        path.write_text(format_man_page(context), encoding="utf-8")
+        paths.append(path)
+    return paths
+
+
+def _walk_commands(command: click.Command, parent: click.Context | None, name: str) -> Iterator[click.Context]:
+    context = click.Context(command, parent=parent, info_name=name, **command.context_settings)
+    yield context
+    if isinstance(command, click.Group):
+        for each in command.list_commands(context):
+            below = command.get_command(context, each)
+            if below is not None:
+                yield from _walk_commands(below, context, each)
+
+
+def _format_text(text: str) -> Iterator[str]:
+    """Yield the paragraphs; one that begins with \\b keeps its lines."""
+    for paragraph in re.split(r"\n\s*\n", text.strip()):
+        lines = [line.rstrip() for line in paragraph.splitlines()]
+        if lines[0].strip() == "\b":
+            yield from (".PP", ".nf", *map(_escape, lines[1:]), ".fi")
+        else:
+            yield from (".PP", _escape(" ".join(line.strip() for line in lines)))
+
+
+def _escape(text: str) -> str:
+    text = text.replace("\\", "\\e").replace("-", "\\-")
+    return f"\\&{text}" if text.startswith((".", "'")) else text

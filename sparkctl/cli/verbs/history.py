@@ -38,7 +38,7 @@ def _complete_arguments(ctx: click.Context, param: click.Parameter, incomplete: 
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Show the latest N operations (default: 20).")
 @json_document_option
 @click.pass_context
-def command(
+def history_command(
     ctx: click.Context,
     words: tuple[str, ...],
     node: str | None,

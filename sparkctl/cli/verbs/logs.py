@@ -53,7 +53,7 @@ class LogPrinter(TextPrinter):
 @click.option("-a", "--all", "everything", is_flag=True, help="Include the access lines of sparkctl's own requests.")
 @json_option
 @click.pass_context
-def command(
+def logs_command(
     ctx: click.Context, instance: str, node: tuple[str, ...], follow: bool, since: float | None, tail: int | None,
     grep: str | None, ignore_case: bool, timestamps: bool, everything: bool,
     as_json: bool,

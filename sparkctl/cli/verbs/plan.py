@@ -149,7 +149,7 @@ class EstimateJsonPrinter:
     help="Change a field of the profile for this calculation.",
 )
 @json_document_option
-def command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...], as_json: bool) -> PreparedVerb:
+def plan_command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...], as_json: bool) -> PreparedVerb:
     """Check whether PROFILE can start on a node, without starting it. Nothing is changed.
 
     \b
@@ -175,7 +175,7 @@ def command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...], as_
 
     is_proposed = profile.startswith("hf:")
     if is_proposed:
-        from sparkctl.profiles.proposed_profile import propose_profile
+        from sparkctl.commands.start.check_fit import propose_profile
         from sparkctl.profiles.yaml_writer import render_profile_yaml
 
         chosen = propose_profile(profile, overrides)

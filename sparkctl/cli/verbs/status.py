@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @click.option("-q", "--quiet", "names_only", is_flag=True, help="Print only the names of the instances.")
 @wide_document_option
 @click.pass_context
-def command(
+def status_command(
     ctx: click.Context, name: str | None, node: tuple[str, ...], watch: bool, check: bool, names_only: bool,
     as_json: bool,
 ) -> int:  # fmt: skip

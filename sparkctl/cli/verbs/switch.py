@@ -1,4 +1,4 @@
-"""``sparkctl switch``: replace what runs with another profile."""
+"""``sparkctl switch``, ``resume`` and ``abort``: replace what runs with another profile; finish or undo that."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from sparkctl.cli.options import (
     json_option,
     node_option,
     parse_duration_option,
+    select_configured_nodes,
     select_rank_nodes,
 )
 
@@ -47,7 +48,7 @@ from sparkctl.cli.options import (
 @click.option("--abort", "aborts", is_flag=True, help="Undo an interrupted switch, as `abort` does.")
 @json_option
 @click.pass_context
-def command(
+def switch_command(
     ctx: click.Context, profile: str | None, node: tuple[str, ...], dry_run: bool, keep_going: bool, no_rollback: bool,
     timeout: float | None, overrides: tuple[str, ...], no_guard: bool, continues: bool, aborts: bool, as_json: bool,
 ) -> PreparedVerb:  # fmt: skip
@@ -68,7 +69,6 @@ def command(
                  "--timeout": timeout, "--set": overrides, "--no-guard": no_guard}  # fmt: skip
         if idle := next((name for name, value in given.items() if value), None):
             raise click.UsageError(f"--{'continue' if continues else way} takes no {idle}", ctx)
-        from sparkctl.cli.verbs.resume import prepare_finish
 
         return prepare_finish(way, node)
     if profile is None:
@@ -95,3 +95,57 @@ def command(
         guarded=not no_guard,
     )
     return PreparedVerb(request=request, printer=lambda: SwitchPrinter(dry_run))
+
+
+def prepare_finish(way: str, names: tuple[str, ...]) -> PreparedVerb:
+    """Return the request to finish a switch on these nodes, or on any; ``way``: a value of `FinishVerb`."""
+    from sparkctl.cli.event_printers import SwitchPrinter
+    from sparkctl.commands.switch.finish_switch import FinishSwitch, FinishVerb
+
+    nodes = select_configured_nodes(names)
+    request = FinishSwitch(
+        nodes=nodes, names_nodes=bool(names), known=add_other_nodes(nodes), environ=os.environ, way=FinishVerb(way)
+    )
+    return PreparedVerb(request=request, printer=SwitchPrinter)
+
+
+@click.command("resume", cls=RequestCommand, short_help="Finish an interrupted switch.")
+@node_option(many=True)
+@json_option
+def resume_command(node: tuple[str, ...], as_json: bool) -> PreparedVerb:
+    """Finish a switch that was interrupted, or whose operator lost the connection.
+
+    \b
+    sparkctl resume
+    sparkctl resume --node spark1
+
+    It continues at the step that the journal on the nodes names, forward or back. It is refused (exit 6) while its operator
+    is still at work, and if the profile has changed here since then; in that case use sparkctl abort.
+    """
+    return prepare_finish("resume", node)
+
+
+@click.command(
+    "abort", cls=RequestCommand, short_help="Undo an interrupted switch and start the previous models again."
+)
+@node_option(many=True)
+@click.option(
+    "--give-up",
+    "gives_up",
+    is_flag=True,
+    help="Start nothing again: save the logs, remove the containers of both models, forget the switch.",
+)
+@json_option
+def abort_command(node: tuple[str, ...], gives_up: bool, as_json: bool) -> PreparedVerb:
+    """Undo an interrupted switch: remove what it started, and start again what it had stopped.
+
+    \b
+    sparkctl abort
+    sparkctl abort --node spark1
+    sparkctl abort --give-up
+
+    It needs no profile: the stopped containers stay on the nodes until the new model has generated a token. After that there
+    is nothing to undo (exit 6). If the previous model does not start again, or you no longer want it, --give-up stops and
+    removes what is left of the containers of both models, so that you can use the Sparks for something else.
+    """
+    return prepare_finish("abort --give-up" if gives_up else "abort", node)

@@ -70,7 +70,7 @@ class TopPrinter:
 )  # fmt: skip
 @click.option("--speed", type=click.FloatRange(min=0.01), metavar="N", help="Replay N times as fast.")
 @click.pass_context
-def command(
+def top_command(
     ctx: click.Context, node: tuple[str, ...], once: bool, plain: bool, as_json: bool, explain: bool,
     record: Path | None, overwrite: bool, replay: Path | None, speed: float | None,
 ) -> int:  # fmt: skip

@@ -94,7 +94,7 @@ class LaunchPlanPrinter(TextPrinter):
 @overwrite_option
 @json_option
 @click.pass_context
-def command(
+def up_command(
     ctx: click.Context, profile: str, node: tuple[str, ...], dry_run: bool, plan_format: str | None, detach: bool,
     timeout: float | None, overrides: tuple[str, ...], replace: bool, again: bool, no_guard: bool, record: Path | None,
     force: bool, pull: bool, tunnel: bool, strict: bool, overwrite: bool, as_json: bool,

@@ -20,6 +20,13 @@ _PATH = "/v1/chat/completions"
 _CHUNK_BYTES = 1 << 16
 _MAX_ERROR_BYTES = 1 << 16
 _MAX_SHOWN_CHARS = 200
+# What a request's own figures are called: in SGLang's usage, and in the metrics of vLLM >= 0.32 with --per-request-spec-decode-metrics.
+_SGLANG_DRAFTS = {
+    "accepted": "spec_num_correct_drafts",
+    "proposed": "spec_num_proposed_drafts",
+    "steps": "spec_verify_ct",
+}
+_VLLM_DRAFTS = {"accepted": "num_accepted_draft_tokens", "proposed": "num_draft_tokens", "steps": "num_spec_steps"}
 
 
 class RequestRefused(InvalidHttpResponse):
@@ -53,7 +60,7 @@ class StreamedAnswer:
         return (self.tokens - 1) / self.seconds
 
 
-class _StreamReader:
+class ChatStreamReader:
     """Collects what the events of a stream tell, with the time at which they came."""
 
     def __init__(self, began: float) -> None:
@@ -61,6 +68,7 @@ class _StreamReader:
         self._first: float | None = None
         self._last: float | None = None
         self._usage: Mapping[str, Any] = {}
+        self._drafts: Mapping[str, Any] = {}  # vLLM's own of this request
         self.has_thought = self.has_ended = False
 
     def feed(self, data: bytes, now: float) -> None:
@@ -82,6 +90,7 @@ class _StreamReader:
                 if thought or part.get("content") or part.get("tool_calls"):
                     self._first, self._last = self._first or now, now
             self._usage = data.get("usage") or self._usage
+            self._drafts = (data.get("metrics") or {}).get("speculative_decoding") or self._drafts
         except (ValueError, AttributeError, TypeError, RecursionError):
             return
 
@@ -89,11 +98,13 @@ class _StreamReader:
         first, last = self._first, self._last
         details = self._usage.get("completion_tokens_details")
         told = {**(details if isinstance(details, dict) else {}), **self._usage}
+        drafts = {name: _get_count(told, own) for name, own in _SGLANG_DRAFTS.items()}
+        if isinstance(self._drafts, dict) and self._drafts:
+            drafts = {name: _get_count(self._drafts, own) for name, own in _VLLM_DRAFTS.items()}
         return StreamedAnswer(
             tokens=_get_count(told, "completion_tokens"), ttft=None if first is None else first - self._began,
             seconds=None if first is None or last is None else last - first, has_thought=self.has_thought,
-            accepted=_get_count(told, "spec_num_correct_drafts"), proposed=_get_count(told, "spec_num_proposed_drafts"),
-            steps=_get_count(told, "spec_verify_ct"),
+            **drafts,
         )  # fmt: skip
 
 
@@ -135,7 +146,7 @@ async def _exchange(
     if head.status_code != 200:
         said = (await http_client.read_body(connection, reader, _MAX_ERROR_BYTES)).decode("utf-8", "replace")
         raise RequestRefused(head.status_code, truncate_text(sanitize_line(said.replace("\n", " ")), _MAX_SHOWN_CHARS))
-    seen = _StreamReader(began)
+    seen = ChatStreamReader(began)
     while True:
         event = connection.next_event()
         if event is h11.NEED_DATA:

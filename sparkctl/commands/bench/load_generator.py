@@ -114,8 +114,17 @@ class LoadGenerator:
     book: Path | None = None
     _is_warm: bool = field(default=False, init=False)
 
-    async def run_cell(self, cell: BenchCell, begin: Callable[[], None], end: Callable[[], None]) -> CellResult:
-        """Measure one cell. Raises `CellFailed`; a cancelled call ends the process."""
+    async def run_cell(
+        self,
+        cell: BenchCell,
+        begin: Callable[[], None],
+        end: Callable[[], None],
+        report: Callable[[int, int], None] | None = None,
+    ) -> CellResult:
+        """Measure one cell; ``report`` gets how many of its requests have ended, and their number.
+
+        Raises `CellFailed`; a cancelled call ends the process.
+        """
         _put_book_into_cache(self.home, self.book or _BOOK)
         result_file = self.home / "result.json"
         result_file.unlink(missing_ok=True)
@@ -124,13 +133,13 @@ class LoadGenerator:
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, limit=_LINE_LIMIT,
             env=_build_environment(self.home), start_new_session=True,
         )  # fmt: skip
-        talk = _ProcessTalk(begin, end, expected=self.runs * cell.concurrency)
+        talk = _ProcessTalk(begin, end, report, expected=self.runs * cell.concurrency)
         try:
             async with asyncio.timeout(self.timeout):
                 await asyncio.gather(talk.read_progress(process.stdout), talk.read_messages(process.stderr))
                 status = await process.wait()
         except TimeoutError:
-            raise CellFailed(f"{cell} was not measured within {self.timeout:.0f} s") from None
+            raise CellFailed(f"no result within {self.timeout:g} s") from None
         finally:
             await _end_process(process)
         if status or not result_file.exists():
@@ -155,8 +164,15 @@ class LoadGenerator:
 class _ProcessTalk:
     """What the process writes: JSON lines of its progress on stdout, sentences on stderr."""
 
-    def __init__(self, begin: Callable[[], None], end: Callable[[], None], expected: int) -> None:
-        self._begin, self._end, self._left = begin, end, expected
+    def __init__(
+        self,
+        begin: Callable[[], None],
+        end: Callable[[], None],
+        report: Callable[[int, int], None] | None,
+        expected: int,
+    ) -> None:
+        self._begin, self._end, self._report = begin, end, report
+        self._expected = self._left = expected
         self._has_begun = False
         self.errors: list[str] = []
         self.last_line = ""
@@ -175,6 +191,8 @@ class _ProcessTalk:
             if event.get("error"):
                 self.errors.append(sanitize_line(str(event["error"])))
             self._left -= 1
+            if self._report is not None:
+                self._report(self._expected - self._left, self._expected)
             if self._left == 0:
                 self._end()
 
@@ -202,7 +220,8 @@ async def _iterate_lines(stream: asyncio.StreamReader | None) -> Any:
 
 def _parse_result(path: Path, cell: BenchCell, talk: _ProcessTalk) -> CellResult:
     try:
-        one = json.loads(path.read_text(encoding="utf-8"))["benchmarks"][-1]
+        report = json.loads(path.read_text(encoding="utf-8"))
+        one, latency = report["benchmarks"][-1], report.get("latency_ms")
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise CellFailed(f"the load generator's result cannot be read: {error}") from error
     rate = _read_values(one, "tg_throughput")
@@ -215,6 +234,8 @@ def _parse_result(path: Path, cell: BenchCell, talk: _ProcessTalk) -> CellResult
         cell=cell,
         generation_rate=rate,
         prompt_rate=_read_values(one, "pp_throughput"),
+        peak_rate=_read_values(one, "peak_throughput"),
+        latency=latency / 1000 if isinstance(latency, int | float) and not isinstance(latency, bool) else None,
         ttft=None if seconds is None else Measurements(tuple(value / 1000 for value in seconds.values)),
     )
 

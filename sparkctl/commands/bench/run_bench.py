@@ -1,12 +1,16 @@
-"""``bench``: measure a running instance cell by cell, over the SSH connection."""
+"""``bench``: measure running instances cell by cell, over the SSH connection.
+
+Several instances: one after the other, or at the same time on different nodes. What does not run is started for its
+measurement and stopped again; what stops for it runs again at the end.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import tempfile
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import AsyncExitStack, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -19,41 +23,74 @@ from sparkctl.commands.bench.load_generator import (
     find_load_generator,
     hash_book,
 )
-from sparkctl.commands.event_stream import open_session, stream_events
+from sparkctl.commands.event_stream import build_end_from_error, forward_events, open_session, stream_events
 from sparkctl.commands.list_endpoints import ServedEndpoint, ServedModel, list_endpoints
 from sparkctl.commands.request import Request
+from sparkctl.commands.restart_instance import build_restart
 from sparkctl.commands.show_log import find_container
-from sparkctl.context import CommandContext, CommandInterrupted
+from sparkctl.commands.start.start_request import StartInstance
+from sparkctl.commands.stop.stop_instance import StopInstance
+from sparkctl.commands.switch.switch_request import SwitchInstance
+from sparkctl.concurrency import gather_or_cancel
+from sparkctl.context import CommandContext, CommandInterrupted, InterruptSignal
 from sparkctl.engines import load_engine
 from sparkctl.engines.base import Engine
+from sparkctl.engines.decode_step_label import parse_decode_step_label
 from sparkctl.engines.memory.model_weights import map_path_to_node
 from sparkctl.errors import ConnectionLost, ExitCode, InvalidInput, OperationRefused, SparkctlError
 from sparkctl.history.bench_store import BenchStore
 from sparkctl.history.model import OperationKind
+from sparkctl.logs.start_verdict import describe_memory_drop
 from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult
 from sparkctl.model.container import Container
-from sparkctl.model.events import BenchCellMeasured, CommandEnded, Emit, Event, Outcome, WarningEmitted
+from sparkctl.model.events import (
+    BenchCellMeasured,
+    BenchCellProgressed,
+    CommandEnded,
+    Emit,
+    Event,
+    Outcome,
+    SwitchPlanned,
+    WarningEmitted,
+)
 from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec
 from sparkctl.model.node import Node
+from sparkctl.model.questions import BenchStartQuestion, NonInteractivePrompter
 from sparkctl.model.text.suggestions import format_did_you_mean
+from sparkctl.monitor.guard_receipts import read_receipt, save_receipt
+from sparkctl.monitor.meters.bandwidth import build_decode_step_reads
+from sparkctl.monitor.node_status import read_node_statuses
+from sparkctl.monitor.node_views import choose_instance
 from sparkctl.profiles.container_labels import parse_port_label
-from sparkctl.transport.header_writer import HeaderWriter
 from sparkctl.transport.node_connection import ByteReader, ByteWriter
 from sparkctl.transport.node_session import NodeSession
-from sparkctl.transport.socket_relay import SocketRelay
+from sparkctl.transport.socket_relay import HeaderWriter, SocketRelay
 
 _LOOPBACK = "127.0.0.1"
 _MAX_TOKENIZER_BYTES = 64 << 20
 _READ_SECONDS = 60.0
-PRESETS = {
-    "quick": (BenchCell(pp=512, tg=128),),
-    "owner": tuple(BenchCell(pp=2048, tg=128, depth=depth) for depth in (0, 4096, 8192, 16384, 32768)),
+_RECEIPT_SECONDS = (0.0, 1.0, 2.0)  # seconds before each look for the guard's receipt
+PRESETS = {  # quick and owner are what owners of a Spark post: al-engr.com/qwen3.6-ngram-vs-nvfp4-mtp and -single-spark-sglang
+    "quick": tuple(
+        BenchCell(pp=pp, tg=128, depth=depth, concurrency=concurrency)
+        for depth in (0, 4096)
+        for pp in (512, 2048)
+        for concurrency in (1, 8)
+    ),
+    "owner": tuple(
+        BenchCell(pp=2048, tg=tg, depth=depth, concurrency=concurrency)
+        for depth in (0, 16384)
+        for tg in (128, 256)
+        for concurrency in (1, 4, 8)
+    ),
     "full": tuple(
         BenchCell(pp=2048, tg=128, depth=depth, concurrency=concurrency)
         for depth in (0, 8192, 32768)
         for concurrency in (1, 2, 4, 8)
     ),
 }
+PRESET_RUNS = {"quick": 1}  # as its post has it; of the others `DEFAULT_RUNS`
+DEFAULT_RUNS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +100,7 @@ class RunBench(Request):
     Attributes:
         instance: its name; a profile of this name that does not run is not started.
         runs: how often each cell is measured.
+        drops_long_cells: leave out cells that are longer than the model's context, in place of refusing.
         timeout: seconds for a cell; None: no limit.
         generator: the words that start llama-benchy, None: found by itself.
         tokenizer: a directory or a name, None: read from the node.
@@ -73,7 +111,8 @@ class RunBench(Request):
     instance: str
     nodes: Sequence[Node]
     cells: tuple[BenchCell, ...]
-    runs: int = 3
+    runs: int = DEFAULT_RUNS
+    drops_long_cells: bool = False
     timeout: float | None = None
     generator: str | None = None
     tokenizer: str | None = None
@@ -127,7 +166,7 @@ def run_bench(ctx: CommandContext, request: RunBench) -> AsyncGenerator[Event, N
         store, book = BenchStore(), hash_book(request.book)
         async with AsyncExitStack() as stack:
             target = await find_target(stack, ctx, request, emit)
-            run = _prepare_run(ctx, request, store, target, await describe_generator(words), book)
+            run = _prepare_run(ctx, emit, request, store, target, await describe_generator(words), book)
             home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sparkctl-bench-")))
             tokenizer = request.tokenizer or await _fetch_tokenizer(target, home)
             relay = await _open_relay(target)
@@ -140,7 +179,11 @@ def run_bench(ctx: CommandContext, request: RunBench) -> AsyncGenerator[Event, N
                 ),
             )  # fmt: skip
             run = stack.enter_context(keep_run(ctx, emit, store, run))
-            watch = CellWatch(target.session, target.engine, target.port, target.container.id, target.auth_headers)
+            reads = parse_decode_step_label(target.container.get_label(ContainerLabel.PER_STEP))
+            watch = CellWatch(
+                target.session, target.engine, port=target.port, container=target.container.id,
+                headers=target.auth_headers, reads=build_decode_step_reads(reads),
+            )  # fmt: skip
             stack.push_async_callback(watch.aclose)
             watch.start()
             sweep = _Sweep(ctx=ctx, emit=emit, store=store, target=target, generator=generator, watch=watch)
@@ -160,6 +203,12 @@ class _Sweep:
     target: BenchTarget
     generator: LoadGenerator
     watch: CellWatch
+    _place: tuple[str, int, int, float | None] = (
+        "",
+        0,
+        0,
+        None,
+    )  # instance, number of the cell, of how many, seconds left
 
     async def measure_all(self, run: BenchRun) -> BenchRun:
         """Measure what is missing; the run is on disk after each cell. Ctrl-C and the end of the engine end it early."""
@@ -167,6 +216,12 @@ class _Sweep:
         done = len(run.wanted) - len(cells)
         for index, cell in enumerate(cells):
             began = self.ctx.clock.monotonic()
+            self._place = (
+                run.instance,
+                done + index + 1,
+                len(run.wanted),
+                sum(took) / len(took) * (len(cells) - index) if took else None,
+            )
             try:
                 result = await self.ctx.interrupt.run_interruptible(self._measure(cell), "interrupted")
             except CommandInterrupted:
@@ -178,6 +233,7 @@ class _Sweep:
                 BenchCellMeasured.from_result(
                     self.ctx.clock.unix_time(), self.target.session.node.name, run.instance, result,
                     number=done + index + 1, total=len(run.wanted), remaining=sum(took) / len(took) * (len(cells) - index - 1),
+                    benchmark=run.number or None,
                 )
             )  # fmt: skip
             if result.error is not None:
@@ -192,13 +248,29 @@ class _Sweep:
     async def _measure(self, cell: BenchCell) -> CellResult:
         try:
             await self.watch.prepare()
-            result = await self.generator.run_cell(cell, self.watch.begin, self.watch.end)
+            self._report_progress(cell, 0, self.generator.runs * cell.concurrency)
+            result = await self.generator.run_cell(
+                cell,
+                self.watch.begin,
+                self.watch.end,
+                lambda done, requests: self._report_progress(cell, done, requests),
+            )
             runs = len(result.generation_rate.values) if result.generation_rate else 1
             return await self.watch.complete(result, cell.tg * cell.concurrency * max(runs, self.generator.runs))
         except CellFailed as failed:
             return CellResult(cell=cell, error=failed.message)
         except ConnectionLost as lost:
             return CellResult(cell=cell, error=lost.message)
+
+    def _report_progress(self, cell: BenchCell, done: int, requests: int) -> None:
+        instance, number, total, remaining = self._place
+        self.emit(
+            BenchCellProgressed(
+                ts=self.ctx.clock.unix_time(), node=self.target.session.node.name, instance=instance, cell=cell, number=number,
+                total=total, done=done, requests=requests, remaining=remaining,
+                tokens_per_second=self.watch.compute_generation_rate() if done else None,
+            )
+        )  # fmt: skip
 
     async def _find_why_it_ended(self) -> str | None:
         """Return why no further cell can be measured, None if the engine still runs."""
@@ -210,9 +282,28 @@ class _Sweep:
             return error.message
         if any(one.id == self.target.container.id and one.is_alive for one in containers):
             return None
-        return (
-            f"its container has ended: sparkctl logs {self.target.served.instance}, or a guard: sparkctl guard status"
-        )
+        name = self.target.served.instance
+        if (stopped := await self._find_guard_action()) is not None:
+            return f"the guard stopped {name}: {stopped}"
+        return f"{name} has ended, see why: sparkctl logs {name} --node {session.node.name}"
+
+    async def _find_guard_action(self) -> str | None:
+        """Return in words why the guard stopped the container, None where it did not, as far as is known."""
+        session, found = self.target.session, None
+        for wait in _RECEIPT_SECONDS:  # the container ends before the receipt is written
+            await self.ctx.clock.sleep(wait)
+            with suppress(SparkctlError):
+                found = await read_receipt(session, self.target.container.id) or found
+            if found is not None:
+                break
+        if found is None:
+            return None
+
+        def warn(words: str) -> None:
+            self.emit(WarningEmitted(self.ctx.clock.unix_time(), session.node.name, words))
+
+        save_receipt(self.ctx, session, found, warn)
+        return describe_memory_drop(found)
 
     def _save(self, run: BenchRun) -> BenchRun:
         try:
@@ -249,7 +340,8 @@ async def find_target(stack: AsyncExitStack, ctx: CommandContext, request: _Benc
         raise InvalidInput(
             f"{request.instance} does not run, or does not answer{there}{format_did_you_mean(request.instance, names)}"
             + (f"; {reason}" if reason else ""),
-            f"start it first: sparkctl up {request.instance} --node NODE",
+            f"start it first: sparkctl up {request.instance} --node NODE    or for the measurement alone: sparkctl bench "
+            f"{request.instance} --node NODE --start",
         )
     if len(found) > 1:
         where = " and ".join(one.node for one in found)
@@ -305,7 +397,13 @@ async def _open_relay(target: BenchTarget) -> SocketRelay:
 
 
 def _prepare_run(
-    ctx: CommandContext, request: RunBench, store: BenchStore, target: BenchTarget, generator: str, book: str
+    ctx: CommandContext,
+    emit: Emit,
+    request: RunBench,
+    store: BenchStore,
+    target: BenchTarget,
+    generator: str,
+    book: str,
 ) -> BenchRun:
     """Return the run to measure: a new one, or the one to resume. Raises `InvalidInput`."""
     setup = describe_setup(ctx, request, target, generator, book, request.runs)
@@ -325,14 +423,18 @@ def _prepare_run(
             )
         return replace(run, why=None, ended=None)
     long = [cell for cell in request.cells if setup.context is not None and cell.context > setup.context]
-    if long:
+    cells = tuple(cell for cell in request.cells if cell not in long)
+    if long and cells and request.drops_long_cells:
+        words = f"{request.instance} takes {setup.context} tokens in one request; left out: {', '.join(map(str, long))}"
+        emit(WarningEmitted(ctx.clock.unix_time(), target.session.node.name, words))
+    elif long:
         raise OperationRefused(
             f"{long[0]} needs {long[0].context} tokens, and {request.instance} takes {setup.context} in one request",
             f"choose cells up to {setup.context} tokens: --depth, --pp, --tg",
         )
     return BenchRun(
         number=0, began=ctx.clock.unix_time(), instance=request.instance,
-        nodes=(target.session.node.name,), setup=setup, wanted=request.cells,
+        nodes=(target.session.node.name,), setup=setup, wanted=cells,
     )  # fmt: skip
 
 
@@ -395,6 +497,8 @@ def _build_end(ctx: CommandContext, run: BenchRun, target: BenchTarget, seconds:
     elif failed:
         outcome, code = Outcome.FAILED, ExitCode.ENGINE_FAILED
         message = f"{failed[0].cell}: {failed[0].error}; {_count_cells(run)}"
+    elif run.number:
+        message = f"benchmark {run.number} is kept"
     if run.missing:
         hint = f"measure the rest: sparkctl bench --resume {run.number}"
     return CommandEnded(
@@ -405,3 +509,166 @@ def _build_end(ctx: CommandContext, run: BenchRun, target: BenchTarget, seconds:
 
 def _count_cells(run: BenchRun) -> str:
     return f"{len(run.wanted) - len(run.missing)} of {len(run.wanted)} cells are measured and kept"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunBenches(Request):
+    """A request to measure several instances.
+
+    Attributes:
+        benches: what to measure in each.
+        starts: the starts of those that are profiles, in the order of ``benches``; None where there is none.
+        are_started: start what does not run without a question.
+        everywhere: all nodes, where ranks of what has to stop may be.
+        together: all at the same time; they have to run on different nodes.
+    """
+
+    benches: tuple[RunBench, ...]
+    nodes: Sequence[Node]
+    starts: tuple[StartInstance | None, ...] = ()
+    are_started: bool = False
+    everywhere: Sequence[Node] = ()
+    together: bool = False
+
+    def format_as_command(self) -> tuple[str, ...]:
+        """Return the words of its command line."""
+        first = self.benches[0]
+        if first.resume is not None:
+            return first.format_as_command()
+        names = [one.instance for one in self.benches]
+        flags = [*(["--start"] if self.are_started else []), *(["--together"] if self.together else [])]
+        _, _, *options = first.format_as_command()
+        return ("bench", *names, *options, *flags)
+
+    def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
+        """Measure them."""
+        return run_benches(ctx, self)
+
+
+def run_benches(ctx: CommandContext, request: RunBenches) -> AsyncGenerator[Event, None]:
+    """Measure each instance; what fails for one is a warning, and the others are measured all the same."""
+    return stream_events(ctx, lambda emit: _BenchSeries(ctx=ctx, request=request, emit=emit).run(), on_interrupt=None)
+
+
+@dataclass(slots=True, kw_only=True)
+class _BenchSeries:
+    """``stopped``: what ran before and stopped for a measurement, each with the start that repeats its own."""
+
+    ctx: CommandContext
+    request: RunBenches
+    emit: Emit
+    stopped: dict[str, StartInstance] = field(default_factory=dict)
+
+    async def run(self) -> CommandEnded:
+        """Measure all, then start again what stopped for it."""
+        began = self.ctx.clock.monotonic()
+        starts = self.request.starts or (None,) * len(self.request.benches)
+        pairs = tuple(zip(self.request.benches, starts, strict=True))
+        ends: list[CommandEnded] = []
+        try:
+            if self.request.together:
+                ends += await gather_or_cancel(*(self._measure_one(*pair) for pair in pairs))
+            else:
+                for pair in pairs:
+                    ends.append(await self._measure_one(*pair))
+                    if self.ctx.interrupt.presses:
+                        break
+        finally:
+            await self._start_again()
+        return _merge_ends(self.ctx, self.request, ends, self.ctx.clock.monotonic() - began)
+
+    async def _measure_one(self, bench: RunBench, start: StartInstance | None) -> CommandEnded:
+        may_start = self.request.are_started or type(self.ctx.asker) is not NonInteractivePrompter
+        if start is None or not may_start or await self._is_served(bench.instance, bench.nodes):
+            return await forward_events(bench.run(self.ctx), self.emit)
+        start = self.stopped.get(bench.instance, start)
+        switch = SwitchInstance(
+            profile=start.profile, engine=start.engine, nodes=start.nodes, names_nodes=start.names_nodes,
+            known=tuple({one.name: one for one in (*start.nodes, *self.request.everywhere)}.values()), environ=start.environ,
+            words=start.words,
+        )  # fmt: skip
+        stops, refused = await self._plan_stops(switch)
+        if refused is not None:
+            return refused
+        question = BenchStartQuestion(bench.instance, tuple(node.name for node in start.nodes), stops)
+        if not self.request.are_started and not await self.ctx.asker.ask_yes_no(question):
+            return await forward_events(bench.run(self.ctx), self.emit)  # it tells that it does not run
+        is_left = False
+        try:
+            await self._remember_starts(stops)
+            ended = await forward_events((switch if stops else start).run(self.ctx), self.emit)
+            if ended.outcome is Outcome.READY:
+                return await forward_events(replace(bench, nodes=start.nodes[:1]).run(self.ctx), self.emit)
+            # what failed stays to tell why, and an interrupted switch has its own way back
+            is_left = bool(stops) or ended.outcome is not Outcome.INTERRUPTED
+            if stops and ended.outcome is Outcome.INTERRUPTED:
+                self.stopped.clear()
+            return ended
+        except SparkctlError as error:
+            is_left = True
+            return build_end_from_error(error, self.ctx, 0.0, bench.instance)
+        finally:
+            if not is_left and bench.instance not in self.stopped:
+                await self._stop(bench.instance, start)
+
+    async def _plan_stops(self, switch: SwitchInstance) -> tuple[tuple[str, ...], CommandEnded | None]:
+        """Return the names of what has to stop for a start, and the end that refuses it, None where it may begin."""
+        planned: list[SwitchPlanned] = []
+
+        def keep_plan(event: Event) -> None:
+            if isinstance(event, SwitchPlanned):
+                planned.append(event)
+
+        ended = await forward_events(replace(switch, dry_run=True).run(self.ctx), keep_plan)
+        stops = planned[0].plan.stops if planned else ()
+        return stops, ended if ended.exit_code else None
+
+    async def _remember_starts(self, stops: Sequence[str]) -> None:
+        """Keep how to start again what stops now. Raises `SparkctlError` where that cannot be done: then nothing stops."""
+        views = await read_node_statuses(self.ctx, self.request.everywhere or self.request.nodes) if stops else ()
+        for name in stops:
+            found = choose_instance(views, name)
+            self.stopped.setdefault(name, build_restart(self.ctx, found, self.request.everywhere)[0])
+
+    async def _start_again(self) -> None:
+        """Start what ran before and does not run now."""
+        for name, start in self.stopped.items():
+            if await self._is_served(name, start.nodes):
+                continue
+            ended = await forward_events(start.run(_without_interrupt(self.ctx)), self.emit)
+            if ended.outcome is not Outcome.READY:
+                words = f"{name} ran before and does not run again: {ended.message or ended.outcome}"
+                self.emit(WarningEmitted(self.ctx.clock.unix_time(), ended.node, words, ended.hint))
+
+    async def _stop(self, name: str, start: StartInstance) -> None:
+        stopping = StopInstance(instance=name, nodes=start.nodes, everywhere=self.request.nodes)
+        ended = await forward_events(stopping.run(_without_interrupt(self.ctx)), self.emit)
+        if ended.exit_code:
+            words = f"{name} was not stopped: {ended.message}"
+            self.emit(WarningEmitted(self.ctx.clock.unix_time(), None, words, ended.hint))
+
+    async def _is_served(self, name: str, nodes: Sequence[Node]) -> bool:
+        served, _ = await list_endpoints(self.ctx, nodes)
+        return any(one.ours and one.instance == name for one in served)
+
+
+def _without_interrupt(ctx: CommandContext) -> CommandContext:
+    """Return a context in which the Ctrl-C that ended the measurement does not end the stop as well."""
+    return replace(ctx, interrupt=InterruptSignal())
+
+
+def _merge_ends(ctx: CommandContext, request: RunBenches, ends: Sequence[CommandEnded], seconds: float) -> CommandEnded:
+    """Return the end of all: done if all are, else the first that is not, with what became of the others."""
+    if len(request.benches) == 1 and ends:
+        return replace(ends[0], ts=ctx.clock.unix_time(), seconds=seconds)
+    bad = next((one for one in ends if one.exit_code), None)
+    if bad is None:
+        return CommandEnded(
+            ts=ctx.clock.unix_time(), outcome=Outcome.DONE, exit_code=int(ExitCode.DONE), seconds=seconds, node=None,
+            message="; ".join(one.message for one in ends if one.message) or None, hint="sparkctl bench compare",
+        )  # fmt: skip
+    done = sum(not one.exit_code for one in ends)
+    words = (
+        f"{bad.instance or 'one'}: {bad.message or bad.outcome}; {done} of {len(request.benches)} were measured whole"
+    )
+    return replace(bad, ts=ctx.clock.unix_time(), seconds=seconds, message=words)

@@ -1,33 +1,42 @@
-"""``bench --by-domain``: acceptance and speed by kind of text, one prompt after the other, over the SSH connection."""
+"""``bench --by-domain``: acceptance and speed by kind of text, one prompt after the other, over the SSH connection.
+
+The prompts are our own set or a file in the form of Spec-Bench and SPEED-Bench. Our set is `prompts.jsonl`: written for
+sparkctl, under its licence (Apache-2.0), and no part of a set on which drafters are trained.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+import hashlib
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sparkctl.commands.bench.chat_stream import RequestRefused, StreamedAnswer, stream_chat
-from sparkctl.commands.bench.prompt_set import DomainPrompt, PromptSet, load_prompts
 from sparkctl.commands.bench.run_bench import BenchTarget, describe_setup, find_target, keep_run
 from sparkctl.commands.event_stream import stream_events
 from sparkctl.commands.request import Request
 from sparkctl.context import CommandContext, CommandInterrupted
 from sparkctl.errors import ConnectionLost, ExitCode, InvalidInput, MetricsUnreadable, OperationRefused, SparkctlError
+from sparkctl.files import read_regular_file
 from sparkctl.history.bench_store import BenchStore
 from sparkctl.model.bench import BenchRun, BenchSetup, DomainResult, Measurements
 from sparkctl.model.engine_metrics import EngineMetrics
 from sparkctl.model.events import BenchDomainMeasured, CommandEnded, Emit, Event, Outcome, WarningEmitted
 from sparkctl.model.launch_plan import find_flag_value
 from sparkctl.model.node import Node
+from sparkctl.model.text.sanitize import load_json, sanitize_line
+from sparkctl.model.text.suggestions import format_did_you_mean
 from sparkctl.monitor.engine_probe import QueryMarkerSupport, request_engine
 from sparkctl.monitor.meters.metrics_window import has_restarted, subtract_counters
 from sparkctl.transport.http_client import InvalidHttpResponse
 
 _PROMPT_SECONDS = 300.0  # seconds for one answer, without --timeout
 _METRICS_SECONDS = 5.0
+_TEMPERATURE = 0.0
 _COUNTED_TRIES, _COUNTED_PAUSE = (
     5,
     0.2,
@@ -110,7 +119,7 @@ def _describe_domain_setup(
     settings = target.engine.read_decoding_settings(target.run.command)
     return replace(
         describe_setup(ctx, request, target, None, None), prompts=prompts.digest, answer_tokens=request.tokens,
-        draft_tokens=settings.draft_tokens or 0,
+        draft_tokens=settings.draft_tokens or 0, temperature=_TEMPERATURE,
     )  # fmt: skip
 
 
@@ -188,7 +197,7 @@ class _Sweep:
             self.emit(
                 BenchDomainMeasured.from_result(
                     self.ctx.clock.unix_time(), self.target.session.node.name, run.instance, result, number=number,
-                    total=len(wanted), remaining=left,
+                    total=len(wanted), remaining=left, benchmark=run.number or None,
                 )
             )  # fmt: skip
         return self._save(replace(run, ended=self.ctx.clock.unix_time()))
@@ -245,7 +254,7 @@ class _Sweep:
 
     async def _ask(self, prompt: DomainPrompt, thinking: bool | None) -> StreamedAnswer:
         body: dict[str, Any] = {
-            "model": self.target.model.name if self.target.model else "default", "temperature": 0,
+            "model": self.target.model.name if self.target.model else "default", "temperature": _TEMPERATURE,
             "messages": [{"role": "user", "content": prompt.text}], "max_tokens": self.request.tokens,
         }  # fmt: skip
         if prompt.tools:
@@ -363,7 +372,97 @@ def _build_end(ctx: CommandContext, run: BenchRun, prompts: PromptSet, seconds: 
         one = failed[0]
         outcome, code = Outcome.FAILED, ExitCode.ENGINE_FAILED
         message = f"{one.domain}: {one.failed} of {one.prompts} prompts gave no figure: {one.error}"
+    else:
+        message = f"benchmark {run.number} is kept" if run.number else None
     return CommandEnded(
         ts=ctx.clock.unix_time(), outcome=outcome, exit_code=int(code), seconds=seconds, node=run.nodes[0], instance=run.instance,
         message=message, hint=f"sparkctl bench show {run.number}",
     )  # fmt: skip
+
+
+_OWN = Path(__file__).parent / "prompts.jsonl"
+_MAX_FILE_BYTES = 64 << 20
+_MAX_DOMAIN_CHARS = 40
+_FORM = 'each line is {"category": "coding", "turns": ["the prompt"]}'
+
+
+@dataclass(frozen=True, slots=True)
+class DomainPrompt:
+    """A prompt of one kind of text. ``tools``: as a chat request names them. Of several turns it is the first."""
+
+    domain: str
+    text: str
+    tools: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSet:
+    """``digest``: SHA-256 of the file, whatever part of it is used."""
+
+    prompts: tuple[DomainPrompt, ...]
+    digest: str
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """The kinds of text, in the order of the file."""
+        return tuple(dict.fromkeys(one.domain for one in self.prompts))
+
+    def select(self, domains: tuple[str, ...]) -> PromptSet:
+        """Return the prompts of these domains, all without any. Raises `InvalidInput` for a domain that the set has not."""
+        for name in domains:
+            if name not in self.domains:
+                raise InvalidInput(
+                    f"no prompt is of the domain {name!r}{format_did_you_mean(name, self.domains)}",
+                    f"choose of: {', '.join(self.domains)}",
+                )
+        return replace(self, prompts=tuple(one for one in self.prompts if not domains or one.domain in domains))
+
+
+def load_prompts(path: Path | None) -> PromptSet:
+    """Return the prompts of a file, None: our own. Raises `InvalidInput` with file and line."""
+    try:
+        raw = read_regular_file(path or _OWN, _MAX_FILE_BYTES)
+    except OSError as error:
+        raise InvalidInput(f"{path}: {error.strerror or error}", "name a file of prompts: --prompts FILE") from error
+    prompts = []
+    for number, line in enumerate(raw.split(b"\n"), 1):
+        if line.strip():
+            try:
+                prompts.append(_parse_prompt(load_json(line)))
+            except json.JSONDecodeError as wrong:
+                raise InvalidInput(f"{path}:{number}: this line is not JSON: {wrong.msg}", _FORM) from wrong
+            except (ValueError, RecursionError) as wrong:
+                raise InvalidInput(f"{path}:{number}: {wrong}", _FORM) from wrong
+    if not prompts:
+        raise InvalidInput(f"{path}: there is no prompt in it", _FORM)
+    return PromptSet(tuple(prompts), hashlib.sha256(raw).hexdigest())
+
+
+def _parse_prompt(data: object) -> DomainPrompt:
+    if not isinstance(data, dict):
+        raise ValueError("it is not a JSON object")
+    domain = data.get("category", data.get("domain"))
+    if not isinstance(domain, str) or not (domain := sanitize_line(domain).strip()):
+        raise ValueError("category: the kind of text is missing")
+    if len(domain) > _MAX_DOMAIN_CHARS:
+        raise ValueError(f"category: longer than {_MAX_DOMAIN_CHARS} characters")
+    turns = next((data[name] for name in ("turns", "messages", "prompt") if name in data), None)
+    first = next(iter(_list_texts(turns)), None)
+    if first is None or not first.strip():
+        raise ValueError("turns: the prompt is missing")
+    tools = data.get("tools", [])
+    if not isinstance(tools, list) or not all(isinstance(one, dict) for one in tools):
+        raise ValueError("tools: not a list of objects")
+    return DomainPrompt(domain, first, tuple(tools))
+
+
+def _list_texts(turns: object) -> list[str]:
+    """Return what the user says: of texts, or of messages with a role."""
+    if isinstance(turns, str):
+        return [turns]
+    if not isinstance(turns, list):
+        return []
+    texts = [
+        one.get("content") if isinstance(one, dict) and one.get("role", "user") == "user" else one for one in turns
+    ]
+    return [text for text in texts if isinstance(text, str)]

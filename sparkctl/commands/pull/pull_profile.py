@@ -17,8 +17,14 @@ from sparkctl.commands.event_stream import (
     run_in_turn,
     stream_events,
 )
-from sparkctl.commands.pull.image_build import ImageBuild, build_image, resolve_build
-from sparkctl.commands.pull.image_pull import get_registry, pull_image, read_own_login
+from sparkctl.commands.pull.image_pull import (
+    ImageBuild,
+    build_image,
+    get_registry,
+    pull_image,
+    read_own_login,
+    resolve_build,
+)
 from sparkctl.commands.pull.model_download import ModelDownload, download_model, stop_download
 from sparkctl.commands.request import Request, list_flags
 from sparkctl.commands.start.launch_plans import build_rank_launches

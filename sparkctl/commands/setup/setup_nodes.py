@@ -1,7 +1,7 @@
 """``setup``: put in place what `doctor` finds missing: Docker's group, the right to drop the page cache, the cable; or undo it.
 
 Nothing is changed before each file was shown and the operator said yes. The program that changes it runs as root once for
-each step, with the files on its stdin (`node/setup_node.sh`).
+each step, with the files on its stdin (`node/setup_node.sh`); sudo's password is asked for once and not kept.
 """
 
 from __future__ import annotations
@@ -16,18 +16,24 @@ from typing import TYPE_CHECKING
 from sparkctl.commands.event_stream import open_session, stream_events
 from sparkctl.commands.node_lock import acquire_node_lock
 from sparkctl.commands.request import Preview, Request, SentenceTone, describe_unreachable, list_flags
-from sparkctl.commands.setup.cable_plan import NETPLAN_FILE, CableEnd, build_cable_route, find_wrong_lanes, plan_cable
-from sparkctl.commands.setup.root_shell import PasswordHolder, RootShell
 from sparkctl.commands.setup.setup_plan import (
     DOCKER_GROUP,
     GROUP_FILE,
+    NETPLAN_FILE,
+    CableEnd,
+    SshSide,
+    build_cable_route,
     correct_before,
+    find_wrong_lanes,
+    list_addresses,
     list_fine_parts,
+    list_shared_addresses,
+    plan_cable,
     plan_cable_step,
     plan_own_steps,
+    plan_ssh,
     plan_undo,
 )
-from sparkctl.commands.setup.ssh_plan import SshSide, list_addresses, list_shared_addresses, plan_ssh
 from sparkctl.commands.start.connectivity_check import check_fabric
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
@@ -42,17 +48,27 @@ from sparkctl.model.events import (
     WarningEmitted,
 )
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.questions import SetupQuestion
+from sparkctl.model.questions import SetupQuestion, SudoPasswordQuestion
 from sparkctl.model.setup_plan import FileChange, SetupStep, SetupStepKind
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_duration
 from sparkctl.node import peer_checks
 from sparkctl.node.node_inspection import NodeInspection
-from sparkctl.node.setup_program import ABSENT, SetupReport, arm_cable, call, list_kept_copies
+from sparkctl.node.setup_program import (
+    ABSENT,
+    SCRIPT_MARKER,
+    SetupReport,
+    arm_cable,
+    build_program,
+    call,
+    decode_report,
+    list_kept_copies,
+)
 from sparkctl.transport.node_session import NodeSession
 
 if TYPE_CHECKING:
     from sparkctl.commands.action_context import ActionContext
+
 
 CABLE_LIMIT_SECONDS = 60.0
 _SECTIONS = ("identity", "docker", "sudo", "network", "setup")
@@ -485,3 +501,107 @@ def _sum(text: str | None) -> str:
     import hashlib
 
     return ABSENT if text is None else hashlib.sha256(text.encode()).hexdigest()
+
+
+_SUDO_TIMEOUT_SECONDS = 30.0  # seconds: PAM delays a wrong password
+_PROGRAM_TIMEOUT_SECONDS = 90.0  # seconds: netplan waits for its backend
+_MAX_TRIES = 3
+# Lines before the program's first are dropped: where sudo asks for no password after all, it is not run as a command.
+_SHELL = ("sh", "-c", f"while IFS= read -r line; do [ \"$line\" = '{SCRIPT_MARKER}' ] && exec sh -s; done")
+
+
+class SudoRefused(OperationRefused):
+    """The node's user may not become root there, or gave no password."""
+
+
+class PasswordHolder:
+    """The password of this one command: tried on each node in turn, asked for where none or another is right."""
+
+    def __init__(self, ctx: CommandContext) -> None:
+        self._ctx = ctx
+        self._password: str | None = None
+
+    async def find_password(self, session: NodeSession) -> str:
+        """Return the password for a node. Raises `SudoRefused`."""
+        if self._password is not None and await self._is_right(session, self._password) is None:
+            return self._password
+        said = "a password is required"
+        for _ in range(_MAX_TRIES):
+            question = SudoPasswordQuestion(session.node.name, "make these changes")
+            password = await self._ctx.asker.ask_password(question)
+            if not password:
+                break
+            said = await self._is_right(session, password) or ""
+            if not said:
+                self._password = password
+                return password
+        raise SudoRefused(
+            f"sudo on {session.node.name} does not let this user make the changes ({said})",
+            "on a terminal sparkctl asks for the password; sudo needs none where the user has NOPASSWD",
+        )
+
+    async def _is_right(self, session: NodeSession, password: str) -> str | None:
+        """Return None for the right password, else what sudo says. Only one line is on stdin, so sudo tries once."""
+        done = await session.run(
+            ["sudo", "-S", "-k", "-p", "", "true"], stdin=password.encode() + b"\n", timeout=_SUDO_TIMEOUT_SECONDS
+        )
+        if done.status == 0:
+            return None
+        lines = [sanitize_line(line) for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+        return lines[-1] if lines else "it gave no reason"
+
+
+class RootShell:
+    """One node's root shell: each `run` is one call of sudo. Without a holder it is a shell of the node's own user."""
+
+    def __init__(self, session: NodeSession, holder: PasswordHolder | None) -> None:
+        self.session = session
+        self._holder = holder
+        self._argv: tuple[str, ...] | None = None
+        self._first_line = b""
+
+    async def prepare(self) -> None:
+        """Find out how to become root. Raises `SudoRefused`."""
+        if self._holder is None:
+            self._argv = _SHELL
+            return
+        who = await self.session.run(["id", "-u"])
+        if who.stdout.strip() == b"0":
+            self._argv = _SHELL
+        elif (await self.session.run(["sudo", "-n", "true"], timeout=_SUDO_TIMEOUT_SECONDS)).status == 0:
+            self._argv = ("sudo", "-n", *_SHELL)
+        else:
+            self._first_line = (await self._holder.find_password(self.session)).encode() + b"\n"
+            self._argv = ("sudo", "-S", "-k", "-p", "", *_SHELL)
+
+    async def run(self, *calls: str, timeout: float = _PROGRAM_TIMEOUT_SECONDS) -> SetupReport:
+        """Run calls and return what they printed. Raises `OperationRefused` where one failed."""
+        if self._argv is None:
+            await self.prepare()
+        assert self._argv is not None
+        own = ("as_user",) if self._holder is None else ()
+        done = await self.session.run(self._argv, stdin=self._first_line + build_program(*own, *calls), timeout=timeout)
+        report = decode_report(done.stdout)
+        name = self.session.node.name
+        if not report.began:
+            lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"it ended with {done.status}"]
+            raise SudoRefused(
+                f"{'the shell' if self._holder is None else 'sudo'} on {name} did not run the set-up: {sanitize_line(lines[-1])}",
+                None if self._holder is None else f"on {name}: sudo -l",
+            )
+        if report.failure is not None:
+            raise OperationRefused(f"{name}: {report.failure}", None)
+        if report.changed_path is not None:
+            raise OperationRefused(
+                f"{name}: {report.changed_path} changed after it was shown; it is as it was",
+                "look at it again: sparkctl setup",
+            )
+        if "end" not in report.words and not report.words & {"late"}:
+            lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            why = f": {sanitize_line(lines[-1])}" if lines else ""
+            raise UnreadableAnswer(
+                name,
+                f"the set-up on {name} broke off{why}",
+                f"see where it stands: sparkctl setup {name} --dry-run",
+            )
+        return report

@@ -1,11 +1,17 @@
-"""``plan``: check whether a profile fits on a node, with the same memory estimate as `up`. Changes nothing."""
+"""``plan``: check whether a profile fits on a node, with the same memory estimate as `up`. Changes nothing.
+
+Beside it, the profile that ``plan hf:ORG/NAME`` assumes for a model that no profile has, and a profile for a first start.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 
 from sparkctl.commands.event_stream import stream_events
 from sparkctl.commands.request import Request
@@ -22,19 +28,22 @@ from sparkctl.commands.start.start_preflight import refuse_wrong_node_count
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
-from sparkctl.engines import load_engine
-from sparkctl.errors import ExitCode, NodeError
-from sparkctl.model.events import CommandEnded, Emit, Event, MemoryFitEvaluated, Outcome, WarningEmitted
+from sparkctl.engines import engine_names, load_engine
+from sparkctl.errors import ExitCode, InvalidInput, NodeError, SparkctlError
+from sparkctl.model.events import CommandEnded, Emit, Event, MemoryFitEvaluated, Outcome, PartsMissing, WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.memory_fit import FitOutcome, MemoryFit
-from sparkctl.model.missing_part import MissingPart
+from sparkctl.model.missing_part import HubSource, MissingPart, parse_model_source
 from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
-from sparkctl.profiles.profile_library import ProfileLibrary
+from sparkctl.paths import shipped_profiles_dir
+from sparkctl.profiles.profile_library import ProfileLibrary, list_startable_profiles
 from sparkctl.profiles.profile_lint import list_start_warnings, refuse_missing_flags
 from sparkctl.profiles.setting_proof import SettingProof
+from sparkctl.profiles.validation import merge_profile_layer, parse_setting, validate_profile
+from sparkctl.profiles.yaml_reader import parse_yaml
 from sparkctl.transport.hub_client import HubClient
-from sparkctl.transport.node_session import NodeSession, isolate_node_failures
+from sparkctl.transport.node_session import NodeSession, SharedSession, isolate_node_failures
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,3 +297,64 @@ async def _check_node(
     cautions += tuple(f"the disk of {one.node} cannot hold {one.name}" for one in missing if one.is_too_large)
     fit = measured.evaluate_in_place(request.profile)
     return CheckedNode(replace(fit, cautions=(*fit.cautions, *cautions)), measured, missing)
+
+
+_SEARCH_SECONDS = 20.0  # seconds; what was found by then is the answer
+
+
+async def suggest_profile(ctx: CommandContext, nodes: Sequence[Node], environ: Mapping[str, str]) -> str | None:
+    """Return the command that starts it, None where no profile fits. A node that does not answer is passed over."""
+    pullable: str | None = None
+    async with AsyncExitStack() as stack:
+        sessions: dict[str, NodeSession] = {}
+        for node in nodes:
+            with suppress(SparkctlError):
+                session = await stack.enter_async_context(ctx.create_session(node))
+                await session.link.connect()
+                sessions[node.name] = session
+        there = [node for node in nodes if node.name in sessions]
+        shared = replace(ctx, lend=lambda node: SharedSession(sessions[node.name]))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SEARCH_SECONDS):
+                for offer in list_startable_profiles(ctx.history.get_recent_profiles(3)):
+                    profile = offer.profile
+                    if profile is None or profile.nodes > 1 or not there:
+                        continue
+                    fits: list[str] = []
+                    missing: dict[str, PartsMissing] = {}
+                    async for event in check_fit(shared, CheckFit(profile, there, environ, (offer.name,))):
+                        if isinstance(event, MemoryFitEvaluated) and not event.fit.is_refused:
+                            fits.append(event.node)
+                        elif isinstance(event, PartsMissing):
+                            missing[event.node] = event
+                    for name in fits:
+                        if name not in missing:
+                            return f"sparkctl up {offer.name} --node {name}"
+                        if missing[name].commands and pullable is None:
+                            pullable = f"sparkctl up {offer.name} --node {name} --pull"
+    return pullable
+
+
+def propose_profile(text: str, overrides: Sequence[str] = ()) -> Profile:
+    """Return a profile for ``hf:ORG/NAME`` by the engine that reads GGUF files, if the name says so, or else the other one.
+
+    ``overrides`` are ``--set`` texts. Raises `InvalidInput`, `InvalidFile`.
+    """
+    try:
+        source = parse_model_source(text)
+    except ValueError as error:
+        raise InvalidInput(str(error)) from error
+    assert isinstance(source, HubSource)  # by its `hf:`
+    title = source.repository.partition("/")[2]
+    engines = [load_engine(name) for name in engine_names()]
+    engine = next(one for one in engines if one.proposed_like and one.reads_gguf == ("gguf" in title.casefold()))
+    like = ProfileLibrary(user=shipped_profiles_dir()).load_profile(engine.proposed_like or "")
+    name = re.sub(r"[^a-z0-9-]+", "-", title.casefold()).strip("-")[:40].strip("-")
+    tree = parse_yaml(
+        f"schema: 1\nname: {name}\nengine: {like.engine}\nimage: {like.image}\nport: {like.port}\n"
+        f"model: {{path: /models/{title}, source: '{source}'}}\nmounts: ['~/models:/models']\n{engine.proposed_settings}\n".encode(),
+        "plan",
+    )
+    for one in overrides:
+        tree = merge_profile_layer(tree, parse_setting(one))
+    return validate_profile(tree, Path(f"{name}.yaml"), shipped=False)

@@ -1,9 +1,11 @@
-"""One rank's part of a start on its node: inspect, decide, create the container, watch it. `start_instance` calls each
-step.
+"""One rank's part of a start on its node: inspect, decide, create the container, watch it. `start_instance` calls each step.
+
+The container is created exactly once, also over a lost connection, and removed completely on failure.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -14,18 +16,18 @@ from sparkctl.commands.drop_page_cache import MissingSudoRight, drop_node_caches
 from sparkctl.commands.guard_session import stop_watching_containers
 from sparkctl.commands.start import node_fit
 from sparkctl.commands.start.connectivity_check import verify_port_access
-from sparkctl.commands.start.create_container import CreateTimeout, create_container
 from sparkctl.commands.start.launch_plans import RankLaunch, build_changed_plan
 from sparkctl.commands.start.missing_parts import build_missing_event, describe_way_to_get, find_missing_parts
 from sparkctl.commands.start.rank_watch import RankWatch
-from sparkctl.commands.start.start_measurements import StartMemory, StartTimer
+from sparkctl.commands.start.start_measurements import StartMemory, StartTimer, add_measured_weights
 from sparkctl.commands.start.start_preflight import PreflightInspection, StartDecision, decide_start
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.start.start_watch import WatchResult, collect_plan_secrets
 from sparkctl.commands.stop.stop_containers import remove_ended_container, stop_container
 from sparkctl.concurrency import gather_or_cancel, run_in_background
-from sparkctl.context import CommandContext, NodeLock
+from sparkctl.context import CommandContext, CommandInterrupted, NodeLock
 from sparkctl.errors import (
+    ConnectionLost,
     ContainerNotFound,
     DockerError,
     ImageNotFound,
@@ -36,9 +38,10 @@ from sparkctl.errors import (
 )
 from sparkctl.history.model import NodeResult
 from sparkctl.logs import start_verdict, verdict_builder
+from sparkctl.model.container import ContainerState
 from sparkctl.model.events import Emit, MemorySampled, PhaseChanged
 from sparkctl.model.guard_state import UnwatchReason
-from sparkctl.model.launch_plan import PROVED_PROBES, LaunchPlan
+from sparkctl.model.launch_plan import PROVED_PROBES, ContainerLabel, LaunchPlan
 from sparkctl.model.missing_part import MissingPart
 from sparkctl.model.phase import ExpectedDurations, Phase
 from sparkctl.model.questions import RetryStartQuestion
@@ -52,7 +55,6 @@ from sparkctl.node.model_files_decoder import WeightsCheck
 from sparkctl.profiles.container_labels import find_container_api_key
 from sparkctl.profiles.fit_evaluation import list_checkpoint_paths
 from sparkctl.profiles.setting_proof import SettingProof
-from sparkctl.profiles.weights_measurement import add_measured_weights
 from sparkctl.transport.node_session import NodeSession
 
 _FAILURE_WINDOW_SECONDS = 3600.0  # seconds
@@ -388,3 +390,94 @@ def build_node_result(plan: LaunchPlan, scene: PreflightInspection) -> NodeResul
         node=plan.node, instance=plan.instance, image_digest=scene.image.id if scene.image is not None else None,
         driver=(who.driver or None) if who is not None else None, kernel=(who.kernel or None) if who is not None else None,
     )  # fmt: skip
+
+
+_UNDO_TIMEOUT_SECONDS = 15.0
+
+
+class CreateTimeout(DockerError):
+    """Docker did not answer the create request within its time limit."""
+
+
+async def create_container(ctx: CommandContext, session: NodeSession, plan: LaunchPlan, lock: NodeLock) -> str:
+    """Create and start the container. The first Ctrl-C lets this finish (the engine then runs on), a second one undoes
+    it.
+    """
+    # no TaskGroup: after the time limit the request goes on, and what it created is removed
+    work = asyncio.ensure_future(_create_and_start(session, plan, lock))
+    second = asyncio.ensure_future(ctx.interrupt.wait_for_press(2))
+    try:
+        await asyncio.wait({work, second}, timeout=plan.timeouts.creating, return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            ctx.record_node_result(NodeResult(node=plan.node, instance=plan.instance, container=work.result()))
+            return work.result()
+        removed = await _remove_created_container(session, plan, work)
+        if second.done():
+            raise CommandInterrupted(f"interrupted while {plan.container_name} was created; {removed}")
+        hint = f"on {plan.node}: systemctl status docker"
+        raise CreateTimeout(plan.node, f"no answer to the creation in time; {removed}", hint)
+    finally:
+        second.cancel()
+        work.cancel()
+        await asyncio.gather(work, second, return_exceptions=True)
+
+
+async def _create_and_start(session: NodeSession, plan: LaunchPlan, lock: NodeLock) -> str:
+    try:
+        container_id = await session.docker.create_container(plan)
+    except ConnectionLost:
+        container_id = await _create_after_reconnect(session, plan, lock)
+    try:
+        await session.docker.start_container(container_id)
+    except ConnectionLost:
+        await _start_after_reconnect(session, plan, container_id)
+    except DockerError as refused:
+        # Docker leaves a refused container in state "created": remove it.
+        try:
+            await session.docker.remove_container(container_id, force=True)
+        except (DockerError, NodeError) as error:
+            raise DockerError(
+                plan.node,
+                f"{refused.message}; and what it left behind could not be removed ({error.message})",
+                refused.hint,
+            ) from refused
+        raise
+    return container_id
+
+
+async def _create_after_reconnect(session: NodeSession, plan: LaunchPlan, lock: NodeLock) -> str:
+    """Check whether the create request was carried out before the connection broke; repeat it only if not."""
+    await session.link.reconnect(give_up_after=plan.timeouts.creating)
+    await lock.reacquire_if_lost()
+    for container in await session.docker.list_containers():
+        if container.name == plan.container_name and container.get_label(ContainerLabel.HASH) == plan.profile_hash:
+            return container.id
+    return await session.docker.create_container(plan)
+
+
+async def _start_after_reconnect(session: NodeSession, plan: LaunchPlan, container_id: str) -> None:
+    """Check whether the start request was carried out before the connection broke; a container that ran and ended was
+    started.
+    """
+    await session.link.reconnect(give_up_after=plan.timeouts.creating)
+    if (await session.docker.inspect_container(container_id)).state is ContainerState.CREATED:
+        await session.docker.start_container(container_id)
+
+
+async def _remove_created_container(session: NodeSession, plan: LaunchPlan, work: asyncio.Future[str]) -> str:
+    """Remove what a creation left, and return a sentence that says so or why it failed.
+
+    Wait for the pending request first: if cancelled here, Docker would still carry it out after this check.
+    """
+    await asyncio.wait({work}, timeout=_UNDO_TIMEOUT_SECONDS)
+    if not work.done():
+        return f"Docker has not answered yet: {plan.container_name} may still appear"
+    if work.exception() is not None:
+        return "nothing was left behind"  # it failed by itself and cleaned up
+    try:
+        await session.docker.remove_container(work.result(), force=True)
+    except ContainerNotFound:
+        return "it is gone"
+    except (DockerError, NodeError) as error:
+        return f"it may still be there ({error.message})"
+    return "it was removed again"

@@ -15,9 +15,8 @@ from sparkctl.commands.event_stream import open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
 from sparkctl.commands.node_lock import acquire_node_lock
 from sparkctl.commands.start import connectivity_check, rank_start
-from sparkctl.commands.start.create_container import CreateTimeout
 from sparkctl.commands.start.launch_plans import build_rank_launches
-from sparkctl.commands.start.rank_start import RankStart, verdict_of_create_timeout
+from sparkctl.commands.start.rank_start import CreateTimeout, RankStart, verdict_of_create_timeout
 from sparkctl.commands.start.rank_watch import ClockOffsets, RankWatch, measure_clock_offsets, watch_ranks
 from sparkctl.commands.start.start_preflight import (
     refuse_different_images,
@@ -101,7 +100,7 @@ class _StartRun:
         )
 
     async def run(self, emit: Emit) -> CommandEnded:
-        """Run all steps. Ctrl-C ends it wherever nothing is half done; `create_container` is the one place that
+        """Run all steps. Ctrl-C ends it wherever nothing is half done; `rank_start` is the one place that
         waits.
         """
         self._emit = emit

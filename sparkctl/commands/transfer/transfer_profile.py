@@ -14,9 +14,16 @@ from typing import Any
 from sparkctl.commands.event_stream import stream_events
 from sparkctl.commands.request import Request, list_flags
 from sparkctl.commands.start.start_preflight import refuse_without_docker
-from sparkctl.commands.transfer import transfer_plan
-from sparkctl.commands.transfer.transfer_files import TransferReporter, compare_checksums, transfer_files
-from sparkctl.commands.transfer.transfer_plan import SpaceNeed, TransferPlan
+from sparkctl.commands.transfer.transfer_files import (
+    SpaceNeed,
+    TransferPlan,
+    TransferReporter,
+    compare_checksums,
+    find_disk_shortage,
+    format_file_count,
+    plan_transfer,
+    transfer_files,
+)
 from sparkctl.commands.transfer.transfer_stream import RouteUnreachable, TransferRoute, open_transfer_stream
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
@@ -241,7 +248,7 @@ async def _transfer_to_target(ctx: CommandContext, request: TransferProfile, tar
         if todo.files.send:
             proof.insert(
                 0,
-                f"the checksums of {transfer_plan.format_file_count(len(todo.files.send), todo.files.total_bytes)} are equal on both",
+                f"the checksums of {format_file_count(len(todo.files.send), todo.files.total_bytes)} are equal on both",
             )
         proved = ", ".join(proof) or "the links are the same"
         return (
@@ -309,7 +316,7 @@ def _plan_transfer(request: TransferProfile, here: NodeContents, there: NodeCont
     for source, target in pairs:
         _refuse_unreadable(here.node, source)
         _refuse_unwritable(there.node, target)
-    return PendingTransfer(image, transfer_plan.plan_transfer(pairs), pairs)
+    return PendingTransfer(image, plan_transfer(pairs), pairs)
 
 
 def _refuse_unreadable(node: NodeName, source: FileListing) -> None:
@@ -360,7 +367,7 @@ def _refuse_full_disk(node: NodeName, todo: PendingTransfer, there: NodeContents
                 "the image, which docker load unpacks first", _IMAGE_SPACE_FACTOR * todo.image.size, there.docker_room
             )
         )
-    for need, missing in transfer_plan.find_disk_shortage(needs):
+    for need, missing in find_disk_shortage(needs):
         raise DiskFull(
             node,
             f"{node} has no room for {need.what}: {format_gib(need.room.free)} free at {need.room.there}, "
@@ -372,7 +379,7 @@ def _refuse_full_disk(node: NodeName, todo: PendingTransfer, there: NodeContents
 def _describe_pending(todo: PendingTransfer) -> str:
     parts = []
     if todo.files.send:
-        parts.append(transfer_plan.format_file_count(len(todo.files.send), todo.files.missing_bytes))
+        parts.append(format_file_count(len(todo.files.send), todo.files.missing_bytes))
     if todo.files.doubtful:
         parts.append(f"of {len(todo.files.doubtful)} files with different times, those whose contents differ")
     if todo.files.links and not todo.files.send:

@@ -67,6 +67,8 @@ KERNEL_FAILURES = (
         r"|No [\w-]{1,20} (?:MoE|[Ll]inear|GEMM|attention) backend supports the deployment configuration"
         r"|Unsupported FusedMoe scheme: .{0,160}"
         r"|Kernel requires a runtime memory allocation, but no allocator was set"
+        r"|(?:Failed to find|[Cc]ould not find|No) (?:an? |any |suitable |valid |available |compatible |\w{2,20} ){0,3}kernels? "
+        r"(?:that|which|for|found|available|implements)\b[^.]{0,100}"
         r"|[\w ./-]{1,80} (?:not implemented|not supported|unsupported|not available) (?:on|for|by) (?:Blackwell|GB10|DGX Spark)\b"
         r"|(?:GEMM|gemm|grouped_mm|scaled_mm)[\w ]{0,40}(?:not supported|no valid|not implemented)[\w ]{0,40}(?:SM|sm_?)\d+)",
         FailureCause.KERNEL_UNSUPPORTED,
@@ -74,6 +76,7 @@ KERNEL_FAILURES = (
         _OTHER_BACKEND,
         needle=(
             "backend supports the deployment configuration",
+            "kernel",
             "no valid",
             "need",
             "only support",
@@ -146,6 +149,72 @@ _GPU_FAULT_REMEDY = (
     "show the driver's Xid."
 )
 _XID_SOURCE = "docs.nvidia.com/deploy/xid-errors"
+# How programs begin what CUDA told them: "CUDA error 9 at x.cu:1: ", "Failed: Cuda error x.cuh:453 '", "CUDA driver error in f(): ".
+_CUDA_SAYS = r"(?:CUDA|Cuda|cuda)(?: driver| runtime| API)? [Ee]rror\b.{0,300}?"
+# The names of CUDA's own errors: cudaGetErrorString, and the driver's CUresult.
+_CUDA_CALL_FAILURES = (
+    failure_rule(
+        rf"{_CUDA_SAYS}(?P<what>no kernel image is available|device kernel image is invalid|invalid device function)"
+        r"|CUDA_ERROR_(?P<name>NO_BINARY_FOR_GPU|INVALID_IMAGE|INVALID_SOURCE)\b",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "The image has no GPU code for this GPU (a GB10 is sm_121)[: {what}][: {name}].",
+        "Take an image built for sm_121.",
+        needle=(
+            "no kernel image is available",
+            "device kernel image is invalid",
+            "invalid device function",
+            "CUDA_ERROR_NO_BINARY",
+            "CUDA_ERROR_INVALID_",
+        ),
+        on="image",
+    ),
+    failure_rule(
+        rf"{_CUDA_SAYS}\b(?P<what>(?<!rror: )initialization error|unknown error|system not yet initialized|invalid device ordinal"
+        r"|no CUDA-capable device is detected|all CUDA-capable devices are busy or unavailable)"
+        r"|CUDA_ERROR_(?P<name>NOT_INITIALIZED|NO_DEVICE|INVALID_DEVICE|SYSTEM_NOT_READY|UNKNOWN)\b",
+        FailureCause.GPU_RUNTIME_MISSING,
+        "CUDA does not start in the container[: {what}][: {name}].",
+        "`nvidia-smi` on the node and in the container says whether the driver works; set container.gpus: all. After a driver "
+        "update reboot the node.",
+        needle=(
+            "initialization error",
+            "unknown error",
+            "system not yet initialized",
+            "invalid device ordinal",
+            "no CUDA-capable device is detected",
+            "CUDA-capable devices are busy",
+            "CUDA_ERROR_",
+        ),
+        on="container.gpus",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        rf"{_CUDA_SAYS}\b(?P<what>an illegal [\w ]{{1,40}}|misaligned address|unspecified launch failure|device-side assert triggered"
+        r"|invalid (?:configuration argument|program counter|resource handle|address space)|hardware stack error"
+        r"|too many resources requested for launch|the launch timed out|resource already mapped|uncorrectable ECC error)"
+        r"|CUDA_ERROR_(?P<name>ILLEGAL_\w{1,20}|LAUNCH_\w{1,30}|MISALIGNED_ADDRESS|ASSERT|HARDWARE_STACK_ERROR|ECC_UNCORRECTABLE)\b",
+        FailureCause.GPU_FAULT,
+        "A GPU kernel failed while it ran ([{what}][{name}]); nothing here says which.",
+        _GPU_FAULT_REMEDY,
+        needle=(
+            "an illegal ",
+            "misaligned address",
+            "unspecified launch failure",
+            "device-side assert triggered",
+            "invalid configuration argument",
+            "invalid program counter",
+            "invalid resource handle",
+            "invalid address space",
+            "hardware stack error",
+            "too many resources requested",
+            "the launch timed out",
+            "resource already mapped",
+            "uncorrectable ECC error",
+            "CUDA_ERROR_",
+        ),
+        weight=FailureWeight.LIKELY,
+    ),
+)
 GPU_FAULTS = (
     # What each number means stands in the table by which the kernel's own log is read.
     *(
@@ -359,6 +428,7 @@ LIBRARY_FAILURES = (
     + MEMORY_WORDS
     + CAPTURE_FAILURES
     + GPU_FAULTS
+    + _CUDA_CALL_FAILURES
     + DISTRIBUTED_FAILURES
     + MODEL_WORDS
     + IMAGE_FAILURES

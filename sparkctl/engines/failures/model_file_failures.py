@@ -281,11 +281,13 @@ _UNSUPPORTED_FAILURES = (
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*model type `(?P<type>[^`]*)` but Transformers does not recognize this architecture"
         rf"|{EXCEPTION_PREFIX}.*?\b(?P<arch>\w+) has no (?:vLLM|SGLang) implementation|"
-        rf"{EXCEPTION_PREFIX}.*No model architectures are specified",
+        rf"{EXCEPTION_PREFIX}.*No model architectures are specified|"
+        rf"{EXCEPTION_PREFIX}.*\b[Aa]rchitecture:? '?(?P<other>\w{{3,80}})'? is (?:not (?:yet )?supported|unsupported)",
         FailureCause.MODEL_UNSUPPORTED,
-        "This image does not know the model[ type {type}][ class {arch}].",
+        "This image does not know the model[ type {type}][ class {arch}][ class {other}].",
         "Take a newer image of the engine.",
         needle=(
+            "rchitecture",
             "has no vLLM implementation",
             "has no SGLang implementation",
             "No model architectures are specified",

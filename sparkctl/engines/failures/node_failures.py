@@ -272,7 +272,7 @@ _FILE_SYSTEM_FAILURES = (
     failure_rule(
         rf"^(?:ERROR:\s+|[\w.]*Error: )?\[Errno 98\]|{EXCEPTION_PREFIX}.*[Aa]ddress already in use|couldn't bind HTTP server socket"
         r"|server socket has failed to listen on any local network address"
-        r"|failed to bind host port for (?P<host>\S+)|Bind for (?P<bind>\S+) failed: port is already allocated",
+        r"|: bind: address already in use|failed to bind host port for (?P<host>\S+)|Bind for (?P<bind>\S+) failed: port is already allocated",
         FailureCause.PORT_IN_USE,
         "The port[ ({host})][ ({bind})] is in use by another process.",
         "Stop the other process (ss -ltnp on the node shows it), or choose another port.",

@@ -111,6 +111,14 @@ RANK_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
+        r"^Root Cause \(first observed failure\):",
+        FailureCause.WORKER_LOST,
+        "A rank of this model ended, by the word of torch's launcher.",
+        "The lines of that rank before this one, or its own log, say why.",
+        needle="Root Cause (first",
+        weight=FailureWeight.DYING,
+    ),
+    failure_rule(
         r"Connection closed by peer \[(?P<peer>[^\]]*)\]",
         FailureCause.WORKER_LOST,
         "The other node ({peer}) closed the connection.",

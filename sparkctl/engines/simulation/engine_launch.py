@@ -144,6 +144,7 @@ class SimLaunch:
     shards: int
     fraction: float
     context: int
+    thinks: bool  # it has a reasoning parser
     draft_tokens: int
     is_ngram: bool
     head: int  # bytes read for each draft

@@ -360,6 +360,7 @@ def parse_launch(image: str, command: Sequence[str], env: Mapping[str, str], fau
         context=_parse_whole(
             "the context length", find_first_flag(flags, "context-length", "max-model-len", "ctx-size", "c"), 32768
         ),
+        thinks=find_first_flag(flags, "reasoning-parser", "reasoning-format") is not None,
         draft_tokens=count_draft_tokens(flags),
         is_ngram=is_ngram(flags),
         head=0 if is_ngram(flags) else int(parameters * DRAFT_HEAD_SHARE / nodes),

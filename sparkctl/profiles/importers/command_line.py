@@ -17,7 +17,8 @@ from sparkctl.profiles.importers.import_report import ImportReport
 from sparkctl.profiles.importers.profile_draft import MAX_NODES, ProfileDraft, SourceFormat
 from sparkctl.profiles.importers.shell_parser import ShellWord
 
-_PREFIX_WORDS = ("sudo", "exec", "nohup", "time", "env")
+_MACHINE_VARIABLES = frozenset({"PATH", "HOME", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONPATH", "PWD", "USER", "SHELL"})
+_QUESTION_FLAGS = ("--version", "--help", "-h")
 _LAUNCHER = "launch-cluster.sh"
 _LAUNCHER_IMAGE = "vllm-node"  # where -t names none
 _BARE_FLAGS = frozenset({
@@ -41,7 +42,10 @@ def has_command_line(text: str) -> bool:
     """Tell whether a text is an engine's command line, and no recipe that contains one."""
     if _YAML_KEYS.search(text) is not None:
         return False
-    commands = shell_parser.parse_shell(shell_parser.clean_pasted_text(text))
+    try:
+        commands = shell_parser.parse_script(text, {}, lambda words: _find_engine_words(words) is not None)
+    except InvalidInput:
+        return False
     return any(_find_engine_words(command.words) is not None for command in commands)
 
 
@@ -53,10 +57,13 @@ def import_command_line(text: str, ledger: ImportReport, defined: Mapping[str, s
     """
     draft = ProfileDraft(kind=SourceFormat.COMMAND, ledger=ledger)
     found: list[ShellWord] | None = None
-    for command in shell_parser.parse_shell(shell_parser.clean_pasted_text(text), defined):
+    exported: dict[str, str] = {}
+    for command in shell_parser.parse_script(text, defined, lambda words: _find_engine_words(words) is not None):
         words = _find_engine_words(command.words)
         if words is None or found is not None:
-            if command.words:
+            if found is None and (exports := shell_parser.list_exports(command)):
+                exported |= exports
+            elif command.words and not all(shell_parser.parse_assignment(word) for word in command.words):
                 line = command.as_text()[:100]
                 ledger.add_unsupported(f"`{line}`", "only the engine's first command is read")
             continue
@@ -65,10 +72,12 @@ def import_command_line(text: str, ledger: ImportReport, defined: Mapping[str, s
                 f"a quote is not closed: {command.unclosed}", "is the line cut off? Paste all of it, quotes and all"
             )
         found = words
-        for name, value in _list_assignments(command.words):
-            docker_flags.apply_docker_flag(draft, "env", f"{name}={value}", f"{name}=")
+        shell_parser.refuse_placeholder(found)
+        _take_environment(draft, exported, command.words)
         for redirection in command.redirections:
             ledger.add_unsupported(redirection, "what it prints is in `sparkctl logs`")
+        for doubt in command.list_doubts():
+            ledger.add_remark(doubt)
     if found is None:
         raise InvalidInput("there is no engine's command in it", "paste the whole line, or name a file")
     is_solo = True
@@ -80,12 +89,7 @@ def import_command_line(text: str, ledger: ImportReport, defined: Mapping[str, s
 
 def _find_engine_words(words: Sequence[ShellWord]) -> list[ShellWord] | None:
     """Return the words of a command without what stands before its program; None where no engine is started."""
-    start = 0
-    while start < len(words) and (
-        words[start].text in _PREFIX_WORDS or shell_parser.parse_assignment(words[start]) is not None
-    ):
-        start += 1
-    rest = list(words[start:])
+    rest = list(words[shell_parser.skip_prefix(words) :])
     if not rest:
         return None
     if _is_launcher(rest[0]):
@@ -99,6 +103,8 @@ def _is_launcher(word: ShellWord) -> bool:
 
 def _starts_engine(words: Sequence[ShellWord]) -> bool:
     """Tell whether the first word is an engine's program, or Python with its module."""
+    if any(word.text in _QUESTION_FLAGS for word in words[1:]):
+        return False
     first = words[0].text.rpartition("/")[2]
     programs = {rules.program for rules in list_import_rules().values()}
     if first not in programs and not re.fullmatch(r"python[0-9.]*", first):
@@ -106,14 +112,21 @@ def _starts_engine(words: Sequence[ShellWord]) -> bool:
     return parse_engine_command([word.text for word in words], "", None).engine != FALLBACK_ENGINE
 
 
-def _list_assignments(words: Sequence[ShellWord]) -> list[tuple[str, str]]:
-    found = []
-    for word in words:
-        if (pair := shell_parser.parse_assignment(word)) is not None:
-            found.append(pair)
-        elif word.text not in _PREFIX_WORDS:
-            break
-    return found
+def _take_environment(draft: ProfileDraft, exported: Mapping[str, str], words: Sequence[ShellWord]) -> None:
+    """Take what the text exports before the engine's command, and what stands in front of it."""
+    for name, value in exported.items():
+        if name in _MACHINE_VARIABLES:
+            draft.ledger.add_unsupported(
+                f"export {name}", "it is of the machine that ran the line; the image has its own"
+            )
+        else:
+            docker_flags.apply_docker_flag(draft, "env", f"{name}={value}", f"export {name}")
+    for word in words[: shell_parser.skip_prefix(words)]:
+        name = word.text.partition("=")[0]
+        if word.unknown:
+            draft.ledger.add_unsupported(f"{name}=", f"{word.unknown[0]} is known only to the shell it is run in")
+        elif (pair := shell_parser.parse_assignment(word)) is not None:
+            docker_flags.apply_docker_flag(draft, "env", f"{pair[0]}={pair[1]}", f"{pair[0]}=")
 
 
 def _read_launcher(draft: ProfileDraft, words: list[ShellWord]) -> tuple[list[ShellWord], bool]:

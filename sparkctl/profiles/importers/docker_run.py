@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 
 from sparkctl.errors import InvalidInput
@@ -43,7 +44,7 @@ def has_docker_run(text: str) -> bool:
     """Tell whether a text contains a `docker run`."""
     return (
         re.search(
-            rf"(?<![\w.-])({'|'.join(DOCKER_PROGRAMS)})\s[^\n]{{0,200}}?\b(run|create)\b",
+            rf"(?<![\w.-])({'|'.join(DOCKER_PROGRAMS)})\s(?!(model|compose)\b)[^\n]{{0,200}}?\b(run|create)\b",
             shell_parser.clean_pasted_text(text),
         )
         is not None
@@ -59,10 +60,13 @@ def import_docker_run(text: str, ledger: ImportReport, defined: Mapping[str, str
     if len(text) > shell_parser.MAX_CHARS:
         raise InvalidInput(f"a text of {len(text)} characters is no `docker run` line")
     draft = ProfileDraft(kind=SourceFormat.DOCKER, ledger=ledger, beside=find_metadata(text))
+    if draft.beside:
+        commands = shell_parser.parse_shell(text, defined)
+    else:
+        commands = shell_parser.parse_script(text, defined, lambda words: find_docker_run_words(words) is not None)
     found: list[ShellWord] | None = None
-    unclosed: str | None = None
-    for command in shell_parser.parse_shell(text if draft.beside else shell_parser.clean_pasted_text(text), defined):
-        unclosed = command.unclosed
+    exported = dict(defined)
+    for command in commands:
         words = find_docker_run_words(command.words)
         if words is not None and found is None:
             if command.unclosed is not None:
@@ -72,20 +76,25 @@ def import_docker_run(text: str, ledger: ImportReport, defined: Mapping[str, str
             found = words
             for redirection in command.redirections:
                 ledger.add_unsupported(redirection, "what it prints is in `sparkctl logs`")
+            for doubt in command.list_doubts():
+                ledger.add_remark(doubt)
+            read_docker_run_words(draft, found, exported)
+        elif assignments := shell_parser.list_exports(command):
+            exported |= assignments
         elif command.words and not _is_assignment(command):
             _report_other_command(draft, command, second=words is not None)
+    unclosed = commands[-1].unclosed if commands else None
     if found is None and unclosed is not None:
         raise InvalidInput(
             f"a quote is not closed: {unclosed}", "what stands behind it, `docker run` too, is read as one text"
         )
     if found is None:
         raise InvalidInput("there is no `docker run` in it", "paste the whole line, or name a file")
-    read_docker_run_words(draft, found)
     return draft
 
 
 def _is_assignment(command: shell_parser.ShellCommand) -> bool:
-    words = command.words[1:] if command.words[0].text == "export" else command.words
+    words = command.words[1:] if command.words[0].text in ("export", "local", "readonly") else command.words
     return all(shell_parser.parse_assignment(word) for word in words)
 
 
@@ -103,23 +112,25 @@ def _report_other_command(draft: ProfileDraft, command: shell_parser.ShellComman
 
 def find_docker_run_words(words: Sequence[ShellWord]) -> list[ShellWord] | None:
     """Return the words after ``docker [container] run``, None for any other command."""
-    texts = [word.text for word in words]
-    for at, text in enumerate(texts[:8]):
-        if text.rpartition("/")[2] in DOCKER_PROGRAMS:
-            rest = texts[at + 1 : at + 7]
-            for step, verb in enumerate(rest):
-                if verb in ("run", "create"):
-                    return list(words[at + step + 2 :])
-                if verb in ("exec", "compose", "pull", "build", "stack", "service"):
-                    return None
-            return None
-        if not (text in ("sudo", "exec", "nohup", "time", "env") or text.startswith("-") or "=" in text):
+    start = shell_parser.skip_prefix(words)
+    texts = [word.text for word in words[start : start + 8]]
+    if not texts or texts[0].rpartition("/")[2] not in DOCKER_PROGRAMS:
+        return None
+    for step, verb in enumerate(texts[1:]):
+        if verb in ("run", "create"):
+            return list(words[start + step + 2 :])
+        if verb in ("exec", "compose", "pull", "build", "stack", "service", "model"):
             return None
     return None
 
 
-def read_docker_run_words(draft: ProfileDraft, words: list[ShellWord]) -> None:
-    """Read the words after ``docker run``: flags, image, command. Raises `InvalidInput` if there is no image."""
+def read_docker_run_words(
+    draft: ProfileDraft, words: list[ShellWord], exported: Mapping[str, str] | None = None
+) -> None:
+    """Read the words after ``docker run``: flags, image, command. Raises `InvalidInput` if there is no image.
+
+    ``exported``: variables that the text sets before, which ``-e NAME`` takes.
+    """
     at = 0
     unknown: list[tuple[str, str]] = []  # flags that docker's help does not list, and the word after each
     while at < len(words):
@@ -132,9 +143,13 @@ def read_docker_run_words(draft: ProfileDraft, words: list[ShellWord]) -> None:
         at += (
             _read_long_flag(draft, words, at, unknown) if text.startswith("--") else _read_short_flags(draft, words, at)
         )
+    for name, value in (exported or {}).items():
+        if draft.env.get(name) == format_reference(name):
+            draft.env[name] = value
     if at >= len(words):
         raise InvalidInput("the `docker run` names no image", "is the line cut off? Lines go on behind a backslash")
     image = resolve_defaults(words[at].text)
+    shell_parser.refuse_placeholder(words[at:])
     if image is None or words[at].unknown:
         raise InvalidInput(f"the image {words[at].text} depends on a variable", "--define NAME=VALUE gives it")
     draft.image = image
@@ -208,7 +223,11 @@ def _apply_flag(draft: ProfileDraft, flag: str, value: str, word: ShellWord, sho
     if flag in ("env", "volume", "publish", "ulimit", "device", "cap-add", "security-opt", "mount", "label"):
         key = f"{key} {value.partition('=')[0] if flag in ('env', 'label') else value}"
     if word.unknown:
-        draft.ledger.add_unsupported(key, f"{word.unknown[0]} is known only to the shell it is run in")
+        is_placeholder = word.unknown[0].startswith("<")
+        why = (
+            "is a placeholder; write the value itself" if is_placeholder else "is known only to the shell it is run in"
+        )
+        draft.ledger.add_unsupported(key, f"{word.unknown[0]} {why}")
         return
     if flag == "volume":
         value = _shorten_home(value)
@@ -244,12 +263,8 @@ def is_unit_file(text: str) -> bool:
 
 def import_systemd(text: str, ledger: ImportReport, defined: Mapping[str, str]) -> ProfileDraft:
     """Return the draft of the `docker run` in a unit. Raises `InvalidInput` if there is none."""
-    joined = re.sub(r"\\[ \t]*\n[ \t]*", " ", text.replace("\r\n", "\n"))
-    pairs = [
-        line.partition("=")[::2] for line in joined.splitlines() if "=" in line and not line.startswith(("#", ";"))
-    ]
-    starts = [re.sub(r"^[-@:+!]+", "", value.strip()) for key, value in pairs if key.strip() == "ExecStart"]
-    line = next((value for value in starts if has_docker_run(value)), None)
+    pairs = _list_unit_pairs(text)
+    line = next((value for value in _list_unit_starts(pairs) if has_docker_run(value)), None)
     if line is None:
         raise InvalidInput("the unit starts no `docker run`", "ExecStart= is read")
     known = {**_parse_environment(pairs), **defined}
@@ -274,6 +289,27 @@ def import_systemd(text: str, ledger: ImportReport, defined: Mapping[str, str]) 
         else:
             ledger.add_unsupported(key, "how systemd runs it; sparkctl starts and stops in its own way")
     return draft
+
+
+def _list_unit_pairs(text: str) -> list[tuple[str, str]]:
+    joined = re.sub(r"\\[ \t]*\n(?:[ \t]*[#;][^\n]*\n)*[ \t]*", " ", text.replace("\r\n", "\n"))
+    lines = (line for line in joined.splitlines() if "=" in line and not line.startswith(("#", ";")))
+    return [(key, value) for key, _, value in (line.partition("=") for line in lines)]
+
+
+def _list_unit_starts(pairs: list[tuple[str, str]]) -> list[str]:
+    return [re.sub(r"^[-@:+!]+", "", value.strip()) for key, value in pairs if key.strip() == "ExecStart"]
+
+
+def find_unit_script(text: str) -> str | None:
+    """Return a unit as a shell script, with its variables exported; None if it starts nothing, or a `docker run`."""
+    pairs = _list_unit_pairs(text)
+    starts = _list_unit_starts(pairs)
+    if not starts or any(has_docker_run(line) for line in starts):
+        return None
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in _parse_environment(pairs).items()]
+    line = re.sub(r"%h(?=/|$)", "~", starts[0]).replace("%%", "%")
+    return "\n".join([*exports, line])
 
 
 def split_unit_words(line: str) -> list[str]:

@@ -14,6 +14,7 @@ from sparkctl.model.profile import ArgValue, ContainerOptions, JsonValue, ModelS
 from sparkctl.profiles.env_references import escape_references, has_references, resolve_defaults
 from sparkctl.profiles.importers import docker_flags, engine_command, secret_references
 from sparkctl.profiles.importers.engine_command import EngineCommand
+from sparkctl.profiles.importers.import_policy import list_unlisted_variables
 from sparkctl.profiles.importers.profile_draft import MAX_NODES, ImportResult, ProfileDraft, SourceFormat
 from sparkctl.profiles.importers.shell_parser import find_sole_shell_script, unwrap_shell_command
 
@@ -69,6 +70,8 @@ def build_imported_profile(draft: ProfileDraft, engines: Sequence[str], name: st
     if not draft.image or not _IMAGE_REFERENCE.fullmatch(draft.image):
         raise InvalidInput(f"`{(draft.image or '')[:80]}` is not an image", "name one: registry/name:tag")
     found = _parse_command(draft, engines)
+    if found.model is not None and re.fullmatch(r"<[^<>]*>", found.model):
+        raise InvalidInput(f"{found.model} is a placeholder", "write the model's name in its place")
     entrypoint, command = _split_entrypoint(draft, found)
     secret_references.replace_env_secrets(draft)
     flags = secret_references.replace_flag_secrets(draft, found.flags)
@@ -230,6 +233,11 @@ def _parse_open_script(
     option = engine_command.parse_flags(words[-2:])
     if option is None or flags:
         return None
+    for name in list_unlisted_variables(script):
+        if f"${{{name}}}" in script and not draft.ledger.is_allowed("env", name):
+            raise InvalidInput(
+                f"its script takes {name} from the shell that runs it", f"--define {name}=VALUE gives it a value"
+            )
     told = engine_command.parse_script_command(script, (), draft.engine_hint)
     plain = tuple(resolve_defaults(word) or "" for word in words[:-2])
     # No engine of its own: that would put its model and port between the shell and its script.

@@ -141,7 +141,7 @@ def parse_script_command(script: str, command: tuple[str, ...], hint: str | None
     return EngineCommand(
         engine=engine,
         command=command,
-        model=model[1] if model else None,
+        model=model[1] if model and "$" not in model[1] else None,
         served_name=name[1] if name else None,
         port=number,
         health=next((path for program, path in servers.items() if _has_program(script, program)), None),
@@ -372,8 +372,8 @@ def _read_server_flags(
             found.model = path
             if path is None or (rules.model_word is ModelWord.FIRST and not _is_own_launch(launch, rules)):
                 found.flags.append((key, value))
-        elif plain == "port" and isinstance(value, str) and value.isdigit() and 0 < int(value) < 65536:
-            found.port = int(value)
+        elif plain == "port" and isinstance(value, str) and (port := _parse_port(value)) is not None:
+            found.port = port
         elif plain == "host" and value == "0.0.0.0":  # noqa: S104
             continue
         elif plain in called and isinstance(value, str) and not has_references(value):
@@ -422,8 +422,13 @@ def _find_first_flag(words: Sequence[str]) -> int:
 
 
 def _find_port(words: Sequence[str], *names: str) -> int | None:
-    text = _find_flag_value(words, *names)
-    return int(text) if text and text.isdigit() and 0 < int(text) < 65536 else None
+    return _parse_port(_find_flag_value(words, *names) or "")
+
+
+def _parse_port(text: str) -> int | None:
+    """Return a port; of a variable, the one it has by default."""
+    number = resolve_defaults(text) or ""
+    return int(number) if re.fullmatch(r"[0-9]{1,5}", number) and 0 < int(number) < 65536 else None
 
 
 def _find_flag_value(words: Sequence[str], *names: str) -> str | None:

@@ -23,7 +23,23 @@ from sparkctl.profiles.importers.docker_run import build_container_draft
 from sparkctl.profiles.importers.draft_to_profile import build_imported_profile
 from sparkctl.profiles.importers.import_report import ImportReport, KeyOutcome
 from sparkctl.profiles.importers.profile_draft import ImportResult, ProfileDraft
+from sparkctl.profiles.importers.shell_parser import split_heredocs
 
+_YAML_KEY = re.compile(r"(?:[ \t]*+(?:#[^\n]*+|---)?\n)*+[A-Za-z_][\w.-]*:(?:\s|$)")
+_OTHER_SOURCES = (
+    (
+        re.compile(r"\b(?:docker|podman|nerdctl)[ -]compose\b"),
+        "what the services are stands in the compose file: import that file",
+    ),
+    (re.compile(r"\bdocker model\b"), "Docker Model Runner starts no container of its own; import a docker run line"),
+    (re.compile(r"\bollama (?:run|serve|pull)\b"), "Ollama's container can be imported: docker run … ollama/ollama"),
+    (
+        re.compile(r"\bmpirun\b|\btrtllm-llmapi-launch\b"),
+        "mpirun starts ranks on several Sparks at once; write one rank's own command: trtllm-serve MODEL …",
+    ),
+    (re.compile(r"\bkubectl\b|\bhelm\b"), "a Spark runs plain containers; write its container as a docker run line"),
+    (re.compile(r"^FROM\s", re.MULTILINE), "a Dockerfile says how an image is made: `build:` in a profile names it"),
+)
 IncludeLookup = Callable[[str], str | None]
 _EXPORT_REMARK = (
     "It claims to be an export of sparkctl. Anybody can write that, so the same is withheld as from any other source."
@@ -56,15 +72,10 @@ def import_text(text: str, origin: str, wishes: ImportOptions) -> ImportResult:
         raise InvalidInput(f"{origin}: there is nothing in it")
     ledger = ImportReport(allow=wishes.allow)
     ledger.locate = lambda key: _locate_key(text, origin, key)
-    suffix = PurePath(origin).suffix.lower()
-    if suffix not in (".yaml", ".yml") and docker_run.is_unit_file(text):
-        draft = docker_run.import_systemd(text, ledger, wishes.defined)
-    elif suffix not in (".yaml", ".yml") and docker_run.has_docker_run(text) and not _has_recipe_keys(text):
-        draft = docker_run.import_docker_run(text, ledger, wishes.defined)
-    elif suffix not in (".yaml", ".yml") and command_line.has_command_line(text):
-        draft = command_line.import_command_line(text, ledger, wishes.defined)
-    else:
+    if PurePath(origin).suffix.lower() in (".yaml", ".yml"):
         draft = _import_yaml(text, origin, ledger, wishes)
+    else:
+        draft = _import_unknown_text(text, origin, ledger, wishes)
     draft.source = draft.source or _describe_source(draft, origin)
     fields = export_metadata.read_metadata(draft)
     if fields is None:
@@ -76,6 +87,38 @@ def import_text(text: str, origin: str, wishes: ImportOptions) -> ImportResult:
     if fields is not None and ledger.list_keys_by_outcome(KeyOutcome.WITHHELD):
         ledger.add_remark(_EXPORT_REMARK)
     return found
+
+
+def _import_unknown_text(text: str, origin: str, ledger: ImportReport, wishes: ImportOptions) -> ProfileDraft:
+    """Return the draft of a text whose name does not say what it is."""
+    if docker_run.is_unit_file(text):
+        script = docker_run.find_unit_script(text)
+        if script is not None and command_line.has_command_line(script):
+            return command_line.import_command_line(script, ledger, wishes.defined)
+        return docker_run.import_systemd(text, ledger, wishes.defined)
+    has_keys = _has_recipe_keys(split_heredocs(text)[0])
+    if docker_run.has_docker_run(text) and not has_keys:
+        return docker_run.import_docker_run(text, ledger, wishes.defined)
+    if command_line.has_command_line(text):
+        return command_line.import_command_line(text, ledger, wishes.defined)
+    if has_keys or _YAML_KEY.match(text):
+        return _import_yaml(text, origin, ledger, wishes)
+    for body in split_heredocs(text)[1]:
+        if _has_recipe_keys(body):
+            return _import_yaml(body, origin, ledger, wishes)
+    raise InvalidInput(
+        f"{origin}: this is neither a recipe nor a command line that starts an engine", _find_import_hint(text)
+    )
+
+
+def _find_import_hint(text: str) -> str:
+    """Return what to do instead with a command that cannot be imported."""
+    for pattern, hint in _OTHER_SOURCES:
+        if pattern.search(text):
+            return hint
+    return (
+        "a recipe begins with keys such as `model:`, a line with docker run, vllm serve, python -m or launch-cluster.sh"
+    )
 
 
 def import_container(
@@ -105,6 +148,11 @@ def _import_yaml(text: str, origin: str, ledger: ImportReport, wishes: ImportOpt
         return services_recipe.import_services(data, ledger, wishes.service, wishes.defined)
     if data.get("schema") == 1 and "engine" in data:
         raise InvalidInput(f"{origin}: this is a sparkctl profile already", f"sparkctl profiles check {origin}")
+    if "apiVersion" in data and "kind" in data:
+        raise InvalidInput(
+            f"{origin}: a Kubernetes manifest ({str(data['kind'])[:40]}) cannot be imported",
+            "write its container as a docker run line: image, command and args, env, ports",
+        )
     if not any(key in data for key in ("model", "container", "command", "include")):
         known = ", ".join(list(data)[:6])
         raise InvalidInput(

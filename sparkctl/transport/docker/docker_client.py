@@ -1,16 +1,22 @@
-"""Client of one node's Docker Engine: reads over a raw channel (fast to start), changes through the docker SDK."""
+"""Client of one node's Docker Engine: reads over a raw channel (fast to start), changes through the docker SDK.
+
+Beside it, a directory as the context of `docker build`: the same files give the same archive and the same hash.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
-from sparkctl.errors import DockerBusy, DockerError, DockerUnavailable, SparkctlError
+from sparkctl.errors import DockerBusy, DockerError, DockerUnavailable, InvalidInput, SparkctlError
 from sparkctl.model.container import Container
 from sparkctl.model.launch_plan import DockerRunSpec, LaunchPlan
 from sparkctl.transport import http_client
@@ -26,7 +32,10 @@ from sparkctl.transport.docker.docker_responses import DockerInfo, ImageInfo, St
 from sparkctl.transport.node_connection import NodeConnection
 
 if TYPE_CHECKING:
+    import tarfile
+
     from docker import APIClient
+
 
 MAX_API_VERSION = (1, 51)  # the newest version that we use
 READ_TIMEOUT_SECONDS = 10.0
@@ -147,7 +156,7 @@ class DockerClient:
         return await self.create_from_body(plan.container_name, build_create_request(plan))
 
     async def create_from_body(self, name: str, body: create_request.Body) -> str:
-        """Create a container from Docker's own JSON; raises as `create_container`."""
+        """Create a container from Docker's own JSON; raises as `rank_start`."""
 
         def create(api: APIClient) -> str:
             answer = api.create_container_from_config(body, name)  # type: ignore[no-untyped-call]
@@ -331,3 +340,67 @@ def _split_tag(name: str) -> tuple[str, str, str]:
     """Return repository, colon and tag of an image's name; Docker's default is ``latest``."""
     repository, colon, tag = name.rpartition(":")
     return (repository, colon, tag) if colon and "/" not in tag else (name, ":", "latest")
+
+
+@dataclass(frozen=True, slots=True)
+class BuildContext:
+    """An archive that `docker build -` reads. ``digest``: the hash of its files, names, modes and links."""
+
+    archive: IO[bytes]
+    size: int
+    digest: str
+
+
+def pack_build_context(base: Path, text: str) -> BuildContext:
+    """Return a directory with a Dockerfile as an archive, without what its .dockerignore names. Raises `InvalidInput`.
+
+    ``text``: its path, as a profile has it: relative to ``base``, or from the home directory.
+
+    It reads the whole directory: call it in a thread.
+    """
+    import tarfile
+    import tempfile
+
+    from docker.utils.build import exclude_paths  # imported late: it takes a tenth of a second
+
+    directory = base / Path(text).expanduser()
+    if not (directory / "Dockerfile").is_file():
+        raise InvalidInput(
+            f"{directory} has no Dockerfile", "check build: in the profile; a relative path starts there"
+        )
+    archive = tempfile.TemporaryFile()  # noqa: SIM115  # its reader closes it
+    try:
+        ignored = directory / ".dockerignore"
+        lines = ignored.read_text("utf-8", "replace").splitlines() if ignored.is_file() else []
+        patterns = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+        with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as target:
+            for name in sorted(exclude_paths(str(directory), patterns)):
+                _add_file(target, directory / name, name)
+        size, summed = archive.tell(), hashlib.sha256()
+        archive.seek(0)
+        while part := archive.read(1 << 20):
+            summed.update(part)
+        archive.seek(0)
+    except OSError as error:
+        archive.close()
+        raise InvalidInput(f"{error.filename or directory} cannot be read for the build: {error.strerror}") from error
+    return BuildContext(archive, size, f"sha256:{summed.hexdigest()}")
+
+
+def _add_file(target: tarfile.TarFile, path: Path, name: str) -> None:
+    """Add a file without what differs from checkout to checkout: its time, its owner, and all of its mode but `x`."""
+    import tarfile
+
+    entry = target.gettarinfo(str(path), arcname=name)
+    if entry is None:  # a socket
+        return
+    if entry.islnk():  # a second name of a file that is in the archive: the file again
+        entry.type, entry.linkname, entry.size = tarfile.REGTYPE, "", path.stat().st_size
+    entry.mtime = entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    entry.mode = 0o755 if entry.isdir() or entry.mode & 0o111 else 0o644
+    if entry.isfile():
+        with path.open("rb") as file:
+            target.addfile(entry, file)
+    else:
+        target.addfile(entry)

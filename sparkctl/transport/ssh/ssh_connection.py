@@ -1,4 +1,7 @@
-"""The connection to a node over SSH: it carries commands, sockets, Docker and HTTP."""
+"""The connection to a node over SSH: it carries commands, sockets, Docker and HTTP.
+
+It can also put the operator's public key on a node, with the password there, as ssh-copy-id does.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,19 @@ from typing import Any
 
 import asyncssh
 
-from sparkctl.errors import ConnectionLost, ForwardingForbidden, NodeError, NodeStarved, NodeUnreachable
+from sparkctl.errors import (
+    ConnectionLost,
+    ForwardingForbidden,
+    InvalidInput,
+    LoginRefused,
+    NodeError,
+    NodeStarved,
+    NodeUnreachable,
+    OperationRefused,
+)
 from sparkctl.model.node import Node, NodeState
 from sparkctl.model.questions import NonInteractivePrompter, Prompter
+from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.transport.docker import docker_errors
 from sparkctl.transport.node_connection import (
     ByteReader,
@@ -25,9 +38,8 @@ from sparkctl.transport.node_connection import (
     node_state_for_error,
 )
 from sparkctl.transport.socket_relay import SocketRelay
-from sparkctl.transport.ssh.keyboard_interactive import LoginPrompter
 from sparkctl.transport.ssh.login_shell import RemoteCommand, build_remote_command
-from sparkctl.transport.ssh.ssh_login import JumpChain, LoginTimeouts, connect_through_jumps
+from sparkctl.transport.ssh.ssh_login import JumpChain, LoginPrompter, LoginTimeouts, connect_through_jumps
 
 # What asyncssh and the socket under it raise when the connection breaks. Where it breaks because the server sent garbage,
 # asyncssh passes its decoding error to every channel: PacketDecodeError, UnicodeDecodeError or KeyError.
@@ -510,3 +522,50 @@ def _kill_process(process: asyncssh.SSHClientProcess[bytes]) -> None:
         pass
     finally:
         process.close()
+
+
+_MAX_KEY_CHARS = 16_384
+_INSTALL_SCRIPT = b"""\
+umask 077
+mkdir -p ~/.ssh && touch ~/.ssh/authorized_keys || exit 1
+f=~/.ssh/authorized_keys
+grep -qxF -- "$1" "$f" && exit 0
+[ -s "$f" ] && [ -n "$(tail -c 1 "$f")" ] && echo >>"$f"
+printf '%s\\n' "$1" >>"$f"
+"""
+
+
+def find_public_key(node: Node) -> Path | None:
+    """Return the public key that belongs to the node's key file, or to the first of the usual ones."""
+    from sparkctl.transport.ssh.ssh_errors import list_default_keys
+
+    keys = [Path(node.identity).expanduser()] if node.identity else list_default_keys()
+    return next((public for key in keys if (public := key.with_name(f"{key.name}.pub")).is_file()), None)
+
+
+async def install_public_key(node: Node, public: Path, password: str, asker: Prompter) -> None:
+    """Add the key to authorized_keys there, unless it is in it. Raises `NodeError`, and `InvalidInput` for a bad key file."""
+    line = _read_public_key(public)
+    link = SshConnection(node, asker, password=password)
+    try:
+        await link.connect()
+        done = await link.run(["sh", "-s", "--", line], stdin=_INSTALL_SCRIPT)
+    except LoginRefused as error:
+        raise LoginRefused(
+            node.name, f"the password did not open {node.name} either: {error.message}", error.hint
+        ) from error
+    finally:
+        await link.close()
+    if done.status != 0:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no reason given"]
+        raise OperationRefused(f"the key could not be put on {node.name}: {sanitize_line(said[-1])}", None)
+
+
+def _read_public_key(public: Path) -> str:
+    try:
+        line = public.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"{public} cannot be read: {error}", None) from error
+    if "\n" in line or len(line) > _MAX_KEY_CHARS or len(line.split()) < 2 or "PRIVATE" in line:
+        raise InvalidInput(f"{public} is no public key", "make one: ssh-keygen -t ed25519")
+    return line

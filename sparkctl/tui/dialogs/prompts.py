@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sparkctl.model.questions import (
+    BenchStartQuestion,
     HostKeyQuestion,
     LoginQuestion,
     PullQuestion,
@@ -43,6 +44,8 @@ class DialogPrompter:
             return await self._ask_about_setup(question)
         if isinstance(question, PullQuestion):
             return await self._ask_to_pull(question)
+        if isinstance(question, BenchStartQuestion):
+            return await self._ask_to_start_for_bench(question)
         return await (
             self._ask_to_retry_start(question)
             if isinstance(question, RetryStartQuestion)
@@ -61,6 +64,15 @@ class DialogPrompter:
         choices = (("no", "Cancel"), ("yes", "get it, then start"))
         title = f"get what {question.profile} lacks?"
         return await self._show_unrequested_dialog(ChoiceDialog(title, body, choices, TextStyle.ATTENTION)) == "yes"
+
+    async def _ask_to_start_for_bench(self, question: BenchStartQuestion) -> bool:
+        body, choices = render_sentence(question.sentence), (("no", "Cancel"), ("yes", "measure it"))
+        return (
+            await self._show_unrequested_dialog(
+                ChoiceDialog("start it to measure it?", body, choices, TextStyle.ATTENTION)
+            )
+            == "yes"
+        )
 
     async def _ask_to_retry_start(self, question: RetryStartQuestion) -> bool:
         body = render_sentence(f"{question.profile} failed on {question.node} the last {len(question.failures)} times:")

@@ -122,7 +122,7 @@ def _format_reference(one: Reference) -> list[str]:
     lines += [f"  not compared with yours: {one.differs}"] if one.differs else []
     times = (("ready after", one.ready_cold, "cold"), ("ready after", one.ready_warm, "warm"))
     told = [f"{name} {format_duration(seconds)} ({state})" for name, seconds, state in times if seconds is not None]
-    told += [] if one.context is None else [f"room for {one.context:,} tokens"]
+    told += [] if one.context is None else [f"up to {one.context:,} tokens of context"]
     lines += [f"  {', '.join(told)}"] if told else []
     timed = [figure for figure in one.figures if figure.concurrency is not None]
     rows = [_list_figure_cells(figure) for figure in timed]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from sparkctl.commands.ask_instance import speak_text
 from sparkctl.commands.node_lock import acquire_node_lock
-from sparkctl.commands.speak_text import speak_text
 from sparkctl.commands.start.check_fit import CheckFit
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.stop.stop_instance import StopInstance

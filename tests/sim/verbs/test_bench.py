@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sparkctl.cli.main import invoke_command_line
+from sparkctl.simulator import run_in_background
 from tests.support import load_generator_stand_in
 from tests.support.run_command import parse_result, run_demo
 
@@ -70,10 +74,76 @@ def test_what_does_not_run_is_started_measured_and_stopped() -> None:
     assert parse_result(ran)["outcome"] == "done"
 
 
-def test_a_model_that_does_not_start_is_told_and_the_other_is_measured() -> None:
-    words = ("qwen36", "qwen36-ngram", *SIZES, "--node", "spark1", "--start", "--json")
+def test_what_stops_for_a_measurement_runs_again_at_the_end() -> None:
+    words = ("qwen36-as-posted", "qwen36-ngram", *SIZES, "--node", "spark1", "--start", "--json")
     ran = run_demo("bench", *words, scenario="two-stacks")  # qwen36-ngram runs there, and leaves no room for another
+    events = [json.loads(line) for line in ran.stdout.splitlines()]
+    seen = [
+        (event["event"], event["instance"], event.get("phase"))
+        for event in events
+        if event["event"] in ("cell", "released") or (event["event"] == "phase" and event["phase"] == "ready")
+    ]
+    assert seen == [
+        ("released", "qwen36-ngram", None), ("phase", "qwen36-as-posted", "ready"), ("cell", "qwen36-as-posted", None),
+        ("released", "qwen36-as-posted", None), ("phase", "qwen36-ngram", "ready"), ("cell", "qwen36-ngram", None),
+    ], ran  # fmt: skip
+    assert parse_result(ran)["outcome"] == "done"
+
+
+def test_a_model_that_does_not_start_is_told_and_the_other_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profiles = tmp_path / "sparkctl/profiles"
+    profiles.mkdir(parents=True)
+    (profiles / "bad.yaml").write_text("schema: 1\nname: bad\nextends: qwen36-vllm\nenv: {SIM_FAULT: cuda-oom}\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    ran = run_demo(
+        "bench", "bad", "qwen36-ngram", *SIZES, "--node", "spark1", "--start", "--json", scenario="two-stacks"
+    )
     cells = [event for line in ran.stdout.splitlines() if (event := json.loads(line))["event"] == "cell"]
-    assert [cell["instance"] for cell in cells] == ["qwen36-ngram"]
-    assert "qwen36: " in parse_result(ran)["message"]
-    assert parse_result(ran)["exit_code"] == 6
+    assert [cell["instance"] for cell in cells] == ["qwen36-ngram"], ran
+    assert parse_result(ran)["message"].startswith("bad: ")
+    assert "1 of 2 were measured whole" in parse_result(ran)["message"]
+    assert parse_result(ran)["exit_code"] == 1
+
+
+def test_without_a_terminal_and_without_a_yes_nothing_is_started() -> None:
+    ran = run_demo("bench", "qwen36", *SIZES, "--node", "spark1", "--json")
+    assert [json.loads(line)["event"] for line in ran.stdout.splitlines()] == ["result"], ran
+    assert parse_result(ran)["exit_code"] == 2
+    assert "sparkctl bench qwen36 --node NODE --start" in parse_result(ran)["hint"]
+
+
+def test_a_killed_load_generator_costs_its_cell_and_resume_measures_that_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "once.py"
+    script.write_text(
+        "import os, runpy, signal, sys\nfrom pathlib import Path\n"
+        f"mark = Path({str(tmp_path / 'killed')!r})\n"
+        "if '--version' not in sys.argv and sys.argv[sys.argv.index('--concurrency') + 1] == '2' and not mark.exists():\n"
+        "    mark.touch()\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"runpy.run_path({load_generator_stand_in.__file__!r}, run_name='__main__')\n"
+    )
+    monkeypatch.setenv("SPARKCTL_STATE", str(tmp_path / "state"))
+    command = ["--command", shlex.join([sys.executable, str(script)])]
+    cells = ["--pp", "64", "--tg", "8", "--runs", "1", "--concurrency", "1,2,3", *command]
+
+    def run(*words: str) -> tuple[int, list[dict[str, Any]]]:
+        code = invoke_command_line(list(words))
+        return code, [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+    with run_in_background(scenario="two-stacks", speed=20.0) as config:
+        monkeypatch.setenv("SPARKCTL_CONFIG", str(config))
+        code, events = run("bench", "qwen36-ngram", *cells, "--json")
+        found = [(one["cell"]["concurrency"], one["result"]["error"]) for one in events if one["event"] == "cell"]
+        assert (code, [number for number, error in found if error is None]) == (1, [1, 3]), events
+        code, events = run("bench", "--resume", "1", *command, "--json")
+        assert [one["cell"]["concurrency"] for one in events if one["event"] == "cell"] == [2]
+        assert (code, events[-1]["outcome"]) == (0, "done")
+        code, shown = run("bench", "show", "1", "--json")
+        measured = [one["cell"]["concurrency"] for one in shown[0]["run"]["results"] if one["error"] is None]
+        assert sorted(measured) == [1, 2, 3]
+        code, events = run("bench", "--resume", "1", *command, "--json")  # nothing is left
+        assert not [one for one in events if one["event"] == "cell"]
+        assert code == 0

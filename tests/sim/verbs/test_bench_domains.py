@@ -53,6 +53,32 @@ def test_bad_input_is_refused_before(tmp_path: Path, content: str, words: tuple[
     assert says in ran.stderr + ran.stdout
 
 
+def test_a_model_that_thinks_is_measured_in_two_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    profiles, prompts = tmp_path / "config/sparkctl/profiles", tmp_path / "prompts.jsonl"
+    profiles.mkdir(parents=True)
+    (profiles / "thinker.yaml").write_text(
+        "schema: 1\nname: thinker\nextends: qwen36-vllm\nargs: {reasoning-parser: qwen3}\n"
+    )
+    prompts.write_text(PROMPTS)
+    for name, path in (("SPARKCTL_STATE", "state"), ("XDG_CONFIG_HOME", "config")):
+        monkeypatch.setenv(name, str(tmp_path / path))
+    with run_in_background(scenario="empty", speed=50.0) as config:
+        monkeypatch.setenv("SPARKCTL_CONFIG", str(config))
+        assert invoke_command_line(["up", "thinker", "--node", "spark1", "--json"]) == 0
+        capfd.readouterr()
+        words = ["--by-domain", "--prompts", str(prompts), "--max-tokens", "24", "--json"]
+        assert invoke_command_line(["bench", "thinker", *words]) == 0
+        events = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        passes = [(event["thinking"], event["domain"]) for event in events if event["event"] == "domain"]
+        assert passes == [(False, "coding"), (False, "prose"), (True, "coding"), (True, "prose")]
+        assert invoke_command_line(["bench", "show", "1", "--json"]) == 0
+        run = json.loads(capfd.readouterr().out)["run"]
+    assert run["setup"]["temperature"] == 0
+    assert [one["thinking"] for one in run["domains"]] == [False, False, True, True]
+
+
 def test_a_baseline_that_was_not_measured_and_does_not_run_is_refused() -> None:
     ran = run_demo("bench", "qwen36-vllm", "--by-domain", "--baseline", "qwen36", scenario="two-stacks")
     assert ran.returncode == 6, ran

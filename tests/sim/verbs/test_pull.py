@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl.commands.pull.pull_profile import PullProfile, pull_profile
-from sparkctl.commands.start.check_fit import CheckFit, check_fit
+from sparkctl.commands.start.check_fit import CheckFit, check_fit, propose_profile
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
@@ -36,7 +36,6 @@ from sparkctl.model.text.units import format_size
 from sparkctl.monitor.node_status import read_node_statuses
 from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary
-from sparkctl.profiles.proposed_profile import propose_profile
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.simulator.sim_node import FULL_DISK_FREE_BYTES, NodeFault, SimNodeOptions
 from sparkctl.transport.hub_client import HubClient

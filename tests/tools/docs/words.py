@@ -356,6 +356,7 @@ EVENT_NOTES: dict[str, str] = {
     "finding": "`check` is the [finding's](findings.md) name; `evidence` and `since` as in `top --json`",
     "moved": "`source`: a node; `done` and `total` in bytes, `rate` in bytes/s, `left` in seconds",
     "released": "bytes; `holders`: pairs of name and bytes; `kept`: name of a container that was not removed",
+    "measuring": "a cell of a benchmark is being measured: `done` of its `requests` have ended; `tokens_per_second` by the engine's counters now",
     "domain": "a kind of text of `bench --by-domain` was measured, or failed; `result` has all of it",
     "cell": "a cell of a benchmark was measured; `result` has all of it, the other figures are its medians at hand",
     "switch-plan": "`plan`: `profile`, `instance`, `nodes` (head first), `changes` per node (`tenants` with `conflicts`: `memory`, `port`, "

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.cli.instance_program import run_program
+from sparkctl.cli.verbs.shell import run_program
 from sparkctl.errors import InvalidInput
 
 

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 def test_each_verb_has_a_page_made_with_what_the_build_has(tmp_path: Path) -> None:
     code = (
         "import sys; there = set(sys.modules); from importlib.metadata import packages_distributions as dists; from pathlib import Path;"
-        "from sparkctl.cli.main import sparkctl_command as root; from sparkctl.cli.man_pages import write_man_pages;"
+        "from sparkctl.cli.main import sparkctl_command as root; from sparkctl.cli.verbs.help import write_man_pages;"
         "write_man_pages(root, Path(sys.argv[1])); tops = {name.partition('.')[0] for name in set(sys.modules) - there};"
         "print(' '.join(sorted({d for n, ds in dists().items() if n in tops for d in ds})))"
     )

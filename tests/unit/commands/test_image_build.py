@@ -10,7 +10,7 @@ import pytest
 
 from sparkctl.errors import InvalidInput
 from sparkctl.model.missing_part import GitContext, parse_build_source
-from sparkctl.transport.docker.build_context import pack_build_context
+from sparkctl.transport.docker.docker_client import pack_build_context
 
 
 @pytest.mark.parametrize(

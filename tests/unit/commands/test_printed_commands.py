@@ -12,7 +12,7 @@ import click
 import pytest
 
 import sparkctl
-from sparkctl.cli.main import VERBS
+from sparkctl.cli.main import VERBS, sparkctl_command
 from sparkctl.cli.verbs.bench import BenchGroup
 from sparkctl.engines.failures import COMMON_FAILURES
 from sparkctl.engines.flags.flag_catalogue import list_versions, load_catalogue
@@ -62,9 +62,8 @@ def list_commands() -> Iterator[tuple[str, str, str]]:
 
 
 def find_command(verb: str, rest: str) -> click.Command:
-    import importlib
-
-    command: click.Command = importlib.import_module(f"sparkctl.cli.verbs.{VERBS[verb][0]}").command
+    command = sparkctl_command.get_command(click.Context(sparkctl_command), verb)
+    assert command is not None
     for word in rest.split():
         if isinstance(command, click.Group) and word in command.commands:
             command = command.commands[word]

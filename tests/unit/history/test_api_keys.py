@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from sparkctl.commands.start.launch_plans import ensure_api_key, get_api_key_path, read_api_key
 from sparkctl.errors import InvalidInput
-from sparkctl.history.api_keys import ensure_api_key, get_api_key_path, read_api_key
 
 
 def test_a_key_is_made_once_for_each_instance(tmp_path: Path) -> None:

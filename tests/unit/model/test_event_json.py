@@ -156,6 +156,18 @@ SAMPLES: list[events.Event] = [
         lines=(LogLine(when="2026-05-01T10:00:00Z", text="text \x1b[31m", number=7, stream="stderr", cut=3),),
         gap=True,
     ),
+    events.BenchCellProgressed(
+        ts=1.0,
+        node=NODE,
+        instance="i",
+        cell=BenchCell(pp=128, tg=16),
+        number=2,
+        total=8,
+        done=3,
+        requests=8,
+        tokens_per_second=12.5,
+        remaining=90.0,
+    ),
     events.BenchDomainMeasured.from_result(
         1.0,
         NODE,

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.node import bootstrap, collect_decoder
-from sparkctl.node.collect_decoder import CollectedReading, ReadingCollector
+from sparkctl.commands import doctor_bundle
+from sparkctl.commands.doctor_bundle import CollectedReading, ReadingCollector
+from sparkctl.node import bootstrap
 from tests.unit.node.agent_process import GB10_MEMINFO, build_nvml_stub, list_pythons, write_machine_files
 
-SOURCE = Path(collect_decoder.__file__).with_name("collect.py").read_text()
+SOURCE = Path(bootstrap.__file__).with_name("collect.py").read_text()
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has")
 
 
@@ -54,7 +55,7 @@ def test_a_machine_made_of_files_is_read_whole(python: str, tmp_path: Path) -> N
         "/sys/class/infiniband/rocep1s0f0/ports/1/counters/dear_to_read": "1\n",
         "/proc/sys/vm/swappiness": "60\n",
     })  # fmt: skip
-    found = run_collector(collect_decoder.build_collect_program(root, nvml=b"", python=python))
+    found = run_collector(doctor_bundle.build_collect_program(root, nvml=b"", python=python))
     assert found["proc/meminfo"] == CollectedReading("proc/meminfo", GB10_MEMINFO)
     assert found["proc/vmstat"] == CollectedReading("proc/vmstat", "", "No such file or directory")
     assert found["proc/cpuinfo"].text.count(" x\n") == 2
@@ -71,7 +72,7 @@ def test_this_machine_and_a_command_that_hangs_and_one_that_never_stops_talking(
     for name, body in (("nvidia-smi", "echo begun; exec sleep 100"), ("dmesg", "exec yes kernel"), ("df", "exit 3")):
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
         (tmp_path / name).chmod(0o755)
-    start = collect_decoder.build_collect_program(nvml=b"")
+    start = doctor_bundle.build_collect_program(nvml=b"")
     quick = start.stdin.replace(b"ANSWER_TIMEOUT_SECONDS = 10.0", b"ANSWER_TIMEOUT_SECONDS = 01.0")
     began = time.monotonic()
     found = run_collector(bootstrap.RemoteProgram(start.argv, quick), {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
@@ -88,9 +89,7 @@ def test_this_machine_and_a_command_that_hangs_and_one_that_never_stops_talking(
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc to build NVML's stand-in with")
 def test_every_call_of_nvml_is_told_with_its_code(tmp_path: Path) -> None:
     library = str(build_nvml_stub(tmp_path / "lib"))
-    told = run_collector(collect_decoder.build_collect_program(), {"LD_LIBRARY_PATH": library})[
-        "nvml"
-    ].text.splitlines()
+    told = run_collector(doctor_bundle.build_collect_program(), {"LD_LIBRARY_PATH": library})["nvml"].text.splitlines()
     assert "nvmlDeviceGetName(gpu 0): 'NVIDIA GB10'" in told
     assert "nvmlDeviceGetMemoryInfo(gpu 0): error 3 (Not Supported)" in told
     assert any(line.startswith("nvmlDeviceGetUtilizationRates(gpu 0): {gpu: 96") for line in told)

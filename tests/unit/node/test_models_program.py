@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-from sparkctl.commands.stored_models import choose_model, explain_use
+from sparkctl.commands.stored_models import StoredModel, choose_model, explain_use
 from sparkctl.errors import OperationRefused
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec, Mount
 from sparkctl.model.node import NodeName
-from sparkctl.model.stored_model import StoredModel
 from sparkctl.node.bootstrap import build_program
 from sparkctl.node.models import ANSWER_MARK
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from sparkctl.commands.start.start_measurements import measure_decode_step
 from sparkctl.model.decode_step import DecodeStepSpec, RoutedExperts, TensorSizes
-from sparkctl.profiles.weights_measurement import measure_decode_step
 
 QWEN = TensorSizes(
     whole=16_381_470_720, parts={"embedding": 1_244_659_712, "output": 1_244_659_712, "body": 13_892_151_296}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.transport.header_writer import HeaderWriter
+from sparkctl.transport.socket_relay import HeaderWriter
 
 HEAD = b"POST /v1/x HTTP/1.1\r\nHost: a\r\nauthorization: Bearer EMPTY\r\nConnection: keep-alive\r\nContent-Length: 9\r\n\r\n"
 SENT = b"POST /v1/x HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\nAuthorization: Bearer k\r\nConnection: close\r\n\r\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sparkctl.history.bench_diff import BenchFigure, SourceFigure, compare_benches
 from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, DomainResult, Measurements
 from sparkctl.model.node import NodeName
@@ -9,6 +11,7 @@ from sparkctl.model.reference import FigureRange
 from sparkctl.paths import shipped_profiles_dir
 from sparkctl.views.bench_chart import build_charts, list_series
 from sparkctl.views.bench_view import (
+    build_leaderboard_document,
     format_comparison_csv,
     format_comparison_markdown,
     format_last_result,
@@ -44,7 +47,9 @@ def test_a_loss_and_the_best_gain_are_told() -> None:
     assert "drafts cost on prose: 0.90x" in told
     assert "drafts gain most on coding: 2.10x" in told
     assert "every 40 steps" not in told
-    assert "every 40 steps" in join(render_run(plain))
+    assert "every 40 steps" not in join(render_run(plain)), "it does not draft"
+    untold = replace(run, domains=tuple(replace(one, accept_length=None) for one in run.domains))
+    assert "every 40 steps" in join(render_run(untold))
 
 
 def test_a_baseline_that_drafts_is_no_proof_of_drafts() -> None:
@@ -108,3 +113,54 @@ def test_what_the_sources_measured_stands_beside_both_runs() -> None:
     assert row in format_comparison_markdown(one)
     assert format_comparison_csv(one)[0].endswith(",a_source,b_source")
     assert format_comparison_csv(one)[1].endswith(",22.6,23.3")
+
+
+def test_a_cell_that_failed_has_its_row_and_what_was_not_reached_is_told_once() -> None:
+    cells = tuple(BenchCell(pp=64, tg=8, concurrency=number) for number in (1, 2, 3))
+    results = (
+        CellResult(cell=cells[0], generation_rate=Measurements((10.0, 12.0))),
+        CellResult(cell=cells[1], error="no result within 60 s"),
+    )
+    run = BenchRun(
+        number=4, began=0.0, instance="model", nodes=(NodeName("spark1"),), setup=BenchSetup(), wanted=cells, results=results,
+        why="the guard stopped model: MemAvailable was 0.9 GiB, the floor is 1.0 GiB",
+    )  # fmt: skip
+    told = join(render_run(run))
+    assert "1 run of each cell" in told
+    assert told.count("pp64 tg8 c2") == 1
+    assert "not measured: no result within 60 s" in told
+    assert "ended early: the guard stopped model" in told
+    assert "not measured: pp64 tg8 c3" in told
+
+
+def test_the_leaderboards_document_has_every_field_that_llama_benchys_own_report_requires() -> None:
+    cell = BenchCell(pp=64, tg=8, depth=16, concurrency=2)
+    result = CellResult(
+        cell=cell,
+        generation_rate=Measurements((10.0, 12.0)),
+        ttft=Measurements((0.25,)),
+        peak_rate=Measurements((15.0,)),
+        latency=0.002,
+    )
+    setup = BenchSetup(generator="llama-benchy 0.4.0", served="tiny")
+    run = BenchRun(
+        number=1,
+        began=0.0,
+        instance="model",
+        nodes=(NodeName("spark1"),),
+        setup=setup,
+        wanted=(cell,),
+        results=(result,),
+    )
+    assert build_leaderboard_document(run) == {
+        "version": "0.4.0", "timestamp": "1970-01-01 00:00:00Z", "latency_mode": "api", "latency_ms": 2.0, "model": "tiny",
+        "prefix_caching_enabled": False, "max_concurrency": 2,
+        "benchmarks": [
+            {
+                "concurrency": 2, "context_size": 16, "prompt_size": 64, "response_size": 8, "is_context_prefill_phase": False,
+                "pp_throughput": None, "tg_throughput": {"mean": 11.0, "std": 1.0, "values": [10.0, 12.0]},
+                "peak_throughput": {"mean": 15.0, "std": 0.0, "values": [15.0]},
+                "e2e_ttft": {"mean": 250.0, "std": 0.0, "values": [250.0]},
+            }
+        ],
+    }  # fmt: skip

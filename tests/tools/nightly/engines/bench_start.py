@@ -2,12 +2,14 @@
 
 ``python -m tests.tools.nightly.engines.bench_start`` installs what is missing as the job ``engines`` does, and llama-benchy into an
 environment of its own; starts each engine by `sparkctl up`, measures it, and holds the table against llama-benchy's own result, and
-the acceptance beside each cell against the engine's counters over the same time. Exit 0: all was as it should be.
+the acceptance beside each cell against the engine's counters over the same time, and the speed against that of the same load
+without sparkctl's sampling. Exit 0: all was as it should be.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import re
 import shlex
@@ -15,10 +17,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
+from sparkctl.commands.bench.load_generator import CellFailed, LoadGenerator, LoadTarget
+from sparkctl.model.bench import BenchCell
 from tests.lab.bed.node import LabNode
 from tests.lab.support.sparkctl_process import Sparkctl
 from tests.tools.nightly.engines import benchy_spy, random_model
@@ -31,6 +37,8 @@ TOLERANCE = 0.02
 _ENDED_AT_ONCE = "no request generated more than one token"
 _SIZES = ("--pp", "128", "--tg", "192", "--depth", "0,256", "--concurrency", "1,2", "--runs", "3")
 _CELLS = 4
+_CELL, _RUNS, _ROUNDS = BenchCell(pp=128, tg=192), 3, 3  # of the comparison with and without our sampling
+_OVERHEAD = 0.05
 _NAMES = {  # of the engines' counters: steps that drafted, drafts, accepted drafts
     "vllm": "vllm:spec_decode_num_{}_total",
     "llamacpp": "llamacpp:spec_decode_num_{}_total",
@@ -54,7 +62,11 @@ def measure_engine(engine: str, bench: Bench, node: LabNode, command: Sparkctl) 
         return
     with tempfile.TemporaryDirectory(prefix="sparkctl-nightly-bench-") as scratch:
         spy = shlex.join([sys.executable, benchy_spy.__file__, scratch, str(bench.install.benchy)])
-        more = ("--tokenizer", str(bench.models / random_model.NAME)) if engine == "llamacpp" else ()  # a GGUF has none
+        model = bench.models / random_model.NAME
+        is_private = any(
+            not one.stat().st_mode & 0o001 for one in model.parents
+        )  # to the user on the node, as /root is
+        more = ("--tokenizer", str(model)) if engine == "llamacpp" or is_private else ()  # a GGUF has none
         began = time.monotonic()
         ran = command("bench", name, *_SIZES, *more, "--command", spy, "--json", timeout=WITHIN)
         cells = [event for event in ran.events if event["event"] == "cell"] if ran.out else []
@@ -70,7 +82,47 @@ def measure_engine(engine: str, bench: Bench, node: LabNode, command: Sparkctl) 
         seen = [json.loads((Path(scratch) / f"{number}.json").read_text()) for number in range(len(cells))]
         for cell, one in zip(cells, seen, strict=True):
             _compare_cell(bench, engine, cell, one)
+    _compare_overhead(bench, engine, name, command)
     command("down", "--all", "--node", NODE, "--json", timeout=WITHIN)
+
+
+def _compare_overhead(bench: Bench, engine: str, name: str, command: Sparkctl) -> None:
+    """Measure one cell by turns: with what sparkctl reads beside, and by the same load generator over a tunnel without that."""
+    began, tokenizer = time.monotonic(), str(bench.models / random_model.NAME)
+    opened = command.start("tunnel", name, "--json")
+    url = json.loads(opened.await_text(r'^\{.*"event": ?"tunnel".*"open".*$'))["url"]
+    sampled, bare = list[float](), list[float]()
+    words = ("--pp", str(_CELL.pp), "--tg", str(_CELL.tg), "--runs", str(_RUNS), "--tokenizer", tokenizer)
+    for _ in range(_ROUNDS):
+        ran = command("bench", name, *words, "--command", str(bench.install.benchy), "--json", timeout=WITHIN)
+        for event in ran.events:
+            if event["event"] == "cell" and event["result"]["generation_rate"] is not None:
+                sampled += event["result"]["generation_rate"]["values"]
+        with tempfile.TemporaryDirectory(prefix="sparkctl-nightly-bench-") as home:
+            generator = LoadGenerator(
+                words=(str(bench.install.benchy),), home=Path(home), runs=_RUNS,
+                target=LoadTarget(url=f"{url}/v1", model=random_model.NAME, tokenizer=tokenizer),
+            )  # fmt: skip
+            with suppress(CellFailed):
+                measured = asyncio.run(generator.run_cell(_CELL, lambda: None, lambda: None))
+                bare += measured.generation_rate.values if measured.generation_rate else ()
+    opened.interrupt()
+    opened.end()
+    if not sampled or not bare:
+        bench.note(
+            f"bench {engine}: overhead", time.monotonic() - began, "no figures", "nothing was measured in one of both"
+        )
+        return
+    share = median(sampled) / median(bare) - 1
+    shown = [f"{median(one):.1f} tok/s ({min(one):.1f} to {max(one):.1f}, {len(one)} runs)" for one in (sampled, bare)]
+    is_slower = share < -_OVERHEAD and max(sampled) < min(bare)
+    wrong = f"our sampling costs {-share:.1%}" if is_slower else None
+    bench.note(
+        f"bench {engine}: overhead",
+        time.monotonic() - began,
+        f"{shown[0]} with our sampling, {shown[1]} without: {share:+.1%}",
+        wrong,
+    )
 
 
 def _write_profile(bench: Bench, command: Sparkctl, engine: str, name: str) -> None:

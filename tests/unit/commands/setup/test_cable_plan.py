@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.commands.setup.cable_plan import (
+from sparkctl.commands.setup.setup_plan import (
     CableEnd,
     build_cable_route,
     find_wrong_lanes,

@@ -7,8 +7,7 @@ from ipaddress import IPv4Interface
 
 import pytest
 
-from sparkctl.commands.setup.setup_plan import plan_undo
-from sparkctl.commands.setup.ssh_plan import SshSide, list_shared_addresses, plan_ssh
+from sparkctl.commands.setup.setup_plan import SshSide, list_shared_addresses, plan_ssh, plan_undo
 from sparkctl.errors import OperationRefused
 from sparkctl.model.node import NodeName
 from sparkctl.node.peer_checks import SshLoginTarget

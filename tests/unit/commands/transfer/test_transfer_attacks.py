@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 
 from sparkctl.clock import SystemClock
 from sparkctl.commands.transfer import transfer_profile, transfer_stream
-from sparkctl.commands.transfer.transfer_files import TransferReporter, transfer_files
-from sparkctl.commands.transfer.transfer_plan import TransferPlan, plan_transfer
+from sparkctl.commands.transfer.transfer_files import TransferPlan, TransferReporter, plan_transfer, transfer_files
 from sparkctl.commands.transfer.transfer_stream import (
     TransferRoute,
     TransferStream,

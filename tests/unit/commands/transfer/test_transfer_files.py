@@ -12,8 +12,13 @@ from pathlib import Path
 import pytest
 
 from sparkctl.clock import SystemClock
-from sparkctl.commands.transfer.transfer_files import TransferReporter, compare_checksums, transfer_files
-from sparkctl.commands.transfer.transfer_plan import TransferPlan, plan_transfer
+from sparkctl.commands.transfer.transfer_files import (
+    TransferPlan,
+    TransferReporter,
+    compare_checksums,
+    plan_transfer,
+    transfer_files,
+)
 from sparkctl.commands.transfer.transfer_stream import (
     RouteUnreachable,
     TransferRoute,

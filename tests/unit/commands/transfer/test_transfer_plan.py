@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.commands.transfer.transfer_plan import (
+from sparkctl.commands.transfer.transfer_files import (
     RESERVED_BYTES,
     SpaceNeed,
     SymbolicLink,

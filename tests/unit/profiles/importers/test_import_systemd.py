@@ -36,6 +36,14 @@ def test_a_unit_lands_field_by_field() -> None:
     assert {"Restart", "EnvironmentFile", "CPUWeight"} <= set(list_keys_of(written, KeyOutcome.UNSUPPORTED))
 
 
-def test_a_unit_without_docker_is_said() -> None:
+def test_a_unit_that_starts_an_engine_itself_is_imported() -> None:
+    written = import_and_check(
+        "[Service]\nEnvironment=HF_HUB_OFFLINE=1\nExecStart=/usr/bin/vllm serve org/m \\\n  --port 8001\n", "x.service"
+    )
+    assert (written.profile.engine, written.profile.model.path, written.profile.port) == ("vllm", "org/m", 8001)
+    assert written.profile.env == (("HF_HUB_OFFLINE", "1"),)
+
+
+def test_a_unit_that_starts_no_engine_is_said() -> None:
     with pytest.raises(InvalidInput, match="starts no `docker run`"):
-        import_and_check("[Service]\nExecStart=/usr/bin/vllm serve m\n", "x.service")
+        import_and_check("[Service]\nExecStart=/usr/bin/nginx -g x\n", "x.service")

@@ -1,11 +1,15 @@
-"""``sparkctl guard``: watch the memory of a node."""
+"""``sparkctl guard`` and ``drop-caches``: watch the memory of a node, and drop its page cache."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import click
 
 from sparkctl.cli import verb_runner
 from sparkctl.cli.options import (
+    PreparedVerb,
+    RequestCommand,
     complete_profiles,
     create_context,
     json_document_option,
@@ -14,6 +18,10 @@ from sparkctl.cli.options import (
     parse_duration_option,
     select_configured_nodes,
 )
+
+if TYPE_CHECKING:
+    from sparkctl.cli.verb_runner import EventPrinter
+
 
 _DAY_SECONDS = 24 * 3600.0
 
@@ -28,7 +36,7 @@ def _parse_size_option(ctx: click.Context, param: click.Parameter, value: str | 
 
 
 @click.group("guard", short_help="Watch a node's memory, and stop a model before the node freezes.")
-def command() -> None:
+def guard_command() -> None:
     """A small process on the node that stops an instance before the node runs out of memory and freezes.
 
     `up` arms it for every start, until the instance is ready. It keeps working if your connection breaks.
@@ -40,7 +48,7 @@ def command() -> None:
     """
 
 
-@command.command("status")
+@guard_command.command("status")
 @node_option(many=True)
 @json_document_option
 def guard_status_command(node: tuple[str, ...], as_json: bool) -> int:
@@ -61,7 +69,7 @@ def guard_status_command(node: tuple[str, ...], as_json: bool) -> int:
     return int(ExitCode.DONE if is_known else ExitCode.UNREACHABLE)
 
 
-@command.command("arm")
+@guard_command.command("arm")
 @click.argument("instance", required=False, shell_complete=complete_profiles)
 @node_option(many=True)
 @click.option(
@@ -99,7 +107,7 @@ def guard_arm_command(
     return run_verb(context, lambda ctx: begin(ctx, request), JsonPrinter() if as_json else TextPrinter())
 
 
-@command.command("disarm")
+@guard_command.command("disarm")
 @click.argument("instance", required=False, shell_complete=complete_profiles)
 @node_option(many=True)
 @json_option
@@ -112,3 +120,40 @@ def guard_disarm_command(instance: str | None, node: tuple[str, ...], as_json: b
     context = create_context(may_ask=not as_json)
     nodes = select_configured_nodes(node)
     return run_verb(context, lambda ctx: end(ctx, nodes, instance), JsonPrinter() if as_json else TextPrinter())
+
+
+@click.command("drop-caches", cls=RequestCommand, short_help="Drop the page cache, and show memory before and after.")
+@node_option(many=True)
+@json_option
+def drop_caches_command(node: tuple[str, ...], as_json: bool) -> PreparedVerb:
+    """Drop the page cache on the nodes, and show MemFree, page cache and MemAvailable before and after.
+
+    \b
+    sparkctl drop-caches
+    sparkctl drop-caches --node spark1
+
+    It needs the right to `sudo tee /proc/sys/vm/drop_caches`. Without it sparkctl asks for the password. Without that it drops
+    only the files of your models, which needs no right, and prints the sudoers line to add and what it would bring.
+    """
+    from sparkctl.commands.drop_page_cache import DropCaches
+
+    request = DropCaches(select_configured_nodes(node), names_nodes=bool(node))
+    return PreparedVerb(request=request, printer=_create_cache_drop_printer)
+
+
+def _create_cache_drop_printer() -> EventPrinter:
+    from sparkctl.cli import stdout
+    from sparkctl.cli.event_printers import TextPrinter
+    from sparkctl.model.events import CachesDropped, Event
+    from sparkctl.views.event_text import format_cache_table
+
+    class CacheDropPrinter(TextPrinter):
+        """Prints the figures on stdout."""
+
+        def print_event(self, event: Event) -> None:
+            if isinstance(event, CachesDropped):
+                stdout.print_lines(format_cache_table(event))
+            else:
+                super().print_event(event)
+
+    return CacheDropPrinter()

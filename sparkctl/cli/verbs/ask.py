@@ -1,4 +1,4 @@
-"""``sparkctl say``: speak a text on a Spark, as a WAV file or into a pipe."""
+"""``sparkctl check`` and ``say``: ask a running model whether its answers make sense, or to speak a text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,53 @@ from pathlib import Path
 import click
 
 from sparkctl.cli import stdout, verb_runner
-from sparkctl.cli.options import complete_instances, create_context, node_option, select_configured_nodes
+from sparkctl.cli.event_printers import TextPrinter
+from sparkctl.cli.options import (
+    complete_instances,
+    create_context,
+    json_option,
+    node_option,
+    select_configured_nodes,
+)
+from sparkctl.model.events import Event, FindingReported
+
+
+class CheckPrinter(TextPrinter):
+    """Prints each check on stdout, with what was asked and what came where it is not good."""
+
+    def print_event(self, event: Event) -> None:
+        """Print one check."""
+        if not isinstance(event, FindingReported):
+            return super().print_event(event)
+        from sparkctl.views.finding_view import format_answer_check
+
+        return stdout.print_lines(format_answer_check(event))
+
+
+@click.command("check", short_help="Ask a running model whether its answers make sense.")
+@click.argument("instance", shell_complete=complete_instances)
+@node_option(many=True)
+@click.option("--basic", is_flag=True, help="Ask only what `up` asks: one question, and its context.")
+@click.option("--strict", is_flag=True, help="Exit 5 if a check fails.")
+@json_option
+def check_command(instance: str, node: tuple[str, ...], basic: bool, strict: bool, as_json: bool) -> int:
+    """Ask INSTANCE a question with a known answer, and check what comes: sense, the end at max_tokens, JSON mode, a tool
+    call where it has a tool parser, a stream, its context, and whether its drafts are accepted.
+
+    \b
+    sparkctl check qwen36
+    sparkctl check qwen36 --basic --strict && start-my-agents
+
+    It changes nothing and takes about ten requests, one after the other. `up` asks the basic ones by itself once a model is
+    ready (`start.check` in its profile). To check a profile's file: sparkctl profiles check.
+    """
+    from sparkctl.cli.event_printers import JsonPrinter
+    from sparkctl.cli.verb_runner import run_verb
+    from sparkctl.commands.ask_instance import CheckInstance, check_instance
+
+    request = CheckInstance(instance=instance, nodes=select_configured_nodes(node), is_full=not basic, is_strict=strict)
+    context = create_context(may_ask=not as_json)
+    return run_verb(context, lambda ctx: check_instance(ctx, request), JsonPrinter() if as_json else CheckPrinter())
 
 
 @click.command("say", short_help="Speak a text with a speech server, as a WAV file.")
@@ -24,7 +70,7 @@ from sparkctl.cli.options import complete_instances, create_context, node_option
     help="Write the sound to this file. Without it, it goes to stdout, which must not be a terminal.",
 )  # fmt: skip
 @click.pass_context
-def command(
+def say_command(
     ctx: click.Context, text: tuple[str, ...], node: tuple[str, ...], instance: str | None, voice: str | None,
     output: Path | None,
 ) -> int:  # fmt: skip
@@ -38,7 +84,7 @@ def command(
     Exit 5: it answered, and there is no sound in the answer. Exit 6: no speech server runs.
     """
     from sparkctl.cli import stderr
-    from sparkctl.commands.speak_text import speak_text
+    from sparkctl.commands.ask_instance import speak_text
     from sparkctl.model.text.units import format_duration
 
     to_stdout = output is None or str(output) == "-"

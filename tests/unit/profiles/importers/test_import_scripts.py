@@ -1,0 +1,202 @@
+"""Launch scripts as people publish them: arrays, conditions, here-documents, comments between flags, shells in shells."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkctl.errors import InvalidInput
+from sparkctl.model.profile import FlagValues
+from sparkctl.profiles.importers.import_report import KeyOutcome
+from tests.unit.profiles.importers.import_text import (
+    get_container_argv,
+    import_and_check,
+    import_docker_line,
+    list_keys_of,
+)
+
+IMAGE = "vllm/vllm-openai:v0.20"
+
+
+def list_remarks(text: str) -> str:
+    return " ".join(remark.text for remark in import_and_check(text).imported.ledger.remarks)
+
+
+def test_arrays_are_the_words_that_they_hold() -> None:
+    profile = import_docker_line(
+        "ARGS=(\n  --model org/m   # the model\n  --served-model-name 'a b'\n)\nARGS+=(--max-model-len 8192)\n"
+        f'ENVS=(-e A=1 -e B="2 3")\nexec docker run -p 8000:8000 "${{ENVS[@]}}" {IMAGE} "${{ARGS[@]}}"\n'
+    )
+    assert (profile.model.path, profile.model.served_name) == ("org/m", "a b")
+    assert profile.env == (("A", "1"), ("B", "2 3"))
+    assert dict(profile.args) == {"max-model-len": "8192"}
+
+
+def test_a_command_that_is_an_array_is_read() -> None:
+    text = f'CMD=(docker run --gpus all -p 8000:8000)\nCMD+=({IMAGE})\n"${{CMD[@]}}" --model org/m'
+    assert import_docker_line(text).model.path == "org/m"
+
+
+def test_an_array_that_the_text_does_not_set_is_said() -> None:
+    text = f'docker run -p 8000:8000 {IMAGE} --model org/m "${{EXTRA[@]}}"'
+    assert import_docker_line(text).args == ()
+    assert "EXTRA: not set in the text" in list_remarks(text)
+
+
+def test_what_a_condition_sets_is_said_and_overrides_nothing() -> None:
+    text = (
+        'IMAGE=one/vllm:1\nif [ -n "$FAST" ]; then\n  IMAGE=two/vllm:2\n  ARGS+=(--enforce-eager)\nfi\n'
+        'docker run -p 8000:8000 "$IMAGE" --model org/m "${ARGS[@]}"'
+    )
+    profile = import_docker_line(text)
+    assert profile.image == "one/vllm:1"
+    assert dict(profile.args) == {"enforce-eager": True}
+    assert "IMAGE, ARGS: set under a condition" in list_remarks(text)
+
+
+def test_the_first_branch_of_a_case_stands_as_a_whole() -> None:
+    text = (
+        "case $1 in\n a) IMG=a/vllm:1; ARGS=(--model org/a) ;;\n b) IMG=b/vllm:1; ARGS=(--model org/b) ;;\nesac\n"
+        'docker run -p 8000:8000 $IMG "${ARGS[@]}"'
+    )
+    profile = import_docker_line(text)
+    assert (profile.image, profile.model.path) == ("a/vllm:1", "org/a")
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        "--ipc host   # needed \\\n  --gpus all \\\n",
+        "--ipc host \\   # needed\n  --gpus all \\\n",
+        "--ipc host \\\n  # needed\n  # and more\n  --gpus all \\\n",
+    ],
+)
+def test_a_comment_between_flags_ends_nothing(between: str) -> None:
+    profile = import_docker_line(f"docker run -p 8000:8000 {between}  {IMAGE} --model org/m")
+    assert (profile.container.ipc, profile.model.path) == ("host", "org/m")
+
+
+def test_a_here_document_is_no_part_of_the_script_around_it() -> None:
+    text = f"cat > config.yaml <<EOF\nmodel:\n  name: x\nEOF\ndocker run -p 8000:8000 {IMAGE} --model org/m"
+    written = import_and_check(text, "start.sh")
+    assert written.profile.model.path == "org/m"
+    assert "`name: x`" not in list_keys_of(written, KeyOutcome.UNSUPPORTED)
+
+
+def test_a_file_that_a_script_writes_is_read_where_the_script_starts_nothing() -> None:
+    compose = f"services:\n  llm:\n    image: {IMAGE}\n    command: --model org/m\n"
+    assert import_docker_line(f"cat > compose.yaml <<'EOF'\n{compose}EOF\ndocker compose up -d").model.path == "org/m"
+    run = f"docker run -p 8000:8000 {IMAGE} --model org/m"
+    assert import_docker_line(f"cat > run.sh <<EOF\n{run}\nEOF\nbash run.sh").model.path == "org/m"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sudo -u llm {run}",
+        "timeout 60 {run}",
+        "if ! {run}; then exit 1; fi",
+        "cid=$({run})",
+        "ssh spark1 '{run}'",
+        'bash -c "{run}"',
+        'CMD="{run}"\neval "$CMD"',
+        "/usr/bin/env -i HOME=/root PATH=/usr/bin LC_ALL=C DOCKER_HOST=unix:///run/docker.sock /usr/bin/{run}",
+    ],
+)
+def test_what_stands_around_the_docker_run_does_not_hide_it(line: str) -> None:
+    run = f"docker run -d -p 8000:8000 {IMAGE} --model org/m"
+    assert import_docker_line(line.replace("{run}", run)).model.path == "org/m"
+
+
+def test_an_engine_that_is_started_in_a_container_by_hand() -> None:
+    text = "docker exec -it -e M=org/m vllm /bin/bash -c '\n  vllm serve $M --tensor-parallel-size 2'"
+    profile = import_docker_line(text)
+    assert (profile.engine, profile.model.path) == ("vllm", "org/m")
+    assert "docker exec: how the container was started" in list_remarks(text)
+
+
+def test_what_a_text_exports_goes_into_the_container() -> None:
+    run = import_docker_line(f"export VLLM_A=1\ndocker run -e VLLM_A -p 8000:8000 {IMAGE} --model org/m")
+    assert run.env == (("VLLM_A", "1"),)
+    text = "export CUTE_DSL_ARCH=sm_121a\nexport PATH=/x:$PATH\nvllm serve org/m"
+    written = import_and_check(text)
+    assert written.profile.env == (("CUTE_DSL_ARCH", "sm_121a"),)
+    assert "export PATH" in list_keys_of(written, KeyOutcome.UNSUPPORTED)
+
+
+def test_an_assignment_that_only_a_shell_can_evaluate_hides_no_command() -> None:
+    written = import_and_check('DB="$(pwd)/x" \\\nVLLM_A=1 \\\nvllm serve org/m')
+    assert written.profile.env == (("VLLM_A", "1"),)
+    assert "DB=" in list_keys_of(written, KeyOutcome.UNSUPPORTED)
+
+
+def test_defaults_with_variables_and_quotes_in_them() -> None:
+    profile = import_docker_line(
+        f"docker run -p 8000:8000 -v ${{HF_HOME:-$HOME/.cache/huggingface}}:/root/.cache/huggingface {IMAGE} "
+        '--model ${MODEL:-"org/m"} --port ${PORT:-8801} ${DEBUG:+--enforce-eager}'
+    )
+    assert profile.mounts == ("~/.cache/huggingface:/root/.cache/huggingface",)
+    assert (profile.model.path, profile.port, profile.args) == ("org/m", 8801, ())
+    assert get_container_argv(profile).count("--port") == 1
+
+
+def test_an_escaped_dollar_stays_a_dollar() -> None:
+    profile = import_docker_line(f'docker run -p 8000:8000 -e A=\\${{HOME}} -e "B=\\${{HOME}}" {IMAGE} --model org/m')
+    assert profile.env == (("A", "$${HOME}"), ("B", "$${HOME}"))
+
+
+@pytest.mark.parametrize(
+    "place", ["<image> --model org/m", f"{IMAGE} --model <your model>", f'{IMAGE} --model "<MODEL>"']
+)
+def test_a_placeholder_is_said(place: str) -> None:
+    with pytest.raises(InvalidInput, match="is a placeholder"):
+        import_and_check(f"docker run -p 8000:8000 {place}")
+
+
+def test_a_script_whose_value_only_the_shell_knows_is_no_empty_profile() -> None:
+    text = f"GMEM=$(awk 1 /proc/meminfo)\ndocker run -p 8000:8000 {IMAGE} bash -c \"vllm serve m --x '$GMEM'\""
+    with pytest.raises(InvalidInput, match="GMEM") as caught:
+        import_and_check(text)
+    assert "--define GMEM=VALUE" in (caught.value.hint or "")
+    assert get_container_argv(import_docker_line(text, defined={"GMEM": "0.8"}))[-1] == "0.8"
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("docker compose run --rm vllm", "compose file"),
+        ("docker model run ai/qwen3", "Model Runner"),
+        ("ollama run llama3.2", "ollama/ollama"),
+        ("kubectl apply -f x", "docker run line"),
+        ("mpirun -n 2 trtllm-llmapi-launch trtllm-serve org/m", "one rank"),
+        ("#!/bin/bash\necho hi\nls a b: c\n", "docker run"),
+    ],
+)
+def test_what_cannot_be_imported_says_what_can(text: str, hint: str) -> None:
+    with pytest.raises(InvalidInput, match="neither a recipe nor a command line") as caught:
+        import_and_check(text, "x.sh")
+    assert hint in (caught.value.hint or "")
+
+
+def test_a_kubernetes_manifest_is_named_as_what_it_is() -> None:
+    with pytest.raises(InvalidInput, match=r"Kubernetes manifest \(Deployment\)"):
+        import_and_check("apiVersion: apps/v1\nkind: Deployment\nspec: {}\n", "x.yaml")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A=xxxxxxxxxxxxxxxx\n" + "A=$A$A\n" * 40,
+        "A=(x y)\n" + 'A=("${A[@]}" "${A[@]}")\n' * 40,
+        "A=xx\n" + "A=${B:-$A$A}\n" * 40,
+    ],
+)
+def test_variables_that_double_are_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="expand to more than"):
+        import_and_check(text + f'docker run -e B=$A {IMAGE} --model "${{A[@]}}"')
+
+
+def test_a_list_of_names_in_an_array_is_one_flag() -> None:
+    profile = import_docker_line(
+        f'N=(a b)\ndocker run -p 1:1 {IMAGE} --model m --served-model-name "${{N[@]}}" --seed 1'
+    )
+    assert dict(profile.args)["served-model-name"] == FlagValues(("a", "b"))
