@@ -141,7 +141,8 @@ class HistoryWriter:
             self.entry.record_node_result(NodeResult(node=node, instance=name, **facts))  # type: ignore[arg-type]
 
     def _record_end(self, event: CommandEnded) -> None:
-        if not self._is_done_to and event.exit_code in _UNRECORDED_EXIT_CODES:
+        is_removal = self.entry.operation.kind is OperationKind.REMOVE and event.outcome is Outcome.DONE
+        if not (self._is_done_to or is_removal) and event.exit_code in _UNRECORDED_EXIT_CODES:
             self.entry.delete_row()
             return
         touched = tuple(dict.fromkeys(share.node for share in self.entry.operation.shares))

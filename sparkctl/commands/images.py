@@ -8,11 +8,13 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from sparkctl.commands.event_stream import open_session, stream_events
+from sparkctl.commands.history_writer import OperationSubject, record_operation
 from sparkctl.commands.node_lock import acquire_node_lock
 from sparkctl.commands.request import Request, list_flags
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.errors import DockerError, ExitCode, NodeError, OperationRefused
+from sparkctl.history.model import OperationKind
 from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, WarningEmitted
 from sparkctl.model.node import Node, NodeName
@@ -168,7 +170,19 @@ def remove_images(ctx: CommandContext, request: RemoveImages) -> AsyncGenerator[
             seconds=ctx.clock.monotonic() - began, message="\n".join(said) or "no old build is there: nothing to remove",
         )  # fmt: skip
 
-    return stream_events(ctx, run_removal, on_interrupt="interrupted; what was removed by then is gone")
+    def stream_removal(own: CommandContext) -> AsyncGenerator[Event, None]:
+        return stream_events(own, run_removal, on_interrupt="interrupted; what was removed by then is gone")
+
+    if request.dry_run:
+        return stream_removal(ctx)
+    command = shlex.join(("sparkctl", *request.format_as_command()))
+    subject = OperationSubject(
+        kind=OperationKind.REMOVE,
+        nodes=request.nodes,
+        instance=" ".join(request.wanted) or "old builds",
+        command=command,
+    )
+    return record_operation(ctx, subject, stream_removal)
 
 
 def choose_images(images: Sequence[ImageUse], request: RemoveImages) -> list[ImageUse]:

@@ -6,6 +6,7 @@ Where models lie on a node is known from the profiles; a program there knows mor
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from sparkctl.commands.event_stream import open_session, stream_events
+from sparkctl.commands.history_writer import OperationSubject, record_operation
 from sparkctl.commands.node_lock import acquire_node_lock
 from sparkctl.commands.request import Request, list_flags
 from sparkctl.concurrency import gather_or_cancel
@@ -20,6 +22,7 @@ from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
 from sparkctl.engines.memory.model_weights import map_path_to_node
 from sparkctl.errors import ContainerNotFound, ExitCode, OperationRefused, SparkctlError
+from sparkctl.history.model import OperationKind
 from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec
@@ -249,7 +252,15 @@ def remove_model(ctx: CommandContext, request: RemoveModel) -> AsyncGenerator[Ev
         )  # fmt: skip
 
     stays = "interrupted; what is left of it has the ending .sparkctl-removed: the same command removes it"
-    return stream_events(ctx, run_removal, None, None, on_interrupt=stays)
+
+    def stream_removal(own: CommandContext) -> AsyncGenerator[Event, None]:
+        return stream_events(own, run_removal, None, None, on_interrupt=stays)
+
+    if request.dry_run:
+        return stream_removal(ctx)
+    command = shlex.join(("sparkctl", *request.format_as_command()))
+    subject = OperationSubject(kind=OperationKind.REMOVE, nodes=request.nodes, instance=request.name, command=command)
+    return record_operation(ctx, subject, stream_removal)
 
 
 def choose_model(models: Sequence[StoredModel], name: str, node: str) -> StoredModel:

@@ -16,6 +16,7 @@ class OperationKind(StrEnum):
     START = "start"
     STOP = "stop"
     SWITCH = "switch"
+    REMOVE = "remove"  # a model or images from the disk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,11 +19,13 @@ from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import Node, NodeState, format_endpoint_url
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.switch_plan import JournalPresence
+from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.monitor import engine_probe
 from sparkctl.monitor.node_views import NodeStatusView, list_rollback_containers, mark_rollback_containers
 from sparkctl.monitor.ranks import apply_head_state
 from sparkctl.monitor.service_proof import request_proof
 from sparkctl.monitor.switch_journal_io import build_journal_view
+from sparkctl.node.node_inspection import NodeDownload
 from sparkctl.profiles.container_labels import (
     parse_expected_memory_label,
     parse_port_label,
@@ -72,7 +74,7 @@ async def _build_status_view(ctx: CommandContext, session: NodeSession) -> NodeS
     node = session.node
     await session.link.connect()
     look, containers = await gather_or_cancel(
-        session.read_node("memory", "processes", "gpu", "journal"), _list_containers(session)
+        session.read_node("memory", "processes", "gpu", "journal", "downloads"), _list_containers(session)
     )
     left = build_journal_view(look.journal)
     switch = None if left.found is JournalPresence.NONE else left
@@ -82,6 +84,7 @@ async def _build_status_view(ctx: CommandContext, session: NodeSession) -> NodeS
         *(build_instance_view(session, c, look.get_container_memory(c.id)) for c in containers)
     )
     shown = mark_rollback_containers([one for one in instances if one], list_rollback_containers(switch))
+    shown = (*shown, *(_build_download_view(node, one) for one in look.downloads))
     return NodeStatusView(
         name=node.name, state=NodeState.OK, when=ctx.clock.unix_time(), memory=look.memory, instances=shown, switch=switch,
     )  # fmt: skip
@@ -220,26 +223,43 @@ async def build_instance_view(session: NodeSession, container: Container, held: 
     )
 
 
+def _build_download_view(node: Node, download: NodeDownload) -> InstanceView:
+    """Return a download that runs on the node itself as what it is: a process without a container."""
+    step, detail = _parse_download_progress(download.messages)
+    return InstanceView(
+        name=sanitize_line(download.name), node=node.name, container="", image="", state=ContainerState.RUNNING,
+        status="runs on the node itself", ours=False, memory=None, phase=Phase.PULLING, step=step, detail=detail,
+        profile=None if download.profile is None else sanitize_line(download.profile),
+    )  # fmt: skip
+
+
 async def _read_download_progress(session: NodeSession, container: Container) -> tuple[Step | None, str | None]:
     """Return how far the download of a model is, from the messages of its program. The imports are late: it is rare."""
     from sparkctl.logs.reader import read_log
+
+    messages: list[str] = []
+    try:
+        async with aclosing(read_log(session, container.id)) as batches:
+            async for lines in batches:
+                messages += [line.text for line in lines]
+    except (DockerError, LogUnreadable):
+        return Step("model"), None  # it is at work, or was a moment ago
+    return _parse_download_progress(messages)
+
+
+def _parse_download_progress(messages: Iterable[str]) -> tuple[Step | None, str | None]:
     from sparkctl.model.text.sanitize import load_json
     from sparkctl.model.text.units import format_size
 
     done, total = None, None
-    try:
-        async with aclosing(read_log(session, container.id)) as batches:
-            async for lines in batches:
-                for line in lines:
-                    try:
-                        message = load_json(line.text)
-                    except (ValueError, RecursionError):
-                        continue
-                    if isinstance(message, dict):
-                        total = message.get("total", total)
-                        done = message.get("at", message.get("have", done))
-    except (DockerError, LogUnreadable):
-        return Step("model"), None  # it is at work, or was a moment ago
+    for text in messages:
+        try:
+            message = load_json(text)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(message, dict):
+            total = message.get("total", total)
+            done = message.get("at", message.get("have", done))
     if not isinstance(done, int):
         return Step("model"), None
     if not isinstance(total, int) or total <= 0:

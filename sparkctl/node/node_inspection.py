@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -107,6 +107,15 @@ class SetupReadings:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeDownload:
+    """The download of a model that runs on the node itself, outside a container; ``messages``: the program's lines, JSON."""
+
+    name: str
+    profile: str | None = None
+    messages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class JournalFile:
     """The file of a switch journal: ``state`` is none, ours or foreign, ``text`` its content if it is ours.
 
@@ -183,6 +192,7 @@ class NodeInspection:
     procs: tuple[ProcessInfo, ...] | None = None
     shm: tuple[SharedMemoryFile, ...] | None = None
     journal: JournalFile | None = None
+    downloads: tuple[NodeDownload, ...] = ()
     network: NetworkReadings | None = None
     setup: SetupReadings | None = None
 
@@ -244,6 +254,7 @@ def decode_inspection(answer: bytes) -> NodeInspection:
         procs=parse_processes(sections.get("procs"), sections.get("commands"), sections.get("resident")),
         shm=parse_shared_memory(sections.get("shm")),
         journal=_parse_journal_file(sections.get("journal")),
+        downloads=_parse_downloads(sections.get("downloads", "")),
         network=_parse_network(sections.get("network")),
         setup=_parse_setup(sections.get("setup")),
     )
@@ -397,6 +408,18 @@ def _parse_docker_access(body: str | None) -> DockerAccess | None:
         toolkit=bool(word.get("toolkit")),
         cdi=bool(word.get("cdi")),
     )
+
+
+def _parse_downloads(body: str) -> tuple[NodeDownload, ...]:
+    found: list[NodeDownload] = []
+    for line in body.splitlines():
+        kind, _, text = line.partition(" ")
+        if kind == "download":
+            name, _, profile = text.partition(" ")
+            found.append(NodeDownload(name, profile or None))
+        elif kind == "said" and found:
+            found[-1] = replace(found[-1], messages=(*found[-1].messages, text))
+    return tuple(found)
 
 
 def _parse_journal_file(body: str | None) -> JournalFile | None:

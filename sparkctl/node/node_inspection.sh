@@ -55,6 +55,14 @@ for section in "$@"; do
       echo "status $?" ;;
     listen)
       echo "@@ listen"; cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -E '^ *[0-9]+: [0-9A-F]+:[0-9A-F]{4} [0-9A-F]+:[0-9A-F]{4} 0A ' ;;
+    downloads)
+      # Downloads that run on the node itself, outside a container (see commands/pull/model_download.py), with what they said last.
+      echo "@@ downloads"
+      for d in /dev/shm/sparkctl-pull-*; do
+        { [ -O "$d/pid" ] && grep -qF "$d/program.py" "/proc/$(cat "$d/pid")/cmdline"; } 2>/dev/null || continue
+        echo "download ${d##*/} $(head -c 200 "$d/profile" 2>/dev/null | tr -d '\r\n')"
+        { grep -m 1 '"total"' "$d/log"; tail -n 5 "$d/log"; } 2>/dev/null | grep '^{' | cut -c 1-300 | sed 's/^/said /'
+      done ;;
     disk=*)
       echo "@@ disk $argument"; df -P -k -- "$argument" 2>&1 | tail -n 1 ;;
     path=*)

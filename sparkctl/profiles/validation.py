@@ -53,7 +53,7 @@ def _find_api_key_fault(profile: Profile) -> str | None:
     engine = load_engine(profile.engine)
     if not engine.api_key_variables:
         return (
-            f"{engine.title} takes none that stays secret (everybody on the node sees its command line); leave it out, let it "
+            f"{engine.title} takes none that stays secret ({engine.api_key_obstacle}); leave it out, let it "
             "listen on 127.0.0.1, and reach it with: sparkctl tunnel NAME"
         )
     if engine.find_api_key(profile) is not None:

@@ -56,7 +56,7 @@ def format_models(views: Sequence[NodeModels], now: float, width: int | None = N
             continue
         whole = sum(one.size for one in view.models)
         lines.append(
-            f"{view.node}   {len(view.models)} models, {format_size(whole)}"
+            f"{view.node}   {len(view.models)} model{'s' if len(view.models) > 1 else ''}, {format_size(whole)}"
             if view.models
             else f"{view.node}   no model"
         )

@@ -64,8 +64,8 @@ done
 found=$(command -v uv) && echo "$found run --no-project --quiet --with huggingface_hub python3"
 """
 # A process of its own, which outlives the connection; its folder is in memory, for its user alone.
-_START_ON_NODE = """set -e; umask 077; d=/dev/shm/$1; request=$2 origin=$3; shift 3
-rm -rf -- "$d"; mkdir -m 700 -- "$d"; printf '%s' "$origin" >"$d/origin"; cat >"$d/program.py"
+_START_ON_NODE = """set -e; umask 077; d=/dev/shm/$1; request=$2 origin=$3 profile=$4; shift 4
+rm -rf -- "$d"; mkdir -m 700 -- "$d"; printf '%s' "$origin" >"$d/origin"; printf '%s' "$profile" >"$d/profile"; cat >"$d/program.py"
 HF_HUB_DISABLE_TELEMETRY=1 HF_HUB_DISABLE_PROGRESS_BARS=1 setsid sh -c 'd=$1; shift; echo $$ >"$d/pid"; exec "$@"' sparkctl-download \
   "$d" "$@" "$d/program.py" "$request" >"$d/log" 2>&1 </dev/null &
 while ! [ -s "$d/pid" ]; do sleep 0.1; done
@@ -259,7 +259,17 @@ async def _start_on_node(
     endpoint = get_hub_endpoint(environ)
     words = [*(["env", f"HF_ENDPOINT={endpoint}"] if endpoint else []), *client]
     done = await session.run(
-        ["sh", "-c", _START_ON_NODE, "sparkctl-start", wanted.node_folder, request, wanted.origin, *words],
+        [
+            "sh",
+            "-c",
+            _START_ON_NODE,
+            "sparkctl-start",
+            wanted.node_folder,
+            request,
+            wanted.origin,
+            wanted.profile.name,
+            *words,
+        ],
         stdin=_read_program().encode(),
         timeout=_COMMAND_TIMEOUT_SECONDS,
     )

@@ -202,6 +202,11 @@ class ProfilePuller:
         if not wanted:
             return f"{self._request.profile.name} has everything on {self._join_nodes()}: nothing to get"
         for part in wanted:  # refuse before the first byte
+            if part.kind is not PartKind.IMAGE and self._is_at_source(part):
+                raise OperationRefused(
+                    f"{part.node} does not have {part.name} itself, so it cannot come from there",
+                    "name another Spark in --from-cache, or leave it out",
+                )
             if part.kind is not PartKind.IMAGE and self._request.from_node is None:
                 ModelDownload.from_part(self._request.profile, part, self._request.from_directory)
         if self._request.dry_run:
@@ -237,6 +242,9 @@ class ProfilePuller:
             return parts, engine
         part = build_missing_image(self._request.profile, plan, "was built from an older state of it")
         return (part, *parts), engine
+
+    def _is_at_source(self, part: MissingPart) -> bool:
+        return self._request.from_node is not None and part.node == self._request.from_node.name
 
     def _is_wanted(self, part: MissingPart) -> bool:
         return self._request.image if part.kind is PartKind.IMAGE else self._request.model

@@ -268,6 +268,7 @@ class TensorRtLlmEngine(Engine):
     memory_setting = FRACTION_FIELD
     share_flags = ("kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction")
     context_flags = ("max_seq_len",)
+    api_key_obstacle = "its server has none"
     metrics_setting = "return_perf_metrics: true, in the YAML file of args.config"
     signs = LogSignature(
         marks=r"\[TRT-LLM\]|\[TensorRT-LLM\]|trtllm-serve",

@@ -75,7 +75,7 @@ async def run_model_program(node: SimNode, stdin: ReadStream) -> bytes:
         node.downloaded.discard(request["place"])
     elif request["role"] == "list":
         answer = {"entries": entries, "models": [
-            {"place": entry, "size": size, "used": _FILE_MTIME_NANOSECONDS / 1e9, "faults": [], "unread": False,
+            {"place": entry, "size": size, "used": node.unix_time(), "faults": [], "unread": False,
              "brought": entry in node.downloaded, "link": False}
             for entry, size in sizes.items() if size
         ]}  # fmt: skip

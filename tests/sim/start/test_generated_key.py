@@ -51,7 +51,7 @@ def test_a_generated_key_is_needed_and_used_and_in_no_output(
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        ("extends: qwen36\napi_key: generate\n", "SGLang takes none that stays secret"),
+        ("extends: qwen36\napi_key: generate\n", "SGLang takes none that stays secret (it prints the key into its log"),
         ("extends: qwen36-vllm\napi_key: generate\nargs: {api-key: '${K}'}\n", "args.api-key gives it a key already"),
         ("extends: qwen36-vllm\napi_key: generate\nenv: {VLLM_API_KEY: '${K}'}\n", "env.VLLM_API_KEY gives it a key"),
         ("extends: qwen36-vllm\napi_key: sesame\n", "generate"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +39,7 @@ from sparkctl.monitor.node_status import read_node_statuses
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
 from tests.support.events import collect_events_and_end
+from tests.support.run_command import run_demo
 
 pytestmark = pytest.mark.usefixtures("own_profiles")
 VOICE, MODEL = "orpheus-tts", "orpheus-llm"
@@ -324,3 +327,16 @@ async def test_plan_looks_at_what_is_needed_on_the_other_spark(speech: SpeechSce
         ("voice", "spark2", False),
     ]
     assert ended.exit_code == 6
+
+
+def test_sox_reads_what_say_writes(tmp_path: Path) -> None:
+    if shutil.which("sox") is None:
+        pytest.skip("no sox here")
+    place = tmp_path / "hello.wav"
+    done = run_demo("say", "hello", "--node", "spark2", "-o", str(place), scenario="speech")
+    assert done.returncode == 0, done.stderr
+    read = subprocess.run(["sox", str(place), "-n", "stat"], capture_output=True, text=True, timeout=30)
+    assert read.returncode == 0, read.stderr
+    told = dict(line.split(":", 1) for line in read.stderr.splitlines() if ":" in line)
+    assert float(told["Length (seconds)"]) > 0.2
+    assert float(told["Maximum amplitude"]) > 0.01

@@ -9,6 +9,7 @@ import pytest
 from sparkctl.commands.images import RemoveImages, list_images
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
+from sparkctl.history.model import OperationKind
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.simulator import SimulatedSparks
 from tests.support.events import collect_events, find_command_end
@@ -43,6 +44,9 @@ async def test_an_image_is_removed_only_by_its_own_name(sparks: SimulatedSparks,
     gone = find_command_end(await collect_events(build_request(sparks, "2" * 12).run(ctx)))
     assert gone.exit_code == 0, gone
     assert not images.has_image("own/vllm:1")
+    (kept,) = [one for one in ctx.history.list_operations() if one.has_succeeded]
+    assert (kept.kind, kept.instance, kept.nodes) == (OperationKind.REMOVE, "2" * 12, ("spark1",))
+    assert kept.command == f"sparkctl images remove {'2' * 12} --node spark1"
     assert images.has_image(IMAGE)
     nothing = find_command_end(await collect_events(build_request(sparks, old_builds=True).run(ctx)))
     assert "nothing to remove" in (nothing.message or "")

@@ -310,6 +310,16 @@ async def test_a_model_comes_from_the_other_spark(sparks: SimulatedSparks, ctx: 
     assert moved == {("spark1", "spark2")}, find_command_end(events)
 
 
+@FRESH
+async def test_a_spark_is_no_source_of_what_it_lacks(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    """It is told before the image comes, which takes minutes."""
+    (first,) = load_config(sparks.config_path).nodes[:1]
+    events = await collect_events(pull_profile(ctx, replace(make_request(sparks), from_node=first)))
+    assert find_command_end(events).exit_code == 6
+    assert "spark1 does not have /home/milo/models" in (find_command_end(events).message or "")
+    assert not [one for one in events if isinstance(one, TransferProgressed)]
+
+
 @pytest.mark.simulation(scenario="empty", speed=3, options={"spark1": SimNodeOptions(missing=(MODEL,))})
 async def test_nothing_is_downloaded_while_an_engine_loads(sparks: SimulatedSparks, ctx: CommandContext) -> None:
     profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile("qwen36")

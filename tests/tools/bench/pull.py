@@ -67,7 +67,9 @@ def publish_image(node: LabNode) -> Iterator[None]:
         subprocess.run(node.enter("docker", "cp", "/tmp/bench-layer", f"{container}:/layer"), check=True)
         node.docker("commit", container, PUBLISHED)
         node.docker("rm", container)
-        node.docker("push", PUBLISHED)
+        subprocess.run(
+            node.enter("docker", "push", "-q", PUBLISHED), check=True, stdout=subprocess.DEVNULL
+        )  # minutes beside load
         yield
     finally:
         registry.close()
@@ -110,8 +112,10 @@ def _measure_models(bed: Bed, node: LabNode, url: str, rounds: int) -> tuple[Ser
         "-e",
         "HF_HUB_DISABLE_TELEMETRY=1",
     ]
+    # its threads end by pthread_exit, which wants a library that the lab's image does not have
+    libgcc = [word for one in Path("/lib").glob("*/libgcc_s.so.1") for word in ("-v", f"{one}:{one}:ro")]
     theirs = node.enter(
-        *by_hand, "-v", f"{MODELS}:{MODELS}", CLIENT_IMAGE, "python3", "-c", CLIENT,
+        *by_hand, "-v", f"{MODELS}:{MODELS}", *libgcc, CLIENT_IMAGE, "python3", "-c", CLIENT,
         "download", REPOSITORY, "--local-dir", MODEL,
     )  # fmt: skip
     env = {**bed.sparkctl.env, "HF_ENDPOINT": url}

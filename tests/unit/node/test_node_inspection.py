@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -181,3 +182,30 @@ def test_the_lanes_of_a_node_are_read_with_their_devices_and_indices() -> None:
         ),
         has_devices=True,
     )
+
+
+@linux
+def test_a_download_on_the_node_itself_is_seen_while_its_process_lives() -> None:
+    """The real script and a real process with the program's name; a folder whose process is gone is no download."""
+    name, gone = f"sparkctl-pull-test{os.getpid()}", f"sparkctl-pull-gone{os.getpid()}"
+    places = [Path("/dev/shm", one) for one in (name, gone)]
+    for one in places:
+        one.mkdir(mode=0o700)
+        (one / "profile").write_text("mine")
+        (one / "log").write_text('{"files": 1, "total": 90, "have": 10}\nnoise\n' + '{"at": 20}\n' * 9 + '{"at": 30}\n')
+    held = subprocess.Popen([sys.executable, "-c", "input()", f"{places[0]}/program.py"], stdin=subprocess.PIPE)
+    try:
+        for one in places:
+            (one / "pid").write_text(str(held.pid))
+        done = subprocess.run(
+            build_inspection_command("downloads"), input=read_inspection_script(), capture_output=True, timeout=30
+        )
+        found = {one.name: one for one in decode_inspection(done.stdout).downloads}
+        assert gone not in found
+        assert found[name].profile == "mine"
+        assert found[name].messages[0] == '{"files": 1, "total": 90, "have": 10}'
+        assert found[name].messages[-1] == '{"at": 30}'
+    finally:
+        held.communicate(b"\n")
+        for one in places:
+            shutil.rmtree(one)

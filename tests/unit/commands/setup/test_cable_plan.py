@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from sparkctl.commands.setup.setup_plan import (
@@ -148,3 +153,23 @@ def test_the_file_names_both_functions_and_the_proof_names_what_is_missing() -> 
     done = seen(*port(0, first="192.168.200.11/24", second="192.168.201.11/24", mtu=9000))
     assert find_wrong_lanes(ends[0], done) == []
     assert [one.network for one in build_cable_route(ends).head_end.lanes] == ["192.168.200.0/24", "192.168.201.0/24"]
+
+
+def test_netplan_itself_takes_the_file(tmp_path: Path) -> None:
+    """The real netplan makes systemd-networkd's files of it, with both addresses and the large MTU."""
+    if (netplan := shutil.which("netplan", path=f"{os.environ['PATH']}:/usr/sbin")) is None:
+        pytest.skip("no netplan here")
+    (end, _) = plan(seen(*port(0)), seen(*port(0))) or pytest.fail("no plan")
+    place = tmp_path / "etc/netplan/90-sparkctl.yaml"
+    place.parent.mkdir(parents=True)
+    place.touch(0o600)
+    place.write_text(format_netplan(end, OTHER))
+    done = subprocess.run(
+        [netplan, "generate", "--root-dir", str(tmp_path)], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    made = {one.name: one.read_text() for one in (tmp_path / "run/systemd/network").iterdir()}
+    for lane_, address in end.lanes:
+        (text,) = [text for name, text in made.items() if name.endswith(f"-{lane_.name}.network")]
+        assert f"Address={address}" in text
+        assert "MTUBytes=9000" in text
