@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import asyncssh
@@ -102,12 +103,17 @@ class CommandStreams:
 CommandHandler = Callable[[SimNode, list[str], CommandStreams], Awaitable[int]]
 
 
+@lru_cache(maxsize=256)  # sparkctl sends the same programs again and again, and they are long
+def _split_line(line: str) -> tuple[str, ...]:
+    return tuple(shlex.split(line))
+
+
 async def run_command(node: SimNode, line: str, streams: CommandStreams) -> int:
     """Run one command line as sshd would pass it on; return its exit status."""
     if from_stdin := _STDIN_COMMAND_PATTERN.match(line):
         line = await _read_command(int(from_stdin[1]), streams)
     try:
-        argv = shlex.split(line)
+        argv = list(_split_line(line))
     except ValueError as error:
         return _report_failure(streams, f"sh: {error}", 2)
     if not argv:
