@@ -115,9 +115,9 @@ async def attach_to_peer(session: NodeSession, tmp_path: Path, peer: Peer) -> Gu
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (b"hello\n", "something else"),
-        (b'{"guard":2,"kind":"state"}\n', "something else"),
-        (b'{"guard":1,"kind":"receipt","receipt":null}\n', "something else"),
+        (b"hello\n", "unexpected"),
+        (b'{"guard":2,"kind":"state"}\n', "unexpected"),
+        (b'{"guard":1,"kind":"receipt","receipt":null}\n', "unexpected"),
         (b'{"guard":1,"kind":"refused","what":"no \\u001b[31mway"}\n', "refused: no way"),
         (b"", "has ended"),
         (b"x" * (3 << 20), "without an end"),
@@ -182,7 +182,7 @@ async def test_events_between_answers_are_no_answers(session: NodeSession, tmp_p
             "no guard on here: not ours",
             None,
         ),
-        ("echo '{\"probe\":9}'", "something else", "python3 -V"),
+        ("echo '{\"probe\":9}'", "unexpected", "python3 -V"),
     ],
     ids=["missing", "silent", "refusing", "strange"],
 )
