@@ -25,7 +25,7 @@ from sparkctl.model.launch_plan import ContainerLabel, GuardRule
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_size
-from sparkctl.monitor import guard_receipts
+from sparkctl.monitor import guard_client
 from sparkctl.monitor.guard_client import GuardClient
 from sparkctl.transport.node_connection import node_state_for_error
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
@@ -83,11 +83,11 @@ async def read_guard_status(ctx: CommandContext, nodes: Sequence[Node]) -> tuple
 
 
 async def _build_guard_status(ctx: CommandContext, session: NodeSession) -> GuardStatus:
-    name, left = session.node.name, await guard_receipts.read_guard_directory(session)
+    name, left = session.node.name, await guard_client.read_guard_directory(session)
     notes = list(left.list_warnings(name))
     lost, hints = [what for what, _ in notes], [hint for _, hint in notes]
     for receipt in left.receipts:
-        guard_receipts.save_receipt(ctx, session, receipt, lost.append)
+        guard_client.save_receipt(ctx, session, receipt, lost.append)
     state, answer = None, GuardRunState.SILENT
     try:
         state = await _read_guard_state(session, left)
@@ -107,7 +107,7 @@ async def _build_guard_status(ctx: CommandContext, session: NodeSession) -> Guar
     )
 
 
-async def _read_guard_state(session: NodeSession, left: guard_receipts.GuardDirectory) -> GuardState | None:
+async def _read_guard_state(session: NodeSession, left: guard_client.GuardDirectory) -> GuardState | None:
     """Return the state that a node's guard reports, None where no guard runs. Raises `GuardUnavailable` where it does
     not answer.
     """
@@ -197,7 +197,7 @@ async def _arm_on_node(
     link = await GuardClient.start_guard(session, lambda event: None)
     try:
         state = await link.get_state()
-        for what, hint in (await guard_receipts.read_guard_directory(session)).list_warnings(name):
+        for what, hint in (await guard_client.read_guard_directory(session)).list_warnings(name):
             emit(WarningEmitted(ctx.clock.unix_time(), name, what, hint))
         if state.available is not None and request.rule.floor >= state.available:
             raise build_floor_refusal(request.rule.floor, state.available, name)
@@ -270,7 +270,7 @@ def _build_partial_end(
 
 
 async def _disarm_on_node(session: NodeSession, instance: str | None) -> list[str]:
-    left = await guard_receipts.read_guard_directory(session)
+    left = await guard_client.read_guard_directory(session)
     link = await GuardClient.connect_guard(session, left.socket) if left.socket is not None else None
     if link is None:
         return []

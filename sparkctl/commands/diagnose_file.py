@@ -10,8 +10,8 @@ from sparkctl import __version__
 from sparkctl.errors import DockerError, InvalidInput, NodeError
 from sparkctl.logs.diagnosis import LogDiagnoser
 from sparkctl.logs.log_file import ByteSource, open_log, read_line_blocks
-from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import NodeName
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.secrets import LineMasker
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_gib
-from sparkctl.monitor import guard_receipts
+from sparkctl.monitor import guard_client
 from sparkctl.monitor.guard_client import GuardClient
 from sparkctl.transport.node_session import NodeSession
 
@@ -114,7 +114,7 @@ class GuardSession:
         try:
             self._link = await GuardClient.start_guard(self._session, self._report_guard_event)
             state = await self._link.get_state()
-            left = await guard_receipts.read_guard_directory(self._session)
+            left = await guard_client.read_guard_directory(self._session)
         except (GuardUnavailable, NodeError) as trouble:
             return await self._give_up(trouble)
         for what, hint in left.list_warnings(self._plan.node):
@@ -199,7 +199,7 @@ class GuardSession:
         clock = self._ctx.clock
         began = clock.monotonic()
         while True:
-            left = await guard_receipts.read_guard_directory(self._session)
+            left = await guard_client.read_guard_directory(self._session)
             found = next((one for one in left.receipts if one.container == self._container), None)
             expected = self._killed or found is not None
             patience = _FULL_RECEIPT_SECONDS if expected else _FIRST_RECEIPT_SECONDS if self._link is not None else 0.0
@@ -356,10 +356,10 @@ async def stop_watching_containers(
         emit(WarningEmitted(ctx.clock.unix_time(), session.node.name, what, None))
 
     with suppress(GuardUnavailable, NodeError):
-        left = await guard_receipts.read_guard_directory(session)
+        left = await guard_client.read_guard_directory(session)
         for receipt in left.receipts:
             if receipt.container in containers:
-                guard_receipts.save_receipt(ctx, session, receipt, emit_warning)
+                guard_client.save_receipt(ctx, session, receipt, emit_warning)
         link = await GuardClient.connect_guard(session, left.socket) if left.socket else None
         if link is None:
             return

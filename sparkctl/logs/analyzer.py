@@ -43,9 +43,9 @@ from sparkctl.logs.own_requests import REQUEST_MARK, is_own_request
 from sparkctl.logs.traceback_reader import TRACEBACK_HEADER, TracebackReader, strip_group_frame
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, StatsLineKind
 from sparkctl.model.launch_plan import ReadinessRule
-from sparkctl.model.log_line import LogLine
 from sparkctl.model.phase import Phase, PhaseDuration, Step
 from sparkctl.model.text.bounded_pattern import compile_bounded
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.text.secrets import redact_word
 from sparkctl.model.verdict import FailureCause, Verdict

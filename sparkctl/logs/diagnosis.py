@@ -25,8 +25,8 @@ from sparkctl.logs.line_effects import (
 from sparkctl.logs.line_patterns import find_common_quoting, is_quoted, strip_quoting
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName
 from sparkctl.model.launch_plan import LaunchPlan, ReadinessRule
-from sparkctl.model.log_line import LogLine
 from sparkctl.model.phase import Phase
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import redact_word
 from sparkctl.model.verdict import Confidence, FailureCause, Verdict

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from sparkctl.errors import InvalidInput, NodeError
 from sparkctl.model.finding import Finding
 from sparkctl.model.instance import InstanceView, is_worker
-from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
+from sparkctl.model.sample import MemoryReading
 from sparkctl.model.switch_plan import SwitchJournalStatus, SwitchStep
 from sparkctl.model.text.suggestions import format_did_you_mean
 

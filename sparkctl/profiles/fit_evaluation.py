@@ -12,13 +12,13 @@ from itertools import accumulate
 from sparkctl.engines import load_engine
 from sparkctl.engines.flags.command_flags import CommandFlags
 from sparkctl.engines.flags.flag_catalogue import parse_version
-from sparkctl.engines.memory.kv_cache import parse_kv_layout
 from sparkctl.engines.memory.memory_estimate import (
     AvailableMemory,
     DraftWorkspace,
     EstimateInput,
     MemoryEstimate,
     MemoryRule,
+    parse_kv_layout,
 )
 from sparkctl.engines.memory.model_weights import WeightsSize, map_path_to_node, measure_weights
 from sparkctl.model.launch_plan import LaunchPlan

@@ -9,7 +9,7 @@ import pytest
 from textual.widgets import Input
 
 from sparkctl.simulator import SimulatedSparks
-from sparkctl.simulator.ssh_server import KeyboardInteractiveLogin
+from sparkctl.simulator.node_programs.shell_commands import KeyboardInteractiveLogin
 from sparkctl.tui.dialogs.base import InputDialog
 from sparkctl.tui.key_queue import IGNORED_KEY_SECONDS
 from tests.support.sim_clients import FAST

@@ -19,7 +19,7 @@ from sparkctl.errors import InvalidInput
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.logs.log_file import open_log
 from sparkctl.monitor.meters.engine_averages import average_stats_lines
-from sparkctl.monitor.recording.recording_file import EventRecorder, read_recording
+from sparkctl.monitor.recording_file import EventRecorder, read_recording
 from sparkctl.profiles.engine_environment import resolve_engine_env
 from sparkctl.profiles.file_issues import FilePosition, read_source_lines
 from sparkctl.profiles.profile_edit import read_source as read_for_editing

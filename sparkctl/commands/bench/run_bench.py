@@ -57,7 +57,7 @@ from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec
 from sparkctl.model.node import Node
 from sparkctl.model.questions import BenchStartQuestion, NonInteractivePrompter
 from sparkctl.model.text.suggestions import format_did_you_mean
-from sparkctl.monitor.guard_receipts import read_receipt, save_receipt
+from sparkctl.monitor.guard_client import read_receipt, save_receipt
 from sparkctl.monitor.meters.bandwidth import build_decode_step_reads
 from sparkctl.monitor.node_status import read_node_statuses
 from sparkctl.monitor.node_views import choose_instance

@@ -45,11 +45,11 @@ from sparkctl.engines import load_engine
 from sparkctl.errors import ExitCode, OperationRefused, SparkctlError
 from sparkctl.model.events import CommandEnded, Emit, Event, LogArrived, Outcome, PhaseChanged
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
-from sparkctl.model.log_line import LogLine
 from sparkctl.model.missing_part import MissingPart, PartKind
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.transport.docker.docker_responses import DockerInfo
 from sparkctl.transport.node_session import NodeSession

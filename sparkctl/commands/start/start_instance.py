@@ -26,7 +26,7 @@ from sparkctl.commands.start.start_preflight import (
 )
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.start.start_watch import collect_plan_secrets
-from sparkctl.commands.stop.settle_pending_stops import withdraw_pending_stops
+from sparkctl.commands.stop.pending_stops import withdraw_pending_stops
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext, CommandInterrupted, NodeLock
 from sparkctl.errors import DockerError, ExitCode, NodeError, OperationRefused

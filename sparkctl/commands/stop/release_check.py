@@ -12,7 +12,7 @@ from sparkctl.engines import collect_engine_words
 from sparkctl.errors import ContainerNotFound
 from sparkctl.model.container import Container
 from sparkctl.model.events import Emit, MemorySampled, WarningEmitted
-from sparkctl.model.memory_reading import MemoryBeforeStart
+from sparkctl.model.sample import MemoryBeforeStart
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import redact_words
 from sparkctl.model.text.units import GIB, MIB, format_gib, format_size

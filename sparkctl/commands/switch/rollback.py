@@ -118,6 +118,24 @@ async def remove_new_containers(transaction: SwitchTransaction) -> str | None:
     return left
 
 
+async def remove_partial_start(transaction: SwitchTransaction) -> None:
+    """Remove the ranks of the new instance where the others are missing: a sparkctl that was killed created only some
+    of them, and half a model is never ready.
+    """
+    found = [
+        (node, one)
+        for node in transaction.journal.nodes
+        for one in await list_new_containers(transaction, node)
+        if one.is_alive and one.get_label(ContainerLabel.INSTANCE) == transaction.journal.instance
+    ]
+    there = {node for node, _ in found}
+    if not there or there == set(transaction.journal.nodes):
+        return
+    for node, one in found:
+        await remove_container(transaction, node, one)
+        transaction.warn(node, f"the rank of {transaction.journal.instance} here ran without the others: removed")
+
+
 async def restart_old_containers(transaction: SwitchTransaction) -> str:
     """Start the old containers again in their order, and watch each model as `up` does, until it is ready and gave a
     token.

@@ -21,7 +21,7 @@ from sparkctl.model.questions import (
     SudoPasswordQuestion,
 )
 from sparkctl.simulator import SimulatedSparks
-from sparkctl.simulator.ssh_server import KeyboardInteractiveLogin, SimSshServer
+from sparkctl.simulator.node_programs.shell_commands import KeyboardInteractiveLogin, SimSshServer
 from sparkctl.transport.ssh.ssh_connection import SshConnection
 from sparkctl.transport.ssh.ssh_login import LoginTimeouts
 

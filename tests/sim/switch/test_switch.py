@@ -18,6 +18,7 @@ from sparkctl.concurrency import gather_or_cancel
 from sparkctl.history.model import OperationKind
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, Event, Outcome, PhaseChanged, SwitchStepReported, WarningEmitted
+from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.phase import Phase
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.monitor.node_status import read_node_statuses
@@ -223,6 +224,32 @@ async def test_a_damaged_journal_is_unknown_and_not_absent(scene: SwitchScene) -
         assert ended.exit_code == 6
         assert "it is damaged" in (ended.message or "")
     assert scene.running() == scene.old
+
+
+@pytest.mark.parametrize("missing", ["spark1", "spark2"])
+async def test_resume_after_a_kill_between_the_starts_of_two_ranks_starts_both(
+    scene: SwitchScene, missing: str
+) -> None:
+    _, ended = await collect_events_and_end(switch_instance(scene.ctx(), scene.request()))
+    assert ended.exit_code == 0, ended
+    profile = ProfileLibrary().load_profile(OLD)
+    both = replace(scene.request(), profile=profile, nodes=scene.nodes, words=(OLD,))
+
+    def loading(event: Event) -> bool:
+        return isinstance(event, PhaseChanged) and event.instance == OLD and event.phase is Phase.LOADING
+
+    assert await scene.crash(switch_instance(scene.ctx(), both), loading)
+    containers = scene.sparks.docker[missing].containers
+    for one in [one.id for one in containers.values() if one.labels[ContainerLabel.INSTANCE] == OLD]:
+        del containers[one]  # as if the kill had come before it was created
+    (left,) = scene.running()[OLD]
+    seen, ended = await collect_events_and_end(resume_switch(scene.ctx(), scene.finish()))
+    assert ended.exit_code == 0, ended
+    assert set(scene.running()) == {OLD}
+    assert len(scene.all()) == 2
+    assert left not in scene.all(), "it has waited for a rank of another start"
+    assert any(isinstance(event, WarningEmitted) and "without the others" in event.message for event in seen)
+    assert scene.journals == [None, None]
 
 
 async def test_another_profile_by_now_is_not_resumed(scene: SwitchScene, tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from sparkctl.model.decode_step import DecodeStepSpec
 from sparkctl.model.engine_metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource, Quantiles
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.reference import ComparableReference, FigureRange, ReferenceRate
@@ -23,6 +22,7 @@ from sparkctl.model.sample import (
     GpuProcess,
     MemoryDetail,
     MemoryPressure,
+    MemoryReading,
     NetworkInterface,
     RdmaLane,
     Sample,

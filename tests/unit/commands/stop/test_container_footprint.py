@@ -15,7 +15,7 @@ from sparkctl.commands.stop.release_check import (
     find_surviving_processes,
     summarize_shm_files,
 )
-from sparkctl.model.memory_reading import MemoryBeforeStart, MemoryReading
+from sparkctl.model.sample import MemoryBeforeStart, MemoryReading
 from sparkctl.model.text.units import GIB, MIB
 from sparkctl.node.node_inspection import NodeInspection, ProcessInfo, SharedMemoryFile
 
