@@ -159,7 +159,7 @@ def _read_recipe_file(path: Path) -> str:
             f"{path}: cannot be read: {error.strerror or error}", "give the path of a recipe file"
         ) from error
     if len(raw) > _MAX_FILE_BYTES:
-        raise InvalidInput(f"{path}: larger than {_MAX_FILE_BYTES // 1024} KiB: that is no recipe")
+        raise InvalidInput(f"{path}: larger than {_MAX_FILE_BYTES // 1024} KiB: too large for a recipe")
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return raw.decode("utf-16", "replace")
     return raw.decode("utf-8-sig", "replace")
