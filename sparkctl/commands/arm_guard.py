@@ -35,7 +35,7 @@ from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 class GuardStatus:
     """The guard of a node at ``when`` (unix seconds).
 
-    ``answer``: whether a guard runs, None where the node did not say. ``guard``: its own state. ``receipts``: the
+    ``answer``: whether a guard runs, None where the node did not report it. ``guard``: its own state. ``receipts``: the
     containers that it stopped.
     """
 
@@ -114,7 +114,7 @@ async def _read_guard_state(session: NodeSession, left: guard_client.GuardDirect
     node = session.node.name
     if left.is_stopped:
         raise GuardNotResponding(
-            f"its process on {node} is stopped (kill -STOP, a debugger): it watches nothing until it goes on",
+            f"its process on {node} is stopped (kill -STOP, a debugger): it watches nothing until it continues",
             f"on {node}: kill -CONT $(pgrep -x sparkctl-guard)",
         )
     link = await GuardClient.connect_guard(session, left.socket) if left.socket is not None else None
@@ -155,7 +155,9 @@ def arm_guard(ctx: CommandContext, request: ArmGuard) -> AsyncGenerator[Event, N
                 f"no container called {', '.join(sorted(missing))} runs on {where}", "on the node: docker ps"
             )
         if not armed:
-            what = f"{request.instance} does not run" if request.instance else "nothing that sparkctl started runs"
+            what = (
+                f"{request.instance} is not running" if request.instance else "nothing started by sparkctl is running"
+            )
             raise OperationRefused(f"{what} on {where}; there is nothing to guard", "see what runs: sparkctl status")
         until = time.strftime("%Y-%m-%d %H:%M", time.localtime(ctx.clock.unix_time() + (request.rule.limit or 0)))
         message = (
@@ -239,11 +241,11 @@ def disarm_guard(ctx: CommandContext, nodes: Sequence[Node], instance: str | Non
         failure = await run_on_each_node(ctx, nodes, emit, disarm_node)
         seconds = ctx.clock.monotonic() - began
         if failure is not None:
-            message = f"not guarded any more: {', '.join(ended)}" if ended else None
+            message = f"no longer guarded: {', '.join(ended)}" if ended else None
             return _build_partial_end(failure, ctx, seconds, instance, message)
         where = " or ".join(node.name for node in nodes)
         nothing = f"{instance} is not guarded on {where}" if instance else f"nothing is guarded on {where}"
-        message = f"not guarded any more: {', '.join(ended)}" if ended else nothing
+        message = f"no longer guarded: {', '.join(ended)}" if ended else nothing
         return CommandEnded(
             ts=ctx.clock.unix_time(),
             outcome=Outcome.DONE,

@@ -266,7 +266,7 @@ class GuardSession:
             return False  # the guard ended the watch itself and said why
         if self._watched:
             self._was_lost = True
-            self._emit_warning(f"the guard on {self._plan.node} was gone; another one watches now", None)
+            self._emit_warning(f"the guard on {self._plan.node} had ended; a new one watches now", None)
         self._is_silent = False
         await self.watch_container(self._container)
         return self._link is not None
@@ -304,7 +304,7 @@ class GuardSession:
             self.stepped.set()
             if event.why.startswith(LEASE_EXPIRED_PREFIX) or event.why == UnwatchReason.DISARMED:
                 self._was_lost = True
-                self._emit_warning(f"{self._plan.instance} is not guarded any more: {sanitize_line(event.why)}", None)
+                self._emit_warning(f"{self._plan.instance} is no longer guarded: {sanitize_line(event.why)}", None)
 
     def _warn_missing_rights(self, state: GuardState, drop_was_told: bool) -> None:
         if state.docker is False:

@@ -324,9 +324,9 @@ def _build_verdict(reader: LogAnalyzer, name: str | None, plan: LaunchPlan | Non
     if name is None and reader.last_error is not None and not reader.was_ready:
         return Verdict(
             cause=FailureCause.CRASHED,
-            summary="No engine is known by this log; its last line that sounds like an error is the proof.",
+            summary="No known engine wrote this log; its last line that looks like an error is the proof.",
             evidence=verdict_builder.build_line_evidence(reader.last_error),
-            remedy="Read the log around this line; --engine says whose it is.",
+            remedy="Read the log around this line; --engine names the engine.",
             confidence=Confidence.LIKELY,
         )
     return None

@@ -133,7 +133,7 @@ class GuardClient:
     async def _request_state(self, within: float, **command: object) -> GuardState:
         answer = await self._send_command(command, within)
         if not isinstance(answer, GuardState):
-            raise GuardUnavailable(f"the guard on {self._node} answered something else to `{command['do']}`")
+            raise GuardUnavailable(f"the guard on {self._node} gave an unexpected answer to `{command['do']}`")
         return answer
 
     async def _send_command(self, command: dict[str, object], within: float) -> GuardState | GuardReceipt | None:
@@ -180,7 +180,7 @@ class GuardClient:
         except OSError:
             pass  # a local guard that was killed
         except ValueError as wrong:
-            end = GuardUnavailable(f"the guard on {self._node} says something else ({wrong})")
+            end = GuardUnavailable(f"the guard on {self._node} gave an unexpected answer ({wrong})")
         finally:
             self._answers.put_nowait(end)
 
@@ -213,10 +213,12 @@ async def _start_guard_process(session: NodeSession) -> GuardProcess:
     except TimeoutError as late:
         raise GuardUnavailable(f"no guard on {name}: it did not start within {_START_TIMEOUT_SECONDS:.0f} s") from late
     except ValueError as wrong:
-        raise GuardUnavailable(f"no guard on {name}: its start said something else ({wrong})", _PYTHON_HINT) from wrong
+        raise GuardUnavailable(
+            f"no guard on {name}: its start printed something unexpected ({wrong})", _PYTHON_HINT
+        ) from wrong
     finally:
         await held.release()
-    raise GuardUnavailable(f"no guard on {name}: its start ended without a word", _PYTHON_HINT)
+    raise GuardUnavailable(f"no guard on {name}: its start ended without output", _PYTHON_HINT)
 
 
 _GUARD_DIRECTORY_SCRIPT = r"""for c in /proc/[0-9]*/comm; do
@@ -279,8 +281,8 @@ async def read_guard_directory(session: NodeSession) -> GuardDirectory:
         name = session.node.name
         raise NodeError(
             name,
-            f"{name} did not say what its guard left: it answered with something else",
-            "see whether `ssh` to it gives a working POSIX shell: sh -c 'echo ok'",
+            f"{name} did not report what its guard left: unexpected output",
+            "check whether `ssh` to it gives a working POSIX shell: sh -c 'echo ok'",
         )
     for line in lines:
         if line.startswith(b"@@ dir "):
@@ -327,7 +329,7 @@ def save_receipt(ctx: CommandContext, session: NodeSession, receipt: GuardReceip
                 receipt.profile, "", node, FailureCause.GUARD_STOPPED, receipt.container, receipt.at
             )
     except OSError as error:
-        warn(f"the guard's receipt for {instance} was not kept: {error}")
+        warn(f"the guard's receipt for {instance} was not saved: {error}")
     return True
 
 

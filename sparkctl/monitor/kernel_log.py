@@ -31,7 +31,7 @@ _BOOT_BEFORE_TIMEOUT_SECONDS = 60.0
 _MAX_EVENTS = 200
 _NEWS_SECONDS = 30.0  # seconds before the first sample from which on an event is news
 READ_RIGHT_REMEDY = (
-    "sudo usermod -aG adm $USER on the node, then log in again; or for everybody: sudo sysctl kernel.dmesg_restrict=0"
+    "sudo usermod -aG adm $USER on the node, then log in again; or for all users: sudo sysctl kernel.dmesg_restrict=0"
 )
 
 

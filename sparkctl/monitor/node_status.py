@@ -285,10 +285,10 @@ async def _read_phase(session: NodeSession, container: Container) -> tuple[Phase
         return (Phase.FAILED if failed else Phase.STOPPED), None, why
     if container.state is ContainerState.PAUSED:
         where = f"on {session.node.name}: docker unpause {container.name}"
-        return Phase.UNKNOWN, None, f"paused (docker pause), it answers nobody until {where}"
+        return Phase.UNKNOWN, None, f"paused (docker pause), it answers no requests until {where}"
     rule = parse_ready_rule_label(container, needs_line=False)
     if rule is None:
-        return Phase.UNKNOWN, None, "its labels do not say in a usable form when it is ready"
+        return Phase.UNKNOWN, None, "its labels have no usable rule for when it is ready"
     quiet = await _ask_health_paths(session, container, rule)
     if quiet is not None:
         return quiet, None, None if quiet is Phase.READY else "it was asked to stop"
@@ -423,7 +423,7 @@ async def _find_hidden_failure(session: NodeSession, container: Container) -> st
     root = None if log is None else log.root_failure
     if root is None or root.failure is None or root.failure.weight < FailureWeight.DEATH:
         return None
-    return f"it ended with exit code 0, and not because it was asked to: {root.failure.summary}"
+    return f"it ended with exit code 0, although it was not asked to: {root.failure.summary}"
 
 
 async def _was_asked_to_stop(session: NodeSession, container: Container) -> bool:

@@ -114,7 +114,7 @@ def _judge_clip(answer: SpeechAnswer, took: float) -> ProbeResult:
     if clip.is_silent:
         return _build_unproved(SPEECH_PATH, f"gave {clip.seconds:.1f} s of silence ({clip.form})")
     if not _MIN_AUDIO_SECONDS <= clip.seconds <= _MAX_AUDIO_SECONDS:
-        return _build_unproved(SPEECH_PATH, f"gave {length}, which no voice needs for that sentence")
+        return _build_unproved(SPEECH_PATH, f"gave {length}, far too long for that sentence")
     rate = f": {clip.seconds / took:.1f} s of sound per second of work" if took > 0.05 else ""
     return ProbeResult(True, f"{length} in {format_duration(took)}{rate}", status=200)
 

@@ -209,7 +209,7 @@ def evaluate_memory_fit(
             fit, cautions=(*cautions, *_list_tight_cautions(fit), *_list_uncertainties(claim, standing, fits_in))
         )
     if unknown := [one.name for one in standing.holders if one.is_replaced and one.held is None]:
-        what = f"what {unknown[0]} holds is not known, and so what comes back when it is replaced"
+        what = f"what {unknown[0]} holds is not known, nor what is freed when it is replaced"
         return replace(fit, lacking=0, cautions=(*cautions, what))
     stops, then = next(
         ((names, there) for names, there in _iter_stop_options(standing) if fits_in(there, claim.share)), ((), standing)

@@ -204,7 +204,7 @@ def _build_version_message(profile: Profile, chosen: CatalogueChoice) -> LintMes
             kind=LintRule.ENGINE_VERSION, level=LintSeverity.INFO, where=("image",), message=message, on_key=False
         )
     message = (
-        f"the image's tag does not tell the version of {title}: checked against the flags of {used}, the newest known; "
+        f"the image's tag does not show the version of {title}: checked against the flags of {used}, the newest known; "
         "say engine_version: to be sure"
     )
     return LintMessage(

@@ -57,7 +57,7 @@ async def test_each_prompt_is_a_dialog_a_lost_link_asks_nothing_and_r_asks_again
             await wait_for_text(pilot, "spark1 ● ready")
             assert sshd.asked == 1
             sshd.drop_connections()
-            await wait_for_text(pilot, "nobody is asked now")
+            await wait_for_text(pilot, "nobody can be asked now")
             assert not isinstance(pilot.app.screen, InputDialog)
             assert sshd.asked == 1
 

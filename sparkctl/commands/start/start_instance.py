@@ -364,7 +364,7 @@ class _StartRun:
             )
         except CommandInterrupted:
             self.head.warn(
-                f"{plan.instance} is ready, and its answers were not checked to the end",
+                f"{plan.instance} is ready, but the check of its answers did not finish",
                 f"sparkctl check {plan.instance}",
             )
             code = ExitCode.INTERRUPTED if self.request.strict else ExitCode.DONE
@@ -392,9 +392,7 @@ class _StartRun:
         longest = "" if limit is None else f", for at most {format_duration(limit)}"
         guarded = ""
         if guard is not None:
-            guarded = (
-                f" The guard stays with it until it is ready{longest}." if guard.is_armed else " No guard watches it."
-            )
+            guarded = f" It stays guarded until it is ready{longest}." if guard.is_armed else " No guard watches it."
         if self.request.is_of_switch:
             return f"{plan.instance} keeps starting on {self._node_names} in the background.{guarded}"
         return (

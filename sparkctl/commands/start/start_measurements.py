@@ -83,7 +83,10 @@ class StartMemory:
             if fit.absent is not None:  # nothing to load takes no memory: the engine's own error is clearer
                 self.emit(
                     WarningEmitted(
-                        now, plan.node, f"{fit.summary_sentence}; and the model {fit.absent} is not there whole", sum_
+                        now,
+                        plan.node,
+                        f"{fit.summary_sentence}; and the model {fit.absent} is missing or incomplete",
+                        sum_,
                     )
                 )
             elif self._forced:

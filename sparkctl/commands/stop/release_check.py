@@ -152,7 +152,7 @@ def summarize_shm_files(files: Iterable[SharedMemoryFile]) -> tuple[Leftover, ..
     names = [sanitize_line(PurePosixPath(one.path).name) for one in paths[:3]]
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
     remove = shlex.join(["sudo", "rm", "--", *(sanitize_line(one.path) for one in paths[:8])])
-    what = f"{', '.join(names)}{more} in /dev/shm, in use by nobody"
+    what = f"{', '.join(names)}{more} in /dev/shm, not in use"
     return (Leftover(what, total, remove, counts=total >= _MIN_SHM_BYTES),)
 
 

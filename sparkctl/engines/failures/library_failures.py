@@ -44,7 +44,7 @@ KERNEL_FAILURES = (
     failure_rule(
         r"out of resource: shared memory, Required: (?P<wants>\d+), Hardware limit: (?P<limit>\d+)",
         FailureCause.KERNEL_UNSUPPORTED,
-        "A Triton kernel wants {wants} bytes of shared memory for a block, and this GPU has {limit}[ ({whose})].",
+        "A Triton kernel needs {wants} bytes of shared memory for a block, and this GPU has {limit}[ ({whose})].",
         "Choose another attention or MoE backend, whose blocks are smaller; where the engine lets you tune the kernel, "
         "fewer stages or smaller blocks.",
         needle="out of resource",
@@ -54,7 +54,7 @@ KERNEL_FAILURES = (
     failure_rule(
         r"out of resource: (?P<what>threads|registers|tensor memory)\b.*",
         FailureCause.KERNEL_UNSUPPORTED,
-        "A Triton kernel wants more {what} than this GPU has.",
+        "A Triton kernel needs more {what} than this GPU has.",
         "Choose another attention or MoE backend.",
         needle="out of resource",
         on="args.attention-backend",
@@ -122,7 +122,7 @@ JIT_FAILURES = (
         r"|PTXAS error: .{0,160}|ptxas`? (?:failed with|exited with).{0,160}|triton\.compiler\.errors\.\w{1,60}: .{0,160})",
         FailureCause.JIT_FAILED,
         "A kernel could not be compiled at the start: {what}",
-        "The compiler's own error stands in the lines around this one. Choose another backend for the kernel, or another "
+        "The compiler's own error is in the lines around this one. Choose another backend for the kernel, or another "
         "type of the KV cache, or take a newer image.",
         needle=(
             "BackendCompiler",
@@ -344,7 +344,7 @@ MEMORY_WORDS = (
         r"max seq len \((?P<wants>\d+)\) is larger than the maximum number of tokens that can be stored in KV cache \((?P<has>\d+)\)"
         r"|No available memory for the cache blocks",
         FailureCause.KV_CACHE_TOO_SMALL,
-        "The KV cache does not hold the context[: {wants} tokens wanted, {has} fit].",
+        "The context does not fit into the KV cache[: {wants} tokens needed, {has} fit].",
         "Lower the context[ (max-model-len) to {has}], or give the engine a larger share of the memory.",
         needle=("max seq len (", "No available memory for the cache blocks"),
         on="args.max-model-len",
@@ -389,7 +389,7 @@ DISTRIBUTED_FAILURES = (
         r"A worker died or was killed while executing a task|The actor (?:is|died) (?:dead|unexpectedly|because)",
         FailureCause.RAY,
         "A worker under Ray died.",
-        "Look at the log of the other node; `dmesg` there says whether the kernel killed it for memory.",
+        "Look at the log of the other node; `dmesg` there shows whether the kernel killed it for memory.",
         needle=("A worker died or was killed while executing a task", "The actor is ", "The actor died "),
         weight=FailureWeight.DEATH,
     ),
@@ -397,7 +397,7 @@ DISTRIBUTED_FAILURES = (
         r"(?P<path>/\S{1,200}) is over (?P<share>\d+)% full, available space: (?P<left>\d+)",
         FailureCause.DISK_FULL,
         "{path} is full ({share} %, {left} bytes left).",
-        "Free space there; if it lies in the container's /tmp or /dev/shm, raise container.shm_size or mount a directory.",
+        "Free space there; if it is in the container's /tmp or /dev/shm, raise container.shm_size or mount a directory.",
         needle="% full",
         on="container.shm_size",
         weight=FailureWeight.LIKELY,

@@ -24,7 +24,7 @@ _DOCKER_FAILURES = (
         FailureCause.GPU_RUNTIME_MISSING,
         "Docker could not give the container a GPU[ ({device})]: the NVIDIA container toolkit is missing or not set up.",
         "On the node: install nvidia-container-toolkit, then sudo nvidia-ctk runtime configure --runtime=docker and "
-        "restart Docker. `nvidia-smi` there says whether the driver itself works.",
+        "restart Docker. `nvidia-smi` there shows whether the driver itself works.",
         needle=(
             "could not select device driver",
             "failed to inject CDI devices",
@@ -60,8 +60,8 @@ _DOCKER_FAILURES = (
         r"|cudaErrorUnsupportedPtxVersion|cudaErrorInsufficientDriver"
         r"|^ERROR: This container was built for NVIDIA Driver Release (?P<release>[\d.]+\d)(?:.*version (?P<has>[\d.]*\d) was)?",
         FailureCause.DRIVER_MISMATCH,
-        "The node's NVIDIA driver is too old for this image[ (it wants {wants})][ (it is for CUDA {found})]"
-        "[ (it wants {release})][: the node has {has}].",
+        "The node's NVIDIA driver is too old for this image[ (it needs {wants})][ (it is for CUDA {found})]"
+        "[ (it needs {release})][: the node has {has}].",
         "Update the node (DGX OS), or take an image built for its CUDA version.",
         needle=(
             "CUDA driver version is insufficient",
@@ -163,7 +163,7 @@ _DOCKER_FAILURES = (
         r"permission denied while trying to connect to the [Dd]ocker|dial unix /\S*docker\.sock: connect: permission denied",
         FailureCause.PERMISSION,
         "This login may not talk to Docker on the node.",
-        "On the node: sudo usermod -aG docker $USER, then log in anew.",
+        "On the node: sudo usermod -aG docker $USER, then log in again.",
         needle="permission denied",
     ),
 )
@@ -257,7 +257,7 @@ _FILE_SYSTEM_FAILURES = (
         r"|^(?:[\w./-]+: ){1,3}(?P<said>[Pp]ermission denied)$"
         r"|Permission denied \(os error 13\)",
         FailureCause.PERMISSION,
-        "The container may not use[ {path}] what it needs[: {what}][: {said}].",
+        "The container is not allowed to use[ {path}] what it needs[: {what}][: {said}].",
         "Correct the owner or mode of the mounted directory on the node, or mount it writable.",
         needle=("[Errno ", "ermission denied"),
         on="mounts",
@@ -265,7 +265,7 @@ _FILE_SYSTEM_FAILURES = (
     failure_rule(
         r"^(?:ERROR:\s+|[\w.]*Error: )?\[Errno 99\].{0,200}?(?:on address \((?P<address>[^)]{1,60})\)|[Cc]annot assign requested address)",
         FailureCause.BAD_VALUE,
-        "The address that the server is to listen on is none of this machine's[: {address}].",
+        "The server is to listen on an address that this machine does not have[: {address}].",
         "Correct args.host: 0.0.0.0 is every address.",
         needle="[Errno 99]",
         on="args.host",

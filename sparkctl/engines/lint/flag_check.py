@@ -129,7 +129,7 @@ def _check_json(one: ProfileFlag, flag: EngineFlag, word: str, held: LintContext
     data = parse_json_value(word)
     if not isinstance(data, dict):
         yield _build_value_message(
-            LintRule.BAD_VALUE, one, f"{flag.name} wants a map, not {quote_value(word, flag.name)}"
+            LintRule.BAD_VALUE, one, f"{flag.name} needs a map, not {quote_value(word, flag.name)}"
         )
         return
     for key, value in data.items():
@@ -285,7 +285,7 @@ def _check_deprecated_name(one: ProfileFlag, name: str, flag: EngineFlag, held: 
 def _describe_ambiguous_flag(one: ProfileFlag, reading: FlagMatch, held: LintContext) -> LintMessage:
     message = f"{format_flag(one.word)} could be {join_with_or(reading.matches)} in {held}, which refuses it"
     if earlier := _find_older_catalogue(reading.name, held):
-        message += f"; in {earlier.version} it was a flag of its own"
+        message += f"; in {earlier.version} it was a separate flag"
     new = held.lore.names.get(reading.name)
     if new in held.catalogue.by_name:
         message += f"; what it meant is {new} now"
@@ -495,7 +495,7 @@ def _allow_patched_flags(found: Iterable[LintMessage], profile: Profile, held: L
             yield one
         elif name not in said:
             said.add(name)
-            message = f"{one.flag} is not held against {held}: the profile says that its image has it otherwise"
+            message = f"{one.flag} is not checked against {held}: the profile declares that its image differs"
             yield LintMessage(
                 kind=LintRule.PATCHED_FLAG, level=LintSeverity.INFO, where=one.where[:2], message=message, flag=one.flag
             )

@@ -22,7 +22,7 @@ from sparkctl.model.memory_fit import EstimatePart, EstimateSource
 from sparkctl.model.text.units import GIB
 
 CUDA_CONTEXT_BYTES = int(2.3 * GIB)
-CUDA_CONTEXT_EVIDENCE = "three engine processes on a GB10 were seen to hold 7 GiB beside what they had asked for"
+CUDA_CONTEXT_EVIDENCE = "three engine processes on a GB10 held 7 GiB in addition to what they had asked for"
 
 
 class DraftWorkspace(StrEnum):

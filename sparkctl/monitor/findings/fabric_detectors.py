@@ -48,8 +48,8 @@ class IdleLaneDetector:
                     kind=FindingKind.IDLE_FUNCTION,
                     severity=Severity.WARNING,
                     node=sight.node,
-                    summary=f"{busy.name} moves {_format_gigabits(busy)} Gb/s and its twin {idle.name} nothing: "
-                    "half of the link lies idle",
+                    summary=f"{busy.name} moves {_format_gigabits(busy)} Gb/s and its other function {idle.name} nothing: "
+                    "half of the link is idle",
                     remedy=_format_lane_remedy(idle, links.get(idle.interface or "")),
                     evidence=evidence,
                     since=standing.since,
@@ -61,7 +61,7 @@ class IdleLaneDetector:
 def _format_lane_remedy(idle: RdmaLane, link: NetworkInterface | None) -> str:
     name = idle.interface or idle.name
     if link is not None and link.networks:
-        return f"name both functions to NCCL, on both Sparks: {BOTH_LANES_SETTING}; {name} has a network, see that it answers a ping"
+        return f"name both functions to NCCL, on both Sparks: {BOTH_LANES_SETTING}; {name} has a network, check that it answers a ping"
     return f"give {name} an address on both Sparks and name both functions to NCCL: {BOTH_LANES_SETTING}"
 
 
@@ -152,7 +152,7 @@ def detect_missing_cable(sights: Sequence[NodeSnapshot]) -> list[Finding]:
                 kind=FindingKind.FABRIC,
                 severity=Severity.NOTE,
                 node=sight.node,
-                summary=f"no cable carries: none of its fast ports ({names}) has a link",
+                summary=f"no cable is connected: none of its fast ports ({names}) has a link",
                 remedy="for models over several Sparks: plug the cable in at both ends, then: sparkctl doctor --fabric",
             )
         )
@@ -235,7 +235,7 @@ def _build_gid_finding(
         else "give the function an IPv4 address first: then it has such a GID"
     )
     link_local = all((_find_gid(port, index) or RdmaGid(index)).type == _ROCE_V2_TYPE for port in wrong)
-    summary = f"{one.name} uses GID index {index}, which is no RoCE v2 address of IPv4 on {wrong[0].name}"
+    summary = f"{one.name} uses GID index {index}, which is not a RoCE v2 IPv4 address on {wrong[0].name}"
     return Finding(
         kind=FindingKind.GID,
         severity=Severity.WARNING if link_local else Severity.PROBLEM,

@@ -49,7 +49,7 @@ class DiskSpaceDetector:
                     severity=severity,
                     node=sight.node,
                     summary=f"only {format_gib(free)} of {format_gib(total)} free for {paths}",
-                    remedy="docker system df; docker image prune   (and models that nobody runs)",
+                    remedy="docker system df; docker image prune   (and models that are no longer used)",
                     evidence=(
                         FindingEvidence("free", format_gib(free), None, "statvfs"),
                         FindingEvidence("of", format_gib(total), None, "statvfs"),
@@ -106,7 +106,7 @@ class OrphanProcessDetector:
                     kind=FindingKind.ORPHAN,
                     severity=Severity.WARNING,
                     node=sight.node,
-                    summary=f"{name} (pid {process.pid}) holds {format_gib(held)} and nobody looks after it: {why}",
+                    summary=f"{name} (pid {process.pid}) holds {format_gib(held)} but nothing manages it: {why}",
                     remedy=f"if you do not know it: sudo kill {process.pid}   (kill -9 if it stays)",
                     evidence=tuple(evidence),
                     since=standing.since,

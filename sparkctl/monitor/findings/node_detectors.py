@@ -196,8 +196,8 @@ def detect_missing_rank(sights: Sequence[NodeSnapshot]) -> list[Finding]:
                     kind=FindingKind.PARTNER,
                     severity=Severity.PROBLEM,
                     node=one.node,
-                    summary=f"{one.name} is left alone: of its {wanted} parts only {seen} runs, and it answers nobody",
-                    remedy=f"sparkctl down {shlex.quote(one.name)}, then start the model anew on all its Sparks",
+                    summary=f"{one.name} is left alone: of its {wanted} parts only {seen} runs, and it answers no requests",
+                    remedy=f"sparkctl down {shlex.quote(one.name)}, then start the model again on all its Sparks",
                     instance=one.name,
                     evidence=(FindingEvidence("parts", f"{seen} of {wanted}", None, "docker"),),
                 )

@@ -176,7 +176,7 @@ async def test_events_between_answers_are_no_answers(session: NodeSession, tmp_p
     ("python", "words", "hint"),
     [
         (None, "no guard on here", "python3 -V"),
-        ("echo No module named json >&2; exit 1", "ended without a word", "python3 -V"),
+        ("echo No module named json >&2; exit 1", "ended without output", "python3 -V"),
         (
             'echo hi; echo \'{"probe":1,"kind":"refused","what":"not ours"}\'',
             "no guard on here: not ours",
