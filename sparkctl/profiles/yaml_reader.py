@@ -264,7 +264,7 @@ class _YamlTreeReader:
             self._abort_reading(place, f"the alias {quote_source(name)} has no anchor above it")
         target = self.anchors[name]
         if target is None:
-            self._abort_reading(place, f"the alias {quote_source(name)} stands inside its own anchor")
+            self._abort_reading(place, f"the alias {quote_source(name)} is inside its own anchor")
         else:
             self._add_value(target.item, target.size, target.height, place)
 

@@ -16,7 +16,7 @@ from sparkctl.errors import DockerError, InvalidInput, NodeError
 from sparkctl.model.node import Node
 
 if TYPE_CHECKING:
-    from sparkctl.monitor.recording.recording_player import RecordingPlayer
+    from sparkctl.monitor.recording_player import RecordingPlayer
     from sparkctl.tui.panel import Panel
 
 

@@ -111,7 +111,7 @@ async def remove_new_containers(transaction: SwitchTransaction) -> str | None:
             logs += [stopped.log] if stopped.log else []
             kept += [f"{sanitize_line(stopped.kept_name)} on {node}"] if stopped.kept_name is not None else []
     log_text = f"; log: {' '.join(logs)}" if logs else ""
-    left = f"{' and '.join(kept)} stayed: the log could not be saved whole" if kept else None
+    left = f"{' and '.join(kept)} stayed: the log could not be saved completely" if kept else None
     transaction.report_step(
         SwitchStep.UNDOING, (left or f"nothing of {transaction.journal.instance} is left") + log_text
     )
@@ -394,7 +394,7 @@ async def remove_both_sides(transaction: SwitchTransaction) -> tuple[str, ...]:
         for each in names
     ]
     if not stayed:
-        transaction.report_step(SwitchStep.UNDOING, "what was left of both is gone, the logs are saved")
+        transaction.report_step(SwitchStep.UNDOING, "the rest of both is removed, the logs are saved")
     return tuple(stayed)
 
 

@@ -322,7 +322,7 @@ async def test_a_model_that_is_not_there_is_found_while_the_old_one_serves(scene
     node.options = replace(node.options, missing=("/home/milo/models/Qwen3.6-27B-FP8",))
     seen, ended = await collect_events_and_end(switch_instance(scene.ctx(), scene.request()))
     assert ended.exit_code == 6
-    assert "is not there whole on" in (ended.message or "")
+    assert "is missing or incomplete on" in (ended.message or "")
     assert list_switch_steps(seen) == []
     assert scene.running() == scene.old
     assert scene.journals == [None, None]
@@ -374,7 +374,7 @@ async def test_what_failed_and_was_left_for_study_is_called_so(scene: SwitchScen
     _, ended = await collect_events_and_end(switch_instance(scene.ctx(), scene.request(FAULT, rolls_back=False)))
     assert ended.exit_code == 1
     said = "\n".join(format_status(await read_node_statuses(scene.ctx(), scene.nodes)))
-    assert "failed and is left for study (--no-rollback)" in said
+    assert "failed and is kept for analysis (--no-rollback)" in said
     assert "on its way back" not in said
 
 

@@ -17,7 +17,7 @@ from sparkctl.errors import GuardUnavailable
 from sparkctl.model.guard_state import GuardAction, GuardEvent, GuardRole, UnwatchReason
 from sparkctl.model.launch_plan import GuardRule
 from sparkctl.model.node import Node, NodeName
-from sparkctl.monitor import guard_client, guard_receipts
+from sparkctl.monitor import guard_client
 from sparkctl.monitor.guard_client import GuardClient
 from sparkctl.node import bootstrap
 from sparkctl.transport.node_session import NodeSession
@@ -176,7 +176,7 @@ async def test_events_between_answers_are_no_answers(session: NodeSession, tmp_p
     ("python", "words", "hint"),
     [
         (None, "no guard on here", "python3 -V"),
-        ("echo No module named json >&2; exit 1", "ended without a word", "python3 -V"),
+        ("echo No module named json >&2; exit 1", "ended without output", "python3 -V"),
         (
             'echo hi; echo \'{"probe":1,"kind":"refused","what":"not ours"}\'',
             "no guard on here: not ours",
@@ -230,12 +230,12 @@ async def test_what_else_is_to_be_known_of_guards_on_a_node(session: NodeSession
     named = (
         "import ctypes,time; ctypes.CDLL(None).prctl(15, b'sparkctl-guard', 0, 0, 0); print(flush=True); time.sleep(60)"
     )
-    before = (await guard_receipts.read_guard_directory(session)).others
+    before = (await guard_client.read_guard_directory(session)).others
     other = await asyncio.create_subprocess_exec("python3", "-c", named, stdout=subprocess.PIPE, user=12345)
     try:
         assert other.stdout is not None
         await other.stdout.readline()
-        left = await guard_receipts.read_guard_directory(session)
+        left = await guard_client.read_guard_directory(session)
     finally:
         other.kill()
         await other.wait()

@@ -101,7 +101,7 @@ BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for 
         ("é: ".encode() + b"\xff", ["f.yaml:1:4: this is not UTF-8"]),
         (b"[" * 900, [f"f.yaml:1:{MAX_DEPTH + 1}: nested deeper than {MAX_DEPTH}"]),
         (b"[" * 100_000, ["f.yaml:1:1: the file is larger than 64 KiB"]),
-        (b"a: &x [*x]", ["f.yaml:1:8: the alias `x` stands inside its own anchor"]),
+        (b"a: &x [*x]", ["f.yaml:1:8: the alias `x` is inside its own anchor"]),
         (b"a: *nope", ["f.yaml:1:4: the alias `nope` has no anchor"]),
         (b"a: &x 1\nb: [" + b"*x, " * 33 + b"]", ["f.yaml:2:133: more than 32 aliases"]),
         (BOMB.encode(), ["f.yaml:12:12: more than 10000 values"]),
