@@ -340,7 +340,7 @@ async def find_target(stack: AsyncExitStack, ctx: CommandContext, request: _Benc
         raise InvalidInput(
             f"{request.instance} is not running, or does not answer{there}{format_did_you_mean(request.instance, names)}"
             + (f"; {reason}" if reason else ""),
-            f"start it first: sparkctl up {request.instance} --node NODE    or for the measurement alone: sparkctl bench "
+            f"start it first: sparkctl up {request.instance} --node NODE; or for the measurement alone: sparkctl bench "
             f"{request.instance} --node NODE --start",
         )
     if len(found) > 1:
