@@ -339,7 +339,7 @@ def _parse_bench_command(root: YamlValue, faults: list[FileIssue]) -> str | None
             return command.item.value
     except ValueError:  # a quote that is not closed
         pass
-    words = "must be the words that start llama-benchy, as a shell takes them"
+    words = "must be the command that starts llama-benchy, as you would type it in a shell"
     faults.append(FileIssue(command.item.place, f"bench.command: {words}, not {_describe_value(command.item)}"))
     return None
 

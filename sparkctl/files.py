@@ -156,6 +156,35 @@ def write_private_file(path: Path, text: str, suffix: str = ".new") -> None:
         raise
 
 
+def write_whole_file(path: Path, content: bytes, *, replace: bool = False) -> None:
+    """Write a file whole or not at all: what was there stays until then. Raises FileExistsError unless ``replace``, and
+    OSError.
+    """
+    import tempfile
+
+    if replace and path.exists() and not path.is_file():
+        path.write_bytes(content)  # a device such as /dev/stdout keeps its name
+        return
+    real = path.resolve()
+    mode = real.stat().st_mode & 0o777 if real.exists() else None
+    handle, name = tempfile.mkstemp(".new", f".{real.name}.", real.parent)
+    fresh = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        if mode is None:
+            mask = os.umask(0)
+            os.umask(mask)
+            mode = 0o666 & ~mask
+        fresh.chmod(mode)
+        if replace:
+            fresh.replace(real)
+        else:
+            real.hardlink_to(fresh)  # fails where the file exists; a rename would replace it
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
 def remove_abandoned_directories(prefix: str) -> None:
     """Remove temporary directories of this user named PREFIX, process id, dash and more, whose process was killed."""
     import shutil

@@ -74,7 +74,7 @@ class CommandLineParser:
         ``nearest``: the nodes that a switch takes where the line names none, as many as the profile has ranks.
         """
         if not words:
-            raise InvalidInput("type a verb", ", ".join(self.verbs))
+            raise InvalidInput("type a command", ", ".join(self.verbs))
         words = (*VERB_ALIASES.get(words[0], words[:1]), *words[1:])
         verb, *rest = words
         outer = self._make_context()
@@ -83,7 +83,7 @@ class CommandLineParser:
             raise InvalidInput(
                 f"`{verb}` is for the command line"
                 if elsewhere
-                else f"no such verb: {verb}{format_did_you_mean(verb, self.verbs)}",
+                else f"unknown command: {verb}{format_did_you_mean(verb, self.verbs)}",
                 f"here: {', '.join(self.verbs)}",
             )
         if verb in PANEL_VERBS:

@@ -65,8 +65,8 @@ VERB_GROUPS = {
         "history": ("history", "Show past starts, stops and switches, and their results."),
     },
     "This program": {
-        "demo": ("demo", "Run the panel, or any verb, on two simulated Sparks."),
-        "help": ("help", "Explain a verb or a topic."),
+        "demo": ("demo", "Run the panel, or any command, on two simulated Sparks."),
+        "help": ("help", "Explain a command or a topic."),
         "completion": ("help", "Print the shell completion for bash, zsh or fish."),
     },
 }
@@ -77,9 +77,9 @@ Exit codes:
   0  done                       4  timed out
   1  the engine failed          5  unhealthy (doctor, status --check, --strict)
   2  usage or an invalid file   6  refused, nothing was changed
-  3  node unreachable or        70  a defect in sparkctl
+  3  node unreachable or        70  a bug in sparkctl
      untrusted                  74  the recording could not be written
-  130  interrupted              141  the reader of stdout has gone
+  130  interrupted              141  stdout was closed early
 
 \b
   sparkctl init                                tell sparkctl about your Sparks
@@ -111,7 +111,7 @@ class LazyVerbGroup(click.Group):
         if args[0] not in VERBS and not args[0].startswith("-"):
             from sparkctl.model.text.suggestions import format_did_you_mean
 
-            raise click.UsageError(f"no such verb: {args[0]}{format_did_you_mean(args[0], VERBS)}", ctx)
+            raise click.UsageError(f"unknown command: {args[0]}{format_did_you_mean(args[0], VERBS)}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -149,7 +149,7 @@ def sparkctl_command(ctx: click.Context, replay: str | None, readonly: bool, pla
             }  # these options work before and after `demo`
             return 0
         if idle := [name for name, there in given.items() if there]:
-            raise click.UsageError(f"{idle[0]} is an option of the panel: use it without a verb", ctx)
+            raise click.UsageError(f"{idle[0]} is an option of the panel: use it without a command", ctx)
         return 0
     recording = None if replay is None else Path(replay)
     if plain:
@@ -177,7 +177,7 @@ def run_and_exit() -> NoReturn:
             raise
         detail = f"{type(defect).__name__}: {defect}"
         stderr.print_error(
-            f"a defect in sparkctl, not in your Spark: {detail}", "SPARKCTL_DEBUG=1 shows where; please report it"
+            f"this is a bug in sparkctl, not in your Spark: {detail}", "SPARKCTL_DEBUG=1 shows where; please report it"
         )
         code = _INTERNAL_ERROR_EXIT_CODE
     stderr.flush_stderr()

@@ -107,8 +107,8 @@ def run_plain_mode(replay: Path | None = None) -> int:
     """Print changes until Ctrl-C or the end of the recording."""
     if replay is not None:
         from sparkctl.clock import SystemClock
-        from sparkctl.monitor.recording import recording_player as playing
-        from sparkctl.monitor.recording.recording_file import read_recording
+        from sparkctl.monitor import recording_player as playing
+        from sparkctl.monitor.recording_file import read_recording
 
         updates = playing.replay_recording(SystemClock(), read_recording(replay))
     else:

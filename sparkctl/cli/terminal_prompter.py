@@ -93,7 +93,7 @@ class TerminalPrompter:
         )
         for when, how in question.failures:
             stderr.print_message(f"  {time.strftime('%H:%M', time.localtime(when))}  {sanitize_line(how)}")
-        return await _confirm("Start it once more? [y/N] ")
+        return await _confirm("Start it again? [y/N] ")
 
     async def _confirm_host_key(self, question: HostKeyQuestion) -> bool:
         """Ask whether the host key is right; only a typed "yes" counts, as with ssh."""

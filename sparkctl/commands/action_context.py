@@ -126,7 +126,7 @@ def reason_no_instance(context: ActionContext) -> str | None:
     return (
         f"nothing runs on {context.node}"
         if context.instance is None
-        else f"{context.instance} does not run on {context.node}"
+        else f"{context.instance} is not running on {context.node}"
     )
 
 
@@ -144,7 +144,7 @@ def reason_no_address(context: ActionContext) -> str | None:
     """The address is known once the port is known."""
     one = context.selected_instance
     return reason_no_instance(context) or (
-        None if one is None or one.endpoint else f"it is not known where {one.name} answers"
+        None if one is None or one.endpoint else f"the address of {one.name} is not known"
     )
 
 
@@ -177,7 +177,7 @@ def _reason_not_failed(context: ActionContext) -> str | None:
 
 def reason_no_plan(context: ActionContext) -> str | None:
     """The launch plan is read back from the container."""
-    return "this recording does not hold it" if context.replaying else reason_no_instance(context)
+    return "it is not in this recording" if context.replaying else reason_no_instance(context)
 
 
 def reason_no_instance_profile(context: ActionContext) -> str | None:
@@ -201,7 +201,7 @@ def reason_no_container_shell(context: ActionContext) -> str | None:
     return (
         reason_no_shell(context)
         or reason_no_instance(context)
-        or (None if one is None or (one.is_alive and one.container) else f"{one.name} does not run now")
+        or (None if one is None or (one.is_alive and one.container) else f"{one.name} is not running now")
     )
 
 
@@ -278,7 +278,7 @@ def reason_nothing_to_copy(context: ActionContext) -> str | None:
 def reason_cannot_apply_remedy(context: ActionContext) -> str | None:
     if context.remedy is None:
         return "no finding with a remedy is selected"
-    return None if context.deed is not None else "sparkctl cannot do this; y copies it"
+    return None if context.deed is not None else "sparkctl cannot run this; y copies it"
 
 
 def reason_no_switch_to_show(context: ActionContext) -> str | None:

@@ -25,7 +25,7 @@ from sparkctl.model.launch_plan import ContainerLabel, GuardRule
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_size
-from sparkctl.monitor import guard_receipts
+from sparkctl.monitor import guard_client
 from sparkctl.monitor.guard_client import GuardClient
 from sparkctl.transport.node_connection import node_state_for_error
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
@@ -35,7 +35,7 @@ from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 class GuardStatus:
     """The guard of a node at ``when`` (unix seconds).
 
-    ``answer``: whether a guard runs, None where the node did not say. ``guard``: its own state. ``receipts``: the
+    ``answer``: whether a guard runs, None where the node did not report it. ``guard``: its own state. ``receipts``: the
     containers that it stopped.
     """
 
@@ -83,11 +83,11 @@ async def read_guard_status(ctx: CommandContext, nodes: Sequence[Node]) -> tuple
 
 
 async def _build_guard_status(ctx: CommandContext, session: NodeSession) -> GuardStatus:
-    name, left = session.node.name, await guard_receipts.read_guard_directory(session)
+    name, left = session.node.name, await guard_client.read_guard_directory(session)
     notes = list(left.list_warnings(name))
     lost, hints = [what for what, _ in notes], [hint for _, hint in notes]
     for receipt in left.receipts:
-        guard_receipts.save_receipt(ctx, session, receipt, lost.append)
+        guard_client.save_receipt(ctx, session, receipt, lost.append)
     state, answer = None, GuardRunState.SILENT
     try:
         state = await _read_guard_state(session, left)
@@ -107,14 +107,14 @@ async def _build_guard_status(ctx: CommandContext, session: NodeSession) -> Guar
     )
 
 
-async def _read_guard_state(session: NodeSession, left: guard_receipts.GuardDirectory) -> GuardState | None:
+async def _read_guard_state(session: NodeSession, left: guard_client.GuardDirectory) -> GuardState | None:
     """Return the state that a node's guard reports, None where no guard runs. Raises `GuardUnavailable` where it does
     not answer.
     """
     node = session.node.name
     if left.is_stopped:
         raise GuardNotResponding(
-            f"its process on {node} is stopped (kill -STOP, a debugger): it watches nothing until it goes on",
+            f"its process on {node} is stopped (kill -STOP, a debugger): it watches nothing until it continues",
             f"on {node}: kill -CONT $(pgrep -x sparkctl-guard)",
         )
     link = await GuardClient.connect_guard(session, left.socket) if left.socket is not None else None
@@ -155,7 +155,9 @@ def arm_guard(ctx: CommandContext, request: ArmGuard) -> AsyncGenerator[Event, N
                 f"no container called {', '.join(sorted(missing))} runs on {where}", "on the node: docker ps"
             )
         if not armed:
-            what = f"{request.instance} does not run" if request.instance else "nothing that sparkctl started runs"
+            what = (
+                f"{request.instance} is not running" if request.instance else "nothing started by sparkctl is running"
+            )
             raise OperationRefused(f"{what} on {where}; there is nothing to guard", "see what runs: sparkctl status")
         until = time.strftime("%Y-%m-%d %H:%M", time.localtime(ctx.clock.unix_time() + (request.rule.limit or 0)))
         message = (
@@ -197,7 +199,7 @@ async def _arm_on_node(
     link = await GuardClient.start_guard(session, lambda event: None)
     try:
         state = await link.get_state()
-        for what, hint in (await guard_receipts.read_guard_directory(session)).list_warnings(name):
+        for what, hint in (await guard_client.read_guard_directory(session)).list_warnings(name):
             emit(WarningEmitted(ctx.clock.unix_time(), name, what, hint))
         if state.available is not None and request.rule.floor >= state.available:
             raise build_floor_refusal(request.rule.floor, state.available, name)
@@ -239,11 +241,11 @@ def disarm_guard(ctx: CommandContext, nodes: Sequence[Node], instance: str | Non
         failure = await run_on_each_node(ctx, nodes, emit, disarm_node)
         seconds = ctx.clock.monotonic() - began
         if failure is not None:
-            message = f"not guarded any more: {', '.join(ended)}" if ended else None
+            message = f"no longer guarded: {', '.join(ended)}" if ended else None
             return _build_partial_end(failure, ctx, seconds, instance, message)
         where = " or ".join(node.name for node in nodes)
         nothing = f"{instance} is not guarded on {where}" if instance else f"nothing is guarded on {where}"
-        message = f"not guarded any more: {', '.join(ended)}" if ended else nothing
+        message = f"no longer guarded: {', '.join(ended)}" if ended else nothing
         return CommandEnded(
             ts=ctx.clock.unix_time(),
             outcome=Outcome.DONE,
@@ -270,7 +272,7 @@ def _build_partial_end(
 
 
 async def _disarm_on_node(session: NodeSession, instance: str | None) -> list[str]:
-    left = await guard_receipts.read_guard_directory(session)
+    left = await guard_client.read_guard_directory(session)
     link = await GuardClient.connect_guard(session, left.socket) if left.socket is not None else None
     if link is None:
         return []

@@ -19,7 +19,6 @@ from sparkctl.errors import (
     ServiceUnproved,
     SparkctlError,
 )
-from sparkctl.model.audio import AudioClip
 from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Emit, Event, FindingReported, Outcome, WarningEmitted
 from sparkctl.model.finding import Severity
@@ -27,7 +26,7 @@ from sparkctl.model.launch_plan import ContainerLabel, ReadinessRule, ReadinessT
 from sparkctl.model.node import Node, NodeName
 from sparkctl.monitor.answer_check import CheckTarget, build_answer_finding, check_answers
 from sparkctl.monitor.engine_probe import resolve_served_model
-from sparkctl.monitor.service_proof import request_speech
+from sparkctl.monitor.service_proof import AudioClip, request_speech
 from sparkctl.profiles.container_labels import find_container_api_key, parse_port_label, parse_ready_rule_label
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
@@ -83,7 +82,7 @@ async def _check_container(
     engine, rule = container.get_label(ContainerLabel.ENGINE), parse_ready_rule_label(container)
     if not container.is_alive:
         raise OperationRefused(
-            f"{request.instance} on {session.node.name} does not run", f"see why: sparkctl logs {request.instance}"
+            f"{request.instance} on {session.node.name} is not running", f"see why: sparkctl logs {request.instance}"
         )
     if engine is None or engine not in engine_names() or rule is None:
         raise OperationRefused(f"{request.instance} was not started by sparkctl: how to ask it is not known")
@@ -128,7 +127,7 @@ async def speak_text(
         raise failures[0]
     if not servers:
         where = " or ".join(node.name for node in nodes)
-        what = "no speech server of sparkctl runs" if instance is None else f"{instance} does not run"
+        what = "no speech server started by sparkctl is running" if instance is None else f"{instance} does not run"
         raise OperationRefused(f"{what} on {where}", f"sparkctl up orpheus-tts --node {nodes[-1].name}")
     if len(servers) > 1:
         names = ", ".join(f"{one.instance_name} on {node.name}" for node, one in servers)

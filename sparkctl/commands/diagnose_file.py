@@ -10,8 +10,8 @@ from sparkctl import __version__
 from sparkctl.errors import DockerError, InvalidInput, NodeError
 from sparkctl.logs.diagnosis import LogDiagnoser
 from sparkctl.logs.log_file import ByteSource, open_log, read_line_blocks
-from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import NodeName
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.secrets import LineMasker
 
 if TYPE_CHECKING:
@@ -86,9 +86,9 @@ def _write_new_file(path: Path, text: str) -> None:
             file.write(text)
     except FileExistsError:
         raise InvalidInput(
-            f"{path} is there already", "this log is stored; to store it anew, remove that file"
+            f"{path} already exists", "this log is already stored; to store it again, remove that file"
         ) from None
     except OSError as error:
         raise InvalidInput(
-            f"{path} cannot be written: {error.strerror or error}", "name a directory that you may write to"
+            f"{path} cannot be written: {error.strerror or error}", "choose a directory that you can write to"
         ) from None

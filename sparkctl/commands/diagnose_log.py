@@ -33,8 +33,8 @@ from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.text.secrets import redact
 from sparkctl.model.verdict import Evidence, FieldChange, Verdict
-from sparkctl.monitor import guard_receipts
-from sparkctl.monitor.kernel_evidence import ask_kernel_log
+from sparkctl.monitor import guard_client
+from sparkctl.monitor.kernel_log import ask_kernel_log
 from sparkctl.profiles.container_labels import parse_rank_label, parse_rank_nodes_label, parse_start_id_label
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.setting_proof import SettingProof
@@ -222,7 +222,7 @@ async def _diagnose_container(
     receipt = None
     if not container.is_alive:
         if container.exit_code == _SIGKILL_EXIT_CODE:
-            receipt = await guard_receipts.read_receipt(session, container.id)
+            receipt = await guard_client.read_receipt(session, container.id)
         requests = await find_stop_signals(session, container)
         found = replace(
             found,

@@ -205,7 +205,7 @@ async def _read_collector_lines(held: RemoteProcess, gathered: ReadingCollector)
 async def _read_sample(session: NodeSession, found: NodeReadings) -> None:
     answer = await sampler.read_identity_and_sample(session)
     if answer is None:
-        found.missing.append(("sample.json", "the agent does not run there, or did not answer in time"))
+        found.missing.append(("sample.json", "the agent is not running there, or did not answer in time"))
         return
     found.data["identity.json"], found.data["sample.json"] = (to_json_data(part) for part in answer)
 

@@ -179,8 +179,8 @@ async def _find_open_servers(ctx: CommandContext, session: NodeSession) -> list[
         writer.close()
         if ipaddress.ip_address(address.partition("%")[0]).is_loopback:
             return []  # this machine, or a port forwarded to it
-        words = f"{sanitize_line(one.instance)} answers everybody on the network, without a key ({one.url})"
-        remedy = "in its profile set api_key to generate, or args.host to 127.0.0.1 and use it by sparkctl tunnel"
+        words = f"{sanitize_line(one.instance)} answers anyone on the network, without a key ({one.url})"
+        remedy = "in its profile set api_key to generate, or args.host to 127.0.0.1, and reach it with sparkctl tunnel"
         return [
             Finding(
                 kind=FindingKind.OPEN_SERVER, severity=Severity.NOTE, node=one.node, summary=words, remedy=remedy,
@@ -211,10 +211,10 @@ def _check_kernel_log(node: Node, log: KernelLog | None) -> Iterator[Finding]:
         )
         return
     notes = sum(one.count for one in log.events)
-    found = f"{notes} known line{'' if notes == 1 else 's'}" if notes else "no known trouble"
+    found = f"{notes} known line{'' if notes == 1 else 's'}" if notes else "no known problem"
     words = f"the kernel's log is read ({log.source}): {found} since {format_log_start(log)}"
     if log.skipped:
-        words += f"; {log.skipped} lines of a flood were not looked at"
+        words += f"; {log.skipped} repeated lines were skipped"
     before = log.boot_before
     if before is not None and before.is_clean:
         words += "; the boot before ended with a shutdown"
@@ -333,7 +333,7 @@ def _check_drop_caches_right(node: Node, look: NodeInspection) -> Iterator[Findi
             kind=FindingKind.DROP_CACHES,
             severity=Severity.UNKNOWN,
             node=node.name,
-            summary="sudo did not say whether the page cache can be dropped",
+            summary="sudo did not report whether the page cache can be dropped",
         )
     else:
         yield Finding(

@@ -95,8 +95,8 @@ def rate_lane_speed(measured: LaneMeasurement, lanes: tuple[FabricLane, ...]) ->
     if is_fast and small:
         names = " ".join(lane.interface for lane in small)
         remedy = f"9000 on every end: sudo ip link set {names} mtu 9000"
-        return Severity.WARNING, f"{words}: too little; its MTU is {small[0].mtu}", remedy
-    return Severity.WARNING, f"{words}: far too little", _REMEDY if is_fast else "see what else uses this network now"
+        return Severity.WARNING, f"{words}: too slow; its MTU is {small[0].mtu}", remedy
+    return Severity.WARNING, f"{words}: far too slow", _REMEDY if is_fast else "see what else uses this network now"
 
 
 def parse_ib_write_bw(output: str) -> float | None:
@@ -186,7 +186,7 @@ async def _measure_all_lanes(
     head = sessions[0].node.name
     try:
         if len(found) < len(sessions):
-            raise OperationRefused("a node did not say which interfaces it has", "see `sparkctl doctor`")
+            raise OperationRefused("a node did not report its interfaces", "see `sparkctl doctor`")
         way = find_fabric_route(found, chosen)
         cautions = (*way.cautions, *await connectivity_check.check_fabric(sessions, way))
     except OperationRefused as refused:

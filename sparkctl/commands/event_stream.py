@@ -114,7 +114,7 @@ def build_missing_lines_warning(ctx: CommandContext, node: NodeName, instance: s
     """Return the warning that lines of a log are missing at this place."""
     return WarningEmitted(
         ctx.clock.unix_time(), node,
-        f"lines of {instance} are missing here: Docker on {node} had rotated them away before they could be read",
+        f"lines of {instance} are missing here: Docker on {node} rotated them away before they could be read",
         "have Docker keep more of the log: container.options.log-opt: [max-size=100m, max-file=5]",
     )  # fmt: skip
 

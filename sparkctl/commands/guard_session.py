@@ -34,7 +34,7 @@ from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_gib
-from sparkctl.monitor import guard_receipts
+from sparkctl.monitor import guard_client
 from sparkctl.monitor.guard_client import GuardClient
 from sparkctl.transport.node_session import NodeSession
 
@@ -114,7 +114,7 @@ class GuardSession:
         try:
             self._link = await GuardClient.start_guard(self._session, self._report_guard_event)
             state = await self._link.get_state()
-            left = await guard_receipts.read_guard_directory(self._session)
+            left = await guard_client.read_guard_directory(self._session)
         except (GuardUnavailable, NodeError) as trouble:
             return await self._give_up(trouble)
         for what, hint in left.list_warnings(self._plan.node):
@@ -199,7 +199,7 @@ class GuardSession:
         clock = self._ctx.clock
         began = clock.monotonic()
         while True:
-            left = await guard_receipts.read_guard_directory(self._session)
+            left = await guard_client.read_guard_directory(self._session)
             found = next((one for one in left.receipts if one.container == self._container), None)
             expected = self._killed or found is not None
             patience = _FULL_RECEIPT_SECONDS if expected else _FIRST_RECEIPT_SECONDS if self._link is not None else 0.0
@@ -266,7 +266,7 @@ class GuardSession:
             return False  # the guard ended the watch itself and said why
         if self._watched:
             self._was_lost = True
-            self._emit_warning(f"the guard on {self._plan.node} was gone; another one watches now", None)
+            self._emit_warning(f"the guard on {self._plan.node} had ended; a new one watches now", None)
         self._is_silent = False
         await self.watch_container(self._container)
         return self._link is not None
@@ -304,7 +304,7 @@ class GuardSession:
             self.stepped.set()
             if event.why.startswith(LEASE_EXPIRED_PREFIX) or event.why == UnwatchReason.DISARMED:
                 self._was_lost = True
-                self._emit_warning(f"{self._plan.instance} is not guarded any more: {sanitize_line(event.why)}", None)
+                self._emit_warning(f"{self._plan.instance} is no longer guarded: {sanitize_line(event.why)}", None)
 
     def _warn_missing_rights(self, state: GuardState, drop_was_told: bool) -> None:
         if state.docker is False:
@@ -356,10 +356,10 @@ async def stop_watching_containers(
         emit(WarningEmitted(ctx.clock.unix_time(), session.node.name, what, None))
 
     with suppress(GuardUnavailable, NodeError):
-        left = await guard_receipts.read_guard_directory(session)
+        left = await guard_client.read_guard_directory(session)
         for receipt in left.receipts:
             if receipt.container in containers:
-                guard_receipts.save_receipt(ctx, session, receipt, emit_warning)
+                guard_client.save_receipt(ctx, session, receipt, emit_warning)
         link = await GuardClient.connect_guard(session, left.socket) if left.socket else None
         if link is None:
             return

@@ -167,11 +167,11 @@ def remove_images(ctx: CommandContext, request: RemoveImages) -> AsyncGenerator[
                     said.append(f"{verb} {_name(use)} from {session.node.name} ({format_size(use.image.size or 0)})")
         return CommandEnded(
             ts=ctx.clock.unix_time(), outcome=Outcome.PLANNED if request.dry_run else Outcome.DONE, exit_code=int(ExitCode.DONE),
-            seconds=ctx.clock.monotonic() - began, message="\n".join(said) or "no old build is there: nothing to remove",
+            seconds=ctx.clock.monotonic() - began, message="\n".join(said) or "there is no old build to remove",
         )  # fmt: skip
 
     def stream_removal(own: CommandContext) -> AsyncGenerator[Event, None]:
-        return stream_events(own, run_removal, on_interrupt="interrupted; what was removed by then is gone")
+        return stream_events(own, run_removal, on_interrupt="interrupted; some images may already be removed")
 
     if request.dry_run:
         return stream_removal(ctx)
@@ -195,7 +195,7 @@ def choose_images(images: Sequence[ImageUse], request: RemoveImages) -> list[Ima
         if not found and len(digits) >= _MIN_ID_DIGITS:
             found = [one for one in images if one.image.id.removeprefix("sha256:").startswith(digits)]
         if len(found) > 1:
-            raise OperationRefused(f"{wanted} means {len(found)} images", "write more of the id, or its name")
+            raise OperationRefused(f"{wanted} matches {len(found)} images", "write more of the id, or its name")
         chosen |= {one.image.id: one for one in found}
     if request.old_builds:
         chosen |= {one.image.id: one for one in images if one.is_old_build and not one.containers}

@@ -15,7 +15,7 @@ from pathlib import Path
 from sparkctl.context import CommandContext
 from sparkctl.engines import engine_names as engine_names
 from sparkctl.errors import ContainerNotFound, InvalidInput, OperationRefused
-from sparkctl.files import open_user_file
+from sparkctl.files import open_user_file, write_whole_file
 from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.suggestions import format_did_you_mean
@@ -130,8 +130,7 @@ def check_imported_profile(imported: ImportResult) -> ImportedProfile:
 def write_profile_file(written: ImportedProfile, path: Path, *, force: bool) -> ImportedProfile:
     """Write the file. Raises `OperationRefused` where it exists already, `InvalidInput` where it cannot be written."""
     try:
-        with path.open("w" if force else "x", encoding="utf-8") as file:
-            file.write(written.text)
+        write_whole_file(path, written.text.encode("utf-8"), replace=force)
     except FileExistsError:
         raise OperationRefused(
             f"{path} already exists", "--force overwrites it, --name gives it another name"
@@ -160,7 +159,7 @@ def _read_recipe_file(path: Path) -> str:
             f"{path}: cannot be read: {error.strerror or error}", "give the path of a recipe file"
         ) from error
     if len(raw) > _MAX_FILE_BYTES:
-        raise InvalidInput(f"{path}: larger than {_MAX_FILE_BYTES // 1024} KiB: that is no recipe")
+        raise InvalidInput(f"{path}: larger than {_MAX_FILE_BYTES // 1024} KiB: too large for a recipe")
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return raw.decode("utf-16", "replace")
     return raw.decode("utf-8-sig", "replace")

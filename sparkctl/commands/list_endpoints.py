@@ -170,7 +170,7 @@ async def _read_endpoint(
                 service=service,
             )
     if container.is_managed and any(port is not None for port in ports):
-        words = f"{name} does not say what it serves (it may not be ready)"
+        words = f"{name} does not report what it serves (it may not be ready)"
         return EndpointFailure(session.node.name, words, "sparkctl status", name)
     return None
 

@@ -295,7 +295,7 @@ async def acquire_node_lock(
         if not for_switch and PendingStopFiles(ctx.history.directory).list_for_node(
             session.node.name, ctx.clock.unix_time()
         ):
-            from sparkctl.commands.stop.settle_pending_stops import finish_pending_stops
+            from sparkctl.commands.stop.pending_stops import finish_pending_stops
 
             await finish_pending_stops(session, ctx, warn)
     except BaseException:

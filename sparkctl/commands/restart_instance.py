@@ -114,7 +114,7 @@ def _read_start_words(ctx: CommandContext, found: InstanceView) -> tuple[tuple[s
         pairs = [(flag, value) for flag, value in itertools.pairwise(rest) if flag == "--set"]
         if any(MASK in value for _, value in pairs):
             raise OperationRefused(
-                f"{found.name} was started with a secret that no history keeps",
+                f"{found.name} was started with a secret, which the history does not store",
                 f"sparkctl down {found.name}, then sparkctl up",
             )
         return (profile, *(word for pair in pairs for word in pair)), True

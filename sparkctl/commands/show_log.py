@@ -42,11 +42,11 @@ from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Emit, Event, LogArrived, Outcome, WarningEmitted
 from sparkctl.model.guard_state import GuardReceipt
 from sparkctl.model.launch_plan import ContainerLabel
-from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.text.bounded_pattern import BoundedPattern
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.secrets import LineMasker
-from sparkctl.monitor import guard_receipts
+from sparkctl.monitor import guard_client
 from sparkctl.profiles.container_labels import parse_rank_label, parse_rank_nodes_label, parse_start_id_label
 from sparkctl.transport.docker.log_stream import ContainerLogStream
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
@@ -209,9 +209,9 @@ class _ShowLogRun:
 
     async def _check_guard_receipt(self, session: NodeSession, container: Container) -> None:
         """Report it where the guard stopped the instance: the log cannot contain that."""
-        receipt = await guard_receipts.read_receipt(session, container.id)
+        receipt = await guard_client.read_receipt(session, container.id)
         if receipt is not None:
-            guard_receipts.save_receipt(
+            guard_client.save_receipt(
                 self.ctx, session, receipt, lambda what: self._emit_warning(session.node.name, what)
             )
             self._warn_guard_stop(session.node.name, receipt)
@@ -351,7 +351,7 @@ class _ShowLogRun:
             what = f"{broken.filename}: {broken.strerror}" if broken.strerror else str(broken)
             raise InvalidInput(f"the saved log cannot be read: {what}") from broken
         for saved in logs:
-            receipt = guard_receipts.load_saved_receipt(
+            receipt = guard_client.load_saved_receipt(
                 self.ctx, saved.instance, NodeName(saved.node), saved.short_container_id
             )
             if receipt is not None:

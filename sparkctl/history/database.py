@@ -238,7 +238,7 @@ class HistoryDatabase:
                 with suppress(FileNotFoundError):
                     self.path.with_name(DATABASE_FILE_NAME + ending).replace(aside.with_name(aside.name + ending))
             self.path.replace(aside)
-        self._queue_warning(f"{self.path} was damaged and is now {aside.name}; the history begins anew")
+        self._queue_warning(f"{self.path} was damaged and is now {aside.name}; a new history begins")
 
     def _report_error(self, error: Exception) -> str:
         if isinstance(error, DatabaseUnavailable):
@@ -250,7 +250,7 @@ class HistoryDatabase:
         else:
             what = f"{getattr(error, 'filename', None) or self.path} cannot be used: {getattr(error, 'strerror', None) or error}"
         self._queue_warning(
-            f"{what}; the history goes on without it"
+            f"{what}; the history continues without it"
             if isinstance(error, DatabaseUnavailable)
             else f"{what}; nothing is kept"
         )

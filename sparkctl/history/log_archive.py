@@ -21,10 +21,10 @@ from typing import IO, TYPE_CHECKING
 from sparkctl.files import MAX_STATE_FILE_BYTES, load_state_file, read_regular_file, write_private_file
 from sparkctl.history.database import make_private_directory
 from sparkctl.history.expected_durations import is_byte_count
-from sparkctl.model.memory_reading import MemoryBeforeStart
+from sparkctl.model.sample import MemoryBeforeStart
 
 if TYPE_CHECKING:
-    from sparkctl.model.log_line import LogLine
+    from sparkctl.model.text.log_line import LogLine
     from sparkctl.model.verdict import Verdict
 
 _MAX_LOGS = 20  # per instance and node

@@ -43,9 +43,9 @@ from sparkctl.logs.own_requests import REQUEST_MARK, is_own_request
 from sparkctl.logs.traceback_reader import TRACEBACK_HEADER, TracebackReader, strip_group_frame
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, StatsLineKind
 from sparkctl.model.launch_plan import ReadinessRule
-from sparkctl.model.log_line import LogLine
 from sparkctl.model.phase import Phase, PhaseDuration, Step
 from sparkctl.model.text.bounded_pattern import compile_bounded
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.text.secrets import redact_word
 from sparkctl.model.verdict import FailureCause, Verdict
@@ -246,7 +246,7 @@ _MAX_KNOWN_LINES = 4096
 _STANDSTILL_LINES = 3  # in a row: one or two are said during a long compilation, too
 _STANDSTILL = Failure(
     cause=FailureCause.WEDGED,
-    summary="The engine stands still: its processes wait for each other, and nothing else is said.",
+    summary="The engine hangs: its processes wait for each other, and log nothing else.",
     remedy="Look at the logs of the other ranks, and at the link between the nodes; then down, and up again.",
     fatal=False,
     weight=FailureWeight.DEATH,

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from sparkctl.engines.line_preparer import split_carriage_returns
 from sparkctl.logs.line_classifier import LineClassifier, LineMark, LineMarks, LogLevel
-from sparkctl.model.log_line import LogLine
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import MIB
 

@@ -25,8 +25,8 @@ from sparkctl.logs.line_effects import (
 from sparkctl.logs.line_patterns import find_common_quoting, is_quoted, strip_quoting
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName
 from sparkctl.model.launch_plan import LaunchPlan, ReadinessRule
-from sparkctl.model.log_line import LogLine
 from sparkctl.model.phase import Phase
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import redact_word
 from sparkctl.model.verdict import Confidence, FailureCause, Verdict
@@ -324,9 +324,9 @@ def _build_verdict(reader: LogAnalyzer, name: str | None, plan: LaunchPlan | Non
     if name is None and reader.last_error is not None and not reader.was_ready:
         return Verdict(
             cause=FailureCause.CRASHED,
-            summary="No engine is known by this log; its last line that sounds like an error is the proof.",
+            summary="No known engine wrote this log; its last line that looks like an error is the proof.",
             evidence=verdict_builder.build_line_evidence(reader.last_error),
-            remedy="Read the log around this line; --engine says whose it is.",
+            remedy="Read the log around this line; --engine names the engine.",
             confidence=Confidence.LIKELY,
         )
     return None

@@ -122,7 +122,7 @@ def _decompress_gzip(source: ByteSource, name: str) -> Iterator[bytes]:
             while piece := file.read(BLOCK_BYTES):
                 yield piece
     except (gzip.BadGzipFile, EOFError, zlib.error) as broken:
-        raise InvalidInput(f"{name} is not a whole gzip file: {broken}", "unpack what there is: zcat FILE") from None
+        raise InvalidInput(f"{name} is not a complete gzip file: {broken}", "unpack what there is: zcat FILE") from None
 
 
 def _read_block(source: ByteSource, name: str) -> bytes:
@@ -135,7 +135,7 @@ def _read_block(source: ByteSource, name: str) -> bytes:
 def _refuse_binary(piece: bytes, name: str) -> None:
     sample = piece[:_SAMPLE_BYTES]
     if sample and len(_CONTROL_CHARACTERS.findall(sample)) / len(sample) > _MAX_CONTROL_SHARE:
-        raise InvalidInput(f"{name} is no log: it holds something else than text", "name a log file, or an instance")
+        raise InvalidInput(f"{name} is not a log: it is not text", "name a log file, or an instance")
 
 
 class _PipeSource:

@@ -15,7 +15,7 @@ from sparkctl.context import CommandContext
 from sparkctl.errors import ContainerNotFound, DockerError, LogUnreadable
 from sparkctl.model.container import Container
 from sparkctl.model.events import Emit, WarningEmitted
-from sparkctl.model.log_line import LogLine
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.secrets import LineMasker
 from sparkctl.transport.docker.log_resume import LogPosition
 from sparkctl.transport.docker.log_stream import ContainerLogStream, LogBatches

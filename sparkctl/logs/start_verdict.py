@@ -120,7 +120,7 @@ def build_guard_kill_verdict(
         summary=f"The guard stopped {plan.instance}{where}: {plan.node} was running out of memory, and would have frozen.",
         evidence=(*evidence, *verdict_builder.build_last_line_evidence(log.latest_line)),
         remedy=f"{less}, or stop what else holds memory (sparkctl status --node {plan.node}). start.guard.floor "
-        f"({format_size(receipt.floor)}) is what {plan.node} may not fall under.",
+        f"({format_size(receipt.floor)}) is the least that {plan.node} must keep.",
         field=claim,
         edit=suggest_field_change(plan, claim, ChangeDirection.LOWER),
     )
@@ -163,7 +163,7 @@ def build_timeout_verdict(
     if phase is Phase.WARMING and log.ready_line_seen and why_not:
         return Verdict(
             cause=FailureCause.WEDGED,
-            summary=f"{plan.instance} says it is ready and did not give a token within {format_duration(seconds)}.",
+            summary=f"{plan.instance} reports that it is ready, but gave no token within {format_duration(seconds)}.",
             evidence=tuple(evidence),
             remedy=f"See its log: sparkctl logs {plan.instance} --node {plan.node}. An engine without text needs start.probe: none.",
             field="start.probe",
@@ -244,7 +244,7 @@ def _build_exit_code_verdict(
                 *verdict_builder.build_last_line_evidence(log.latest_line),
                 ended,
             ),
-            remedy=f"An engine that nobody stopped and that ends with 0 has crashed inside. Its log: {look}",
+            remedy=f"An engine that ends with 0 although nobody stopped it has crashed internally. Its log: {look}",
         )
     if code == _SIGKILL_EXIT and log.final_error is None:
         return Verdict(

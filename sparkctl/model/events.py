@@ -15,15 +15,14 @@ from sparkctl.model.finding import Finding, FindingEvidence, Severity
 from sparkctl.model.guard_state import GuardAction, GuardCoverage
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.launch_plan import LaunchPlan
-from sparkctl.model.log_line import LogLine
 from sparkctl.model.memory_fit import MemoryFit
-from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.missing_part import MissingPart
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, PhaseDuration, Step
-from sparkctl.model.sample import Sample
+from sparkctl.model.sample import MemoryReading, Sample
 from sparkctl.model.setup_plan import SetupStep, SetupStepKind
 from sparkctl.model.switch_plan import SwitchJournalStatus, SwitchPlan, SwitchStep
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.verdict import Verdict
 
 

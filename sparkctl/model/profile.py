@@ -101,7 +101,7 @@ class ModelSpec:
         ),
     ] = None
     draft_weights: Annotated[
-        int | None, ProfileField(FieldKind.MODEL_SIZE, "size of a draft model or head, beside `weights`")
+        int | None, ProfileField(FieldKind.MODEL_SIZE, "size of a draft model or head, in addition to `weights`")
     ] = None
     kv_per_token: Annotated[int | None, ProfileField(FieldKind.NONZERO_SIZE, "KV cache per token, such as `64KiB`")] = (
         None
@@ -206,7 +206,7 @@ class Profile:
         str | None,
         ProfileField(
             FieldKind.ENGINE_VERSION,
-            "set it if the image's tag does not tell (`latest`, your own build); flags are checked against it",
+            "set it if the image's tag does not show it (`latest`, your own build); flags are checked against it",
             is_hashed=False,
         ),
     ] = None
@@ -254,7 +254,7 @@ class Profile:
         ProfileField(
             FieldKind.ARGS,
             "engine flags without dashes: `true` is a bare flag, `false` leaves it out, a list repeats the flag, a map "
-            "becomes JSON, a list in a list is several values behind one flag (`[[1, 2, 4]]`)",
+            "becomes JSON, a list in a list is several values for one flag (`[[1, 2, 4]]`)",
             is_in_launch=True,
         ),
     ] = ()

@@ -28,7 +28,7 @@ class SudoPasswordQuestion:
 
 @dataclass(frozen=True, slots=True)
 class RetryStartQuestion:
-    """The last starts of this profile all failed: start it once more? Answered yes or no.
+    """The last starts of this profile all failed: start it again? Answered yes or no.
 
     ``failures``: (unix seconds, outcome), oldest first.
     """

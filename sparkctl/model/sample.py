@@ -1,11 +1,16 @@
-"""What the agent reads on a node. Bytes, seconds, degrees Celsius, watts, MHz, shares of 0..1; None is "not known"."""
+"""What the agent reads on a node. Bytes, seconds, degrees Celsius, watts, MHz, shares of 0..1; None is "not known".
+
+The constants are the memory of a DGX Spark, for what has to be said or assumed before a node is asked, and for simulated ones;
+docs/memory-fit.md tells it to owners. A share of an engine's counts either all memory (vLLM) or what is available at its start
+(SGLang, TensorRT-LLM).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from sparkctl.model.kernel_event import KernelReading
-from sparkctl.model.memory_reading import MemoryReading
+from sparkctl.model.text.units import GIB, KIB
 
 _UNIFIED_MEMORY_GPU = "GB10"
 
@@ -307,3 +312,53 @@ def build_memory_bar(memory: MemoryReading, gpu_memory: int | None, process_memo
         processes=processes,
         unaccounted=unaccounted,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryReading:
+    """One reading.
+
+    ``page_cache`` is Cached + Buffers + SReclaimable - Shmem: memory used for files, some of which cannot be freed now.
+    Decisions use it; ``reclaimable`` is shown, because it adds up to the total with the other parts.
+
+    ``used`` is MemTotal - MemAvailable, the figure that counts on a GB10, where NVML has none.
+    """
+
+    total: int
+    available: int
+    free: int
+    page_cache: int
+    swap_total: int
+    swap_free: int
+
+    @property
+    def used(self) -> int:
+        """Memory that an engine cannot get now: total - available."""
+        return self.total - self.available
+
+    @property
+    def reclaimable(self) -> int:
+        """What the kernel would free at once: available - free. Shown as the page cache."""
+        return max(0, min(self.available, self.total) - min(max(0, self.free), self.total))
+
+    @property
+    def swap_used(self) -> int:
+        """Swap in use."""
+        return self.swap_total - self.swap_free
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBeforeStart:
+    """A node's memory just before a start: MemAvailable, and what all processes held (None: not known)."""
+
+    available: int
+    held: int | None = None
+
+
+INSTALLED_BYTES = 128 * GIB  # the "128 GB" of the data sheet; the firmware keeps 6 to 8 GiB of it
+# All memory, MemTotal of the kernel, by the firmware; CUDA and PyTorch report the same as a GPU's total capacity.
+TOTAL_BYTES = 127_600_592 * KIB  # of most
+LEAST_TOTAL_BYTES = 128_501_256_192  # of some
+IDLE_AVAILABLE_BYTES = (
+    117 * GIB
+)  # available on an idle Spark after the page cache was dropped: 112 to 118 GiB were seen

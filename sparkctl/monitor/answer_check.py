@@ -145,9 +145,9 @@ def find_garbage(text: str) -> str | None:
     """Return in words why a text is no sensible answer, None where nothing speaks against it."""
     stripped = text.strip()
     if (piece := _find_repeated_end(stripped)) is not None:
-        return f"it repeats {truncate_text(sanitize_line(piece).strip() or piece, 40)!r} without end"
+        return f"it repeats {truncate_text(sanitize_line(piece).strip() or piece, 40)!r} endlessly"
     if (leaked := _TEMPLATE_TOKEN.search(stripped)) is not None:
-        return f"it holds {leaked[0]}, a mark of a chat template"
+        return f"it holds {leaked[0]}, a token of a chat template"
     broken = stripped.count("\ufffd")
     if broken > 2 and broken * 20 > len(stripped):
         return f"{broken} of its {len(stripped)} characters are broken"
@@ -189,13 +189,13 @@ def judge_question(reply: ChatReply, asked: str = QUESTION) -> AnswerCheck:
     if any(word in reply.text.casefold() for word in _ANSWERS):
         return _pass(name, "a question with one answer is answered correctly")
     if reply.finish == "length" and not reply.text.strip():
-        return _leave_open(name, "it was still thinking when its tokens were used up", asked, came)
+        return _leave_open(name, "it was still thinking when it reached its token limit", asked, came)
     if any(word in reply.reasoning.casefold() for word in _ANSWERS):
         return _pass(name, "a question with one answer is answered correctly, in its reasoning")
     if not reply.text.strip():
-        return _fail(name, "it answers a plain question with nothing", asked, came)
+        return _fail(name, "its answer to a plain question is empty", asked, came)
     remedy = "check that checkpoint, quantization and chat template belong together"
-    return _fail(name, "it answers a question that any model knows wrongly", asked, came, remedy)
+    return _fail(name, "its answer to a question that any model knows is wrong", asked, came, remedy)
 
 
 def judge_stop(reply: ChatReply, limit: int) -> AnswerCheck:
@@ -220,7 +220,7 @@ def judge_json(reply: ChatReply, asked: str) -> AnswerCheck:
     if reply.status != 200:
         return _fail(name, f"a question in JSON mode is refused ({reply.status})", asked, reply.shown)
     if reply.finish == "length":
-        return _leave_open(name, "its tokens were used up before the JSON was whole", asked, reply.shown)
+        return _leave_open(name, "it reached its token limit before the JSON was complete", asked, reply.shown)
     try:
         is_object = isinstance(load_json(reply.text.strip()), dict)
     except (ValueError, RecursionError):
@@ -248,7 +248,7 @@ def judge_tool_call(reply: ChatReply, asked: str, parser: str) -> AnswerCheck:
     if "get_weather" in reply.text or "get_weather" in reply.reasoning:
         return _fail(name, "its tool call stays in the text: the parser does not read it", asked, reply.shown, remedy)
     if reply.finish == "length":
-        return _leave_open(name, "its tokens were used up before it called the tool", asked, reply.shown)
+        return _leave_open(name, "it reached its token limit before it called the tool", asked, reply.shown)
     return _fail(name, "it was offered a tool and did not call it", asked, reply.shown, remedy)
 
 
@@ -288,29 +288,29 @@ def judge_drafts(
     """
     name, asked = "drafts", "its counters, around a longer answer"
     if before is None or after is None or has_restarted(before, after):
-        return _leave_open(name, "its figures do not tell what became of its drafts")
+        return _leave_open(name, "its metrics do not show whether its drafts are accepted")
     steps = subtract_counters(before.drafts, after.drafts)
     accepted = subtract_counters(before.accepted_tokens, after.accepted_tokens)
     remedy = "check that the draft model belongs to this checkpoint and its revision; try it without drafts"
     if steps is None or accepted is None:
         if not after.accept_length or made < _MIN_GAUGE_TOKENS:
-            return _leave_open(name, "it tells its acceptance every 40 steps, and told none")
+            return _leave_open(name, "it reports its acceptance every 40 steps, and reported none")
         if after.accept_length <= 1.0:
             came = f"accept length {after.accept_length:.2f} over {made} tokens"
             return _fail(
-                name, "every draft is rejected: each step pays for them and gets one token", asked, came, remedy
+                name, "every draft is rejected: each step pays for them and yields one token", asked, came, remedy
             )
         return _pass(name, f"its drafts are accepted, {after.accept_length:.2f} tokens a step")
     if steps < _MIN_DRAFTED_STEPS:
-        return _leave_open(name, f"only {steps:.0f} steps drafted; {_MIN_DRAFTED_STEPS} tell")
+        return _leave_open(name, f"only {steps:.0f} steps drafted; at least {_MIN_DRAFTED_STEPS} are needed")
     if accepted <= 0:
         came = f"accept length 1.00 over {steps:.0f} steps"
-        return _fail(name, "every draft is rejected: each step pays for them and gets one token", asked, came, remedy)
+        return _fail(name, "every draft is rejected: each step pays for them and yields one token", asked, came, remedy)
     pairs = zip(before.accepted_per_position or (), after.accepted_per_position or (), strict=False)
     pinned = [at for at, (old, new) in enumerate(pairs, 1) if new - old >= steps]
     if pinned and needs_model:
         came = f"draft position {pinned[-1]} accepted in all of {steps:.0f} steps"
-        return _fail(name, "a draft position is accepted always: its drafts are not verified", asked, came, remedy)
+        return _fail(name, "a draft position is always accepted: its drafts are not verified", asked, came, remedy)
     return _pass(name, f"its drafts are accepted, {1 + accepted / steps:.2f} tokens a step")
 
 
@@ -344,7 +344,7 @@ async def check_answers(link: NodeConnection, target: CheckTarget, *, is_full: b
     Raises `ConnectionLost`; every fault of the engine is a result.
     """
     if target.service.ready.probe not in ("completions", "chat") or target.service.port is None:
-        return (_leave_open("question", "no question is asked: its profile has another probe"),)
+        return (_leave_open("question", "not asked a question: its profile has another probe"),)
     manners = QueryMarkerSupport()
     service = await engine_probe.resolve_served_model(link, target.service, manners)
     return await _AnswerChecker(link, replace(target, service=service), manners).run(is_full=is_full)

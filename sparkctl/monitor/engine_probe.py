@@ -235,7 +235,7 @@ async def _request_completion(
     except (ConnectionError, http_client.InvalidHttpResponse) as broken:
         return ProbeResult(False, f"POST {path}:", said=sanitize_line(str(broken)) or "connection closed"), None
     if response.status in _API_KEY_STATUSES:
-        return ProbeResult(True, f"POST {path} wants an API key ({response.status})", unproven=True), response.status
+        return ProbeResult(True, f"POST {path} needs an API key ({response.status})", unproven=True), response.status
     if response.status != 200:
         return ProbeResult(
             False, f"POST {path} answered {response.status}", said=format_body_line(response.body)

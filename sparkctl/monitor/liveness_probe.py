@@ -118,9 +118,9 @@ class LivenessProbe:
             kind=FindingKind.NOT_GENERATING,
             severity=Severity.PROBLEM,
             node=self._session.node.name,
-            summary=f"{one.name} is up and idle and makes no token when asked for one",
+            summary=f"{one.name} is up and idle but generates no token when asked for one",
             remedy=f"see its log: sparkctl logs {name} --tail 50; then: sparkctl down {name}, and up again   "
-            "(`liveness: none` in its profile: it is not asked)",
+            "(`liveness: none` in its profile ends this check)",
             instance=one.name,
             evidence=(
                 FindingEvidence("answer", words, None, "http"),

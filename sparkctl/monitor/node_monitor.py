@@ -38,7 +38,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.questions import NonInteractivePrompter
 from sparkctl.model.reference import parse_reference_label
 from sparkctl.model.switch_plan import SwitchJournalStatus
-from sparkctl.monitor import guard_receipts, switch_journal_io
+from sparkctl.monitor import guard_client, switch_journal_io
 from sparkctl.monitor.findings import node_settings
 from sparkctl.monitor.findings.kernel_detectors import list_unclean_boot
 from sparkctl.monitor.guard_client import GuardClient
@@ -117,13 +117,13 @@ class GuardPoller:
     async def _read_guarded_instances(self) -> tuple[str, ...] | None:
         """Return the instances that a guard watches, empty if no guard runs; None if a running guard cannot be reached."""
         if self._socket is None:
-            left = await guard_receipts.read_guard_directory(self._session)
+            left = await guard_client.read_guard_directory(self._session)
             self._socket = left.socket
             if self._socket is None:
                 return None if left.states else ()
         link = await GuardClient.connect_guard(self._session, self._socket)
         if link is None:  # it has ended and its socket is gone, or the node forwards no connection to it
-            left = await guard_receipts.read_guard_directory(self._session)
+            left = await guard_client.read_guard_directory(self._session)
             self._socket = left.socket
             return None if left.states else ()
         try:

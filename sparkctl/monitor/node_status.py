@@ -15,9 +15,9 @@ from sparkctl.errors import ContainerNotFound, DockerError, LogUnreadable, NodeE
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.launch_plan import PROVED_PROBES, ContainerLabel, ReadinessRule, ReadinessTarget
-from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import Node, NodeState, format_endpoint_url
 from sparkctl.model.phase import Phase, Step
+from sparkctl.model.sample import MemoryReading
 from sparkctl.model.switch_plan import JournalPresence
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.monitor import engine_probe
@@ -285,10 +285,10 @@ async def _read_phase(session: NodeSession, container: Container) -> tuple[Phase
         return (Phase.FAILED if failed else Phase.STOPPED), None, why
     if container.state is ContainerState.PAUSED:
         where = f"on {session.node.name}: docker unpause {container.name}"
-        return Phase.UNKNOWN, None, f"paused (docker pause), it answers nobody until {where}"
+        return Phase.UNKNOWN, None, f"paused (docker pause), it answers no requests until {where}"
     rule = parse_ready_rule_label(container, needs_line=False)
     if rule is None:
-        return Phase.UNKNOWN, None, "its labels do not say in a usable form when it is ready"
+        return Phase.UNKNOWN, None, "its labels have no usable rule for when it is ready"
     quiet = await _ask_health_paths(session, container, rule)
     if quiet is not None:
         return quiet, None, None if quiet is Phase.READY else "it was asked to stop"
@@ -368,16 +368,15 @@ async def _remember_ready(session: NodeSession, container: Container, rule: Read
 async def _describe_guard_stop(session: NodeSession, container: Container) -> str | None:
     """Describe the guard's receipt for a container. The imports are late, as this is rare."""
     from sparkctl.logs.start_verdict import describe_memory_drop
-    from sparkctl.monitor import guard_receipts
+    from sparkctl.monitor import guard_client
 
-    receipt = await guard_receipts.read_receipt(session, container.id)
+    receipt = await guard_client.read_receipt(session, container.id)
     return None if receipt is None else f"stopped by the guard: {describe_memory_drop(receipt)}"
 
 
 async def _describe_oom_kill(session: NodeSession, container: Container) -> str | None:
     """Describe the kernel's OOM kill of a container, read once. The imports are late, as this is rare."""
-    from sparkctl.monitor.kernel_evidence import find_oom_kill
-    from sparkctl.monitor.kernel_log import read_kernel_log_if_possible
+    from sparkctl.monitor.kernel_log import find_oom_kill, read_kernel_log_if_possible
 
     key = (container.id, container.finished)
     if key not in session.oom_kills:
@@ -424,7 +423,7 @@ async def _find_hidden_failure(session: NodeSession, container: Container) -> st
     root = None if log is None else log.root_failure
     if root is None or root.failure is None or root.failure.weight < FailureWeight.DEATH:
         return None
-    return f"it ended with exit code 0, and not because it was asked to: {root.failure.summary}"
+    return f"it ended with exit code 0, although it was not asked to: {root.failure.summary}"
 
 
 async def _was_asked_to_stop(session: NodeSession, container: Container) -> bool:

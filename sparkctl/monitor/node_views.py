@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from sparkctl.errors import InvalidInput, NodeError
 from sparkctl.model.finding import Finding
 from sparkctl.model.instance import InstanceView, is_worker
-from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
+from sparkctl.model.sample import MemoryReading
 from sparkctl.model.switch_plan import SwitchJournalStatus, SwitchStep
 from sparkctl.model.text.suggestions import format_did_you_mean
 
@@ -119,7 +119,8 @@ def choose_instance(views: Sequence[NodeStatusView], name: str) -> InstanceView:
         raise NodeError(silent.name, silent.detail or f"{silent.name} could not be read", silent.hint)
     if not found:
         raise InvalidInput(
-            f"{name} does not run{format_did_you_mean(name, {one.name for one in alive})}", "sparkctl status"
+            f"no running instance is called {name}{format_did_you_mean(name, {one.name for one in alive})}",
+            "sparkctl status",
         )
     heads = [one for one in found if not is_worker(one)] or found
     if len({one.node for one in heads}) > 1:

@@ -98,7 +98,7 @@ class NodeSampler:
         name, clock = self.session.node.name, self.session.clock
         if self._consecutive_failures >= _MAX_FAILED_PROBES and await self._has_no_python():
             raise AgentFailed(
-                name, f"the probe does not run on {name}: no Python 3.8 or newer there", "look there: python3 -V"
+                name, f"the probe cannot run on {name}: no Python 3.8 or newer there", "look there: python3 -V"
             )
         self._silent = True
         ended = (
@@ -113,7 +113,7 @@ class NodeSampler:
             detail=f"the probe {ended}{self._describe_foreign_lines()}",
             attempt=self._consecutive_failures,
             next_try=self._next_pause(),
-            hint="a node short of memory kills such things; if it lasts, look there: python3 -V, dmesg",
+            hint="a node that is short of memory may kill it; if this continues, look there: python3 -V, dmesg",
         )
 
     async def _has_no_python(self) -> bool:
@@ -129,7 +129,7 @@ class NodeSampler:
         """Return a note about lines that something else wrote."""
         if not self.foreign:
             return ""
-        return f"; {self.foreign} line{'s' if self.foreign > 1 else ''} on its stdout came from something else"
+        return f"; {self.foreign} line{'s' if self.foreign > 1 else ''} on its stdout came from another program"
 
     async def _run_probe(self) -> AsyncGenerator[SampleArrived | NodeStateChanged, None]:
         """Run one agent until it ends or is silent for too long."""

@@ -35,10 +35,9 @@ from sparkctl.model.guard_state import GuardAction
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.kernel_event import KernelEvent
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
-from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.model.sample import MemoryBar, Sample
+from sparkctl.model.sample import MemoryBar, MemoryReading, Sample
 from sparkctl.model.switch_plan import SwitchJournalStatus
 from sparkctl.model.text.units import format_clock, format_size
 from sparkctl.monitor.activity import (
@@ -55,10 +54,9 @@ from sparkctl.monitor.event_log import EventLog, KernelEventLogged, RecentLogLin
 from sparkctl.monitor.findings.base import NodeSnapshot
 from sparkctl.monitor.findings.node_detectors import NodeDetectors, detect_across_nodes, detect_slow_path
 from sparkctl.monitor.kernel_log import KernelHistory
-from sparkctl.monitor.meters.meter_series import MeterSeries
 from sparkctl.monitor.node_views import NodeTelemetryView, list_rollback_containers, mark_rollback_containers
 from sparkctl.monitor.ranks import apply_head_state
-from sparkctl.monitor.sample_series import SampleSeries
+from sparkctl.monitor.sample_series import MeterSeries, SampleSeries
 from sparkctl.monitor.startup_timeline import StartupTimeline, advance_timeline
 from sparkctl.monitor.switch_progress import SwitchState
 

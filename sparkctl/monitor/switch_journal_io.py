@@ -35,7 +35,7 @@ async def read_journal_with_text(session: NodeSession) -> tuple[SwitchJournalSta
 def build_journal_view(seen: JournalFile | None) -> SwitchJournalStatus:
     """Return the journal's status; a damaged journal, or another user's, exists but is unreadable."""
     if seen is None:
-        return SwitchJournalStatus(JournalPresence.UNREADABLE, why="the node did not say")
+        return SwitchJournalStatus(JournalPresence.UNREADABLE, why="the node did not report it")
     if seen.state == "none":
         return SwitchJournalStatus(JournalPresence.NONE, is_held=seen.is_held)
     if seen.state != "ours":
@@ -95,7 +95,7 @@ def build_switch_refusal(node: str, view: SwitchJournalStatus, *, is_held: bool)
     """Return the error that refuses other operations during a switch."""
     if view.journal is None:
         return SwitchInProgress(
-            f"a journal of a switch lies on {node}, and {view.why}: what it was about is not known",
+            f"there is a journal of a switch on {node}, but {view.why}: its content is not known",
             f"look at it on {node}: {travelling.JOURNAL_PATH}; what runs: sparkctl status; once nothing is left to finish, remove it",
         )
     hint = (
@@ -115,9 +115,9 @@ def list_finish_commands(journal: SwitchJournal, node: str | None = None) -> str
         case SwitchStep.UNDOING | SwitchStep.RESTORING | SwitchStep.RESTORED:
             return f"bring {old} back: {resume}\n{format_abandon_command(where)}"
         case SwitchStep.LEFT:
-            return f"bring {old} back: {abort}\nstart {new} once more: {resume}\n{format_abandon_command(where)}"
+            return f"bring {old} back: {abort}\ntry {new} again: {resume}\n{format_abandon_command(where)}"
         case SwitchStep.CHECKING:
-            return f"begin anew: {resume}\nforget it, nothing had been stopped: {abort}"
+            return f"start over: {resume}\nforget it, nothing had been stopped: {abort}"
         case _:
             return f"finish it: {resume}\nbring {old} back: {abort}\n{format_abandon_command(where)}"
 
@@ -132,7 +132,9 @@ def describe_switch(journal: SwitchJournal, *, is_held: bool) -> str:
     state = "in progress" if is_held else "was left"
     since = time.strftime("%H:%M", time.localtime(journal.since))
     if journal.step is SwitchStep.LEFT and not is_held:
-        return f"{journal.instance} failed and is left for study (--no-rollback), by {journal.operator} since {since}"
+        return (
+            f"{journal.instance} failed and is kept for analysis (--no-rollback), by {journal.operator} since {since}"
+        )
     return (
         f"switch to {journal.instance} {state}, {format_step_number(journal.step)}, by {journal.operator} since {since}"
     )
@@ -141,7 +143,7 @@ def describe_switch(journal: SwitchJournal, *, is_held: bool) -> str:
 def format_step_number(step: SwitchStep) -> str:
     """Return ``step 3 of 6 (releasing)``; the rollback has no numbers."""
     if step is SwitchStep.LEFT:
-        return "the new one's failure, for study"
+        return "the new one's failure, for analysis"
     return (
         f"step {FORWARD_STEPS.index(step) + 1} of {len(FORWARD_STEPS)} ({step})"
         if step in FORWARD_STEPS

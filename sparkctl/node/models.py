@@ -178,7 +178,7 @@ def drop_pages(entries: list[Path]) -> Json:
 def remove_entry(place: Path, entries: list[Path]) -> Json:
     """Remove one of the listed models and what was begun beside it; what is half removed has another name."""
     if place not in entries or place.is_symlink():
-        return {"error": "it is a link" if place.is_symlink() else "it is none of the models there"}
+        return {"error": "it is a link" if place.is_symlink() else "it is not one of the models there"}
     if strangers := list_strangers(place):
         named = ", ".join(strangers[:5]) + (" and more" if len(strangers) > 5 else "")
         return {"error": f"it also holds {named}: move those elsewhere, or remove what you want by hand"}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparkctl.model.memory_reading import MemoryReading
+from sparkctl.model.sample import MemoryReading
 from sparkctl.model.text.units import KIB, MIB
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ _SECTION_HEADER = "@@ "
 _PACKET_COUNT_PATTERN = re.compile(r"(?<!\d)(\d{1,12}) packets transmitted, (\d{1,12}) (?:packets )?received")
 _REACHED_CODES = ("OK", "ECONNREFUSED")  # a refusal also comes from the other end
 _UNREACHABLE_REASONS = {
-    "EHOSTUNREACH": "nobody there answers to that address",
+    "EHOSTUNREACH": "nothing there answers at that address",
     "ENETUNREACH": "no route",
     "EAGAIN": "no answer on TCP either",
     "ETIMEDOUT": "no answer on TCP either",
@@ -155,10 +155,10 @@ def decode_login_target(answer: bytes) -> SshLoginTarget:
     """Return the node's answer, whatever its login shell prints around it. Raises ValueError if it is incomplete."""
     lines = [sanitize_line(line) for line in answer.decode("utf-8", "replace").splitlines()]
     if "@@ login" not in lines or "@@ end" not in (lines := lines[lines.index("@@ login") + 1 :]):
-        raise ValueError("the answer is not whole")
+        raise ValueError("the answer is incomplete")
     lines = lines[: lines.index("@@ end")]
     if len(lines) < 2:
-        raise ValueError("the answer is not whole")
+        raise ValueError("the answer is incomplete")
     return SshLoginTarget(lines[0], lines[1] if lines[1].isdigit() else _DEFAULT_SSH_PORT, "listed" in lines[2:])
 
 

@@ -399,7 +399,7 @@ def open_regular_file(name: str, flags: int, folder: int | None = None) -> int:
         number = os.open(name, flags, 0o600, dir_fd=folder)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
-            raise UnsafePath(f"{name} is no plain file") from error
+            raise UnsafePath(f"{name} is not a plain file") from error
         raise
     about = os.fstat(number)
     is_shared = folder is not None and flags & os.O_RDWR and about.st_nlink > 1
@@ -573,7 +573,7 @@ class TransferReceiver:
                 return None
             job = self.jobs.get(wanted)
             if job is None or wanted in self.begun:
-                raise TransferError("the other end sends what nobody asked for")
+                raise TransferError("the other end sends what was not requested")
             self.begun.add(wanted)
             if "image" in job:
                 self._receive_image(stream, job)

@@ -119,7 +119,7 @@ def parse_nonzero_size(text: str) -> int:
     """Bytes, more than 0."""
     found = parse_docker_size(text)
     if found < 1:
-        raise ValueError(f"{quote_source(text)} is nothing; write for example 64KiB, or leave it out")
+        raise ValueError(f"{quote_source(text)} is zero; write for example 64KiB, or leave it out")
     return found
 
 
@@ -156,7 +156,7 @@ def parse_time_limit(text: str) -> float:
     if text.strip().replace(".", "", 1).isdigit() and found > 0:
         raise ValueError(f"{quote_source(text)} has no unit; write {text.strip()}s or {text.strip()}m")
     if found <= 0:
-        raise ValueError(f"{quote_source(text)} is no time at all; write for example 20m")
+        raise ValueError(f"{quote_source(text)} is zero; write for example 20m")
     return found
 
 
@@ -179,7 +179,9 @@ def parse_figure(text: str) -> FigureRange:
     low = float(match["low"])
     high = float(match["high"] or low)
     if not 0 < low <= high:
-        raise ValueError(f"{quote_source(text)} cannot be; the lowest comes first and is above zero, as in 23-27")
+        raise ValueError(
+            f"{quote_source(text)} is not a range; the lower number comes first and is above zero, as in 23-27"
+        )
     return FigureRange(low, high)
 
 
@@ -190,7 +192,7 @@ def parse_share(text: str) -> FigureRange:
         raise ValueError(f"{quote_source(text)} is not a share; write it in per cent, for example 20% or 60-70%")
     found = parse_figure(bare)
     if found.high > 100:
-        raise ValueError(f"{quote_source(text)} is more than all; a share is at most 100%")
+        raise ValueError(f"{quote_source(text)} is too much; a share is at most 100%")
     return FigureRange(found.low / 100, found.high / 100)
 
 
@@ -525,7 +527,7 @@ MAP_TYPES: dict[FieldKind, MapType] = {
         parse_arg_entry,
         {
             "description": "Engine flags without dashes: true is a bare flag, false leaves it out, a list repeats it, "
-            "a map becomes JSON, a list in a list is several values behind one flag.",
+            "a map becomes JSON, a list in a list is several values for one flag.",
             "additionalProperties": {"type": ["string", "number", "boolean", "array", "object"]},
         },
     ),

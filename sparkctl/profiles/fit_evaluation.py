@@ -12,13 +12,13 @@ from itertools import accumulate
 from sparkctl.engines import load_engine
 from sparkctl.engines.flags.command_flags import CommandFlags
 from sparkctl.engines.flags.flag_catalogue import parse_version
-from sparkctl.engines.memory.kv_cache import parse_kv_layout
 from sparkctl.engines.memory.memory_estimate import (
     AvailableMemory,
     DraftWorkspace,
     EstimateInput,
     MemoryEstimate,
     MemoryRule,
+    parse_kv_layout,
 )
 from sparkctl.engines.memory.model_weights import WeightsSize, map_path_to_node, measure_weights
 from sparkctl.model.launch_plan import LaunchPlan
@@ -209,7 +209,7 @@ def evaluate_memory_fit(
             fit, cautions=(*cautions, *_list_tight_cautions(fit), *_list_uncertainties(claim, standing, fits_in))
         )
     if unknown := [one.name for one in standing.holders if one.is_replaced and one.held is None]:
-        what = f"what {unknown[0]} holds is not known, and so what comes back when it is replaced"
+        what = f"what {unknown[0]} holds is not known, nor what is freed when it is replaced"
         return replace(fit, lacking=0, cautions=(*cautions, what))
     stops, then = next(
         ((names, there) for names, there in _iter_stop_options(standing) if fits_in(there, claim.share)), ((), standing)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkctl import paths
 from sparkctl.errors import InvalidInput, SparkctlError
-from sparkctl.files import describe_irregular_file, read_regular_file
+from sparkctl.files import describe_irregular_file, read_regular_file, write_whole_file
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.suggestions import format_did_you_mean
 
@@ -166,8 +166,7 @@ class ProfileLibrary:
             return path, False
         self.user.mkdir(parents=True, exist_ok=True)
         mine = self.user / path.name
-        with mine.open("xb") as file:
-            file.write(read_regular_file(path, 1 << 20))
+        write_whole_file(mine, read_regular_file(path, 1 << 20))
         return mine, True
 
     def load_entry(self, name: str) -> ProfileEntry:

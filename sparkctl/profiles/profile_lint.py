@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sparkctl import engines
 from sparkctl.engines.flags import flag_catalogue
 from sparkctl.engines.flags.flag_catalogue import CatalogueChoice, CatalogueMatch
-from sparkctl.engines.lint import container_check, flag_check
+from sparkctl.engines.lint import flag_check
 from sparkctl.engines.lint.model import FieldPath, LintFix, LintMessage, LintRule, LintSeverity
 from sparkctl.engines.traps.profile_traps import check_traps
 from sparkctl.errors import OperationRefused
@@ -97,7 +97,7 @@ def lint_profile(
     chosen = chosen or flag_catalogue.choose_catalogue(profile.engine, profile.image, profile.engine_version)
     if chosen is None:
         return (
-            *container_check.check_container_settings(profile),
+            *flag_check.check_container_settings(profile),
             *check_traps(profile, None, profile.engine_version, usual),
         )
     traps = check_traps(profile, flag_check.read_flag_settings(profile, chosen.catalogue), chosen.version, usual)
@@ -112,7 +112,7 @@ def lint_profile(
         is_certain=chosen.basis is CatalogueMatch.EXACT,
         version=chosen.version,
     )
-    return _join_same_places(flags, (*container_check.check_container_settings(profile), *traps))
+    return _join_same_places(flags, (*flag_check.check_container_settings(profile), *traps))
 
 
 def _join_same_places(flags: tuple[LintMessage, ...], traps: tuple[LintMessage, ...]) -> tuple[LintMessage, ...]:
@@ -204,7 +204,7 @@ def _build_version_message(profile: Profile, chosen: CatalogueChoice) -> LintMes
             kind=LintRule.ENGINE_VERSION, level=LintSeverity.INFO, where=("image",), message=message, on_key=False
         )
     message = (
-        f"the image's tag does not tell the version of {title}: checked against the flags of {used}, the newest known; "
+        f"the image's tag does not show the version of {title}: checked against the flags of {used}, the newest known; "
         "say engine_version: to be sure"
     )
     return LintMessage(

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,7 @@ def read_yaml(path: Path) -> YamlValue:
     return parse_yaml(raw, str(path))
 
 
+@lru_cache(maxsize=64)  # the panel and a switch read the same profiles again and again; nobody changes a tree
 def parse_yaml(raw: bytes, file: str) -> YamlValue:
     """Parse the bytes of one document; ``file`` is its name in faults. Raises `InvalidFile`."""
     reader = _YamlTreeReader(file)
@@ -262,7 +264,7 @@ class _YamlTreeReader:
             self._abort_reading(place, f"the alias {quote_source(name)} has no anchor above it")
         target = self.anchors[name]
         if target is None:
-            self._abort_reading(place, f"the alias {quote_source(name)} stands inside its own anchor")
+            self._abort_reading(place, f"the alias {quote_source(name)} is inside its own anchor")
         else:
             self._add_value(target.item, target.size, target.height, place)
 
@@ -339,6 +341,8 @@ def _dump_json_scalar(value: object) -> str:
 
 def _explain_parser_problem(problem: str) -> str:
     """Return the parser's message with the usual cause added."""
+    if "nesting depth" in problem:  # libyaml has a bound of its own, and reads ahead
+        return f"nested deeper than {MAX_DEPTH}"
     if "cannot start any token" in problem:
         return f"{problem}; indent with spaces, and quote text that begins with @, `, % or a tab"
     if "mapping values are not allowed" in problem:

@@ -7,9 +7,14 @@ from __future__ import annotations
 
 from sparkctl.engines.simulation.engine_launch import EngineFault
 from sparkctl.engines.simulation.simulated_clock import SimClock
-from sparkctl.simulator.scenarios import SCENARIOS
 from sparkctl.simulator.sim_node import SimNodeOptions, SudoRule
-from sparkctl.simulator.simulated_sparks import DEMO_SPEED, DIRECTORY_PREFIX, SimulatedSparks, run_in_background
+from sparkctl.simulator.simulated_sparks import (
+    DEMO_SPEED,
+    DIRECTORY_PREFIX,
+    SCENARIOS,
+    SimulatedSparks,
+    run_in_background,
+)
 
 __all__ = [
     "DEMO_SPEED",

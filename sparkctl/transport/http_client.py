@@ -110,9 +110,7 @@ class _CommandStream:
             raise ConnectionRefusedError(f"127.0.0.1:{self._port} on {self._link.node.name}: connection refused")
         if done.status == _EXIT_COMMAND_NOT_FOUND:
             node = self._link.node.name
-            raise ForwardingForbidden(
-                node, f"sshd on {node} forwards no TCP connections, and there is no python3 on it"
-            )
+            raise ForwardingForbidden(node, f"sshd on {node} does not forward TCP connections, and has no python3")
         self._answer = done.stdout
 
     async def read(self, n: int = -1) -> bytes:

@@ -46,7 +46,7 @@ def get_hub_endpoint(environ: Mapping[str, str]) -> str | None:
             "HF_ENDPOINT has a password in it, which every user of the node could read", "set HF_TOKEN for it"
         )
     if endpoint and not endpoint.startswith(("https://", "http://")):
-        raise InvalidInput(f"HF_ENDPOINT is no address: {endpoint[:80]}", "write https://HOST")
+        raise InvalidInput(f"HF_ENDPOINT is not an address: {endpoint[:80]}", "write https://HOST")
     return endpoint or None
 
 
@@ -117,7 +117,7 @@ class HubClient:
         except DownloadError as error:
             raise OperationRefused(f"{source}: {sanitize_line(str(error))}", "set model.include") from error
         if unknown := [one.name for one in files if type(one.size) is not int or one.size < 0]:
-            raise HubUnreachable(f"the Hub does not tell the size of {sanitize_line(unknown[0])} of {source}")
+            raise HubUnreachable(f"the Hub does not report the size of {sanitize_line(unknown[0])} of {source}")
         base = f"/{source.repository}/resolve/{quote(str(listed.get('sha') or revision), safe='')}/"
         config = None
         if any(one.rfilename == "config.json" for one in siblings):
@@ -206,7 +206,7 @@ def _explain_status(status: int, code: str, source: HubSource) -> SparkctlError:
             f"accept them on {page}, set HF_TOKEN",
         )
     if code == "RevisionNotFound":
-        return OperationRefused(f"{source.repository} has no revision {source.revision}", "check what stands after @")
+        return OperationRefused(f"{source.repository} has no revision {source.revision}", "check the part after @")
     if status in (401, 403, 404):
         return OperationRefused(
             f"the Hub has no {source.repository}, or shows it only with a token",
@@ -221,7 +221,7 @@ def _parse_object(data: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise HubUnreachable("the Hub's list of files cannot be read", "see HF_ENDPOINT") from error
     if not isinstance(found, dict):
-        raise HubUnreachable("the Hub's list of files is no list", "see HF_ENDPOINT")
+        raise HubUnreachable("the Hub's list of files is not a list", "see HF_ENDPOINT")
     return found
 
 

@@ -178,8 +178,8 @@ class NodeSession:
             said = done.stderr.decode("utf-8", "replace").strip().splitlines()
             raise NodeError(
                 self.node.name,
-                f"{self.node.name} answered a look with something else ({wrong})" + (f": {said[-1]}" if said else ""),
-                "see whether `ssh` to it gives a working POSIX shell: sh -c 'echo ok'",
+                f"{self.node.name} gave an unexpected answer ({wrong})" + (f": {said[-1]}" if said else ""),
+                "check whether `ssh` to it gives a working POSIX shell: sh -c 'echo ok'",
             ) from wrong
         if seen.identity is not None:
             self.home = seen.identity.home

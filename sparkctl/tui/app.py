@@ -252,7 +252,7 @@ class PanelApp(Panel):
         self._interrupted = now
         course = self.find_own_switch()
         left = "engines go on running" if course is None else f"its switch to {course.instance} is left where it is"
-        self.show_toast(f"ctrl+c once more ends the panel, as q does; {left}")
+        self.show_toast(f"ctrl+c again ends the panel, as q does; {left}")
 
     async def action_quit(self) -> None:
         """Handle Textual's own quit action."""

@@ -58,7 +58,7 @@ def build_charts(runs: Sequence[BenchRun]) -> list[Chart]:
         *_build_domain_charts(runs),
     ]
     if not charts:
-        raise InvalidInput("nothing was measured that a picture could show", "sparkctl bench list")
+        raise InvalidInput("there is no measurement to draw", "sparkctl bench list")
     return charts
 
 
@@ -203,7 +203,7 @@ def save_charts(charts: Sequence[Chart], path: Path, note: str) -> None:
             figure.savefig(path, dpi=_DOTS_PER_INCH)
         except OSError as error:
             raise InvalidInput(
-                f"{path}: {error.strerror or error}", "name a file in a folder that you may write to"
+                f"{path}: {error.strerror or error}", "choose a file in a folder that you can write to"
             ) from error
 
 

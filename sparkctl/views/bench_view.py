@@ -144,7 +144,7 @@ def _render_domains(run: BenchRun, baseline: BenchRun | None) -> list[TextRow]:
     is_untold = setup.draft_tokens != 0 and any(one.accept_length is None for one in run.domains)
     if engine is not None and engine.acceptance_steps and is_untold:
         words = (
-            f"{engine.title} tells its acceptance every {engine.acceptance_steps} steps: a shorter answer has none; "
+            f"{engine.title} reports its acceptance every {engine.acceptance_steps} steps: shorter answers have none; "
         )
         words += "ask for longer ones with --max-tokens"
         rows += [make_row(""), make_row(Span(words, TextStyle.LABEL))]
@@ -173,7 +173,10 @@ def _tell_gains(run: BenchRun, baseline: BenchRun) -> list[tuple[str, TextStyle]
     cost, gain_most = "drafts cost on", "drafts gain most on"
     if baseline.setup.draft_tokens:  # then the difference is not that of drafts alone
         lines.append(
-            (f"{sanitize_line(baseline.instance)} drafts too: this is no gain of drafts alone", TextStyle.ATTENTION)
+            (
+                f"{sanitize_line(baseline.instance)} drafts too: this is not the gain of drafts alone",
+                TextStyle.ATTENTION,
+            )
         )
         cost, gain_most = "slower on", "fastest on"
     places = {key: sanitize_line(key[0]) + _format_thinking(key[1], ", thinking {}") for key in gains}

@@ -85,11 +85,11 @@ def build_diagnosis_json(found: LogDiagnosis, source: str, instance: str | None,
 
 
 _WEIGHT_WORDS = {
-    FailureWeight.AFTERMATH: "says that something failed before",
-    FailureWeight.DYING: "announces an end",
-    FailureWeight.LOST: "tells of a lost process",
+    FailureWeight.AFTERMATH: "reports that something failed before",
+    FailureWeight.DYING: "announces a shutdown",
+    FailureWeight.LOST: "reports a lost process",
     FailureWeight.EXCEPTION: "an exception that no rule names",
-    FailureWeight.DEATH: "tells of a death",
+    FailureWeight.DEATH: "reports that a process ended",
     FailureWeight.LIKELY: "names the fault in general",
     FailureWeight.CONCRETE: "names the cause",
 }
@@ -105,7 +105,7 @@ def format_reading(found: LogDiagnosis) -> list[str]:
         return []
     lines = ["", "how it was read"]
     by = reading.engine_line
-    whose = "no line told it" if by is None else f"line {by[0]}: {_quote(by[1])}"
+    whose = "no line shows it" if by is None else f"line {by[0]}: {_quote(by[1])}"
     lines.append(f"{'engine':{_LABEL_COLUMNS}}{found.engine or 'unknown'}, {whose}")
     if found.version and reading.version_line:
         lines.append(f"{'version':{_LABEL_COLUMNS}}{sanitize_line(found.version)}, line {reading.version_line}")

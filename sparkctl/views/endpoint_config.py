@@ -108,7 +108,7 @@ def _format_litellm(served: Sequence[ServedEndpoint], default: ServedEndpoint | 
     own = _assign_model_names(served)
     notes = [
         f"# {_format_comment_name(name)}: its instances take contexts of different lengths, and one name for all would spread requests"
-        f" over them; each has a name of its own: {', '.join(_format_comment_name(given) for given in names)}"
+        f" over them; each has its own name: {', '.join(_format_comment_name(given) for given in names)}"
         for name, names in _group_by_model(own).items()
     ]
     for position, one in enumerate(served):

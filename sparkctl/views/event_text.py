@@ -170,7 +170,7 @@ def format_guard_event(event: GuardActed) -> str:
         case GuardAction.KILL_FAILED:
             return f"{instance} could not be stopped{available}: {why}"
         case GuardAction.ENDED:
-            return f"{instance} is not guarded any more: {why}"
+            return f"{instance} is no longer guarded: {why}"
         case _:
             return f"{why}{free}"
 

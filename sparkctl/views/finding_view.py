@@ -71,7 +71,7 @@ def _format_evidence(one: Finding, now: float) -> str:
 def format_since(since: float | None, now: float) -> str:
     """Return since when a finding holds; both times are Unix time in seconds by the node's clock."""
     if since is None:
-        return "since before we looked"
+        return "since before the first reading"
     return "since just now" if now - since < _JUST_NOW_SECONDS else f"for {format_duration(now - since)}"
 
 
@@ -95,16 +95,16 @@ FINDING_EXPLANATIONS: dict[Kind, str] = {
     Kind.STALLED: "Its clients wait in vain, and its health check does not see it.",
     Kind.DRAFTS_REJECTED: "Drafting and verifying take time in every step; without accepted drafts the engine is slower than without drafts.",
     Kind.PREFIX_CACHE: "Without it each turn of a session reads the whole session again: tens of seconds on a Spark.",
-    Kind.PREFILL_STARVES: "Whoever reads along sees the answer stop, and clients may give up.",
-    Kind.KV_FULL: "A request that is thrown out has its whole context computed again, and then throws out another one.",
+    Kind.PREFILL_STARVES: "Users see the answer stop, and clients may give up.",
+    Kind.KV_FULL: "A preempted request has its whole context computed again, and then displaces another one.",
     Kind.PARTNER: "A model on several Sparks needs all of them; a rank that is left alone only wastes memory.",
     Kind.MIN_FREE: "Engines cannot use memory that the kernel keeps for itself.",
     Kind.SWAPPINESS: "Page cache is read again in seconds; an engine that was swapped out crawls.",
     Kind.EARLYOOM: "It must act before the kernel does, but not while engines run normally.",
     Kind.DIFFERENCE: "Engines that span two Sparks fail on unlike drivers, and figures do not compare.",
     Kind.SETTINGS: "The active and the saved setting should be equal, or a restart changes it.",
-    Kind.KERNEL: "The kernel sees what no engine's log can tell: kills, GPU faults, failing devices.",
-    Kind.LAST_BOOT: "What ended the machine may end it again; the last lines before it are the only witness.",
+    Kind.KERNEL: "The kernel sees what no engine's log can show: kills, GPU faults, failing devices.",
+    Kind.LAST_BOOT: "What ended the machine may end it again; the last lines before it are the only evidence.",
     Kind.KNOWN_BAD: "Other owners met this fault with this version; the source is in the evidence.",
     Kind.KHO: "No engine can use that memory until the node boots without it.",
     Kind.VERSIONS: "What an engine supports depends on these versions; every bug report needs them.",
@@ -116,7 +116,7 @@ FINDING_EXPLANATIONS: dict[Kind, str] = {
     Kind.PYTHON: "The live figures come from a small program on the node that needs it.",
     Kind.DOCKER: "Engines run in its containers.",
     Kind.GPU: "Without it a container starts but finds no GPU.",
-    Kind.OPEN_SERVER: "Whoever is on that network can use the model and slow down your own requests.",
+    Kind.OPEN_SERVER: "Anyone on that network can use the model and slow down your own requests.",
     Kind.NVIDIA_SMI: "It shows how much GPU memory each process holds.",
     Kind.MODELS: "Profiles mount models from there.",
     Kind.FABRIC: "A model over several Sparks is as fast as the slowest lane between them.",

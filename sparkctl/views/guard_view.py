@@ -59,7 +59,7 @@ def _format_node_guard(view: GuardStatus) -> list[str]:
     lines += (
         _format_watches(view.guard.watches, view.when)
         if view.guard.watches
-        else ["    nothing is watched: a start is, until its model is ready"]
+        else ["    nothing is watched now: a start is watched until its model is ready"]
     )
     told = [one for one in view.guard.events if _is_worth_showing(one, view.receipts)][-_MAX_EVENTS:]
     for one in told:

@@ -20,8 +20,8 @@ from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_duration, format_gib
 from sparkctl.model.verdict import FieldChange, Verdict
 from sparkctl.monitor.meters.bandwidth import estimate_instance_bandwidth
-from sparkctl.monitor.meters.meter_series import LastValue, MeterSeries
 from sparkctl.monitor.ranks import is_head
+from sparkctl.monitor.sample_series import LastValue, MeterSeries
 from sparkctl.monitor.startup_timeline import StartupTimeline
 from sparkctl.profiles.exporters.docker_command import format_docker_run
 from sparkctl.views import meter_view

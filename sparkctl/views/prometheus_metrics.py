@@ -83,10 +83,10 @@ class _MetricFamily:
 
 
 def _collect_node_state(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricFamily]:
-    up = _MetricFamily("node_up", "1 where the node answers and its state is known.", ("node",))
+    up = _MetricFamily("node_up", "1 if the node answers and its state is known.", ("node",))
     state = _MetricFamily("node_state", "The node's state: 1 for the one it is in.", ("node", "state"))
-    age = _MetricFamily("node_sample_age_seconds", "Time since the last reading got here.", ("node",))
-    docker = _MetricFamily("node_docker_up", "1 where Docker says what runs.", ("node",))
+    age = _MetricFamily("node_sample_age_seconds", "Time since the last reading arrived.", ("node",))
+    docker = _MetricFamily("node_docker_up", "1 if Docker reports what is running.", ("node",))
     wrong = _MetricFamily(
         "finding", "1 for each thing that is wrong, by its kind.", ("node", "kind", "severity", "instance")
     )
@@ -108,11 +108,11 @@ def _collect_node_state(views: Sequence[NodeTelemetryView], now: float) -> Itera
 
 _MEMORY_METRICS: tuple[tuple[str, str, Callable[[MemoryBar], MetricValue]], ...] = (
     ("total", "All memory.", lambda bar: bar.total),
-    ("available", "What could be had without swapping.", lambda bar: bar.available),
-    ("gpu_processes", "Held by processes on the GPU's side, by the driver.", lambda bar: bar.gpu_processes),
+    ("available", "Memory available without swapping.", lambda bar: bar.available),
+    ("gpu_processes", "Memory that the driver reports for GPU processes.", lambda bar: bar.gpu_processes),
     ("other_used", "Used by others; where the driver is silent, by GPU processes too.", lambda bar: bar.other_used),
-    ("processes", "Of other_used: held by processes on the CPU's side.", lambda bar: bar.processes),
-    ("unaccounted", "Of other_used: held by nobody who is known.", lambda bar: bar.unaccounted),
+    ("processes", "Part of other_used: CPU memory of processes.", lambda bar: bar.processes),
+    ("unaccounted", "Part of other_used that no known process accounts for.", lambda bar: bar.unaccounted),
     ("page_cache", "What the kernel would give back: available - free.", lambda bar: bar.page_cache),
     ("free", "Unused.", lambda bar: bar.free),
     ("swap_used", "Swap in use.", lambda bar: bar.swap_used),
@@ -137,7 +137,7 @@ def _collect_memory(views: Sequence[NodeTelemetryView], now: float) -> Iterator[
         counter=True,
     )
     kills = _MetricFamily(
-        "node_oom_kills", "Processes that the kernel killed for want of memory.", ("node",), counter=True
+        "node_oom_kills", "Processes that the kernel killed for lack of memory.", ("node",), counter=True
     )
     for view in views:
         detail = view.sample.detail if view.sample else None
@@ -173,13 +173,15 @@ def _collect_gpus(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_M
                 family.add_series((view.name, str(gpu.index)), read(gpu))
         yield family
     silent = _MetricFamily(
-        "gpu_silent_seconds", "How long the driver has owed an answer; absent while it answers.", ("node",)
+        "gpu_silent_seconds", "How long the driver has not answered; absent while it answers.", ("node",)
     )
     for view in views:
         silent.add_series((view.name,), view.sample.gpu_silent_for if view.sample else None)
     yield silent
     owing = _MetricFamily(
-        "devices_silent_seconds", "How long drives, links and sensors have owed an answer; absent else.", ("node",)
+        "devices_silent_seconds",
+        "How long drives, links and sensors have not answered; absent while they answer.",
+        ("node",),
     )
     for view in views:
         owing.add_series((view.name,), view.sample.devices_silent_for if view.sample else None)
@@ -205,7 +207,7 @@ def _collect_devices(views: Sequence[NodeTelemetryView], now: float) -> Iterator
 
 def _collect_traffic(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricFamily]:
     names, ports = ("node", "interface"), ("node", "device", "port", "interface")
-    up = _MetricFamily("link_up", "1 where the interface has a carrier.", names)
+    up = _MetricFamily("link_up", "1 if the interface has a carrier.", names)
     speed = _MetricFamily("link_speed_bytes_per_second", "Speed that the interface claims.", names)
     received = _MetricFamily("link_receive_bytes", "Received through the kernel, so without RDMA.", names, counter=True)
     sent = _MetricFamily("link_transmit_bytes", "Sent through the kernel, so without RDMA.", names, counter=True)
@@ -236,14 +238,12 @@ def _list_instance_labels(instance: InstanceView) -> tuple[str | None, ...]:
 
 def _collect_instances(views: Sequence[NodeTelemetryView], now: float) -> Iterator[_MetricFamily]:
     phase = _MetricFamily(
-        "instance_phase", "The phase of an instance of ours: 1 for the one it is in.", (*_INSTANCE_LABEL_NAMES, "phase")
+        "instance_phase",
+        "The phase of an instance that sparkctl started: 1 for the one it is in.",
+        (*_INSTANCE_LABEL_NAMES, "phase"),
     )
-    held = _MetricFamily(
-        "instance_held_bytes", "What its processes hold, on the GPU's side too.", _INSTANCE_LABEL_NAMES
-    )
-    expected = _MetricFamily(
-        "instance_expected_bytes", "What it is expected to hold, by its profile.", _INSTANCE_LABEL_NAMES
-    )
+    held = _MetricFamily("instance_held_bytes", "Memory of its processes, including GPU memory.", _INSTANCE_LABEL_NAMES)
+    expected = _MetricFamily("instance_expected_bytes", "Memory that its profile expects.", _INSTANCE_LABEL_NAMES)
     drafts = _MetricFamily(
         "instance_draft_tokens", "Tokens drafted per step and request, as configured.", _INSTANCE_LABEL_NAMES
     )
@@ -262,9 +262,9 @@ _ENGINE_METRICS: tuple[tuple[str, str, str], ...] = (
     ("prompt_tokens_per_second", "Prompt tokens computed, over the last seconds.", "prompt_rate"),
     ("decode_steps_per_second", "Decode steps, each serving all running requests.", "steps"),
     ("requests_running", "Requests that are being served.", "running"),
-    ("requests_waiting", "Requests that wait.", "waiting"),
+    ("requests_waiting", "Waiting requests.", "waiting"),
     ("kv_cache_usage_ratio", "Share of the KV cache in use.", "kv_usage"),
-    ("prefix_hit_ratio", "Share of the prompt tokens found in the prefix cache.", "prefix_hit_rate"),
+    ("prefix_hit_ratio", "Share of prompt tokens found in the prefix cache.", "prefix_hit_rate"),
 )
 
 
@@ -306,7 +306,7 @@ def _collect_bandwidth(views: Sequence[NodeTelemetryView], now: float) -> Iterat
     high = _MetricFamily(
         "instance_memory_bandwidth_high_bytes_per_second", f"Upper {about}", (*_INSTANCE_LABEL_NAMES, "source")
     )
-    whole = _MetricFamily("node_memory_bandwidth_bytes_per_second", "Memory bandwidth, counted.", ("node", "source"))
+    whole = _MetricFamily("node_memory_bandwidth_bytes_per_second", "Measured memory bandwidth.", ("node", "source"))
     for view in views:
         if (counted := get_node_bandwidth(view)) is not None:
             whole.add_series((view.name, _SOURCE_LABELS[counted.source]), counted.low)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from sparkctl.model.finding import Severity
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
+from sparkctl.model.sample import MemoryReading
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.text.units import GIB, format_gib
 from sparkctl.monitor.node_views import NodeStatusView

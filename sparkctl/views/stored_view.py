@@ -70,11 +70,11 @@ def _format_cells(one: StoredModel, now: float, *, several: bool) -> list[str]:
     if one.is_link:
         state = "a link"
     elif one.is_whole is None:
-        state = "complete? its files cannot be read"
+        state = "not known whether it is complete: its files cannot be read"
     else:
         state = "complete" if one.is_whole else f"incomplete: {sanitize_line(one.faults[0])}"
     needed = ", ".join(one.profiles) or (
-        "no profile names it" if one.is_brought else "not brought by sparkctl, no profile names it"
+        "no profile uses it" if one.is_brought else "not downloaded by sparkctl, no profile uses it"
     )
     where = [f"also on {' and '.join(one.also_on)}" if one.also_on else "only here"] if several else []
     return [f"  {format_size(one.size)}", sanitize_line(one.place), used, state, *where, sanitize_line(needed)]

@@ -38,7 +38,7 @@ _CONFLICT_REASONS = {
     SwitchConflict.PLACES: "the same, its ranks placed otherwise",
     SwitchConflict.PART: "the same, and not all of it runs",
     SwitchConflict.NAME: "the same container name",
-    SwitchConflict.NEED: "only what stops needs it",
+    SwitchConflict.NEED: "needed only by what stops",
     SwitchConflict.NODES: "its other half stops too",
 }
 

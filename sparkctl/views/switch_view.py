@@ -408,7 +408,7 @@ def describe_switch_journal(node: NodeName, view: SwitchJournalStatus) -> str:
     """Return ``switch to qwen36 was left: step 3 of 6, releasing, by milo@laptop since 14:02``."""
     one = view.journal
     if one is None:
-        return f"{node}: the journal of a switch lies there, and {view.why}"
+        return f"{node}: there is a journal of a switch, but {view.why}"
     state = "goes on" if view.is_held else "was left"
     number = _format_step_number(one.step)
     where = number.removeprefix(", ") + f", {one.step}" if number else f"on its way back, {one.step}"

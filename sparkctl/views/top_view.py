@@ -112,7 +112,7 @@ def _format_bandwidth(one: InstanceView, seen: Bandwidth | None) -> list[str]:
     if seen is not None:
         return ["reads " + words.format_bandwidth(seen)]
     if one.per_step is None or one.per_step.weights is None:
-        return [f"reads {words.UNKNOWN}", "model.weights in the profile would tell"]
+        return [f"reads {words.UNKNOWN}", "set model.weights in the profile"]
     return [f"reads {words.UNKNOWN}", explain_missing_estimate(one.numbers, one.per_step)]
 
 
@@ -222,7 +222,7 @@ def _format_omitted(missing: Sequence[tuple[str, str]], width: int | None) -> li
     whats = {what.split()[0] for _, what in missing}
     words = {
         "try": "remedies", "proof": "evidence", "instances": "details of instances", "CPU": "CPU", "links": "links",
-        "disks": "disks in good order",
+        "disks": "healthy disks",
     }  # fmt: skip
     named = [word for what, word in words.items() if what in whats]
     return wrap_line(f"(left out: {', '.join(named)}; {_TALLER_WINDOW_TEXT})", width, 1) if named else []
@@ -466,7 +466,7 @@ def _build_instance_json(one: InstanceView, view: NodeTelemetryView) -> dict[str
         "bandwidth_blank": None,
     }
     if one.ours and read is None:
-        counted = "the GPU's own counter says it: bandwidth of the node"
+        counted = "measured by the GPU's own counter, for the whole node"
         body["bandwidth_blank"] = (
             counted if get_node_bandwidth(view) is not None else explain_missing_estimate(one.numbers, one.per_step)
         )

@@ -9,11 +9,11 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 
-from sparkctl.model import finding, memory_reading, sample
+from sparkctl.model import finding, sample
 from tests.golden.shapes import FREE_TEXT
 
 # Names that a module imports for its annotations alone.
-_TYPING_ONLY = vars(finding) | vars(memory_reading) | vars(sample)
+_TYPING_ONLY = vars(finding) | vars(sample)
 
 
 class Sampler:

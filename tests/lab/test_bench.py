@@ -69,7 +69,7 @@ def test_a_cut_link_costs_its_cell_and_resume_measures_that_alone(
     ran = bench.end()
     assert list_cells(ran.events) == [(1, True), (2, False), (3, True)], ran
     assert (ran.code, ran.result["outcome"]) == (1, "failed")
-    assert "2 of 3 cells are measured and kept" in ran.result["message"]
+    assert "2 of 3 cells are measured and saved" in ran.result["message"]
     assert_kept_once(sparkctl, 1, 3)
     again = sparkctl("bench", "--resume", "1", "--command", GENERATOR, "--tokenizer", "/tmp", "--json")
     assert list_cells(again.events) == [(2, True)], again
@@ -113,6 +113,6 @@ def test_a_guard_that_stops_the_model_ends_the_run_and_is_named(
     end_guards(clean_nodes)
     assert (ran.code, ran.result["outcome"]) == (1, "failed"), ran
     assert "the guard stopped tiny: MemAvailable" in ran.result["message"]
-    assert re.search(r"[12] of 3 cells are measured and kept", ran.result["message"])
+    assert re.search(r"[12] of 3 cells are measured and saved", ran.result["message"])
     kept = sparkctl("bench", "show", "1", "--json").events[0]["run"]
     assert kept["why"].startswith("the guard stopped tiny")

@@ -138,7 +138,7 @@ def test_a_guard_that_is_killed_is_replaced(spark1: LabNode, sparkctl: Sparkctl)
     watching = sparkctl.start("up", sparkctl.profile(env={"LAB_LOAD_S": "5"}), "--node", "spark1", "--json")
     watching.await_text(LOADING)
     spark1.signal(signal.SIGKILL, GUARD)
-    watching.await_text("another one watches now")
+    watching.await_text("a new one watches now")
     ran = watching.end()
     assert_ended(ran, 0, "ready")
     assert [event["why"] for event in list_guard_events(ran, "ended")] in ([], ["ready"])
@@ -212,7 +212,7 @@ def test_at_its_limit_the_guard_ends_and_the_start_does_not(spark1: LabNode, spa
     assert_ended(ran, 0, "ready")
     assert [event["why"] for event in list_guard_events(ran, "ended")] == ["its time limit of 2 s"]
     warnings = [event["message"] for event in ran.events if event["event"] == "warning"]
-    assert any("not guarded any more" in text for text in warnings), ran
+    assert any("no longer guarded" in text for text in warnings), ran
 
 
 def test_a_node_that_forwards_no_sockets_starts_without_a_guard_and_says_why(

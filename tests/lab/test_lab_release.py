@@ -73,7 +73,7 @@ def test_what_a_killed_engine_shared_goes_where_it_was_seen_to_be_its_and_is_nam
         assert list_shm_files(clean) == [OLDER]
         return
     assert_ended(down, 5, "unhealthy")
-    assert get_release(down)["holders"] == [["psm_lab_left in /dev/shm, in use by nobody", SIZE]]
+    assert get_release(down)["holders"] == [["psm_lab_left in /dev/shm, not in use", SIZE]]
     assert list_shm_files(clean) == [LEFT, OLDER], "whose it is was not seen: milo may not read what root has mapped"
     assert f"on spark1: sudo rm -- {LEFT}" in join_warnings(down)
 

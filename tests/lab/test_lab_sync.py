@@ -131,7 +131,7 @@ def test_after_the_link_was_cut_the_same_command_goes_on(
     broken = running.end(60)
     ip(f"link set {FABRIC} up", netns=get_namespace_name("spark1"))
     assert_ended(broken, 3, "unreachable")
-    assert "continues where it stopped" in broken.result["hint"]
+    assert "continue where it stopped" in broken.result["hint"]
     await_true("both ends to be gone", lambda: not list_remaining_pids(one) and not list_remaining_pids(two))
     left = list_part_files(two)
     assert max(left.values()) > 8 * MIB
@@ -194,7 +194,7 @@ def test_a_disk_that_becomes_full_on_the_way_is_said_and_the_same_command_goes_o
         full = running.end(60)
         assert_ended(full, 6, "refused")
         assert "the disk of spark2 became full" in full.result["message"]
-        assert "make room there; the same command then continues" in full.result["hint"]
+        assert "make room there; then repeat the command to continue" in full.result["hint"]
         left = list_part_files(two)
         assert max(left.values()) > 8 * MIB
         assert set(list_checksums(two)) <= {*list_checksums(one), "./filler", *(f"./{part}" for part in left)}

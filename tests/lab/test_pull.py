@@ -158,7 +158,7 @@ def test_what_the_registry_says_is_explained(registry: Registry, spark1: LabNode
     assert f"the registry {REGISTRY} has no {REGISTRY}/lab/engine:9" in none.result["message"]
     registry.close()
     gone = sparkctl("pull", sparkctl.profile(image=PUBLISHED), "--node", "spark1", "--image-only", "--json")
-    assert f"does not reach the registry {REGISTRY}" in gone.result["message"]
+    assert f"cannot reach the registry {REGISTRY}" in gone.result["message"]
 
 
 def test_the_login_of_the_nodes_user_counts_and_the_operators_with_login(

@@ -85,7 +85,7 @@ def test_a_second_ctrl_c_while_docker_creates_takes_it_back(spark1: LabNode, spa
     try:
         up.await_text("creating")
         up.interrupt()
-        up.await_text("stopping to watch")  # two signals at once would be one
+        up.await_text("no longer watching")  # two signals at once would be one
         up.interrupt()
         up.await_text("heard; it ends as soon as nothing is half done")
     finally:

@@ -176,7 +176,7 @@ def test_a_guard_that_is_killed_is_replaced_and_said(spark1: LabNode, sparkctl: 
     running = sparkctl.start("up", "tiny", "--node", "spark1", "--json")
     running.await_text(LOADING)
     spark1.signal(signal.SIGKILL, GUARD)
-    running.await_text("was gone; another one watches now", timeout=5)
+    running.await_text("had ended; a new one watches now", timeout=5)
     ran = running.end()
     assert_ended(ran, 0, "ready")
     assert ran.result["guard"] == "partly"

@@ -9,8 +9,8 @@ from typing import Any
 
 import asyncssh
 
+from sparkctl.simulator.node_programs.shell_commands import SimSshConnection, SimSshServer
 from sparkctl.simulator.simulated_sparks import SimulatedSparks
-from sparkctl.simulator.ssh_server import SimSshConnection, SimSshServer
 
 Spoil = Callable[[bytes, random.Random], bytes]
 _NUMBER, _STRING = re.compile(rb"(?<=[:\[,])-?[0-9][0-9.]*"), re.compile(rb'(?<=[:\[,])"[^"]*"')

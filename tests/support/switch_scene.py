@@ -21,8 +21,8 @@ from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimClock, SimulatedSparks
-from sparkctl.simulator.scenarios import _plan_ranks as ranks
-from sparkctl.simulator.scenarios import _start_ready_engine as start
+from sparkctl.simulator.simulated_sparks import _plan_ranks as ranks
+from sparkctl.simulator.simulated_sparks import _start_ready_engine as start
 from tests.support.events import collect_events_and_end
 from tests.support.sim_clients import wait_until_true
 

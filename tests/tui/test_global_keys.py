@@ -294,7 +294,7 @@ async def test_ctrl_c_says_what_ends_the_panel_and_twice_ends_it(tmp_path: Path)
         await wait_for_text(pilot, "dark")
         await pilot.press("ctrl+c")
         await wait_for_text(
-            pilot, lambda _: any("ctrl+c once more ends the panel" in one.message for one in pilot.app._notifications)
+            pilot, lambda _: any("ctrl+c again ends the panel" in one.message for one in pilot.app._notifications)
         )
         assert pilot.app.is_running
         assert not pilot.app.is_leaving

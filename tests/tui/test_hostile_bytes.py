@@ -26,8 +26,9 @@ from textual.drivers.headless_driver import HeadlessDriver
 from sparkctl.cli.command_line_parser import CommandLineParser as Grammar
 from sparkctl.cli.main import sparkctl_command
 from sparkctl.config import load_config
-from sparkctl.simulator import SimulatedSparks, ssh_server
+from sparkctl.simulator import SimulatedSparks
 from sparkctl.simulator.http_server import RequestHandler, SimHttpReply, SimHttpRequest
+from sparkctl.simulator.node_programs import shell_commands
 from sparkctl.simulator.node_programs.shell_commands import CommandStreams, run_command
 from sparkctl.simulator.sim_node import SimNode
 from sparkctl.tui.app import PanelApp
@@ -107,14 +108,14 @@ class Spoilt:
 @contextmanager
 def serve_hostile_bytes(liar: HostileBytes) -> Iterator[None]:
     """Every simulated Spark lies, in all that leaves it."""
-    attendant = ssh_server._build_forward_handler
+    attendant = shell_commands._build_forward_handler
 
     async def spoilt_run(node: SimNode, line: str, streams: CommandStreams) -> int:
         return await run_command(
             node, line, CommandStreams(streams.stdin, Spoilt(liar, streams.stdout), Spoilt(liar, streams.stderr))
         )
 
-    def spoilt_attendant(handler: RequestHandler, server: str) -> ssh_server.ForwardHandler:
+    def spoilt_attendant(handler: RequestHandler, server: str) -> shell_commands.ForwardHandler:
         async def handle(request: SimHttpRequest) -> SimHttpReply:
             reply = await handler(request)
             return replace(reply, body=liar.said(reply.body))
@@ -122,8 +123,8 @@ def serve_hostile_bytes(liar: HostileBytes) -> Iterator[None]:
         return attendant(handle, server)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(ssh_server, "run_command", spoilt_run)
-        patched.setattr(ssh_server, "_build_forward_handler", spoilt_attendant)
+        patched.setattr(shell_commands, "run_command", spoilt_run)
+        patched.setattr(shell_commands, "_build_forward_handler", spoilt_attendant)
         yield
 
 

@@ -22,10 +22,10 @@ from sparkctl.model.events import (
 )
 from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.log_line import LogLine
-from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
+from sparkctl.model.sample import MemoryReading
+from sparkctl.model.text.log_line import LogLine
 from tests.tui.panel_driver import build_panel_options, open_panel, panel_of, wait_until_true
 
 HOSTILE = (

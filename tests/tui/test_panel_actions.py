@@ -222,7 +222,7 @@ LINES = [
     (["up", "qwen"], "no profile is called `qwen`; did you mean"),
     (["up", "qwen36", "--node", "nowhere"], "no node is called `nowhere`"),
     (["down"], "name an instance, or use --all"),
-    (["upp"], "no such verb: upp; did you mean `up`?"),
+    (["upp"], "unknown command: upp; did you mean `up`?"),
     (["init"], "`init` is for the command line"),
     (["up", "qwen36", "--json"], "--json is for the command line"),
 ]
@@ -458,7 +458,7 @@ async def test_a_refused_start_says_why_until_a_key_and_is_among_what_happened(
 
 
 REFUSED = [
-    ("upp qwen36", "no such verb: upp; did you mean `up`?"),
+    ("upp qwen36", "unknown command: upp; did you mean `up`?"),
     ("up qwen36 --node nowhere", "no node is called `nowhere`"),
     ("up 'qwen36", "cannot read this line: No closing quotation"),
 ]
@@ -627,7 +627,7 @@ async def test_a_model_on_two_sparks_is_stopped_on_both(tmp_path: Path, monkeypa
         await wait_for_text(pilot, "Stop minimax-m27 on spark1 and spark2?")
         await pilot.press("escape")
         await type_line(pilot, "down minimax-m27 -n spark1")
-        await wait_for_text(pilot, "Its part on spark2 stays, and answers nobody without this one.")
+        await wait_for_text(pilot, "Its part on spark2 stays, but cannot answer without this one.")
         await pilot.press("escape", "X", *"minimax-m27", "enter")
         await wait_for_text(pilot, lambda text: text.count("○ nothing runs") == 2, within=30)
         assert not sparks.docker["spark1"].running

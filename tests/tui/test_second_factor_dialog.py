@@ -9,7 +9,7 @@ import pytest
 from textual.widgets import Input
 
 from sparkctl.simulator import SimulatedSparks
-from sparkctl.simulator.ssh_server import KeyboardInteractiveLogin
+from sparkctl.simulator.node_programs.shell_commands import KeyboardInteractiveLogin
 from sparkctl.tui.dialogs.base import InputDialog
 from sparkctl.tui.key_queue import IGNORED_KEY_SECONDS
 from tests.support.sim_clients import FAST
@@ -57,7 +57,7 @@ async def test_each_prompt_is_a_dialog_a_lost_link_asks_nothing_and_r_asks_again
             await wait_for_text(pilot, "spark1 ● ready")
             assert sshd.asked == 1
             sshd.drop_connections()
-            await wait_for_text(pilot, "nobody is asked now")
+            await wait_for_text(pilot, "nobody can be asked now")
             assert not isinstance(pilot.app.screen, InputDialog)
             assert sshd.asked == 1
 

@@ -11,8 +11,8 @@ from sparkctl.engines import load_engine
 from sparkctl.logs.analyzer import LogAnalyzer
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan, PhaseTimeouts, ReadinessRule
-from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import NodeName
+from sparkctl.model.text.log_line import LogLine
 
 READY = "The server is fired up and ready to roll!"
 

@@ -48,7 +48,7 @@ def test_a_config_with_every_field_of_a_node(config_file: Path) -> None:
         ("theme: Nord Night\n", ["1:8: theme: must be a name as spark-light, not `Nord Night`"]),
         ("bench: uvx\n", ["1:8: bench: must be a map with `command`, not `uvx`"]),
         ("bench: {comand: uvx}\n", ["1:9: unknown key `comand` in bench; did you mean `command`?"]),
-        ("bench: {command: 'a \"b'}\n", ["1:18: bench.command: must be the words"]),
+        ("bench: {command: 'a \"b'}\n", ["1:18: bench.command: must be the command"]),
         ("nodes: spark1\n", ["1:8: nodes: must be a list of nodes, not `spark1`"]),
         ("nodes: [spark1]\n", ["1:9: nodes[0]: must be a map"]),
         ("nodes:\n  - {hots: b}\n", ["2:5: nodes[0]: `name` is missing", "2:5: nodes[0]: `host`", "2:6: unknown key `hots`"]),

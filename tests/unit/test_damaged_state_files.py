@@ -18,7 +18,7 @@ from sparkctl.model.guard_state import GuardAction, GuardEvent, GuardMemoryReadi
 from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.node import NodeName
 from sparkctl.model.switch_plan import JournalPresence, SwitchJournal, SwitchStep
-from sparkctl.monitor import guard_receipts
+from sparkctl.monitor import guard_client
 from sparkctl.monitor.switch_journal_io import build_journal_view
 from sparkctl.node.guard.kill_requests import ReceiptStore
 from sparkctl.node.node_inspection import JournalFile
@@ -103,19 +103,19 @@ def test_a_damaged_receipt_is_none_for_the_guard_and_for_the_operator(tmp_path: 
     history = SimpleNamespace(find_receipt=lambda *_: path)
     ctx = cast("CommandContext", SimpleNamespace(history=history))
     path.write_text(text)
-    assert guard_receipts.load_saved_receipt(ctx, "qwen36", NODE, RECEIPT.container) == RECEIPT
+    assert guard_client.load_saved_receipt(ctx, "qwen36", NODE, RECEIPT.container) == RECEIPT
     assert guard.read(short) == json.loads(text)
     for what, data in damage_text(text):
         path.write_bytes(data)
         found = guard.read(short)
         assert found is None or isinstance(found, dict), what
-        kept = guard_receipts.load_saved_receipt(ctx, "qwen36", NODE, RECEIPT.container)
+        kept = guard_client.load_saved_receipt(ctx, "qwen36", NODE, RECEIPT.container)
         assert kept is None or isinstance(kept, GuardReceipt), what
         if what.startswith(("cut", "zeros")):
             assert found is None, what
             assert kept is None, what
         with contextlib.suppress(IndexError):
-            shown = guard_receipts._decode_receipt(data.splitlines()[0])
+            shown = guard_client._decode_receipt(data.splitlines()[0])
             assert shown is None or isinstance(shown, GuardReceipt), what
 
 

@@ -47,7 +47,7 @@ MADE_ELSEWHERE = {
     "profiles/env_references.py": "an escaped character before a constant that is timed",
     "monitor/activity.py": "an escaped name between constants",
     "monitor/findings/node_settings.py": "versions of the traps: timed below",
-    "monitor/kernel_evidence.py": "versions of the traps: timed below",
+    "monitor/kernel_log.py": "versions of the traps: timed below",
     "node/kernel_log_decoder.py": "lines of kernel_events.json: timed below",
     "tui/panel.py": "an escaped name between constants",
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import resource
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +19,7 @@ from sparkctl.errors import InvalidInput
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.logs.log_file import open_log
 from sparkctl.monitor.meters.engine_averages import average_stats_lines
-from sparkctl.monitor.recording.recording_file import EventRecorder, read_recording
+from sparkctl.monitor.recording_file import EventRecorder, read_recording
 from sparkctl.profiles.engine_environment import resolve_engine_env
 from sparkctl.profiles.file_issues import FilePosition, read_source_lines
 from sparkctl.profiles.profile_edit import read_source as read_for_editing
@@ -232,3 +234,25 @@ def test_a_directory_of_profiles_that_is_none_is_said(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="not a directory, but a FIFO"):
         library.find_profile_file("mine")
     assert ProfileLibrary(tmp_path / "missing").find_directory_fault() is None
+
+
+def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("old")
+    path.chmod(0o640)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))  # as a full disk: the write fails in the middle
+    try:
+        for target, replace in ((path, True), (tmp_path / "new.yaml", False)):
+            with pytest.raises(OSError, match="too large"):
+                files.write_whole_file(target, b"x" * 100_000, replace=replace)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["mine.yaml"]
+    assert path.read_text() == "old"
+    with pytest.raises(FileExistsError):
+        files.write_whole_file(path, b"new")
+    files.write_whole_file(path, b"new", replace=True)
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", 0o640)

@@ -85,6 +85,7 @@ def say_command(
     """
     from sparkctl.cli import stderr
     from sparkctl.commands.ask_instance import speak_text
+    from sparkctl.errors import InvalidInput
     from sparkctl.model.text.units import format_duration
 
     to_stdout = output is None or str(output) == "-"
@@ -101,7 +102,7 @@ def say_command(
         try:
             output.write_bytes(spoken.body)
         except OSError as error:
-            raise click.ClickException(f"{output} cannot be written: {error.strerror}") from error
+            raise InvalidInput(f"{output}: cannot be written: {error.strerror}") from error
     clip = spoken.clip
     rate = f", {clip.seconds / spoken.took:.1f} s of sound per second of work" if spoken.took > 0.05 else ""
     where = "" if to_stdout else f"{output}: "

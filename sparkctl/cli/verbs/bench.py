@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from sparkctl.model.reference import Reference
 
 _plot_option = click.option("--plot", is_flag=True, help="Also plot it here, in the terminal.")
-_png_option = click.option("--png", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it into FILE.")
+_png_option = click.option(
+    "--png", type=click.Path(path_type=Path), metavar="FILE", help="Also draw it to FILE, as PNG."
+)
 _svg_option = click.option("--svg", type=click.Path(path_type=Path), metavar="FILE", help="The same as SVG.")
 _LARGEST = 1_000_000  # tokens, or requests at a time: more is a slip
 
@@ -88,23 +90,23 @@ def _parse_numbers(ctx: click.Context, param: click.Parameter, value: str | None
 @click.option("--pp", callback=_parse_numbers, metavar="N,N", help="Prompt tokens; replaces the preset's.")
 @click.option("--tg", callback=_parse_numbers, metavar="N,N", help="Generated tokens.")
 @click.option("--depth", callback=_parse_numbers, metavar="N,N", help="Tokens of context before the prompt.")
-@click.option("--concurrency", callback=_parse_numbers, metavar="N,N", help="Requests at a time.")
+@click.option("--concurrency", callback=_parse_numbers, metavar="N,N", help="Concurrent requests.")
 @click.option(
     "--runs", type=click.IntRange(1, 100), metavar="N", help="Measure each cell N times (default 3; quick: 1)."
 )
 @click.option(
-    "--timeout", callback=parse_duration_option, metavar="TIME", help="At most this long for a cell, e.g. 10m."
+    "--timeout", callback=parse_duration_option, metavar="TIME", help="Give up a cell after this long, e.g. 10m."
 )
-@click.option("--tokenizer", metavar="DIR", help="The model's tokenizer, where it cannot be read from the Spark.")
-@click.option("--book", type=click.Path(path_type=Path), metavar="FILE", help="A text of yours to cut prompts from.")
+@click.option("--tokenizer", metavar="DIR", help="The model's tokenizer, if it cannot be read from the Spark.")
+@click.option("--book", type=click.Path(path_type=Path), metavar="FILE", help="A text file to cut prompts from.")
 @click.option(
     "--command",
     "generator",
     metavar="COMMAND",
     envvar="SPARKCTL_BENCH_COMMAND",
-    help="The words that start llama-benchy (else bench.command of the config).",
+    help="The command that starts llama-benchy (default: bench.command in the config).",
 )
-@click.option("--resume", type=click.IntRange(1), metavar="NO", help="Measure what is missing of benchmark NO.")
+@click.option("--resume", type=click.IntRange(1), metavar="NO", help="Measure what is still missing in benchmark NO.")
 @click.option(
     "--start",
     "are_started",
@@ -114,18 +116,24 @@ def _parse_numbers(ctx: click.Context, param: click.Parameter, value: str | None
 @click.option("--together", is_flag=True, help="Measure all at the same time, on different Sparks.")
 @click.option("--by-domain", is_flag=True, help="Acceptance and speed by kind of text: coding, JSON, prose and so on.")
 @click.option(
-    "--domain", "domains", multiple=True, metavar="NAME", help="With --by-domain: this kind alone. Repeatable."
+    "--domain", "domains", multiple=True, metavar="NAME", help="With --by-domain: only this kind of text (repeatable)."
 )
 @click.option(
     "--prompts",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="With --by-domain: your prompts, as Spec-Bench has them.",
+    help="With --by-domain: your own prompts, in the format of Spec-Bench.",
 )
 @click.option(
-    "--max-tokens", type=click.IntRange(2, _LARGEST), default=256, metavar="N", help="With --by-domain: of each answer."
+    "--max-tokens",
+    type=click.IntRange(2, _LARGEST),
+    default=256,
+    metavar="N",
+    help="With --by-domain: at most this many tokens for each answer.",
 )
-@click.option("--baseline", metavar="NAME", help="With --by-domain: one without drafts to compare with.")
+@click.option(
+    "--baseline", metavar="NAME", help="With --by-domain: compare with this instance, which runs without drafts."
+)
 @node_option(many=True)
 @json_option
 @click.pass_context
@@ -171,7 +179,7 @@ def run_command(
         kept = BenchStore().load(resume)
         if kept.setup.prompts is not None:
             raise click.UsageError(
-                f"benchmark {resume} is by kind of text; measure it anew: sparkctl bench {kept.instance} --by-domain",
+                f"benchmark {resume} is by kind of text; measure it again: sparkctl bench {kept.instance} --by-domain",
                 ctx,
             )
         instances, cells, runs = instances or (kept.instance,), kept.wanted, kept.setup.runs

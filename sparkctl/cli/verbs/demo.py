@@ -121,14 +121,14 @@ _PROFILES_LOST_MESSAGE = "profiles written in the demo are deleted with it; your
 
 @click.command(
     "demo",
-    short_help="Run the panel, or any verb, on two simulated Sparks.",
+    short_help="Run the panel, or any command, on two simulated Sparks.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.option(
     "--scenario",
     type=click.Choice(SCENARIOS),
-    help="What runs at first. Without it a verb starts on `empty` (`say` on `speech`; `tunnel`, `check` and `bench` on `two-stacks`), and the panel "
-    "shows a guided tour.",
+    help="What runs at first. Without it a command starts on `empty` (`say` on `speech`; `tunnel`, `check` and `bench` on `two-stacks`), and the "
+    "panel shows a guided tour.",
 )
 @click.option(
     "--speed", type=click.FloatRange(min=0.01), default=1.0, show_default=True, help="How fast the simulated time runs."
@@ -164,14 +164,14 @@ def demo_command(
     from sparkctl.cli import panel_launcher
 
     if serve and verb:
-        raise click.UsageError("--serve runs no verb: use the printed config in another terminal", ctx)
+        raise click.UsageError("--serve runs no command: use the printed config in another terminal", ctx)
     if (serve or verb) and (idle := [name for name, given in (("--readonly", readonly), ("--plain", plain)) if given]):
-        raise click.UsageError(f"{idle[0]} is an option of the panel: use it without a verb", ctx)
+        raise click.UsageError(f"{idle[0]} is an option of the panel: use it without a command", ctx)
     if plain:
         return _run_demo_plain(scenario, speed)
     if not serve and not verb and not panel_launcher.can_open_panel():
         raise click.UsageError(
-            "the panel needs a terminal: name a verb, for example sparkctl demo up qwen36 --node spark1", ctx
+            "the panel needs a terminal: name a command, for example sparkctl demo up qwen36 --node spark1", ctx
         )
     if serve:
         return _serve_simulator(scenario or "empty", speed)

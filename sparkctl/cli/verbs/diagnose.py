@@ -95,7 +95,7 @@ def _diagnose_source(
         if sys.stdin.isatty():
             from sparkctl.cli import stderr
 
-            stderr.print_message("paste the log, then Ctrl-D on a line of its own")
+            stderr.print_message("paste the log, then Ctrl-D on an empty line")
         from sparkctl.logs.log_file import refuse_endless_stdin
 
         refuse_endless_stdin(sys.stdin)

@@ -28,7 +28,7 @@ from sparkctl.cli.options import (
     help="Time between SIGTERM and SIGKILL (default: the profile's).",
 )
 @click.option("--kill", is_flag=True, help="Send SIGKILL at once, without a grace period.")
-@click.option("--with-needs", is_flag=True, help="Also stop what it needs, although that ran before it.")
+@click.option("--with-needs", is_flag=True, help="Also stop what it needs, even if that was running before it.")
 @json_option
 @click.pass_context
 def down_command(

@@ -24,7 +24,7 @@ _CLIENT_FORMATS = (
 @click.option(
     "--as", "form", type=click.Choice(_CLIENT_FORMATS), default="env", show_default=True, help="The client's format."
 )
-@click.option("--with-key", is_flag=True, help="Print the keys of servers that need one, where they are known.")
+@click.option("--with-key", is_flag=True, help="Also print the API keys that are known.")
 @json_document_option
 def endpoints_command(node: tuple[str, ...], form: str, with_key: bool, as_json: bool) -> int:
     """Print the base URL and model name of every OpenAI-compatible server on the nodes, also of servers that sparkctl did

@@ -13,9 +13,9 @@ def _complete_subjects(ctx: click.Context, param: click.Parameter, incomplete: s
     return [one for one in (*_list_verbs(ctx), *_list_topics()) if one.startswith(incomplete)]
 
 
-@click.command("help", short_help="Explain a verb or a topic.")
+@click.command("help", short_help="Explain a command or a topic.")
 @click.argument("words", nargs=-1, metavar="[VERB|CAUSE|TOPIC]", shell_complete=_complete_subjects)
-@click.option("--man", "as_man", is_flag=True, help="Print the manual page of the verb, for man.")
+@click.option("--man", "as_man", is_flag=True, help="Print the manual page of the command, for man.")
 @click.pass_context
 def help_command(ctx: click.Context, words: tuple[str, ...], as_man: bool) -> int:
     """Explain a verb as `sparkctl VERB --help` does, the cause of a failed start, or print a page of the documentation. Without

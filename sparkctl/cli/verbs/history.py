@@ -33,7 +33,7 @@ def _complete_arguments(ctx: click.Context, param: click.Parameter, incomplete: 
 @click.command("history", short_help="Show past starts, stops and switches, and their results.")
 @click.argument("words", nargs=-1, metavar="[PROFILE | show ID]", shell_complete=_complete_arguments)
 @click.option("-n", "--node", metavar="NODE", help="Show only operations on this node.", shell_complete=complete_nodes)
-@click.option("--failed", is_flag=True, help="Show only operations that failed; a refusal is no failure.")
+@click.option("--failed", is_flag=True, help="Show only operations that failed; a refusal is not a failure.")
 @click.option("--refused", is_flag=True, help="Show only operations that were refused: they changed nothing.")
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Show the latest N operations (default: 20).")
 @json_document_option

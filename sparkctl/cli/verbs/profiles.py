@@ -220,11 +220,11 @@ def _refuse_base(library: ProfileLibrary, name: str) -> None:
 def _write_new_file(path: Path, content: str | bytes) -> None:
     """Write a file that does not exist yet."""
     from sparkctl.errors import InvalidInput
+    from sparkctl.files import write_whole_file
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("xb") as file:
-            file.write(content.encode("utf-8") if isinstance(content, str) else content)
+        write_whole_file(path, content.encode("utf-8") if isinstance(content, str) else content)
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be written: {error.strerror}") from error
 

@@ -29,18 +29,20 @@ if TYPE_CHECKING:
 @click.option("--image-only", is_flag=True, help="Get only the image.")
 @click.option("--model-only", is_flag=True, help="Get only the model's files.")
 @click.option("--set", "overrides", multiple=True, metavar="FIELD=VALUE", help="Change a field of the profile.")
-@click.option("--stop", is_flag=True, help="End the downloads of this model that go on there; what has arrived stays.")
+@click.option(
+    "--stop", is_flag=True, help="Stop the downloads of this model that are running there; what has arrived is kept."
+)
 @click.option(
     "--login", "own_login", is_flag=True,
-    help="Use the registry login of this computer for this one download; it is stored nowhere.",
+    help="Use this computer's registry login for this download; it is not stored on the node.",
 )  # fmt: skip
 @click.option(
     "--from-cache",
     "from_cache",
     metavar="DIR|NODE",
-    help="Take the model from a directory of the node (a mounted NAS), or from another Spark.",
+    help="Copy the model from a directory on the node (a mounted NAS), or from another Spark.",
 )
-@click.option("--force", "forced", is_flag=True, help="Download although an engine loads its weights there.")
+@click.option("--force", "forced", is_flag=True, help="Download even while an engine loads its weights there.")
 @click.option("--dry-run", is_flag=True, help="Show what is missing; get nothing.")
 @json_option
 @click.pass_context
@@ -69,7 +71,7 @@ def pull_command(
     name only when it is whole.
 
     Exit 0: everything is there, even if nothing had to be fetched. Exit 6: refused, for example because the disk is too small
-    or the profile does not say where its model comes from. Exit 3: a node or the network failed; the same command continues.
+    or the profile does not say where its model comes from. Exit 3: a node or the network failed; repeat the command to continue.
     """
     from sparkctl.commands.pull.pull_profile import PullProfile
     from sparkctl.profiles.profile_library import ProfileLibrary
@@ -80,7 +82,7 @@ def pull_command(
         raise click.UsageError("--from-cache gets a model: leave out --stop and --image-only", ctx)
     directory = from_cache if from_cache and from_cache.startswith("/") else None
     if directory is not None and (directory == "/" or ".." in directory.split("/")):
-        raise click.UsageError("--from-cache wants a directory of the node, as an absolute path without ..", ctx)
+        raise click.UsageError("--from-cache takes an absolute path on the node, without ..", ctx)
     origin = select_configured_nodes([from_cache])[0] if from_cache and directory is None else None
     chosen = ProfileLibrary().load_profile(profile, overrides=overrides)
     request = PullProfile(

@@ -260,14 +260,14 @@ def _check_duplicates(nodes: list[Node]) -> None:
 @click.argument("nodes", nargs=-1, metavar="[NODE]...", shell_complete=complete_nodes)
 @click.option("--dry-run", is_flag=True, help="Show what would change; change nothing.")
 @click.option("--undo", is_flag=True, help="Put back what was there before, byte for byte.")
-@click.option("--yes", is_flag=True, help="Make the changes without a question.")
+@click.option("--yes", is_flag=True, help="Make the changes without asking.")
 @click.option(
     "--cable-timeout", callback=parse_duration_option, metavar="TIME",
     help="How long the cable may take to come up before the old settings return (60s).",
 )  # fmt: skip
 @click.option(
     "--for", "profile", metavar="PROFILE", shell_complete=complete_profiles,
-    help="Also what this profile needs between the Sparks: SSH, where its ranks log in by it.",
+    help="Also set up SSH between the Sparks, if this profile needs it.",
 )  # fmt: skip
 @json_option
 def setup_command(
@@ -296,7 +296,7 @@ def setup_command(
     from sparkctl.commands.setup.setup_nodes import CABLE_LIMIT_SECONDS, SetUpNodes
 
     if profile is not None and undo:
-        raise click.UsageError("--undo takes back all of it: leave out --for", click.get_current_context())
+        raise click.UsageError("--undo undoes everything: leave out --for", click.get_current_context())
     chosen = select_configured_nodes(nodes)
     request = SetUpNodes(
         nodes=chosen, ssh_profile=_check_ssh_profile(profile, chosen), names_nodes=bool(nodes),

@@ -44,7 +44,7 @@ def status_command(
 
     \b
     sparkctl status
-    sparkctl status qwen36-vllm          everything about one instance (exit 2 if it does not run)
+    sparkctl status qwen36-vllm          everything about one instance (exit 2 if it is not running)
     sparkctl status -o wide              everything about all: image, cache, free memory, tokens per second
     sparkctl status --check || echo "something is wrong"
 

@@ -29,7 +29,8 @@ def models_command(ctx: click.Context, node: tuple[str, ...], as_json: bool) -> 
     if ctx.invoked_subcommand is not None:
         return None
     from sparkctl.cli import stdout
-    from sparkctl.commands.stored_models import list_models, load_all_profiles
+    from sparkctl.commands.model_places import load_all_profiles
+    from sparkctl.commands.stored_models import list_models
     from sparkctl.errors import ExitCode
     from sparkctl.views.stored_view import build_models_json, format_models
 
@@ -70,7 +71,7 @@ def remove_command(ctx: click.Context, name: str, node: str | None, dry_run: boo
 
     is_asking = not (dry_run or yes)
     if is_asking and (as_json or not sys.stdin.isatty()):
-        raise click.UsageError("it removes files: say --yes, or look first with --dry-run", ctx)
+        raise click.UsageError("this removes files: add --yes, or use --dry-run to see which", ctx)
     target = select_one_node(node)
     context = create_context(may_ask=not as_json)
     if is_asking:
@@ -106,7 +107,7 @@ def images_command(ctx: click.Context, node: tuple[str, ...], as_json: bool) -> 
     """
     if ctx.invoked_subcommand is not None:
         if node or as_json:
-            raise click.UsageError(f"options go behind the command: sparkctl images {ctx.invoked_subcommand} ...", ctx)
+            raise click.UsageError(f"options go after the command: sparkctl images {ctx.invoked_subcommand} ...", ctx)
         return None
     from sparkctl.cli import stdout
     from sparkctl.commands.images import list_images
@@ -126,7 +127,7 @@ def images_command(ctx: click.Context, node: tuple[str, ...], as_json: bool) -> 
 @images_command.command("remove")
 @click.argument("images", nargs=-1, metavar="IMAGE...")
 @node_option(many=True)
-@click.option("--old-builds", is_flag=True, help="Also what `pull` built and a newer build has replaced.")
+@click.option("--old-builds", is_flag=True, help="Also remove images that `pull` built and a newer build has replaced.")
 @click.option("--dry-run", is_flag=True, help="Show what would be removed; remove nothing.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @json_option
@@ -149,7 +150,7 @@ def images_remove_command(
         raise click.UsageError("name an image, or use --old-builds", ctx)
     is_asking = not (dry_run or yes)
     if is_asking and (as_json or not sys.stdin.isatty()):
-        raise click.UsageError("it removes images: say --yes, or look first with --dry-run", ctx)
+        raise click.UsageError("this removes images: add --yes, or use --dry-run to see which", ctx)
     context = create_context(may_ask=not as_json)
     request = RemoveImages(
         nodes=tuple(select_configured_nodes(node)), names_nodes=bool(node), wanted=images, old_builds=old_builds,

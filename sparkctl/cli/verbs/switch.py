@@ -133,7 +133,7 @@ def resume_command(node: tuple[str, ...], as_json: bool) -> PreparedVerb:
     "--give-up",
     "gives_up",
     is_flag=True,
-    help="Start nothing again: save the logs, remove the containers of both models, forget the switch.",
+    help="Start neither model: save the logs, remove the containers of both, forget the switch.",
 )
 @json_option
 def abort_command(node: tuple[str, ...], gives_up: bool, as_json: bool) -> PreparedVerb:

@@ -152,4 +152,4 @@ def _check_format_option(ctx: click.Context, dry_run: bool, plan_format: str | N
 
 
 def _create_start_printer(dry_run: bool, plan_format: str | None) -> EventPrinter:
-    return LaunchPlanPrinter(plan_format or "text") if dry_run else TextPrinter("stopping to watch ...")
+    return LaunchPlanPrinter(plan_format or "text") if dry_run else TextPrinter("no longer watching ...")

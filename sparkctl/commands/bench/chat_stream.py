@@ -130,7 +130,7 @@ async def stream_chat(
                 reader, writer, port=port, body=json.dumps(whole).encode(), headers=headers, clock=clock, began=began
             )
         except h11.ProtocolError as error:
-            raise InvalidHttpResponse(f"{_PATH}: the stream broke off: {error}") from error
+            raise InvalidHttpResponse(f"{_PATH}: the stream was cut off: {error}") from error
         finally:
             writer.close()
 
@@ -156,7 +156,7 @@ async def _exchange(
         elif isinstance(event, h11.EndOfMessage):
             break
         elif isinstance(event, h11.ConnectionClosed):
-            raise InvalidHttpResponse(f"{_PATH}: the stream broke off")
+            raise InvalidHttpResponse(f"{_PATH}: the stream was cut off")
     if not seen.has_ended:
         raise InvalidHttpResponse(f"{_PATH}: the stream has no end mark")
     return seen.build_answer()

@@ -57,7 +57,7 @@ from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec
 from sparkctl.model.node import Node
 from sparkctl.model.questions import BenchStartQuestion, NonInteractivePrompter
 from sparkctl.model.text.suggestions import format_did_you_mean
-from sparkctl.monitor.guard_receipts import read_receipt, save_receipt
+from sparkctl.monitor.guard_client import read_receipt, save_receipt
 from sparkctl.monitor.meters.bandwidth import build_decode_step_reads
 from sparkctl.monitor.node_status import read_node_statuses
 from sparkctl.monitor.node_views import choose_instance
@@ -338,9 +338,9 @@ async def find_target(stack: AsyncExitStack, ctx: CommandContext, request: _Benc
         reason = next((one.message for one in failures if one.instance in (request.instance, None)), None)
         there = f" (answering now: {', '.join(names)})" if names else ""
         raise InvalidInput(
-            f"{request.instance} does not run, or does not answer{there}{format_did_you_mean(request.instance, names)}"
+            f"{request.instance} is not running, or does not answer{there}{format_did_you_mean(request.instance, names)}"
             + (f"; {reason}" if reason else ""),
-            f"start it first: sparkctl up {request.instance} --node NODE    or for the measurement alone: sparkctl bench "
+            f"start it first: sparkctl up {request.instance} --node NODE; or for the measurement alone: sparkctl bench "
             f"{request.instance} --node NODE --start",
         )
     if len(found) > 1:
@@ -349,7 +349,7 @@ async def find_target(stack: AsyncExitStack, ctx: CommandContext, request: _Benc
     endpoint = found[0]
     if endpoint.needs_key and (endpoint.key is None or not endpoint.models):
         raise OperationRefused(
-            f"{request.instance} wants an API key that is not the one it was started with, or that is not known here",
+            f"{request.instance} needs an API key that sparkctl does not know",
             f"start it again with a key that sparkctl knows: sparkctl restart {request.instance}",
         )
     node = next(one for one in request.nodes if one.name == endpoint.node)
@@ -371,7 +371,7 @@ async def _fetch_tokenizer(target: BenchTarget, home: Path) -> str:
     place = map_path_to_node(root, target.run)
     hint = "name one: --tokenizer DIRECTORY, with the tokenizer.json of this model"
     if place is None:
-        raise OperationRefused(f"where the model's tokenizer lies on {name} is not known", hint)
+        raise OperationRefused(f"the model's tokenizer was not found on {name}", hint)
     paths = [f"{place}/tokenizer.json"]
     if not (root or "").startswith("/"):  # a name of the Hub: its files lie below snapshots
         listed = await session.run(["find", f"{place}/snapshots", "-name", "tokenizer.json"], timeout=_READ_SECONDS)
@@ -419,7 +419,7 @@ def _prepare_run(
         if changed:
             raise OperationRefused(
                 f"benchmark {run.number} had another {', '.join(changed).replace('_', ' ')}: its cells cannot be compared with new ones",
-                f"measure anew: sparkctl bench {request.instance}",
+                f"measure again: sparkctl bench {request.instance}",
             )
         return replace(run, why=None, ended=None)
     long = [cell for cell in request.cells if setup.context is not None and cell.context > setup.context]
@@ -477,7 +477,7 @@ def keep_run(ctx: CommandContext, emit: Emit, store: BenchStore, run: BenchRun) 
             run = run if run.number else store.add(run)
             stack.enter_context(store.hold(run.number))
         except OSError as error:
-            words = f"the benchmark is not kept: {store.directory}: {error.strerror or error}"
+            words = f"the benchmark was not saved: {store.directory}: {error.strerror or error}"
             emit(WarningEmitted(ctx.clock.unix_time(), None, words))
         try:
             yield run
@@ -508,7 +508,7 @@ def _build_end(ctx: CommandContext, run: BenchRun, target: BenchTarget, seconds:
 
 
 def _count_cells(run: BenchRun) -> str:
-    return f"{len(run.wanted) - len(run.missing)} of {len(run.wanted)} cells are measured and kept"
+    return f"{len(run.wanted) - len(run.missing)} of {len(run.wanted)} cells are measured and saved"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -668,7 +668,5 @@ def _merge_ends(ctx: CommandContext, request: RunBenches, ends: Sequence[Command
             message="; ".join(one.message for one in ends if one.message) or None, hint="sparkctl bench compare",
         )  # fmt: skip
     done = sum(not one.exit_code for one in ends)
-    words = (
-        f"{bad.instance or 'one'}: {bad.message or bad.outcome}; {done} of {len(request.benches)} were measured whole"
-    )
+    words = f"{bad.instance or 'one'}: {bad.message or bad.outcome}; {done} of {len(request.benches)} were measured completely"
     return replace(bad, ts=ctx.clock.unix_time(), seconds=seconds, message=words)

@@ -149,8 +149,8 @@ async def _measure_baseline(
             target = await find_target(stack, ctx, own, emit)
         except InvalidInput as error:
             raise OperationRefused(
-                f"the baseline {name} has no benchmark with these prompts, and does not run now: {error.message}",
-                f"measure it first: sparkctl up {name} --node NODE, then sparkctl bench {name} --by-domain; switch back, and ask again",
+                f"the baseline {name} has no benchmark with these prompts, and is not running: {error.message}",
+                f"measure it first: sparkctl up {name} --node NODE, then sparkctl bench {name} --by-domain; then switch back and repeat this command",
             ) from error
         setup = _describe_domain_setup(ctx, own, target, prompts)
         run = BenchRun(
@@ -190,7 +190,7 @@ class _Sweep:
             except CommandInterrupted:
                 return self._save(replace(run, why="interrupted"))
             except (ConnectionLost, ConnectionRefusedError) as lost:
-                why = lost.message if isinstance(lost, SparkctlError) else "the engine does not answer any more"
+                why = lost.message if isinstance(lost, SparkctlError) else "the engine no longer answers"
                 return self._save(replace(run, why=why))
             run = self._save(replace(run, domains=(*run.domains, result)))
             left = (self.ctx.clock.monotonic() - began) / number * (len(wanted) - number)
@@ -213,7 +213,7 @@ class _Sweep:
         except RequestRefused as refused:
             if refused.status not in _REFUSED_SETTING:
                 raise OperationRefused(
-                    f"{self.request.instance} takes no chat: {refused}", "sparkctl check"
+                    f"{self.request.instance} does not accept chat requests: {refused}", "sparkctl check"
                 ) from refused
             self.has_setting = False
             return (None,)
@@ -234,7 +234,7 @@ class _Sweep:
             try:
                 answer = await self._ask(prompt, thinking)
             except TimeoutError:
-                errors.append(f"no whole answer within {self.request.timeout or _PROMPT_SECONDS:.0f} s")
+                errors.append(f"no complete answer within {self.request.timeout or _PROMPT_SECONDS:.0f} s")
                 continue
             except InvalidHttpResponse as error:
                 errors.append(str(error))
@@ -363,7 +363,7 @@ def _weigh(pairs: Sequence[tuple[float, float]]) -> float | None:
 def _build_end(ctx: CommandContext, run: BenchRun, prompts: PromptSet, seconds: float) -> CommandEnded:
     outcome, code, message = Outcome.DONE, ExitCode.DONE, None
     failed = [one for one in run.domains if one.error is not None]
-    kept = f"{len(run.domains)} kinds of text are measured and kept"
+    kept = f"{len(run.domains)} kinds of text are measured and saved"
     if run.why == "interrupted":
         outcome, code, message = Outcome.INTERRUPTED, ExitCode.INTERRUPTED, kept
     elif run.why is not None:
@@ -413,7 +413,7 @@ class PromptSet:
             if name not in self.domains:
                 raise InvalidInput(
                     f"no prompt is of the domain {name!r}{format_did_you_mean(name, self.domains)}",
-                    f"choose of: {', '.join(self.domains)}",
+                    f"choose from: {', '.join(self.domains)}",
                 )
         return replace(self, prompts=tuple(one for one in self.prompts if not domains or one.domain in domains))
 
@@ -434,7 +434,7 @@ def load_prompts(path: Path | None) -> PromptSet:
             except (ValueError, RecursionError) as wrong:
                 raise InvalidInput(f"{path}:{number}: {wrong}", _FORM) from wrong
     if not prompts:
-        raise InvalidInput(f"{path}: there is no prompt in it", _FORM)
+        raise InvalidInput(f"{path}: it contains no prompt", _FORM)
     return PromptSet(tuple(prompts), hashlib.sha256(raw).hexdigest())
 
 

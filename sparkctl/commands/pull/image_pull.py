@@ -119,7 +119,7 @@ async def pull_image(
     image = await session.docker.inspect_image(name)
     if image is None:
         raise DockerError(
-            node, f"Docker on {node} downloaded {name}, and does not have it", f"on {node}: docker images"
+            node, f"Docker on {node} downloaded {name}, but does not have it", f"on {node}: docker images"
         )
     if machine and image.architecture not in (machine, None):  # older Dockers only warn of it
         raise explain_pull_error(
@@ -254,8 +254,8 @@ _EXPLANATIONS: tuple[_Explanation, ...] = (
     (
         ("no such host", "connection refused", "i/o timeout", "network is unreachable", "tls handshake timeout"),
         lambda name, node, _, registry: (
-            f"Docker on {node} does not reach the registry {registry}",
-            f"on {node}: curl -sSI https://{_REGISTRY_HOSTS.get(registry, registry)}/v2/; the same command continues",
+            f"Docker on {node} cannot reach the registry {registry}",
+            f"on {node}: curl -sSI https://{_REGISTRY_HOSTS.get(registry, registry)}/v2/; repeat the command to continue",
         ),
     ),
 )
@@ -338,7 +338,7 @@ async def _resolve_ref(session: NodeSession, context: GitContext) -> GitContext:
         raise OperationRefused(f"{context.address} has no branch or tag {ref}", "check build: in the profile")
     why = sanitize_line(done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2])
     raise OperationRefused(
-        f"{node} does not read {context.address}: {why or f'git ended with {done.status}'}",
+        f"{node} cannot read {context.address}: {why or f'git ended with {done.status}'}",
         f"on {node}: git ls-remote {shlex.quote(context.address)}",
     )
 
@@ -376,7 +376,7 @@ async def build_image(
     finally:
         await held.release()
     if ended is None:
-        raise NodeError(node, f"the build of {build.image} on {node} broke off", "the same command builds it again")
+        raise NodeError(node, f"the build of {build.image} on {node} broke off", "repeat the command to build it again")
     image = await session.docker.inspect_image(build.image) if ended == "0" else None
     if image is None or image.built_from != build.origin:
         what = "docker is not in the PATH there" if ended == "127" else "; ".join(last) or f"exit code {ended}"

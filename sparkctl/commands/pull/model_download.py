@@ -202,7 +202,7 @@ def _refuse_other_source(session: NodeSession, wanted: ModelDownload, other: str
     """Raise `OperationRefused` where the download into the same directory gets something else."""
     if other != wanted.origin:
         raise OperationRefused(
-            f"another download goes on in {wanted.target} on {session.node.name}: {sanitize_line(other or 'not known')}",
+            f"another download is running in {wanted.target} on {session.node.name}: {sanitize_line(other or 'not known')}",
             "wait for it, or end it: sparkctl pull PROFILE --stop",
         )
 
@@ -346,9 +346,9 @@ async def _prepare_node(
     )
     words = done.stdout.decode("utf-8", "replace").split()
     if done.status != 0 or len(words) != 2:
-        why = sanitize_line(done.stderr.decode("utf-8", "replace").strip()) or "it may not be written"
+        why = sanitize_line(done.stderr.decode("utf-8", "replace").strip()) or "no permission to write"
         raise OperationRefused(
-            f"{parent} on {node} cannot take the model: {why}",
+            f"the model cannot be stored in {parent} on {node}: {why}",
             f"on {node}: sudo mkdir -p {shlex.quote(parent)} && sudo chown $USER {shlex.quote(parent)}",
         )
     return folder, words
@@ -439,7 +439,7 @@ def _take_line(text: str, words: deque[str], progress: TransferReporter) -> dict
 
 def _explain_lost_watch(error: NodeError) -> NodeError:
     return type(error)(
-        error.node, f"{error.message}; the download on {error.node} goes on", "the same command watches it again"
+        error.node, f"{error.message}; the download on {error.node} continues", "repeat the command to watch it again"
     )
 
 
@@ -469,14 +469,15 @@ async def _remove_quietly(session: NodeSession, container_id: str) -> None:
 def explain_download_error(said: Mapping[str, Any], wanted: ModelDownload, node: str) -> SparkctlError:
     """Return the error of a download that ended without its model."""
     kind, words = str(said.get("error") or "ended"), sanitize_line(str(said.get("message") or ""))
-    repository, again = str(wanted.source).removeprefix("hf:").partition("@")[0], "the same command continues"
+    repository, again = str(wanted.source).removeprefix("hf:").partition("@")[0], "repeat the command to continue"
     if not isinstance(wanted.source, HubSource) and kind in ("unauthorized", "nothing", "refused"):
         return OperationRefused(f"{wanted.source} was not fetched: {words}", "check model.source in the profile")
     page = f"https://huggingface.co/{repository}"
     match kind:
         case "gated":
             return OperationRefused(
-                f"{repository} wants its terms accepted first", f"accept them on {page}, then set HF_TOKEN and {again}"
+                f"the terms of {repository} must be accepted first",
+                f"accept them on {page}, then set HF_TOKEN and {again}",
             )
         case "unauthorized" | "no-repository":
             return OperationRefused(

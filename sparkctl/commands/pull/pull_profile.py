@@ -45,11 +45,11 @@ from sparkctl.engines import load_engine
 from sparkctl.errors import ExitCode, OperationRefused, SparkctlError
 from sparkctl.model.events import CommandEnded, Emit, Event, LogArrived, Outcome, PhaseChanged
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
-from sparkctl.model.log_line import LogLine
 from sparkctl.model.missing_part import MissingPart, PartKind
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.transport.docker.docker_responses import DockerInfo
 from sparkctl.transport.node_session import NodeSession
@@ -139,7 +139,7 @@ async def _pull_with_needs(ctx: CommandContext, request: PullProfile) -> AsyncGe
 
 def pull_profile(ctx: CommandContext, request: PullProfile) -> AsyncGenerator[Event, None]:
     """Yield what is missing (`PartsMissing`), the progress, then the end: 0 when all is there, 6 if refused, 3 after a
-    failure; the same command continues.
+    failure; repeat the command to continue.
     """
 
     async def run_pull(emit: Emit) -> CommandEnded:
@@ -162,7 +162,7 @@ def pull_profile(ctx: CommandContext, request: PullProfile) -> AsyncGenerator[Ev
             node=request.nodes[0].name if len(request.nodes) == 1 else None, instance=request.profile.name, message=message,
         )  # fmt: skip
 
-    stays = "interrupted; what has arrived stays. A model's download goes on there until it is whole; to end it: sparkctl pull PROFILE --stop"
+    stays = "interrupted; what has arrived is kept. A model's download continues there until it is complete; to stop it: sparkctl pull PROFILE --stop"
     return stream_events(ctx, run_pull, request.profile.name, None, on_interrupt=stays)
 
 
@@ -305,7 +305,7 @@ class ProfilePuller:
                     raise OperationRefused(
                         f"{one.get_label(ContainerLabel.INSTANCE)} loads its weights on {session.node.name}: a download would take its "
                         "disk and its memory",
-                        "wait until it is ready; or download it all the same with --force",
+                        "wait until it is ready; or download anyway with --force",
                     )  # fmt: skip
 
     async def _get_model(self, kind: PartKind, missing: Mapping[NodeName, tuple[MissingPart, ...]]) -> list[str]:
@@ -362,7 +362,7 @@ class ProfilePuller:
                 wanted = ModelDownload.from_part(self._request.profile, part, self._request.from_directory)
                 if await stop_download(session, wanted):
                     said.append(
-                        f"the download of {wanted.source} on {session.node.name} was stopped; what has arrived stays"
+                        f"the download of {wanted.source} on {session.node.name} was stopped; what has arrived is kept"
                     )
         return "\n".join(said) or f"no download of {self._request.profile.name} is running on {self._join_nodes()}"
 

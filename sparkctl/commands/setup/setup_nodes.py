@@ -75,7 +75,7 @@ _SECTIONS = ("identity", "docker", "sudo", "network", "setup")
 _LOOK_AGAIN_SECONDS = 1.0
 _RETURN_SECONDS = 10.0  # seconds in which a lost connection may come back
 _CONFIRM_SECONDS = 5.0  # seconds before its limit in which a node is not asked to keep the cable any more
-_GROUP_ADVICE = "it counts from the next login there: open shells, and a panel that is open, have to begin anew"
+_GROUP_ADVICE = "it takes effect at the next login there: reopen shells and panels that are open"
 
 Steps = dict[NodeName, tuple[SetupStep, ...]]
 
@@ -191,8 +191,8 @@ class NodeSetup:
             self._show({node: steps for node, steps in seen.items() if steps != state.steps[node]})
             if self._request.is_confirmed:
                 raise OperationRefused(
-                    "a file holds something else than sparkctl could know before it was root; nothing was changed",
-                    "see the changes above, and say yes to them: sparkctl setup",
+                    "a file that only root can read is not as expected; nothing was changed",
+                    "review the changes above and confirm them: sparkctl setup",
                 )
             await self._confirm(seen)
             state.steps = seen
@@ -205,7 +205,7 @@ class NodeSetup:
             await self._apply_cable(state)
         if state.sides:
             await self._apply_ssh(state)
-        return Outcome.DONE, "done; take it back with: sparkctl setup --undo"
+        return Outcome.DONE, "done; to undo it: sparkctl setup --undo"
 
     async def undo(self, stack: AsyncExitStack) -> tuple[Outcome, str]:
         """Take back what was written, on each node all of it or nothing."""
@@ -239,7 +239,7 @@ class NodeSetup:
                     todo.append((one, [*calls, call("undo", *sums)]))
         self._show(plans)
         if not plans:
-            return Outcome.DONE, "nothing to do: sparkctl has set nothing up here"
+            return Outcome.DONE, "nothing to do: sparkctl has not set up anything here"
         if self._request.dry_run:
             return Outcome.PLANNED, "nothing was changed; without --dry-run these changes are made"
         await self._confirm(plans)
@@ -276,7 +276,7 @@ class NodeSetup:
             return
         question = SetupQuestion(tuple((node, step) for node, its in steps.items() for step in its))
         if not await self._ctx.asker.ask_yes_no(question):
-            raise OperationRefused("not confirmed: nothing was changed", "without a question: --yes")
+            raise OperationRefused("not confirmed: nothing was changed", "to skip the question: --yes")
 
     async def _correct(self, steps: Steps, looks: Mapping[NodeName, NodeInspection]) -> Steps:
         """Return the steps with the files as root sees them."""
@@ -304,7 +304,7 @@ class NodeSetup:
             if now.drop_right == "denied":
                 self._warn(
                     node,
-                    "the line is in place, and sudo still does not allow it",
+                    "the line is in place, but sudo still does not allow it",
                     f"on {node}: sudo -l; sudo visudo -c",
                 )
 
@@ -318,7 +318,7 @@ class NodeSetup:
             try:
                 login = peer_checks.decode_login_target(answer.stdout)
             except ValueError as error:
-                raise UnreadableAnswer(node, f"{node} did not say who its user is", None) from error
+                raise UnreadableAnswer(node, f"{node} did not report its user", None) from error
             return SshSide(node, files, login, list_addresses(looks[node].network, state.ends, node))
 
         sides = await gather_or_cancel(*map(read_side, self._sessions.values()))
@@ -382,7 +382,7 @@ class NodeSetup:
             ) in state.ends:  # one after the other: where the second does not keep it, the first goes back as well
                 confirmed.add(end.node)
                 if "confirmed" not in (await self._shells[end.node].run("confirm_cable")).words:
-                    raise OperationRefused(f"{end.node} had gone back already", None)
+                    raise OperationRefused(f"{end.node} had already reverted", None)
         except SparkctlError as error:
             are_back = await self._give_cable_back(state.ends, confirmed, error, end_of_limit)
             raise CableRolledBack(
@@ -433,11 +433,11 @@ class NodeSetup:
                     self._emit(step)
                     return True
             if end.node in confirmed:
-                words = "it cannot be asked to go back, and may have kept its new file"
+                words = "it cannot be reached to revert, and may still have the new file"
                 self._warn(end.node, words, f"when it answers again: sparkctl setup {end.node} --undo")
                 return False
             left = format_duration(max(1.0, end_of_limit - now.monotonic()))
-            self._warn(end.node, f"it cannot be asked to go back; it does so by itself within {left}")
+            self._warn(end.node, f"it cannot be reached to revert; it does so by itself within {left}")
             return False
 
         return all(await gather_or_cancel(*map(give_back, ends)))
@@ -471,7 +471,7 @@ def _plan_cable(looks: Mapping[NodeName, NodeInspection], nodes: Sequence[Node])
     seen = {node: look.network for node, look in looks.items()}
     known = {node: network for node, network in seen.items() if network is not None}
     if len(known) < len(looks):
-        raise OperationRefused("a Spark did not say which interfaces it has", "on it: ip -j addr")
+        raise OperationRefused("a Spark did not report its interfaces", "on it: ip -j addr")
     ends = plan_cable(known, {node.name: node.fabric for node in nodes if node.fabric})
     if ends is None:
         return []
@@ -593,7 +593,7 @@ class RootShell:
             raise OperationRefused(f"{name}: {report.failure}", None)
         if report.changed_path is not None:
             raise OperationRefused(
-                f"{name}: {report.changed_path} changed after it was shown; it is as it was",
+                f"{name}: {report.changed_path} changed after it was shown; it was left as it is",
                 "look at it again: sparkctl setup",
             )
         if "end" not in report.words and not report.words & {"late"}:
@@ -602,6 +602,6 @@ class RootShell:
             raise UnreadableAnswer(
                 name,
                 f"the set-up on {name} broke off{why}",
-                f"see where it stands: sparkctl setup {name} --dry-run",
+                f"see its state: sparkctl setup {name} --dry-run",
             )
         return report

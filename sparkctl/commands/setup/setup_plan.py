@@ -112,7 +112,7 @@ def build_cable_route(ends: Sequence[CableEnd]) -> FabricRoute:
 def find_wrong_lanes(end: CableEnd, now: NetworkReadings | None) -> list[str]:
     """Return what of an end is not yet as planned, in words."""
     if now is None:
-        return [f"{end.node} does not say which addresses it has"]
+        return [f"{end.node} did not report its addresses"]
     by_name = {one.name: one for one in now.interfaces}
     wrong = []
     for lane, address in end.lanes:
@@ -120,7 +120,7 @@ def find_wrong_lanes(end: CableEnd, now: NetworkReadings | None) -> list[str]:
         if seen is None or not seen.has_carrier:
             wrong.append(f"{lane.name} has no link")
         elif str(address) not in seen.addresses:
-            wrong.append(f"{lane.name} has not got {address}")
+            wrong.append(f"{lane.name} does not have {address}")
         elif seen.mtu != JUMBO_MTU:
             wrong.append(f"the MTU of {lane.name} is {seen.mtu}")
     return [f"{end.node}: {words}" for words in wrong]
@@ -240,7 +240,7 @@ def list_fine_parts(look: NodeInspection) -> tuple[str, ...]:
     if look.docker is not None and look.docker.access:
         fine.append(f"Docker: {user} may use it")
     elif look.docker is not None and look.docker.member:
-        fine.append(f"Docker: {user} is in group docker, which counts from the next login there")
+        fine.append(f"Docker: {user} is in group docker, which takes effect at the next login there")
     if look.drop_right == "allowed":
         fine.append(f"page cache: {user} may drop it without a password")
     return tuple(fine)
@@ -268,13 +268,13 @@ def plan_cable_step(end: CableEnd, peer: NodeName, look: NodeInspection) -> Setu
 
 
 def correct_before(step: SetupStep, files: Mapping[str, NodeFile], user: str) -> SetupStep:
-    """Return the step of a node's user with the files as root sees them. Raises `OperationRefused` where one is no plain file."""
+    """Return the step of a node's user with the files as root sees them. Raises `OperationRefused` where one is not a plain file."""
     changes = []
     for change in step.changes:
         seen = files.get(change.path)
         if seen is not None and seen.sum == "other":
             raise OperationRefused(
-                f"{change.path} is no plain file, so sparkctl does not touch it",
+                f"{change.path} is not a plain file, so sparkctl does not touch it",
                 f"look at it: sudo ls -l {change.path}",
             )
         changes.append(change if seen is None or change.path == GROUP_FILE else replace(change, before=seen.text))
@@ -394,7 +394,7 @@ def _plan_key(side: SshSide) -> Iterator[FileChange]:
     if there is None or there.sum != "none":
         raise OperationRefused(
             f"{side.node}: {private} has a passphrase or cannot be read, so no program can log in with it",
-            f"on {side.node}, a key without a passphrase beside it: ssh-keygen -t ecdsa -N ''",
+            f"on {side.node}, an additional key without a passphrase: ssh-keygen -t ecdsa -N ''",
         )
     yield FileChange(f"{private}.pub", None, f"{side.public_key}\n")
 
@@ -405,7 +405,7 @@ def _plan_lines(side: SshSide, name: str, wanted: Sequence[str]) -> Iterator[Fil
     there = side.files.files.get(path)
     if there is None or there.sum == "other" or (there.text is None and there.sum != "none"):
         raise OperationRefused(
-            f"{side.node}: {path} is no plain file that can be read, so sparkctl does not touch it",
+            f"{side.node}: {path} is not a plain file that can be read, so sparkctl does not touch it",
             f"look at it: ls -l {path}",
         )
     before = there.text or ""

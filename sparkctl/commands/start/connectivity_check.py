@@ -66,7 +66,7 @@ def evaluate_pings(route: FabricRoute, answers: dict[NodeName, PingReport | None
     """Return the warnings that follow from the nodes' answers; raises `OperationRefused` where the link fails. Pure."""
     faults = [fault for end in route.ends for fault in _find_unreachable(end, route, answers.get(end.node))]
     if faults:
-        raise OperationRefused("the Sparks do not reach each other: " + "; ".join(faults), _suggest_remedy(route))
+        raise OperationRefused("the Sparks cannot reach each other: " + "; ".join(faults), _suggest_remedy(route))
     lost = [loss for end in route.ends for loss in _find_jumbo_losses(end, route, answers.get(end.node))]
     if lost:
         raise OperationRefused(

@@ -47,7 +47,7 @@ from sparkctl.model.phase import ExpectedDurations, Phase
 from sparkctl.model.questions import RetryStartQuestion
 from sparkctl.model.text.units import format_duration
 from sparkctl.model.verdict import ChangeDirection, Evidence, FailureCause, Verdict
-from sparkctl.monitor import engine_probe, guard_receipts, switch_journal_io
+from sparkctl.monitor import engine_probe, guard_client, switch_journal_io
 from sparkctl.monitor.engine_probe import ProbeResult, QueryMarkerSupport
 from sparkctl.monitor.service_proof import request_proof
 from sparkctl.node import model_files_decoder
@@ -68,8 +68,8 @@ async def collect_guard_receipts(
     session: NodeSession, ctx: CommandContext, plan: LaunchPlan, warn: WarnFunction
 ) -> None:
     """Fetch receipts that the guard wrote while nobody was connected, and report how an earlier start ended."""
-    for receipt in (await guard_receipts.read_guard_directory(session)).receipts:
-        if guard_receipts.save_receipt(ctx, session, receipt, warn) and receipt.instance == plan.instance:
+    for receipt in (await guard_client.read_guard_directory(session)).receipts:
+        if guard_client.save_receipt(ctx, session, receipt, warn) and receipt.instance == plan.instance:
             when = time.strftime("%H:%M", time.localtime(receipt.at))
             warn(f"the guard stopped {plan.instance} at {when}: {start_verdict.describe_memory_drop(receipt)}")
 

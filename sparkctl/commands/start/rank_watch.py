@@ -24,8 +24,8 @@ from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import ExpectedDurations, Phase
 from sparkctl.model.verdict import Evidence, FailureCause, Verdict
-from sparkctl.monitor import guard_receipts
-from sparkctl.monitor.kernel_evidence import ask_kernel_log
+from sparkctl.monitor import guard_client
+from sparkctl.monitor.kernel_log import ask_kernel_log
 from sparkctl.transport.node_session import NodeSession
 
 _SIGKILL_EXIT_CODE = 137
@@ -177,7 +177,7 @@ class RankWatch:
         except (DockerError, NodeError):
             pass  # the log was saved while it was followed; the verdict holds without another inspection
         if receipt is not None:
-            guard_receipts.save_receipt(self.ctx, self.session, receipt, self.warn)
+            guard_client.save_receipt(self.ctx, self.session, receipt, self.warn)
             at, claim = receipt.at, self.engine.memory_setting
             within = None if self.guard is None else self.guard.watched_for
             claims = None if claim is None else self.plan.get_flag_value(claim.removeprefix("args."))
@@ -215,9 +215,7 @@ class RankWatch:
 
     async def _read_receipt(self) -> GuardReceipt | None:
         return await (
-            self.guard.wait_for_receipt()
-            if self.guard
-            else guard_receipts.read_receipt(self.session, self.container_id)
+            self.guard.wait_for_receipt() if self.guard else guard_client.read_receipt(self.session, self.container_id)
         )
 
     def _forward_event(self, event: Event) -> None:

@@ -26,7 +26,7 @@ from sparkctl.commands.start.start_preflight import (
 )
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.start.start_watch import collect_plan_secrets
-from sparkctl.commands.stop.settle_pending_stops import withdraw_pending_stops
+from sparkctl.commands.stop.pending_stops import withdraw_pending_stops
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext, CommandInterrupted, NodeLock
 from sparkctl.errors import DockerError, ExitCode, NodeError, OperationRefused
@@ -364,7 +364,7 @@ class _StartRun:
             )
         except CommandInterrupted:
             self.head.warn(
-                f"{plan.instance} is ready, and its answers were not checked to the end",
+                f"{plan.instance} is ready, but the check of its answers did not finish",
                 f"sparkctl check {plan.instance}",
             )
             code = ExitCode.INTERRUPTED if self.request.strict else ExitCode.DONE
@@ -392,9 +392,7 @@ class _StartRun:
         longest = "" if limit is None else f", for at most {format_duration(limit)}"
         guarded = ""
         if guard is not None:
-            guarded = (
-                f" The guard stays with it until it is ready{longest}." if guard.is_armed else " No guard watches it."
-            )
+            guarded = f" It stays guarded until it is ready{longest}." if guard.is_armed else " No guard watches it."
         if self.request.is_of_switch:
             return f"{plan.instance} keeps starting on {self._node_names} in the background.{guarded}"
         return (

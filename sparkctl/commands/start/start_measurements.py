@@ -22,9 +22,9 @@ from sparkctl.model.decode_step import DecodeStepSpec, RoutedExperts, TensorSize
 from sparkctl.model.events import Emit, Event, MemoryFitEvaluated, WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.memory_fit import CheckpointFiles, EstimateSource, FitOutcome, MemoryFit
-from sparkctl.model.memory_reading import MemoryBeforeStart
 from sparkctl.model.phase import ExpectedDurations
 from sparkctl.model.profile import Profile
+from sparkctl.model.sample import MemoryBeforeStart
 from sparkctl.model.text.units import GIB
 from sparkctl.monitor.startup_timeline import PhaseTimer
 from sparkctl.node.model_files_decoder import WeightsCheck
@@ -83,7 +83,10 @@ class StartMemory:
             if fit.absent is not None:  # nothing to load takes no memory: the engine's own error is clearer
                 self.emit(
                     WarningEmitted(
-                        now, plan.node, f"{fit.summary_sentence}; and the model {fit.absent} is not there whole", sum_
+                        now,
+                        plan.node,
+                        f"{fit.summary_sentence}; and the model {fit.absent} is missing or incomplete",
+                        sum_,
                     )
                 )
             elif self._forced:

@@ -77,7 +77,7 @@ def decide_start(plan: LaunchPlan, inspection: PreflightInspection, *, replace: 
     for container in existing:
         if container.state in (ContainerState.REMOVING, ContainerState.UNKNOWN):
             raise OperationRefused(
-                f"{container.name} on {plan.node} is between two states ({container.status})",
+                f"{container.name} on {plan.node} is changing state ({container.status})",
                 f"try again in a moment, or look: on {plan.node}: docker ps -a",
             )
         if not container.is_alive:
@@ -330,7 +330,7 @@ def refuse_partially_running(plans: Sequence[LaunchPlan], scenes: Sequence[Prefl
             f"stop what is left of it: {down}; then start it again",
         )
     if not all(_is_of_one_start(one, other) for (_, one), (_, other) in pairwise(there)):
-        raise OperationRefused(f"the running ranks of {instance} are of different starts", f"stop them: {down}")
+        raise OperationRefused(f"the running ranks of {instance} come from different starts", f"stop them: {down}")
     nodes = parse_rank_nodes_label(there[0][1])
     if nodes and nodes != tuple(plan.node for plan in plans):
         again = shlex.join(["sparkctl", "up", plans[0].profile, *(word for name in nodes for word in ("--node", name))])

@@ -84,7 +84,7 @@ class StartInstance(Request):
     def preview(self, now: ActionContext) -> Preview:
         """Return the question before it; where it replaces what runs under its name, what that cuts off."""
         if self.restarts:
-            what = f"Start {self.words[0]} on {self.head_node.name} once more, as it was?"
+            what = f"Start {self.words[0]} on {self.head_node.name} again, as it was?"
             sections = (((what, SentenceTone.STRONG),), *describe_unreachable(now, self.named_nodes))
             return Preview(sections=sections, is_required=True, title="restart", accept="start it")
         if not self.replace or self.dry_run:

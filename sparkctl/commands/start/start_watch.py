@@ -32,9 +32,9 @@ from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.engine_metrics import EngineFact
 from sparkctl.model.events import Emit, EngineFactsReported, LogArrived, PhaseChanged, WarningEmitted
 from sparkctl.model.launch_plan import PROVED_PROBES, LaunchPlan
-from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import ExpectedDurations, Phase, Step
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.secrets import redact
 from sparkctl.model.verdict import Verdict
 from sparkctl.monitor import engine_probe

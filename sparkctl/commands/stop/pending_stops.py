@@ -1,25 +1,35 @@
-"""Stops that could not be done because a node was unreachable: saved until the next contact with it, for at most a
-day.
+"""Stops that could not be done because a node was unreachable: saved until the next contact with it, for at most a day.
 
 A pending stop names containers by id, or all ranks of one start: never an instance by name alone, because another may
 run under that name by then. The files belong to the operator (0600 in a 0700 directory), one for each node and
-instance.
+instance. At the next contact each is finished or withdrawn, with a warning.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import time
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sparkctl.commands.guard_session import stop_watching_containers
+from sparkctl.commands.stop.stop_containers import stop_container
+from sparkctl.context import CommandContext
+from sparkctl.errors import ContainerNotFound
 from sparkctl.files import load_state_file, write_private_file
 from sparkctl.history.database import make_private_directory
+from sparkctl.logs.rank_verdict import measure_clock_offset
 from sparkctl.model.container import Container
+from sparkctl.model.events import Event, WarningEmitted
+from sparkctl.model.guard_state import UnwatchReason
 from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import NodeName
+from sparkctl.profiles.container_labels import parse_stop_grace_label
+from sparkctl.transport.node_session import NodeSession
 
 MAX_AGE_SECONDS = 86400.0  # seconds: an older request has to be made again
 COMPLETING_COMMANDS = "up, down, free or switch"  # the commands that take the node's lock
@@ -88,3 +98,70 @@ class PendingStopFiles:
     def _get_stop_file(self, stop: PendingStop) -> Path:
         digest = hashlib.sha256(f"{stop.node}\n{stop.instance}".encode()).hexdigest()[:24]
         return self._folder / f"{digest}.json"
+
+
+_DEFAULT_GRACE_SECONDS = 30.0
+
+
+def withdraw_pending_stops(
+    ctx: CommandContext, node: NodeName, instances: Collection[str], warn: Callable[[str], None], why: str
+) -> None:
+    """Delete the pending stops of these instances on a node and report it, because a later request counts. ``why``:
+    that request.
+    """
+    files = PendingStopFiles(ctx.history.directory)
+    for one in files.list_for_node(node, ctx.clock.unix_time()):
+        if one.instance in instances:
+            files.delete_stop(one)
+            warn(f"the stop of {one.instance} on {node}, asked for {_format_request_time(one)}, is dropped: {why}")
+
+
+async def finish_pending_stops(session: NodeSession, ctx: CommandContext, warn: Callable[[str], None]) -> None:
+    """Do the pending stops of this node; the caller has its lock. Raises `SparkctlError`, and keeps what is still
+    pending then.
+
+    A container that is gone needs nothing, and one that was started again since then is left running.
+    """
+    files = PendingStopFiles(ctx.history.directory)
+
+    def forward_warning(event: Event) -> None:
+        if isinstance(event, WarningEmitted):
+            warn(event.message if event.hint is None else f"{event.message} ({event.hint})")
+
+    pending = files.list_for_node(session.node.name, ctx.clock.unix_time())
+    if not pending:
+        return
+    containers = await session.docker.list_containers()
+    for one in pending:
+        for container in [found for found in containers if one.matches_container(found)]:
+            if await _has_new_start(session, container, one):
+                warn(
+                    f"{one.instance} was to be stopped on {one.node} ({_format_request_time(one)}) and was started again since: it keeps running"
+                )
+                continue
+            warn(f"finishing what was asked {_format_request_time(one)}: stopping {one.instance} on {one.node}")
+            await stop_watching_containers(session, ctx, forward_warning, [container.id], UnwatchReason.STOPPED)
+            grace = parse_stop_grace_label(container)
+            await stop_container(
+                session, ctx, forward_warning, container, _DEFAULT_GRACE_SECONDS if grace is None else grace
+            )
+        files.delete_stop(one)
+
+
+def _format_request_time(one: PendingStop) -> str:
+    return time.strftime("at %H:%M", time.localtime(one.since))
+
+
+async def _has_new_start(session: NodeSession, container: Container, one: PendingStop) -> bool:
+    if not container.is_alive:
+        return False
+    with suppress(ContainerNotFound):
+        started = (await session.docker.inspect_container(container.id)).started
+        offset = await measure_clock_offset(session)
+        return was_started_since(started, None if offset is None else offset.ahead, one.since)
+    return False
+
+
+def was_started_since(started: float | None, ahead: float | None, since: float) -> bool:
+    """Tell whether a start, by the clock of a node that is ``ahead`` seconds ahead of ours, is later than a request."""
+    return started is not None and started - (ahead or 0.0) > since

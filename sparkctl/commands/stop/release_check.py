@@ -12,7 +12,7 @@ from sparkctl.engines import collect_engine_words
 from sparkctl.errors import ContainerNotFound
 from sparkctl.model.container import Container
 from sparkctl.model.events import Emit, MemorySampled, WarningEmitted
-from sparkctl.model.memory_reading import MemoryBeforeStart
+from sparkctl.model.sample import MemoryBeforeStart
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import redact_words
 from sparkctl.model.text.units import GIB, MIB, format_gib, format_size
@@ -152,7 +152,7 @@ def summarize_shm_files(files: Iterable[SharedMemoryFile]) -> tuple[Leftover, ..
     names = [sanitize_line(PurePosixPath(one.path).name) for one in paths[:3]]
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
     remove = shlex.join(["sudo", "rm", "--", *(sanitize_line(one.path) for one in paths[:8])])
-    what = f"{', '.join(names)}{more} in /dev/shm, in use by nobody"
+    what = f"{', '.join(names)}{more} in /dev/shm, not in use"
     return (Leftover(what, total, remove, counts=total >= _MIN_SHM_BYTES),)
 
 

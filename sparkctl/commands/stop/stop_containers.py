@@ -144,7 +144,7 @@ def _describe_kept_container(session: NodeSession, container: Container) -> tupl
     """Return message and hint where Docker has the only complete log of a container."""
     instance = container.instance_name
     return (
-        f"the log of {instance} could not be saved whole, so its container was kept",
+        f"the log of {instance} could not be saved completely, so its container was kept",
         f"on {session.node.name}: docker rm {container.name}   when you do not need it",
     )
 

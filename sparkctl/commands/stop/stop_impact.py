@@ -137,7 +137,7 @@ def _preview_removal(ended: Sequence[InstanceView]) -> Preview:
     return Preview(
         sections=((
             (f"Remove {first.name} from {there}?", SentenceTone.STRONG),
-            (f"It {how}: nothing is running any more. Its container goes; its log is saved first.", SentenceTone.PLAIN),
+            (f"It {how}: nothing is running any more. Its log is saved, then its container is removed.", SentenceTone.PLAIN),
         ),),
         is_required=True, title="remove", accept="remove it",
     )  # fmt: skip
@@ -173,7 +173,7 @@ def _describe_other_ranks(stopped: Sequence[InstanceView], now: ActionContext) -
         left = [node for node in seen if node not in on]
         if left:
             where = " and ".join(left)
-            sentences.append((f"Its part on {where} stays, and answers nobody without this one.", SentenceTone.BAD))
+            sentences.append((f"Its part on {where} stays, but cannot answer without this one.", SentenceTone.BAD))
         elif len(seen) < count_ranks(one):
             what = f"It is one of {count_ranks(one)} parts; the others are not visible and not stopped by this."
             sentences.append((what, SentenceTone.ATTENTION))
@@ -195,7 +195,7 @@ def _describe_freed_nodes(
         tone = SentenceTone.ATTENTION if others else SentenceTone.PLAIN
         sentences.append((f"{name} stops on {' and '.join(where)}{apart}.", tone))
     if not stopped:
-        sentences.append(("No instance of sparkctl is known to run there.", SentenceTone.PLAIN))
+        sentences.append(("No instance started by sparkctl is known to run there.", SentenceTone.PLAIN))
     there = [one for view in now.views if view.name in target.nodes for one in view.instances if one.is_alive]
     if foreign := [f"{one.name} on {one.node}" for one in there if not one.ours]:
         sentences.append((f"Not started by sparkctl, left alone: {', '.join(foreign)}.", SentenceTone.LABEL))

@@ -468,7 +468,7 @@ class _StopRun:
         stays = await list_remaining_containers(self.ctx, self._list_asked_sessions(), self.emit)
         if (failure := self._report_failures()) is not None:
             return build_end_from_error(failure, self.ctx, self._elapsed_seconds)
-        message = "\n".join([*(lines or ["nothing that sparkctl started runs there"]), *stays])
+        message = "\n".join([*(lines or ["nothing started by sparkctl is running there"]), *stays])
         return CommandEnded(
             ts=self.ctx.clock.unix_time(),
             outcome=Outcome.PLANNED,
@@ -491,7 +491,7 @@ class _StopRun:
         is_good = all(one.is_proved for one in done) and not self.unmatched and not kept_names
         lines: list[str] = []
         if not done:
-            what = f"{instance} does not run" if instance else "nothing that sparkctl started runs"
+            what = f"{instance} is not running" if instance else "nothing started by sparkctl is running"
             lines.append(f"{what} on {' or '.join(self.requested_names)}; nothing to stop")
         if self.request.frees:
             lines += await list_remaining_containers(self.ctx, self._list_asked_sessions(), self.emit)

@@ -90,7 +90,7 @@ class FinishSwitch(Request):
         ready = ", which is ready now," if serves else ""
         if self.way is FinishVerb.ABANDON:
             both = f"{new}{ready} and {old} go" if old else f"{new}{ready} goes"
-            return f"Give up {what}? {both}, logs saved, and none of its models serves."
+            return f"Give up {what}? {both}, logs saved; then neither model serves."
         return f"Undo {what}? {new}{ready} goes{f', and {old} serves again' if old else ''}."
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:

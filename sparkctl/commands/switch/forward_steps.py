@@ -94,7 +94,7 @@ async def verify_memory_released(transaction: SwitchTransaction, fits: FitCalcul
     free = ", ".join(
         f"{one.node} has {format_gib(one.standing.available)} available" for one in made if one.standing is not None
     )
-    transaction.report_step(SwitchStep.RELEASING, free or "the nodes did not say what memory they have")
+    transaction.report_step(SwitchStep.RELEASING, free or "the nodes did not report their memory")
 
 
 async def rename_kept_containers(transaction: SwitchTransaction, names: frozenset[tuple[NodeName, str]]) -> None:
@@ -183,4 +183,4 @@ def save_pending_stops(transaction: SwitchTransaction, old: Sequence[tuple[NodeN
             try:
                 owed.save_stop(PendingStop(node=node, instance=whole.name, since=now, run=run))
             except OSError as error:
-                transaction.warn(node, f"that {whole.name} is still to be stopped there could not be kept: {error}")
+                transaction.warn(node, f"that {whole.name} is still to be stopped there could not be recorded: {error}")

@@ -111,11 +111,29 @@ async def remove_new_containers(transaction: SwitchTransaction) -> str | None:
             logs += [stopped.log] if stopped.log else []
             kept += [f"{sanitize_line(stopped.kept_name)} on {node}"] if stopped.kept_name is not None else []
     log_text = f"; log: {' '.join(logs)}" if logs else ""
-    left = f"{' and '.join(kept)} stayed: the log could not be saved whole" if kept else None
+    left = f"{' and '.join(kept)} stayed: the log could not be saved completely" if kept else None
     transaction.report_step(
         SwitchStep.UNDOING, (left or f"nothing of {transaction.journal.instance} is left") + log_text
     )
     return left
+
+
+async def remove_partial_start(transaction: SwitchTransaction) -> None:
+    """Remove the ranks of the new instance where the others are missing: a sparkctl that was killed created only some
+    of them, and half a model is never ready.
+    """
+    found = [
+        (node, one)
+        for node in transaction.journal.nodes
+        for one in await list_new_containers(transaction, node)
+        if one.is_alive and one.get_label(ContainerLabel.INSTANCE) == transaction.journal.instance
+    ]
+    there = {node for node, _ in found}
+    if not there or there == set(transaction.journal.nodes):
+        return
+    for node, one in found:
+        await remove_container(transaction, node, one)
+        transaction.warn(node, f"the rank of {transaction.journal.instance} here ran without the others: removed")
 
 
 async def restart_old_containers(transaction: SwitchTransaction) -> str:
@@ -376,7 +394,7 @@ async def remove_both_sides(transaction: SwitchTransaction) -> tuple[str, ...]:
         for each in names
     ]
     if not stayed:
-        transaction.report_step(SwitchStep.UNDOING, "what was left of both is gone, the logs are saved")
+        transaction.report_step(SwitchStep.UNDOING, "the rest of both is removed, the logs are saved")
     return tuple(stayed)
 
 

@@ -78,7 +78,7 @@ async def run_switch_checks(
         (sum(size for one in inspection.look.models for _, size in one.files) for inspection in scenes), default=0
     )
     proofs = [f"the image is there{'' if len(launches) == 1 else ', the same on each'}"]
-    proofs += [f"{max(files)} files of weights are whole ({format_gib(weights)})"] if any(files) else []
+    proofs += [f"{max(files)} files of weights are complete ({format_gib(weights)})"] if any(files) else []
     return "; ".join((*proofs, "mounts, port and disk are in order"))
 
 
@@ -171,7 +171,7 @@ async def _check_model_files(transaction: SwitchTransaction, request: SwitchInst
         )
         found = model_files_decoder.decode_weights_check(done.stdout)
     except (NodeStarved, ValueError, KeyError, TypeError) as silent:
-        transaction.warn(launch.node, f"whether the model's files are whole could not be read: {silent}")
+        transaction.warn(launch.node, f"whether the model's files are complete could not be read: {silent}")
         return 0
     unread = [one.place if name == "." else f"{one.place}/{name}" for one in found for name in one.unread]
     if unread:

@@ -223,7 +223,7 @@ def _add_conflicts(draft: _PlanBuilder, site: NodeInventory, coming: IncomingRan
                     draft.add_stop(whole, node, conflict)
     if not holders and launch.node_port is not None and launch.node_port in (site.listening or ()):
         draft.obstacles.append(
-            f"port {launch.node_port} on {node} is in use by a process that is no container of sparkctl's: end it there, "
+            f"port {launch.node_port} on {node} is in use by a process that is not a container of sparkctl: end it there, "
             f"or start on another port: --set port={launch.node_port + 1}"
         )
 
@@ -326,7 +326,7 @@ def _include_all_ranks(draft: _PlanBuilder, *, keep_going: bool) -> None:
         for part in whole.parts:
             if part.container.state in _TRANSIENT_STATES:
                 draft.obstacles.append(
-                    f"{sanitize_line(part.container.name)} on {part.node} is between two states "
+                    f"{sanitize_line(part.container.name)} on {part.node} is changing state "
                     f"({sanitize_line(part.container.status)}): try again in a moment"
                 )
             draft.why.setdefault((part.node, part.container.id), [SwitchConflict.NODES])
@@ -348,7 +348,7 @@ def _include_all_ranks(draft: _PlanBuilder, *, keep_going: bool) -> None:
 def _add_fit_cautions(draft: _PlanBuilder, site: NodeInventory, fit: MemoryFit) -> None:
     if fit.absent is not None:
         draft.obstacles.append(
-            f"the model {sanitize_line(fit.absent)} is not there whole on {site.node}: get it first (sparkctl pull)"
+            f"the model {sanitize_line(fit.absent)} is missing or incomplete on {site.node}: get it first (sparkctl pull)"
         )
         return
     more = fit.cautions

@@ -100,6 +100,9 @@ class SwitchStepRunner:
         await transaction.ctx.interrupt.run_interruptible(
             forward_steps.rename_kept_containers(transaction, taken), "interrupted before the new one was started"
         )
+        await transaction.ctx.interrupt.run_interruptible(
+            rollback.remove_partial_start(transaction), "interrupted before the new one was started"
+        )
         return await forward_steps.start_new_instance(transaction, self.request)
 
     async def _calculate_fits(self) -> tuple[MemoryFit, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from sparkctl.commands.event_stream import deduplicate_warnings
 from sparkctl.commands.node_lock import BorrowedNodeLock, HeldNodeLock, LockConflict, acquire_node_lock
-from sparkctl.commands.stop.settle_pending_stops import finish_pending_stops, withdraw_pending_stops
+from sparkctl.commands.stop.pending_stops import finish_pending_stops, withdraw_pending_stops
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext, NodeLock
 from sparkctl.errors import ConnectionLost, NodeError, OperationRefused

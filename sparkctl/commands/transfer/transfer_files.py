@@ -195,7 +195,7 @@ async def _verify_and_place_files(
     if broken:
         raise NodeUnreachable(
             progress.target, f"what arrived of {', '.join(broken[:3])} is not what was sent; it was deleted",
-            "the same command sends it again; if it happens again, look at the cable and the memory of both",
+            "repeat the command to send it again; if it happens again, look at the cable and the memory of both",
         )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 there is one.
 
 Only differences are copied. A file has its final name only when it is complete; an incomplete one lies next to it, and
-the same command continues it. Checksums computed on both ends and reported over SSH verify the result.
+repeat the command to continue it. Checksums computed on both ends and reported over SSH verify the result.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ async def _stream_image(
             target.node.name,
             f"{source.node.name} sent more than the image {job['image']}: {', '.join(refused[:5])}; all of it was restored on "
             f"{target.node.name}",
-            f"docker save of one image never does that: see what Docker on {source.node.name} is, and who can change it",
+            f"docker save of one image never does that: check what Docker on {source.node.name} is, and who can change it",
         )
 
 
@@ -179,7 +179,7 @@ class PendingTransfer:
 
 def transfer_profile(ctx: CommandContext, request: TransferProfile) -> AsyncGenerator[Event, None]:
     """Yield `TransferProgressed` during the copy, then the end: 0 when equal, 6 if refused before the copy began, 3
-    after a failure; after Ctrl-C (130) or a failure the same command continues.
+    after a failure; after Ctrl-C (130) or a failure, repeat the command to continue.
     """
 
     async def transfer_to_targets(emit: Emit) -> CommandEnded:
@@ -193,7 +193,7 @@ def transfer_profile(ctx: CommandContext, request: TransferProfile) -> AsyncGene
             node=request.targets[0].name if len(request.targets) == 1 else None, instance=request.profile.name, message="\n".join(results),
         )  # fmt: skip
 
-    again = "interrupted; what has arrived stays, and the same command continues"
+    again = "interrupted; what has arrived is kept: repeat the command to continue"
     return stream_events(ctx, transfer_to_targets, request.profile.name, None, on_interrupt=again)
 
 
@@ -283,7 +283,7 @@ async def _read_node_contents(ctx: CommandContext, request: TransferProfile, ses
         found, room = model_files_decoder.decode_file_listing(done.stdout)
     except ValueError as error:
         raise OperationRefused(
-            f"python3 does not run on {node.name}, and a transfer needs it ({error})",
+            f"python3 cannot run on {node.name}, and a transfer needs it ({error})",
             f"on {node.name}: sudo apt install python3",
         ) from error
     lanes = look.lanes
@@ -310,7 +310,7 @@ def _plan_transfer(request: TransferProfile, here: NodeContents, there: NodeCont
     pairs = tuple(zip(here.places, there.places, strict=True))
     if request.model and not pairs and not request.image:
         raise OperationRefused(
-            f"where the model of {request.profile.name} lies is not known: no mount of the profile leads to it",
+            f"the place of {request.profile.name}'s model is not known: no mount of the profile leads to it",
             "mount the model's directory, or Hugging Face's cache, in the profile",
         )
     for source, target in pairs:
@@ -323,7 +323,8 @@ def _refuse_unreadable(node: NodeName, source: FileListing) -> None:
     if source.denied or source.kind == "denied":
         some = ", ".join(source.denied[:3])
         raise OperationRefused(
-            f"{node}: {source.place} cannot be read whole" + (f" ({some})" if some else ""), "check its permissions"
+            f"{node}: {source.place} cannot be read completely" + (f" ({some})" if some else ""),
+            "check its permissions",
         )
     if source.unsafe:
         raise OperationRefused(

@@ -189,7 +189,7 @@ def _build_unreadable_error(node: str) -> UnreadableAnswer:
     return UnreadableAnswer(
         node,
         f"the transfer messages from {node} cannot be read",
-        f"on {node}, see what python3 is, and who can change it",
+        f"on {node}, check what python3 is, and who can change it",
     )
 
 
@@ -225,21 +225,21 @@ def _build_transfer_error(node: str, message: dict[str, Any]) -> SparkctlError:
         return TransferTampered(
             node,
             f"somebody or something between the nodes changes the transfer, {node} says: {words}; it was ended",
-            "see what lies between them (another machine with an address of one of them? a proxy?); "
-            "nothing of what was changed is kept, and the same command continues where it stopped",
+            "see what is between them (another machine with an address of one of them? a proxy?); "
+            "nothing that was changed is kept; repeat the command to continue where it stopped",
         )
     if message.get("number") in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(
-            node, f"the disk of {node} became full: {words}", "make room there; the same command then continues"
+            node, f"the disk of {node} became full: {words}", "make room there; then repeat the command to continue"
         )
     if message.get("number") in (errno.EACCES, errno.EPERM, errno.EROFS):
         return OperationRefused(
             f"{node}: {words}", f"give its user the right to write there: on {node}: sudo chown -R $USER DIRECTORY"
         )
     if message.get("number") == errno.ELOOP:
-        return OperationRefused(f"{node}: {words}", f"take it away on {node}; the same command then continues")
+        return OperationRefused(f"{node}: {words}", f"take it away on {node}; then repeat the command to continue")
     return NodeUnreachable(
-        node, f"the transfer broke off, {node} says: {words}", "the same command continues where it stopped"
+        node, f"the transfer broke off, {node} says: {words}", "repeat the command to continue where it stopped"
     )
 
 
@@ -312,7 +312,7 @@ async def _read_ports(session: NodeSession, held: RemoteProcess, streams: int) -
     except TimeoutError:
         pass
     raise OperationRefused(
-        f"python3 does not run on {node}, and a transfer needs it", f"on {node}: sudo apt install python3"
+        f"python3 cannot run on {node}, and a transfer needs it", f"on {node}: sudo apt install python3"
     )
 
 

@@ -57,7 +57,7 @@ HOST_MEMORY_FAILURES = (
         r"^(?:(?:/\S*/)?(?:ba|da)?sh: )?(?:line )?(?:\d+:? +){0,2}Killed(?: {2,}\S.*)?$",
         FailureCause.KILLED,
         "It was killed (SIGKILL), by the shell's own word.",
-        "Most likely the machine ran out of memory: dmesg -T | grep -i oom on the node tells. Let the model claim less, or "
+        "Most likely the machine ran out of memory: dmesg -T | grep -i oom on the node shows it. Let the model claim less, or "
         "stop what else holds memory there.",
         needle="Killed",
         weight=FailureWeight.DEATH,
@@ -66,7 +66,7 @@ HOST_MEMORY_FAILURES = (
         r"^(?:[\w.-]{1,63} )?exited with code 137\b|\bsignal: killed$|\bterminated by signal 9\b",
         FailureCause.KILLED,
         "It was killed (SIGKILL), by the word of what had started it.",
-        "Most likely the machine ran out of memory: dmesg -T | grep -i oom on the node tells. Let the model claim less, or "
+        "Most likely the machine ran out of memory: dmesg -T | grep -i oom on the node shows it. Let the model claim less, or "
         "stop what else holds memory there.",
         needle=("exited with code 137", "signal: killed", "terminated by signal 9"),
         weight=FailureWeight.DEATH,

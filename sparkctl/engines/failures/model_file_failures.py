@@ -65,7 +65,7 @@ _NOT_FOUND_FAILURES = (
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*\b(?P<status>429) (?:Client Error|Too Many Requests).*{_HUB_HOSTS}",
         FailureCause.HUB_UNREACHABLE,
-        "The model hub takes no more requests from here for now ({status}).",
+        "The model hub accepts no more requests from here for now ({status}).",
         "Wait some minutes, then start it again; with env.HF_TOKEN set the hub allows more. Or download the model beforehand "
         "and mount it.",
         needle=("429 Client Error", "429 Too Many Requests"),
@@ -174,7 +174,7 @@ _CORRUPT_FAILURES = (
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*Invalid repository ID or local directory specified: '(?P<path>[^']*)'",
         FailureCause.MODEL_FILES,
-        "{path} is no model: it has no config.json that the engine can read.",
+        "{path} is not a model: it has no config.json that the engine can read.",
         "Correct model.path, or finish the download.",
         needle="Invalid repository ID",
         on=_MODEL_PATH_FIELD,
@@ -224,7 +224,7 @@ _CORRUPT_FAILURES = (
         rf"{EXCEPTION_PREFIX}.*(?:There is no module or parameter named '(?P<name>[^']*)'|Following weights were not initialized from "
         r"checkpoint)",
         FailureCause.MODEL_FILES,
-        "The weights are not of the kind they are loaded as[: no place for {name}].",
+        "The weights do not match the format they are loaded as[: no place for {name}].",
         "Correct args.quantization or the drafter, or take an image that knows this checkpoint.",
         needle=("Following weights were not initialized from checkpoint", "There is no module or parameter named '"),
     ),
@@ -232,14 +232,14 @@ _CORRUPT_FAILURES = (
         r"^KeyError: '(?P<name>(?:\w+\.)+\w*(?:weight|scale|bias|zeros|zero_point|g_idx)\w*)'"
         rf"|{EXCEPTION_PREFIX}Attempted to load weight (?P<has>.{{1,80}}?) into parameter (?P<wants>.{{1,80}})",
         FailureCause.MODEL_FILES,
-        "The weights are not of the kind they are loaded as[: no place for {name}][: a weight of {has} for one of {wants}].",
+        "The weights do not match the format they are loaded as[: no place for {name}][: a weight of {has} for one of {wants}].",
         "Correct args.quantization or the drafter, or take an image that knows this checkpoint.",
         needle=("Attempted to load weight", "KeyError: '"),
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}The size of tensor a \((?P<has>\d+)\) must match the size of tensor b \((?P<wants>\d+)\)",
         FailureCause.MODEL_FILES,
-        "A weight of the files has another size than the model wants ({has}, {wants}).",
+        "A weight in the files has a different size than the model needs ({has}, {wants}).",
         "Correct args.quantization or the drafter, or take an image that knows this checkpoint.",
         needle="The size of tensor a",
         during="weights",
@@ -260,7 +260,7 @@ _UNSUPPORTED_FAILURES = (
         r"|(?:consider setting|set the option) `trust_remote_code=True`|requires you to execute the (?:configuration|modeling) "
         r"file)",
         FailureCause.TRUST_REMOTE_CODE,
-        "The model brings code of its own, which the engine may not run.",
+        "The model has its own code, which the engine is not allowed to run.",
         "If you trust the model's author, set args.trust-remote-code: true.",
         needle=(
             "`trust_remote_code=True`",

@@ -1,4 +1,5 @@
-"""Check a profile's flags before it starts, against the flag catalogue of its engine's version. Pure.
+"""Check a profile's flags before it starts, against the flag catalogue of its engine's version, and the environment and the
+container around them. Pure.
 
 The catalogue decides what is an error; an engine's own ``lint`` module adds what no argument parser checks.
 """
@@ -13,7 +14,7 @@ from sparkctl.engines import command_builder, load_engine_part
 from sparkctl.engines.base import Engine
 from sparkctl.engines.flags.flag_catalogue import EngineFlag, FlagArity, FlagCatalogue, FlagValueType, parse_version
 from sparkctl.engines.lint import flag_combinations
-from sparkctl.engines.lint.model import LintFix, LintFixKind, LintMessage, LintRule, LintSeverity
+from sparkctl.engines.lint.model import FieldPath, LintFix, LintFixKind, LintMessage, LintRule, LintSeverity
 from sparkctl.engines.lint.profile_flags import (
     FlagAdvice,
     FlagMatch,
@@ -29,8 +30,10 @@ from sparkctl.engines.lint.profile_flags import (
     quote_value,
 )
 from sparkctl.model.profile import Profile
+from sparkctl.model.sample import TOTAL_BYTES
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.text.suggestions import find_closest_match
+from sparkctl.model.text.units import format_gib, parse_size
 
 _SIZE_PATTERN = re.compile(r"-?[0-9][0-9_]*((\.[0-9]+)?[kKmMgGtT])?")
 _MAX_LISTED_CHOICES = 10  # the number of choices in a message
@@ -126,7 +129,7 @@ def _check_json(one: ProfileFlag, flag: EngineFlag, word: str, held: LintContext
     data = parse_json_value(word)
     if not isinstance(data, dict):
         yield _build_value_message(
-            LintRule.BAD_VALUE, one, f"{flag.name} wants a map, not {quote_value(word, flag.name)}"
+            LintRule.BAD_VALUE, one, f"{flag.name} needs a map, not {quote_value(word, flag.name)}"
         )
         return
     for key, value in data.items():
@@ -282,7 +285,7 @@ def _check_deprecated_name(one: ProfileFlag, name: str, flag: EngineFlag, held: 
 def _describe_ambiguous_flag(one: ProfileFlag, reading: FlagMatch, held: LintContext) -> LintMessage:
     message = f"{format_flag(one.word)} could be {join_with_or(reading.matches)} in {held}, which refuses it"
     if earlier := _find_older_catalogue(reading.name, held):
-        message += f"; in {earlier.version} it was a flag of its own"
+        message += f"; in {earlier.version} it was a separate flag"
     new = held.lore.names.get(reading.name)
     if new in held.catalogue.by_name:
         message += f"; what it meant is {new} now"
@@ -492,7 +495,7 @@ def _allow_patched_flags(found: Iterable[LintMessage], profile: Profile, held: L
             yield one
         elif name not in said:
             said.add(name)
-            message = f"{one.flag} is not held against {held}: the profile says that its image has it otherwise"
+            message = f"{one.flag} is not checked against {held}: the profile declares that its image differs"
             yield LintMessage(
                 kind=LintRule.PATCHED_FLAG, level=LintSeverity.INFO, where=one.where[:2], message=message, flag=one.flag
             )
@@ -535,3 +538,45 @@ def _drop_lost_edit(one: LintMessage) -> LintMessage:
     """Remove the fix if an added flag would have no effect in ``args`` either."""
     change: LintFix | None = one.change
     return replace(one, change=None) if change is not None and change.kind is LintFixKind.ADD else one
+
+
+_ALLOCATOR_VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+_LARGE_SHM = 64 * 1024**3  # bytes: half of a Spark's memory
+_GID_VARIABLE = "NCCL_IB_GID_INDEX"
+
+
+def check_container_settings(profile: Profile) -> Iterator[LintMessage]:
+    """Yield a warning for each setting that is known to hurt on a Spark, with what to do."""
+    for name, value in profile.env:
+        if name in _ALLOCATOR_VARIABLES and "expandable_segments:true" in value.replace(" ", "").casefold():
+            message = (
+                f"{name} with expandable_segments:True made the driver of a GB10 run out of memory (NV_ERR_NO_MEMORY) while "
+                "FlashInfer tuned its kernels (github.com/vllm-project/vllm/issues/45179): leave it out"
+            )
+            yield _build_warning(("env", name), message)
+        elif name == _GID_VARIABLE and value.strip():
+            message = (
+                f"{_GID_VARIABLE} is pinned, and the number of a RoCE address changes with the node's network "
+                "(NCCL then says `local GID ::`): leave it out, NCCL finds it"
+            )
+            yield _build_warning(("env", name), message)
+    size = profile.container.shm_size
+    if size is not None and profile.container.ipc != "host" and _is_large_shm(size):
+        message = (
+            f"shm_size {size}: what is written there is taken from the one memory of a Spark ({format_gib(TOTAL_BYTES)}), which the "
+            "model and its cache need: 16g is enough for an engine"
+        )
+        yield _build_warning(("container", "shm_size"), message)
+
+
+def _is_large_shm(text: str) -> bool:
+    try:
+        return parse_size(text) >= _LARGE_SHM
+    except ValueError:
+        return False  # known only at the start
+
+
+def _build_warning(where: FieldPath, message: str) -> LintMessage:
+    return LintMessage(
+        kind=LintRule.CONTAINER_SETTING, level=LintSeverity.WARNING, where=where, message=message, on_key=False
+    )

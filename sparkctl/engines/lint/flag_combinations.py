@@ -37,7 +37,7 @@ def check_repeated_flags(readings: Sequence[tuple[ProfileFlag, FlagMatch]], held
         if identity in seen:
             first = seen[identity]
             again = "" if first == reading.name else f" (as {first})"
-            several = "; several values behind one flag are a list in a list, [[1, 2]]"
+            several = "; several values for one flag are a list in a list, [[1, 2]]"
             hint = (
                 several
                 if one.in_args and reading.flag.takes in (FlagArity.MANY, FlagArity.ANY) and len(one.where) > 2
@@ -60,7 +60,7 @@ def build_ignored_args_message(profile: Profile) -> LintMessage:
 def check_rank_count(profile: Profile, ranks: int, where: FieldPath) -> Iterator[LintMessage]:
     """Yield a warning if a model needs more GPUs than its Sparks have: one each."""
     if ranks > profile.nodes:
-        message = f"{ranks} ranks want as many GPUs; a Spark has one, and nodes is {profile.nodes}"
+        message = f"{ranks} ranks need as many GPUs; a Spark has one, and nodes is {profile.nodes}"
         yield LintMessage(
             kind=LintRule.BAD_COMBINATION, level=LintSeverity.WARNING, where=where, message=message, on_key=False
         )

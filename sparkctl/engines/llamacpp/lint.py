@@ -37,8 +37,8 @@ FLAG_ADVICE = FlagAdvice(
         "--mmap": _LOAD_MODE_ADVICE,
         "--mlock": _LOAD_MODE_ADVICE,
         "--direct-io": _LOAD_MODE_ADVICE,
-        "--max-model-len": "it is for all slots together where each has a cache of its own",
-        "--context-length": "it is for all slots together where each has a cache of its own",
+        "--max-model-len": "it is for all slots together, and each has its own cache",
+        "--context-length": "it is for all slots together, and each has its own cache",
         "--kv-cache-dtype": "with q8_0, q4_0 and the like, and the same for --cache-type-v",
         "--gpu-memory-utilization": _NO_SHARE_ADVICE,
         "--mem-fraction-static": _NO_SHARE_ADVICE,
@@ -59,7 +59,7 @@ _UNQUANTIZED_CACHE_TYPES = frozenset({"f32", "f16", "bf16"})
 def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintContext) -> Iterator[LintMessage]:
     """Yield diagnostics of combined flags of llama-server."""
     if settings.get_setting("--metrics") is None:
-        message = "without --metrics llama-server has no /metrics, and the panel knows only what its log tells"
+        message = "without --metrics llama-server has no /metrics, and the panel knows only what its log reports"
         yield LintMessage(
             kind=LintRule.NO_METRICS,
             level=LintSeverity.INFO,
@@ -69,8 +69,8 @@ def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintConte
         )
     elif key := settings.get_setting("--api-key-file"):
         message = (
-            "llama-server shows /metrics to nobody without a key, and sparkctl does not read its key file: the panel knows only "
-            "what its log tells"
+            "llama-server shows /metrics only with a key, and sparkctl does not read its key file: the panel knows only "
+            "what its log reports"
         )
         yield LintMessage(
             kind=LintRule.NO_METRICS, level=LintSeverity.INFO, where=key.where, message=message, on_key=key.in_args

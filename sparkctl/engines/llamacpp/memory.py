@@ -27,7 +27,10 @@ def build_memory_rule(subject: EstimateInput, _total: int) -> MemoryRule:
     if tokens is not None:
         cache = subject.estimate_kv_cache(tokens)
     buffers = EstimatePart(
-        name="compute buffers", size=_COMPUTE_BUFFER_BYTES, obtained=EstimateSource.ESTIMATE, words="its log tells them"
+        name="compute buffers",
+        size=_COMPUTE_BUFFER_BYTES,
+        obtained=EstimateSource.ESTIMATE,
+        words="its log reports them",
     )
     done = MemoryEstimate(parts=(estimate_cuda_context(), *list_model_parts(subject), cache, buffers))
     return MemoryRule(lambda room, at: done)

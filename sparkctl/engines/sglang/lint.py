@@ -85,7 +85,7 @@ def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintConte
     """Yield diagnostics of combined flags of SGLang."""
     algorithm = (settings.get_value(_ALGORITHM_FLAG) or "").upper()
     if settings.get_setting("--enable-metrics") is None:
-        message = "without --enable-metrics SGLang has no /metrics, and the panel knows only what its log tells"
+        message = "without --enable-metrics SGLang has no /metrics, and the panel knows only what its log reports"
         yield LintMessage(
             kind=LintRule.NO_METRICS,
             level=LintSeverity.INFO,

@@ -73,7 +73,7 @@ def parse_address(text: str, port: int) -> SocketAddress:
     """Return an address and port; ``port`` is for a text without one."""
     found = re.fullmatch(r"(?P<address>[^:]*)(?::(?P<port>\d+))?", text.strip())
     if found is None:
-        raise ValueError(f"{text!r} is no address with a port")
+        raise ValueError(f"{text!r} is not an address with a port")
     return found["address"], int(found["port"] or port)
 
 

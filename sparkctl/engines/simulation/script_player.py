@@ -243,7 +243,7 @@ class ScriptPlayer:
                 case (word,):
                     yield ScriptAction(word)
                 case _:
-                    raise ValueError(f"{' '.join(line.words)} is no line of a script")
+                    raise ValueError(f"{' '.join(line.words)} is not a line of a script")
 
     def _repeat_lines(self, lines: list[ScriptLine], count: int, seconds: float, items: list[str]) -> Script:
         self._pace, self._items = seconds, int(items[0]) if items else 1

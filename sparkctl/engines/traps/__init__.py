@@ -115,7 +115,7 @@ def _check_keys(where: str, entry: Mapping[str, Any], known: frozenset[str], req
     if unknown := sorted(entry.keys() - known):
         raise InvalidInput(f"{where}: there is no key {unknown[0]}", f"the keys are {', '.join(sorted(known))}")
     if missing := sorted(required - entry.keys()):
-        raise InvalidInput(f"{where}: the key {missing[0]} is missing", "docs/traps.md tells what it says")
+        raise InvalidInput(f"{where}: the key {missing[0]} is missing", "docs/traps.md explains the keys")
 
 
 def build_trap_rules(engine: str) -> tuple[FailureRule, ...]:

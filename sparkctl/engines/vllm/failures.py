@@ -32,7 +32,7 @@ MEMORY_FAILURES = (
         r"Free memory on device ?\S* \((?P<free>[\d.]+)/(?P<total>[\d.]+) GiB\) on startup is less than desired "
         r"GPU memory utilization \((?P<share>[\d.]+), (?P<want>[\d.]+) GiB\)",
         FailureCause.STARTUP_MEMORY_CHECK,
-        "{free} of {total} GiB were free at the start, and a share of {share} wants {want} GiB.",
+        "{free} of {total} GiB were free at the start, and a share of {share} needs {want} GiB.",
         f"Stop what else holds memory on the node and drop the page caches, or lower {MEMORY_UTILIZATION_FIELD}[ to {{fits}}].",
         needle="is less than desired",
         on=MEMORY_UTILIZATION_FIELD,
@@ -88,7 +88,7 @@ MEMORY_FAILURES = (
         r"Available memory on node \d+ \((?P<free>[\d./]+) GiB\) on kv cache allocation is less than requested "
         r"memory for kv \((?P<want>[\d.]+ GiB)\)",
         FailureCause.STARTUP_MEMORY_CHECK,
-        "{want} of KV cache were asked for, {free} GiB was available.",
+        "{want} of KV cache was requested, {free} GiB was available.",
         "Ask for less KV cache, or stop what else holds memory on the node.",
         needle="on kv cache allocation is less than",
         fatal=True,
@@ -119,7 +119,7 @@ _ARGUMENT_FAILURES = (
         r"validation errors? for SpeculativeConfig: .{0,200}?(?:Invalid repository ID or local directory specified|Repo id must"
         r" (?:be in the form|use alphanumeric)[^']{0,200}(?:'[^']{0,200}' or '[^']{0,200}')?)[^']{0,200}'(?P<path>[^']{0,4096}+)'",
         FailureCause.MODEL_FILES,
-        "The draft model {path} is no model: it has no config.json that the engine can read.",
+        "The draft model {path} is not a model: it has no config.json that the engine can read.",
         f"Correct the model in {_SPECULATION_FIELD}, or finish its download.",
         needle="for SpeculativeConfig: ",
         on=_SPECULATION_FIELD,
@@ -286,7 +286,7 @@ _EXIT_FAILURES = (
         rf"{EXCEPTION_PREFIX}.*RPC call to (?P<call>\w+) timed out|^RPC call to (?P<other>\w+) timed out",
         FailureCause.WEDGED,
         "The engine's worker did not answer[ ({call})][ ({other})].",
-        f"On a node short of memory it stands still: {_LOWER_SHARE_REMEDY}",
+        f"On a node that is short of memory it hangs: {_LOWER_SHARE_REMEDY}",
         needle="RPC call to",
         on=MEMORY_UTILIZATION_FIELD,
         weight=FailureWeight.DEATH,

@@ -187,7 +187,7 @@ def _check_speculation(profile: Profile, settings: FlagSettings, drafts: dict[st
         return
     method, draft = str(drafts.get("method", "")).casefold(), drafts.get("model")
     if "num_speculative_tokens" not in drafts:
-        message = "num_speculative_tokens is not set, and only some draft models tell it themselves"
+        message = "num_speculative_tokens is not set, and only some draft models define it themselves"
         yield LintMessage(
             kind=LintRule.MISSING_FLAG, level=LintSeverity.WARNING, where=setting.where, message=message, on_key=False
         )
@@ -216,7 +216,7 @@ def _check_nvfp4(profile: Profile) -> Iterator[LintMessage]:
     forced = [name for name, value in profile.env if _MARLIN_VARIABLES.get(name) == value.strip().casefold()]
     if forced:
         message = (
-            f"{' and '.join(forced)} choose Marlin: 4-bit weights, 16-bit arithmetic. On a GB10 that is no mistake: owners "
+            f"{' and '.join(forced)} choose Marlin: 4-bit weights, 16-bit arithmetic. On a GB10 that is not a mistake: owners "
             "measured it 10 to 16 % faster than the native kernels, or as fast (forums.developer.nvidia.com/t/366445, "
             "/365119); without them vLLM takes the native ones, if the image was built for 12.1a"
         )

@@ -18,7 +18,7 @@ from sparkctl.engines.simulation.engine_launch import (
 from sparkctl.engines.simulation.model_files import compute_kv_bytes_per_token, get_model_architecture
 from sparkctl.engines.simulation.script_player import LOG_TIME
 from sparkctl.engines.simulation.simulated_engine import SimulatedEngine
-from sparkctl.model.spark_memory import TOTAL_BYTES
+from sparkctl.model.sample import TOTAL_BYTES
 from sparkctl.model.text.units import GIB
 
 _RAY_PORT, _STORE_PORT = 6379, 29501  # if nothing else is given

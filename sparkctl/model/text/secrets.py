@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from sparkctl.model.log_line import LogLine
+from sparkctl.model.text.log_line import LogLine
 
 MASK = "••••••"
 _SECRET_NAME_PATTERN = re.compile(

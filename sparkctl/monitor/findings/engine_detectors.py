@@ -78,7 +78,7 @@ class RejectedDraftsDetector:
                         kind=FindingKind.DRAFTS_REJECTED,
                         severity=Severity.NOTE if is_free else Severity.WARNING,
                         node=sight.node,
-                        summary=f"{one.name} {words}: each step pays for them and gets one token",
+                        summary=f"{one.name} {words}: each step pays for them and yields one token",
                         remedy="check that the draft model belongs to this checkpoint and its revision, and that its layers are not quantized "
                         "in a way that the engine cannot read; try it without drafts (take the speculative flags out of args)",
                         instance=one.name,
@@ -151,7 +151,7 @@ class LostPrefixDetector:
     def _build_finding(self, sight: NodeSnapshot, one: InstanceView, meter: EngineMeter, use: PrefixUse) -> Finding:
         is_full = meter.kv_usage is not None and meter.kv_usage >= 0.9
         evidence = _build_evidence(
-            ("prompt tokens computed anew", use.anew, ".0f", None),
+            ("prompt tokens computed again", use.anew, ".0f", None),
             ("found before", use.kept, ".0f", "tokens"),
             ("KV cache", None if meter.kv_usage is None else meter.kv_usage * 100, ".0f", "%"),
         )
@@ -159,7 +159,7 @@ class LostPrefixDetector:
             kind=FindingKind.PREFIX_CACHE,
             severity=Severity.WARNING if is_full else Severity.NOTE,
             node=sight.node,
-            summary=f"{one.name} reads long prompts anew that its prefix cache served before: it is full, or the prompts now begin otherwise",
+            summary=f"{one.name} computes long prompts again that its prefix cache served before: it is full, or the prompts now begin differently",
             remedy="fewer sessions at once or more KV cache (a larger mem-fraction-static / gpu-memory-utilization, kv-cache-dtype: fp8); check "
             "that the client does not change the beginning of its prompt (time, order of tools)",
             instance=one.name,
@@ -274,7 +274,7 @@ class StalledRequestsDetector:
                     kind=FindingKind.STALLED,
                     severity=Severity.PROBLEM,
                     node=sight.node,
-                    summary=f"the requests of {one.name} stand still although it answers: no token and no prompt for minutes",
+                    summary=f"the requests of {one.name} make no progress although it answers: no token and no prompt for minutes",
                     remedy=f"see its log (sparkctl logs {name} --tail 50) on all its Sparks; then: sparkctl down {name}, and up again",
                     instance=one.name,
                     evidence=evidence,
@@ -319,7 +319,7 @@ class FullCacheDetector:
                     kind=FindingKind.KV_FULL,
                     severity=Severity.WARNING,
                     node=sight.node,
-                    summary=f"the KV cache of {one.name} is full: requests are thrown out of it and computed again",
+                    summary=f"the KV cache of {one.name} is full: requests are preempted and computed again",
                     remedy="fewer requests at once (max-num-seqs, or max-running-requests), a shorter context, kv-cache-dtype: fp8, or a larger "
                     "gpu-memory-utilization / mem-fraction-static",
                     instance=one.name,

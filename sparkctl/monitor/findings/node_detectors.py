@@ -26,12 +26,21 @@ from sparkctl.monitor.findings.engine_detectors import (
     StalledRequestsDetector,
     StarvedDecodeDetector,
 )
-from sparkctl.monitor.findings.fabric_detectors import IdleLaneDetector, MissingRouteDetector, detect_missing_network
+from sparkctl.monitor.findings.fabric_detectors import (
+    IdleLaneDetector,
+    MissingRouteDetector,
+    NcclGidDetector,
+    detect_missing_network,
+    detect_rdma_disabled,
+)
 from sparkctl.monitor.findings.gpu_detectors import BusyWaitDetector, StuckClockDetector, ThermalDetector
-from sparkctl.monitor.findings.host_detectors import DiskSpaceDetector, OrphanProcessDetector
+from sparkctl.monitor.findings.host_detectors import (
+    DiskSpaceDetector,
+    OrphanProcessDetector,
+    PageCacheDetector,
+    SwapGrowthDetector,
+)
 from sparkctl.monitor.findings.kernel_detectors import KernelEventDetector
-from sparkctl.monitor.findings.memory_detectors import PageCacheDetector, SwapGrowthDetector
-from sparkctl.monitor.findings.nccl_detectors import NcclGidDetector, detect_rdma_disabled
 from sparkctl.monitor.ranks import count_ranks, find_ranks
 
 _LOW_CLOCK_SHARE = 0.7  # of the highest; a healthy GB10 runs at 2280 to 2450 of 3003 MHz under load
@@ -187,8 +196,8 @@ def detect_missing_rank(sights: Sequence[NodeSnapshot]) -> list[Finding]:
                     kind=FindingKind.PARTNER,
                     severity=Severity.PROBLEM,
                     node=one.node,
-                    summary=f"{one.name} is left alone: of its {wanted} parts only {seen} runs, and it answers nobody",
-                    remedy=f"sparkctl down {shlex.quote(one.name)}, then start the model anew on all its Sparks",
+                    summary=f"{one.name} is left alone: of its {wanted} parts only {seen} runs, and it answers no requests",
+                    remedy=f"sparkctl down {shlex.quote(one.name)}, then start the model again on all its Sparks",
                     instance=one.name,
                     evidence=(FindingEvidence("parts", f"{seen} of {wanted}", None, "docker"),),
                 )

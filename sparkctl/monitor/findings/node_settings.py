@@ -78,7 +78,7 @@ def _parse_first_limit(limits: str) -> float:
     return float(limits.partition(",")[0])
 
 
-_AFTER_RESTART_NOTE = "it counts from the next restart"
+_AFTER_RESTART_NOTE = "it takes effect at the next restart"
 _VERSION_FIELDS = (
     ("DGX OS", "os"),
     ("kernel", "kernel"),
@@ -143,7 +143,7 @@ def compare_node_versions(nodes: Mapping[NodeName, AgentHello]) -> Iterator[Find
                 kind=FindingKind.DIFFERENCE,
                 severity=Severity.WARNING,
                 node=node,
-                summary=f"{words}: two Sparks that work together want the same",
+                summary=f"{words}: two Sparks that work together should have the same",
                 remedy="on the older one: sudo apt update && sudo apt full-upgrade (when nothing important runs), then restart it",
                 evidence=tuple(FindingEvidence(f"{what} here", here, None, "identity") for what, here, _ in unlike)
                 + tuple(FindingEvidence(f"{what} on {first}", there, None, "identity") for what, _, there in unlike),
@@ -200,7 +200,7 @@ def check_kernel_settings(node: NodeName, running: Mapping[str, int | None]) -> 
             kind=FindingKind.SWAPPINESS,
             severity=Severity.NOTE,
             node=node,
-            summary=f"vm.swappiness is {swappiness}: the kernel rather swaps an engine out than gives page cache back",
+            summary=f"vm.swappiness is {swappiness}: the kernel swaps an engine out rather than give page cache back",
             remedy="sudo sysctl -w vm.swappiness=1   (and the same in /etc/sysctl.d)",
             evidence=(FindingEvidence("vm.swappiness", str(swappiness), None, "sysctl"),),
         )
@@ -215,12 +215,12 @@ def _check_earlyoom(node: NodeName, who: AgentHello, sample: Sample) -> Iterator
             kind=FindingKind.EARLYOOM,
             severity=Severity.NOTE,
             node=node,
-            summary="earlyoom is installed and does not run",
+            summary="earlyoom is installed but not running",
         )
         return
     rule, command = parse_earlyoom_args(found.argv), " ".join(found.argv[1:])
     if rule is None or memory is None:
-        what = f"earlyoom runs as `{command}`, which is not understood here"
+        what = f"earlyoom runs as `{command}`, which sparkctl does not understand"
         yield Finding(kind=FindingKind.EARLYOOM, severity=Severity.UNKNOWN, node=node, summary=what)
         return
     limit = rule.compute_kill_threshold(found.version, memory.total, sample.detail.anonymous if sample.detail else None)
@@ -250,7 +250,7 @@ def _rate_earlyoom_rule(rule: EarlyoomRule, limit: int | None, has_swap: bool) -
     if limit > _MAX_EARLYOOM_BYTES:
         return Severity.WARNING, ": a healthy engine may leave less than that, and is killed", _EARLYOOM_REMEDY
     if limit < _MIN_EARLYOOM_BYTES:
-        but = ": since 1.8 its per cents are of available + anonymous memory, and CUDA memory is in neither"
+        but = ": since 1.8 its percentages are of available + anonymous memory, and CUDA memory is in neither"
         return Severity.WARNING, but, "do not count on it; watch memory with sparkctl"
     return Severity.GOOD, "", None
 

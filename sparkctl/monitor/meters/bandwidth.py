@@ -248,10 +248,10 @@ def explain_missing_estimate(numbers: EngineMeter | None, facts: DecodeStepSpec 
     if numbers is None or numbers.activity is None:
         return "what the engine does is not known"
     if numbers.activity is EngineActivity.IDLE:
-        return "no step happens: nothing is read"
+        return "no decode step: nothing is read"
     if numbers.activity is EngineActivity.PREFILL:
         return "prompts are being read: that is bound by arithmetic, not by memory"
-    return _explain_blank(numbers) or "the engine has not said yet how fast it steps"
+    return _explain_blank(numbers) or "the engine has not reported its step rate yet"
 
 
 def _explain_blank(numbers: EngineMeter) -> str | None:
@@ -324,7 +324,7 @@ def _list_read_inputs(
                 ("not read", f"{_format_gigabytes(reads.unread)} of it: embedding table, vision tower and the like")
             )
         elif not reads.is_measured:
-            inputs.append(("", "an embedding table of its own counts as read, so this is some percent too high"))
+            inputs.append(("", "a separate embedding table counts as read, so this is some percent too high"))
         if reads.ranks > 1:
             inputs.append(("nodes", f"{reads.ranks}, each reads its share"))
     if reads.weights:
@@ -335,11 +335,11 @@ def _list_read_inputs(
         name = "active share" if reads.experts.are_parameters else "experts"
         inputs.append((name, _format_experts(reads.experts, tokens)))
     if reads.draft is None:
-        inputs.append(("draft model", "not counted: model.draft_weights in the profile would tell its size"))
+        inputs.append(("draft model", "not counted: set model.draft_weights in the profile"))
     elif reads.draft:
         inputs.append(("draft model", f"{_format_gigabytes(reads.draft)} x {reads.draft_passes:g}"))
     if context is None:
-        lacking = "the engine does not tell" if reads.kv_per_token else "model.kv_per_token in the profile would tell"
+        lacking = "the engine does not report" if reads.kv_per_token else "set model.kv_per_token in the profile for"
         inputs.append(("KV cache", f"not counted: {lacking} its size"))
     else:
         inputs.append(

@@ -25,8 +25,8 @@ from sparkctl.model.engine_metrics import (
     StatsLineKind,
 )
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.log_line import LogLine
 from sparkctl.model.phase import Phase
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.monitor.engine_probe import QueryMarkerSupport, request_engine
 from sparkctl.monitor.meters.metrics_window import WINDOW_SECONDS, MetricsWindow, ReportCadence
 from sparkctl.profiles.container_labels import find_container_api_key

@@ -109,7 +109,7 @@ def export_systemd_unit(one: PortableLaunch) -> list[str]:
     grace = round(one.profile.stop_grace)
     return [
         "# %h is the home of whoever systemd runs it as. Secrets: put NAME=value lines into a file that only you can read",
-        "# and name it by EnvironmentFile= below; what they are called stands in ExecStart as ${NAME}.",
+        "# and name it by EnvironmentFile= below; ExecStart has their names as ${NAME}.",
         f"{METADATA_COMMENT}{one.beside}",
         "[Unit]",
         f"Description={(one.title or one.profile.name).replace('%', '%%')}",

@@ -186,7 +186,7 @@ def _take_engine_command(
     draft.words = [program, *(word.text for word in words[1:])]
     found = parse_engine_command(draft.words, "", None)
     if found.engine == FALLBACK_ENGINE:
-        raise InvalidInput("behind exec stands no engine's command", "vllm serve MODEL and its like can be imported")
+        raise InvalidInput("no engine's command follows exec", "vllm serve MODEL and its like can be imported")
     draft.ledger.add_mapped("COMMAND", "command, args")
     rules = list_import_rules()[found.engine]
     draft.engine_hint = rules.recipe_name or found.engine

@@ -71,7 +71,7 @@ def _apply_option(draft: ProfileDraft, flag: str, text: str, key: str) -> None:
         draft.ledger.add_unsupported(key, f"{text or 'an empty value'} is not what --{flag} takes")
         return
     if flag == "publish" and draft.network == "host":
-        draft.ledger.add_unsupported(key, "on the host's network nothing is published: every port is there already")
+        draft.ledger.add_unsupported(key, "on the host's network nothing is published: every port is reachable")
         return
     if kind is not DockerOptionKind.LIST:
         draft.options = [pair for pair in draft.options if pair[0] != flag]
@@ -114,7 +114,7 @@ def add_volume(draft: ProfileDraft, text: str, key: str) -> None:
 def add_mount(draft: ProfileDraft, source: str, target: str, read_only: bool, key: str) -> None:
     """Take one bind mount or named volume."""
     if not target.startswith("/") or ":" in target or ":" in source:
-        draft.ledger.add_unsupported(key, "the target is no path in the container")
+        draft.ledger.add_unsupported(key, "the target is not a path in the container")
         return
     if source == "." or ("/" in source and not source.startswith(("/", "~/"))):
         draft.ledger.add_unsupported(
@@ -195,7 +195,7 @@ def _apply_network(draft: ProfileDraft, text: str, key: str) -> None:
     if text == "host":
         for name, value in [pair for pair in draft.options if pair[0] == "publish"]:
             draft.options.remove((name, value))
-            draft.ledger.add_unsupported(f"--publish {value}", "on the host's network every port is there already")
+            draft.ledger.add_unsupported(f"--publish {value}", "on the host's network every port is reachable")
 
 
 def _build_field_handler(name: str, to: str) -> Callable[[ProfileDraft, str, str], None]:

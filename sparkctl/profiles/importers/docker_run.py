@@ -86,7 +86,7 @@ def import_docker_run(text: str, ledger: ImportReport, defined: Mapping[str, str
     unclosed = commands[-1].unclosed if commands else None
     if found is None and unclosed is not None:
         raise InvalidInput(
-            f"a quote is not closed: {unclosed}", "what stands behind it, `docker run` too, is read as one text"
+            f"a quote is not closed: {unclosed}", "everything after it, including `docker run`, is read as one text"
         )
     if found is None:
         raise InvalidInput("there is no `docker run` in it", "paste the whole line, or name a file")
@@ -147,7 +147,7 @@ def read_docker_run_words(
         if draft.env.get(name) == format_reference(name):
             draft.env[name] = value
     if at >= len(words):
-        raise InvalidInput("the `docker run` names no image", "is the line cut off? Lines go on behind a backslash")
+        raise InvalidInput("the `docker run` names no image", "is the line cut off? lines continue after a backslash")
     image = resolve_defaults(words[at].text)
     shell_parser.refuse_placeholder(words[at:])
     if image is None or words[at].unknown:
@@ -270,7 +270,7 @@ def import_systemd(text: str, ledger: ImportReport, defined: Mapping[str, str]) 
     known = {**_parse_environment(pairs), **defined}
     found = find_docker_run_words([ShellWord(_convert_unit_variables(word, known)) for word in split_unit_words(line)])
     if found is None:
-        raise InvalidInput("the unit starts no `docker run`", "a shell around it is not looked into")
+        raise InvalidInput("the unit starts no `docker run`", "commands inside a shell are not read")
     draft = ProfileDraft(kind=SourceFormat.SYSTEMD, ledger=ledger, beside=find_metadata(text))
     read_docker_run_words(draft, found)
     for raw, value in pairs:

@@ -82,7 +82,7 @@ def build_imported_profile(draft: ProfileDraft, engines: Sequence[str], name: st
         draft.nodes = min(MAX_NODES, ranks)
         if ranks > MAX_NODES:
             draft.ledger.add_remark(
-                f"Its parallel sizes want {ranks} GPUs, and a profile is for {MAX_NODES} Sparks of one GPU at most: "
+                f"Its parallel sizes need {ranks} GPUs, and a profile is for {MAX_NODES} Sparks of one GPU at most: "
                 "it does not start until they are smaller.",
                 "nodes",
             )
@@ -255,7 +255,7 @@ def _parse_open_script(
 def _note_script(draft: ProfileDraft) -> None:
     if draft.engine is None:  # an export of sparkctl notes this already
         draft.ledger.add_remark(
-            "The command stays a shell's script: what its engine is told is edited in it; `args` does not reach it.",
+            "The command stays a shell's script: edit the engine's flags there; `args` does not apply.",
             "command",
         )
 
@@ -303,7 +303,7 @@ def _build_start_options(draft: ProfileDraft, found: EngineCommand) -> StartOpti
     health = draft.health if draft.health is not None else None if own else found.health
     if not own and health is None and draft.kind is not SourceFormat.CONTAINER:
         draft.ledger.add_remark(
-            "It counts as ready as soon as it runs: start.ready_line or start.health would say more.", "engine"
+            "It counts as ready as soon as it runs: set start.ready_line or start.health for a better test.", "engine"
         )
     return StartOptions(health=health, probe=draft.probe, prompt=draft.prompt, timeouts=PhaseTimeouts(**timeouts))
 

@@ -206,7 +206,7 @@ def parse_json_map(text: str) -> JsonValue | None:
 
 def _reject_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(dict(pairs)) != len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key appears twice")
     return dict(pairs)
 
 

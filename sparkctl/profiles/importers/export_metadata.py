@@ -107,7 +107,7 @@ def read_metadata(draft: ProfileDraft) -> dict[str, Any] | None:
     except (ValueError, RecursionError) as error:
         said = str(error)
     if not isinstance(said, dict):
-        why = said if isinstance(said, str) else "it is no map"
+        why = said if isinstance(said, str) else "it is not a map"
         draft.ledger.add_malformed(draft.beside_key, f"what an export of sparkctl wrote cannot be read: {why}")
         return None
     if not _TEXT_TYPE.holds(said.get("engine")):

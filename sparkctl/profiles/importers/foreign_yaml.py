@@ -25,16 +25,16 @@ def load_foreign_yaml(text: str, name: str, *, as_written: bool = False) -> tupl
     `InvalidInput` with file, line and column.
     """
     if len(text.encode("utf-8", "replace")) > MAX_BYTES:
-        raise InvalidInput(f"{name}: larger than {MAX_BYTES // 1024} KiB: that is no recipe")
+        raise InvalidInput(f"{name}: larger than {MAX_BYTES // 1024} KiB: too large for a recipe")
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     mended: list[str] = []
     if _CONTROL_CHARACTERS.search(text):
         text = _CONTROL_CHARACTERS.sub(" ", text)
         mended.append("control characters were read as blanks")
     if len(_ALIAS_PATTERN.findall(text)) > MAX_ALIASES:
-        raise InvalidInput(f"{name}: more than {MAX_ALIASES} aliases: that is no recipe")
+        raise InvalidInput(f"{name}: more than {MAX_ALIASES} aliases: too large for a recipe")
     documents, twice = _load_documents(text, name, mended, as_written)
-    mended += [f"`{key}` stands twice in line {line}; the last one counts" for key, line in twice]
+    mended += [f"`{key}` appears twice in line {line}; the last one counts" for key, line in twice]
     found = [one for one in documents if isinstance(one, dict)]
     if not found:
         raise InvalidInput(
@@ -179,7 +179,7 @@ def _check_alias_size(value: object, name: str) -> None:
         count += 1
         if count > MAX_ITEMS or depth > MAX_DEPTH:
             raise InvalidInput(
-                f"{name}: more than {MAX_ITEMS} values, or nested deeper than {MAX_DEPTH}: that is no recipe"
+                f"{name}: more than {MAX_ITEMS} values, or nested deeper than {MAX_DEPTH}: too large for a recipe"
             )
         inner = one.values() if isinstance(one, dict) else one if isinstance(one, list | tuple | set) else ()
         waiting += [(each, depth + 1) for each in inner]

@@ -207,7 +207,7 @@ def apply_policy(imported: ImportResult, is_beside: Callable[[str], bool]) -> Im
             ledger.add_mapped(f"{imported.kind.value}'s own {field}", field, value)
     _note_environment_secrets(profile, ledger)
     for text in ledger.list_unused_allow_values():
-        ledger.add_remark(f"--allow {text} took nothing: the source has nothing of that name with exactly this value.")
+        ledger.add_remark(f"--allow {text} had no effect: the source has nothing of that name with exactly this value.")
     gone = {one.field for one in withheld}
     comments = tuple(comment for comment in imported.comments if comment[0] not in gone)
     return replace(imported, profile=profile, comments=comments)
@@ -228,9 +228,7 @@ def _list_risks(one: Profile, is_beside: Callable[[str], bool]) -> Iterator[Impo
         if why := explain_mount_risk(mount):
             if _has_model_below(one, mount):
                 source = mount.partition(":")[0]
-                why = (
-                    f"{source} holds more than models by its name; the model lies in it, and without it nothing starts"
-                )
+                why = f"{source} holds more than models, judging by its name; the model is in it, and cannot start without it"
             yield ImportRisk("mount", "mounts", mount, why)
     for device in box.devices:
         if why := _explain_device_risk(device):
@@ -255,7 +253,7 @@ def _list_risks(one: Profile, is_beside: Callable[[str], bool]) -> Iterator[Impo
     if one.env_file is not None and not _is_local_env_file(one.env_file, is_beside):
         yield ImportRisk(
             "env-file", "env_file", one.env_file,
-            f"{one.env_file} does not lie beside the source and the profile: its variables would go into the container",
+            f"{one.env_file} is not next to the source and the profile: its variables would go into the container",
         )  # fmt: skip
     for name, value in one.env:
         for variable in list_unlisted_variables(value):
@@ -359,7 +357,7 @@ def explain_mount_risk(mount: str) -> str | None:
     if not source.startswith(("/", "~")):
         if _VOLUME_NAME.fullmatch(source) and is_model_name(source):
             return None
-        return f"the volume {source} may be another container's: its name is none of models or caches"
+        return f"the volume {source} may be another container's: its name is not one of models or caches"
     if source.rstrip("/") == "/dev/shm" or _HARMLESS_DEVICE.fullmatch(source):  # noqa: S108  what --ipc host shares as well
         return None
     if _CODE_FILE.search(source.rstrip("/")) or not _is_model_directory(source):
@@ -497,7 +495,7 @@ def _explain_variable_risk(variable: str, text: str) -> str:
     )
     problem = f"{variable} of your own environment would go into the container"
     if has_default:
-        return f"{problem}; its default stands"
+        return f"{problem}; its default is used"
     return problem if is_secret_name(variable) else f"{problem}; --define {variable}=VALUE gives it a value"
 
 

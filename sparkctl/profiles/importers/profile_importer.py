@@ -156,7 +156,7 @@ def _import_yaml(text: str, origin: str, ledger: ImportReport, wishes: ImportOpt
     if not any(key in data for key in ("model", "container", "command", "include")):
         known = ", ".join(list(data)[:6])
         raise InvalidInput(
-            f"{origin}: this is no recipe: it has none of model, container, command (it has {known})",
+            f"{origin}: this is not a recipe: it has none of model, container, command (it has {known})",
             "compose files, sparkrun and eugr recipes, docker run lines and engines' command lines can be imported",
         )
     if str(data.get("recipe_version", "")).strip() in ("1", "1.0") and "runtime" not in data:

@@ -304,7 +304,7 @@ def note_local_build(draft: ProfileDraft, args: list[str]) -> None:
         flavour = "-tf5"
     build = " ".join(["./build-and-copy.sh", "-t", image, *args])
     draft.ledger.add_remark(
-        f"{image} is no image to pull: eugr's build makes it on the node ({build}, in a checkout of "
+        f"{image} is not an image to pull: eugr's build makes it on the node ({build}, in a checkout of "
         f"eugr/spark-vllm-docker). Built every night and close to it: --set image={rules.nightly_image}{flavour}:latest",
         "image",
     )
@@ -318,10 +318,10 @@ def _format_command_value(value: object) -> str:
 def note_mods(ledger: ImportReport, mods: list[str]) -> None:
     """Note what eugr's mods are and that they are not applied."""
     if mods:
-        ledger.keep_extra("mods", mods, "sparkctl patches no container")
+        ledger.keep_extra("mods", mods, "sparkctl does not patch containers")
         names = ", ".join(mod.removeprefix("mods/") for mod in mods)
         ledger.add_remark(
-            f"It wants mods that sparkctl does not apply: {names}. Each is a directory with a run.sh that its tool "
+            f"It needs mods that sparkctl does not apply: {names}. Each is a directory with a run.sh that its tool "
             "runs in the container before the engine; bake them into an image of your own, or see whether it starts without.",
             "extra.mods",
         )

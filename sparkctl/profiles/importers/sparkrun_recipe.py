@@ -46,7 +46,7 @@ def merge_included_recipes(
         text = lookup(reference)
         if text is None:
             ledger.add_unsupported(
-                f"include {reference}", "that recipe was not found (looked for beside this one); imported without it"
+                f"include {reference}", "that recipe was not found (looked for next to this one); imported without it"
             )
             break
         base, mended = load_foreign_yaml(text, reference)
@@ -118,9 +118,9 @@ def _matches_condition(name: str, wanted: object, data: Mapping[str, Any], nodes
 RecipeLookup = Callable[[str], str | None]
 _CONFIG_REFERENCE = re.compile(r"\{?\{(config|launch)\.([A-Za-z_]+)\}\}?")
 _EXTRA_KEYS = {
-    "runtime_version": "a profile's image says it",
+    "runtime_version": "a profile's image defines it",
     "max_nodes": "a profile is for one number of nodes",
-    "mode": "how many nodes there are says it",
+    "mode": "the number of nodes defines it",
     "containers": "a profile has one image",
     "runtime_config": "settings of sparkrun's own launcher",
     "benchmark": "sparkctl runs no benchmark from a profile",
@@ -134,9 +134,9 @@ _EXTRA_KEYS = {
     "runtime_cache": "mount the cache directory",
     "capabilities": "not asked for",
     "unsupported_capabilities": "not asked for",
-    "draft_model": "the command says it, where it is used",
+    "draft_model": "the command has it, where it is used",
     "variants": "variants are profiles of their own: extends: this one",
-    "patches": "sparkctl patches no container",
+    "patches": "sparkctl does not patch containers",
 }
 _FORMAT_KEYS = ("sparkrun_version", "recipe_version", "min_sparkrun_version")
 _HOOK_KEYS = ("pre_exec", "post_exec", "post_commands")
@@ -344,7 +344,7 @@ def _read_readiness(recipe: RecipeReader, key: str, value: object) -> None:
             draft.prompt = scalar_text(one)
             ledger.add_mapped(path, "start.prompt")
         else:
-            ledger.add_unsupported(path, "sparkctl has no such limit of its own")
+            ledger.add_unsupported(path, "sparkctl has no such limit")
 
 
 def _note_mapped(recipe: RecipeReader, key: str, value: object) -> None:
@@ -371,7 +371,7 @@ def _read_model_revision(recipe: RecipeReader, key: str, value: object) -> None:
             words += ["--revision", escape_references(text)]
         recipe.ledger.add_mapped(key, "args.revision")
     else:
-        recipe.keep_extra(key, "no flag of this engine says it")
+        recipe.keep_extra(key, "this engine has no flag for it")
 
 
 def _note_auto_stop(recipe: RecipeReader, key: str, value: object) -> None:

@@ -1,4 +1,6 @@
-"""The commands that sparkctl runs on a node, and no others: a simulated node has no real shell."""
+"""The SSH server of a simulated node, a real one on a loopback port, and the commands that sparkctl runs there, and no others: a
+simulated node has no real shell.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +8,26 @@ import asyncio
 import json
 import re
 import shlex
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+import asyncssh
+
 from sparkctl.node import collect, kernel_log, peer_checks, switch_journal_codec
+from sparkctl.simulator.docker_api import DOCKER_VERSION, build_docker_api
+from sparkctl.simulator.docker_daemon import SimDockerDaemon
 from sparkctl.simulator.fabric_ports import PING_SCRIPT_MARKER, answer_pings
-from sparkctl.simulator.http_server import ReadStream, serve_connection
+from sparkctl.simulator.http_server import ReadStream, RequestHandler, serve_connection
 from sparkctl.simulator.node_programs.inspection_output import (
     INSPECTION_SCRIPT_MARKER,
     encode_file_check,
     format_inspection,
 )
 from sparkctl.simulator.node_programs.sim_agent import run_agent
+from sparkctl.simulator.node_programs.sim_guard import GUARD_SOCKET, SimGuard
 from sparkctl.simulator.node_programs.sim_transfer import run_model_program, run_survey, run_transfer
 from sparkctl.simulator.sim_download import run_build
 from sparkctl.simulator.sim_node import (
@@ -94,12 +103,17 @@ class CommandStreams:
 CommandHandler = Callable[[SimNode, list[str], CommandStreams], Awaitable[int]]
 
 
+@lru_cache(maxsize=256)  # sparkctl sends the same programs again and again, and they are long
+def _split_line(line: str) -> tuple[str, ...]:
+    return tuple(shlex.split(line))
+
+
 async def run_command(node: SimNode, line: str, streams: CommandStreams) -> int:
     """Run one command line as sshd would pass it on; return its exit status."""
     if from_stdin := _STDIN_COMMAND_PATTERN.match(line):
         line = await _read_command(int(from_stdin[1]), streams)
     try:
-        argv = shlex.split(line)
+        argv = list(_split_line(line))
     except ValueError as error:
         return _report_failure(streams, f"sh: {error}", 2)
     if not argv:
@@ -378,3 +392,135 @@ _COMMAND_HANDLERS: dict[str, CommandHandler] = {
     "kill": _run_kill,
     "env": _run_env,
 }
+
+
+DOCKER_SOCKETS = ("/var/run/docker.sock", "/run/docker.sock")
+ForwardHandler = Callable[["asyncssh.SSHReader[bytes]", "asyncssh.SSHWriter[bytes]"], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyboardInteractiveLogin:
+    """A login without a key: prompts as (text, whether the typed text may be seen), and the right answers."""
+
+    prompts: tuple[tuple[str, bool], ...]
+    answers: tuple[str, ...]
+    name: str = ""
+    instructions: str = ""
+
+
+class SimSshServer:
+    """``client`` is the only accepted key, and only for the node's user; with a ``second_factor`` no key is accepted."""
+
+    def __init__(
+        self,
+        node: SimNode,
+        docker: SimDockerDaemon,
+        guard: SimGuard,
+        host_key: asyncssh.SSHKey,
+        client: asyncssh.SSHKey,
+    ) -> None:
+        self.node = node
+        self.docker = docker
+        self.guard = guard
+        self.host_key = host_key
+        self.authorized = asyncssh.import_authorized_keys(client.export_public_key().decode())
+        self.logins: set[asyncssh.SSHServerConnection] = set()
+        self.second_factor: KeyboardInteractiveLogin | None = None
+        self.forwards_tcp = True
+        self.asked = 0  # how often the second factor was requested
+        self._acceptor: asyncssh.SSHAcceptor | None = None
+
+    async def listen(self) -> int:
+        """Open a port on 127.0.0.1 and return it."""
+        self._acceptor = await asyncssh.create_server(
+            lambda: SimSshConnection(self),
+            "127.0.0.1",
+            0,
+            server_host_keys=[self.host_key],
+            process_factory=self._run_process,
+            encoding=None,
+            allow_pty=False,
+            agent_forwarding=False,
+            line_editor=False,
+        )
+        return int(self._acceptor.get_port())
+
+    async def _run_process(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
+        status = 255
+        with suppress(asyncssh.Error, OSError):
+            streams = CommandStreams(process.stdin, process.stdout, process.stderr)
+            status = await run_command(self.node, process.command or "", streams)
+        process.exit(status)
+
+    def drop_connections(self) -> None:
+        """Break every connection at once, as a lost network does; the port stays open."""
+        for login in list(self.logins):
+            login.abort()
+
+    async def close(self) -> None:
+        """Stop listening and end every connection."""
+        if self._acceptor is not None:
+            self._acceptor.close()
+            self.drop_connections()
+            await self._acceptor.wait_closed()
+
+
+class SimSshConnection(asyncssh.SSHServer):
+    """One connection to a node."""
+
+    def __init__(self, sshd: SimSshServer) -> None:
+        self._sshd = sshd
+        self._connection: asyncssh.SSHServerConnection | None = None
+
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        self._connection = conn
+        self._sshd.logins.add(conn)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._connection is not None:
+            self._sshd.logins.discard(self._connection)
+
+    def begin_auth(self, username: str) -> bool:
+        if self._connection is not None and username == USER and self._sshd.second_factor is None:
+            self._connection.set_authorized_keys(self._sshd.authorized)
+        return True
+
+    def kbdint_auth_supported(self) -> bool:
+        return self._sshd.second_factor is not None
+
+    def get_kbdint_challenge(
+        self, username: str, lang: str, submethods: str
+    ) -> tuple[str, str, str, Sequence[tuple[str, bool]]] | bool:
+        factor = self._sshd.second_factor
+        if factor is None:
+            return False
+        self._sshd.asked += 1
+        return factor.name, factor.instructions, "", factor.prompts
+
+    def validate_kbdint_response(self, username: str, responses: Sequence[str]) -> bool:
+        factor = self._sshd.second_factor
+        return factor is not None and username == USER and tuple(responses) == factor.answers
+
+    def unix_connection_requested(self, dest_path: str) -> ForwardHandler:
+        guard = self._sshd.guard
+        if dest_path == GUARD_SOCKET and guard.is_running:
+            return guard.serve_client
+        if dest_path not in DOCKER_SOCKETS or not self._sshd.node.options.docker_member:
+            raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, "open failed")
+        return _build_forward_handler(build_docker_api(self._sshd.docker), f"Docker/{DOCKER_VERSION} (linux)")
+
+    def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> ForwardHandler:
+        if not self._sshd.forwards_tcp:
+            raise asyncssh.ChannelOpenError(asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, "open failed")
+        handler = self._sshd.node.ports.get(dest_port)
+        if handler is None or dest_host not in ("127.0.0.1", "localhost", self._sshd.node.name):
+            raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, "Connection refused")
+        return _build_forward_handler(handler, "uvicorn")
+
+
+def _build_forward_handler(handler: RequestHandler, server: str) -> ForwardHandler:
+    async def serve_forward(reader: asyncssh.SSHReader[bytes], writer: asyncssh.SSHWriter[bytes]) -> None:
+        with suppress(asyncssh.Error):
+            await serve_connection(reader, writer, handler, server)
+
+    return serve_forward

@@ -36,7 +36,7 @@ def error_for_response(node: str, status: int, said: str) -> DockerError:
     words = parse_docker_message(said)
     low = words.lower()
     if status == 409 and "already in use by container" in low:
-        return ContainerNameInUse(node, words, "see what it is: docker ps -a; then remove it, or choose another name")
+        return ContainerNameInUse(node, words, "check what it is: docker ps -a; then remove it, or choose another name")
     if status == 404 and (match := _MISSING_IMAGE_PATTERN.search(words)):
         image = (match[1] or "IMAGE").rstrip(".,")
         return ImageNotFound(node, f"the image {image} is not on {node}", f"on the node: docker pull {image}")
@@ -47,7 +47,7 @@ def error_for_response(node: str, status: int, said: str) -> DockerError:
             node,
             f"Docker on {node} cannot read the log: {words}",
             "its log driver keeps nothing to read. In the profile set container.options.log-driver: json-file (or, on "
-            f"{node}, log-driver in /etc/docker/daemon.json), and start it anew",
+            f"{node}, log-driver in /etc/docker/daemon.json), and start it again",
         )
     if status == 404 and "no such container" in low:
         return ContainerNotFound(node, words, "list what there is: docker ps -a")

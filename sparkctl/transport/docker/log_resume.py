@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from sparkctl.model.log_line import LogLine
+from sparkctl.model.text.log_line import LogLine
 
 _STAMP_BYTES = 31  # "2026-11-20T23:13:59.123456789Z " as the daemon writes it, always UTC, always nine digits
 _FRAGMENT_BYTES = 16384  # bytes of text after which Docker cuts

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 import h11
 
 from sparkctl.errors import ContainerNotFound, DockerUnavailable
-from sparkctl.model.log_line import LogLine
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.transport import http_client
 from sparkctl.transport.docker.docker_client import DockerClient
 from sparkctl.transport.docker.docker_errors import DOCKER_SOCKET, error_for_response, no_response_error

@@ -567,5 +567,5 @@ def _read_public_key(public: Path) -> str:
     except (OSError, ValueError) as error:
         raise InvalidInput(f"{public} cannot be read: {error}", None) from error
     if "\n" in line or len(line) > _MAX_KEY_CHARS or len(line.split()) < 2 or "PRIVATE" in line:
-        raise InvalidInput(f"{public} is no public key", "make one: ssh-keygen -t ed25519")
+        raise InvalidInput(f"{public} is not a public key", "make one: ssh-keygen -t ed25519")
     return line

@@ -111,14 +111,18 @@ def revoked_key_error(node: str, route: SshTarget, where: str) -> ChangedHostKey
 
 
 _CERTIFICATE_PROBLEMS = (
-    ("Certificate expired", "has expired", "have the node's host key signed anew: ssh-keygen -s CA -h"),
+    ("Certificate expired", "has expired", "have the node's host key signed again: ssh-keygen -s CA -h"),
     ("Certificate not yet valid", "is not valid yet", "compare the clocks of this machine and of the node: date"),
     (
         "Certificate principal mismatch",
         "is for another name",
         "name the node as its certificate does: ssh-keygen -L -f",
     ),
-    ("Invalid certificate type", "is no host certificate", "have the node's host key signed with: ssh-keygen -s CA -h"),
+    (
+        "Invalid certificate type",
+        "is not a host certificate",
+        "have the node's host key signed with: ssh-keygen -s CA -h",
+    ),
     (
         "Host CA key is not trusted",
         "is signed by a CA that is not known",
@@ -192,7 +196,7 @@ def login_refused_error(node: str, route: SshTarget, where: str, methods: tuple[
     )
 
 
-_RECONNECT_HINT = "connect anew to be asked once more: `r` in the panel, or the verb again"
+_RECONNECT_HINT = "connect again to be asked again: `r` in the panel, or repeat the command"
 
 
 def prompt_cancelled_error(node: str, route: SshTarget, where: str) -> LoginRefused:
@@ -219,8 +223,8 @@ def no_prompter_error(node: str, route: SshTarget, where: str) -> LoginRefused:
     """Return the error for a server that requires a prompt where prompts are not allowed."""
     return LoginRefused(
         node,
-        f"{where}{route.host} wants to ask {route.user} something (a second factor, or a password), and nobody is asked now",
-        "in the panel `r` connects anew and asks; a verb asks where it has a terminal",
+        f"{where}{route.host} wants to ask {route.user} something (a second factor, or a password), but nobody can be asked now",
+        "in the panel `r` connects again and asks; a command asks if it has a terminal",
     )
 
 

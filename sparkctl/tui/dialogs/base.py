@@ -218,7 +218,7 @@ class InputDialog(RefreshingDialog):
     """A question with a typed answer; a password is not shown. An empty answer is None, unless it ``may_be_empty``."""
 
     WRAPS = True
-    HINT = "enter confirms, esc goes on without"
+    HINT = "enter confirms, esc continues without"
     BELOW = 1
 
     def __init__(

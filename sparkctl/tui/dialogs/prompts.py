@@ -79,7 +79,7 @@ class DialogPrompter:
         for when, how in question.failures:
             clock = time.strftime("%H:%M", time.localtime(when))
             body.append(make_row(Span(f"  {clock}  ", TextStyle.LABEL), sanitize_span(how, TextStyle.VALUE)))
-        choices = (("no", "Cancel"), ("yes", "start it once more"))
+        choices = (("no", "Cancel"), ("yes", "start it again"))
         return (
             await self._show_unrequested_dialog(ChoiceDialog("start it again?", body, choices, TextStyle.ATTENTION))
             == "yes"

@@ -101,7 +101,7 @@ async def _show_diagnosis(panel: Panel, name: str, nodes: Sequence[str]) -> None
         panel.show_error(error)
         return
     rows = render_diagnosis_result(found, _get_dialog_columns(panel))
-    panel.push_screen(TextDialog(f"what the log of {name} tells", [(), *rows, ()]))
+    panel.push_screen(TextDialog(f"what the log of {name} shows", [(), *rows, ()]))
 
 
 def render_diagnosis_result(found: DiagnosisReport, columns: int) -> list[TextRow]:

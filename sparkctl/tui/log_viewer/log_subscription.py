@@ -17,8 +17,8 @@ from sparkctl.commands.show_log import ShowLog, read_saved_log, show_log
 from sparkctl.concurrency import yield_to_input
 from sparkctl.context import InterruptSignal
 from sparkctl.model.events import CommandEnded, LogArrived, NodeStateChanged, Outcome, WarningEmitted
-from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.text.log_line import LogLine
 
 if TYPE_CHECKING:
     from sparkctl.history.log_archive import SavedLog

@@ -37,7 +37,7 @@ from textual.widget import Widget
 
 from sparkctl.logs.buffer import BufferedLine, LineKey, LineOrder, LogBuffer
 from sparkctl.logs.search import LogFilter
-from sparkctl.model.log_line import LogLine
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.tui.log_viewer.line_renderer import STYLE_NAMES, LogLineRenderer, resolve_log_style
 from sparkctl.tui.log_viewer.log_navigation import LogLayout, LogNavigator, LogRow, LogViewPosition

@@ -19,9 +19,9 @@ from sparkctl.errors import DockerError, NodeError, SparkctlError
 from sparkctl.model.events import CommandEnded
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.json_codec import redact_launch_plan
-from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.paths import user_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary

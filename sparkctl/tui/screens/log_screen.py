@@ -15,8 +15,8 @@ from sparkctl.commands.actions import LOGS, Action, ActionContext, ActionId
 from sparkctl.logs.buffer import LogBuffer
 from sparkctl.logs.line_classifier import LineClassifier
 from sparkctl.model.finding import Severity
-from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import NodeName
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.units import format_duration
 from sparkctl.tui.log_viewer.log_pane import LogPane
 from sparkctl.tui.log_viewer.log_subscription import LogConsumer, LogSubscription

@@ -72,7 +72,7 @@ async def ask_and_start_pull(panel: Panel, name: str, profile: Profile) -> None:
     body = [
         *render_sentence(f"Get what {name} needs onto a Spark?", TextStyle.STRONG),
         (),
-        *render_sentence(f"{source[0].upper()}{source[1:]}. What is there already is not fetched again."),
+        *render_sentence(f"{source[0].upper()}{source[1:]}. What is already there is not downloaded again."),
     ]
     choices = [("cancel", "Cancel"), *((f"on {one}", one) for one in names)]
     if len(names) > 1:

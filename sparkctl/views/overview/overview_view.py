@@ -390,7 +390,7 @@ def _render_below_tiles(scene: OverviewScreenModel, shown: int, columns: int, ro
     if room <= 0:
         return []
     hidden = len(scene.glances) - shown
-    rows = [make_row(Span(f" {hidden} more: tab goes on", TextStyle.LABEL))] if hidden > 0 else []
+    rows = [make_row(Span(f" {hidden} more: press tab", TextStyle.LABEL))] if hidden > 0 else []
     rows += [make_row(" ", *each) for each in scene.switching[: max(1, room // 2)]]
     rows += _render_notices(scene, columns, max(2, (room - len(rows)) // 2))
     rows += render_fabric(scene.glances)

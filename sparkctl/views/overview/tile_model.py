@@ -14,10 +14,9 @@ from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_duration
-from sparkctl.monitor.meters.meter_series import MeterSeries
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.ranks import count_ranks, is_head, is_same_start
-from sparkctl.monitor.sample_series import SampleSeries
+from sparkctl.monitor.sample_series import MeterSeries, SampleSeries
 from sparkctl.monitor.startup_timeline import StartupTimeline
 from sparkctl.monitor.store import Store
 from sparkctl.views.event_text import TRANSITION_PHASES, format_phase_name

@@ -138,7 +138,7 @@ def list_start_obstacles(profile: Profile, view: NodeTelemetryView, fit: MemoryF
     """Return what prevents a start there, one sentence each: too little memory (by the estimate, if known), a port in
     use."""
     found = [
-        f"{one.name} is on port {one.port} there, and {profile.name} wants the same."
+        f"{one.name} is on port {one.port} there, and {profile.name} needs the same port."
         for one in view.instances
         if one.is_alive
         and profile.port is not None
@@ -158,7 +158,7 @@ def list_start_obstacles(profile: Profile, view: NodeTelemetryView, fit: MemoryF
             f"{profile.name} needs {format_gib(wanted)}. {view.name} has {format_gib(bar.available)} available{gone}."
         )
         if coming := _sum_pending_memory(profile, view):
-            found.append(f"What is being started there is going to take {format_gib(coming)} more.")
+            found.append(f"The start in progress there will take {format_gib(coming)} more.")
         found.append(f"That is {format_gib(short)} too little: stop something first.")
     return found
 

@@ -141,7 +141,7 @@ def _format_budget(there: MemoryBudget) -> list[str]:
         if one.is_replaced:
             lines.append(f"{_format_figure(one.held, sign='+')}  back from {name}, which is replaced")
         elif one.coming:
-            lines.append(f"{_format_figure(-one.coming)}  {name} is still going to take")
+            lines.append(f"{_format_figure(-one.coming)}  {name} will still take")
         else:
             lines.append(f"{'':{_FIGURE_COLUMNS}}  {_format_gib_number(one.held):>5}  · held by {name}{owner}")
     if there.reserved:

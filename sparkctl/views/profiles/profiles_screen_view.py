@@ -364,7 +364,9 @@ _OWN_LABEL_PREFIXES = ("--label dev.sparkctl.", "--label 'dev.sparkctl.")
 def render_profile_detail(shelf: ProfilesScreenModel, one: ProfileEntry, columns: int, lines: int) -> ScrollPage:
     """Return the selected profile in full, in a frame of exactly ``lines`` rows."""
     summary = one.summary
-    whose = "shipped" if summary.shipped else "yours, over the shipped one" if summary.overrides_shipped else "yours"
+    whose = (
+        "shipped" if summary.shipped else "yours, replaces the shipped one" if summary.overrides_shipped else "yours"
+    )
     title = make_row(sanitize_span(summary.name, TextStyle.TITLE), Span(f"  {whose}", TextStyle.LABEL))
     inner = max(8, columns - 4)
     body = (

@@ -208,4 +208,4 @@ def limit_height(lines: Sequence[str], height: int) -> list[str]:
     if len(lines) <= height:
         return list(lines)
     missing = len(lines) - height + 1
-    return [*lines[: height - 1], f"({missing} lines more: make the window taller, or choose with --node)"]
+    return [*lines[: height - 1], f"({missing} more lines: make the window taller, or choose with --node)"]

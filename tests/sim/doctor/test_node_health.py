@@ -22,8 +22,8 @@ from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.watch_nodes import watch_load_views
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.simulator.docker_daemon import SimDockerDaemon
-from sparkctl.simulator.scenarios import _plan_shipped_profile, _start_loaded_engine
 from sparkctl.simulator.sim_node import NodeFault, SimNodeOptions
+from sparkctl.simulator.simulated_sparks import _plan_shipped_profile, _start_loaded_engine
 from tests.support import sim_clients
 from tests.support.run_command import parse_result, run_demo
 

@@ -21,7 +21,7 @@ from sparkctl.model.questions import (
     SudoPasswordQuestion,
 )
 from sparkctl.simulator import SimulatedSparks
-from sparkctl.simulator.ssh_server import KeyboardInteractiveLogin, SimSshServer
+from sparkctl.simulator.node_programs.shell_commands import KeyboardInteractiveLogin, SimSshServer
 from sparkctl.transport.ssh.ssh_connection import SshConnection
 from sparkctl.transport.ssh.ssh_login import LoginTimeouts
 
@@ -99,9 +99,9 @@ async def test_a_lost_link_comes_back_without_asking_or_not_at_all(sparks: Simul
     async with asyncio.timeout(10):
         while link.status.state is NodeState.OK:  # noqa: ASYNC110  # it is our own socket that has to hear of it
             await asyncio.sleep(0.01)
-    with pytest.raises(LoginRefused, match="nobody is asked now") as caught:
+    with pytest.raises(LoginRefused, match="nobody can be asked now") as caught:
         await link.reconnect()
-    assert "`r` connects anew" in (caught.value.hint or "")
+    assert "`r` connects again" in (caught.value.hint or "")
     assert (len(operator.asked), sshd.asked, link.status.state) == (1, 1, NodeState.REFUSED)
 
 

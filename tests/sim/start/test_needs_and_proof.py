@@ -118,7 +118,7 @@ async def test_from_nothing_to_sound_and_back(speech: SpeechScene) -> None:
     events, ended = await speech.down()
     assert (ended.exit_code, speech.running()) == (0, [])
     assert list_phases(events, Phase.STOPPED) == [VOICE, MODEL], "the dependent stops first"
-    with pytest.raises(OperationRefused, match="no speech server of sparkctl runs on spark1 or spark2"):
+    with pytest.raises(OperationRefused, match="no speech server started by sparkctl is running on spark1 or spark2"):
         await speak_text(speech.ctx, speech.nodes, "good evening")
 
 

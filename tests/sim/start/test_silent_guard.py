@@ -17,7 +17,7 @@ from sparkctl.model.events import CommandEnded, Event, Outcome, PhaseChanged, Wa
 from sparkctl.model.guard_state import GuardCoverage, GuardRunState
 from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.phase import Phase
-from sparkctl.monitor import guard_receipts
+from sparkctl.monitor import guard_client
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.simulator.node_programs.sim_guard import SimGuard
 from sparkctl.views.command_result_view import describe_command_result
@@ -135,7 +135,7 @@ async def test_a_node_that_answers_something_else_has_no_guard_that_is_known(ctx
         async with ctx.create_session(make_start_request(sparks).nodes[0]) as session:
             await session.link.connect()
             with pytest.raises(NodeError, match="something else"):
-                await guard_receipts.read_guard_directory(session)
+                await guard_client.read_guard_directory(session)
 
 
 async def test_a_guard_whose_socket_cannot_be_opened_is_no_absent_one(ctx: CommandContext) -> None:

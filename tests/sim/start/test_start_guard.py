@@ -323,7 +323,7 @@ async def test_another_guard_that_somebody_else_started_is_told_to_watch(
     assert [
         event.message
         for event in told
-        if isinstance(event, WarningEmitted) and "another one watches now" in event.message
+        if isinstance(event, WarningEmitted) and "a new one watches now" in event.message
     ]
     assert [event["why"] for event in sparks.guards["spark1"].daemon.events.last if event["what"] == "ended"] == [
         "ready"
@@ -366,7 +366,7 @@ async def test_arm_watches_what_runs_and_stops_nothing_that_is_well(ctx: Command
         await asyncio.sleep(0.6)  # two rounds of the guard's own clock
         assert not [event for guard in sparks.guards.values() for event in guard.daemon.events.last]
         ended = find_command_end(await collect_events(disarm_guard(ctx, nodes, "qwen36-vllm")))
-        assert ended.message == "not guarded any more: qwen36-vllm on spark2"
+        assert ended.message == "no longer guarded: qwen36-vllm on spark2"
         assert "not guarded" in (
             find_command_end(await collect_events(disarm_guard(ctx, nodes, "qwen36-vllm"))).message or ""
         )
@@ -397,7 +397,7 @@ async def test_what_was_done_is_said_where_another_node_is_away(ctx: CommandCont
         assert [event.node for event in events if isinstance(event, WarningEmitted)] == ["spark9"]
         ended = find_command_end(await collect_events(disarm_guard(ctx, [there, away], None)))
         assert ended.exit_code == 3
-        assert ended.message == "not guarded any more: qwen36-ngram on spark1; this could not be done on spark9"
+        assert ended.message == "no longer guarded: qwen36-ngram on spark1; this could not be done on spark9"
         nothing = find_command_end(await collect_events(arm_guard(ctx, ArmGuard([away], None, (), RULE))))
         assert (nothing.outcome, nothing.node) == (Outcome.UNREACHABLE, "spark9")
 
@@ -409,7 +409,7 @@ async def test_a_guard_that_is_out_of_time_says_so(sparks: SimulatedSparks, ctx:
     assert "until it is ready, for at most 1.0 s." in (ended.message or "")
     await wait_for_guard_event(sparks, "ended")
     told = format_guard_status(await read_guard_status(ctx, [get_first_node(sparks)]))
-    assert any("qwen36-vllm is not guarded any more: its time limit of 1 s" in line for line in told), told
+    assert any("qwen36-vllm is no longer guarded: its time limit of 1 s" in line for line in told), told
 
 
 def test_advice_repeats_what_was_asked_for_without_its_secrets(sparks: SimulatedSparks) -> None:

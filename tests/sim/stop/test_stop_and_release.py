@@ -33,10 +33,10 @@ from sparkctl.model.events import (
     PhaseChanged,
 )
 from sparkctl.model.launch_plan import ContainerLabel
-from sparkctl.model.memory_reading import MemoryBeforeStart
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
+from sparkctl.model.sample import MemoryBeforeStart
 from sparkctl.model.text.units import GIB
 from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary

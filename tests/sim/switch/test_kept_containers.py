@@ -70,6 +70,6 @@ async def test_so_does_its_way_back(tmp_path: Path) -> None:
         seen, ended = await collect_events_and_end(switch_instance(bed.ctx(), bed.request(FAULT)))
         proofs = [event.proof or "" for event in seen if isinstance(event, SwitchStepReported)]
         assert f"{OLD} serves again" in (ended.message or "")
-        assert "stayed: the log could not be saved whole" in (ended.message or "")
+        assert "stayed: the log could not be saved completely" in (ended.message or "")
         assert not any("nothing of" in one for one in proofs), proofs
         assert len(bed.all()) == 3, "the old one's two, and the one that stayed"

@@ -18,6 +18,7 @@ from sparkctl.concurrency import gather_or_cancel
 from sparkctl.history.model import OperationKind
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, Event, Outcome, PhaseChanged, SwitchStepReported, WarningEmitted
+from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.phase import Phase
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.monitor.node_status import read_node_statuses
@@ -225,6 +226,32 @@ async def test_a_damaged_journal_is_unknown_and_not_absent(scene: SwitchScene) -
     assert scene.running() == scene.old
 
 
+@pytest.mark.parametrize("missing", ["spark1", "spark2"])
+async def test_resume_after_a_kill_between_the_starts_of_two_ranks_starts_both(
+    scene: SwitchScene, missing: str
+) -> None:
+    _, ended = await collect_events_and_end(switch_instance(scene.ctx(), scene.request()))
+    assert ended.exit_code == 0, ended
+    profile = ProfileLibrary().load_profile(OLD)
+    both = replace(scene.request(), profile=profile, nodes=scene.nodes, words=(OLD,))
+
+    def loading(event: Event) -> bool:
+        return isinstance(event, PhaseChanged) and event.instance == OLD and event.phase is Phase.LOADING
+
+    assert await scene.crash(switch_instance(scene.ctx(), both), loading)
+    containers = scene.sparks.docker[missing].containers
+    for one in [one.id for one in containers.values() if one.labels[ContainerLabel.INSTANCE] == OLD]:
+        del containers[one]  # as if the kill had come before it was created
+    (left,) = scene.running()[OLD]
+    seen, ended = await collect_events_and_end(resume_switch(scene.ctx(), scene.finish()))
+    assert ended.exit_code == 0, ended
+    assert set(scene.running()) == {OLD}
+    assert len(scene.all()) == 2
+    assert left not in scene.all(), "it has waited for a rank of another start"
+    assert any(isinstance(event, WarningEmitted) and "without the others" in event.message for event in seen)
+    assert scene.journals == [None, None]
+
+
 async def test_another_profile_by_now_is_not_resumed(scene: SwitchScene, tmp_path: Path) -> None:
     def started(event: Event) -> bool:
         return isinstance(event, SwitchStepReported) and event.step is SwitchStep.STARTING
@@ -295,7 +322,7 @@ async def test_a_model_that_is_not_there_is_found_while_the_old_one_serves(scene
     node.options = replace(node.options, missing=("/home/milo/models/Qwen3.6-27B-FP8",))
     seen, ended = await collect_events_and_end(switch_instance(scene.ctx(), scene.request()))
     assert ended.exit_code == 6
-    assert "is not there whole on" in (ended.message or "")
+    assert "is missing or incomplete on" in (ended.message or "")
     assert list_switch_steps(seen) == []
     assert scene.running() == scene.old
     assert scene.journals == [None, None]
@@ -347,7 +374,7 @@ async def test_what_failed_and_was_left_for_study_is_called_so(scene: SwitchScen
     _, ended = await collect_events_and_end(switch_instance(scene.ctx(), scene.request(FAULT, rolls_back=False)))
     assert ended.exit_code == 1
     said = "\n".join(format_status(await read_node_statuses(scene.ctx(), scene.nodes)))
-    assert "failed and is left for study (--no-rollback)" in said
+    assert "failed and is kept for analysis (--no-rollback)" in said
     assert "on its way back" not in said
 
 

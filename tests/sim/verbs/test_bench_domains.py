@@ -40,7 +40,7 @@ def test_each_kind_of_text_has_its_speed_and_acceptance(tmp_path: Path) -> None:
         (PROMPTS + "{broken\n", (), "prompts.jsonl:3: this line is not JSON"),
         (PROMPTS + '{"turns": ["x"]}\n', (), "prompts.jsonl:3: category"),
         (PROMPTS + '{"category": "a", "turns": []}\n', (), "prompts.jsonl:3: turns"),
-        ("\n", (), "there is no prompt in it"),
+        ("\n", (), "it contains no prompt"),
         (PROMPTS, ("--depth", "9"), "--depth does not go with --by-domain"),
         (PROMPTS, ("--start",), "--start does not go with --by-domain"),
     ],

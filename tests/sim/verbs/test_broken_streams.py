@@ -71,7 +71,7 @@ EARLY = [
     (["up", "qwen36", "--no-such-option"], "--no-such-option"),
     (["status", "--node", "no-such-node"], "no node is called"),
     (["profiles", "show", "no-such-profile"], "no profile is called"),
-    (["stpo", "qwen36"], "no such verb: stpo"),
+    (["stpo", "qwen36"], "unknown command: stpo"),
 ]
 
 

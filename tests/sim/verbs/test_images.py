@@ -49,7 +49,7 @@ async def test_an_image_is_removed_only_by_its_own_name(sparks: SimulatedSparks,
     assert kept.command == f"sparkctl images remove {'2' * 12} --node spark1"
     assert images.has_image(IMAGE)
     nothing = find_command_end(await collect_events(build_request(sparks, old_builds=True).run(ctx)))
-    assert "nothing to remove" in (nothing.message or "")
+    assert "no old build to remove" in (nothing.message or "")
 
 
 def test_an_image_that_a_container_was_made_of_stays() -> None:

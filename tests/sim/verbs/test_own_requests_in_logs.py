@@ -16,9 +16,9 @@ from sparkctl.context import CommandContext
 from sparkctl.logs.own_requests import REQUEST_MARK
 from sparkctl.model.engine_metrics import EngineMeter
 from sparkctl.model.events import Event, LogArrived
-from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import Node
 from sparkctl.model.phase import Phase
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.monitor.liveness_probe import is_idle
 from sparkctl.monitor.meters.engine_meters import EngineMeters
 from sparkctl.monitor.node_monitor import read_container_list

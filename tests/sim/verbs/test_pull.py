@@ -139,12 +139,12 @@ async def test_a_download_outlives_its_command_and_the_next_one_finds_it(
     other = make_request(sparks, "model.source=hf:nvidia/Qwen3.6-27B-NVFP4@v2")
     refused = find_command_end(await collect_events(pull_profile(ctx, other)))
     assert refused.exit_code == 6
-    assert f"another download goes on in {MODEL} on spark1: hf:nvidia/Qwen3.6-27B-NVFP4" in (refused.message or "")
+    assert f"another download is running in {MODEL} on spark1: hf:nvidia/Qwen3.6-27B-NVFP4" in (refused.message or "")
     again = asyncio.create_task(collect_events(pull_profile(ctx, request)))
     await asyncio.sleep(0.5)
     assert [one.id for one in sparks.docker["spark1"].containers.values()] == [running.id], "not a second one"
     stopped = find_command_end(await collect_events(pull_profile(ctx, make_request(sparks, stop=True))))
-    assert "was stopped; what has arrived stays" in (stopped.message or "")
+    assert "was stopped; what has arrived is kept" in (stopped.message or "")
     end = find_command_end(await again)
     assert end.exit_code != 0
     assert "broke off" in (end.message or "")

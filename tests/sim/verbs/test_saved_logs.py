@@ -23,8 +23,8 @@ from sparkctl.logs.buffer import LogBuffer
 from sparkctl.logs.line_classifier import LineClassifier
 from sparkctl.model.events import CommandEnded, Event, LogArrived, Outcome, WarningEmitted
 from sparkctl.model.launch_plan import ReadinessRule
-from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import Node, NodeName
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks

@@ -28,7 +28,7 @@ from sparkctl import engines
 from sparkctl.concurrency import has_pending_input, yield_to_input
 from sparkctl.logs.buffer import LogBuffer
 from sparkctl.logs.line_classifier import LineClassifier
-from sparkctl.model.log_line import LogLine
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.tui.key_queue import KeyQueue
 from sparkctl.tui.log_viewer.log_pane import LogPane
 from sparkctl.tui.log_viewer.log_subscription import MAX_LINES_AT_ONCE

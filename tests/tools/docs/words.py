@@ -94,7 +94,7 @@ CAUSE_REMEDIES: dict[FailureCause, str] = {
     FailureCause.DRIVER_MISMATCH: "Update the node (DGX OS), or use an image built for its CUDA version.",
     FailureCause.BROKEN_IMAGE: "Use another tag of the image, or install the missing version when it is built.",
     FailureCause.KERNEL_UNSUPPORTED: "Choose another backend (attention, MoE, FP4), or an image built for sm_121.",
-    FailureCause.JIT_FAILED: "Use an image with compilers (devel), or another backend; the compiler's error stands in the log.",
+    FailureCause.JIT_FAILED: "Use an image with compilers (devel), or another backend; the compiler's error is in the log.",
     FailureCause.GPU_FAULT: "Use a newer image; without CUDA graphs and with `CUDA_LAUNCH_BLOCKING: 1` the log names the kernel.",
     FailureCause.DISK_FULL: "Free space (`df -h`, `docker system df`); for shared memory raise `container.shm_size`.",
     FailureCause.PERMISSION: "Correct the owner of the mounted directory; for Docker: `sudo usermod -aG docker $USER`.",
@@ -105,7 +105,7 @@ CAUSE_REMEDIES: dict[FailureCause, str] = {
     FailureCause.ENGINE_BUG: "Use the workaround or the newer image that the verdict names.",
     FailureCause.WEDGED: "`sparkctl down`, then `up`; if it happens again, read the log of the time before.",
     FailureCause.CRASHED: "Read the log around the quoted line.",
-    FailureCause.KILLED: "Ask who killed it; `sparkctl doctor` says whether the kernel's log could be read.",
+    FailureCause.KILLED: "Ask who killed it; `sparkctl doctor` shows whether the kernel's log could be read.",
     FailureCause.EXITED: "Read the last lines of the log.",
     FailureCause.STOPPED_BY_OTHERS: "Ask who stopped it, then start it again.",
     FailureCause.TIMED_OUT: "Raise the phase's limit in `start.timeouts`, or read the log of the phase that took so long.",
@@ -197,7 +197,7 @@ FINDINGS: dict[Kind, tuple[str, str]] = {
         "The command that it prints.",
     ),
     Kind.EARLYOOM: (
-        "earlyoom is installed and does not run, or by its arguments it acts too late.",
+        "earlyoom is installed but not running, or by its arguments it acts too late.",
         "The line for `/etc/default/earlyoom` that it prints.",
     ),
     Kind.DIFFERENCE: (

@@ -125,7 +125,7 @@ async def test_a_failure_that_this_panel_did_not_see_is_judged_when_it_is_opened
             line, _, path = opened_at.read_text().strip().partition(" ")
             assert (line[0], path.endswith("qwen36.yaml")) == ("+", True)
             await pilot.press("R")
-            await wait_for_text(pilot, "Start qwen36 on spark1 once more, as it was?")
+            await wait_for_text(pilot, "Start qwen36 on spark1 again, as it was?")
             await pilot.press("escape")
 
 

@@ -20,11 +20,10 @@ from sparkctl.model.container import ContainerState
 from sparkctl.model.events import ContainersListed, Event, LogArrived, PhaseChanged, SampleArrived
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.launch_plan import ContainerLabel
-from sparkctl.model.log_line import LogLine
-from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.sample import Sample
+from sparkctl.model.sample import MemoryReading, Sample
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.units import GIB
 from sparkctl.monitor.store import Store
 from sparkctl.simulator import SimulatedSparks

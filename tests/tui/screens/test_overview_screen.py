@@ -49,7 +49,7 @@ async def test_four_sparks_fit_or_say_how_many_more_there_are(tmp_path: Path, si
         # Of tiles: below them those that are not seen are named, too.
         there = [name for name in names if f"━ {name} " in shown or f"─ {name} " in shown]
         assert there[0] == "spark1"
-        assert len(there) == 4 or f"{4 - len(there)} more: tab goes on" in shown
+        assert len(there) == 4 or f"{4 - len(there)} more: press tab" in shown
         for _ in range(3):
             await pilot.press("tab")
         await wait_for_text(pilot, "━ spark4 ")

@@ -141,7 +141,7 @@ async def test_a_shipped_profile_is_copied_before_it_is_edited_and_checked_on_re
         await pilot.press("p")
         await select_profile(pilot, "qwen36-as-posted")
         await pilot.press("e")
-        shown = await wait_for_text(pilot, "yours, over the shipped one")
+        shown = await wait_for_text(pilot, "yours, replaces the shipped one")
         assert "broken: line" in shown
         assert "must be a whole number" in shown
         assert "many" in (mine / "qwen36-as-posted.yaml").read_text()
@@ -305,5 +305,5 @@ async def test_each_profile_that_is_seen_is_checked_and_what_is_safe_is_mended_b
         await select_profile(pilot, "qwen36-ngram")
         await wait_for_text(pilot, "F mends")
         await pilot.press("F")
-        await wait_for_text(pilot, "yours, over the shipped one")
+        await wait_for_text(pilot, "yours, replaces the shipped one")
         assert (mine / "qwen36-ngram.yaml").exists()

@@ -66,7 +66,7 @@ def test_words_for_people(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_exit_2_and_says_why(tmp_path: Path) -> None:
     (tmp_path / "noise.log").write_bytes(os.urandom(1 << 16))
     for word, why in ((str(tmp_path), "is a directory"), ("none.log", "there is no file none.log"),
-                      ("noise.log", "noise.log is no log"), ("howl", "no file howl, no instance howl")):  # fmt: skip
+                      ("noise.log", "noise.log is not a log"), ("howl", "no file howl, no instance howl")):  # fmt: skip
         ran = run_diagnose(word, "--json", cwd=tmp_path)
         assert ran.returncode == 2, word
         assert why in ran.stderr
@@ -165,7 +165,7 @@ def test_a_log_is_stored_without_its_secrets_and_never_overwritten(tmp_path: Pat
         "vllm", "0.19.1", "startup-memory-check", "certain", 6,
     )  # fmt: skip
     again = run_diagnose("vllm.log", "--submit", "store", cwd=tmp_path)
-    assert (again.returncode, "is there already" in again.stderr) == (2, True)
+    assert (again.returncode, "already exists" in again.stderr) == (2, True)
     for words in (("vllm.log", "--submit", "nowhere"), ("-", "--submit", "store"), ("qwen36", "--submit", "store")):
         assert run_diagnose(*words, stdin=BROKEN, cwd=tmp_path).returncode == 2
     assert len(list((tmp_path / "store").iterdir())) == 2

@@ -149,11 +149,11 @@ def test_a_phase_that_lasts_says_so_on_a_pipe(
 
 
 def test_a_second_press_promises_nothing_and_after_the_end_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    teller = TextPrinter("stopping to watch ...")
+    teller = TextPrinter("no longer watching ...")
     teller.print_interrupt(1)
     teller.print_interrupt(2)
     heard = capsys.readouterr().err.splitlines()
-    assert heard == ["stopping to watch ...", "heard; it ends as soon as nothing is half done ..."]
+    assert heard == ["no longer watching ...", "heard; it ends as soon as nothing is half done ..."]
     teller.print_event(make_command_end(Outcome.INTERRUPTED, message="left at step 4", hint="sparkctl resume"))
     capsys.readouterr()
     teller.print_interrupt(2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import click
@@ -22,26 +23,34 @@ ROOT = Path(sparkctl.__file__).parent
 _COMMAND = re.compile(
     r"(?<![\w/.-])sparkctl (?P<verb>[a-z][a-z-]+)(?P<rest>(?: +(?:-{0,2}[\w./:=~…-]+|⟨\w*⟩|\[[^\]]*\]))*)"
 )
+_NAMED = re.compile(r"sparkctl(?![\w.])")  # other files have it in imports alone, and parsing them takes seconds
 _FLAG = re.compile(r"(?<!\S)(--?[A-Za-z][\w-]*)")
 _ARGUMENT = re.compile(r"\bargs\.([A-Za-z][\w-]*)")
 
 
+@cache
 def list_sentences() -> list[tuple[str, str]]:
     """Every text in the package, with the place; what is filled in stands as a word in angle brackets."""
     found = []
     for path in sorted(ROOT.rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-        for node in ast.walk(tree):
+        source = path.read_text(encoding="utf-8")
+        if not _NAMED.search(source):
+            continue
+        nodes: list[ast.AST] = [ast.parse(source)]
+        for node in nodes:
             text = None
             if isinstance(node, ast.JoinedStr):
                 text = "".join(
                     part.value if isinstance(part, ast.Constant) and isinstance(part.value, str) else "⟨x⟩"
                     for part in node.values
                 )
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inner:
-                text = node.value
+                nodes.extend(part for part in node.values if not isinstance(part, ast.Constant))
+            elif isinstance(node, ast.Constant):
+                text = node.value if isinstance(node.value, str) else None
+            else:
+                nodes.extend(ast.iter_child_nodes(node))
             if text and "sparkctl " in text:
+                assert isinstance(node, ast.expr)
                 found.append((f"{path.relative_to(ROOT)}:{node.lineno}", text))
     return found
 

@@ -15,8 +15,8 @@ from sparkctl.context import CommandContext
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.container import Container
 from sparkctl.model.events import Event, LogArrived, WarningEmitted
-from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import Node, NodeName
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.transport.docker.docker_client import DockerClient
 from sparkctl.transport.docker.log_resume import LogFragment
 from sparkctl.transport.local_connection import LocalConnection

@@ -8,8 +8,8 @@ from sparkctl.commands.guard_session import is_loading_weights
 from sparkctl.engines import load_engine
 from sparkctl.logs.analyzer import LogAnalyzer
 from sparkctl.model.launch_plan import ReadinessRule
-from sparkctl.model.log_line import LogLine
 from sparkctl.model.phase import Phase, Step
+from sparkctl.model.text.log_line import LogLine
 
 VLLM = """\
 . (EngineCore pid=9) INFO 04-14 12:41:20 [core.py:105] Initializing a V1 LLM engine (v0.19.1) with config: model='/m'

@@ -22,7 +22,7 @@ NAME = re.compile(rf"(?<![a-z])(?:{'|'.join(NAMED)})(?![a-z])", re.IGNORECASE)
 ALLOWED = {
     "cli/verbs/demo.py": "qwen36-vllm|_SGLANG_PHASES|_VLLM_PHASES",  # a shipped profile, and what its start shows
     "profiles/importers/command_line.py": "vllm-node",  # the image that a launcher builds, whichever engine it starts
-    "simulator/scenarios.py": "qwen36-vllm",
+    "simulator/simulated_sparks.py": "qwen36-vllm",
     "simulator/sim_node.py": "VLLM::EngineCore",  # a process that a vLLM left on the node
     "simulator/node_programs/sim_agent.py": "VLLM::EngineCor",
 }

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from sparkctl.clock import SystemClock
 from sparkctl.history.model import OperationKind
 from sparkctl.history.operation_history import OperationHistory
-from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import ExpectedDurations, Phase, PhaseDuration
+from sparkctl.model.text.log_line import LogLine
 
 ID = "0123456789ab" + "c" * 52
 

@@ -11,7 +11,7 @@ from sparkctl.logs import verdict_builder
 from sparkctl.logs.analyzer import LogAnalyzer
 from sparkctl.logs.verdict_builder import find_flag_with_path
 from sparkctl.model.launch_plan import LaunchPlan, ReadinessRule
-from sparkctl.model.log_line import LogLine
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.verdict import FailureCause, Verdict
 from tests.unit.model.test_event_json import PLAN
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from sparkctl.engines import load_engine
 from sparkctl.logs.analyzer import LogAnalyzer
 from sparkctl.logs.own_requests import mark_request_path
 from sparkctl.model.launch_plan import ReadinessRule
@@ -76,3 +77,12 @@ def test_our_own_questions_are_neither_the_last_word_nor_an_error(read: Reader) 
     assert log.latest_line is not None
     assert (log.latest_line.number, log.latest_line.text) == (1, "the last word")
     assert log.last_error is None
+
+
+def test_a_quoted_ready_line_makes_nothing_ready(read: Reader) -> None:
+    default = ReadinessRule(load_engine("sglang").defaults.ready_line, "/health")
+    assert read(READY, ready=default).ready_line_seen
+    for quoted in (f"Prompt: '{READY}'", f"{READY} said the model"):
+        assert not read(quoted, ready=default).ready_line_seen, quoted
+    own = ReadinessRule("fired up and ready", "/health")  # a profile's own line is trusted
+    assert read(f"Prompt: '{READY}'", ready=own).ready_line_seen

@@ -13,7 +13,7 @@ from sparkctl.logs import search
 from sparkctl.logs.buffer import MAX_LINE_CHARS, BufferedLine, DiskLineBuffer, LogBuffer
 from sparkctl.logs.line_classifier import LineClassifier, LineMark, LogLevel
 from sparkctl.logs.search import LogFilter, find_next_line
-from sparkctl.model.log_line import LogLine
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.sanitize import sanitize_line
 
 BEGIN = datetime(2026, 5, 1, 10, tzinfo=UTC)

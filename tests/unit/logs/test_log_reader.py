@@ -13,8 +13,8 @@ import pytest
 
 from sparkctl.errors import DockerUnavailable
 from sparkctl.logs.reader import LogFeed
-from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import Node, NodeName
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.secrets import MASK
 from sparkctl.transport.docker.log_resume import LogFragment, parse_timestamp_ns
 from sparkctl.transport.local_connection import LocalConnection

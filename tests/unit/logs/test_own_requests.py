@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkctl.logs.own_requests import REQUEST_MARK, drop_own_requests, is_own_request, mark_request_path
-from sparkctl.model.log_line import LogLine
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.node.guard import kill_requests
 
 OURS = [

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkctl.commands.show_log import merge_by_time
-from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import NodeName
+from sparkctl.model.text.log_line import LogLine
 
 ONE, TWO = NodeName("spark1"), NodeName("spark2")
 BEGAN = datetime(2026, 3, 1, 12, tzinfo=UTC)

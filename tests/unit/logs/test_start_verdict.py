@@ -263,6 +263,10 @@ def test_a_cause_that_has_a_name_stands_whatever_signal_ended_it(
             start_verdict.build_exit_verdict(plan, log, make_ended_container(container, code)).cause
             is FailureCause.CUDA_OUT_OF_MEMORY
         )
+        asked = start_verdict.build_exit_verdict(
+            plan, read("Load weight begin.", OOM), make_ended_container(container, code), requests=(15,)
+        )
+        assert asked.cause is FailureCause.CUDA_OUT_OF_MEMORY, "whoever ran docker stop afterwards"
     limited = replace(plan, options=(("memory", "64m"),))
     oom = start_verdict.build_exit_verdict(
         limited, read("KeyboardInterrupt"), make_ended_container(container, 137, oom_killed=True)

@@ -11,7 +11,7 @@ from sparkctl.logs.analyzer import LogAnalyzer
 from sparkctl.logs.diagnosis import LogDiagnoser
 from sparkctl.logs.line_patterns import looks_like_error
 from sparkctl.model.launch_plan import ReadinessRule
-from sparkctl.model.log_line import LogLine
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.verdict import FailureCause
 
 API, CORE = "(APIServer pid=1) ", "(EngineCore pid=77) "

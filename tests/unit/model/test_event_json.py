@@ -25,13 +25,11 @@ from sparkctl.model.guard_state import GuardAction
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.json_codec import decode_event, encode_event, from_json_data, to_json_data
 from sparkctl.model.launch_plan import LaunchPlan, Mount, PhaseTimeouts, ReadinessRule
-from sparkctl.model.log_line import LogLine
 from sparkctl.model.memory_fit import EstimatePart, EstimateSource, FitOutcome, MemoryBudget, MemoryFit, MemoryHolder
-from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.missing_part import MissingPart, PartKind
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.sample import Gpu, Sample
+from sparkctl.model.sample import Gpu, MemoryReading, Sample
 from sparkctl.model.setup_plan import FileChange, SetupStep, SetupStepKind
 from sparkctl.model.switch_plan import JournalPresence as JournalFound
 from sparkctl.model.switch_plan import (
@@ -43,6 +41,7 @@ from sparkctl.model.switch_plan import (
     SwitchPlan,
     SwitchStep,
 )
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.verdict import Evidence, FailureCause, FieldChange, Verdict
 
 NODE = NodeName("spark1")

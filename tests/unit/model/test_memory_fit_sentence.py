@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from sparkctl.model.memory_fit import FitOutcome, MemoryFit
 from sparkctl.model.node import NodeName
+
+
+@pytest.mark.parametrize("answer", FitOutcome)
+def test_a_start_is_refused_where_it_does_not_fit_as_it_is(answer: FitOutcome) -> None:
+    fit = MemoryFit(node=NodeName("spark1"), profile="qwen36", answer=answer)
+    assert fit.is_refused is (answer not in (FitOutcome.FITS, FitOutcome.AFTER_DROP_CACHES, FitOutcome.UNKNOWN))
 
 
 def test_whether_a_share_fits_is_asked_of_the_share_and_not_of_the_need() -> None:

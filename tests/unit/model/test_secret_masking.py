@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sparkctl.model.log_line import LogLine
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.secrets import (
     MASK,
     LineMasker,

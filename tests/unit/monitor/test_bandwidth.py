@@ -304,7 +304,7 @@ def test_a_draft_model_of_unknown_size_is_not_passed_over_in_silence() -> None:
     reads = build_decode_step_reads(DecodeStepSpec(weights=27 * 10**9, draft_passes=3, draft_tokens=3))
     assert reads is not None
     assert reads.draft is None
-    assert "draft model    not counted: model.draft_weights" in "\n".join(
+    assert "draft model    not counted: set model.draft_weights" in "\n".join(
         estimate_from(DECODING, reads).explain_formula()
     )
     ngram = build_decode_step_reads(DecodeStepSpec(weights=27 * 10**9, draft_passes=0, draft_tokens=11))
@@ -355,9 +355,9 @@ def test_a_blank_says_why() -> None:
     assert "model.weights in the profile" in explain_missing_estimate(DECODING, DecodeStepSpec(draft_tokens=3))
     assert "model.weights in the profile" in explain_missing_estimate(None, None)
     assert "arithmetic" in explain_missing_estimate(replace(DECODING, activity=EngineActivity.PREFILL), facts)
-    assert "no step happens" in explain_missing_estimate(replace(DECODING, activity=EngineActivity.IDLE), facts)
+    assert "no decode step" in explain_missing_estimate(replace(DECODING, activity=EngineActivity.IDLE), facts)
     assert "is not known" in explain_missing_estimate(None, facts)
-    assert "has not said yet" in explain_missing_estimate(replace(DECODING, steps=None), facts)
+    assert "has not reported its step rate yet" in explain_missing_estimate(replace(DECODING, steps=None), facts)
 
 
 def test_the_explanation_names_formula_and_inputs() -> None:

@@ -20,8 +20,8 @@ from sparkctl.errors import InvalidInput
 from sparkctl.model import events
 from sparkctl.model.json_codec import decode_event, encode_event, redact_launch_plan
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.monitor.recording.recording_file import EventRecorder, read_recording
-from sparkctl.monitor.recording.recording_player import load_final_views
+from sparkctl.monitor.recording_file import EventRecorder, read_recording
+from sparkctl.monitor.recording_player import load_final_views
 from tests.unit.model.test_event_json import NODE, PLAN, SAMPLES
 
 TOKEN = "hf_canarycanarycanarycanary"
@@ -104,7 +104,7 @@ def test_what_is_there_is_not_written_over_unless_asked_to(tmp_path: Path) -> No
     path = tmp_path / "r"
     path.write_text("mine")
     path.chmod(0o644)
-    with pytest.raises(InvalidInput, match="is there already"):
+    with pytest.raises(InvalidInput, match="already exists"):
         EventRecorder(path, print)
     assert path.read_text() == "mine"
     EventRecorder(path, print, force=True).close()
@@ -113,7 +113,7 @@ def test_what_is_there_is_not_written_over_unless_asked_to(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", ["no/such/directory", "."])
 def test_where_nothing_can_be_written_it_says_so(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InvalidInput, match=r"cannot write|is there already"):
+    with pytest.raises(InvalidInput, match=r"cannot write|already exists"):
         EventRecorder(tmp_path / name, print)
 
 
@@ -149,7 +149,7 @@ DAMAGED = [
     ('{"event": "node"}', "not a whole node event: ts is missing"),
     ('{"event": "party"}', "no such event: 'party'"),
     ('{"event": "node", "ts": 1, "node": "a", "state": "fine"}', "state: 'fine' is not a valid NodeState"),
-    ('{"event": "node", "ts": 1e300, "node": "a", "state": "ok"}', "ts is no time"),
+    ('{"event": "node", "ts": 1e300, "node": "a", "state": "ok"}', "ts is not a valid time"),
     ('{"event": "node", "ts": "now", "node": "a", "state": "ok"}', "ts: a str where float belongs"),
     ('{"event": "node", "ts": NaN, "node": "a", "state": "ok"}', "no JSON"),
     ('{"event": "sample", "ts": 1, "node": "a", "sample": {"sequence": true}}', "sample: sequence: a bool where int"),

@@ -17,7 +17,7 @@ from sparkctl.errors import GuardUnavailable
 from sparkctl.model.guard_state import GuardAction, GuardEvent, GuardRole, UnwatchReason
 from sparkctl.model.launch_plan import GuardRule
 from sparkctl.model.node import Node, NodeName
-from sparkctl.monitor import guard_client, guard_receipts
+from sparkctl.monitor import guard_client
 from sparkctl.monitor.guard_client import GuardClient
 from sparkctl.node import bootstrap
 from sparkctl.transport.node_session import NodeSession
@@ -115,9 +115,9 @@ async def attach_to_peer(session: NodeSession, tmp_path: Path, peer: Peer) -> Gu
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (b"hello\n", "something else"),
-        (b'{"guard":2,"kind":"state"}\n', "something else"),
-        (b'{"guard":1,"kind":"receipt","receipt":null}\n', "something else"),
+        (b"hello\n", "unexpected"),
+        (b'{"guard":2,"kind":"state"}\n', "unexpected"),
+        (b'{"guard":1,"kind":"receipt","receipt":null}\n', "unexpected"),
         (b'{"guard":1,"kind":"refused","what":"no \\u001b[31mway"}\n', "refused: no way"),
         (b"", "has ended"),
         (b"x" * (3 << 20), "without an end"),
@@ -176,13 +176,13 @@ async def test_events_between_answers_are_no_answers(session: NodeSession, tmp_p
     ("python", "words", "hint"),
     [
         (None, "no guard on here", "python3 -V"),
-        ("echo No module named json >&2; exit 1", "ended without a word", "python3 -V"),
+        ("echo No module named json >&2; exit 1", "ended without output", "python3 -V"),
         (
             'echo hi; echo \'{"probe":1,"kind":"refused","what":"not ours"}\'',
             "no guard on here: not ours",
             None,
         ),
-        ("echo '{\"probe\":9}'", "something else", "python3 -V"),
+        ("echo '{\"probe\":9}'", "unexpected", "python3 -V"),
     ],
     ids=["missing", "silent", "refusing", "strange"],
 )
@@ -230,12 +230,12 @@ async def test_what_else_is_to_be_known_of_guards_on_a_node(session: NodeSession
     named = (
         "import ctypes,time; ctypes.CDLL(None).prctl(15, b'sparkctl-guard', 0, 0, 0); print(flush=True); time.sleep(60)"
     )
-    before = (await guard_receipts.read_guard_directory(session)).others
+    before = (await guard_client.read_guard_directory(session)).others
     other = await asyncio.create_subprocess_exec("python3", "-c", named, stdout=subprocess.PIPE, user=12345)
     try:
         assert other.stdout is not None
         await other.stdout.readline()
-        left = await guard_receipts.read_guard_directory(session)
+        left = await guard_client.read_guard_directory(session)
     finally:
         other.kill()
         await other.wait()

@@ -9,7 +9,7 @@ import pytest
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.kernel_event import KernelEvent, KernelLine, KernelLog
 from sparkctl.model.verdict import Confidence, Evidence, FailureCause, Verdict
-from sparkctl.monitor.kernel_evidence import add_kernel_evidence, find_oom_kill
+from sparkctl.monitor.kernel_log import add_kernel_evidence, find_oom_kill
 from sparkctl.node.kernel_log_decoder import decode_kernel_line
 
 OWN, OTHER = "ab" * 32, "cd" * 32

@@ -132,13 +132,13 @@ async def test_a_line_of_something_else_ends_nothing(tmp_path: Path, monkeypatch
                 break
     await events.aclose()
     assert [(one.state, one.detail) for one in said] == [
-        (NodeState.OK, "1 line on its stdout came from something else")
+        (NodeState.OK, "1 line on its stdout came from another program")
     ]
 
 
 @pytest.mark.parametrize("status", [127, 126, 42])
 async def test_a_node_without_python_is_told(status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_python_wrapper(f"exit {status}", tmp_path, monkeypatch)
-    with pytest.raises(AgentFailed, match="the probe does not run on here") as failed:
+    with pytest.raises(AgentFailed, match="the probe cannot run on here") as failed:
         await collect_samples(1, NodeSampler(NodeSession(HERE), pause=0.01).stream_samples())
     assert node_state_for_error(failed.value) is NodeState.UNKNOWN

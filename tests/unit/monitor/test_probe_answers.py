@@ -14,8 +14,8 @@ from sparkctl.engines import load_engine
 from sparkctl.logs import start_verdict
 from sparkctl.logs.analyzer import LogAnalyzer
 from sparkctl.model.launch_plan import LaunchPlan, ReadinessTarget
-from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import Node, NodeName
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.secrets import MASK, mask_log_lines
 from sparkctl.monitor import engine_probe
 from sparkctl.transport.node_connection import NodeConnection

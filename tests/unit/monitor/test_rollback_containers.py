@@ -9,10 +9,9 @@ import pytest
 from sparkctl.model import events
 from sparkctl.model.container import ContainerState
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.model.sample import Sample
+from sparkctl.model.sample import MemoryReading, Sample
 from sparkctl.model.switch_plan import JournalPresence, SwitchJournal, SwitchJournalStatus, SwitchStep
 from sparkctl.monitor.node_views import NodeStatusView
 from sparkctl.monitor.store import Store

@@ -9,8 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.model.memory_reading import MemoryReading
-from sparkctl.model.sample import Cpu, Gpu, GpuProcess, MemoryDetail, MemoryPressure, NetworkInterface, RdmaLane, Sample
+from sparkctl.model.sample import (
+    Cpu,
+    Gpu,
+    GpuProcess,
+    MemoryDetail,
+    MemoryPressure,
+    MemoryReading,
+    NetworkInterface,
+    RdmaLane,
+    Sample,
+)
 from sparkctl.model.text.units import GIB
 from sparkctl.monitor.sample_series import COARSE_SPAN, FINE_SPAN, SampleSeries, SeriesName, ValueRange, extract_values
 

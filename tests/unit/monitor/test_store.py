@@ -12,11 +12,10 @@ from sparkctl.model.engine_metrics import EngineActivity, EngineMeter
 from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.guard_state import GuardAction
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.log_line import LogLine
-from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.sample import Gpu, GpuProcess, NetworkInterface, NodeProcess, RdmaLane, Sample
+from sparkctl.model.sample import Gpu, GpuProcess, MemoryReading, NetworkInterface, NodeProcess, RdmaLane, Sample
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.units import GIB
 from sparkctl.model.verdict import FailureCause, Verdict
 from sparkctl.monitor.store import Store, Topic, TopicKind

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sparkctl.model.events import CachesDropped, CommandEnded, Event, Outcome, SwitchPlanned, SwitchStepReported
-from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName
+from sparkctl.model.sample import MemoryReading
 from sparkctl.model.switch_plan import NodeSwitchPlan, SwitchPlan, SwitchStep
 from sparkctl.monitor.switch_progress import StepEvidence, SwitchProgress, advance_switch
 

@@ -11,9 +11,8 @@ import pytest
 from sparkctl.model.events import SampleArrived
 from sparkctl.model.json_codec import decode_event as event_of
 from sparkctl.model.json_codec import encode_event
-from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName
-from sparkctl.model.sample import Gpu, Sample, build_memory_bar
+from sparkctl.model.sample import Gpu, MemoryReading, Sample, build_memory_bar
 from sparkctl.model.text.units import GIB
 from sparkctl.monitor.sample_series import SampleSeries
 from sparkctl.node.agent_decoder import AgentHello, decode_agent_line

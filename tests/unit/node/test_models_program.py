@@ -93,7 +93,7 @@ def test_a_model_is_removed_and_nothing_else(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "why"), [("text", "none of the models"), ("..", "none of the models"), ("link", "a link")]
+    ("name", "why"), [("text", "not one of the models"), ("..", "not one of the models"), ("link", "a link")]
 )
 def test_what_is_no_model_is_not_removed(root: Path, name: str, why: str) -> None:
     assert why in run_program(root, "remove", place=str(root / name))["error"]

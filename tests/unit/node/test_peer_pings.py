@@ -52,7 +52,7 @@ def test_what_ping_says(said: str, answered: bool | None, words: str) -> None:
     [
         ("OK", True, ""),
         ("ECONNREFUSED", True, ""),
-        ("EHOSTUNREACH", False, "no answer to ping, nobody there answers to that address"),
+        ("EHOSTUNREACH", False, "no answer to ping, nothing there answers at that address"),
         ("EAGAIN", False, "no answer to ping, no answer on TCP either"),
         ("", False, "no answer to ping"),
     ],

@@ -142,7 +142,8 @@ async def test_this_machine_is_read_with_what_is_installed_here(
 async def read_first_sample(node: Node) -> Sample:
     async with NodeSession(node) as session, aclosing(NodeSampler(session, every=0.2).stream_samples()) as events:
         async for event in events:
-            if isinstance(event, SampleArrived) and event.sample.sequence >= 2:
+            # its own thread imports psutil, which takes longer than two readings where much runs beside
+            if isinstance(event, SampleArrived) and event.sample.sequence >= 2 and event.sample.psutil is not None:
                 return event.sample
     raise AssertionError("no sample")
 
@@ -154,9 +155,9 @@ async def read_first_sample(node: Node) -> Sample:
 def test_the_distributions_own_is_found_without_site() -> None:
     with run_agent(python="/usr/bin/python3", nvml=b"") as running:
         running.line()
-        read = decode_agent_line(running.line())
-    assert isinstance(read, Sample)
-    assert read.psutil is not None
+        samples = (decode_agent_line(running.line()) for _ in range(20))
+        read = next((one for one in samples if isinstance(one, Sample) and one.psutil is not None), None)
+    assert read is not None
 
 
 def test_ten_sensors_of_a_chip_are_told_in_psutils_order(tmp_path: Path) -> None:

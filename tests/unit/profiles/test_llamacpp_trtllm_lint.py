@@ -56,7 +56,7 @@ def lint_profile_text(tmp_path: Path, text: str) -> list[str]:
             "it is a flag of vLLM; here it is --ctx-size; it is for all slots together",
         ),
         ("llamacpp", "gpu-memory-utilization: 0.8", "it is a flag of vLLM; it takes no share of the memory"),
-        ("llamacpp", "api-key-file: /k", "9:3: info[no-metrics]: llama-server shows /metrics to nobody without a key"),
+        ("llamacpp", "api-key-file: /k", "9:3: info[no-metrics]: llama-server shows /metrics only with a key"),
         ("llamacpp", "api-key: k", None),
         (
             "llamacpp",
@@ -78,7 +78,7 @@ def lint_profile_text(tmp_path: Path, text: str) -> list[str]:
             "warning[memory-share]: --free_gpu_memory_fraction 0.9: the KV",
         ),
         ("trtllm", "kv_cache_free_gpu_memory_fraction: 0.7", None),
-        ("trtllm", "tp_size: 2", "8:12: warning[bad-combination]: 2 ranks want as many GPUs"),
+        ("trtllm", "tp_size: 2", "8:12: warning[bad-combination]: 2 ranks need as many GPUs"),
     ],
 )
 def test_a_flag_is_judged(tmp_path: Path, engine: str, args: str, expected: str | None) -> None:

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sparkctl.engines.flags.command_flags import CommandFlags
-from sparkctl.engines.memory.kv_cache import parse_kv_layout
-from sparkctl.engines.memory.memory_estimate import DraftWorkspace, EstimateInput, find_memory_rule
+from sparkctl.engines.memory.memory_estimate import DraftWorkspace, EstimateInput, find_memory_rule, parse_kv_layout
 from sparkctl.engines.memory.model_weights import WeightsSize
 from sparkctl.model.memory_fit import EstimateSource, FitOutcome, MeasuredPeak, MemoryBudget, MemoryFit, MemoryHolder
 from sparkctl.model.node import NodeName

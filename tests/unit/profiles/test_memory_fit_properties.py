@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkctl.engines.flags.command_flags import CommandFlags
-from sparkctl.engines.memory.kv_cache import KvCacheLayout
-from sparkctl.engines.memory.memory_estimate import DraftWorkspace, EstimateInput, find_memory_rule
+from sparkctl.engines.memory.memory_estimate import DraftWorkspace, EstimateInput, KvCacheLayout, find_memory_rule
 from sparkctl.engines.memory.model_weights import WeightsSize
 from sparkctl.model.memory_fit import EstimateSource, FitOutcome, MeasuredPeak, MemoryBudget, MemoryFit, MemoryHolder
 from sparkctl.model.node import NodeName

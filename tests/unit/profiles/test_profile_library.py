@@ -89,7 +89,7 @@ TOKEN = "hf_" + "a" * 30
         ("start: {guard: {floor: -1GiB, cache_below: 4 GiG, limit: 0s}}\n", [
             "5:24: start.guard.floor: `-1GiB` is not a size; write for example 512MiB",
             "5:44: start.guard.cache_below: `4 GiG` is not a size; write for example 96GiB",
-            "5:58: start.guard.limit: `0s` is no time at all; write for example 20m",
+            "5:58: start.guard.limit: `0s` is zero; write for example 20m",
         ]),
         ("start: {guard: {floor: 0, limit: 45}}\n", [
             "5:24: start.guard.floor: `0` is not a floor; write for example 512MiB, or guard: off",

@@ -145,7 +145,7 @@ def get_only_line(lines: list[str]) -> str:
             "speculative-config: not json",
             "8:23: error[bad-value]: --speculative-config wants JSON (in args: a map), not `not json`",
         ),
-        ("vllm", 'speculative-config: "[1]"', "wants a map, not `[1]`"),
+        ("vllm", 'speculative-config: "[1]"', "needs a map, not `[1]`"),
         (
             "vllm",
             "speculative-config.methd: mtp\n  speculative-config.num_speculative_tokens: 3",
@@ -187,7 +187,7 @@ def get_only_line(lines: list[str]) -> str:
         (
             "sglang",
             "tp-size: 2",
-            "8:12: warning[bad-combination]: 2 ranks want as many GPUs; a Spark has one, and nodes is 1",
+            "8:12: warning[bad-combination]: 2 ranks need as many GPUs; a Spark has one, and nodes is 1",
         ),
         ("sglang", "context-length: 262144", "8:19: info[long-context]: --context-length `262144`"),
         (
@@ -367,7 +367,7 @@ def test_an_image_bump_tells_what_it_breaks(tmp_path: Path) -> None:
     assert len(gone) == len(broken) == 32
     ambiguous = [line for line in broken if "error[ambiguous-flag]" in line]
     assert len(ambiguous) == 2
-    assert "in 0.5.12 it was a flag of its own; what it meant is --cuda-graph-max-bs-decode now" in ambiguous[1]
+    assert "in 0.5.12 it was a separate flag; what it meant is --cuda-graph-max-bs-decode now" in ambiguous[1]
     assert not [line for line in lint_profile_text(tmp_path, HEADS["sglang"] + body) if "removed-flag" in line]
 
 
@@ -451,7 +451,7 @@ def test_what_an_unknown_version_might_take_is_no_error(tmp_path: Path) -> None:
     text = HEADS["sglang"].replace("0.5.12", "latest")
     lines = lint_profile_text(tmp_path, text + "  nsa-decode-backend: trtllm\n")
     assert list_finding_kinds(lines) == ["info[engine-version]", "warning[removed-flag]"]
-    assert "does not tell the version of SGLang: checked against the flags of 0.5.23, the newest known" in lines[0]
+    assert "does not show the version of SGLang: checked against the flags of 0.5.23, the newest known" in lines[0]
     assert lines[1].endswith("SGLang 0.5.12 takes it, and which one this image has is not known")
     assert list_finding_kinds(lint_profile_text(tmp_path, text + "  no-such-flag: 1\n")) == [
         "info[engine-version]",
@@ -517,7 +517,7 @@ def test_a_patched_image_s_own_flags_are_not_held_against_the_catalogue(tmp_path
         tmp_path, head + "  enable-turboquant: true\n  kv-cache-dtype: turboquant35\n  enable-turbo: true\n"
     )
     assert list_finding_kinds(lines) == ["info[patched-flag]", "info[patched-flag]", "error[unknown-flag]"]
-    assert lines[0].startswith("9:3: info[patched-flag]: --enable-turboquant is not held against vLLM 0.19.1")
+    assert lines[0].startswith("9:3: info[patched-flag]: --enable-turboquant is not checked against vLLM 0.19.1")
 
 
 def test_what_up_says_before_a_start_is_what_could_go_wrong() -> None:

@@ -74,12 +74,12 @@ async def test_a_header_that_is_none_leaves_the_types_unknown(hub: HubStandIn, u
         ("acme/none", {}, OperationRefused, "the Hub has no acme/none"),
         ("acme/gated", {}, OperationRefused, "hf:acme/gated is gated"),
         ("acme/gated", {"HF_TOKEN": "hf_wrong"}, OperationRefused, "hf:acme/gated is gated"),
-        ("acme/sizeless", {}, HubUnreachable, "does not tell the size of m.safetensors"),
+        ("acme/sizeless", {}, HubUnreachable, "does not report the size of m.safetensors"),
         ("acme/several", {}, OperationRefused, "it has several quantisations, name one"),
         (REPOSITORY, {"HF_HUB_OFFLINE": "1"}, HubUnreachable, "HF_HUB_OFFLINE is set"),
         (REPOSITORY, {"HF_ENDPOINT": "http://127.0.0.1:9"}, HubUnreachable, "does not answer this computer"),
         (REPOSITORY, {"HF_ENDPOINT": "https://me:secret@hub"}, InvalidInput, "HF_ENDPOINT has a password in it"),
-        (REPOSITORY, {"HF_ENDPOINT": "file:///etc/passwd"}, InvalidInput, "HF_ENDPOINT is no address"),
+        (REPOSITORY, {"HF_ENDPOINT": "file:///etc/passwd"}, InvalidInput, "HF_ENDPOINT is not an address"),
     ],
 )
 async def test_what_cannot_be_read_is_an_error_and_not_zero(

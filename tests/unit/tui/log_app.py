@@ -10,7 +10,7 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
 from sparkctl.logs.buffer import DiskLineBuffer, LogBuffer
-from sparkctl.model.log_line import LogLine
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.tui.log_viewer.log_pane import LogPane, LogStatusLine, format_status_line
 from sparkctl.tui.log_viewer.log_view import LogView
 

@@ -79,7 +79,7 @@ def test_litellm_balances_only_over_instances_of_one_context() -> None:
     assert [entry["litellm_params"]["model"] for entry in entries[:2]] == ["openai/qwen", "openai/qwen"]
     assert [line for line in lines if line.startswith("#")] == [
         "# qwen: its instances take contexts of different lengths, and one name for all would spread requests over them; "
-        "each has a name of its own: long, short"
+        "each has its own name: long, short"
     ]
 
 

@@ -25,7 +25,7 @@ def test_a_block_of_findings() -> None:
         "      SM clock 799 MHz · power 19.5 W · for 4 min 10 s",
         "      try: unplug it; then: sudo fwupdmgr refresh --force && fwupdmgr get-upgrades",
         "    ▲ VLLM holds 101.8 GiB",
-        "      since before we looked",
+        "      since before the first reading",
     ]
     assert format_node_findings([], 1250.0) == []
     brief = format_node_findings([STUCK], 1250.0, wanted=())

@@ -54,7 +54,7 @@ def test_the_plan_says_what_will_be_guarded(rule: GuardRule | None, words: str) 
         (GuardAction.WARNED, "it falls", "memory is getting short at 410 MiB available: it falls"),
         (GuardAction.DROPPED, "page cache dropped within 0.4 s", "page cache dropped within 0.4 s; 12.0 GiB are free"),
         (GuardAction.KILL_FAILED, "no\x1b[2Jwork", "qwen36 could not be stopped at 410 MiB available: nowork"),
-        (GuardAction.ENDED, "ready", "qwen36 is not guarded any more: ready"),
+        (GuardAction.ENDED, "ready", "qwen36 is no longer guarded: ready"),
     ],
 )
 def test_an_act_is_one_sentence(what: GuardAction, why: str, words: str) -> None:
@@ -144,7 +144,7 @@ def test_a_kill_is_told_once_and_a_watch_out_of_time_is_told() -> None:
     lines = format_guard_status([make_guard_status(guard=state)])
     assert sum("old" in line and "stopped" in line for line in lines) == 1
     assert any("other was stopped" in line for line in lines)
-    assert any("mine is not guarded any more: its time limit of 1 s" in line for line in lines)
+    assert any("mine is no longer guarded: its time limit of 1 s" in line for line in lines)
     assert all(line.strip().startswith("19") for line in lines if "stopped" in line)  # with the date
 
 

@@ -17,11 +17,10 @@ from sparkctl.model.engine_metrics import DraftAcceptance, EngineActivity, Engin
 from sparkctl.model.events import CommandEnded, Outcome
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.launch_plan import LaunchPlan, PhaseTimeouts, ReadinessRule
-from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, PhaseDuration, Step
 from sparkctl.model.reference import ComparableReference, FigureRange, ReferenceRate
-from sparkctl.model.sample import Gpu, GpuProcess, NodeProcess, Sample
+from sparkctl.model.sample import Gpu, GpuProcess, MemoryReading, NodeProcess, Sample
 from sparkctl.model.text.units import GIB
 from sparkctl.model.verdict import Evidence, FailureCause, FieldChange, Verdict
 from sparkctl.monitor.activity import StartDiagnosed

@@ -15,7 +15,6 @@ from sparkctl.model.decode_step import DecodeStepSpec
 from sparkctl.model.engine_metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource, Quantiles
 from sparkctl.model.finding import Finding, FindingKind, Severity
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import (
@@ -23,6 +22,7 @@ from sparkctl.model.sample import (
     Gpu,
     MemoryDetail,
     MemoryPressure,
+    MemoryReading,
     NetworkInterface,
     RdmaLane,
     Sample,

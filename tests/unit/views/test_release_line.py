@@ -11,7 +11,7 @@ from sparkctl.views.event_text import format_release
 
 HELD = (
     ("process 812 (VLLM::EngineCore\x1b[2J), which outlived it", 11 * GIB),
-    ("psm_1 in /dev/shm, in use by nobody", None),
+    ("psm_1 in /dev/shm, not in use", None),
 )
 
 
@@ -32,7 +32,7 @@ HELD = (
         (
             *(77, 11, HELD, 111, 99),
             "q: 11.0 GiB did not come back; process 812 (VLLM::EngineCore), which outlived it: 11.0 GiB; "
-            "psm_1 in /dev/shm, in use by nobody",
+            "psm_1 in /dev/shm, not in use",
         ),
     ],
     ids=["proved", "never seen before", "not measured", "missing", "held"],

@@ -8,9 +8,9 @@ import pytest
 
 from sparkctl.model.container import ContainerState
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
+from sparkctl.model.sample import MemoryReading
 from sparkctl.model.text.units import GIB
 from sparkctl.monitor.node_views import NodeStatusView
 from sparkctl.views.status_view import format_age, format_status, format_status_table

@@ -391,7 +391,7 @@ def test_in_one_line_it_says_how_far_it_is_and_who_left_it() -> None:
         ONE, SwitchJournalStatus(JournalFound.READ, replace(journal, step=SwitchStep.RESTORING), is_held=True)
     )
     unknown = describe_switch_journal(ONE, SwitchJournalStatus(JournalFound.UNREADABLE, why="it is damaged"))
-    assert unknown == "spark1: the journal of a switch lies there, and it is damaged"
+    assert unknown == "spark1: there is a journal of a switch, but it is damaged"
 
 
 def test_what_is_undone_because_somebody_asked_for_it_has_not_failed() -> None:

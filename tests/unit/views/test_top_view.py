@@ -12,7 +12,6 @@ from sparkctl.model.decode_step import DecodeStepSpec
 from sparkctl.model.engine_metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource, Quantiles
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.reference import ComparableReference, FigureRange, ReferenceRate
@@ -23,6 +22,7 @@ from sparkctl.model.sample import (
     GpuProcess,
     MemoryDetail,
     MemoryPressure,
+    MemoryReading,
     NetworkInterface,
     RdmaLane,
     Sample,
@@ -291,15 +291,15 @@ def test_the_explanation_has_formula_and_inputs_or_why_not() -> None:
     said = render_instance(BUSY, explain=True)[5:]
     assert said[0].startswith("GB/s = decode steps/s x")
     assert "weights        27.00 GB" in said
-    assert "draft model    not counted: model.draft_weights in the profile would tell its size" in said
+    assert "draft model    not counted: set model.draft_weights in the profile" in said
     idle = replace(BUSY, numbers=EngineMeter(activity=EngineActivity.IDLE, generation_rate=0.0))
     assert render_instance(idle) == ["idle", "holds 98.0 GiB · 96.0 GiB expected"], "blank: nothing is read"
-    assert render_instance(idle, explain=True)[-1] == "no bandwidth: no step happens: nothing is read"
+    assert render_instance(idle, explain=True)[-1] == "no bandwidth: no decode step: nothing is read"
     unknown = replace(BUSY, per_step=None)
-    assert "reads — · model.weights in the profile would tell" in render_instance(unknown)
+    assert "reads — · set model.weights in the profile" in render_instance(unknown)
     assert "bytes of the checkpoint" in render_instance(unknown, explain=True)[-1]
     (document,) = build_top_json([replace(VIEW, instances=(idle,))])["instances"]  # type: ignore[misc]
-    assert (document["bandwidth"], document["bandwidth_blank"]) == (None, "no step happens: nothing is read")
+    assert (document["bandwidth"], document["bandwidth_blank"]) == (None, "no decode step: nothing is read")
 
 
 def test_a_gpu_that_counts_is_believed_and_nothing_estimated() -> None:
@@ -344,7 +344,7 @@ def test_a_low_window_leaves_out_what_is_in_order_and_says_so() -> None:
     assert format_top([view], height=len(whole)) == whole
     brief = format_top([view], height=len(whole) - 3)
     shown = "\n".join(brief)
-    assert brief[-1] == "(left out: details of instances, CPU, disks in good order; a taller window shows them)"
+    assert brief[-1] == "(left out: details of instances, CPU, healthy disks; a taller window shows them)"
     for kept in ("GPU processes", "held back by", "/full", "IDLE while", "12.7 tok/s", "accepts 1.75", "196 GB/s"):
         assert kept in shown
     for gone in ("/roomy", "CPU     ", "first token", "holds 98.0"):

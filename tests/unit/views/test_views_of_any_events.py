@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from sparkctl.model import events
 from sparkctl.model.container import ContainerState
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName
-from sparkctl.model.sample import build_memory_bar
+from sparkctl.model.sample import MemoryReading, build_memory_bar
 from sparkctl.monitor.store import Store
 from sparkctl.views.prometheus_metrics import render_metrics
 from sparkctl.views.top_view import build_top_json, format_memory_bar, format_top

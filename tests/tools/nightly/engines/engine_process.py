@@ -17,9 +17,9 @@ import psutil
 from sparkctl import engines
 from sparkctl.logs.analyzer import LogAnalyzer
 from sparkctl.model.launch_plan import ReadinessRule, ReadinessTarget
-from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.monitor import engine_probe
 from sparkctl.transport.local_connection import LocalConnection
 

@@ -69,10 +69,10 @@ def test_a_function_carries_half_of_what_it_says() -> None:
         (make_measurement(41.2), (FAST,), Severity.GOOD, "41.2 Gb/s by TCP, of 100 that it can carry", None),
         (make_measurement(41.2), (FAST,), Severity.GOOD, ": good for TCP, a fault would be under 20", None),
         (make_measurement(70.0), (FAST, TWIN), Severity.GOOD, "70.0 Gb/s by TCP, of 200 that they can carry", None),
-        (make_measurement(13.8), (FAST,), Severity.WARNING, "far too little", "reseat the cable"),
+        (make_measurement(13.8), (FAST,), Severity.WARNING, "far too slow", "reseat the cable"),
         (make_measurement(13.8), (SMALL,), Severity.WARNING, "its MTU is 1500", "mtu 9000"),
         (make_measurement(9.3), (LAN,), Severity.GOOD, "9.3 Gb/s by TCP, of 10 that it can carry: good", None),
-        (make_measurement(2.0), (LAN,), Severity.WARNING, "far too little", "what else uses"),
+        (make_measurement(2.0), (LAN,), Severity.WARNING, "far too slow", "what else uses"),
         (
             LaneMeasurement(5e9, 9e-5, 92.6),
             (FAST,),

@@ -148,7 +148,7 @@ def test_the_file_names_both_functions_and_the_proof_names_what_is_missing() -> 
     now = seen(lane("enp1s0f0np0", "192.168.200.11/24", mtu=1500), lane("enP2p1s0f0np0", mtu=9000))
     assert find_wrong_lanes(ends[0], now) == [
         "spark1: the MTU of enp1s0f0np0 is 1500",
-        "spark1: enP2p1s0f0np0 has not got 192.168.201.11/24",
+        "spark1: enP2p1s0f0np0 does not have 192.168.201.11/24",
     ]
     done = seen(*port(0, first="192.168.200.11/24", second="192.168.201.11/24", mtu=9000))
     assert find_wrong_lanes(ends[0], done) == []

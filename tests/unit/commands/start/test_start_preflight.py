@@ -19,7 +19,7 @@ from sparkctl.errors import (
 )
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan, Mount
-from sparkctl.model.memory_reading import MemoryReading
+from sparkctl.model.sample import MemoryReading
 from sparkctl.model.text.units import GIB, MIB
 from sparkctl.node.node_inspection import DockerAccess, NodeDisk, NodeInspection
 from sparkctl.transport.docker.docker_responses import DockerInfo, ImageInfo

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from sparkctl.commands.stop.pending_stops import PendingStop
-from sparkctl.commands.stop.settle_pending_stops import was_started_since
+from sparkctl.commands.stop.pending_stops import PendingStop, was_started_since
 from sparkctl.commands.stop.stop_instance import (
     OpenStart,
     choose_instances,

@@ -15,7 +15,7 @@ from sparkctl.commands.stop.release_check import (
     find_surviving_processes,
     summarize_shm_files,
 )
-from sparkctl.model.memory_reading import MemoryBeforeStart, MemoryReading
+from sparkctl.model.sample import MemoryBeforeStart, MemoryReading
 from sparkctl.model.text.units import GIB, MIB
 from sparkctl.node.node_inspection import NodeInspection, ProcessInfo, SharedMemoryFile
 
@@ -129,7 +129,7 @@ def test_a_file_that_it_had_mapped_is_certainly_its_and_one_of_such_a_name_seems
     other = replace(PSM, path="/dev/shm/sem.mp-xyz", inode=(27, 5), size=4096)
     assert find_leftover_shm_files(SHARING, make_inspection(shm=(PSM, other))) == ((PSM,), (other,))
     (held,) = summarize_shm_files([other, PSM])
-    assert held.what == "psm_1a2b, sem.mp-xyz in /dev/shm, in use by nobody"
+    assert held.what == "psm_1a2b, sem.mp-xyz in /dev/shm, not in use"
     assert (held.size, held.counts) == (64 * MIB + 4096, True)
     assert held.remedy == "sudo rm -- /dev/shm/psm_1a2b /dev/shm/sem.mp-xyz"
     assert [one.counts for one in summarize_shm_files([other])] == [False], "semaphores hold next to nothing"

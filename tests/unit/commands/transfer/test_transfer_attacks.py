@@ -519,7 +519,7 @@ async def test_a_part_that_is_no_plain_file_of_its_own_is_not_written_to(tmp_pat
     else:
         part.mkdir()
     async with open_two_sessions() as (one, two):
-        with pytest.raises(OperationRefused, match=r"is no plain file|is a second name of another file"):
+        with pytest.raises(OperationRefused, match=r"is not a plain file|is a second name of another file"):
             await transfer_files(one, two, found, DIRECT, make_reporter())
     assert victim.read_bytes() == b""
     assert not (target / "w").exists()
@@ -533,7 +533,7 @@ async def test_a_fifo_in_place_of_a_file_that_is_to_be_sent_does_not_hang(tmp_pa
     (source / "w").unlink()
     os.mkfifo(source / "w")
     async with open_two_sessions() as (one, two):
-        with pytest.raises(OperationRefused, match="is no plain file"):
+        with pytest.raises(OperationRefused, match="is not a plain file"):
             await asyncio.wait_for(transfer_files(one, two, found, DIRECT, make_reporter()), 30)
 
 

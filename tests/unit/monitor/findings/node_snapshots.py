@@ -8,10 +8,9 @@ from dataclasses import replace
 from sparkctl.model.container import ContainerState
 from sparkctl.model.finding import Finding
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
-from sparkctl.model.sample import Gpu, NetworkInterface, RdmaGid, RdmaLane, Sample
+from sparkctl.model.sample import Gpu, MemoryReading, NetworkInterface, RdmaGid, RdmaLane, Sample
 from sparkctl.model.text.units import GIB
 from sparkctl.monitor.findings.base import Detector, NodeSnapshot
 

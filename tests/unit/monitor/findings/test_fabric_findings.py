@@ -15,10 +15,11 @@ from sparkctl.monitor.findings.base import NodeSnapshot
 from sparkctl.monitor.findings.fabric_detectors import (
     IdleLaneDetector,
     MissingRouteDetector,
+    NcclGidDetector,
     detect_missing_cable,
     detect_missing_network,
+    detect_rdma_disabled,
 )
-from sparkctl.monitor.findings.nccl_detectors import NcclGidDetector, detect_rdma_disabled
 from tests.unit.monitor.findings.node_snapshots import (
     BEGIN,
     make_container_view,

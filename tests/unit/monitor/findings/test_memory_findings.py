@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkctl.model.finding import FindingKind, Severity
-from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.phase import Phase
+from sparkctl.model.sample import MemoryReading
 from sparkctl.model.text.units import GIB, MIB
 from sparkctl.monitor.findings.base import NodeSnapshot
-from sparkctl.monitor.findings.memory_detectors import PageCacheDetector, SwapGrowthDetector
+from sparkctl.monitor.findings.host_detectors import PageCacheDetector, SwapGrowthDetector
 from tests.unit.monitor.findings.node_snapshots import (
     BEGIN,
     MEMORY,

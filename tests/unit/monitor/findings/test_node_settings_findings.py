@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from sparkctl.model.finding import Finding, FindingKind, Severity
-from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName
-from sparkctl.model.sample import MemoryDetail, Sample
+from sparkctl.model.sample import MemoryDetail, MemoryReading, Sample
 from sparkctl.model.text.units import GIB, KIB
 from sparkctl.monitor.findings.node_settings import compare_node_versions, list_setting_findings, list_setting_problems
 from sparkctl.node.agent_decoder import AgentHello, EarlyoomStatus, SwapDevice, SysctlSetting

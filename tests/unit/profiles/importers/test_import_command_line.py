@@ -57,7 +57,7 @@ def test_the_launcher_of_the_thread_as_it_was_pasted(origin: str) -> None:
     assert profile.mounts == ("~/.cache/huggingface:/root/.cache/huggingface",)
     remarks = " ".join(remark.text for remark in found.ledger.remarks)
     assert "fix-qwen3.5-chat-template" in remarks
-    assert "vllm-node-tf5 is no image to pull" in remarks
+    assert "vllm-node-tf5 is not an image to pull" in remarks
     assert [one.key for one in found.ledger.list_keys_by_outcome(KeyOutcome.UNSUPPORTED)] == ["`Then run:`"]
 
 

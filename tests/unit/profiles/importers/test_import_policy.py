@@ -91,7 +91,7 @@ def test_what_stands_beside_a_form_brings_nothing_in(kind: str) -> None:
         ({"engine": "vllm", "start": {"timeouts": [1, 2]}}, "start.timeouts", "a list of a number"),
         ({"engine": "vllm", "extra": [["a", "{"]]}, "extra", "names with JSON"),
         ({"engine": "vllm", "nonsense": 1}, "nonsense", "write no such field"),
-        ("[1]", "", "it is no map"),
+        ("[1]", "", "it is not a map"),
         ("{", "", "cannot be read"),
     ],
 )
@@ -251,7 +251,7 @@ def test_a_variable_with_a_default_leaves_the_default() -> None:
     written = import_and_check('docker run -e "X=${FOO:-one} two" a/x:1 prog --yy "${BAR:-3}" --zz ${PORT:-8000}')
     assert written.profile.env == (("X", "one two"),)
     assert written.profile.args == (("yy", "3"), ("zz", "${PORT:-8000}"))
-    assert "its default stands" in str(list_keys_of(written, KeyOutcome.WITHHELD)["-e X"])
+    assert "its default is used" in str(list_keys_of(written, KeyOutcome.WITHHELD)["-e X"])
 
 
 @pytest.mark.parametrize(
@@ -399,7 +399,7 @@ def test_an_allowed_value_that_the_source_does_not_have_is_named() -> None:
     text = "docker run -v /srv:/s --privileged a/x:1"
     notes = [one.text for one in import_and_check(text, allow={"mount=/sr", "privileged"}).imported.ledger.remarks]
     assert [one for one in notes if "--allow" in one] == [
-        "--allow mount=/sr took nothing: the source has nothing of that name with exactly this value."
+        "--allow mount=/sr had no effect: the source has nothing of that name with exactly this value."
     ]
     notes = [one.text for one in import_and_check(text, allow={"mount=/srv", "privileged"}).imported.ledger.remarks]
     assert not [one for one in notes if "--allow" in one]

@@ -282,7 +282,7 @@ def test_odd_yaml_is_read(name: str) -> None:
 def test_corrections_are_reported() -> None:
     written = import_recipe("model: a/b\nmodel: c/d\ncontainer: x/y:1\ncommand: vllm serve {model}\n")
     assert written.profile.model.path == "c/d"
-    assert "`model` stands twice in line 2" in written.imported.ledger.remarks[0].text
+    assert "`model` appears twice in line 2" in written.imported.ledger.remarks[0].text
 
 
 @pytest.mark.parametrize(
@@ -294,8 +294,8 @@ def test_corrections_are_reported() -> None:
         ("schema: 1\nengine: vllm\nmodel: x\n", "a sparkctl profile already"),
         ("model: m\nruntime: own\n", "names no image"),
         ("a: &a [1,1,1,1,1,1,1,1,1]\n" + "".join(f"b{n}: &b{n} [{', '.join([f'*{p}'] * 9)}]\n" for n, p in
-         enumerate(["a", *(f"b{m}" for m in range(8))])), "that is no recipe"),
-        ("model: " + "[" * 60 + "]" * 60, "that is no recipe"),
+         enumerate(["a", *(f"b{m}" for m in range(8))])), "too large for a recipe"),
+        ("model: " + "[" * 60 + "]" * 60, "too large for a recipe"),
     ],
 )  # fmt: skip
 def test_text_that_is_no_recipe_is_refused(text: str, expected: str) -> None:
@@ -413,7 +413,7 @@ def test_a_recipe_for_more_sparks_than_a_profile_has_says_so() -> None:
     )
     found = import_recipe(text)
     assert found.profile.nodes == 8
-    assert any("want 16 GPUs" in remark.text for remark in found.imported.ledger.remarks)
+    assert any("need 16 GPUs" in remark.text for remark in found.imported.ledger.remarks)
 
 
 def test_a_recipe_with_commands_of_other_names_says_that_the_start_differs() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sparkctl.model.log_line import LogLine
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.secrets import mask_log_lines
 from sparkctl.transport.docker.log_resume import MAX_LINE_BYTES, LogFragment, LogLineAssembler, parse_timestamp_ns
 from tests.unit.transport.docker.docker_log_daemon import DaemonLog, format_stamp

@@ -12,8 +12,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from sparkctl.errors import ContainerNotFound, DockerError, DockerUnavailable
-from sparkctl.model.log_line import LogLine
 from sparkctl.model.node import Node, NodeName
+from sparkctl.model.text.log_line import LogLine
 from sparkctl.transport.docker.log_resume import LogFragment, parse_timestamp_ns
 from sparkctl.transport.docker.log_stream import ContainerLogStream
 from sparkctl.transport.local_connection import LocalConnection

@@ -105,7 +105,7 @@ def test_what_is_shown_has_no_secret() -> None:
     assert "s3cret" not in repr(found)
     assert "-e HF_TOKEN " in format_docker_run(found.plan)
     assert found.plan.expected_memory == 42
-    assert found.ready is None, "its labels do not say"
+    assert found.ready is None, "its labels have no usable rule"
 
 
 JSON = st.recursive(

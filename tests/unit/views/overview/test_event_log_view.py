@@ -7,9 +7,9 @@ from dataclasses import replace
 from sparkctl.model.container import ContainerState
 from sparkctl.model.events import CachesDropped, ContainersListed, Event, LogArrived, NodeStateChanged, PhaseChanged
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
+from sparkctl.model.sample import MemoryReading
 from sparkctl.model.text.units import GIB
 from sparkctl.monitor.event_log import StartRefused, build_log_entry
 from sparkctl.monitor.store import Store

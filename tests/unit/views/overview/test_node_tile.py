@@ -20,11 +20,10 @@ from sparkctl.model.engine_metrics import (
 from sparkctl.model.events import CommandEnded, NodeStateChanged, Outcome, PhaseChanged
 from sparkctl.model.finding import Finding, FindingKind, Severity
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, PhaseDuration, Step
 from sparkctl.model.reference import ComparableReference, FigureRange, ReferenceRate
-from sparkctl.model.sample import Gpu, GpuProcess, Sample
+from sparkctl.model.sample import Gpu, GpuProcess, MemoryReading, Sample
 from sparkctl.model.text.units import GIB
 from sparkctl.model.verdict import Evidence, FailureCause, Verdict
 from sparkctl.monitor.event_log import EventLogEntry, RecentLogLine, StartRefused, build_log_entry

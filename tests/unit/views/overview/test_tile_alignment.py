@@ -13,8 +13,7 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase, Step
 from sparkctl.monitor.event_log import RecentLogLine
-from sparkctl.monitor.meters.meter_series import MeterSeries
-from sparkctl.monitor.sample_series import SampleSeries
+from sparkctl.monitor.sample_series import MeterSeries, SampleSeries
 from sparkctl.views.overview.overview_view import OverviewScreenModel, render_overview
 from sparkctl.views.overview.tile_model import NodeTileModel
 from sparkctl.views.overview.tile_rows import compute_power_scale

@@ -15,9 +15,9 @@ from sparkctl.logs import filter_pattern
 from sparkctl.model.container import ContainerState
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.memory_fit import EstimatePart, EstimateSource, FitOutcome, MemoryBudget, MemoryFit
-from sparkctl.model.memory_reading import MemoryReading
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
+from sparkctl.model.sample import MemoryReading
 from sparkctl.model.text.units import GIB
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.profiles.exporters.docker_command import format_docker_run

@@ -90,5 +90,5 @@ def test_cells_stay_whole_and_hang_below_the_first() -> None:
 def test_what_a_terminal_has_no_room_for_is_counted() -> None:
     lines = ["a", "b", "c", "d"]
     assert limit_height(lines, 4) == lines
-    assert limit_height(lines, 3) == ["a", "b", "(2 lines more: make the window taller, or choose with --node)"]
+    assert limit_height(lines, 3) == ["a", "b", "(2 more lines: make the window taller, or choose with --node)"]
     assert len(limit_height(lines, 1)) == 1

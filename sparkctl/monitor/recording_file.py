@@ -83,7 +83,7 @@ def _create_recording_file(path: Path, force: bool) -> int:
         if stat.S_ISREG(os.fstat(fd).st_mode):
             os.fchmod(fd, 0o600)  # it may have existed, readable by everybody
     except FileExistsError:
-        raise InvalidInput(f"{path} is there already", "another name, or --overwrite") from None
+        raise InvalidInput(f"{path} already exists", "another name, or --overwrite") from None
     except OSError as error:
         raise InvalidInput(f"cannot write {path}: {error.strerror or error}", "another place for --record") from error
     return fd
@@ -117,10 +117,10 @@ def read_recording(path: Path, on_cut: Callable[[str], None] | None = None) -> I
     except EOFError:
         if on_cut is not None:
             on_cut(
-                f"the recording {path} is packed, and its end is missing: what comes after line {number} is left out"
+                f"the recording {path} is compressed, and its end is missing: what comes after line {number} is left out"
             )
     except zlib.error as error:
-        raise InvalidInput(f"cannot unpack {path} behind line {number}: {error}", _RECORDING_HINT) from error
+        raise InvalidInput(f"cannot unpack {path} after line {number}: {error}", _RECORDING_HINT) from error
     except OSError as error:
         raise InvalidInput(f"cannot read {path}: {error.strerror or error}", _RECORDING_HINT) from error
     if number == 0:
@@ -152,12 +152,12 @@ def _parse_event_line(path: Path, number: int, line: bytes) -> Event | None:
     except ValueError as wrong:
         _refuse_line(path, number, str(wrong))
     if not 0 <= event.ts < _MAX_UNIX_TIME:
-        _refuse_line(path, number, "ts is no time that a clock shows")
+        _refuse_line(path, number, "ts is not a valid time")
     return event
 
 
 def _refuse_constant(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no number")
+    raise ValueError(f"{word} is not a number")
 
 
 def _refuse_line(path: Path, number: int, what: str) -> NoReturn:

@@ -1,1 +1,0 @@
-"""Recordings of events: writing, reading and playing them."""
