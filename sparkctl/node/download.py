@@ -24,7 +24,7 @@ import threading
 import urllib.error
 import urllib.parse
 import urllib.request
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 TYPE_CHECKING = False
@@ -207,6 +207,8 @@ def explain_errors(hub: Any, repo: str) -> Iterator[None]:
 class HubOrigin:
     """A repository of the Hub, fetched by the Hub's own client."""
 
+    fetches_at_once = 4
+
     def __init__(self, request: Json) -> None:
         self._token = read_token(request.get("token_file"))
         try:
@@ -244,6 +246,8 @@ class HubOrigin:
 
 class UrlOrigin:
     """One file of a web server; it is resumed where the server can."""
+
+    fetches_at_once = 1
 
     def __init__(self, request: Json) -> None:
         self._url = str(request["url"])
@@ -297,6 +301,8 @@ class UrlOrigin:
 
 class DirectoryOrigin:
     """A model that lies in another directory of the node, for example on a mounted NAS."""
+
+    fetches_at_once = 2  # a file is proved while the next one arrives
 
     def __init__(self, request: Json) -> None:
         target, is_cache = Path(request["target"]), bool(request.get("is_cache"))
@@ -429,20 +435,26 @@ def download(request: Json) -> None:
     send_message(files=len(files), total=total, have=have, revision=origin.revision)
     part.mkdir(parents=True, exist_ok=True)
     arrived = sum(one.size or (target / one.name).stat().st_size for one in whole)
-    with ProgressReporter(part, left) as progress, ThreadPoolExecutor(1) as prover:
+    pool = ThreadPoolExecutor(origin.fetches_at_once)
+    with ProgressReporter(part, left) as progress:
         progress.done = have
-        proof: Any = None
-        for one in left:
+
+        def fetch_one(one: WantedFile) -> tuple[WantedFile, int]:
             path = origin.fetch(one, part, is_again=False)
-            arrived += int(path.stat().st_size)
-            sizes.pop(one)
-            progress.done = arrived + sum(sizes.values())
-            if proof is not None:
-                _settle_proof(origin, part, *proof)
-            send_message(verifying=one.name)
-            proof = (one, prover.submit(one.describe_fault, path))  # while the next file arrives
-        if proof is not None:
-            _settle_proof(origin, part, *proof)
+            _prove_file(origin, part, one, path)
+            return one, int(path.stat().st_size)
+
+        fetching = [pool.submit(fetch_one, one) for one in left]
+        try:
+            for ended in as_completed(fetching):
+                one, size = ended.result()
+                sizes.pop(one)
+                arrived += size
+                progress.done = arrived + sum(sizes.values())
+        finally:
+            for fetch in fetching:
+                fetch.cancel()
+            pool.shutdown(wait=False)
     if not is_cache:
         _move_into_place(part, target, left)
         for name, goal in getattr(origin, "links", {}).items():
@@ -463,9 +475,10 @@ def _measure_arrived(one: WantedFile, part: Path, *, is_cache: bool) -> int:
     return size if one.size in (None, size) else 0
 
 
-def _settle_proof(origin: Any, part: Path, one: WantedFile, proof: Any) -> None:
-    """Wait for a file's proof; a damaged one is fetched once more."""
-    if proof.result() is None:
+def _prove_file(origin: Any, part: Path, one: WantedFile, path: Path) -> None:
+    """Read a file that arrived and compare it with what the source tells; a damaged one is fetched again, once."""
+    send_message(verifying=one.name)
+    if one.describe_fault(path) is None:
         return
     fault = one.describe_fault(origin.fetch(one, part, is_again=True))
     if fault is not None:
@@ -506,4 +519,4 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    os._exit(main(sys.argv[1:]))  # after an error, files that still arrive are not waited for; what came is kept
