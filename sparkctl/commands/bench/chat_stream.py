@@ -21,12 +21,12 @@ _CHUNK_BYTES = 1 << 16
 _MAX_ERROR_BYTES = 1 << 16
 _MAX_SHOWN_CHARS = 200
 # What a request's own figures are called: in SGLang's usage, and in the metrics of vLLM >= 0.32 with --per-request-spec-decode-metrics.
-_SGLANG_DRAFTS = {
+_USAGE_DRAFTS = {
     "accepted": "spec_num_correct_drafts",
     "proposed": "spec_num_proposed_drafts",
     "steps": "spec_verify_ct",
 }
-_VLLM_DRAFTS = {"accepted": "num_accepted_draft_tokens", "proposed": "num_draft_tokens", "steps": "num_spec_steps"}
+_METRICS_DRAFTS = {"accepted": "num_accepted_draft_tokens", "proposed": "num_draft_tokens", "steps": "num_spec_steps"}
 
 
 class RequestRefused(InvalidHttpResponse):
@@ -98,9 +98,9 @@ class ChatStreamReader:
         first, last = self._first, self._last
         details = self._usage.get("completion_tokens_details")
         told = {**(details if isinstance(details, dict) else {}), **self._usage}
-        drafts = {name: _get_count(told, own) for name, own in _SGLANG_DRAFTS.items()}
+        drafts = {name: _get_count(told, own) for name, own in _USAGE_DRAFTS.items()}
         if isinstance(self._drafts, dict) and self._drafts:
-            drafts = {name: _get_count(self._drafts, own) for name, own in _VLLM_DRAFTS.items()}
+            drafts = {name: _get_count(self._drafts, own) for name, own in _METRICS_DRAFTS.items()}
         return StreamedAnswer(
             tokens=_get_count(told, "completion_tokens"), ttft=None if first is None else first - self._began,
             seconds=None if first is None or last is None else last - first, has_thought=self.has_thought,

@@ -166,7 +166,8 @@ def run_bench(ctx: CommandContext, request: RunBench) -> AsyncGenerator[Event, N
         store, book = BenchStore(), hash_book(request.book)
         async with AsyncExitStack() as stack:
             target = await find_target(stack, ctx, request, emit)
-            run = _prepare_run(ctx, emit, request, store, target, await describe_generator(words), book)
+            generator_version = await describe_generator(words)
+            run = _prepare_run(ctx, emit, request, store, target, generator=generator_version, book=book)
             home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sparkctl-bench-")))
             tokenizer = request.tokenizer or await _fetch_tokenizer(target, home)
             relay = await _open_relay(target)
@@ -402,6 +403,7 @@ def _prepare_run(
     request: RunBench,
     store: BenchStore,
     target: BenchTarget,
+    *,
     generator: str,
     book: str,
 ) -> BenchRun:

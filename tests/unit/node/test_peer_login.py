@@ -38,7 +38,7 @@ def test_a_node_says_who_we_are_by_which_port_we_came_and_whether_keys_are_liste
     "answer", [b"", b"@@ login\nmilo\n22\n", b"@@ login\nmilo\n@@ end\n", b"milo\n22\nlisted\n@@ end\n"]
 )
 def test_a_cut_answer_is_refused(answer: bytes) -> None:
-    with pytest.raises(ValueError, match="whole"):
+    with pytest.raises(ValueError, match="incomplete"):
         peer_checks.decode_login_target(answer)
 
 
