@@ -158,6 +158,7 @@ class ActionRole(StrEnum):
 
     TAKE = "take what is selected"
     STOP = "stop it"
+    KILL = "end it at once"
     COPY = "copy"
     SEARCH = "search"
     AGAIN = "ask the Sparks again"
@@ -300,7 +301,7 @@ ACTIONS: tuple[Action, ...] = (
            on=_RUNNING_SCREENS | {PROFILES}, footer=1, sense=ActionRole.STOP),
     Action(id=ActionId.KILL, keys=("X",), short="kill", title="stop the instance at once, without time to finish",
            why_not=why.reason_cannot_stop, changes=True, confirm=True, verb="down",
-           request=_kill_selected, on=_RUNNING_SCREENS | {PROFILES}),
+           request=_kill_selected, on=_RUNNING_SCREENS | {PROFILES}, sense=ActionRole.KILL),
     Action(id=ActionId.SWITCH, keys=("s",), short="switch",
            title="switch to a profile: what would stop, stay and start, then do it", why_not=why.reason_no_switch_to_show,
            changes=True, verb="switch", screen=SWITCH, on=_RUNNING_SCREENS | {PROFILES}, footer=1),
@@ -331,7 +332,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(id=ActionId.HISTORY, keys=("h", "6"), short="history", title="show past operations, results, and what changed since",
            verb="history", screen=HISTORY, footer=8),
     Action(id=ActionId.NODE, keys=("n",), short="node", title="the machine: CPU, memory, disks, links, heat and processes, live",
-           why_not=why.reason_no_node, screen=NODE, on=_RUNNING_SCREENS, footer=4),
+           why_not=why.reason_no_node, screen=NODE, on=_RUNNING_SCREENS, footer=14),
     Action(id=ActionId.WRONG, keys=("i",), short="findings", title="show what is wrong, why, and what to do",
            why_not=why.reason_no_problems, on=_RUNNING_SCREENS | {NODE}, footer=7),
     Action(id=ActionId.RECONNECT, keys=("r",), short="try now", title="connect to the Spark now",
@@ -365,7 +366,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(id=ActionId.SORT, keys=("S",), short="sort", title="sort by the next column; a click on a column sorts by it",
            on=frozenset((PROFILES, NODE)), footer=5),
     Action(id=ActionId.KILL_PROCESS, keys=("X",), short="end process", title="end the selected process with TERM or KILL; asks first",
-           why_not=why.reason_node_silent, changes=True, on=frozenset((NODE,)), footer=1),
+           why_not=why.reason_node_silent, changes=True, on=frozenset((NODE,)), footer=1, sense=ActionRole.KILL),
     Action(id=ActionId.MEND, keys=("enter",), short="do it", title="run the remedy, where it is a sparkctl command",
            why_not=why.reason_cannot_apply_remedy, changes=True, confirm=True, on=frozenset((DOCTOR,)), footer=1,
            sense=ActionRole.TAKE),

@@ -53,7 +53,7 @@ PID_PATTERN = re.compile(rb"(?:pid=|Killed process )(\d{1,10})")
 # A boot that ended in order leaves such a line among its last ones.
 SHUTDOWN_PATTERN = re.compile(
     rb"Journal stopped|systemd-shutdow|Shutting down\.|System is (?:rebooting|powering down|halted)"
-    rb"|Reached target .*(?:[Pp]ower-?[Oo]ff|[Rr]eboot|[Ss]hutdown|Halt)"
+    rb"|Reached target .{0,120}?(?:[Pp]ower-?[Oo]ff|[Rr]eboot|[Ss]hutdown|Halt)"
 )
 
 

@@ -405,7 +405,7 @@ def open_regular_file(name: str, flags: int, folder: int | None = None) -> int:
     is_shared = folder is not None and flags & os.O_RDWR and about.st_nlink > 1
     if is_shared or not stat.S_ISREG(about.st_mode):
         os.close(number)
-        raise UnsafePath(f"{name} is {'a second name of another file' if is_shared else 'no plain file'}")
+        raise UnsafePath(f"{name} is {'a second name of another file' if is_shared else 'not a plain file'}")
     return number
 
 

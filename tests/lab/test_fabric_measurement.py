@@ -74,7 +74,7 @@ def test_an_end_that_nobody_reaches(measured: Lab, sparkctl: Sparkctl) -> None:
     finally:
         two.sh("iptables", "-D", "INPUT", "-i", FABRIC, "-j", "DROP")
     assert_ended(silent, 5, "unhealthy")
-    assert "do not reach each other" in list_findings(silent, "problem")[0]["message"]
+    assert "cannot reach each other" in list_findings(silent, "problem")[0]["message"]
     ip(f"link set {FABRIC} down", netns=get_namespace_name("spark2"))
     try:
         down = sparkctl(*BOTH)

@@ -49,7 +49,7 @@ async def test_every_screen_is_ascii(size: tuple[int, int], tmp_path: Path, monk
         pilot.app.notify("12 °C · 5 → 6 × — … ≈ Grüße", severity="warning")  # as anything else that is said
         await assert_only_ascii(pilot, "a toast")
         await pilot.press("2")
-        await wait_for_text(pilot, "runs with" if size[0] >= 110 else "holds")
+        await wait_for_text(pilot, "docker run line" if size[0] >= 110 else "holds")
         await assert_only_ascii(pilot, "the instance")
         await pilot.press("l")
         await wait_for_text(pilot, "follow")

@@ -194,7 +194,7 @@ def render_lint_summary(check: LintResult | None) -> TextRow:
     if count := count_fixable(check):
         spans += [
             Span("   F", TextStyle.KEY),
-            Span(" mends it" if count == 1 else f" fixes {count} of them", TextStyle.LABEL),
+            Span(" fixes it" if count == 1 else f" fixes {count} of them", TextStyle.LABEL),
         ]
     return tuple(spans)
 

@@ -38,16 +38,15 @@ async def test_enter_opens_it_with_its_figures_its_plan_and_what_it_says(tmp_pat
         await wait_for_text(pilot, lambda text: text.count("decode ") == 2 and "tok/s" in text)
         await pilot.press("tab", "enter")
         shown = await wait_for_text(
-            pilot, lambda text: "docker run -d" in text and "accept" in text and "Engine 000" in text
+            pilot, lambda text: "docker run line" in text and "accept" in text and "Engine 000" in text
         )
         assert "sparkctl › spark2 › qwen36-vllm" in shown
         assert "● ready" in shown
         assert f"of {format_gib(ProfileLibrary().load_profile('qwen36-vllm').expected_memory)}" in shown
         assert "than expected" not in shown, "a few per cent are as expected"
-        assert "vllm serve /models/Qwen3.6-27B-NVFP4" in shown
-        assert "/health answers" in shown
         await pilot.press("d")
-        await wait_for_text(pilot, "qwen36-vllm on spark2 runs with")
+        shown = await wait_for_text(pilot, "qwen36-vllm on spark2 runs with")
+        assert "vllm serve /models/Qwen3.6-27B-NVFP4" in shown
         await pilot.press("escape", "escape")
         await wait_for_text(pilot, lambda text: "spark1 ● ready" in text and "spark2 ● ready" in text)
 
@@ -182,7 +181,8 @@ async def test_text_below_the_screen_can_be_scrolled_to(size: tuple[int, int], t
         while "the end" not in read_screen(pilot):  # the log below may still grow
             await pilot.press("G")
             await pilot.pause(0.05)
-        await pilot.press("pageup", "pageup")
-        await wait_for_text(pilot, "--mem-fraction-static")
+        while "--mem-fraction-static" not in read_screen(pilot):
+            await pilot.press("pageup")
+            await pilot.pause(0.05)
         await pilot.press("g")
         await wait_for_text(pilot, lambda text: "the end" not in text and "more" not in text and "pgdn" in text)

@@ -290,20 +290,20 @@ async def test_each_profile_that_is_seen_is_checked_and_what_is_safe_is_mended_b
         listed = {line.strip("▸ ").split(" ")[0]: line for line in shown.splitlines()}
         assert "✕1" in listed["mine"]
         await select_profile(pilot, "mine")
-        await wait_for_text(pilot, "F mends 2 of them")
+        await wait_for_text(pilot, "F fixes 2 of them")
         await pilot.press("F")
         await wait_for_text(pilot, lambda _: any("fixed: " in one for one in read_toasts(pilot)))
         after = (mine / "mine.yaml").read_text()
         assert "  speculative-algorithm: " in after
         assert "  tpp: 1" in after, "what it should be nobody knows"
         assert "  tp-size: 1\n" in after
-        await wait_for_text(pilot, lambda text: "▸ mine" in text and "✕1" in text and "F mends" not in text)
+        await wait_for_text(pilot, lambda text: "▸ mine" in text and "✕1" in text and "F fixes" not in text)
         await pilot.press("F")
         await wait_for_text(
             pilot, lambda _: any("mine: nothing here can be fixed" in one for one in read_toasts(pilot))
         )
         await select_profile(pilot, "qwen36-ngram")
-        await wait_for_text(pilot, "F mends")
+        await wait_for_text(pilot, "F fixes")
         await pilot.press("F")
         await wait_for_text(pilot, "yours, replaces the shipped one")
         assert (mine / "qwen36-ngram.yaml").exists()

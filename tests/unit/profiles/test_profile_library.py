@@ -113,7 +113,7 @@ TOKEN = "hf_" + "a" * 30
         ("model: {weights: 27, draft_weights: 2g, kv_per_token: 0, experts: {count: 8, per_tokn: 2}}\n", [
             "5:18: model.weights: `27` is 27 bytes; write for example 27GB",
             "5:37: model.draft_weights: `2g` is not a size",
-            "5:55: model.kv_per_token: `0` is nothing",
+            "5:55: model.kv_per_token: `0` is zero",
             "5:67: model.experts.weights: is missing",
             "5:67: model.experts.per_token: is missing",
             "5:78: model.experts.per_tokn: unknown key; did you mean `per_token`?",

@@ -83,7 +83,7 @@ def test_other_lines_of_the_sudoers_file_stay() -> None:
     step = correct_before(plan_drop_right("milo", None), {SUDOERS_FILE: NodeFile(SUDOERS_FILE, "ab", other)}, "milo")
     assert (step.changes[0].before, step.changes[0].after) == (other, f"{other}\n{LINE}")
     assert plan_drop_right("milo", LINE).changes[0].after == LINE
-    with pytest.raises(OperationRefused, match="no plain file"):
+    with pytest.raises(OperationRefused, match="not a plain file"):
         correct_before(step, {SUDOERS_FILE: NodeFile(SUDOERS_FILE, "other", None)}, "milo")
 
 

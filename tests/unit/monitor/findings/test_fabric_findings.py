@@ -49,7 +49,7 @@ def test_one_function_at_13_8_gigabits_beside_none_is_told_after_half_a_minute()
     assert [bool(found) for found in said].index(True) == 16
     (finding,) = said[-1]
     assert finding.kind is FindingKind.IDLE_FUNCTION
-    assert "rocep1s0f0 moves 13.8 Gb/s and its twin roceP2p1s0f0 nothing" in finding.summary
+    assert "rocep1s0f0 moves 13.8 Gb/s and its other function roceP2p1s0f0 nothing" in finding.summary
     assert "enP2p1s0f0np0" in (finding.remedy or "")
     assert finding.since == BEGIN + 2
 

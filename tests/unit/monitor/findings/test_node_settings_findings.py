@@ -67,7 +67,7 @@ def test_a_landmine_in_a_file_is_told_with_the_file() -> None:
         ("-m 2 -s 80", "1.8.2", 16, Severity.WARNING, "CUDA memory is in neither"),
         ("-m 2 -s 80", None, 16, Severity.NOTE, "a limit that is not known"),
         ("-m 2 -s 80 --dryrun", "1.7", 16, Severity.NOTE, "pretends"),
-        ("--strange", "1.7", 16, Severity.UNKNOWN, "not understood"),
+        ("--strange", "1.7", 16, Severity.UNKNOWN, "does not understand"),
     ],
 )
 def test_earlyoom_as_it_runs(arguments: str, version: str | None, swap: int, severity: Severity, words: str) -> None:
