@@ -54,7 +54,7 @@ async def test_a_log_is_read_and_one_that_failed_is_opened_where_its_verdict_sta
         await type_line(pilot, "up qwen36-vllm --node spark2 --no-guard")
         await wait_for_text(pilot, "spark2 ● ready")
         await type_line(pilot, "diagnose qwen36-vllm")
-        shown = await wait_for_text(pilot, "what the log of qwen36-vllm tells")
+        shown = await wait_for_text(pilot, "what the log of qwen36-vllm shows")
         assert "on spark2, which runs" in shown
         assert "it was ready" in shown
         await pilot.press("escape")

@@ -85,7 +85,7 @@ async def test_the_story_is_told_to_whoever_watches(tmp_path: Path, monkeypatch:
         assert "qwen36-vllm" in shown
         began = clock.monotonic()
         await wait_for_text(
-            pilot, lambda text: text.count("per step") == 2 and clock.monotonic() - began > 200, within=120
+            pilot, lambda text: text.count("per step") >= 2 and clock.monotonic() - began > 200, within=120
         )
         speed, steps = parse_tile_figures(read_screen(pilot), "vLLM 0.19.1")
         assert 18 < speed < 29

@@ -34,7 +34,7 @@ SIGNS = {" ": "space", "-": "minus", ":": "colon", "/": "slash", "?": "question_
 def type_at_once(pilot: Driver, *keys: str) -> None:
     """Type as a terminal does that has a whole line to give: every key in one go. One word is one key or a text."""
     for word in keys:
-        named = word in SIGNS.values() or word in ("down", "up", "escape", "right")
+        named = word in SIGNS.values() or word in ("down", "up", "escape", "right", "backspace")
         for key in [word] if named else list(word):
             name = SIGNS.get(key, key)
             character = next((sign for sign, it in SIGNS.items() if it == name), key if len(key) == 1 else None)

@@ -281,7 +281,7 @@ class ProfilePicker(Dialog[PickedStart]):
 
     def on_key(self, event: events.Key) -> None:
         """Add a typed character to the filter."""
-        if event.is_printable and event.character and len(self._typed) < _MAX_TYPED:
+        if event.is_printable and event.character and len(event.character) == 1 and len(self._typed) < _MAX_TYPED:
             event.stop()
             event.prevent_default()
             self._filter(self._typed + event.character)

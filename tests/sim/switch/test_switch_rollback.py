@@ -156,7 +156,7 @@ async def test_the_wreck_that_was_left_for_study_is_put_away(scene: SwitchScene)
             stop_instance(scene.ctx(), StopInstance(instance=None, nodes=scene.nodes, frees=True, dry_run=dry_run))
         )
         assert (ended.outcome, ended.exit_code) == (Outcome.REFUSED, 6)
-        assert "left for study" in (ended.message or "")
+        assert "kept for analysis" in (ended.message or "")
         assert "sparkctl abort --give-up" in (ended.hint or "")
     _, ended = await collect_events_and_end(abandon_switch(scene.ctx(), scene.finish()))
     assert ended.exit_code == 0, ended

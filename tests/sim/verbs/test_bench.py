@@ -103,7 +103,7 @@ def test_a_model_that_does_not_start_is_told_and_the_other_is_measured(
     cells = [event for line in ran.stdout.splitlines() if (event := json.loads(line))["event"] == "cell"]
     assert [cell["instance"] for cell in cells] == ["qwen36-ngram"], ran
     assert parse_result(ran)["message"].startswith("bad: ")
-    assert "1 of 2 were measured whole" in parse_result(ran)["message"]
+    assert "1 of 2 were measured completely" in parse_result(ran)["message"]
     assert parse_result(ran)["exit_code"] == 1
 
 

@@ -63,6 +63,6 @@ def test_an_image_that_a_container_was_made_of_stays() -> None:
     assert "is in use on spark2 by" in refused.stderr
     unasked = run_demo("images", "remove", IMAGE, scenario="two-stacks")
     assert unasked.returncode == 2
-    assert "say --yes" in unasked.stderr
+    assert "add --yes" in unasked.stderr
     table = run_demo("images", scenario="two-stacks").stdout
     assert "last used" in table

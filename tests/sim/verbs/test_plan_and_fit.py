@@ -265,9 +265,9 @@ async def test_a_model_that_is_not_there_is_refused_and_takes_nothing_when_force
     assert events[-1].outcome is Outcome.DETACHED
     told = [event.message for event in events if isinstance(event, WarningEmitted)]
     assert any(
-        "does not fit" in one and "the model /home/milo/models/Qwen3.6-27B-FP8 is not there" in one
+        "does not fit" in one and "the model /home/milo/models/Qwen3.6-27B-FP8 is missing or incomplete" in one
         for one in told
-    )
+    ), told
     assert isinstance(planned_events[-1], CommandEnded)
     assert planned_events[-1].exit_code == 6, "the sum is the profile's own, and does not come out"
 
