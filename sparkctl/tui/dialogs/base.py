@@ -327,7 +327,7 @@ class FilterTextDialog(TextDialog, inherit_bindings=False):
                 Span("/ ", TextStyle.KEY), sanitize_span(self._typed, TextStyle.STRONG), Span("▏   ", TextStyle.ACCENT)
             )
         else:
-            search = make_row(Span("type to search   ", TextStyle.LABEL))
+            return [make_row(Span(f"{self._says}esc goes back   type to search", TextStyle.LABEL))]
         return [make_row(*search, Span(f"{self._says}esc goes back", TextStyle.LABEL))]
 
     def on_key(self, event: events.Key) -> None:
