@@ -150,7 +150,7 @@ async def test_keys_wait_for_the_picker_until_profiles_are_read(
         await pilot.pause(0.1)
         assert "Stop " not in read_screen(pilot)
         read.set()
-        await wait_for_text(pilot, lambda text: "▸ kokoro-tts " in text and "[ spark2 ]" in text)
+        await wait_for_text(pilot, lambda text: "▸ orpheus-llm " in text and "[ spark2 ]" in text)
         await pilot.press("escape")
         await wait_for_text(pilot, lambda text: "start a profile" not in text)
         assert "Stop " not in read_screen(pilot)
