@@ -152,7 +152,7 @@ ONE_LINE = [
         "utilization (0.8, 95.71 GiB). Decrease GPU memory utilization",
         FailureCause.STARTUP_MEMORY_CHECK,
         "args.gpu-memory-utilization",
-        "84.12 of 119.64 GiB were free at the start, and a share of 0.8 wants 95.71 GiB.",
+        "84.12 of 119.64 GiB were free at the start, and a share of 0.8 needs 95.71 GiB.",
     ),
     (
         "vllm",
