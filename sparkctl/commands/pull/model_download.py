@@ -17,12 +17,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from sparkctl.commands.start.missing_parts import list_wanted_names
+from sparkctl.commands.start.start_preflight import format_making_hint
 from sparkctl.commands.transfer.transfer_files import TransferReporter
 from sparkctl.errors import (
     ContainerNameInUse,
     ContainerNotFound,
     DiskFull,
     DockerError,
+    ImageNotFound,
     NodeError,
     OperationRefused,
     SparkctlError,
@@ -106,8 +108,12 @@ class ModelDownload:
         if source is None:
             raise OperationRefused(
                 f"where the model of {profile.name} comes from is not known: {part.name} {part.reason} on {part.node}",
-                "set model.source in the profile, for example hf:ORG/NAME; or copy it: "
-                f"sparkctl sync {profile.name} --from NODE --to {part.node}",
+                (
+                    format_making_hint(part.made_by)
+                    if part.made_by is not None
+                    else "set model.source in the profile, for example hf:ORG/NAME"
+                )
+                + f"; or copy it: sparkctl sync {profile.name} --from NODE --to {part.node}",
             )
         place = PurePosixPath(part.name)
         include = list_wanted_names(profile, part)
@@ -188,7 +194,9 @@ async def download_model(
         said = await _watch_on_node(session, wanted, progress)
     else:
         said = await _download_in_container(session, wanted, environ, progress, container)
-        if said.get("error") in ("no-client", "no-python") and (client := await _find_client(session, wanted)):
+        if said.get("error") in ("no-client", "no-python", "no-image") and (
+            client := await _find_client(session, wanted)
+        ):
             await _start_on_node(session, wanted, environ, client)
             said = await _watch_on_node(session, wanted, progress)
     if said.get("done"):
@@ -223,6 +231,8 @@ async def _download_in_container(
             raise
         _refuse_other_source(session, wanted, container.get_label(ContainerLabel.DOWNLOAD_SOURCE))
         container_id = container.id
+    except ImageNotFound:  # it is not there yet, or nobody publishes it: the node itself may have what it takes
+        return {"error": "no-image"}
     except DockerError as error:
         if "python3" not in error.message:  # its own words of a program that is not there
             raise
@@ -490,9 +500,14 @@ def explain_download_error(said: Mapping[str, Any], wanted: ModelDownload, node:
             )
         case "nothing":
             return OperationRefused(f"{repository}: {words}", "set model.include in the profile")
-        case "no-client" | "no-python":
+        case "no-client" | "no-python" | "no-image":
+            lacking = {
+                "no-client": "has no huggingface_hub",
+                "no-python": "has no python3",
+                "no-image": "is not there",
+            }[kind]
             return OperationRefused(
-                f"the image {wanted.profile.image} has no {'huggingface_hub' if kind == 'no-client' else 'python3'} to download with",
+                f"the image {wanted.profile.image} {lacking} to download with",
                 f"on {node}: {_format_manual_download(wanted)}",
             )
         case "disk-full":

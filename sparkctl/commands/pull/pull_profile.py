@@ -36,6 +36,7 @@ from sparkctl.commands.start.missing_parts import (
 )
 from sparkctl.commands.start.node_fit import find_loading_containers
 from sparkctl.commands.start.start_needs import find_need_node
+from sparkctl.commands.start.start_preflight import format_making_hint
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.transfer.transfer_files import TransferReporter
 from sparkctl.commands.transfer.transfer_profile import TransferProfile, transfer_profile
@@ -207,6 +208,8 @@ class ProfilePuller:
                     f"{part.node} does not have {part.name} itself, so it cannot come from there",
                     "name another Spark in --from-cache, or leave it out",
                 )
+            if part.kind is PartKind.IMAGE and part.source is None and not self._has_image_elsewhere(missing):
+                raise OperationRefused(part.sentence, self._describe_way_to_make(part))
             if part.kind is not PartKind.IMAGE and self._request.from_node is None:
                 ModelDownload.from_part(self._request.profile, part, self._request.from_directory)
         if self._request.dry_run:
@@ -243,6 +246,18 @@ class ProfilePuller:
         part = build_missing_image(self._request.profile, plan, "was built from an older state of it")
         return (part, *parts), engine
 
+    def _has_image_elsewhere(self, missing: Mapping[NodeName, tuple[MissingPart, ...]]) -> bool:
+        """Tell whether another of the nodes has the image: it is copied from there."""
+        return any(PartKind.IMAGE not in [part.kind for part in parts] for parts in missing.values())
+
+    def _describe_way_to_make(self, part: MissingPart) -> str:
+        alone = (
+            ""
+            if not self._request.model
+            else f"; the model alone: sparkctl pull {self._request.profile.name} --model-only"
+        )
+        return format_making_hint(part.made_by or "") + alone
+
     def _is_at_source(self, part: MissingPart) -> bool:
         return self._request.from_node is not None and part.node == self._request.from_node.name
 
@@ -255,13 +270,14 @@ class ProfilePuller:
             for session in self._sessions
             if any(part.kind is PartKind.IMAGE for part in missing[session.node.name])
         ]
-        if self._build is None or not lacking:
+        is_made = self._request.profile.image_made_by is not None
+        if (self._build is None and not is_made) or not lacking:
             done = await gather_or_cancel(*(self._pull_image(session, missing) for session in self._sessions))
             return [sentence for sentence in done if sentence is not None]
         having = [session for session in self._sessions if session not in lacking]
         source, targets = (having[0], lacking) if having else (lacking[0], lacking[1:])
         said = []
-        if not having:
+        if not having and self._build is not None:
             progress = self._report_progress(source.node.name, "build")
             log = partial(self._report_build, source.node.name)
             said.append(await build_image(source, self._build, progress, log))

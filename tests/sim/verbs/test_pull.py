@@ -162,6 +162,39 @@ def test_plan_refuses_while_something_is_missing_and_says_what(tmp_path: object)
     assert [part["kind"] for part in node["missing"]] == ["image", "model"]
 
 
+def test_an_image_that_nobody_publishes_is_not_offered_to_be_pulled() -> None:
+    where = ("minimax-m27", "--node", "spark1", "--node", "spark2")
+    planned = run_demo("plan", *where, scenario="fresh")
+    assert planned.returncode == 6
+    script = "./build-and-copy.sh -t eugr-vllm:latest"
+    assert "the image eugr-vllm:latest is not there on spark1; nobody publishes it: " + script in " ".join(
+        planned.stdout.split()
+    )
+    assert "get it: sparkctl pull" not in planned.stdout
+    for words in (("up", *where), ("up", *where, "--pull"), ("pull", *where), ("pull", *where, "--dry-run")):
+        ended = parse_result(run_demo(*words, "--json", scenario="fresh"))
+        assert (ended["exit_code"], script in ended["hint"]) == (6, True), words
+        assert "--pull" not in ended["hint"]
+
+
+@FRESH
+async def test_an_image_that_one_spark_made_is_copied_to_the_other(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    sets = ("image=own-vllm:1", "made_by=./make-it.sh")
+    sparks.nodes["spark2"].images.add_image("own-vllm:1", "sha256:1")
+    events = await collect_events(pull_profile(ctx, make_request(sparks, *sets, nodes=2, model=False)))
+    assert find_command_end(events).outcome is Outcome.DONE, find_command_end(events)
+    assert sparks.nodes["spark1"].images.has_image("own-vllm:1")
+
+
+@FRESH
+async def test_the_registry_does_not_have_what_only_a_node_has(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    end = find_command_end(await collect_events(pull_profile(ctx, make_request(sparks, "image=own-vllm:1"))))
+    assert end.exit_code != 0
+    assert "the registry docker.io refuses own-vllm:1 to spark1" in (end.message or "")
+
+
 def test_up_refuses_and_with_pull_gets_ready() -> None:
     refused = run_demo("up", "qwen36-vllm", "--node", "spark1", "--json", scenario="fresh")
     assert parse_result(refused)["exit_code"] == 6
