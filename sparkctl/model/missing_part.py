@@ -16,8 +16,8 @@ _GIT_ADDRESS = re.compile(r"(?:(?:https?|git|ssh)://|git@[\w.-]+:)[\w.~:/@+%-]+"
 _GIT_REF = re.compile(r"[\w][\w./+-]*")
 _DOCKERFILE = re.compile(r"Dockerfile(?:\.[\w.-]+)?|[\w.-]+\.Dockerfile")
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-# no user and no password in an address: it is shown, and in a label of the download
-_URL_SOURCE = re.compile(r"(?P<url>https://[\w.-]+(?::\d+)?/[^\s#@]*[^\s#@/])(?:#sha256:(?P<sha256>[0-9a-f]{64}))?")
+# no user, no password and no signature in an address: it is shown, and in a label of the download
+_URL_SOURCE = re.compile(r"(?P<url>https://[\w.-]+(?::\d+)?/[^\s#@?]*[^\s#@?/])(?:#sha256:(?P<sha256>[0-9a-f]{64}))?")
 _FILE_SOURCE = re.compile(r"file:(?P<path>/[^\s:]*[^\s:/])")
 _MAX_SOURCE_CHARS = 600
 
@@ -72,6 +72,13 @@ ModelSource = HubSource | UrlSource | DirectorySource
 
 def parse_model_source(text: str) -> ModelSource:
     """Return the source that a text names. Raises ValueError for anything else."""
+    if (
+        text.lower().startswith(("https://", "http://")) and "?" in text
+    ):  # of a signed address it is the secret, so not in the error
+        raise ValueError(
+            "an address with `?` may hold a signature, which every user of the node could read; write the plain address "
+            "of the file, or download it yourself and write file:/DIRECTORY"
+        )
     if len(text) <= _MAX_SOURCE_CHARS and text.isprintable():
         if (match := _HUB_SOURCE.fullmatch(text)) is not None:
             return HubSource(match["repository"], match["revision"])

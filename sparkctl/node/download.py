@@ -36,6 +36,9 @@ if TYPE_CHECKING:  # importing typing would cost the node a megabyte
 
 PART_SUFFIX = ".sparkctl-part"  # of the directory that is not whole yet
 SOURCE_FILE = ".sparkctl-source"  # in a model's directory: where sparkctl got it
+# In the Hub's cache the client itself gives a file its name, before it is proved: until all are, this says so. By its ending
+# everybody counts it as an unfinished file.
+UNPROVED_FILE = "blobs/sparkctl-not-proved.incomplete"
 REPORT_SECONDS = 1.0  # seconds between two reports
 _GGUF_PART = re.compile(r"-0000[2-9]-of-|-000[1-9]\d-of-")  # of a model in several files, all but the first
 _READ_BYTES = 8 << 20
@@ -434,6 +437,9 @@ def download(request: Json) -> None:
     check_free_space(part.parent, max(0, missing), request.get("kept_free") or 0)
     send_message(files=len(files), total=total, have=have, revision=origin.revision)
     part.mkdir(parents=True, exist_ok=True)
+    if is_cache:
+        (part / "blobs").mkdir(exist_ok=True)
+        (part / UNPROVED_FILE).touch()
     arrived = sum(one.size or (target / one.name).stat().st_size for one in whole)
     pool = ThreadPoolExecutor(origin.fetches_at_once)
     with ProgressReporter(part, left) as progress:
@@ -455,7 +461,9 @@ def download(request: Json) -> None:
             for fetch in fetching:
                 fetch.cancel()
             pool.shutdown(wait=False)
-    if not is_cache:
+    if is_cache:
+        (part / UNPROVED_FILE).unlink()
+    else:
         _move_into_place(part, target, left)
         for name, goal in getattr(origin, "links", {}).items():
             link = target / name
@@ -476,12 +484,16 @@ def _measure_arrived(one: WantedFile, part: Path, *, is_cache: bool) -> int:
 
 
 def _prove_file(origin: Any, part: Path, one: WantedFile, path: Path) -> None:
-    """Read a file that arrived and compare it with what the source tells; a damaged one is fetched again, once."""
+    """Read a file that arrived and compare it with what the source tells; a damaged one is fetched again, once, then removed."""
     send_message(verifying=one.name)
     if one.describe_fault(path) is None:
         return
-    fault = one.describe_fault(origin.fetch(one, part, is_again=True))
+    path = origin.fetch(one, part, is_again=True)
+    fault = one.describe_fault(path)
     if fault is not None:
+        for each in (os.path.realpath(str(path)), str(path)):  # the Hub's cache links to it
+            with contextlib.suppress(OSError):
+                os.unlink(each)  # noqa: PTH108 - Python 3.8
         raise DownloadError("damaged", f"{one.name}: {fault}, twice")
 
 
