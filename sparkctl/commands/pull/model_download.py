@@ -49,11 +49,16 @@ from sparkctl.transport.node_session import NodeSession
 _MOUNTED_FOLDER = "/run/sparkctl"  # with the token, in the container
 _KEPT_FREE_BYTES = 5 * GIB  # that a download leaves on the disk
 _COMMAND_TIMEOUT_SECONDS = 20.0
+_IS_FOREIGN = 14  # exit code of `_PREPARE`
 _REMOVE_FOLDER = 'rm -rf -- "/dev/shm/$1"'
 _PREPARE = """set -e; umask 077
 mkdir -p -- "$1"; [ -w "$1" ] || exit 13
 id -u; id -g
-if [ -n "$2" ]; then d=/dev/shm/$2; mkdir -p -m 700 -- "$d"; cat > "$d/token"; fi
+[ -n "$2" ] || exit 0
+# Its name can be foretold: what another user put there, a folder or a link, gets no token.
+cd -P /dev/shm; d=$(pwd -P)/$2; mkdir -m 700 -- "$d" 2>/dev/null || :
+cd -P "$d" && [ "$(pwd -P)" = "$d" ] && [ -O . ] || exit 14
+chmod 700 .; cat > token
 """
 # Without a client in the image: what of the node can run the same program. A first line with its words, or nothing.
 _FIND_CLIENT = """PATH=$HOME/.local/bin:$HOME/.cargo/bin:$PATH
@@ -355,6 +360,11 @@ async def _prepare_node(
         timeout=_COMMAND_TIMEOUT_SECONDS,
     )
     words = done.stdout.decode("utf-8", "replace").split()
+    if done.status == _IS_FOREIGN:
+        raise OperationRefused(
+            f"another user of {node} made /dev/shm/{folder}: your token for the Hub is not put there",
+            f"on {node}: ls -ld /dev/shm/{folder}; sudo rm -r /dev/shm/{folder}",
+        )
     if done.status != 0 or len(words) != 2:
         why = sanitize_line(done.stderr.decode("utf-8", "replace").strip()) or "no permission to write"
         raise OperationRefused(

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import PurePosixPath
 
 from sparkctl.commands.event_stream import (
     build_end_from_error,
@@ -373,12 +374,13 @@ class ProfilePuller:
         said = []
         for session, parts in zip(self._sessions, (await self._read_missing()).values(), strict=True):
             for part in parts:
-                if part.kind is PartKind.IMAGE or part.source is None:
+                if part.kind is PartKind.IMAGE:
                     continue
-                wanted = ModelDownload.from_part(self._request.profile, part, self._request.from_directory)
+                # where it goes tells which download it is; what it gets, only the one who began it knows
+                wanted = ModelDownload.from_part(self._request.profile, part, str(PurePosixPath(part.name).parent))
                 if await stop_download(session, wanted):
                     said.append(
-                        f"the download of {wanted.source} on {session.node.name} was stopped; what has arrived is kept"
+                        f"the download into {wanted.target} on {session.node.name} was stopped; what has arrived is kept"
                     )
         return "\n".join(said) or f"no download of {self._request.profile.name} is running on {self._join_nodes()}"
 

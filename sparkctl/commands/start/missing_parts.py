@@ -169,13 +169,18 @@ def describe_way_to_get(part: MissingPart, plan: LaunchPlan, again: str) -> str:
 
 
 def build_missing_event(
-    ctx: CommandContext, words: Sequence[str], node: NodeName, parts: Sequence[MissingPart]
+    ctx: CommandContext,
+    words: Sequence[str],
+    node: NodeName,
+    parts: Sequence[MissingPart],
+    together: Sequence[NodeName] = (),
 ) -> PartsMissing:
     """Return the event that says what is missing, with the command that gets it, if `pull` can. ``words``: the profile
-    and its overrides, as typed.
+    and its overrides, as typed. ``together``: the nodes of that command, where there are several.
     """
     profile, *settings = redact_words(words)
-    command = shlex.join(["sparkctl", "pull", profile, "--node", node, *settings])
+    nodes = [word for each in together or (node,) for word in ("--node", each)]
+    command = shlex.join(["sparkctl", "pull", profile, *nodes, *settings])
     return PartsMissing(
         ctx.clock.unix_time(), node, profile, tuple(parts), (command,) if all(part.source for part in parts) else ()
     )

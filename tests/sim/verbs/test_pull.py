@@ -162,6 +162,31 @@ def test_plan_refuses_while_something_is_missing_and_says_what(tmp_path: object)
     assert [part["kind"] for part in node["missing"]] == ["image", "model"]
 
 
+@pytest.mark.simulation(scenario="fresh", speed=0.2)
+async def test_a_download_from_a_directory_of_a_model_without_a_source_is_stopped(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    sparks.nodes["spark1"].images.add_image(IMAGE, "sha256:1")
+    request = make_request(sparks, "model.source=null", from_directory="/mnt/nas")
+    async with aclosing(pull_profile(ctx, request)) as watching:
+        async for event in watching:
+            assert not isinstance(event, CommandEnded), event
+            if isinstance(event, TransferProgressed):
+                break
+    stop = make_request(sparks, "model.source=null", stop=True)
+    stopped = find_command_end(await collect_events(pull_profile(ctx, stop)))
+    assert f"the download into {MODEL} on spark1 was stopped" in (stopped.message or "")
+    assert not [one for one in sparks.docker["spark1"].containers.values() if ContainerLabel.DOWNLOAD in one.labels]
+
+
+def test_plan_of_a_profile_for_two_sparks_names_one_command_for_both() -> None:
+    where = ("--node", "spark1", "--node", "spark2")
+    ran = run_demo("plan", "qwen36-tp2", *where, scenario="fresh")
+    assert ran.returncode == 6
+    told = [line for line in ran.stdout.splitlines() if line.startswith("get it:")]
+    assert told == ["get it: sparkctl pull qwen36-tp2 --node spark1 --node spark2"]
+
+
 def test_an_image_that_nobody_publishes_is_not_offered_to_be_pulled() -> None:
     where = ("minimax-m27", "--node", "spark1", "--node", "spark2")
     planned = run_demo("plan", *where, scenario="fresh")
