@@ -38,7 +38,7 @@ PART_SUFFIX = ".sparkctl-part"  # of the directory that is not whole yet
 SOURCE_FILE = ".sparkctl-source"  # in a model's directory: where sparkctl got it
 # In the Hub's cache the client itself gives a file its name, before it is proved: until all are, this says so. By its ending
 # everybody counts it as an unfinished file.
-UNPROVED_FILE = "blobs/sparkctl-not-proved.incomplete"
+UNPROVED_FILE = "blobs/sparkctl-unproved.incomplete"
 REPORT_SECONDS = 1.0  # seconds between two reports
 _GGUF_PART = re.compile(r"-0000[2-9]-of-|-000[1-9]\d-of-")  # of a model in several files, all but the first
 _READ_BYTES = 8 << 20

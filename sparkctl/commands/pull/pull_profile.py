@@ -127,6 +127,44 @@ class PullProfile(Request):
         )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullProfiles(Request):
+    """Several pulls onto the same nodes, one after the other; one that fails does not keep the others back."""
+
+    pulls: tuple[PullProfile, ...]
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """Where."""
+        return self.pulls[0].nodes
+
+    def format_as_command(self) -> tuple[str, ...]:
+        """Return the words of its command line."""
+        verb, _, *options = self.pulls[0].format_as_command()
+        return (verb, *((one.words or (one.profile.name,))[0] for one in self.pulls), *options)
+
+    async def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
+        """Get them; one end: with the exit code of the first that failed, and the message of each."""
+        ends: list[CommandEnded] = []
+        for one in self.pulls:
+            async with aclosing(one.run(ctx)) as events:
+                async for event in events:
+                    if isinstance(event, CommandEnded):
+                        ends.append(event)
+                    else:
+                        yield event
+            if ends[-1].outcome is Outcome.INTERRUPTED:
+                break
+        bad = [end for end in ends if end.exit_code]
+        said = [f"{end.instance}: {end.message}" for end in bad] or [end.message or "" for end in ends]
+        if bad and (good := [str(end.instance) for end in ends if not end.exit_code]):
+            said.append(f"done: {', '.join(good)}")
+        yield replace(
+            (bad or ends)[0], instance=None, message=("; " if bad else "\n").join(said),
+            ts=ends[-1].ts, seconds=sum(end.seconds for end in ends),
+        )  # fmt: skip
+
+
 async def _pull_with_needs(ctx: CommandContext, request: PullProfile) -> AsyncGenerator[Event, None]:
     """Get what a profile needs, then its own; one end: of the first that failed, else of the last."""
     try:

@@ -179,6 +179,20 @@ async def test_a_download_from_a_directory_of_a_model_without_a_source_is_stoppe
     assert not [one for one in sparks.docker["spark1"].containers.values() if ContainerLabel.DOWNLOAD in one.labels]
 
 
+def test_several_profiles_come_one_after_the_other_and_one_that_fails_keeps_no_other_back() -> None:
+    both = run_demo("pull", "qwen36-vllm", "kokoro-tts", "--node", "spark1", "--json", scenario="fresh")
+    lacking = [json.loads(line)["instance"] for line in both.stdout.splitlines() if '"event":"missing"' in line]
+    assert lacking == ["qwen36-vllm", "kokoro-tts"]
+    assert (parse_result(both)["exit_code"], both.stdout.count('"event":"result"')) == (0, 1)
+    assert "kokoro-fastapi-gpu" in parse_result(both)["message"]
+    assert "hf:nvidia/Qwen3.6-27B-NVFP4 is in" in parse_result(both)["message"]
+    ran = run_demo("pull", "minimax-m27", "kokoro-tts", "--node", "spark1", "--json", scenario="fresh")
+    ended = parse_result(ran)
+    assert (ran.returncode, ended["exit_code"]) == (6, 6)
+    assert ended["message"].startswith("minimax-m27: the image eugr-vllm:latest is not there on spark1")
+    assert ended["message"].endswith("; done: kokoro-tts")
+
+
 def test_plan_of_a_profile_for_two_sparks_names_one_command_for_both() -> None:
     where = ("--node", "spark1", "--node", "spark2")
     ran = run_demo("plan", "qwen36-tp2", *where, scenario="fresh")
