@@ -150,14 +150,16 @@ def test_what_the_registry_says_is_explained(registry: Registry, spark1: LabNode
     other = sparkctl(
         "pull", sparkctl.profile("other", image=f"{REGISTRY}/lab/other:1"), "--node", "spark1", "--image-only", "--json"
     )
-    assert other.code != 0
+    assert_ended(other, 6, "refused")
     assert "has no image for" in other.result["message"]
     none = sparkctl(
         "pull", sparkctl.profile("none", image=f"{REGISTRY}/lab/engine:9"), "--node", "spark1", "--image-only", "--json"
     )
+    assert_ended(none, 6, "refused")
     assert f"the registry {REGISTRY} has no {REGISTRY}/lab/engine:9" in none.result["message"]
     registry.close()
     gone = sparkctl("pull", sparkctl.profile(image=PUBLISHED), "--node", "spark1", "--image-only", "--json")
+    assert_ended(gone, 3, "unreachable")
     assert f"cannot reach the registry {REGISTRY}" in gone.result["message"]
 
 
@@ -177,7 +179,7 @@ def test_the_login_of_the_nodes_user_counts_and_the_operators_with_login(
         spark1.docker("rmi", PUBLISHED)
         name = sparkctl.profile(image=PUBLISHED)
         refused = sparkctl("pull", name, "--node", "spark1", "--image-only", "--json")
-        assert refused.code != 0
+        assert_ended(refused, 6, "refused")
         assert f"on spark1: docker login {REGISTRY}" in refused.result["hint"]
         (tmp_path / "config.json").write_text(json.dumps({"auths": {REGISTRY: {"auth": login}}}))
         own = {"DOCKER_CONFIG": str(tmp_path)}

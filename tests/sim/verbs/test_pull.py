@@ -113,7 +113,7 @@ async def test_a_model_from_nowhere_is_refused_before_anything_is_fetched(
 @FRESH
 async def test_an_image_that_its_registry_does_not_have(sparks: SimulatedSparks, ctx: CommandContext) -> None:
     end = find_command_end(await collect_events(pull_profile(ctx, make_request(sparks, "image=acme/missing:1"))))
-    assert end.exit_code != 0
+    assert end.exit_code == 6
     assert "the registry docker.io has no acme/missing:1" in (end.message or "")
     assert not sparks.nodes["spark1"].downloaded
 
