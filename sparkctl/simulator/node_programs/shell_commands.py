@@ -17,8 +17,7 @@ from typing import Any
 import asyncssh
 
 from sparkctl.node import collect, kernel_log, peer_checks, switch_journal_codec
-from sparkctl.simulator.docker_api import DOCKER_VERSION, build_docker_api
-from sparkctl.simulator.docker_daemon import SimDockerDaemon
+from sparkctl.simulator.docker_daemon import DOCKER_VERSION, SimDockerDaemon, build_docker_api
 from sparkctl.simulator.fabric_ports import PING_SCRIPT_MARKER, answer_pings
 from sparkctl.simulator.http_server import ReadStream, RequestHandler, serve_connection
 from sparkctl.simulator.node_programs.inspection_output import (
@@ -174,10 +173,10 @@ def _format_login(node: SimNode, _words: list[str]) -> str:
 
 
 async def _run_test(node: SimNode, argv: list[str], streams: CommandStreams) -> int:
-    """Simulate a mounted NAS: it has every directory; nothing else is tested here."""
+    """Simulate a NAS at /mnt/nas: it has every directory; nothing else is tested here."""
     if argv[1:2] != ["-d"] or len(argv) != 3:
         return await _reject_command(node, argv, streams)
-    return 0 if argv[2].startswith("/mnt/") else 1
+    return 0 if argv[2].startswith("/mnt/nas") else 1
 
 
 async def _run_env(node: SimNode, argv: list[str], streams: CommandStreams) -> int:
