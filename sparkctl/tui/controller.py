@@ -372,6 +372,8 @@ class PanelController:
         started = self.prepare_command(request)
         if isinstance(request, CheckNodes):
             self._panel.open_screen("doctor")
+        if started.verb == "bench":
+            self._panel.open_screen("bench")
         if started.verb in ("resume", "abort"):
             self.hide_finished_switch()
             self._panel.open_screen("switch")

@@ -17,6 +17,7 @@ from sparkctl.model.node import Node
 from sparkctl.views.text.styled_text import Span, TextStyle, make_row
 
 if TYPE_CHECKING:
+    from sparkctl.model.finding import Finding
     from sparkctl.monitor.recording_player import RecordingPlayer
     from sparkctl.tui.panel import Panel
     from sparkctl.views.text.styled_text import TextRow
@@ -79,6 +80,21 @@ def _show_problems(panel: Panel) -> None:
     now = panel.build_action_context()
     rows = render_problems(panel.collect_node_problems(now), min(96, panel.size.width - 10))
     panel.push_screen(TextDialog(f"{now.node}: what is wrong" if now.node else "what is wrong", [(), *rows, ()]))
+
+
+def show_finding(panel: Panel, found: Finding) -> None:
+    """Show one finding: what is wrong, since when, why it matters, and what to do."""
+    from sparkctl.tui.dialogs.base import TextDialog
+    from sparkctl.views.finding_view import render_finding
+    from sparkctl.views.overview.tile_model import build_finding_badge
+
+    view = next((one for one in panel.build_action_context().views if one.name == found.node), None)
+    now = view.sample.time if view is not None and view.sample is not None else panel.displayed_time()
+    badge = build_finding_badge(found)
+    keys = [(ActionId.WRONG, "shows all that is wrong here"), (ActionId.DOCTOR, "examines the Spark")]
+    shown = [(key, words) for action, words in keys if (key := panel.format_action_key(action)) is not None]
+    rows = render_finding(found, now, min(90, panel.size.width - 10), shown)
+    panel.push_screen(TextDialog(f"{found.node}: {badge.word}", [(), *rows, ()], badge.tone))
 
 
 def _go_back(panel: Panel) -> None:

@@ -363,9 +363,9 @@ def _build_live_charts(scene: InstanceScreenModel, space: DrawArea) -> list[RowB
         None
         if read is None or not steps
         else make_chart(
-            series.get_step_rates, "GB/s est.", "reads", 100.0, (read.low + read.high) / 2e9 / steps, TextStyle.ACCENT
+            series.get_step_rates, "GB/s est.", "reads", 100.0, (read.low + read.high) / 2e9 / steps, TextStyle.GPU
         ),
-        make_chart(series.get_kv_usages, "%", "KV cache", 10.0, 100.0, TextStyle.ACCENT, most=100.0),
+        make_chart(series.get_kv_usages, "%", "KV cache", 10.0, 100.0, TextStyle.GPU, most=100.0),
         make_chart(series.get_first_token_times, "ms", "first token", 100.0, 1000.0),
     ]
     known = [chart for chart in charts if chart is not None]
@@ -374,7 +374,9 @@ def _build_live_charts(scene: InstanceScreenModel, space: DrawArea) -> list[RowB
     rows = []
     for at in range(0, len(known), 2):
         pair = known[at : at + 2]
-        row = build_chart_row(f"live {at}", pair, widths if len(pair) == 2 else space.split_chart_columns(1))
+        row = build_chart_row(
+            f"live {at}", pair, widths if len(pair) == 2 else space.split_chart_columns(1), space.chart_rows
+        )
         if row is not None:
             rows.append(row)
     return [*rows, *build_gpu_charts(seen, space)]

@@ -17,6 +17,7 @@ from sparkctl.views.meter_view import CLOCK_LIMIT_REASONS, UNKNOWN
 from sparkctl.views.overview.fabric_view import format_node_links
 from sparkctl.views.overview.tile_model import NodeTileModel, build_finding_badge, build_node_badge, format_age
 from sparkctl.views.overview.tile_rows import (
+    TALL_CHART_ROWS,
     AreaChart,
     DrawArea,
     build_chart_row,
@@ -126,7 +127,7 @@ def render_node(scene: NodeScreenModel, columns: int, lines: int) -> ScrollPage:
     if columns >= _SIDE_BY_SIDE_COLUMNS:
         left = columns // 2
         figures = _build_machine_blocks(seen, DrawArea(left - 4))
-        curves = _build_machine_charts(seen, DrawArea(columns - left - 4))
+        curves = _build_machine_charts(seen, DrawArea(columns - left - 4, TALL_CHART_ROWS))
         needed = max(sum(len(part.rows) for part in figures), sum(part.tallest for part in curves)) + 2
         high = min(high, needed)
         shown = drop_least_important(figures, high - 2)
@@ -290,9 +291,10 @@ def _build_machine_charts(seen: NodeTileModel, space: DrawArea) -> list[RowBlock
         "cpu",
         [
             AreaChart(values=busy, most=100.0, unit="%", tone=TextStyle.POWER, title="CPU"),
-            AreaChart(values=traffic, most=most, unit="MB/s", tone=TextStyle.RATE, title="network"),
+            AreaChart(values=traffic, most=most, unit="MB/s", tone=TextStyle.LINK, title="network"),
         ],
         widths,
+        space.chart_rows,
     )
     memory = build_memory_chart(seen, space)
     every = [memory, row, *build_gpu_charts(seen, space)]

@@ -127,6 +127,11 @@ class NodeTileModel:
         found = self.view.findings if self.is_known else ()
         return next((one.severity for one in found if one.kind is kind), None)
 
+    def list_failures(self) -> tuple[str, ...]:
+        """Return the instances whose failure the tile explains."""
+        failed = (one.name for one in self.view.instances if one.ours and one.phase is Phase.FAILED)
+        return tuple(name for name in failed if (end := self.ends.get(name)) is not None and end.verdict is not None)
+
     @property
     def sample_age(self) -> float | None:
         """Seconds since the last sample, None before any."""
