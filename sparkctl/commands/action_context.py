@@ -81,8 +81,10 @@ class ActionContext:
 
 
 def reason_no_node(context: ActionContext) -> str | None:
-    if context.replaying:
-        return "this is a recording"
+    return reason_recording(context) or reason_no_view(context)
+
+
+def reason_no_view(context: ActionContext) -> str | None:
     if context.node is None:
         return "no Spark is configured"
     return f"no data from {context.node} yet" if context.node_view is None else None

@@ -365,7 +365,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(id=ActionId.BENCH, keys=("7",), short="benchmarks",
            title="show what is being measured, and all benchmarks of this machine", screen=BENCH),
     Action(id=ActionId.NODE, keys=("n",), short="node", title="the machine: CPU, memory, disks, links, heat and processes, live",
-           why_not=why.reason_no_node, screen=NODE, on=_RUNNING_SCREENS, footer=14),
+           why_not=why.reason_no_view, screen=NODE, on=_RUNNING_SCREENS, footer=14),
     Action(id=ActionId.WRONG, keys=("i",), short="findings", title="show what is wrong, why, and what to do",
            why_not=why.reason_no_problems, on=_RUNNING_SCREENS | {NODE}, footer=7),
     Action(id=ActionId.RECONNECT, keys=("r",), short="try now", title="connect to the Spark now",

@@ -263,8 +263,7 @@ class Jobs:
                 self.doctor.record_event(event)
             return isinstance(event, CheckCompleted)
         if isinstance(event, BenchCellMeasured | BenchCellProgressed | BenchDomainMeasured):
-            if mine is not None:
-                self.measuring[event.instance, event.node] = event
+            self.measuring[event.instance, event.node] = event
             return True
         if not isinstance(event, TransferProgressed):
             return False

@@ -263,7 +263,15 @@ class CommandDispatcher:
             return fits.get_estimate(profile, node)
 
         panel.push_screen(
-            ProfilePicker(offers, list_answering_views, panel.selected_node, title, look_up_fit, to_switch=to_switch),
+            ProfilePicker(
+                offers,
+                list_answering_views,
+                panel.selected_node,
+                title,
+                look_up_fit,
+                controller.list_missing,
+                to_switch=to_switch,
+            ),
             run_picked,
         )
 

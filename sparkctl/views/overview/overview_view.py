@@ -234,8 +234,8 @@ def _render_nothing_runs(seen: NodeTileModel) -> TextRow:
     recent = f": {', '.join(seen.recent)} ..." if seen.recent and not seen.offers else ""
     if seen.offers:
         recent = "; the last used first" if seen.recent else ""
-        if any(one.has_image is False for one in seen.offers):
-            recent += "; O in the profiles pulls"
+        if any(one.missing for one in seen.offers):
+            recent = ", and gets what is missing first"
     if seen.start_key is None:
         return make_row(Span("nothing runs", TextStyle.STALE))
     return make_row(
@@ -266,8 +266,8 @@ def _render_start_offers(seen: NodeTileModel, space: DrawArea, roomy: bool) -> l
         )
         clock = "—" if one.seconds is None else format_clock(one.seconds)
         until = make_row(Span(f"{clock:>7}", TextStyle.VALUE), Span(" to ready", TextStyle.UNIT))
-        if one.has_image is False:
-            speed, until = (Span("   image missing", TextStyle.ATTENTION),), ()
+        if one.missing:
+            speed, until = (sanitize_span(f"   to get: {', '.join(one.missing)}", TextStyle.ATTENTION),), ()
         claim = () if one.fit is None or one.fit.needed_bytes is None else (
             Span(f"{one.fit.needed_bytes / GIB:7.0f}", TextStyle.VALUE), Span(" GiB", TextStyle.UNIT)
         )  # fmt: skip

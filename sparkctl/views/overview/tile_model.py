@@ -61,13 +61,13 @@ _NODE_STATE_STYLES = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartOffer:
     """A profile that could be started on an idle node: its estimate there, what its last starts measured (tok/s, and seconds
-    until it was ready), and whether the node has its image. None: not known."""
+    until it was ready); None: not known. ``missing``: what the node certainly lacks for it."""
 
     name: str
     fit: MemoryFit | None = None
     rate: float | None = None
     seconds: float | None = None
-    has_image: bool | None = None
+    missing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

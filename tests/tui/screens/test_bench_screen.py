@@ -12,7 +12,15 @@ from sparkctl.history.bench_store import BenchStore
 from sparkctl.simulator import SimulatedSparks
 from tests.support import load_generator_stand_in
 from tests.support.sim_clients import FAST
-from tests.tui.panel_driver import open_demo_panel, read_screen, read_toasts, wait_for_text, wait_until_true
+from tests.tui.panel_driver import (
+    controller_of,
+    open_demo_panel,
+    panel_of,
+    read_screen,
+    read_toasts,
+    wait_for_text,
+    wait_until_true,
+)
 from tests.tui.test_panel_actions import type_line
 
 SIZE = (120, 40)
@@ -77,15 +85,9 @@ async def test_a_key_asks_first_and_x_stops_it_with_what_was_measured_kept(
         assert run.why == "interrupted"
         assert len(run.missing) + len(run.results) == 8
         assert "sparkctl bench --resume 1 measures the rest" in shown
-        assert not controller_jobs(pilot)
+        assert not controller_of(pilot).store.jobs.running
         await pilot.press("x")
         await wait_until_true(pilot, lambda: "this panel measures nothing now" in read_toasts(pilot))
-
-
-def controller_jobs(pilot: object) -> object:
-    from tests.tui.panel_driver import controller_of
-
-    return controller_of(pilot).store.jobs.running  # type: ignore[arg-type]
 
 
 async def test_without_a_benchmark_it_says_how_to_begin_and_a_recording_has_no_such_key(
@@ -118,17 +120,8 @@ async def test_a_profile_that_does_not_run_is_started_for_it_and_stopped_again(
         await wait_for_text(pilot, "Measure qwen36-vllm on spark1: 8 cells?")
         await pilot.press("y")
         await wait_for_text(pilot, "Start qwen36-vllm")
-        await wait_until_true(pilot, lambda: pilot.app.screen.query("*") and not panel_ignores_keys(pilot))
+        await wait_until_true(pilot, lambda: not panel_of(pilot).keyboard.is_deaf)
         await pilot.press("y")
         await wait_for_text(pilot, lambda text: "● done" in text)
         assert "8 of 8" in read_screen(pilot)
         await wait_until_true(pilot, lambda: not sparks.docker["spark1"].running)
-
-
-def panel_ignores_keys(pilot: object) -> bool:
-    """Whether a dialog that opened by itself does not take keys yet."""
-    import asyncio
-
-    from tests.tui.panel_driver import panel_of
-
-    return asyncio.get_running_loop().time() < panel_of(pilot).keyboard._ignore_until  # type: ignore[arg-type]
