@@ -100,7 +100,7 @@ SCENES: dict[str, Scene] = {
     "switch": Scene("switching", "switch ›", when_weights_loaded(0.6), keys=("s",), place=SWITCH),
     "profiles": Scene("evening", "SGLang", keys=("p", *"jjjjjjjjjj"), place=PROFILES),
     "node": Scene("evening", "processes", keys=("tab", "n"), place=NODE),
-    "bench": Scene("evening", "measuring", keys=("7",), place=BENCH, prepare=measure_cells),
+    "bench": Scene("evening", "of 8", keys=("7",), place=BENCH, prepare=measure_cells),
     "doctor": Scene("checkup", "problem", keys=("!",), place=DOCTOR),
 }
 

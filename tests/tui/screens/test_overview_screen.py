@@ -14,6 +14,7 @@ from sparkctl.simulator.sim_node import NodeFault, SimNodeOptions
 from tests.support.sim_clients import FAST
 from tests.tui.panel_driver import (
     build_panel_options,
+    is_idle,
     open_black_hole,
     open_demo_panel,
     open_panel,
@@ -194,11 +195,12 @@ async def test_an_idle_spark_offers_what_fits_with_what_its_last_start_measured(
         await wait_for_text(pilot, "spark1 ● ready")
         shown = await wait_for_text(pilot, lambda text: len(re.findall(r"[✓△↓] gpt-oss-120b ", text)) == 1)
         stop_background_requests(sparks, "spark1")
+        await wait_for_text(pilot, is_idle)
         await type_line(pilot, "down qwen36-vllm")
         await wait_for_text(pilot, "[ Cancel ]")
         await pilot.press("y")
         shown = await wait_for_text(pilot, lambda text: len(re.findall(r"qwen36-vllm .*\d:\d\d to ready", text)) == 1)
-        offers = [line for line in shown.splitlines() if re.search(r"┃  . \S+ ", line)]
+        offers = [line for line in shown.splitlines() if "to ready" in line]
         assert offers[0].count("qwen36-vllm") == 2, "what was used last comes first, on both"
 
 
@@ -206,22 +208,25 @@ async def test_an_idle_spark_says_what_is_missing_and_gets_it_with_progress_in_i
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
-        SimulatedSparks("fresh", **FAST) as sparks,
+        SimulatedSparks("fresh", speed=0.2) as sparks,
         open_demo_panel(sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot,
     ):
-        await wait_for_text(pilot, lambda text: len(re.findall(r"gpt-oss-120b +to get: image, model", text)) == 2)
+        await wait_for_text(pilot, lambda text: len(re.findall(r"[✓↓] gpt-oss-120b +to get: image, model", text)) == 2)
         await pilot.press("u")
         await wait_for_text(pilot, "start a profile")
-        await pilot.press(*"orpheus-llm")
+        await pilot.press(*"qwen36-ngram")
         await wait_for_text(pilot, lambda text: re.search(r"get +image and model", text))
         await pilot.press("enter")
-        shown = await wait_for_text(pilot, "get what orpheus-llm lacks?")
+        shown = await wait_for_text(pilot, "get what qwen36-ngram lacks?")
         assert "[ Cancel ]" in shown
         await wait_until_true(pilot, lambda: not panel_of(pilot).keyboard.is_deaf)
         await pilot.press("y")
-        await wait_for_text(pilot, "spark1 ◐ getting image and model")
-        await wait_for_text(pilot, "spark1 ● ready")
-        assert sparks.docker["spark1"].running
+        await wait_for_text(
+            pilot, lambda text: "spark1 ◐ getting image and model" in text and "registry → spark1" in text
+        )
+        await wait_for_text(pilot, lambda text: re.search(r"image +\d+(\.\d)? [MG]iB", text))
+        assert "spark2 ○ nothing runs" in read_screen(pilot)
+        assert not sparks.docker["spark1"].running
 
 
 async def test_a_failed_start_is_explained_in_its_tile_and_nowhere_else_on_the_screen(
