@@ -18,7 +18,7 @@ from sparkctl.views.text.styled_text import Span, TextStyle, make_row
 
 if TYPE_CHECKING:
     from sparkctl.model.finding import Finding
-    from sparkctl.monitor.recording_player import RecordingPlayer
+    from sparkctl.monitor.recording import RecordingPlayer
     from sparkctl.tui.panel import Panel
     from sparkctl.views.text.styled_text import TextRow
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sparkctl.logs.filter_pattern import FilterPattern
+from sparkctl.logs.search import FilterPattern
 from sparkctl.model.bench import BenchRun
 from sparkctl.model.events import BenchCellMeasured, BenchCellProgressed, BenchDomainMeasured
 from sparkctl.model.node import NodeName

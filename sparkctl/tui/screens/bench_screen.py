@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import BindingType
 
 from sparkctl.commands.actions import BENCH, ActionContext, ActionId
-from sparkctl.logs import filter_pattern
+from sparkctl.logs import search
 from sparkctl.tui.screens.base import ActionHandlers, ListScreen, build_bindings
 from sparkctl.views.bench_screen_view import BenchScreenModel, render_bench_page
 
@@ -67,7 +67,7 @@ class BenchScreen(ListScreen[int]):
         controller = self.panel.controller
         model = BenchScreenModel(
             runs=self._runs, live={} if controller is None else controller.store.jobs.measuring, chosen=self._selected_key,
-            pattern=filter_pattern.parse_filter(self._typed), further=self._scroll_offset,
+            pattern=search.parse_filter(self._typed), further=self._scroll_offset,
         )  # fmt: skip
         run = model.selected
         if controller is None or run is None or not run.nodes or run.nodes[0] not in controller.store.nodes:

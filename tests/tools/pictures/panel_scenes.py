@@ -25,7 +25,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.questions import Prompter
 from sparkctl.model.text.units import GIB
-from sparkctl.monitor.recording_file import read_recording
+from sparkctl.monitor.recording import read_recording
 from sparkctl.tui.app import PanelApp
 from sparkctl.tui.panel_options import AVAILABLE_SCREENS, PanelOptions
 
