@@ -280,27 +280,6 @@ def _set_up_nodes(now: ActionContext) -> Request:
     return SetUpNodes(nodes=now.config_nodes, names_nodes=False)
 
 
-def _measure_selected(now: ActionContext) -> Request:
-    """Return the request to measure the selected instance; a profile that does not run is started for it."""
-    from sparkctl.commands.bench.run_bench import PRESET_RUNS, PRESETS, RunBench, RunBenches
-    from sparkctl.commands.start.start_request import build_start_request
-    from sparkctl.config import load_config
-    from sparkctl.profiles.profile_library import ProfileLibrary
-
-    one, start = now.selected_instance, None
-    name, nodes = str(now.instance if now.profile is None else now.profile), now.find_nodes(now.node)
-    if one is None or one.name != name or not one.is_alive:
-        profile = ProfileLibrary().load_profile(name)
-        first = now.config_nodes.index(nodes[0])
-        nodes = (*now.config_nodes[first:], *now.config_nodes[:first])[: profile.nodes]
-        start = build_start_request(profile, nodes, name, now.config_nodes)
-    bench = RunBench(
-        instance=name, nodes=nodes, cells=PRESETS["quick"], runs=PRESET_RUNS["quick"], drops_long_cells=True,
-        generator=os.environ.get("SPARKCTL_BENCH_COMMAND") or load_config(required=False).bench_command,
-    )  # fmt: skip
-    return RunBenches(benches=(bench,), nodes=nodes, starts=(start,), everywhere=now.config_nodes)
-
-
 def _target_selected(verb: str) -> RequestBuilder:
     return lambda now: ScreenTarget(verb=verb, name=now.instance, nodes=(NodeName(str(now.node)),))
 
@@ -360,7 +339,7 @@ ACTIONS: tuple[Action, ...] = (
            why_not=why.reason_recording, on=_BENCH_SCREEN, footer=0, sense=ActionRole.STOP),
     Action(id=ActionId.BENCH_RUN, keys=("B",), short="measure",
            title="measure how fast it is, cell by cell; a profile that does not run is started for it; asks first",
-           why_not=why.reason_cannot_measure, changes=True, confirm=True, verb="bench", request=_measure_selected,
+           why_not=why.reason_cannot_measure, changes=True, confirm=True, verb="bench",
            on=_RUNNING_SCREENS | {PROFILES, BENCH}, footer=15),
     Action(id=ActionId.BENCH, keys=("7",), short="benchmarks",
            title="show what is being measured, and all benchmarks of this machine", screen=BENCH),

@@ -128,6 +128,27 @@ def _toggle_tunnel(panel: Panel) -> None:
     panel.run_request(partial(opening, now))
 
 
+def _measure_selected(panel: Panel) -> None:
+    """Measure the selected instance, or profile, as the `:` line does; that asks first."""
+    now = panel.build_action_context()
+    one, name = now.selected_instance, now.profile or now.instance
+    is_running = one is not None and one.is_alive and name in (one.name, one.profile)
+    words = ["bench", str(one.name if is_running and one is not None else name)]
+    if now.node is not None and (is_running or _needs_one_node(str(name))):
+        words += ["--node", str(now.node)]
+    panel.run_command_line(words)
+
+
+def _needs_one_node(profile: str) -> bool:
+    from sparkctl.errors import SparkctlError
+    from sparkctl.profiles.profile_library import ProfileLibrary
+
+    try:
+        return ProfileLibrary().load_profile(profile).nodes == 1
+    except SparkctlError:
+        return True  # the command line says what is wrong with it
+
+
 def _reconnect(panel: Panel) -> None:
     if panel.controller is not None and panel.selected_node is not None:
         panel.controller.supervisor.reconnect_node(panel.selected_node)
@@ -351,6 +372,7 @@ HANDLERS: dict[ActionId, Callable[[Panel], None]] = {
     ActionId.QUIT: _quit,
     ActionId.QUIT_AT_ONCE: lambda panel: panel.request_exit(),
     ActionId.RECONNECT: _reconnect,
+    ActionId.BENCH_RUN: _measure_selected,
     ActionId.EDIT_ITS: edit_selected_profile,
     ActionId.COPY_ADDRESS: _copy_address,
     ActionId.TUNNEL: _toggle_tunnel,
