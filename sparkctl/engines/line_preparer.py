@@ -16,7 +16,7 @@ _KNOWN_TEXTS = 4096  # an engine that restarts again and again repeats its lines
 _LOG_PREFIX = re.compile(
     # vLLM: (APIServer pid=1), (Worker_TP0 pid=7), formerly (VllmWorker rank=0 pid=7); Ray adds the address
     r"\((?:[\w-]{1,40} ){0,3}(?:\w++=[\w.:]++,? ?)++\) ?"
-    r"|(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[?[^\[\]\s]+:\d+\] ?"
+    r"|(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[?[^\[\]\s]+:\d+\[?\] ?"
     # Python's logging with a date: 2024-12-19 21:40:35 ERROR 56542 [engine.py:64], 2025-01-01 10:00:00,123 - name - ERROR -
     r"|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)? {1,5}(?:- [\w.]+ - )?(?P<dated>DEBUG|INFO|WARNING|ERROR|CRITICAL)"
     r"(?: -)? (?:\d+ )?(?:\[[^\[\]\s]+:\d+\] ?|[\w.]{1,60}:\d+ -- )?"
@@ -153,17 +153,19 @@ class LinePreparer:
 
 @dataclass(frozen=True, slots=True)
 class ProgressBarState:
-    """One state of a progress bar. ``done``/``total`` are counts, None for bars that count bytes (``1.2G/4.0G``)."""
+    """One state of a progress bar. ``done``/``total`` are counts, None for bars that count bytes (``1.2G/4.0G``). ``rest``: what
+    another process wrote behind it, on the same line."""
 
     title: str
     fraction: float
     done: int | None = None
     total: int | None = None
+    rest: str = ""
 
 
 _PROGRESS_BAR = re.compile(
     r"(?P<title>[^|%]{0,200}?):\s+(?P<percent>\d{1,3})%(?: Completed \| |\|[^|]{0,400}\| )"
-    r"(?P<done>[\d.]+[kMGTP]?)/(?P<total>[\d.]+[kMGTP]?) \["
+    r"(?P<done>[\d.]+[kMGTP]?)/(?P<total>[\d.]+[kMGTP]?) \[(?:[^\[\]]{0,120}\] ?)?"
 )
 
 
@@ -175,7 +177,7 @@ def parse_progress_bar(line: str) -> ProgressBarState | None:
     if found is None:
         return None
     fraction = min(1.0, int(found["percent"]) / 100)
-    done, total = found["done"], found["total"]
+    done, total, rest = found["done"], found["total"], line[found.end() :]
     if not (done.isdecimal() and total.isdecimal() and len(done) <= 15 and len(total) <= 15):
-        return ProgressBarState(found["title"].strip(), fraction)
-    return ProgressBarState(found["title"].strip(), fraction, int(done), int(total))
+        return ProgressBarState(found["title"].strip(), fraction, rest=rest)
+    return ProgressBarState(found["title"].strip(), fraction, int(done), int(total), rest)

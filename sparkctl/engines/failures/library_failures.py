@@ -52,6 +52,22 @@ KERNEL_FAILURES = (
         worked_out=_describe_shared_memory_limit,
     ),
     failure_rule(
+        r"(?P<what>type fp8\w{1,12} not supported in this architecture)",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "A Triton kernel uses a number format that this GPU does not have: {what}",
+        "Take a model or a KV cache in another format, or choose another backend for it.",
+        needle=" not supported in this architecture",
+        on="args.quantization",
+    ),
+    failure_rule(
+        r"^(?:ggml_[a-z_]{1,60}|\S{1,40}): (?:error: )?op not supported (?P<what>\S.{0,80})",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "llama.cpp's backend has no kernel for a part of this model: {what}",
+        "Take a newer build. Until then keep that part on the CPU (args.override-tensor).",
+        needle="op not supported ",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
         r"out of resource: (?P<what>threads|registers|tensor memory)\b.*",
         FailureCause.KERNEL_UNSUPPORTED,
         "A Triton kernel needs more {what} than this GPU has.",
@@ -169,6 +185,16 @@ _CUDA_CALL_FAILURES = (
             "CUDA_ERROR_INVALID_",
         ),
         on="image",
+    ),
+    failure_rule(
+        r"CUDA unknown error - this may be due to an incorrectly set up environment",
+        FailureCause.GPU_RUNTIME_MISSING,
+        "CUDA does not start in the container: the driver's devices are there, and do not answer.",
+        "`nvidia-smi` on the node and in the container says whether the driver works; reload nvidia_uvm (sudo modprobe -r "
+        "nvidia_uvm && sudo modprobe nvidia_uvm), or reboot the node.",
+        needle="CUDA unknown error - ",
+        on="container.gpus",
+        weight=FailureWeight.LIKELY,
     ),
     failure_rule(
         rf"{_CUDA_SAYS}\b(?P<what>(?<!rror: )initialization error|unknown error|system not yet initialized|invalid device ordinal"
@@ -293,6 +319,27 @@ CAPTURE_FAILURES = (
 )
 IMAGE_FAILURES = (
     failure_rule(
+        r"(?P<what>Could not load library lib\S{1,80}\. Error: lib.{0,120}|Unable to load any of \{lib.{1,200}\}"
+        r"|Cannot load symbol cudnn\w{1,60})",
+        FailureCause.BROKEN_IMAGE,
+        "The image lacks a library, or does not find it: {what}",
+        "Take another tag of this image. An image of your own: install the library when it is built, or add its directory to "
+        "env.LD_LIBRARY_PATH.",
+        needle=("Could not load library lib", "Unable to load any of {lib", "Cannot load symbol cudnn"),
+        on="image",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}(?P<what>(?!\w{{0,60}}(?:Args|Config|Configuration|LLM|Options|Params|Request)\.__init__)"
+        r"[\w.]{1,120}\(\) got an unexpected keyword argument '[^']{1,80}')",
+        FailureCause.BROKEN_IMAGE,
+        "The image's parts do not fit together: {what}",
+        "Take another tag of this image. A file that is mounted into it, or a patch, has to be one for this very version.",
+        needle="() got an unexpected keyword argument '",
+        on="image",
+        weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(
         r"(?P<what>(?:plugin |shared )?library not found: \S{1,200}\.so|unable to (?:load shared|find backend) library.{0,160}"
         r"|lib[\w.+-]{1,80}?\.so[\d.]{0,20}: cannot open shared object file|undefined symbol: \S+"
         r"|version `?(?:GLIBCXX|GLIBC|CXXABI|libcudart)[\w.]{0,40}'? not found|numpy\.dtype size changed"
@@ -329,13 +376,13 @@ IMAGE_FAILURES = (
 MEMORY_WORDS = (
     failure_rule(
         r"Executor creation failed due to insufficient GPU memory|Error Code 2: OutOfMemory(?: \(Requested size was (?P<bytes>\d+) bytes)?"
-        r"|CUBLAS_STATUS_ALLOC_FAILED",
+        r"|CUBLAS_STATUS_(?:ALLOC_FAILED|NOT_INITIALIZED)",
         FailureCause.CUDA_OUT_OF_MEMORY,
         "CUDA could not allocate[ {bytes} bytes].",
         "Take a smaller share of the memory for the KV cache, a smaller context or batch, or a smaller model; stop what else "
         "uses the GPU.",
         needle=(
-            "CUBLAS_STATUS_ALLOC_FAILED",
+            "CUBLAS_STATUS_",
             "Error Code 2: OutOfMemory",
             "Executor creation failed due to insufficient GPU memory",
         ),
@@ -391,6 +438,23 @@ DISTRIBUTED_FAILURES = (
         "A worker under Ray died.",
         "Look at the log of the other node; `dmesg` there shows whether the kernel killed it for memory.",
         needle=("A worker died or was killed while executing a task", "The actor is ", "The actor died "),
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"[Pp]rocess was signaled to shutdown with signal (?P<signal>4)\b",
+        FailureCause.BROKEN_IMAGE,
+        "A part of the engine ended on signal {signal}: it uses an instruction that this processor does not have.",
+        "Take an image that was built for this processor (a Spark is linux/arm64).",
+        needle="signaled to shutdown with signal ",
+        on="image",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"[Pp]rocess was signaled to shutdown with signal (?P<signal>\d+)",
+        FailureCause.WORKER_LOST,
+        "A part of the engine ended on signal {signal}.",
+        "9: look for the kernel's OOM killer with `dmesg` on the node. 6 and 11: the lines before this one may name the fault.",
+        needle="signaled to shutdown with signal ",
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
