@@ -52,6 +52,27 @@ KERNEL_FAILURES = (
         worked_out=_describe_shared_memory_limit,
     ),
     failure_rule(
+        r"(?P<what>Unsupported [\w-]{1,40} (?:prefill|decode|attention|MoE|GEMM) configuration\b.{0,120})",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "No kernel was made for this model's shape on this GPU: {what}",
+        _OTHER_BACKEND,
+        needle=" configuration",
+        on="image",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"(?P<what>[\w `'.-]{1,100}(?:not supported|unsupported) (?:for|by|with|in) (?:the )?"
+        r"(?:[Ff]lash[Ii]nfer|[Cc][Uu][Tt][Ll][Aa][Ss][Ss]|[Tt]riton|[Mm]arlin|DeepGEMM|deep_gemm|trtllm|TRT-?LLM)\b.{0,80}"
+        r"|(?:[Ff]lash[Ii]nfer|cutlass|CUTLASS|Triton|Marlin|DeepGEMM|TRT-?LLM) kernels? (?:is|are) only supported for .{1,80})",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "A backend has no kernel for what this model needs: {what}",
+        "Choose another MoE or FP4 backend (SGLang: args.moe-runner-backend; vLLM: args.moe-backend), or take a newer image.",
+        needle=("supported for ", "supported by ", "supported with ", "supported in "),
+        exception=True,
+        on="image",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
         r"(?P<what>type fp8\w{1,12} not supported in this architecture)",
         FailureCause.KERNEL_UNSUPPORTED,
         "A Triton kernel uses a number format that this GPU does not have: {what}",
@@ -282,6 +303,15 @@ GPU_FAULTS = (
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
+        r"(?P<place>[\w.-]{1,80}\.cuh?:\d{1,6}): .{0,200}block: \[[\d,]{1,40}\], thread: \[[\d,]{1,40}\] Assertion (?P<what>.{1,160}) failed",
+        FailureCause.CRASHED,
+        "A GPU kernel ended on a check of its own in {place}: {what}.",
+        "An index is out of range: most often a token, a position or a draft that the model does not have. Try without drafts, and "
+        "with the context that the model was made for. " + _GPU_FAULT_REMEDY,
+        needle="], thread: [",
+        weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(
         r"(?P<what>device-side assert triggered|Failed to encode tensor map: 7\d\d"
         r"|CUBLAS_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR)|unspecified launch failure"
         r"|misaligned address|an illegal memory access was encountered|cudaErrorIllegalAddress|cudaErrorLaunchFailure"
@@ -376,13 +406,15 @@ IMAGE_FAILURES = (
 MEMORY_WORDS = (
     failure_rule(
         r"Executor creation failed due to insufficient GPU memory|Error Code 2: OutOfMemory(?: \(Requested size was (?P<bytes>\d+) bytes)?"
-        r"|CUBLAS_STATUS_(?:ALLOC_FAILED|NOT_INITIALIZED)",
+        r"|CUBLAS_STATUS_(?:ALLOC_FAILED|NOT_INITIALIZED)|^(?:CUDA|HIP) [Ee]rror: out of memory|\bcuda failed with error 2\b",
         FailureCause.CUDA_OUT_OF_MEMORY,
         "CUDA could not allocate[ {bytes} bytes].",
         "Take a smaller share of the memory for the KV cache, a smaller context or batch, or a smaller model; stop what else "
         "uses the GPU.",
         needle=(
             "CUBLAS_STATUS_",
+            "rror: out of memory",
+            "cuda failed with error 2",
             "Error Code 2: OutOfMemory",
             "Executor creation failed due to insufficient GPU memory",
         ),
@@ -400,12 +432,12 @@ MEMORY_WORDS = (
 )
 DISTRIBUTED_FAILURES = (
     failure_rule(
-        r"NCCL error:? (?:[\w./-]{1,200}:\d{1,6} ')?(?P<what>[\w ]{1,80})|unhandled (?P<kind>system|cuda) error \(run with NCCL_DEBUG",
+        r"NCCL [Ee]rror:? (?:[\w./-]{1,200}:\d{1,6} '|\d{1,2}: )?(?P<what>[\w ]{1,80})|unhandled (?P<kind>system|cuda) error \(run with NCCL_DEBUG",
         FailureCause.NCCL,
         "NCCL, by which the ranks talk to each other, failed[: {what}][ ({kind} error)].",
         "Check the link between the nodes (sparkctl doctor), NCCL_SOCKET_IFNAME, NCCL_IB_HCA and GLOO_SOCKET_IFNAME on both. "
         "With env.NCCL_DEBUG: INFO the log names the reason.",
-        needle="error",
+        needle=("error", "NCCL Error"),
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
@@ -651,9 +683,11 @@ CRASH_FAILURES = (
         r"_[a-z0-9_]{1,60}\b.{0,200}?"
         r"\b(?:must be|should be|must not|cannot be|can't be|can not be|(?:is|are) not (?:supported|compatible|allowed|divisible)"
         r"|not divisible|(?:is|are) (?:larger|greater|smaller|less|lower|higher) than|exceeds?|only supports?|requires?|expects?"
-        r"|incompatible with|mutually exclusive|conflicts? with)\b.*)",
+        r"|incompatible with|mutually exclusive|conflicts? with)\b.*)"
+        r"|^(?:[\w.]+\.)?(?:ValueError|AssertionError): (?P<said>.{0,200}?\b(?:requires?|needs?|only supports?)\b.{0,100}?"
+        r"\b(?:max|min|num|enable|disable|kv_cache|attention|speculative|draft|chunked|tensor|pipeline|moe)_[a-z0-9_]{1,60}\b.*)",
         FailureCause.BAD_VALUE,
-        "The engine refused its settings: {what}",
+        "The engine refused its settings: [{what}][{said}]",
         "Correct the setting that the message names.",
         needle=("ValueError: ", "AssertionError: "),
         weight=FailureWeight.EXCEPTION,
