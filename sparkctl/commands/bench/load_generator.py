@@ -90,6 +90,15 @@ async def describe_generator(words: Sequence[str]) -> str:
     return known if found is None else f"llama-benchy {found[1]}"
 
 
+def refuse_missing_tokenizer(place: str | None) -> None:
+    """Raise `InvalidInput` for a directory without a tokenizer. A name of the Hub is left to the load generator."""
+    directory = Path(place or "")
+    if place is None or not (directory.is_dir() or place.startswith(("/", "."))):
+        return
+    if not any((directory / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")):
+        raise InvalidInput(f"{place} has no tokenizer.json", "name the directory of the model's: --tokenizer DIR")
+
+
 def hash_book(book: Path | None) -> str:
     """Return the SHA-256 of the text that prompts are cut from. Raises `InvalidInput` if it cannot be read."""
     try:
