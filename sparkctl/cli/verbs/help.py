@@ -93,7 +93,7 @@ def _find_section(name: str) -> list[str]:
     _, mark, rest = page.partition(f"\n### {name}\n")
     if not mark:
         return []
-    text = re.split(r"\n(?:#|<!--)", rest)[0].strip()
+    text = re.split(r"\n(?:#|<!--)", rest)[0].strip().replace("**", "")
     return [f"{name}:", *text.splitlines(), "", "All causes: sparkctl help causes"]
 
 

@@ -33,7 +33,7 @@ def test_each_verb_is_in_one_group_and_has_two_examples() -> None:
 @pytest.mark.parametrize(("line", "words"), [("version", "sparkctl "), ("help up", "Usage: sparkctl up"), ("-v", "sparkctl "),
                                              ("help stop", "Usage: sparkctl down"), ("help memory-fit", "# Will it fit?"),
                                              ("help bench", "sparkctl help bench page"), ("help bench page", "# Bench"),
-                                             ("help exit-codes", "| 6 |"), ("help keys", "| `:` command |"),
+                                             ("help permission", "use Docker. Do: Correct"), ("help exit-codes", "| 6 |"), ("help keys", "| `:` command |"),
                                              ("help profiles import", "Usage: sparkctl profiles import")])  # fmt: skip
 def test_help_and_version(line: str, words: str) -> None:
     run = run_command(line)
