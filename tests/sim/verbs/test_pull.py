@@ -16,7 +16,7 @@ from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
-from sparkctl.engines.simulation.model_files import build_model_config
+from sparkctl.engines.simulation.engine_launch import build_model_config
 from sparkctl.model.events import (
     CommandEnded,
     Event,
