@@ -17,7 +17,6 @@ from sparkctl.model.profile import ArgValue, FlagValues, JsonValue
 from sparkctl.model.profile_field import FieldKind
 from sparkctl.model.reference import FigureRange
 from sparkctl.model.text.bounded_pattern import compile_bounded
-from sparkctl.model.text.node_paths import find_misleading_part
 from sparkctl.model.text.suggestions import format_did_you_mean
 from sparkctl.model.text.units import GIB, MIB, parse_duration, parse_size
 from sparkctl.profiles.docker_options import (
@@ -29,8 +28,7 @@ from sparkctl.profiles.docker_options import (
     is_bare_flag,
 )
 from sparkctl.profiles.env_references import REFERENCE_PATTERN
-from sparkctl.profiles.file_issues import quote_source
-from sparkctl.profiles.yaml_reader import YamlValue
+from sparkctl.profiles.yaml_reader import YamlValue, quote_source
 
 CONTAINER_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+")
 NEED_PATTERN = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{1,63}(?:@[A-Za-z0-9][A-Za-z0-9_.-]{0,62})?")
@@ -554,3 +552,13 @@ MAP_TYPES: dict[FieldKind, MapType] = {
         },
     ),
 }
+
+
+def find_misleading_part(path: str) -> str | None:
+    """Return the first part of a path that makes it lead elsewhere than it seems (``..``, ``.``, an empty part), None
+    if there is none.
+
+    A slash at the end is allowed.
+    """
+    parts = path.removeprefix("/").removesuffix("/").split("/") if path not in ("", "/") else []
+    return next((part or "//" for part in parts if part in ("", ".", "..")), None)

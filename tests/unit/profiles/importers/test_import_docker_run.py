@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkctl.engines.flags.command_flags import CommandFlags
+from sparkctl.engines.engine_flags import CommandFlags
 from sparkctl.engines.lint.profile_flags import collect_profile_flags
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.profile import FlagValues, JsonValue
-from sparkctl.profiles.importers.import_report import KeyOutcome
+from sparkctl.profiles.importers.profile_draft import KeyOutcome
 from tests.unit.profiles.importers.import_text import (
     get_container_argv,
     import_and_check,
