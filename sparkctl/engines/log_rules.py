@@ -101,7 +101,8 @@ def _split_alternatives(pattern: str) -> tuple[str, ...]:
 
 
 @cache
-def _compile_match(pattern: str) -> Search:
+def _compile_match(pattern: str) -> Callable[..., re.Match[str] | None]:
+    """Return a matcher of a pattern; beside the line it may be told where to begin."""
     return re.compile(pattern).match
 
 
