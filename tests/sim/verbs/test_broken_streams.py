@@ -106,10 +106,10 @@ def test_a_slip_of_the_fingers_gets_one_clear_line(words: list[str], message: st
     assert message in first
 
 
-def test_profiles_alone_shows_its_help() -> None:
+def test_profiles_alone_lists_them_as_models_and_images_do() -> None:
     ran = run_in_process("profiles")
-    assert (ran.returncode, ran.stderr) == (2, "")
-    assert ran.stdout.startswith("Usage: sparkctl profiles")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout == run_in_process("profiles", "list").stdout
 
 
 def test_a_profile_is_checked_by_its_name_too(tmp_path: Path) -> None:
