@@ -10,7 +10,7 @@ from typing import Any
 
 from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
-from sparkctl.engines.memory.model_weights import map_path_to_node
+from sparkctl.engines.memory_estimate import map_path_to_node
 from sparkctl.errors import OperationRefused, SparkctlError
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import load_json, sanitize_line

@@ -12,7 +12,7 @@ from sparkctl.errors import InvalidInput
 if TYPE_CHECKING:
     from sparkctl.engines.base import Engine
 
-_NON_ENGINE_FOLDERS = frozenset({"failures", "flags", "lint", "memory", "simulation", "traps"})
+_NON_ENGINE_FOLDERS = frozenset({"failures", "lint", "simulation", "traps"})
 FALLBACK_ENGINE = "container"  # for a program that no other engine is known for
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 
 from sparkctl.engines.base import EngineDefaults
-from sparkctl.engines.flags.command_flags import find_profile_script, find_shell_script
+from sparkctl.engines.engine_flags import find_profile_script, find_shell_script
 from sparkctl.errors import InvalidInput
 from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, Profile
 

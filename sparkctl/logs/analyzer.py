@@ -30,17 +30,19 @@ from sparkctl.logs.line_patterns import (  # fmt: skip
     SHUTDOWN_PHRASES,
     STARTUP_ONLY_CAUSES,
     STOP_REQUESTS,
+    TRACEBACK_HEADER,
     TRACEBACK_STARTS,
     LogTime,
+    TracebackReader,
     is_below_error,
     looks_like_error,
     may_hold_duration,
     parse_log_time,
     says_it_goes_on,
     says_it_tries_again,
+    strip_group_frame,
 )
 from sparkctl.logs.own_requests import REQUEST_MARK, is_own_request
-from sparkctl.logs.traceback_reader import TRACEBACK_HEADER, TracebackReader, strip_group_frame
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, StatsLineKind
 from sparkctl.model.launch_plan import ReadinessRule
 from sparkctl.model.phase import Phase, PhaseDuration, Step

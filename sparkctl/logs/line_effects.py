@@ -18,12 +18,15 @@ from sparkctl.engines.line_preparer import LOG_PREFIX_PATTERN, MAX_LINE_LENGTH, 
 from sparkctl.engines.log_rules import TO_SHAPE
 from sparkctl.logs.line_patterns import (
     ACCESS_LINE,
+    ASSERTION_START,
     DURATION_WORDS,
     ERROR_LEVELS,
+    FRAME_PATTERN,
     PREFIX_PATTERN,
     SELF_KILLS,
     SHUTDOWN_PHRASES,
     STOP_REQUESTS,
+    TRACEBACK_HEADER,
     TRACEBACK_STARTS,
     is_below_error,
     looks_like_error,
@@ -32,7 +35,6 @@ from sparkctl.logs.line_patterns import (
     strip_broken_colour_codes,
 )
 from sparkctl.logs.own_requests import REQUEST_MARK, is_own_request
-from sparkctl.logs.traceback_reader import ASSERTION_START, FRAME_PATTERN, TRACEBACK_HEADER
 from sparkctl.model.text.sanitize import ESCAPE_SEQUENCE
 
 _TO_SHAPE = bytes.maketrans(b"123456789", b"000000000")

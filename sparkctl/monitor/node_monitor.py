@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from sparkctl.concurrency import gather_or_cancel, run_in_background
 from sparkctl.context import CommandContext
-from sparkctl.engines import decode_step_label, load_engine
+from sparkctl.engines import load_engine
 from sparkctl.errors import DockerError, GuardUnavailable, InvalidInput, NodeError
 from sparkctl.logs.analyzer import LogAnalyzer
 from sparkctl.logs.reader import read_log
@@ -49,6 +49,7 @@ from sparkctl.monitor.meters.engine_meters import EngineMeters, MeterReading, ha
 from sparkctl.monitor.node_status import ContainerInspections, build_instance_view
 from sparkctl.monitor.sampler import LOADING_INTERVAL, NodeSampler
 from sparkctl.node.agent_decoder import AgentHello
+from sparkctl.profiles import container_labels
 from sparkctl.transport.node_connection import ConnectionStatus, node_state_for_error
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
@@ -395,7 +396,7 @@ async def _build_listed_instance(session: NodeSession, container: Container) -> 
         return view
     return replace(
         view,
-        per_step=decode_step_label.parse_decode_step_label(container.get_label(ContainerLabel.PER_STEP)),
+        per_step=container_labels.parse_decode_step_label(container.get_label(ContainerLabel.PER_STEP)),
         reference=parse_reference_label(container.get_label(ContainerLabel.REFERENCE)),
     )
 

@@ -192,7 +192,7 @@ def order_stops(chosen: Sequence[InstanceContainers]) -> list[list[InstanceConta
 
 
 def _parse_decode_step(container: Container) -> DecodeStepSpec | None:
-    from sparkctl.engines.decode_step_label import parse_decode_step_label  # imported late: `status` groups no ranks
+    from sparkctl.profiles.container_labels import parse_decode_step_label  # imported late: `status` groups no ranks
 
     return parse_decode_step_label(container.get_label(ContainerLabel.PER_STEP))
 

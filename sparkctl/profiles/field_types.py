@@ -17,7 +17,6 @@ from sparkctl.model.profile import ArgValue, FlagValues, JsonValue
 from sparkctl.model.profile_field import FieldKind
 from sparkctl.model.reference import FigureRange
 from sparkctl.model.text.bounded_pattern import compile_bounded
-from sparkctl.model.text.node_paths import find_misleading_part
 from sparkctl.model.text.suggestions import format_did_you_mean
 from sparkctl.model.text.units import GIB, MIB, parse_duration, parse_size
 from sparkctl.profiles.docker_options import (
@@ -554,3 +553,13 @@ MAP_TYPES: dict[FieldKind, MapType] = {
         },
     ),
 }
+
+
+def find_misleading_part(path: str) -> str | None:
+    """Return the first part of a path that makes it lead elsewhere than it seems (``..``, ``.``, an empty part), None
+    if there is none.
+
+    A slash at the end is allowed.
+    """
+    parts = path.removeprefix("/").removesuffix("/").split("/") if path not in ("", "/") else []
+    return next((part or "//" for part in parts if part in ("", ".", "..")), None)

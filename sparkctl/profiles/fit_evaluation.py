@@ -10,17 +10,18 @@ from dataclasses import replace
 from itertools import accumulate
 
 from sparkctl.engines import load_engine
-from sparkctl.engines.flags.command_flags import CommandFlags
-from sparkctl.engines.flags.flag_catalogue import parse_version
-from sparkctl.engines.memory.memory_estimate import (
+from sparkctl.engines.engine_flags import CommandFlags, parse_version
+from sparkctl.engines.memory_estimate import (
     AvailableMemory,
     DraftWorkspace,
     EstimateInput,
     MemoryEstimate,
     MemoryRule,
+    WeightsSize,
+    map_path_to_node,
+    measure_weights,
     parse_kv_layout,
 )
-from sparkctl.engines.memory.model_weights import WeightsSize, map_path_to_node, measure_weights
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.memory_fit import (
     CheckpointFiles,

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
 from sparkctl import __version__
-from sparkctl.engines import command_builder, decode_step_label
+from sparkctl.engines import command_builder
 from sparkctl.engines.base import Engine, EngineRank
 from sparkctl.errors import InvalidInput
 from sparkctl.model.launch_plan import ContainerLabel, GuardRule, LaunchPlan, Mount, ReadinessRule, resolve_node_port
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.model.reference import format_reference_label, select_comparable
+from sparkctl.profiles import container_labels
 from sparkctl.profiles.container_labels import is_api_key_variable
 from sparkctl.profiles.engine_environment import find_engine_secrets, resolve_engine_args, resolve_engine_env
 from sparkctl.profiles.file_issues import quote_source
@@ -83,8 +84,8 @@ def build_launch_plan(
     ready = build_readiness_rule(profile, engine)
     network = box.network or choose_default_network(port, box.options)
     command = engine.build_command(profile)
-    step = decode_step_label.format_decode_step_label(
-        decode_step_label.build_decode_step_spec(profile.model, engine.read_decoding_settings(command))
+    step = container_labels.format_decode_step_label(
+        container_labels.build_decode_step_spec(profile.model, engine.read_decoding_settings(command))
     )
     made = LaunchPlan(
         node=node.name, instance=instance, profile=profile.name, profile_hash=profile.digest, engine=profile.engine,

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkctl import engines
-from sparkctl.engines.flags import flag_catalogue
-from sparkctl.engines.flags.flag_catalogue import CatalogueChoice, CatalogueMatch
+from sparkctl.engines import engine_flags
+from sparkctl.engines.engine_flags import CatalogueChoice, CatalogueMatch
 from sparkctl.engines.lint import flag_check
 from sparkctl.engines.lint.model import FieldPath, LintFix, LintMessage, LintRule, LintSeverity
 from sparkctl.engines.traps.profile_traps import check_traps
@@ -79,7 +79,7 @@ def lint_profile_file(library: ProfileLibrary, path: Path, version: str | None =
         profile, tree = library.load_with_positions(path)
     except InvalidFile as error:
         return LintResult(path, tuple(_issue_to_diagnostic(fault) for fault in error.faults))
-    chosen = flag_catalogue.choose_catalogue(profile.engine, profile.image, profile.engine_version, version)
+    chosen = engine_flags.choose_catalogue(profile.engine, profile.image, profile.engine_version, version)
     secrets = _find_lint_secrets(profile)
     found = [_build_diagnostic(one, tree, secrets) for one in lint_profile(profile, chosen)]
     if chosen is not None and chosen.basis is not CatalogueMatch.EXACT:
@@ -94,7 +94,7 @@ def lint_profile(
 
     ``usual``: seconds that such a start takes, None if not known.
     """
-    chosen = chosen or flag_catalogue.choose_catalogue(profile.engine, profile.image, profile.engine_version)
+    chosen = chosen or engine_flags.choose_catalogue(profile.engine, profile.image, profile.engine_version)
     if chosen is None:
         return (
             *flag_check.check_container_settings(profile),
@@ -105,10 +105,8 @@ def lint_profile(
         profile,
         engines.load_engine(profile.engine),
         chosen.catalogue,
-        flag_catalogue.load_other_versions(chosen.catalogue),
-        tuple(
-            (engines.load_engine(one.engine).title, one) for one in flag_catalogue.load_other_engines(profile.engine)
-        ),
+        engine_flags.load_other_versions(chosen.catalogue),
+        tuple((engines.load_engine(one.engine).title, one) for one in engine_flags.load_other_engines(profile.engine)),
         is_certain=chosen.basis is CatalogueMatch.EXACT,
         version=chosen.version,
     )
@@ -142,7 +140,7 @@ def list_start_warnings(
     ``library``: where to look for relatives of the profile without this trap; ``usual``: seconds that such a start takes.
     """
     secrets = _find_lint_secrets(profile)
-    chosen = flag_catalogue.choose_catalogue(profile.engine, profile.image, profile.engine_version)
+    chosen = engine_flags.choose_catalogue(profile.engine, profile.image, profile.engine_version)
     is_certain = chosen is not None and chosen.basis is CatalogueMatch.EXACT
     found = [one for one in lint_profile(profile, chosen, usual) if one.level is not LintSeverity.INFO]
     has_trap = any(one.kind is LintRule.KNOWN_TRAP for one in found)
@@ -264,14 +262,14 @@ def suggest_flag_name(engine: str, flag: str, version: str | None, image: str = 
     ``version``: the engine's; if None, the ``image``'s tag decides, else the newest known one. None: there is nothing
     to say.
     """
-    chosen = flag_catalogue.choose_catalogue(engine, image, version)
+    chosen = engine_flags.choose_catalogue(engine, image, version)
     if chosen is None:
         return None
     asked = Profile(name="asked", engine=engine, image="", origin="", shipped=False, args=((flag, True),))
     found = next((one for one in lint_profile(asked, chosen) if one.kind in _FLAG_NAME_RULES), None)
     if found is None:
         return None
-    if chosen.basis is flag_catalogue.CatalogueMatch.EXACT:
+    if chosen.basis is engine_flags.CatalogueMatch.EXACT:
         return found.message
     which = "the newest that is known" if chosen.version is None else f"the nearest to {chosen.version} that is known"
     return f"{found.message}: by the flags of {chosen.catalogue.version}, {which}"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sparkctl.commands.actions import ACTIONS
-from sparkctl.logs.filter_pattern import FilterPattern
+from sparkctl.logs.search import FilterPattern
 from sparkctl.model.events import FindingReported
 from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.node import NodeName, NodeState

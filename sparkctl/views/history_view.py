@@ -33,7 +33,7 @@ from sparkctl.views.text.styled_text import (
 
 if TYPE_CHECKING:
     from sparkctl.history.start_diff import StartDiff, StartDifference
-    from sparkctl.logs.filter_pattern import FilterPattern
+    from sparkctl.logs.search import FilterPattern
 
 _UNKNOWN_END = "not known how it ended"
 _LATE_RATIO = 1.25  # of the usual time

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 
-from sparkctl.logs.filter_pattern import FilterPattern
+from sparkctl.logs.search import FilterPattern
 from sparkctl.model.sample import NodeProcess, Sample
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_gib

@@ -67,7 +67,7 @@ def test_a_hang_times_out_with_its_phase(spark1: LabNode, sparkctl: Sparkctl) ->
 
 
 def test_the_whole_start_has_a_time_of_its_own(spark1: LabNode, sparkctl: Sparkctl) -> None:
-    ran = sparkctl("up", sparkctl.profile(env={"LAB_END": "hang"}), "--node", "spark1", "--timeout", "3s", "--json")
+    ran = sparkctl("up", sparkctl.profile(env={"LAB_END": "hang"}), "--node", "spark1", "--timeout", "8s", "--json")
     assert_ended(ran, 4, "timed-out")
     assert "loading" in get_verdict(ran)["summary"]
 

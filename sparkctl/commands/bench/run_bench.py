@@ -35,8 +35,7 @@ from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext, CommandInterrupted, InterruptSignal
 from sparkctl.engines import load_engine
 from sparkctl.engines.base import Engine
-from sparkctl.engines.decode_step_label import parse_decode_step_label
-from sparkctl.engines.memory.model_weights import map_path_to_node
+from sparkctl.engines.memory_estimate import map_path_to_node
 from sparkctl.errors import ConnectionLost, ExitCode, InvalidInput, OperationRefused, SparkctlError
 from sparkctl.history.bench_store import BenchStore
 from sparkctl.history.model import OperationKind
@@ -60,7 +59,7 @@ from sparkctl.monitor.guard_client import read_receipt, save_receipt
 from sparkctl.monitor.meters.bandwidth import build_decode_step_reads
 from sparkctl.monitor.node_status import read_node_statuses
 from sparkctl.monitor.node_views import build_missing_instance_error, choose_instance
-from sparkctl.profiles.container_labels import parse_port_label
+from sparkctl.profiles.container_labels import parse_decode_step_label, parse_port_label
 from sparkctl.transport.node_connection import ByteReader, ByteWriter
 from sparkctl.transport.node_session import NodeSession
 from sparkctl.transport.socket_relay import HeaderWriter, SocketRelay

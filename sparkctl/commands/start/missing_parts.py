@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from sparkctl.commands.start.start_preflight import format_pull_hint
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
-from sparkctl.engines.memory.model_weights import map_path_to_node
+from sparkctl.engines.memory_estimate import map_path_to_node
 from sparkctl.errors import SparkctlError
 from sparkctl.model.events import PartsMissing
 from sparkctl.model.launch_plan import LaunchPlan

@@ -10,8 +10,8 @@ from sparkctl.commands.start.missing_parts import find_missing_models
 from sparkctl.commands.start.start_request import to_switch_command
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
-from sparkctl.engines.flags.command_flags import CommandFlags
-from sparkctl.engines.memory.memory_estimate import (
+from sparkctl.engines.engine_flags import CommandFlags
+from sparkctl.engines.memory_estimate import (
     DraftWorkspace,
     find_invalid_memory_flag,
     find_memory_rule,

@@ -11,9 +11,8 @@ from dataclasses import replace
 
 from sparkctl.commands.start import node_fit
 from sparkctl.context import CommandContext
-from sparkctl.engines.decode_step_label import format_decode_step_label, parse_decode_step_label
-from sparkctl.engines.flags.command_flags import CommandFlags
-from sparkctl.engines.memory.model_weights import map_path_to_node
+from sparkctl.engines.engine_flags import CommandFlags
+from sparkctl.engines.memory_estimate import map_path_to_node
 from sparkctl.errors import NodeError
 from sparkctl.history.expected_durations import compute_model_key
 from sparkctl.history.model import NodeResult
@@ -29,6 +28,7 @@ from sparkctl.model.text.units import GIB
 from sparkctl.monitor.startup_timeline import PhaseTimer
 from sparkctl.node.model_files_decoder import WeightsCheck
 from sparkctl.node.node_inspection import NodeInspection
+from sparkctl.profiles.container_labels import format_decode_step_label, parse_decode_step_label
 from sparkctl.profiles.fit_evaluation import build_estimate_input, find_model_paths
 from sparkctl.profiles.setting_proof import CommandWithChanges, SettingProof
 from sparkctl.transport.node_session import NodeSession

@@ -5,9 +5,8 @@ is ready.
 from __future__ import annotations
 
 from sparkctl.engines import command_builder
-from sparkctl.engines.base import Engine, EngineDefaults, EngineRank, LineSignal
+from sparkctl.engines.base import Engine, EngineDefaults, EngineRank, ImportRules, LineSignal
 from sparkctl.engines.failures import COMMON_FAILURES, cuda_memory_rules
-from sparkctl.engines.import_rules import ImportRules
 from sparkctl.engines.log_rules import LogRules, loading_signal
 from sparkctl.engines.traps import build_trap_rules
 from sparkctl.errors import InvalidInput

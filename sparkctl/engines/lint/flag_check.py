@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from sparkctl.engines import command_builder, load_engine_part
 from sparkctl.engines.base import Engine
-from sparkctl.engines.flags.flag_catalogue import EngineFlag, FlagArity, FlagCatalogue, FlagValueType, parse_version
+from sparkctl.engines.engine_flags import EngineFlag, FlagArity, FlagCatalogue, FlagValueType, parse_version
 from sparkctl.engines.lint import flag_combinations
 from sparkctl.engines.lint.model import FieldPath, LintFix, LintFixKind, LintMessage, LintRule, LintSeverity
 from sparkctl.engines.lint.profile_flags import (

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sparkctl.engines.flags.flag_catalogue import FlagArity
+from sparkctl.engines.engine_flags import FlagArity
 from sparkctl.engines.lint.model import FieldPath, LintMessage, LintRule, LintSeverity
 from sparkctl.engines.lint.profile_flags import (
     FlagMatch,

@@ -11,8 +11,7 @@ from enum import Enum
 from typing import Any
 
 from sparkctl.engines import command_builder
-from sparkctl.engines.flags.command_flags import find_profile_script
-from sparkctl.engines.flags.flag_catalogue import EngineFlag, FlagCatalogue
+from sparkctl.engines.engine_flags import EngineFlag, FlagCatalogue, find_profile_script
 from sparkctl.engines.lint.model import FieldPath
 from sparkctl.model.profile import FlagValues, JsonValue, Profile
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text

@@ -9,9 +9,17 @@ from __future__ import annotations
 import re
 
 from sparkctl.engines import command_builder, metrics_parser
-from sparkctl.engines.base import DecodingSettings, Engine, EngineDefaults, EngineRank, LineSignal, LogSignature
+from sparkctl.engines.base import (
+    HUB_ID_PATTERN,
+    DecodingSettings,
+    Engine,
+    EngineDefaults,
+    EngineRank,
+    ImportRules,
+    LineSignal,
+    LogSignature,
+)
 from sparkctl.engines.failures import COMMON_FAILURES
-from sparkctl.engines.import_rules import HUB_ID_PATTERN, ImportRules
 from sparkctl.engines.llamacpp.failures import (
     CONTEXT_FIELD,
     CUDA_FAILURES,

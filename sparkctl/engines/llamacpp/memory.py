@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparkctl.engines.memory.memory_estimate import (
+from sparkctl.engines.memory_estimate import (
     EstimateInput,
     MemoryEstimate,
     MemoryRule,

@@ -10,14 +10,15 @@ import re
 
 from sparkctl.engines import command_builder, metrics_parser
 from sparkctl.engines.base import (
+    COMMON_RECIPE_FLAGS,
     DecodingSettings,
     Engine,
     EngineDefaults,
     EngineRank,
+    ImportRules,
     LineSignal,
     LogSignature,
 )
-from sparkctl.engines.import_rules import COMMON_RECIPE_FLAGS, ImportRules
 from sparkctl.engines.log_rules import FactRule, LogRules, fact_rule, loading_signal, version_facts
 from sparkctl.engines.metrics_parser import parse_leading_number, parse_stats_fields
 from sparkctl.engines.sglang.failures import FAILURES, MEMORY_FRACTION_FIELD, WRAPPED_ERROR

@@ -18,11 +18,12 @@ from sparkctl.engines.base import (
     EngineRank,
     Failure,
     FailureWeight,
+    ImportRules,
     LineSignal,
     LogSignature,
+    ModelWord,
 )
 from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES, cuda_memory_rules
-from sparkctl.engines.import_rules import ImportRules, ModelWord
 from sparkctl.engines.log_rules import LogRules, failure_rule, loading_signal
 from sparkctl.engines.traps import build_trap_rules
 from sparkctl.engines.trtllm import mpirun

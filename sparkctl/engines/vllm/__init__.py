@@ -10,8 +10,17 @@ import json
 import re
 
 from sparkctl.engines import command_builder, metrics_parser
-from sparkctl.engines.base import DecodingSettings, Engine, EngineDefaults, EngineRank, LineSignal, LogSignature
-from sparkctl.engines.import_rules import COMMON_RECIPE_FLAGS, ImportRules, ModelWord
+from sparkctl.engines.base import (
+    COMMON_RECIPE_FLAGS,
+    DecodingSettings,
+    Engine,
+    EngineDefaults,
+    EngineRank,
+    ImportRules,
+    LineSignal,
+    LogSignature,
+    ModelWord,
+)
 from sparkctl.engines.log_rules import LogRules, fact_rule, loading_signal, version_facts
 from sparkctl.engines.metrics_parser import parse_leading_number, parse_number_list, parse_percent, parse_stats_fields
 from sparkctl.engines.vllm.failures import FAILURES, MEMORY_UTILIZATION_FIELD, QUOTED_WORKER_ERROR

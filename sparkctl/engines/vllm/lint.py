@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sparkctl.engines.flags.flag_catalogue import parse_version
+from sparkctl.engines.engine_flags import parse_version
 from sparkctl.engines.lint import flag_combinations
 from sparkctl.engines.lint.flag_combinations import find_draft_mismatch
 from sparkctl.engines.lint.model import FieldPath, LintMessage, LintRule, LintSeverity

@@ -6,7 +6,7 @@ the share, except CUDA graphs before 0.21. From the source of 0.19.1, 0.32.0 and
 
 from __future__ import annotations
 
-from sparkctl.engines.memory.memory_estimate import (
+from sparkctl.engines.memory_estimate import (
     AvailableMemory,
     EstimateInput,
     MemoryEstimate,

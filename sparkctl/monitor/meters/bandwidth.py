@@ -14,13 +14,13 @@ import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from sparkctl.engines.decode_step_label import format_decode_step_label, parse_decode_step_label
 from sparkctl.model.decode_step import DecodeStepSpec
 from sparkctl.model.engine_metrics import EngineActivity, EngineMeter
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import GB10_BANDWIDTH_GB_S
 from sparkctl.model.sample import Sample
 from sparkctl.monitor.node_views import NodeTelemetryView
+from sparkctl.profiles.container_labels import format_decode_step_label, parse_decode_step_label
 
 GB = 1e9  # memory bandwidth is specified and measured in decimal gigabytes
 FORMULA = "GB/s = decode steps/s x (weights + experts + draft model x passes + KV cache read) per step"

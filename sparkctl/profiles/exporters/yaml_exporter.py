@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from sparkctl.engines import load_engine
-from sparkctl.engines.flags.command_flags import find_profile_script
+from sparkctl.engines.engine_flags import find_profile_script
 from sparkctl.errors import InvalidInput
 from sparkctl.profiles.docker_options import DOCKER_OPTIONS, DockerOptionKind, is_bare_flag
 from sparkctl.profiles.env_references import has_references, map_references, resolve_defaults

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from sparkctl.engines import FALLBACK_ENGINE
-from sparkctl.engines.import_rules import HUB_CACHE, HUB_CACHE_TARGET, HUB_ID_PATTERN
+from sparkctl.engines.base import HUB_CACHE, HUB_CACHE_TARGET, HUB_ID_PATTERN
 from sparkctl.errors import InvalidInput
 from sparkctl.profiles.env_references import escape_references, has_references
 from sparkctl.profiles.importers import docker_flags, recipe_reader, shell_parser

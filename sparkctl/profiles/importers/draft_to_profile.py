@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from sparkctl.engines import FALLBACK_ENGINE, load_engine
-from sparkctl.engines.flags.command_flags import find_shell_script
+from sparkctl.engines.engine_flags import find_shell_script
 from sparkctl.errors import InvalidInput
 from sparkctl.model.launch_plan import PhaseTimeouts
 from sparkctl.model.profile import ArgValue, ContainerOptions, JsonValue, ModelSpec, Profile, StartOptions

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from sparkctl.engines import FALLBACK_ENGINE, load_engine, load_engines
-from sparkctl.engines.flags.flag_catalogue import list_versions, load_catalogue
-from sparkctl.engines.import_rules import HUB_ID_PATTERN, ImportRules, ModelWord
+from sparkctl.engines.base import HUB_ID_PATTERN, ImportRules, ModelWord
+from sparkctl.engines.engine_flags import list_versions, load_catalogue
 from sparkctl.model.profile import ArgValue, FlagValues, JsonValue
 from sparkctl.profiles.env_references import has_references, resolve_defaults
 

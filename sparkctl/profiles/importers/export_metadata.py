@@ -12,7 +12,7 @@ from dataclasses import MISSING, fields, replace
 from typing import Any
 
 from sparkctl.engines import FALLBACK_ENGINE
-from sparkctl.engines.flags.command_flags import find_profile_script
+from sparkctl.engines.engine_flags import find_profile_script
 from sparkctl.model.profile import ArgValue, JsonValue, Profile, map_arg_texts
 from sparkctl.model.profile_field import FieldKind
 from sparkctl.profiles.env_references import escape_references

@@ -16,11 +16,11 @@ from sparkctl.engines import load_engine, load_engines
 from sparkctl.engines.base import EngineRank
 from sparkctl.model.launch_plan import GuardRule
 from sparkctl.model.profile import ArgValue, FlagValues, Profile, list_arg_texts
-from sparkctl.model.text.node_paths import find_misleading_part
 from sparkctl.model.text.secrets import is_secret_name
 from sparkctl.model.text.suggestions import format_did_you_mean
 from sparkctl.profiles.docker_options import DOCKER_OPTIONS
 from sparkctl.profiles.env_references import REFERENCE_PATTERN, escape_references, has_references, list_referenced_names
+from sparkctl.profiles.field_types import find_misleading_part
 from sparkctl.profiles.importers.import_report import ImportReport
 from sparkctl.profiles.importers.profile_draft import ImportResult
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkctl.engines import load_engines
-from sparkctl.engines.import_rules import HUB_CACHE, HUB_CACHE_TARGET, ImportRules
+from sparkctl.engines.base import HUB_CACHE, HUB_CACHE_TARGET, ImportRules
 from sparkctl.errors import InvalidInput
 from sparkctl.profiles.env_references import escape_references
 from sparkctl.profiles.importers import docker_flags, shell_parser

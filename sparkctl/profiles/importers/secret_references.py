@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sparkctl.engines.flags.command_flags import find_shell_script
+from sparkctl.engines.engine_flags import find_shell_script
 from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, map_arg_texts
 from sparkctl.model.text.secrets import contains_token, find_secret_arguments, find_secret_values, is_secret_name
 from sparkctl.profiles.env_references import REFERENCE_PATTERN, format_reference, resolve_defaults

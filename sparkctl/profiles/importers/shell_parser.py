@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sparkctl.engines.flags.command_flags import find_shell_script
+from sparkctl.engines.engine_flags import find_shell_script
 from sparkctl.errors import InvalidInput
 from sparkctl.profiles.env_references import (
     escape_references,

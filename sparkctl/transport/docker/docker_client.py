@@ -45,6 +45,8 @@ MAX_ANSWER_BYTES = (
 CHANGE_TIMEOUT_SECONDS = 60.0
 _STOP_MARGIN_SECONDS = 20.0  # time for a stop beyond its grace period
 _HTTP_NOT_FOUND = 404
+# Seconds after a container's end until which its events are read: a busy Docker writes them late, and answers when the time has come.
+_EVENT_DELAYS = (1, 5)
 _PULL_SILENCE_SECONDS = (
     600.0  # seconds without a word while an image comes: Docker says nothing while it checks a layer
 )
@@ -103,9 +105,14 @@ class DockerClient:
         if container.started is None or container.finished is None:
             return None
         wanted = quote(json.dumps({"type": ["container"], "container": [container.id], "event": ["kill", "die"]}))
-        span = f"since={int(container.started)}&until={int(container.finished) + 1}"
-        answer = await self._send_get(f"/v{await self.api_version()}/events?{span}&filters={wanted}")
-        return docker_responses.find_stop_signals(answer.body) if answer.is_success else None
+        signals = None
+        for late in _EVENT_DELAYS:
+            span = f"since={int(container.started)}&until={int(container.finished) + late}"
+            answer = await self._send_get(f"/v{await self.api_version()}/events?{span}&filters={wanted}")
+            signals = docker_responses.find_stop_signals(answer.body) if answer.is_success else None
+            if signals is not None:
+                break
+        return signals
 
     async def read_secret_values(self, ref: str) -> frozenset[str]:
         """Return the secret values in a container's environment and command, for masking its output."""

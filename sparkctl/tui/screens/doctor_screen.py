@@ -8,7 +8,7 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from sparkctl.commands.actions import DOCTOR, ActionContext, ActionId, find_action
-from sparkctl.logs import filter_pattern
+from sparkctl.logs import search
 from sparkctl.tui.screens.base import ActionHandlers, ListScreen, build_bindings
 from sparkctl.views.doctor_view import DoctorProgress, DoctorScreenModel, merge_findings, render_doctor
 
@@ -79,7 +79,7 @@ class DoctorScreen(ListScreen[tuple[str, ...]]):
             further=self._scroll_offset,
             is_recording=panel.setup.recording is not None,
             now=now,
-            pattern=filter_pattern.parse_filter(self._typed),
+            pattern=search.parse_filter(self._typed),
         )
 
     def list_keys(self) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...] | None]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import BindingType
 
 from sparkctl.commands.actions import HISTORY, ActionContext, ActionId
-from sparkctl.logs import filter_pattern
+from sparkctl.logs import search
 from sparkctl.tui.screens.base import ActionHandlers, ListScreen, build_bindings
 from sparkctl.views.history_view import HistoryScreenModel, OperationDetail, render_history_page
 
@@ -78,7 +78,7 @@ class HistoryScreen(ListScreen[int]):
             chosen=self._selected_key,
             told=self._detail,
             trouble=self._trouble,
-            pattern=filter_pattern.parse_filter(self._typed),
+            pattern=search.parse_filter(self._typed),
             further=self._scroll_offset,
         )
 

@@ -9,7 +9,7 @@ from textual.binding import BindingType
 from sparkctl.commands.actions import NODE, ActionContext, ActionId
 from sparkctl.commands.kill_process import kill_process
 from sparkctl.errors import SparkctlError
-from sparkctl.logs import filter_pattern
+from sparkctl.logs import search
 from sparkctl.model.sample import NodeProcess
 from sparkctl.tui.dialogs.base import ChoiceDialog, render_sentence
 from sparkctl.tui.screens.base import ActionHandlers, ListScreen, build_bindings
@@ -57,7 +57,7 @@ class NodeScreen(ListScreen[int]):
             held.seen if held is not None and held.seen.name == name else self.build_node_tile(controller, name, None)
         )
         return NodeScreenModel(
-            seen=seen, order=self._order, chosen=self._selected_key, pattern=filter_pattern.parse_filter(self._typed)
+            seen=seen, order=self._order, chosen=self._selected_key, pattern=search.parse_filter(self._typed)
         )
 
     def list_keys(self) -> tuple[tuple[int, ...], int | None]:

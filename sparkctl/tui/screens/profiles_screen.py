@@ -15,7 +15,7 @@ from sparkctl.commands.actions import PROFILES, ActionContext, ActionId
 from sparkctl.commands.start.launch_plans import preview_launch
 from sparkctl.errors import InvalidInput
 from sparkctl.history.operation_history import LastStart
-from sparkctl.logs import filter_pattern
+from sparkctl.logs import search
 from sparkctl.model.node import NodeName
 from sparkctl.profiles.engine_environment import check_env_file_permissions
 from sparkctl.profiles.exporters.docker_command import format_docker_run
@@ -232,7 +232,7 @@ class ProfilesScreen(ListScreen[str]):
             checks=self._collect_lint_results(),
             fits=self._collect_fits(),
             sources={} if files is None else files.sources,
-            pattern=filter_pattern.parse_filter(self._typed),
+            pattern=search.parse_filter(self._typed),
             found=self._filter_entries(),
             now=panel.displayed_time(),
             further=self._scroll_offset,
@@ -251,7 +251,7 @@ class ProfilesScreen(ListScreen[str]):
         """Return the entries that match the filter; cached."""
         entries = () if self._files is None else self._files.entries
         if self._left is None or self._left[0] is not entries or self._left[1] != self._typed:
-            self._left = (entries, self._typed, filter_profiles(entries, filter_pattern.parse_filter(self._typed)))
+            self._left = (entries, self._typed, filter_profiles(entries, search.parse_filter(self._typed)))
         return self._left[2]
 
     def _collect_lint_results(self) -> dict[str, LintResult]:

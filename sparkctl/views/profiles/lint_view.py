@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sparkctl.engines import load_engine
-from sparkctl.engines.flags.flag_catalogue import CatalogueChoice
+from sparkctl.engines.engine_flags import CatalogueChoice
 from sparkctl.engines.lint.model import LintFixKind, LintRule, LintSeverity
 from sparkctl.model.finding import Severity
 from sparkctl.model.text.sanitize import sanitize_line

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sparkctl import engines
 from sparkctl.engines.lint.model import LintSeverity
 from sparkctl.history.operation_history import LastStart
-from sparkctl.logs.filter_pattern import FilterPattern
+from sparkctl.logs.search import FilterPattern
 from sparkctl.model.finding import Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.memory_fit import MemoryFit

@@ -16,6 +16,7 @@ ALL = bool(os.environ.get("SPARKCTL_LAB_ALL"))  # what takes minutes: by hand an
 LABEL = "dev.sparkctl.instance"
 LOADING = r'"phase": ?"loading"'
 AWAY = r'"state": ?"unreachable"'
+RECONNECTING = r'"attempt": ?[1-9]'
 
 
 def parse_numbers(text: str) -> list[int]:

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from sparkctl.commands.start.start_instance import start_instance
-from sparkctl.engines.decode_step_label import parse_decode_step_label
 from sparkctl.model.decode_step import DecodeStepSpec
 from sparkctl.model.launch_plan import ContainerLabel
+from sparkctl.profiles.container_labels import parse_decode_step_label
 from sparkctl.simulator import SimulatedSparks
 from tests.sim.start.test_start_guard import make_start_request
 from tests.support.events import collect_events_and_end

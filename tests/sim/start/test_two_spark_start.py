@@ -441,7 +441,9 @@ async def test_the_logs_of_both_ranks_are_one_by_time_whatever_their_clocks_say(
         ]
         ours = [at.seconds - (ahead if node == "spark2" else 0.0) for at, node in told if at is not None]
         assert len(ours) == len(told) > 20
-        assert all(later > earlier - 0.1 for earlier, later in pairwise(ours)), "as surely as clocks are measured"
+        assert all(later > earlier - 1.0 for earlier, later in pairwise(ours)), (
+            "as surely as clocks are measured on a busy machine"
+        )
         changes = sum(one != other for (_, one), (_, other) in pairwise(told))
         assert changes > 2, "each beside the other"
 

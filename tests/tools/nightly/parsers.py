@@ -15,8 +15,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from sparkctl.engines.flags import flag_catalogue
-from sparkctl.engines.flags.flag_catalogue import EngineFlag, FlagArity, FlagCatalogue
+from sparkctl.engines import engine_flags
+from sparkctl.engines.engine_flags import EngineFlag, FlagArity, FlagCatalogue
 from sparkctl.engines.lint.flag_check import check_flags_by_catalogue
 from sparkctl.engines.lint.model import LintSeverity
 from sparkctl.engines.lint.profile_flags import LintContext, ProfileFlag
@@ -78,7 +78,7 @@ def main() -> int:
     asked.add_argument("--lines", type=int, default=3000)
     asked.add_argument("--seed", type=int, default=0)
     options = asked.parse_args()
-    catalogue = _parse_with_engine(flag_catalogue.load_catalogue(options.engine, options.version))
+    catalogue = _parse_with_engine(engine_flags.load_catalogue(options.engine, options.version))
     chance = random.Random(options.seed)
     lines = [_draw_flag_line(catalogue, chance) for _ in range(options.lines)]
     needed = ["--model-path", "/m"] if options.engine == "sglang" else ["/m"]

@@ -14,8 +14,8 @@ import pytest
 import sparkctl
 from sparkctl.cli.main import VERBS, sparkctl_command
 from sparkctl.cli.verbs.bench import BenchGroup
+from sparkctl.engines.engine_flags import list_versions, load_catalogue
 from sparkctl.engines.failures import COMMON_FAILURES
-from sparkctl.engines.flags.flag_catalogue import list_versions, load_catalogue
 from sparkctl.engines.log_rules import FailureRule
 
 ENGINES = ("sglang", "vllm", "trtllm", "llamacpp")

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkctl import engines
+from sparkctl.engines import engine_flags
 from sparkctl.engines.base import DecodingSettings, Engine, LineSignal
-from sparkctl.engines.flags import flag_catalogue
 from sparkctl.engines.line_preparer import MAX_LINE_LENGTH, LinePreparer
 from sparkctl.errors import InvalidInput
 from sparkctl.model.engine_metrics import EngineMetrics
@@ -176,18 +176,18 @@ def test_metrics_have_a_path_and_a_flag(engine: Engine) -> None:
 
 
 def test_engine_with_launch_words_has_a_catalogue(engine: Engine) -> None:
-    assert bool(engine.defaults.command) == (engine.name in flag_catalogue.list_engines_with_catalogue())
+    assert bool(engine.defaults.command) == (engine.name in engine_flags.list_engines_with_catalogue())
     if engine.memory_setting is not None:
         flag = "--" + engine.memory_setting.removeprefix("args.")
-        newest = flag_catalogue.load_catalogue(engine.name, flag_catalogue.list_versions(engine.name)[-1])
+        newest = engine_flags.load_catalogue(engine.name, engine_flags.list_versions(engine.name)[-1])
         assert flag in newest.by_name, "what it claims memory by is a flag of its own"
 
 
 def test_launch_words_are_known_flags(engine: Engine) -> None:
     """Host, port, model and name, as argv says them, are known to its newest catalogue."""
-    if not flag_catalogue.list_versions(engine.name):
+    if not engine_flags.list_versions(engine.name):
         return
-    newest = flag_catalogue.load_catalogue(engine.name, flag_catalogue.list_versions(engine.name)[-1])
+    newest = engine_flags.load_catalogue(engine.name, engine_flags.list_versions(engine.name)[-1])
     words = engine.build_command(make_profile(engine.name, model=ModelSpec(path="/m", served_name="n"), port=1234))
     behind = words[len(engine.defaults.command) :]
     assert [word for word in behind if word.startswith("-") and word not in newest.by_name] == []

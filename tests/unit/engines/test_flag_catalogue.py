@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from sparkctl.engines.flags import flag_catalogue
-from sparkctl.engines.flags.flag_catalogue import CatalogueMatch
+from sparkctl.engines import engine_flags
+from sparkctl.engines.engine_flags import CatalogueMatch
 
 
 @pytest.mark.parametrize(
@@ -32,20 +32,20 @@ from sparkctl.engines.flags.flag_catalogue import CatalogueMatch
 def test_the_version_is_the_nearest_to_what_is_known(
     engine: str, image: str, said: str | None, asked: str | None, expected: tuple[str, CatalogueMatch, str]
 ) -> None:
-    chosen = flag_catalogue.choose_catalogue(engine, image, said, asked)
+    chosen = engine_flags.choose_catalogue(engine, image, said, asked)
     assert chosen is not None
     assert (chosen.catalogue.version, chosen.basis, chosen.said_by) == expected
 
 
 def test_an_engine_without_a_catalogue_has_none() -> None:
-    assert flag_catalogue.choose_catalogue("container", "x/y:0.5.12") is None
+    assert engine_flags.choose_catalogue("container", "x/y:0.5.12") is None
 
 
 def test_they_are_read_when_one_is_asked_for() -> None:
     code = (
         "import pathlib; read = pathlib.Path.read_text; seen = [];"
         "pathlib.Path.read_text = lambda self, *a: (seen.append(self.name), read(self, *a))[1];"
-        "from sparkctl.engines.flags import flag_catalogue as f; f.list_versions('vllm'); assert seen == [];"
+        "from sparkctl.engines import engine_flags as f; f.list_versions('vllm'); assert seen == [];"
         "f.choose_catalogue('vllm', 'x:0.19.1'); print(seen)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

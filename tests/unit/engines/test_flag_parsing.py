@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkctl.engines.flags import flag_catalogue
-from sparkctl.engines.flags.flag_catalogue import FlagArity, FlagCatalogue
+from sparkctl.engines import engine_flags
+from sparkctl.engines.engine_flags import FlagArity, FlagCatalogue
 from sparkctl.engines.lint.profile_flags import FlagMatchKind, match_flag
 from sparkctl.engines.lint.profile_flags import collect_profile_flags as flags_of
 from sparkctl.model.profile import FlagValues, JsonValue, ModelSpec, Profile
 
 EVERY = [
     (engine, version)
-    for engine in flag_catalogue.list_engines_with_catalogue()
-    for version in flag_catalogue.list_versions(engine)
+    for engine in engine_flags.list_engines_with_catalogue()
+    for version in engine_flags.list_versions(engine)
 ]
 
 
@@ -32,7 +32,7 @@ def make_profile(command: tuple[str, ...] | None = None, **args: object) -> Prof
 
 @cache
 def make_parser(engine: str, version: str) -> argparse.ArgumentParser:
-    catalogue = flag_catalogue.load_catalogue(engine, version)
+    catalogue = engine_flags.load_catalogue(engine, version)
     made = argparse.ArgumentParser(add_help=False, allow_abbrev=catalogue.abbreviations)
     for flag in catalogue.flags:
         made.add_argument(*flag.spellings, dest=flag.name, action="store_true")
@@ -51,7 +51,7 @@ def parse_with_argparse(engine: str, version: str, word: str) -> tuple[FlagMatch
     if unknown:
         return FlagMatchKind.UNKNOWN, None
     flag = next(name for name, value in vars(found).items() if value)
-    exact = word in flag_catalogue.load_catalogue(engine, version).by_name
+    exact = word in engine_flags.load_catalogue(engine, version).by_name
     return (FlagMatchKind.EXACT if exact else FlagMatchKind.ABBREVIATED), flag
 
 
@@ -59,7 +59,7 @@ def parse_with_argparse(engine: str, version: str, word: str) -> tuple[FlagMatch
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_a_word_is_read_as_argparse_reads_it(engine: str, version: str, data: st.DataObject) -> None:
-    catalogue = flag_catalogue.load_catalogue(engine, version)
+    catalogue = engine_flags.load_catalogue(engine, version)
     name = data.draw(st.sampled_from(sorted(name for name in catalogue.by_name if name.startswith("--"))))
     ends = st.one_of(st.just(""), st.text("abcdefghijklmnopqrstuvwxyz-", max_size=3))
     word = name[: data.draw(st.integers(3, len(name)))] + data.draw(ends)
@@ -88,12 +88,12 @@ def test_a_word_is_read_as_argparse_reads_it(engine: str, version: str, data: st
     ],
 )
 def test_names_that_owners_write(engine: str, version: str, word: str, how: FlagMatchKind, flag: str | None) -> None:
-    reading = match_flag(word, flag_catalogue.load_catalogue(engine, version))
+    reading = match_flag(word, engine_flags.load_catalogue(engine, version))
     assert (reading.how, reading.flag and reading.flag.name) == (how, flag)
 
 
 def test_a_dotted_name_sets_one_key() -> None:
-    vllm, sglang = flag_catalogue.load_catalogue("vllm", "0.33.0"), flag_catalogue.load_catalogue("sglang", "0.5.23")
+    vllm, sglang = engine_flags.load_catalogue("vllm", "0.33.0"), engine_flags.load_catalogue("sglang", "0.5.23")
     for word in ("--compilation-config.mode", "--compilation_config.mode", "-cc.mode"):
         reading = match_flag(word, vllm)
         assert (reading.flag and reading.flag.name, reading.key) == ("--compilation-config", "mode")
@@ -103,7 +103,7 @@ def test_a_dotted_name_sets_one_key() -> None:
 @given(st.text(max_size=30).map(lambda rest: "-" + rest))
 def test_any_word_can_be_read(word: str) -> None:
     for engine, version in EVERY:
-        match_flag(word, flag_catalogue.load_catalogue(engine, version))
+        match_flag(word, engine_flags.load_catalogue(engine, version))
 
 
 def test_args_are_given_as_they_reach_the_command_line() -> None:
@@ -162,7 +162,7 @@ def test_any_profile_has_its_flags_told(words: list[str], args: dict[str, str]) 
 
 
 def catalogue_words() -> list[FlagCatalogue]:
-    return [flag_catalogue.load_catalogue(engine, version) for engine, version in EVERY]
+    return [engine_flags.load_catalogue(engine, version) for engine, version in EVERY]
 
 
 def test_catalogues_are_whole() -> None:

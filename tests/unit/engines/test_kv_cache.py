@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.engines.memory.memory_estimate import parse_kv_layout
+from sparkctl.engines.memory_estimate import parse_kv_layout
 from tests.unit.engines import model_configs
 
 

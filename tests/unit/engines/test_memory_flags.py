@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.engines.flags.command_flags import CommandFlags
-from sparkctl.engines.memory.memory_estimate import find_invalid_memory_flag, find_unresolved_flag
+from sparkctl.engines.engine_flags import CommandFlags
+from sparkctl.engines.memory_estimate import find_invalid_memory_flag, find_unresolved_flag
 
 
 def find_flag_problem(engine: str, command: str) -> tuple[str, str] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparkctl.engines.memory.model_weights import map_path_to_node, measure_weights
+from sparkctl.engines.memory_estimate import map_path_to_node, measure_weights
 from sparkctl.model.launch_plan import LaunchPlan, Mount, PhaseTimeouts, ReadinessRule
 from sparkctl.model.memory_fit import CheckpointFiles, EstimateSource
 from sparkctl.model.node import NodeName

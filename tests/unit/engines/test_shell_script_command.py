@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.engines.flags.command_flags import CommandFlags, find_shell_script
+from sparkctl.engines.engine_flags import CommandFlags, find_shell_script
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from sparkctl.engines import engine_names, load_engine
-from sparkctl.logs.filter_pattern import parse_filter
+from sparkctl.logs.search import parse_filter
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.text.bounded_pattern import compile_bounded

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.logs.filter_pattern import parse_filter
+from sparkctl.logs.search import parse_filter
 from sparkctl.model.text.sanitize import sanitize_line
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparkctl.logs.diagnosis import LogDiagnoser
-from sparkctl.logs.traceback_reader import TracebackReader, strip_group_frame
+from sparkctl.logs.line_patterns import TracebackReader, strip_group_frame
 from sparkctl.model.verdict import FailureCause, Verdict
 
 HEADER = "Traceback (most recent call last):"

@@ -6,9 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.engines.flags.command_flags import CommandFlags
-from sparkctl.engines.memory.memory_estimate import DraftWorkspace, EstimateInput, find_memory_rule, parse_kv_layout
-from sparkctl.engines.memory.model_weights import WeightsSize
+from sparkctl.engines.engine_flags import CommandFlags
+from sparkctl.engines.memory_estimate import (
+    DraftWorkspace,
+    EstimateInput,
+    WeightsSize,
+    find_memory_rule,
+    parse_kv_layout,
+)
 from sparkctl.model.memory_fit import EstimateSource, FitOutcome, MeasuredPeak, MemoryBudget, MemoryFit, MemoryHolder
 from sparkctl.model.node import NodeName
 from sparkctl.model.text.units import GIB, KIB

@@ -7,9 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.engines.flags.command_flags import CommandFlags
-from sparkctl.engines.memory.memory_estimate import DraftWorkspace, EstimateInput, KvCacheLayout, find_memory_rule
-from sparkctl.engines.memory.model_weights import WeightsSize
+from sparkctl.engines.engine_flags import CommandFlags
+from sparkctl.engines.memory_estimate import DraftWorkspace, EstimateInput, KvCacheLayout, WeightsSize, find_memory_rule
 from sparkctl.model.memory_fit import EstimateSource, FitOutcome, MeasuredPeak, MemoryBudget, MemoryFit, MemoryHolder
 from sparkctl.model.node import NodeName
 from sparkctl.model.text.units import GIB, MIB

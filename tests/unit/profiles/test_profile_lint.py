@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkctl.engines.flags import flag_catalogue
-from sparkctl.engines.flags.flag_catalogue import FlagArity
+from sparkctl.engines import engine_flags
+from sparkctl.engines.engine_flags import FlagArity
 from sparkctl.engines.lint.model import LintRule, LintSeverity
 from sparkctl.engines.traps import load_traps
 from sparkctl.profiles import profile_lint
@@ -359,7 +359,7 @@ def test_a_flag_twice_under_two_names(tmp_path: Path) -> None:
 
 
 def test_an_image_bump_tells_what_it_breaks(tmp_path: Path) -> None:
-    old, new = flag_catalogue.load_catalogue("sglang", "0.5.12"), flag_catalogue.load_catalogue("sglang", "0.5.23")
+    old, new = engine_flags.load_catalogue("sglang", "0.5.12"), engine_flags.load_catalogue("sglang", "0.5.23")
     gone = sorted(set(old.by_name) - set(new.by_name))
     body = "".join(f"  {name.lstrip('-')}: {'true' if old.by_name[name].takes == 'none' else '1'}\n" for name in gone)
     lines = lint_profile_text(tmp_path, HEADS["sglang"] + body, "0.5.23")
@@ -555,8 +555,8 @@ WORDS = st.one_of(
 NAMES = sorted(
     {
         name
-        for engine in flag_catalogue.list_engines_with_catalogue()
-        for name in flag_catalogue.load_catalogue(engine, flag_catalogue.list_versions(engine)[0]).by_name
+        for engine in engine_flags.list_engines_with_catalogue()
+        for name in engine_flags.load_catalogue(engine, engine_flags.list_versions(engine)[0]).by_name
     }
 )
 
@@ -586,7 +586,7 @@ def test_any_args_have_findings_in_their_place(
 
 
 def test_each_name_that_a_version_dropped_is_an_error_there(tmp_path: Path) -> None:
-    old, new = flag_catalogue.load_catalogue("sglang", "0.5.12"), flag_catalogue.load_catalogue("sglang", "0.5.23")
+    old, new = engine_flags.load_catalogue("sglang", "0.5.12"), engine_flags.load_catalogue("sglang", "0.5.23")
     gone = [name for name in old.by_name if name not in new.by_name]
     flags = [flag for flag in old.flags if not any(name in new.by_name for name in flag.spellings)]
     assert len(gone) >= len(flags) > 0, "each flag has a name, and some a second one"

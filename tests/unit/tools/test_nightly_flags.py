@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.engines.flags import flag_catalogue
+from sparkctl.engines import engine_flags
 from tests.tools.nightly import flags
 
 ROOT = Path(__file__).parents[3]
@@ -87,8 +87,8 @@ def test_a_parser_is_told_without_its_sentences() -> None:
 
 
 def test_a_file_is_read_back_and_written_the_same() -> None:
-    for engine in flag_catalogue.list_engines_with_catalogue():
-        for version in flag_catalogue.list_versions(engine):
+    for engine in engine_flags.list_engines_with_catalogue():
+        for version in engine_flags.list_versions(engine):
             path = ROOT / "sparkctl/engines" / engine / f"flags-{version}.json"
             data = json.loads(path.read_text())
             assert flags.render(engine, version, data["origin"], data["flags"]) == path.read_text()

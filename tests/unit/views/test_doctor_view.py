@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkctl.logs.filter_pattern import parse_filter
+from sparkctl.logs.search import parse_filter
 from sparkctl.model.events import FindingReported
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
 from sparkctl.model.node import NodeName, NodeState

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkctl.engines.flags.command_flags import CommandFlags
+from sparkctl.engines.engine_flags import CommandFlags
 from sparkctl.engines.lint.profile_flags import collect_profile_flags
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.profile import FlagValues, JsonValue

@@ -10,13 +10,13 @@ import pytest
 from sparkctl import engines
 from sparkctl.commands.import_profile import ImportedProfile, ImportProfile, check_imported_profile, import_from_source
 from sparkctl.engines.base import EngineRank
-from sparkctl.engines.memory.model_weights import map_path_to_node
+from sparkctl.engines.memory_estimate import map_path_to_node
 from sparkctl.errors import InvalidInput
 from sparkctl.model.launch_plan import DockerRunSpec, GuardRule
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
-from sparkctl.model.text.node_paths import find_misleading_part
 from sparkctl.profiles.docker_options import DOCKER_OPTIONS
+from sparkctl.profiles.field_types import find_misleading_part
 from sparkctl.profiles.importers import import_policy
 from sparkctl.profiles.importers.import_report import KeyOutcome
 from sparkctl.profiles.importers.profile_importer import ImportOptions, import_container

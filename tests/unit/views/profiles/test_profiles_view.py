@@ -11,7 +11,7 @@ from sparkctl.commands.start.launch_plans import build_preview_plan
 from sparkctl.context import CommandContext
 from sparkctl.engines.lint.model import LintRule, LintSeverity
 from sparkctl.history.operation_history import LastStart, OperationHistory
-from sparkctl.logs import filter_pattern
+from sparkctl.logs import search
 from sparkctl.model.container import ContainerState
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.memory_fit import EstimatePart, EstimateSource, FitOutcome, MemoryBudget, MemoryFit
@@ -167,12 +167,12 @@ def test_a_fault_of_the_base_is_told_with_the_base(
 
 def test_a_filter_counts_what_it_leaves_and_inverts(shelf: ProfilesScreenModel) -> None:
     count = len(shelf.entries or ())
-    words = render_screen(replace(shelf, pattern=filter_pattern.parse_filter("qwen36-vllm")), 80, 22)
+    words = render_screen(replace(shelf, pattern=search.parse_filter("qwen36-vllm")), 80, 22)
     assert f"/ 1/{count}  qwen36-vllm" in words
     assert "▸ qwen36-vllm" in words, "the selection goes to one that is shown"
-    words = render_screen(replace(shelf, pattern=filter_pattern.parse_filter("!qwen36-vllm")), 80, 22)
+    words = render_screen(replace(shelf, pattern=search.parse_filter("!qwen36-vllm")), 80, 22)
     assert f"/ {count - 1}/{count}" in words
-    words = render_screen(replace(shelf, pattern=filter_pattern.parse_filter("nothing like it")), 80, 22)
+    words = render_screen(replace(shelf, pattern=search.parse_filter("nothing like it")), 80, 22)
     assert f"/ 0/{count}" in words
 
 
@@ -279,8 +279,7 @@ def test_a_filter_moves_no_column_and_each_has_its_head(shelf: ProfilesScreenMod
     whole = find_column_heads(render_screen(shelf, columns, 30))
     for typed in ("qwen36-vllm", "mine", "nothing like it"):
         assert (
-            find_column_heads(render_screen(replace(shelf, pattern=filter_pattern.parse_filter(typed)), columns, 30))
-            == whole
+            find_column_heads(render_screen(replace(shelf, pattern=search.parse_filter(typed)), columns, 30)) == whole
         )
     assert whole[COLUMN_TITLES.index("check")] > 0
     model, after = whole[COLUMN_TITLES.index("model")], next(at for at in whole[3:] if at > 0)

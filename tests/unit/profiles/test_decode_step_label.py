@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkctl.engines.base import DecodingSettings
-from sparkctl.engines.decode_step_label import build_decode_step_spec, format_decode_step_label, parse_decode_step_label
 from sparkctl.model.decode_step import DecodeStepSpec, RoutedExperts
 from sparkctl.model.profile import ModelSpec
+from sparkctl.profiles.container_labels import build_decode_step_spec, format_decode_step_label, parse_decode_step_label
 
 sizes = st.none() | st.integers(1, 10**13)
 counts = st.none() | st.integers(0, 1000)

@@ -1,1 +1,0 @@
-"""Flag catalogues: the flags of each engine version, and flags on a command line."""

@@ -1,1 +1,0 @@
-"""Memory estimates: the rules that engines share."""
