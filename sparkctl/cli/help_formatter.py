@@ -27,7 +27,7 @@ class TerminalHelpFormatter(click.HelpFormatter):
             width = min(max(shutil.get_terminal_size().columns - _MARGIN, _LEAST_WIDTH), max_width or _LARGEST_WIDTH)
         super().__init__(indent_increment, width, max_width)
 
-    def write_dl(self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
         """Write a list of terms; where the terminal is narrow the first column is, too, and long choices go on below."""
         widest = self.width - self.current_indent
         col_max = min(col_max, max(widest * 2 // 5, 18))
@@ -67,9 +67,9 @@ class HelpContext(click.Context):
 def fit_example_lines(lines: Sequence[str], width: int) -> list[str]:
     """Return example lines, each no wider than ``width``: the comments move nearer to their commands, or below them, and a
     command goes on in the next line after a backslash. Words of a shell stay whole."""
-    comments = [found for line in lines if (found := _COMMENT.match(line)) is not None]
-    column = max((found.end("words") for found in comments), default=0) + 2
-    is_near = all(column + len(found["comment"]) <= width for found in comments)
+    comments = [match for line in lines if (match := _COMMENT.match(line)) is not None]
+    column = max((match.end("words") for match in comments), default=0) + 2
+    is_near = all(column + len(match["comment"]) <= width for match in comments)
     found: list[str] = []
     for line in lines:
         comment = _COMMENT.match(line)
