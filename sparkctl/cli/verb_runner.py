@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -70,16 +70,21 @@ async def _consume_events(ctx: CommandContext, verb: EventSource, printer: Event
     async def refresh_every_second() -> None:
         while True:
             await asyncio.sleep(1)
-            with _ignore_lost_terminal(ctx):
-                printer.refresh()
+            printer.refresh()
 
     code = 0
     async with contextlib.aclosing(verb(ctx)) as events, run_in_background(refresh_every_second()):
         async for event in events:
             if isinstance(event, CommandEnded) and event.exit_code == ExitCode.INTERRUPTED:
                 event = replace(event, exit_code=128 + (ctx.interrupt.signal_number or signal.SIGINT))
-            with _ignore_lost_terminal(ctx):
+            try:
                 printer.print_event(event)
+            except (stdout.StdoutClosed, stdout.StdoutWriteFailed):
+                await asyncio.sleep(_SIGNAL_SECONDS)
+                if ctx.interrupt.signal_number in (None, signal.SIGINT):
+                    raise
+                # the terminal was closed: the operation still ends where stopping is safe
+                stdout.discard_buffer(sys.stdout)
             if isinstance(event, CommandEnded):
                 code = event.exit_code
                 if event.outcome in (Outcome.READY, Outcome.DETACHED) and event.node and event.instance:
@@ -88,17 +93,7 @@ async def _consume_events(ctx: CommandContext, verb: EventSource, printer: Event
 
 
 _INTERRUPTING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-@contextlib.contextmanager
-def _ignore_lost_terminal(ctx: CommandContext) -> Iterator[None]:
-    """After SIGHUP or SIGTERM stdout may be gone: the operation still ends where stopping is safe."""
-    try:
-        yield
-    except (stdout.StdoutClosed, stdout.StdoutWriteFailed):
-        if ctx.interrupt.signal_number in (None, signal.SIGINT):
-            raise
-        stdout.discard_buffer(sys.stdout)
+_SIGNAL_SECONDS = 0.1  # a terminal that closes takes stdout away, and sends SIGHUP a moment later
 
 
 async def run_until_interrupt(work: Coroutine[Any, Any, None]) -> None:

@@ -51,7 +51,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.units import format_duration
 from sparkctl.model.verdict import Verdict
-from sparkctl.monitor.answer_check import CheckTarget, build_answer_finding, check_answers
+from sparkctl.monitor.answer_check import QUESTION_PROBES, CheckTarget, build_answer_finding, check_answers
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.profile_lint import StartWarning, list_start_warnings, refuse_missing_flags
 from sparkctl.profiles.setting_proof import SettingProof
@@ -358,7 +358,7 @@ class _StartRun:
     async def _check_answers(self, ended: CommandEnded) -> CommandEnded:
         """Check what a ready instance answers. Ready stays ready: what fails is a warning, with ``--strict`` exit 5."""
         level, plan = self.request.profile.start.check, self.head.plan
-        if level == "off":
+        if level == "off" or plan.readiness_target.ready.probe not in QUESTION_PROBES:
             return ended
         target = CheckTarget(service=plan.readiness_target, engine=self.request.engine, command=plan.command)
         try:

@@ -158,3 +158,8 @@ def test_a_hint_names_commands_that_exist() -> None:
     named = {word for hint in VERB_HINTS.values() for word in re.findall(r"sparkctl ([a-z-]+)", hint)}
     assert named <= set(VERBS) | {"--plain"}
     assert not set(VERB_HINTS) & (set(VERBS) | set(VERB_ALIASES))
+
+
+def test_a_cable_needs_some_seconds_to_come_up() -> None:
+    run = run_command("setup --dry-run --cable-timeout 1s")
+    assert (run.exit_code, "at least 10s" in run.stderr) == (2, True)
