@@ -13,6 +13,7 @@ from sparkctl.commands.list_endpoints import ServedEndpoint, read_session_endpoi
 from sparkctl.commands.request import Request
 from sparkctl.concurrency import cancel_and_wait, gather_or_cancel
 from sparkctl.context import CommandContext
+from sparkctl.engines import engine_names, load_engine
 from sparkctl.errors import DockerError, DockerPermissionDenied, ExitCode, LoginRefused, NodeError
 from sparkctl.model.events import CheckCompleted, CommandEnded, Emit, Event, FindingReported, Outcome
 from sparkctl.model.finding import Finding, FindingKind, Severity
@@ -25,8 +26,7 @@ from sparkctl.monitor import sampler
 from sparkctl.monitor.findings import node_settings
 from sparkctl.monitor.findings.base import NodeSnapshot
 from sparkctl.monitor.findings.fabric_detectors import detect_missing_cable, detect_missing_network
-from sparkctl.monitor.findings.host_detectors import rate_free_disk
-from sparkctl.monitor.findings.kernel_detectors import KernelEventDetector, list_unclean_boot
+from sparkctl.monitor.findings.host_detectors import KernelEventDetector, list_unclean_boot, rate_free_disk
 from sparkctl.monitor.findings.node_detectors import detect_once
 from sparkctl.monitor.kernel_log import READ_RIGHT_REMEDY, format_log_start, read_kernel_log
 from sparkctl.monitor.node_monitor import read_container_list
@@ -180,7 +180,9 @@ async def _find_open_servers(ctx: CommandContext, session: NodeSession) -> list[
         if ipaddress.ip_address(address.partition("%")[0]).is_loopback:
             return []  # this machine, or a port forwarded to it
         words = f"{sanitize_line(one.instance)} answers anyone on the network, without a key ({one.url})"
-        remedy = "in its profile set api_key to generate, or args.host to 127.0.0.1, and reach it with sparkctl tunnel"
+        takes_key = one.engine in engine_names() and load_engine(str(one.engine)).api_key_variables
+        remedy = "in its profile set " + ("api_key to generate, or " if takes_key else "")
+        remedy += "args.host to 127.0.0.1, and reach it with sparkctl tunnel"
         return [
             Finding(
                 kind=FindingKind.OPEN_SERVER, severity=Severity.NOTE, node=one.node, summary=words, remedy=remedy,
