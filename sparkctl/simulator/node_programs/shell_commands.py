@@ -184,6 +184,8 @@ def _write_journal(node: SimNode, words: list[str]) -> str:
     text, over = (words[1], words[2:]) if words[0] == "write" else (None, words[1:])
     if over and (node.journal or switch_journal_codec.NO_JOURNAL) not in over:
         return "@@ other\n"
+    if text is not None and node.is_home_full:
+        return ""
     node.journal = text
     return "@@ removed\n" if text is None else "@@ written\n"
 
