@@ -16,8 +16,15 @@ from sparkctl.errors import InvalidInput
 from sparkctl.files import read_regular_file
 from sparkctl.model.node import GB10_BANDWIDTH_GB_S, LOCAL_HOST, Node, NodeName
 from sparkctl.model.text.suggestions import format_did_you_mean
-from sparkctl.profiles.file_issues import FileIssue, InvalidFile, quote_source
-from sparkctl.profiles.yaml_reader import YamlEntry, YamlValue, read_yaml, resolve_scalar
+from sparkctl.profiles.yaml_reader import (
+    FileIssue,
+    InvalidFile,
+    YamlEntry,
+    YamlValue,
+    quote_source,
+    read_yaml,
+    resolve_scalar,
+)
 
 NODE_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _HOST_PATTERN = re.compile(

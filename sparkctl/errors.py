@@ -162,6 +162,8 @@ class ForwardingForbidden(DockerError):
 
 
 class ImageNotFound(DockerError):
+    """A node does not have an image, or its registry does not give it one: none of that name, none for a Spark, no login."""
+
     exit_code = ExitCode.REFUSED
 
 

@@ -53,9 +53,11 @@ from sparkctl.views.event_text import (
     format_release,
     format_setup_step_done,
     format_step,
+    format_transfer,
     format_tunnel_state,
     format_verdict,
     judge_guard_action,
+    render_transfer_bars,
 )
 from sparkctl.views.finding_view import format_answer_check
 from sparkctl.views.profiles.memory_estimate_view import format_estimate
@@ -69,7 +71,6 @@ from sparkctl.views.text.styled_text import (
     make_row,
     measure_text,
 )
-from sparkctl.views.transfer_view import format_transfer, render_transfer_bars
 
 _SUMMARIZED_PHASES = (Phase.LOADING, Phase.WARMING)  # phases whose length an owner wants to see afterwards
 _FINAL_PHASES = (Phase.READY, Phase.UNPROVED, Phase.FAILED, Phase.STOPPED)

@@ -160,6 +160,6 @@ class _ConfigReloader:
 
 
 def _load_recording(path: Path) -> Sequence[Event]:
-    from sparkctl.monitor.recording_file import read_recording
+    from sparkctl.monitor.recording import read_recording
 
     return tuple(read_recording(path))

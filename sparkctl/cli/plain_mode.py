@@ -107,10 +107,9 @@ def run_plain_mode(replay: Path | None = None) -> int:
     """Print changes until Ctrl-C or the end of the recording."""
     if replay is not None:
         from sparkctl.clock import SystemClock
-        from sparkctl.monitor import recording_player as playing
-        from sparkctl.monitor.recording_file import read_recording
+        from sparkctl.monitor.recording import read_recording, replay_recording
 
-        updates = playing.replay_recording(SystemClock(), read_recording(replay))
+        updates = replay_recording(SystemClock(), read_recording(replay))
     else:
         from sparkctl.monitor.watch_nodes import watch_load_views
 

@@ -16,7 +16,7 @@ from sparkctl.cli import stdout
 if TYPE_CHECKING:
     from sparkctl.context import CommandContext
     from sparkctl.model.events import Event
-    from sparkctl.monitor.recording_file import EventRecorder
+    from sparkctl.monitor.recording import EventRecorder
 
 
 class EventPrinter(Protocol):
@@ -127,7 +127,7 @@ def open_recorder(
             raise click.UsageError("--overwrite needs --record", ctx)
         return nullcontext()
     from sparkctl.cli import stderr
-    from sparkctl.monitor.recording_file import EventRecorder
+    from sparkctl.monitor.recording import EventRecorder
 
     return EventRecorder(path, lambda why: stderr.print_warning(None, why, None), force=overwrite)
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Self
 
 from sparkctl import __version__
-from sparkctl.commands import doctor_bundle
 from sparkctl.commands.event_stream import stream_events
 from sparkctl.commands.request import Request
 from sparkctl.concurrency import gather_or_cancel
@@ -176,7 +175,7 @@ async def _read_node(ctx: CommandContext, node: Node) -> NodeReadings:
 
 
 async def _run_collector(session: NodeSession, found: NodeReadings) -> None:
-    start, gathered = doctor_bundle.build_collect_program(), ReadingCollector()
+    start, gathered = build_collect_program(), ReadingCollector()
     held = await session.link.start_process(start.argv)
     try:
         async with asyncio.timeout(_COLLECT_TIMEOUT_SECONDS):

@@ -25,8 +25,7 @@ from sparkctl.monitor import sampler
 from sparkctl.monitor.findings import node_settings
 from sparkctl.monitor.findings.base import NodeSnapshot
 from sparkctl.monitor.findings.fabric_detectors import detect_missing_cable, detect_missing_network
-from sparkctl.monitor.findings.host_detectors import rate_free_disk
-from sparkctl.monitor.findings.kernel_detectors import KernelEventDetector, list_unclean_boot
+from sparkctl.monitor.findings.host_detectors import KernelEventDetector, list_unclean_boot, rate_free_disk
 from sparkctl.monitor.findings.node_detectors import detect_once
 from sparkctl.monitor.kernel_log import READ_RIGHT_REMEDY, format_log_start, read_kernel_log
 from sparkctl.monitor.node_monitor import read_container_list

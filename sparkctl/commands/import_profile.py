@@ -20,13 +20,12 @@ from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.suggestions import format_did_you_mean
 from sparkctl.profiles.env_references import is_variable_name
-from sparkctl.profiles.file_issues import InvalidFile
 from sparkctl.profiles.importers.profile_draft import ImportResult
 from sparkctl.profiles.importers.profile_importer import ImportOptions, import_container, import_text
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.profile_lint import StartWarning, list_patchable_flags, list_start_warnings
 from sparkctl.profiles.validation import find_token_issues, validate_profile
-from sparkctl.profiles.yaml_reader import parse_yaml
+from sparkctl.profiles.yaml_reader import InvalidFile, parse_yaml
 from sparkctl.profiles.yaml_writer import render_profile_yaml
 from sparkctl.transport.node_session import NodeSession
 

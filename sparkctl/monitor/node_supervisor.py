@@ -13,7 +13,7 @@ from sparkctl.context import CommandContext
 from sparkctl.model.events import Event, NodeStateChanged
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.monitor.node_monitor import NodeMonitor
-from sparkctl.monitor.recording_player import RecordingPlayer
+from sparkctl.monitor.recording import RecordingPlayer
 from sparkctl.monitor.sampler import INTERACTIVE_INTERVAL
 from sparkctl.transport.node_session import NodeSession, SharedSession
 

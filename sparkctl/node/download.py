@@ -154,8 +154,8 @@ def list_incomplete_bytes(place: Path, files: list[WantedFile]) -> int:
 class ProgressReporter:
     """Reports the bytes that have arrived, every second while it is entered."""
 
-    def __init__(self, place: Path, files: list[WantedFile]) -> None:
-        self.done, self._place, self._files = 0, place, files
+    def __init__(self, place: Path, arrived: dict[WantedFile, int]) -> None:
+        self._place, self._arrived = place, arrived  # bytes of each file that is there, begun ones apart
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -168,11 +168,14 @@ class ProgressReporter:
         self._thread.join()
 
     def _run(self) -> None:
+        at = 0
         while not self._ended.wait(REPORT_SECONDS):
             for one in self._place.rglob("*.incomplete"):  # a file of 60 GB must not stay in memory until it is whole
                 with contextlib.suppress(OSError), one.open("rb") as file:
                     forget_pages(file.fileno())
-            send_message(at=self.done + list_incomplete_bytes(self._place, self._files))
+            arrived = sum(self._arrived.values())  # first: a file that ends meanwhile must not count twice
+            at = max(at, arrived + list_incomplete_bytes(self._place, list(self._arrived)))
+            send_message(at=at)
 
 
 def check_free_space(place: Path, missing: int, kept_free: int) -> None:
@@ -426,31 +429,32 @@ def download(request: Json) -> None:
     part = target if is_cache else target.with_name(target.name + PART_SUFFIX)
     whole = [] if is_cache else [one for one in files if one.describe_fault(target / one.name) is None]
     left = [one for one in files if one not in whole]
-    sizes = {one: _measure_arrived(one, part, is_cache=is_cache) for one in left}
-    have = sum(one.size or 0 for one in whole) + sum(sizes.values())
+    arrived = {one: one.size or (target / one.name).stat().st_size for one in whole}
+    arrived.update((one, _measure_arrived(one, part, is_cache=is_cache)) for one in left)
+    have = sum(arrived.values())
     # the size of a file that the source does not tell is not known, and so is the sum; what is known must have room
     total = None if any(one.size is None for one in files) else sum(one.size or 0 for one in files)
-    missing = sum(max(0, (one.size or 0) - size) for one, size in sizes.items()) - list_incomplete_bytes(part, left)
+    missing = sum(max(0, (one.size or 0) - arrived[one]) for one in left) - list_incomplete_bytes(part, left)
     check_free_space(part.parent, max(0, missing), request.get("kept_free") or 0)
     send_message(files=len(files), total=total, have=have, revision=origin.revision)
     part.mkdir(parents=True, exist_ok=True)
-    arrived = sum(one.size or (target / one.name).stat().st_size for one in whole)
     pool = ThreadPoolExecutor(origin.fetches_at_once)
-    with ProgressReporter(part, left) as progress:
-        progress.done = have
+    with ProgressReporter(part, arrived):
 
-        def fetch_one(one: WantedFile) -> tuple[WantedFile, int]:
+        def fetch_one(one: WantedFile) -> None:
             path = origin.fetch(one, part, is_again=False)
-            _prove_file(origin, part, one, path)
-            return one, int(path.stat().st_size)
+            arrived[one] = path.stat().st_size
+            if one.describe_fault(path) is not None:  # fetched again, once
+                arrived[one] = 0
+                path = origin.fetch(one, part, is_again=True)
+                arrived[one] = path.stat().st_size
+                if (fault := one.describe_fault(path)) is not None:
+                    raise DownloadError("damaged", f"{one.name}: {fault}, twice")
 
         fetching = [pool.submit(fetch_one, one) for one in left]
         try:
             for ended in as_completed(fetching):
-                one, size = ended.result()
-                sizes.pop(one)
-                arrived += size
-                progress.done = arrived + sum(sizes.values())
+                ended.result()
         finally:
             for fetch in fetching:
                 fetch.cancel()
@@ -463,7 +467,7 @@ def download(request: Json) -> None:
             if not os.path.lexists(str(link)):
                 link.symlink_to(goal)
         (target / SOURCE_FILE).write_text(f"{origin.name}\n")
-    send_message(done=True, files=len(files), total=arrived, revision=origin.revision)
+    send_message(done=True, files=len(files), total=sum(arrived.values()), revision=origin.revision)
 
 
 def _measure_arrived(one: WantedFile, part: Path, *, is_cache: bool) -> int:
@@ -473,16 +477,6 @@ def _measure_arrived(one: WantedFile, part: Path, *, is_cache: bool) -> int:
     except OSError:
         return 0
     return size if one.size in (None, size) else 0
-
-
-def _prove_file(origin: Any, part: Path, one: WantedFile, path: Path) -> None:
-    """Read a file that arrived and compare it with what the source tells; a damaged one is fetched again, once."""
-    send_message(verifying=one.name)
-    if one.describe_fault(path) is None:
-        return
-    fault = one.describe_fault(origin.fetch(one, part, is_again=True))
-    if fault is not None:
-        raise DownloadError("damaged", f"{one.name}: {fault}, twice")
 
 
 def _move_into_place(part: Path, target: Path, files: list[WantedFile]) -> None:

@@ -11,7 +11,7 @@ from sparkctl.files import open_regular_file
 from sparkctl.model.profile import ArgValue, JsonValue, Profile, list_arg_texts, map_arg_texts
 from sparkctl.model.text.secrets import is_secret_name
 from sparkctl.profiles.env_references import REFERENCE_PATTERN
-from sparkctl.profiles.file_issues import FileIssue, FilePosition, InvalidFile, quote_source
+from sparkctl.profiles.yaml_reader import FileIssue, FilePosition, InvalidFile, quote_source
 
 MAX_ENV_FILE_BYTES = 64 * 1024
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

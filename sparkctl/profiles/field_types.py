@@ -28,8 +28,7 @@ from sparkctl.profiles.docker_options import (
     is_bare_flag,
 )
 from sparkctl.profiles.env_references import REFERENCE_PATTERN
-from sparkctl.profiles.file_issues import quote_source
-from sparkctl.profiles.yaml_reader import YamlValue
+from sparkctl.profiles.yaml_reader import YamlValue, quote_source
 
 CONTAINER_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+")
 NEED_PATTERN = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{1,63}(?:@[A-Za-z0-9][A-Za-z0-9_.-]{0,62})?")

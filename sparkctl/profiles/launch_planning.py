@@ -17,7 +17,7 @@ from sparkctl.model.reference import format_reference_label, select_comparable
 from sparkctl.profiles import container_labels
 from sparkctl.profiles.container_labels import is_api_key_variable
 from sparkctl.profiles.engine_environment import find_engine_secrets, resolve_engine_args, resolve_engine_env
-from sparkctl.profiles.file_issues import quote_source
+from sparkctl.profiles.yaml_reader import quote_source
 
 _INFINIBAND_DEVICE = "/dev/infiniband"
 _KEY_AT_START = "generated-at-the-start"

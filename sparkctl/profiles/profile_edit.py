@@ -16,11 +16,10 @@ from typing import Any
 from sparkctl.engines.lint.model import LintFix, LintFixKind
 from sparkctl.errors import InvalidInput
 from sparkctl.files import read_regular_file
-from sparkctl.profiles.file_issues import FilePosition, InvalidFile
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.profile_lint import LintDiagnostic
 from sparkctl.profiles.validation import parse_setting
-from sparkctl.profiles.yaml_reader import YamlEntry, YamlValue, parse_yaml
+from sparkctl.profiles.yaml_reader import FilePosition, InvalidFile, YamlEntry, YamlValue, parse_yaml
 
 _LINE_END = re.compile("\r\n|\r|\n|\u2028|\u2029")  # line ends, as YAML counts them
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"

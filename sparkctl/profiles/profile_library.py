@@ -16,8 +16,7 @@ from sparkctl.model.profile import Profile
 from sparkctl.model.text.suggestions import format_did_you_mean
 
 if TYPE_CHECKING:
-    from sparkctl.profiles.file_issues import FileIssue
-    from sparkctl.profiles.yaml_reader import YamlValue
+    from sparkctl.profiles.yaml_reader import FileIssue, YamlValue
 
 MAX_BASES = 8
 _PROFILE_SUFFIXES = (".yaml", ".yml")
@@ -125,7 +124,7 @@ class ProfileLibrary:
 
     def find_issues(self, path: Path) -> tuple[FileIssue, ...]:
         """Return every fault of one file and of the profiles it extends. Raises `InvalidInput` if it is unreadable."""
-        from sparkctl.profiles.file_issues import InvalidFile
+        from sparkctl.profiles.yaml_reader import InvalidFile
 
         try:
             self._load_path(path, ())
@@ -141,7 +140,7 @@ class ProfileLibrary:
             if path := self._list_files(directory).get(name):
                 return path
         near = format_did_you_mean(name, self.list_names())
-        from sparkctl.profiles.file_issues import quote_source
+        from sparkctl.profiles.yaml_reader import quote_source
 
         trouble = self.find_directory_fault()
         also = "" if trouble is None else f"; {trouble}"
@@ -171,7 +170,7 @@ class ProfileLibrary:
 
     def load_entry(self, name: str) -> ProfileEntry:
         """Return one profile's entry. Raises `InvalidInput` for an unknown name."""
-        from sparkctl.profiles.file_issues import FileIssue, FilePosition, InvalidFile
+        from sparkctl.profiles.yaml_reader import FileIssue, FilePosition, InvalidFile
 
         path = self.find_profile_file(name)
         shipped = self.is_shipped(path)
@@ -203,7 +202,7 @@ class ProfileLibrary:
 
         Raises `InvalidFile` with every fault, also of its needs, `InvalidInput` if a file is unreadable.
         """
-        from sparkctl.profiles.file_issues import InvalidFile
+        from sparkctl.profiles.yaml_reader import InvalidFile
 
         profile, tree = self._load_without_needs(path, overrides)
         if profile.needs and (faults := self._find_need_issues(profile, tree)):
@@ -223,7 +222,7 @@ class ProfileLibrary:
 
     def _find_need_issues(self, profile: Profile, tree: YamlValue) -> list[FileIssue]:
         """Return what is wrong with a profile's needs, each at its place in the file."""
-        from sparkctl.profiles.file_issues import FileIssue, quote_source
+        from sparkctl.profiles.yaml_reader import FileIssue, quote_source
 
         item = tree.entries["needs"].item
         several = item.value if isinstance(item.value, tuple) else (item,)
@@ -254,7 +253,6 @@ class ProfileLibrary:
 
     def _load_without_needs(self, path: Path, overrides: Sequence[str]) -> tuple[Profile, YamlValue]:
         """Return a profile with its tree as `load_with_positions`, its needs not looked at."""
-        from sparkctl.profiles.file_issues import InvalidFile
         from sparkctl.profiles.validation import (
             find_token_issues,
             merge_profile_layer,
@@ -262,6 +260,7 @@ class ProfileLibrary:
             strip_base_fields,
             validate_profile,
         )
+        from sparkctl.profiles.yaml_reader import InvalidFile
 
         chain = self._load_base_chain(path)
         faults = [fault for _, tree in chain for fault in find_token_issues(tree)]
@@ -286,8 +285,7 @@ class ProfileLibrary:
 
     def _load_base_chain(self, path: Path) -> Sequence[tuple[Path, YamlValue]]:
         """Return the file and the files it extends, the nearest first."""
-        from sparkctl.profiles.file_issues import FileIssue, InvalidFile, quote_source
-        from sparkctl.profiles.yaml_reader import read_yaml
+        from sparkctl.profiles.yaml_reader import FileIssue, InvalidFile, quote_source, read_yaml
 
         chain = [(path, read_yaml(path))]
         seen: set[Path] = set()
@@ -305,7 +303,7 @@ class ProfileLibrary:
 
     def _find_base_file(self, path: Path, item: YamlValue) -> Path:
         """Return the file that ``extends`` means; a profile that extends its own name means the shipped one."""
-        from sparkctl.profiles.file_issues import FileIssue, InvalidFile, quote_source
+        from sparkctl.profiles.yaml_reader import FileIssue, InvalidFile, quote_source
 
         name = item.raw or ""
         files = [file for directory in self.directories if (file := self._list_files(directory).get(name)) is not None]
@@ -323,7 +321,7 @@ class ProfileLibrary:
 
     def _check_file_name(self, source: tuple[Path, YamlValue]) -> Sequence[FileIssue]:
         """Return a fault if a profile in the library has another name than its file."""
-        from sparkctl.profiles.file_issues import FileIssue, quote_source
+        from sparkctl.profiles.yaml_reader import FileIssue, quote_source
 
         path, tree = source
         entry = tree.entries.get("name")

@@ -18,7 +18,7 @@ from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import find_secret_arguments, find_secret_values, list_secret_spellings, redact
 from sparkctl.profiles.engine_environment import find_engine_secrets
-from sparkctl.profiles.file_issues import FileIssue, FilePosition
+from sparkctl.profiles.yaml_reader import FileIssue, FilePosition
 
 if TYPE_CHECKING:
     from sparkctl.profiles.profile_library import ProfileLibrary
@@ -73,7 +73,7 @@ def lint_profile_file(library: ProfileLibrary, path: Path, version: str | None =
     ``version``: check against the flags of this engine version instead of the image's. Raises `InvalidInput` for a file
     that cannot be read.
     """
-    from sparkctl.profiles.file_issues import InvalidFile
+    from sparkctl.profiles.yaml_reader import InvalidFile
 
     try:
         profile, tree = library.load_with_positions(path)

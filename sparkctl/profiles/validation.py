@@ -19,9 +19,11 @@ from sparkctl.model.profile_field import FieldKind, ProfileField
 from sparkctl.model.text.secrets import contains_token, is_secret_name, redact
 from sparkctl.model.text.suggestions import find_closest_match, format_did_you_mean
 from sparkctl.profiles.field_types import FIELD_TYPES, MAP_TYPES
-from sparkctl.profiles.file_issues import FileIssue, FilePosition, InvalidFile, quote_source
 from sparkctl.profiles.schema import FileField, FileSection, list_valid_keys, load_file_shape
 from sparkctl.profiles.yaml_reader import (
+    FileIssue,
+    FilePosition,
+    InvalidFile,
     YamlEntry,
     YamlPath,
     YamlValue,
@@ -29,6 +31,7 @@ from sparkctl.profiles.yaml_reader import (
     find_position,
     find_value,
     parse_yaml,
+    quote_source,
     resolve_scalar,
 )
 

@@ -1,16 +1,20 @@
-"""The daemon behind the simulated Docker API: creates, runs, ends and removes containers."""
+"""The simulated Docker Engine: the daemon that runs containers, and the part of its HTTP API that sparkctl uses, with Docker's
+messages and status codes.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from sparkctl.engines.simulation.rank_network import RankNetwork
 from sparkctl.simulator.engine_process import EngineProcess
-from sparkctl.simulator.sim_container import JsonBody, SimContainer
-from sparkctl.simulator.sim_download import SimDownload
-from sparkctl.simulator.sim_node import NodeFault, SimNode
+from sparkctl.simulator.http_server import RequestHandler, SimHttpReply, SimHttpRequest, build_json_reply
+from sparkctl.simulator.sim_container import STREAM_NUMBERS, JsonBody, LogQuery, SimContainer, parse_nanoseconds
+from sparkctl.simulator.sim_download import SimDownload, pull_layers
+from sparkctl.simulator.sim_node import KERNEL_VERSION, NodeFault, SimNode
 
 SIGKILL_EXIT_CODE = 137
 _MAX_PAST_EVENTS = 256  # events that a daemon remembers
@@ -183,3 +187,266 @@ class SimDockerDaemon:
                 yield json.dumps(await queue.get()).encode() + b"\n"
         finally:
             self._listeners.discard(queue)
+
+
+DOCKER_VERSION, MIN_API_VERSION = "28.5.2", "1.24"
+MAX_API_VERSION = (1, 51)
+API_VERSION = ".".join(map(str, MAX_API_VERSION))
+LOG_STREAM_TYPE = "application/vnd.docker.multiplexed-stream"
+RouteHandler = Callable[[SimDockerDaemon, SimHttpRequest, str], Awaitable[SimHttpReply]]
+
+
+def build_docker_api(daemon: SimDockerDaemon) -> RequestHandler:
+    """Return the handler for the daemon's socket."""
+
+    async def handle_request(request: SimHttpRequest) -> SimHttpReply:
+        try:
+            return await _dispatch_request(daemon, request)
+        except DockerApiError as refusal:
+            return build_json_reply({"message": str(refusal)}, refusal.status)
+
+    return handle_request
+
+
+async def _dispatch_request(daemon: SimDockerDaemon, request: SimHttpRequest) -> SimHttpReply:
+    path = _strip_api_version(request.path)
+    method = "GET" if request.method == "HEAD" else request.method
+    for wanted, pattern, route in _ROUTES:
+        match = pattern.fullmatch(path)
+        if match and wanted == method:
+            return await route(daemon, request, match[1] if pattern.groups else "")
+    raise DockerApiError(404, "page not found")
+
+
+def _strip_api_version(path: str) -> str:
+    match = re.match(r"/v(\d+)\.(\d+)(?=/)", path)
+    if match is None:
+        return path
+    if (int(match[1]), int(match[2])) > MAX_API_VERSION:
+        asked = f"{match[1]}.{match[2]}"
+        raise DockerApiError(400, f"client version {asked} is too new. Maximum supported API version is {API_VERSION}")
+    return path[match.end() :]
+
+
+async def _handle_ping(_daemon: SimDockerDaemon, _request: SimHttpRequest, _key: str) -> SimHttpReply:
+    headers = (
+        ("Api-Version", API_VERSION),
+        ("Ostype", "linux"),
+        ("Docker-Experimental", "false"),
+        ("Cache-Control", "no-cache"),
+    )
+    return SimHttpReply(body=b"OK", type="text/plain; charset=utf-8", headers=headers)
+
+
+async def _handle_version(_daemon: SimDockerDaemon, _request: SimHttpRequest, _key: str) -> SimHttpReply:
+    words = {
+        "Version": DOCKER_VERSION,
+        "ApiVersion": API_VERSION,
+        "MinAPIVersion": MIN_API_VERSION,
+        "Os": "linux",
+        "Arch": "arm64",
+    }
+    return build_json_reply(
+        {"Platform": {"Name": "Docker Engine - Community"}, **words, "KernelVersion": KERNEL_VERSION, "Components": []}
+    )
+
+
+async def _handle_info(daemon: SimDockerDaemon, _request: SimHttpRequest, _key: str) -> SimHttpReply:
+    runtimes = {"runc": {"path": "runc"}}
+    if daemon.node.options.gpu_runtime:
+        runtimes["nvidia"] = {"path": "nvidia-container-runtime"}
+    total = int(daemon.node.memory.format_meminfo().split(maxsplit=2)[1]) * 1024
+    counts = [one.state for one in daemon.containers.values()]
+    facts = {
+        "Name": daemon.node.name,
+        "ServerVersion": DOCKER_VERSION,
+        "OperatingSystem": "Ubuntu 24.04.3 LTS",
+        "OSType": "linux",
+    }
+    facts |= {
+        "Architecture": "aarch64",
+        "KernelVersion": KERNEL_VERSION,
+        "Driver": "overlay2",
+        "DockerRootDir": "/var/lib/docker",
+    }
+    numbers = {"NCPU": 20, "MemTotal": total, "Containers": len(counts), "ContainersRunning": counts.count("running")}
+    more = {
+        "Runtimes": runtimes,
+        "DefaultRuntime": "runc",
+        "CgroupVersion": "2",
+        "LoggingDriver": "json-file",
+        "Warnings": None,
+    }
+    return build_json_reply({"ID": daemon.node.boot_id, **facts, **numbers, **more})
+
+
+async def _handle_list(daemon: SimDockerDaemon, request: SimHttpRequest, _key: str) -> SimHttpReply:
+    wanted = (json.loads(request.query.get("filters") or "{}") or {}).get("label", [])
+    chosen = [one for one in daemon.containers.values() if request.is_flag_set("all") or one.state == "running"]
+    chosen = [one for one in chosen if all(_has_label(one, label) for label in wanted)]
+    return build_json_reply([one.to_list_json() for one in reversed(chosen)])
+
+
+def _has_label(container: SimContainer, wanted: str) -> bool:
+    name, given, value = wanted.partition("=")
+    return name in container.labels and (not given or container.labels[name] == value)
+
+
+async def _handle_create(daemon: SimDockerDaemon, request: SimHttpRequest, _key: str) -> SimHttpReply:
+    container = daemon.create_container(request.query.get("name"), request.parse_json_body())
+    return build_json_reply({"Id": container.id, "Warnings": []}, 201)
+
+
+async def _handle_inspect(daemon: SimDockerDaemon, _request: SimHttpRequest, key: str) -> SimHttpReply:
+    return build_json_reply(daemon.find_container(key).to_inspect_json())
+
+
+async def _handle_start(daemon: SimDockerDaemon, _request: SimHttpRequest, key: str) -> SimHttpReply:
+    container = daemon.find_container(key)
+    if container.state == "running":
+        return SimHttpReply(status=304)
+    daemon.start_container(container)
+    return SimHttpReply(status=204)
+
+
+async def _handle_stop(daemon: SimDockerDaemon, request: SimHttpRequest, key: str) -> SimHttpReply:
+    container = daemon.find_container(key)
+    if container.state != "running":
+        return SimHttpReply(status=304)
+    await daemon.stop_container(container, float(request.query.get("t") or 10))
+    return SimHttpReply(status=204)
+
+
+async def _handle_kill(daemon: SimDockerDaemon, request: SimHttpRequest, key: str) -> SimHttpReply:
+    container = daemon.find_container(key)
+    process = daemon.running.get(container.id)
+    if process is None:
+        raise DockerApiError(409, f"cannot kill container: {key}: container {container.id} is not running")
+    if request.query.get("signal", "SIGKILL").removeprefix("SIG") in ("KILL", "9"):
+        daemon.publish_event("kill", container, signal="9")
+        process.kill()
+        await container.ended.wait()
+    else:
+        daemon.publish_event("kill", container, signal="15")
+        process.terminate()
+    return SimHttpReply(status=204)
+
+
+async def _handle_wait(daemon: SimDockerDaemon, _request: SimHttpRequest, key: str) -> SimHttpReply:
+    container = daemon.find_container(key)
+    if container.state == "running":
+        await container.ended.wait()
+    return build_json_reply({"StatusCode": container.exit_code, "Error": None})
+
+
+async def _handle_rename(daemon: SimDockerDaemon, request: SimHttpRequest, key: str) -> SimHttpReply:
+    container, name = daemon.find_container(key), (request.query.get("name") or "").lstrip("/")
+    holder = next((one for one in daemon.containers.values() if one.name == name), None)
+    if holder is not None:
+        raise DockerApiError(
+            409,
+            f'Error when allocating new name: Conflict. The container name "/{name}" is already in use by container '
+            f'"{holder.id}". You have to remove (or rename) that container to be able to reuse that name.',
+        )
+    container.name = name
+    daemon.publish_event("rename", container)
+    return SimHttpReply(status=204)
+
+
+async def _handle_remove(daemon: SimDockerDaemon, request: SimHttpRequest, key: str) -> SimHttpReply:
+    container = daemon.find_container(key)
+    process = daemon.running.get(container.id)
+    if process is not None:
+        if not request.is_flag_set("force"):
+            raise DockerApiError(
+                409,
+                f'cannot remove container "{container.name}": container is running: '
+                "stop the container before removing or force remove",
+            )
+        process.kill()
+        await container.ended.wait()
+    del daemon.containers[container.id]
+    daemon.publish_event("destroy", container)
+    return SimHttpReply(status=204)
+
+
+async def _handle_logs(daemon: SimDockerDaemon, request: SimHttpRequest, key: str) -> SimHttpReply:
+    container = daemon.find_container(key)
+    streams = frozenset(name for name in STREAM_NUMBERS if request.is_flag_set(name))
+    if not streams:
+        raise DockerApiError(400, "Bad parameters: you must choose at least one stream")
+    tail, until = request.query.get("tail", "all"), request.query.get("until")
+    wanted = LogQuery(
+        streams=streams,
+        follow=request.is_flag_set("follow"),
+        timestamps=request.is_flag_set("timestamps"),
+        since=parse_nanoseconds(request.query.get("since") or "0"),
+        until=parse_nanoseconds(until) if until and until != "0" else None,
+        tail=int(tail) if tail.isdigit() else None,
+        tty=bool(container.body.get("Tty")),
+    )
+    return SimHttpReply(type=LOG_STREAM_TYPE, stream=container.journal.read_records(wanted))
+
+
+async def _handle_image(daemon: SimDockerDaemon, _request: SimHttpRequest, name: str) -> SimHttpReply:
+    if not daemon.node.images.has_image(name):
+        raise DockerApiError(404, f"No such image: {name}")
+    return build_json_reply(daemon.node.images.to_inspect_json(name))
+
+
+async def _handle_image_list(daemon: SimDockerDaemon, _request: SimHttpRequest, _key: str) -> SimHttpReply:
+    used = [str(one.body.get("Image", "")) for one in daemon.containers.values()]
+    return build_json_reply(daemon.node.images.list_json(used))
+
+
+async def _handle_image_removal(daemon: SimDockerDaemon, _request: SimHttpRequest, name: str) -> SimHttpReply:
+    images = daemon.node.images
+    if not images.has_image(name):
+        raise DockerApiError(404, f"No such image: {name}")
+    found = images.get_image_id(name)
+    if any(one.image_id == found for one in daemon.containers.values()):
+        raise DockerApiError(409, f"conflict: unable to remove repository reference {name} (must force)")
+    images.remove_image(name)
+    return build_json_reply([{"Deleted": found}])
+
+
+async def _handle_pull(daemon: SimDockerDaemon, request: SimHttpRequest, _key: str) -> SimHttpReply:
+    repository, tag = request.query.get("fromImage", ""), request.query.get("tag", "latest")
+    name = f"{repository}{'@' if tag.startswith('sha256:') else ':'}{tag}"
+    if "missing" in name:
+        raise DockerApiError(404, f"manifest for {name} not found: manifest unknown: manifest unknown")
+    return SimHttpReply(type="application/json", stream=pull_layers(daemon.node, name, tag))
+
+
+async def _handle_events(daemon: SimDockerDaemon, request: SimHttpRequest, _key: str) -> SimHttpReply:
+    if "until" in request.query:  # the requested time is over, or nearly
+        wanted = json.loads(request.query.get("filters") or "{}")
+        return SimHttpReply(
+            body=daemon.encode_past_events(wanted["container"][0], wanted["event"]), type="application/json"
+        )
+    return SimHttpReply(stream=daemon.stream_events())
+
+
+_ROUTES: tuple[tuple[str, re.Pattern[str], RouteHandler], ...] = tuple(
+    (method, re.compile(pattern), route)
+    for method, pattern, route in (
+        ("GET", "/_ping", _handle_ping),
+        ("GET", "/version", _handle_version),
+        ("GET", "/info", _handle_info),
+        ("GET", "/events", _handle_events),
+        ("GET", "/containers/json", _handle_list),
+        ("POST", "/containers/create", _handle_create),
+        ("GET", "/containers/([^/]+)/json", _handle_inspect),
+        ("POST", "/containers/([^/]+)/start", _handle_start),
+        ("POST", "/containers/([^/]+)/stop", _handle_stop),
+        ("POST", "/containers/([^/]+)/kill", _handle_kill),
+        ("POST", "/containers/([^/]+)/wait", _handle_wait),
+        ("POST", "/containers/([^/]+)/rename", _handle_rename),
+        ("GET", "/containers/([^/]+)/logs", _handle_logs),
+        ("DELETE", "/containers/([^/]+)", _handle_remove),
+        ("GET", "/images/json", _handle_image_list),
+        ("GET", "/images/(.+)/json", _handle_image),
+        ("DELETE", "/images/(.+)", _handle_image_removal),
+        ("POST", "/images/create", _handle_pull),
+    )
+)

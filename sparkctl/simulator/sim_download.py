@@ -8,7 +8,7 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from sparkctl.engines.simulation.model_files import list_model_files
+from sparkctl.engines.simulation.engine_launch import list_model_files
 from sparkctl.engines.simulation.script_player import ExitStep
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.simulator.http_server import ReadStream

@@ -18,7 +18,7 @@ from sparkctl.errors import ExitCode, InvalidInput, OperationRefused, SparkctlEr
 from sparkctl.model.memory_fit import CheckpointFiles
 from sparkctl.model.missing_part import HubSource
 from sparkctl.model.text.sanitize import load_json, sanitize_line
-from sparkctl.node.download import DownloadError, choose_files
+from sparkctl.node.download import DownloadError, WantedFile, choose_files
 
 _DEFAULT_ENDPOINT = "https://huggingface.co"
 _TIMEOUT_SECONDS = 15.0
@@ -100,7 +100,19 @@ class HubClient:
                 self._models[key] = await self._read_model(source, list(include), list(exclude))
             return self._models[key]
 
-    async def _read_model(self, source: HubSource, include: list[str], exclude: list[str]) -> HubModel:
+    async def measure_model(self, source: HubSource, include: Sequence[str], exclude: Sequence[str]) -> HubModel:
+        """Return a model by its list of files alone; a byte of one of them proves that they may be fetched. Raises as
+        `read_model` does.
+        """
+        listed, _, files = await self._list_files(source, list(include), list(exclude))
+        first = quote(min(files, key=lambda one: one.size or 0).name)
+        await self._request(source, _build_file_path(source, listed) + first, 1, is_range=True)
+        return HubModel(source=source, files=tuple((one.name, one.size or 0) for one in files))
+
+    async def _list_files(
+        self, source: HubSource, include: list[str], exclude: list[str]
+    ) -> tuple[dict[str, Any], list[Any], list[WantedFile]]:
+        """Return what the Hub says of a repository, its files, and those that are wanted, each with its size."""
         if self._environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
             raise HubUnreachable("the Hub is not asked: HF_HUB_OFFLINE is set")
         revision = source.revision or "main"
@@ -118,8 +130,11 @@ class HubClient:
             raise OperationRefused(f"{source}: {sanitize_line(str(error))}", "set model.include") from error
         if unknown := [one.name for one in files if type(one.size) is not int or one.size < 0]:
             raise HubUnreachable(f"the Hub does not report the size of {sanitize_line(unknown[0])} of {source}")
-        base = f"/{source.repository}/resolve/{quote(str(listed.get('sha') or revision), safe='')}/"
-        config = None
+        return listed, siblings, files
+
+    async def _read_model(self, source: HubSource, include: list[str], exclude: list[str]) -> HubModel:
+        listed, siblings, files = await self._list_files(source, include, exclude)
+        base, config = _build_file_path(source, listed), None
         if any(one.rfilename == "config.json" for one in siblings):
             text = await self._request(source, base + "config.json", _CONFIG_BYTES)
             if len(text) < _CONFIG_BYTES:  # a cut one would be read as another model, or as none
@@ -165,6 +180,12 @@ class HubClient:
             headers["Range"] = f"bytes=0-{limit - 1}"
         address = (get_hub_endpoint(self._environ) or _DEFAULT_ENDPOINT) + path
         return await asyncio.to_thread(_fetch, address, headers, limit, source)
+
+
+def _build_file_path(source: HubSource, listed: Mapping[str, Any]) -> str:
+    """Return the path of its files, of the commit that was listed."""
+    commit = quote(str(listed.get("sha") or source.revision or "main"), safe="")
+    return f"/{source.repository}/resolve/{commit}/"
 
 
 def _fetch(address: str, headers: Mapping[str, str], limit: int, source: HubSource) -> bytes:

@@ -36,7 +36,7 @@ from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.monitor.activity import Job, NoticesCleared, NoticeShown, StartDiagnosed, SwitchHidden
 from sparkctl.monitor.event_log import StartRefused
 from sparkctl.monitor.node_supervisor import NodeSupervisor
-from sparkctl.monitor.recording_player import RecordingPlayer
+from sparkctl.monitor.recording import RecordingPlayer
 from sparkctl.monitor.store import Store, StoreEvent, Topic, TopicKind
 from sparkctl.monitor.switch_journal_io import format_step_number
 from sparkctl.profiles.profile_library import ProfileOffer, list_startable_profiles

@@ -17,7 +17,7 @@ from sparkctl.model.node import Node
 from sparkctl.views.text.styled_text import Span, TextStyle, make_row
 
 if TYPE_CHECKING:
-    from sparkctl.monitor.recording_player import RecordingPlayer
+    from sparkctl.monitor.recording import RecordingPlayer
     from sparkctl.tui.panel import Panel
     from sparkctl.views.text.styled_text import TextRow
 

@@ -205,7 +205,7 @@ class Panel(App[tuple[str, ...]]):
     @property
     def progress_summary(self) -> str:
         """The running switch or transfer in a few words, for screens other than the overview; empty where none runs."""
-        from sparkctl.views.transfer_view import format_transfer_short
+        from sparkctl.views.event_text import format_transfer_short
 
         if self.controller is None:
             return ""

@@ -1,17 +1,35 @@
-"""Events as one line of text each, for the command line and the panel."""
+"""Events as text, for the command line and the panel: a line each; the progress of a transfer; the diffs of `setup`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from difflib import unified_diff
 from typing import TYPE_CHECKING
 
 from sparkctl.model.finding import Severity
 from sparkctl.model.guard_state import GuardAction, GuardCoverage
-from sparkctl.model.node import NodeState
+from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
+from sparkctl.model.setup_plan import FileChange, SetupStep, SetupStepKind
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_clock, format_size
 from sparkctl.model.verdict import LAST_LINE_ORIGIN, FieldChange, Verdict
-from sparkctl.views.text.styled_text import format_progress_bar
+from sparkctl.views.text.charts import render_gauge
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, format_progress_bar, make_row, sanitize_span
+
+if TYPE_CHECKING:
+    from sparkctl.model.events import (
+        CachesDropped,
+        GuardActed,
+        MemoryReleased,
+        NodeStateChanged,
+        PartsMissing,
+        PhaseChanged,
+        SetupStepDone,
+        TransferProgressed,
+        TunnelStateChanged,
+    )
+
 
 TRANSITION_PHASES = (
     Phase.PLANNED,
@@ -24,17 +42,6 @@ TRANSITION_PHASES = (
     Phase.STOPPING,
 )
 
-if TYPE_CHECKING:
-    from sparkctl.model.events import (
-        CachesDropped,
-        GuardActed,
-        MemoryReleased,
-        NodeStateChanged,
-        PartsMissing,
-        PhaseChanged,
-        SetupStepDone,
-        TunnelStateChanged,
-    )
 
 _PHASE_NAMES = {
     Phase.PULLING: "getting image and model",
@@ -244,8 +251,6 @@ def format_missing_parts(event: PartsMissing) -> list[str]:
 
 def format_setup_step_done(event: SetupStepDone) -> str:
     """Return what a step of `setup` did."""
-    from sparkctl.views.setup_view import format_step_kind
-
     words = f"{format_step_kind(event.step)}: {'went back' if event.is_back else 'done'}"
     return words + (f" ({sanitize_line(event.detail)})" if event.detail else "")
 
@@ -260,3 +265,100 @@ def format_tunnel_state(event: TunnelStateChanged) -> str:
         "closed": f"{what} is closed",
     }[event.state]
     return words + (f" ({sanitize_line(event.detail)})" if event.detail else "")
+
+
+_BAR_COLUMNS = 20
+
+
+def format_transfer(event: TransferProgressed) -> str:
+    """Return ``files of qwen36  12.3 of 34.2 GiB  36 %  1.21 GB/s  0:18 left``, without what is not known."""
+    parts = [event.what]
+    if event.total:
+        share = min(100, round(100 * event.done / event.total))
+        parts += [f"{format_size(event.done)} of {format_size(event.total)}", f"{share} %"]
+    else:
+        parts.append(format_size(event.done))
+    if event.rate is not None:
+        parts.append(format_byte_rate(event.rate))
+    if event.left is not None and event.total and event.done < event.total:
+        parts.append(f"{format_clock(event.left)} left")
+    return "   ".join(parts)
+
+
+def render_transfer_bars(event: TransferProgressed) -> list[TextRow]:
+    """Return the progress as a terminal shows it: a bar for all of it, and one below it for each part that comes now."""
+    head = [sanitize_span(f"{event.node}  ")]
+    if event.total:
+        head += [*render_gauge(min(1.0, event.done / event.total), _BAR_COLUMNS), Span("  ")]
+    rows = [make_row(*head, sanitize_span(format_transfer(event)))]
+    for part in event.parts:
+        spans = [sanitize_span(f"  {part.name}  ", TextStyle.LABEL)]
+        if part.total and part.done is not None:
+            spans += [*render_gauge(min(1.0, part.done / part.total), _BAR_COLUMNS), Span("  ")]
+        amount = f"  {format_size(part.done)} of {format_size(part.total)}" if part.total and part.done else ""
+        rows.append(make_row(*spans, sanitize_span(f"{part.state}{amount}", TextStyle.LABEL)))
+    return rows
+
+
+def format_byte_rate(rate: float) -> str:
+    """Return bytes per second as ``1.21 GB/s``, or ``34 MB/s`` below 1 GB/s."""
+    return f"{rate / 1e9:.2f} GB/s" if rate >= 1e8 else f"{rate / 1e6:.0f} MB/s"
+
+
+def render_transfer(one: TransferProgressed) -> TextRow:
+    """Return the progress of a transfer between Sparks, the most important figures first."""
+    spans = [sanitize_span(f"{one.source} → {one.node}  ", TextStyle.TITLE)]
+    if one.total:
+        spans += [
+            *render_gauge(one.done / one.total, _BAR_COLUMNS),
+            Span(f"  {min(100, one.done * 100 // one.total)} %"),
+        ]
+    if one.rate is not None:
+        spans.append(Span(f"  {format_byte_rate(one.rate)}", TextStyle.VALUE))
+    if one.left is not None and one.total and one.done < one.total:
+        spans.append(Span(f"  {format_clock(one.left)} left", TextStyle.STRONG))
+    of = f" of {format_size(one.total)}" if one.total else ""
+    return make_row(*spans, sanitize_span(f"   {one.what}, {format_size(one.done)}{of}", TextStyle.LABEL))
+
+
+def format_transfer_short(one: TransferProgressed) -> str:
+    """Return ``to spark2: 36 %, 0:18 left``."""
+    share = f" {min(100, round(100 * one.done / one.total))} %" if one.total else ""
+    left = "" if one.left is None else f", {format_clock(one.left)} left"
+    return f"to {one.node}:{share}{left}"
+
+
+_SETUP_STEP_NAMES = {
+    SetupStepKind.DOCKER_GROUP: "group docker",
+    SetupStepKind.DROP_CACHES: "right to drop the page cache",
+    SetupStepKind.CABLE: "cable",
+    SetupStepKind.SSH: "SSH between the Sparks",
+    SetupStepKind.UNDO: "undo",
+}
+
+
+def format_step_kind(kind: SetupStepKind) -> str:
+    """Return the name of a step."""
+    return _SETUP_STEP_NAMES[kind]
+
+
+def render_fine_part(node: NodeName, sentence: str) -> TextRow:
+    """Return a line about what needs no set-up."""
+    return make_row(Span(f"{node}  ", TextStyle.STRONG), Span(sanitize_line(sentence), TextStyle.LABEL))
+
+
+def render_setup_step(node: NodeName, step: SetupStep) -> Iterator[TextRow]:
+    """Yield a step: what it is good for, then each file as a diff."""
+    yield make_row(Span(f"{node}  ", TextStyle.STRONG), Span(sanitize_line(step.summary)))
+    for change in step.changes:
+        for line in format_diff(change):
+            style = {"+": TextStyle.GOOD, "-": TextStyle.BAD, "@": TextStyle.LABEL}.get(line[:1], TextStyle.PLAIN)
+            yield make_row(Span(f"  {line}", TextStyle.LABEL if line.startswith(("+++", "---")) else style))
+
+
+def format_diff(change: FileChange) -> list[str]:
+    """Return the unified diff of a file; /dev/null stands for a file that is not there."""
+    before, after = (text.splitlines() if text is not None else [] for text in (change.before, change.after))
+    old = change.path if change.before is not None else "/dev/null"
+    new = change.path if change.after is not None else "/dev/null"
+    return [sanitize_line(line) for line in unified_diff(before, after, old, new, lineterm="")]

@@ -30,11 +30,10 @@ from sparkctl.context import CommandInterrupted
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.launch_plan import ContainerLabel
-from sparkctl.monitor.recording_file import read_recording
-from sparkctl.monitor.recording_player import load_final_views
+from sparkctl.monitor.recording import load_final_views, read_recording
 from sparkctl.monitor.switch_journal_io import SwitchInProgress
 from sparkctl.paths import config_file, shipped_profiles_dir, state_dir, user_profiles_dir
-from sparkctl.profiles.file_issues import InvalidFile
+from sparkctl.profiles.yaml_reader import InvalidFile
 from sparkctl.transport.http_client import InvalidHttpResponse
 from sparkctl.transport.hub_client import HubUnreachable
 from sparkctl.transport.node_connection import OutputTooLong

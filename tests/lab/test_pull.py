@@ -150,14 +150,16 @@ def test_what_the_registry_says_is_explained(registry: Registry, spark1: LabNode
     other = sparkctl(
         "pull", sparkctl.profile("other", image=f"{REGISTRY}/lab/other:1"), "--node", "spark1", "--image-only", "--json"
     )
-    assert other.code != 0
+    assert_ended(other, 6, "refused")
     assert "has no image for" in other.result["message"]
     none = sparkctl(
         "pull", sparkctl.profile("none", image=f"{REGISTRY}/lab/engine:9"), "--node", "spark1", "--image-only", "--json"
     )
+    assert_ended(none, 6, "refused")
     assert f"the registry {REGISTRY} has no {REGISTRY}/lab/engine:9" in none.result["message"]
     registry.close()
     gone = sparkctl("pull", sparkctl.profile(image=PUBLISHED), "--node", "spark1", "--image-only", "--json")
+    assert_ended(gone, 3, "unreachable")
     assert f"cannot reach the registry {REGISTRY}" in gone.result["message"]
 
 
@@ -177,7 +179,7 @@ def test_the_login_of_the_nodes_user_counts_and_the_operators_with_login(
         spark1.docker("rmi", PUBLISHED)
         name = sparkctl.profile(image=PUBLISHED)
         refused = sparkctl("pull", name, "--node", "spark1", "--image-only", "--json")
-        assert refused.code != 0
+        assert_ended(refused, 6, "refused")
         assert f"on spark1: docker login {REGISTRY}" in refused.result["hint"]
         (tmp_path / "config.json").write_text(json.dumps({"auths": {REGISTRY: {"auth": login}}}))
         own = {"DOCKER_CONFIG": str(tmp_path)}
@@ -304,6 +306,57 @@ def test_a_killed_download_continues_and_a_flipped_bit_is_found(
     hub.damaged.clear()
     assert_ended(sparkctl("pull", name, "--node", "spark1", "--json", env=env), 0, "done")
     assert "24000000" in list_model(prepared)
+
+
+def test_a_network_that_is_cut_leaves_the_download_to_continue(
+    prepared: LabNode, hub: HubStandIn, hub_url: str, sparkctl: Sparkctl, faults: Faults
+) -> None:
+    name, env = write_profile(sparkctl), {"HF_ENDPOINT": hub_url}
+    hub.pace.clear()
+    running = sparkctl.start("pull", name, "--node", "spark1", "--json", env=env)
+    await_true("both files", lambda: set(count_sent(hub)) == set(ONCE), 40)  # at the same time
+    faults.unplug(prepared)
+    lost = running.end()
+    assert_ended(lost, 3, "unreachable")
+    assert "the download on spark1 continues" in lost.result["message"]
+    hub.pace.set()
+    faults.plug(prepared)
+    assert_ended(sparkctl("pull", name, "--node", "spark1", "--json", env=env), 0, "done")
+    assert list_model(prepared).count("24000000") == 2
+    sums = prepared.sh("sh", "-c", f"cd {MODEL} && sha256sum model-*")
+    assert [line.split()[0] for line in sums.splitlines()] == [
+        hashlib.sha256(data).hexdigest() for data in (WEIGHTS, WEIGHTS[::-1])
+    ]
+    assert not list_downloads(prepared)
+
+
+def test_a_disk_that_is_full_is_told_before_and_one_that_fills_up_loses_nothing(
+    prepared: LabNode, hub: HubStandIn, hub_url: str, sparkctl: Sparkctl
+) -> None:
+    name, env, place = write_profile(sparkctl), {"HF_ENDPOINT": hub_url}, "/home/milo/models"
+    pull = ("pull", name, "--node", "spark1", "--json")
+    prepared.sh("mkdir", "-p", place)
+    prepared.sh("mount", "-t", "tmpfs", "-o", "size=4g,mode=777", "none", place)
+    try:
+        refused = sparkctl(*pull, "--set", "image=pull-lab/none:1", env=env)
+        assert_ended(refused, 6, "refused")
+        assert "spark1 has no room for hf:acme/tiny in /home/milo/models" in refused.result["message"]
+        assert "and 5.0 GiB must stay free" in refused.result["message"]
+        prepared.sh("mount", "-o", "remount,size=6g", place)
+        hub.pace.clear()
+        running = sparkctl.start(*pull, env=env)
+        await_true("both files", lambda: set(count_sent(hub)) == set(ONCE), 40)
+        prepared.sh("mount", "-o", "remount,size=30m", place)
+        hub.pace.set()
+        full = running.end()
+        assert full.code != 0
+        assert "spark1 has no room for hf:acme/tiny" in full.result["message"], full
+        assert list_model(prepared) == ""
+        prepared.sh("mount", "-o", "remount,size=6g", place)
+        assert_ended(sparkctl(*pull, env=env), 0, "done")
+        assert list_model(prepared).count("24000000") == 2
+    finally:
+        prepared.sh("umount", place)
 
 
 def test_the_node_itself_copies_where_the_image_has_no_python(prepared: LabNode, sparkctl: Sparkctl) -> None:

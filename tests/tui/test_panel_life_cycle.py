@@ -23,10 +23,10 @@ from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.sample import Sample
 from sparkctl.monitor import node_monitor
 from sparkctl.monitor.node_monitor import NodeMonitor
-from sparkctl.monitor.recording_file import read_recording
+from sparkctl.monitor.recording import read_recording
 from sparkctl.monitor.store import Store
 from sparkctl.monitor.watch_nodes import watch_load_views
-from sparkctl.profiles.file_issues import InvalidFile
+from sparkctl.profiles.yaml_reader import InvalidFile
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.tui.app import PanelApp
 from sparkctl.tui.key_queue import IGNORED_KEY_SECONDS

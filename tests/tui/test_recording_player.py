@@ -9,7 +9,7 @@ import pytest
 
 from sparkctl.model.events import Event, NodeStateChanged
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.monitor.recording_player import RecordingPlayer
+from sparkctl.monitor.recording import RecordingPlayer
 from tests.tui.panel_driver import build_panel_options, open_panel, read_toasts, wait_for_text
 
 

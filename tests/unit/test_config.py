@@ -12,8 +12,7 @@ from sparkctl import paths
 from sparkctl.config import Config, find_node, get_only_node, list_ssh_aliases, load_config, render_config, write_config
 from sparkctl.errors import ExitCode, InvalidInput
 from sparkctl.model.node import Node, NodeName
-from sparkctl.profiles.file_issues import InvalidFile
-from sparkctl.profiles.yaml_reader import parse_yaml
+from sparkctl.profiles.yaml_reader import InvalidFile, parse_yaml
 
 
 @pytest.fixture

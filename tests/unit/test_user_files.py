@@ -19,11 +19,11 @@ from sparkctl.errors import InvalidInput
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.logs.log_file import open_log
 from sparkctl.monitor.meters.engine_averages import average_stats_lines
-from sparkctl.monitor.recording_file import EventRecorder, read_recording
+from sparkctl.monitor.recording import EventRecorder, read_recording
 from sparkctl.profiles.engine_environment import resolve_engine_env
-from sparkctl.profiles.file_issues import FilePosition, read_source_lines
 from sparkctl.profiles.profile_edit import read_source as read_for_editing
 from sparkctl.profiles.profile_library import ProfileLibrary
+from sparkctl.profiles.yaml_reader import FilePosition, read_source_lines
 from sparkctl.transport.ssh import ssh_config
 
 ID = "0123456789ab" + "c" * 52

@@ -358,6 +358,7 @@ def _serve_simulator(scenario: str, speed: float) -> int:
         stdout.print_line(f"export SPARKCTL_CONFIG={config}")
         stdout.print_line(f"export SPARKCTL_STATE={home / 'state'}")
         stdout.print_line(f"export XDG_CONFIG_HOME={home / 'config'}")
+        stdout.print_line("export HF_HUB_OFFLINE=1")  # a simulated Spark has nothing to do with the real Hub
         if "SPARKCTL_PROFILES_BENEATH" in os.environ:
             stdout.print_line(
                 f"export SPARKCTL_PROFILES_BENEATH={shlex.quote(os.environ['SPARKCTL_PROFILES_BENEATH'])}"

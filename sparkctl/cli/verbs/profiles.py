@@ -406,7 +406,7 @@ def export_command(name: str, form: str, overrides: tuple[str, ...]) -> int:
     """
     from sparkctl.cli import stderr, stdout
     from sparkctl.engines import load_engine
-    from sparkctl.profiles.exporters.portable_launch import build_portable_launch
+    from sparkctl.profiles.exporters.yaml_exporter import build_portable_launch
     from sparkctl.profiles.profile_library import ProfileLibrary
 
     profile = ProfileLibrary().load_profile(name, overrides=overrides)
@@ -527,7 +527,7 @@ def _find_writable_file(library: ProfileLibrary, text: str) -> Path:
     """Return the file to fix. Raises `InvalidInput` for a shipped profile, whose changes an update would undo, and for a
     profile that the demo only reads."""
     from sparkctl.errors import InvalidInput
-    from sparkctl.profiles.file_issues import quote_source
+    from sparkctl.profiles.yaml_reader import quote_source
 
     path = _find_file(library, text)
     if not ("/" in text or path.name == text) and library.is_shipped(path):

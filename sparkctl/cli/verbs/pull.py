@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 import click
@@ -80,8 +81,8 @@ def pull_command(
         raise click.UsageError("either --image-only or --model-only, not both", ctx)
     if from_cache and (stop or image_only):
         raise click.UsageError("--from-cache gets a model: leave out --stop and --image-only", ctx)
-    directory = from_cache if from_cache and from_cache.startswith("/") else None
-    if directory is not None and (directory == "/" or ".." in directory.split("/")):
+    directory = from_cache if from_cache and "/" in from_cache else None
+    if directory is not None and (not re.match("/+[^/]", directory) or ".." in directory.split("/")):
         raise click.UsageError("--from-cache takes an absolute path on the node, without ..", ctx)
     origin = select_configured_nodes([from_cache])[0] if from_cache and directory is None else None
     chosen = ProfileLibrary().load_profile(profile, overrides=overrides)

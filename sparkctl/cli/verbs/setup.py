@@ -311,7 +311,7 @@ def create_setup_printer(*, plan_only: bool = False) -> EventPrinter:
     from sparkctl.cli import stderr, stdout
     from sparkctl.cli.event_printers import TextPrinter
     from sparkctl.model.events import Event, SetupPlanned
-    from sparkctl.views.setup_view import render_fine_part, render_setup_step
+    from sparkctl.views.event_text import render_fine_part, render_setup_step
 
     class SetupPrinter(TextPrinter):
         """Prints what will change, then each step that is done."""

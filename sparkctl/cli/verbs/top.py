@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sparkctl.context import CommandContext
     from sparkctl.model.node import Node
     from sparkctl.monitor.node_views import NodeTelemetryView
-    from sparkctl.monitor.recording_file import EventRecorder
+    from sparkctl.monitor.recording import EventRecorder
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +112,7 @@ def _play_recording(
         raise click.UsageError("either --once, which shows the end of the recording, or --speed, not both", ctx)
     from sparkctl.cli import stderr
     from sparkctl.clock import SystemClock
-    from sparkctl.monitor.recording_file import read_recording
-    from sparkctl.monitor.recording_player import load_final_views, replay_recording
+    from sparkctl.monitor.recording import load_final_views, read_recording, replay_recording
 
     events = read_recording(path, lambda cut: stderr.print_warning(None, cut, None))
     if once:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from sparkctl.commands.transfer.transfer_files import TransferReporter
 from sparkctl.concurrency import run_in_background
-from sparkctl.errors import DockerError, NodeError, NodeStarved, OperationRefused, UnreadableAnswer
+from sparkctl.errors import DockerError, ImageNotFound, NodeError, NodeStarved, OperationRefused, UnreadableAnswer
 from sparkctl.model.events import TransferPart
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.missing_part import GitContext, parse_build_source
@@ -96,7 +96,8 @@ async def pull_image(
     progress: TransferReporter,
     own_login: dict[str, str] | None = None,
 ) -> str:
-    """Download an image, and prove that it is there; return that as a sentence. Raises `DockerError`.
+    """Download an image, and prove that it is there; return that as a sentence. Raises `DockerError`, and `NodeError`
+    where the node cannot reach the registry.
 
     ``machine``: the node's processor in Docker's word; None: not known, Docker chooses. ``own_login``: the operator's, in
     place of that of the node's user.
@@ -231,10 +232,13 @@ def _decode_login(entry: object) -> dict[str, str] | None:
     return {"username": user, "password": password} if colon else None
 
 
-_Explanation = tuple[tuple[str, ...], Callable[[str, str, str, str], tuple[str, str]]]
+_Explanation = tuple[
+    tuple[str, ...], type[DockerError] | type[NodeError], Callable[[str, str, str, str], tuple[str, str]]
+]
 _EXPLANATIONS: tuple[_Explanation, ...] = (
     (
         ("no matching manifest", "does not match the specified platform"),
+        ImageNotFound,
         lambda name, node, machine, _: (
             f"{name} has no image for {machine or 'this processor'}",
             "a Spark needs linux/arm64: use an image that is built for it (image: in the profile)",
@@ -242,6 +246,7 @@ _EXPLANATIONS: tuple[_Explanation, ...] = (
     ),
     (
         ("unauthorized", "authentication required", "access denied", "denied:", "no basic auth"),
+        ImageNotFound,
         lambda name, node, _, registry: (
             f"the registry {registry} refuses {name} to {node}",
             f"on {node}: docker login {registry}; or use your own: sparkctl pull PROFILE --login; or the name is wrong",
@@ -249,10 +254,12 @@ _EXPLANATIONS: tuple[_Explanation, ...] = (
     ),
     (
         ("manifest unknown", "not found", "name unknown", "repository does not exist"),
+        ImageNotFound,
         lambda name, node, _, registry: (f"the registry {registry} has no {name}", "check image: in the profile"),
     ),
     (
         ("no such host", "connection refused", "i/o timeout", "network is unreachable", "tls handshake timeout"),
+        NodeError,
         lambda name, node, _, registry: (
             f"Docker on {node} cannot reach the registry {registry}",
             f"on {node}: curl -sSI https://{_REGISTRY_HOSTS.get(registry, registry)}/v2/; repeat the command to continue",
@@ -261,13 +268,13 @@ _EXPLANATIONS: tuple[_Explanation, ...] = (
 )
 
 
-def explain_pull_error(error: DockerError, name: str, node: str, machine: str | None) -> DockerError:
+def explain_pull_error(error: DockerError, name: str, node: str, machine: str | None) -> DockerError | NodeError:
     """Return the error of a download with what to do; of another kind than those known, as it is."""
     low = error.message.lower()
-    for marks, explain in _EXPLANATIONS:
+    for marks, kind, explain in _EXPLANATIONS:
         if any(mark in low for mark in marks):
             message, hint = explain(name, node, machine or "", get_registry(name))
-            return DockerError(node, f"{message}: {error.message}", hint)
+            return kind(node, f"{message}: {error.message}", hint)
     return error
 
 

@@ -41,6 +41,7 @@ from sparkctl.model.missing_part import (
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import load_json, sanitize_line
 from sparkctl.model.text.units import GIB, format_gib, format_size
+from sparkctl.node.download import PART_SUFFIX
 from sparkctl.transport.hub_client import find_hub_token, get_hub_endpoint
 from sparkctl.transport.node_session import NodeSession
 
@@ -326,6 +327,25 @@ async def stop_download(session: NodeSession, wanted: ModelDownload) -> bool:
     return True
 
 
+async def refuse_missing_directory(session: NodeSession, source: DirectorySource) -> None:
+    """Raise `OperationRefused` where the node does not have the directory that a model shall be copied from."""
+    there = await session.run(["test", "-d", source.path], timeout=_COMMAND_TIMEOUT_SECONDS)
+    if there.status != 0:
+        node = session.node.name
+        raise OperationRefused(f"{node} has no directory {source.path}", f"on {node}: ls {shlex.quote(source.path)}")
+
+
+async def refuse_full_disk(session: NodeSession, wanted: ModelDownload, size: int, free: int | None) -> None:
+    """Raise `DiskFull` where the disk cannot hold a model of that many bytes; one that has begun to arrive needs fewer,
+    which the program on the node counts.
+    """
+    if free is None or size + _KEPT_FREE_BYTES <= free:
+        return
+    words = ["ls", "-d", wanted.target, wanted.target + PART_SUFFIX]
+    if not (await session.run(words, timeout=_COMMAND_TIMEOUT_SECONDS)).stdout:
+        raise _build_disk_full(json.dumps({"missing": size, "free": free}), wanted, session.node.name)
+
+
 async def _prepare_node(
     session: NodeSession, wanted: ModelDownload, environ: Mapping[str, str]
 ) -> tuple[str, list[str]]:
@@ -333,11 +353,7 @@ async def _prepare_node(
     node, parent = session.node.name, wanted.parent
     token = find_hub_token(environ) if isinstance(wanted.source, HubSource) else None
     if isinstance(wanted.source, DirectorySource):
-        there = await session.run(["test", "-d", wanted.source.path], timeout=_COMMAND_TIMEOUT_SECONDS)
-        if there.status != 0:  # a mount of it would make it
-            raise OperationRefused(
-                f"{node} has no directory {wanted.source.path}", f"on {node}: ls {shlex.quote(wanted.source.path)}"
-            )
+        await refuse_missing_directory(session, wanted.source)  # a mount of it would make it
     folder = wanted.token_folder if token else ""
     done = await session.run(
         ["sh", "-c", _PREPARE, "sparkctl-download", parent, folder],

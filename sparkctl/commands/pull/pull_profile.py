@@ -25,12 +25,19 @@ from sparkctl.commands.pull.image_pull import (
     read_own_login,
     resolve_build,
 )
-from sparkctl.commands.pull.model_download import ModelDownload, download_model, stop_download
+from sparkctl.commands.pull.model_download import (
+    ModelDownload,
+    download_model,
+    refuse_full_disk,
+    refuse_missing_directory,
+    stop_download,
+)
 from sparkctl.commands.request import Request, list_flags
 from sparkctl.commands.start.launch_plans import build_rank_launches
 from sparkctl.commands.start.missing_parts import (
     build_missing_event,
     build_missing_image,
+    find_missing_models,
     measure_free_space,
     read_missing_parts,
 )
@@ -45,13 +52,15 @@ from sparkctl.engines import load_engine
 from sparkctl.errors import ExitCode, OperationRefused, SparkctlError
 from sparkctl.model.events import CommandEnded, Emit, Event, LogArrived, Outcome, PhaseChanged
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
-from sparkctl.model.missing_part import MissingPart, PartKind
+from sparkctl.model.missing_part import DirectorySource, HubSource, MissingPart, PartKind
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.log_line import LogLine
+from sparkctl.profiles.fit_evaluation import list_checkpoint_paths
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.transport.docker.docker_responses import DockerInfo
+from sparkctl.transport.hub_client import HubClient, HubUnreachable
 from sparkctl.transport.node_session import NodeSession
 
 
@@ -209,6 +218,7 @@ class ProfilePuller:
                 )
             if part.kind is not PartKind.IMAGE and self._request.from_node is None:
                 ModelDownload.from_part(self._request.profile, part, self._request.from_directory)
+        await self._refuse_what_cannot_come([part for part in wanted if part.kind is not PartKind.IMAGE])
         if self._request.dry_run:
             return "\n".join(f"would get {part.origin_words} onto {part.node}" for part in wanted)
         if not self._request.forced:
@@ -242,6 +252,43 @@ class ProfilePuller:
             return parts, engine
         part = build_missing_image(self._request.profile, plan, "was built from an older state of it")
         return (part, *parts), engine
+
+    async def _refuse_what_cannot_come(self, models: Sequence[MissingPart]) -> None:
+        """Raise `SparkctlError` where a model's source certainly does not give it, or the disk cannot hold it: the image
+        before it takes minutes.
+        """
+        if models and self._request.from_node is not None:
+            await self._refuse_lacking_source(self._request.from_node, {part.kind for part in models})
+            return
+        hub = HubClient(self._request.environ)
+        for part in models:
+            session = next(one for one in self._sessions if one.node.name == part.node)
+            download = ModelDownload.from_part(self._request.profile, part, self._request.from_directory)
+            if isinstance(download.source, DirectorySource):
+                await refuse_missing_directory(session, download.source)
+            elif isinstance(download.source, HubSource):
+                try:
+                    model = await hub.measure_model(
+                        download.source, download.include, self._request.profile.model.exclude
+                    )
+                except HubUnreachable:  # by this computer: the node may reach it
+                    continue
+                await refuse_full_disk(session, download, model.size, part.free)
+
+    async def _refuse_lacking_source(self, node: Node, kinds: set[PartKind]) -> None:
+        """Raise `OperationRefused` where another Spark certainly does not have the model that shall come from there."""
+        async with self._ctx.create_session(node) as session:
+            ((launch,), _) = await build_rank_launches(
+                self._ctx, replace(self._request.to_start_request(), nodes=(node,)), [session]
+            )
+            places = list_checkpoint_paths(self._request.profile, launch.alone)
+            look = await session.read_node("identity", *(f"model={place}" for place in places))
+        for part in find_missing_models(self._request.profile, launch.alone, look.models):
+            if part.kind in kinds:
+                raise OperationRefused(
+                    f"{part.state_words} on {node.name}, so it cannot come from there",
+                    "name another Spark in --from-cache, or leave it out",
+                )
 
     def _is_at_source(self, part: MissingPart) -> bool:
         return self._request.from_node is not None and part.node == self._request.from_node.name

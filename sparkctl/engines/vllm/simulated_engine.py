@@ -11,11 +11,12 @@ from sparkctl.engines.simulation.decode_model import CACHED_PROMPT_TOKENS, PROMP
 from sparkctl.engines.simulation.engine_launch import (
     RankRendezvous,
     RendezvousKind,
+    compute_kv_bytes_per_token,
+    get_model_architecture,
     parse_address,
     parse_flags,
     parse_torch_store,
 )
-from sparkctl.engines.simulation.model_files import compute_kv_bytes_per_token, get_model_architecture
 from sparkctl.engines.simulation.script_player import LOG_TIME
 from sparkctl.engines.simulation.simulated_engine import SimulatedEngine
 from sparkctl.model.sample import TOTAL_BYTES

@@ -36,11 +36,11 @@ from sparkctl.monitor.findings.fabric_detectors import (
 from sparkctl.monitor.findings.gpu_detectors import BusyWaitDetector, StuckClockDetector, ThermalDetector
 from sparkctl.monitor.findings.host_detectors import (
     DiskSpaceDetector,
+    KernelEventDetector,
     OrphanProcessDetector,
     PageCacheDetector,
     SwapGrowthDetector,
 )
-from sparkctl.monitor.findings.kernel_detectors import KernelEventDetector
 from sparkctl.monitor.ranks import count_ranks, find_ranks
 
 _LOW_CLOCK_SHARE = 0.7  # of the highest; a healthy GB10 runs at 2280 to 2450 of 3003 MHz under load

@@ -25,7 +25,7 @@ from sparkctl.profiles.env_references import (
 from sparkctl.profiles.importers.profile_draft import METADATA_COMMENT
 
 if TYPE_CHECKING:
-    from sparkctl.profiles.exporters.portable_launch import PortableLaunch
+    from sparkctl.profiles.exporters.yaml_exporter import PortableLaunch
 
 
 def format_docker_run(plan: LaunchPlan, *, with_labels: bool = True, mask: bool = True) -> str:

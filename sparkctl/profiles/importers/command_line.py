@@ -13,8 +13,7 @@ from sparkctl.errors import InvalidInput
 from sparkctl.profiles.env_references import escape_references, has_references
 from sparkctl.profiles.importers import docker_flags, recipe_reader, shell_parser
 from sparkctl.profiles.importers.engine_command import list_import_rules, parse_engine_command
-from sparkctl.profiles.importers.import_report import ImportReport
-from sparkctl.profiles.importers.profile_draft import MAX_NODES, ProfileDraft, SourceFormat
+from sparkctl.profiles.importers.profile_draft import MAX_NODES, ImportReport, ProfileDraft, SourceFormat
 from sparkctl.profiles.importers.shell_parser import ShellWord
 
 _MACHINE_VARIABLES = frozenset({"PATH", "HOME", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONPATH", "PWD", "USER", "SHELL"})

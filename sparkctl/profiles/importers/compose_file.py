@@ -21,8 +21,7 @@ from sparkctl.profiles.importers.foreign_yaml import (
     scalar_texts,
     to_json_data,
 )
-from sparkctl.profiles.importers.import_report import ImportReport
-from sparkctl.profiles.importers.profile_draft import ProfileDraft, SourceFormat
+from sparkctl.profiles.importers.profile_draft import ImportReport, ProfileDraft, SourceFormat
 
 _DOCKER_FLAGS = {  # keys with one value, or a list of values, and the docker run flag of the same meaning
     "container_name": "name", "shm_size": "shm-size", "ipc": "ipc", "network_mode": "network", "devices": "device",

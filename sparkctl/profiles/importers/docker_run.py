@@ -11,8 +11,7 @@ from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec
 from sparkctl.profiles.docker_options import FIELDS_INSTEAD_OF_OPTIONS
 from sparkctl.profiles.env_references import escape_references, format_reference, resolve_defaults
 from sparkctl.profiles.importers import docker_flags, shell_parser
-from sparkctl.profiles.importers.import_report import ImportReport
-from sparkctl.profiles.importers.profile_draft import METADATA_COMMENT, ProfileDraft, SourceFormat
+from sparkctl.profiles.importers.profile_draft import METADATA_COMMENT, ImportReport, ProfileDraft, SourceFormat
 from sparkctl.profiles.importers.shell_parser import ShellWord
 
 DOCKER_PROGRAMS = ("docker", "podman", "nerdctl", "nvidia-docker")

@@ -17,11 +17,11 @@ from sparkctl.model.profile import ArgValue, JsonValue, Profile, map_arg_texts
 from sparkctl.model.profile_field import FieldKind
 from sparkctl.profiles.env_references import escape_references
 from sparkctl.profiles.field_types import FIELD_TYPES
-from sparkctl.profiles.file_issues import InvalidFile
 from sparkctl.profiles.importers import docker_flags, foreign_yaml
 from sparkctl.profiles.importers.profile_draft import ImportResult, ProfileDraft, SourceFormat
 from sparkctl.profiles.schema import FileField, FileSection, load_file_shape
 from sparkctl.profiles.validation import read_section_list
+from sparkctl.profiles.yaml_reader import InvalidFile
 
 _FIRST_FIELDS = ("name", "engine", "port", "title", "nodes")  # in the JSON; the rest in the order of its type
 

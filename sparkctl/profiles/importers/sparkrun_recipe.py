@@ -22,8 +22,7 @@ from sparkctl.profiles.importers.foreign_yaml import (
     scalar_texts,
     to_json_data,
 )
-from sparkctl.profiles.importers.import_report import ImportReport
-from sparkctl.profiles.importers.profile_draft import MAX_NODES, ProfileDraft, SourceFormat
+from sparkctl.profiles.importers.profile_draft import MAX_NODES, ImportReport, ProfileDraft, SourceFormat
 from sparkctl.profiles.importers.recipe_reader import RecipeReader, note_local_build, note_mods
 
 MAX_INCLUDES = 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from sparkctl.engines.simulation.model_files import list_model_files
+from sparkctl.engines.simulation.engine_launch import list_model_files
 from sparkctl.model.text.units import KIB
 from sparkctl.simulator import sim_node
 from sparkctl.simulator.fabric_ports import (

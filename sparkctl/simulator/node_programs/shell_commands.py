@@ -17,8 +17,7 @@ from typing import Any
 import asyncssh
 
 from sparkctl.node import collect, kernel_log, peer_checks, switch_journal_codec
-from sparkctl.simulator.docker_api import DOCKER_VERSION, build_docker_api
-from sparkctl.simulator.docker_daemon import SimDockerDaemon
+from sparkctl.simulator.docker_daemon import DOCKER_VERSION, SimDockerDaemon, build_docker_api
 from sparkctl.simulator.fabric_ports import PING_SCRIPT_MARKER, answer_pings
 from sparkctl.simulator.http_server import ReadStream, RequestHandler, serve_connection
 from sparkctl.simulator.node_programs.inspection_output import (

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from sparkctl.engines.simulation.unified_memory import MAPPED_FILE_BYTES, SWAP_TOTAL_BYTES
 from sparkctl.node import agent
-from sparkctl.simulator.docker_api import DOCKER_VERSION
+from sparkctl.simulator.docker_daemon import DOCKER_VERSION
 from sparkctl.simulator.fabric_ports import (
     FABRIC_INTERFACES,
     get_interface_mtu,

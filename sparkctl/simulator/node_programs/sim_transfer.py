@@ -11,7 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from sparkctl.concurrency import run_until_first
-from sparkctl.engines.simulation.model_files import build_model_config, list_model_files
+from sparkctl.engines.simulation.engine_launch import build_model_config, list_model_files
 from sparkctl.node.models import ANSWER_MARK
 from sparkctl.simulator.fabric_ports import LINK_MEGABITS, get_interface_address
 from sparkctl.simulator.http_server import ReadStream

@@ -18,7 +18,7 @@ from sparkctl.commands.import_profile import ImportedProfile, ImportProfile
 from sparkctl.errors import InvalidInput, OperationRefused, SparkctlError
 from sparkctl.model.text.sanitize import sanitize_lines
 from sparkctl.profiles import field_types
-from sparkctl.profiles.importers.import_report import KeyOutcome
+from sparkctl.profiles.importers.profile_draft import KeyOutcome
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.tui.dialogs.base import ChoiceDialog, Dialog, render_sentence
 from sparkctl.tui.widgets.text_surface import TextSurface

@@ -18,7 +18,7 @@ from sparkctl.model.questions import (
     YesNoQuestion,
 )
 from sparkctl.tui.dialogs.base import ChoiceDialog, InputDialog, render_sentence
-from sparkctl.views.setup_view import render_setup_step
+from sparkctl.views.event_text import render_setup_step
 from sparkctl.views.text.line_wrap import wrap_text
 from sparkctl.views.text.styled_text import Span, TextStyle, make_row, sanitize_span
 

@@ -114,12 +114,12 @@ class OverviewScreen(PanelScreen):
 
     def _render_operations(self, store: Store) -> tuple[TextRow, ...]:
         """Return a row for the running or unfinished switch, and one for each transfer."""
+        from sparkctl.views.event_text import render_transfer
         from sparkctl.views.switch_view import (
             describe_switch_journal,
             render_switch_progress_line,
             render_unfinished_switch,
         )
-        from sparkctl.views.transfer_view import render_transfer
 
         panel, running = self.panel, store.switches.running
         if running is not None:

@@ -19,8 +19,8 @@ from sparkctl.logs import search
 from sparkctl.model.node import NodeName
 from sparkctl.profiles.engine_environment import check_env_file_permissions
 from sparkctl.profiles.exporters.docker_command import format_docker_run
-from sparkctl.profiles.file_issues import FilePosition, read_source_lines
 from sparkctl.profiles.profile_library import ProfileEntry, ProfileLibrary, ProfileOffer
+from sparkctl.profiles.yaml_reader import FilePosition, read_source_lines
 from sparkctl.tui.dialogs.base import ChoiceDialog, render_sentence
 from sparkctl.tui.profile_editor import edit_profile, fix_profile
 from sparkctl.tui.screens.base import ActionHandlers, ListScreen, build_bindings

@@ -12,8 +12,8 @@ from sparkctl.model.finding import Severity
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import redact
 from sparkctl.paths import shipped_profiles_dir
-from sparkctl.profiles.file_issues import FileIssue, FilePosition
 from sparkctl.profiles.profile_lint import LintDiagnostic, LintResult
+from sparkctl.profiles.yaml_reader import FileIssue, FilePosition
 from sparkctl.views.text.line_wrap import wrap_text
 from sparkctl.views.text.styled_text import (
     Span,

@@ -12,8 +12,7 @@ from sparkctl.model.finding import Severity
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import sanitize_line, sanitize_lines
 from sparkctl.model.text.secrets import redact_word
-from sparkctl.profiles.importers.import_report import ImportReport, KeyOutcome, KeyRecord
-from sparkctl.profiles.importers.profile_draft import ImportResult
+from sparkctl.profiles.importers.profile_draft import ImportReport, ImportResult, KeyOutcome, KeyRecord
 from sparkctl.profiles.profile_lint import StartWarning
 from sparkctl.views.text.line_wrap import wrap_text
 from sparkctl.views.text.styled_text import (

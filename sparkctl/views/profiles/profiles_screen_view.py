@@ -20,8 +20,8 @@ from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_ago, format_duration, format_gib
 from sparkctl.monitor.node_views import NodeTelemetryView
-from sparkctl.profiles.file_issues import FilePosition
 from sparkctl.profiles.profile_library import ProfileEntry
+from sparkctl.profiles.yaml_reader import FilePosition
 from sparkctl.views.profiles.launch_plan_view import describe_rank_nodes, render_budget_before_start
 from sparkctl.views.profiles.lint_view import render_diagnostics, render_faults, render_lint_badge, render_lint_summary
 from sparkctl.views.profiles.memory_estimate_view import (

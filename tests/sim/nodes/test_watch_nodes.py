@@ -22,7 +22,7 @@ from sparkctl.monitor.node_monitor import NodeMonitor
 from sparkctl.monitor.node_status import build_instance_view
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.watch_nodes import watch_load_views
-from sparkctl.simulator import SimulatedSparks, docker_api
+from sparkctl.simulator import SimulatedSparks, docker_daemon
 from sparkctl.simulator.http_server import SimHttpReply
 from sparkctl.transport.node_session import NodeSession
 from tests.support import sim_clients
@@ -72,7 +72,7 @@ async def test_a_docker_that_hangs_holds_up_no_sample(
         await hanging.wait()
         return SimHttpReply()
 
-    monkeypatch.setattr(docker_api, "_dispatch_request", hang)
+    monkeypatch.setattr(docker_daemon, "_dispatch_request", hang)
     await wait_for_view(views, lambda _: asked.is_set())
     assert seen.sample is not None
     first = (await wait_for_view(views, lambda view: view.sample)).sample

@@ -374,6 +374,7 @@ def test_serve_prints_a_config_that_other_terminals_can_use() -> None:
     assert Path(own).parent == Path(state).parent, (
         "profiles that are written there are the demo's, and not the operator's"
     )
+    assert process.stdout.readline().strip() == "export HF_HUB_OFFLINE=1", "the real Hub has no say in it"
     env = {"SPARKCTL_CONFIG": config, "SPARKCTL_STATE": state, "XDG_CONFIG_HOME": own}
     try:
         first = run_in_process("up", "qwen36", "--node", "spark1", env=env)

@@ -19,9 +19,8 @@ from sparkctl.model.events import Event, LogArrived
 from sparkctl.model.node import Node
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.log_line import LogLine
-from sparkctl.monitor.liveness_probe import is_idle
 from sparkctl.monitor.meters.engine_meters import EngineMeters
-from sparkctl.monitor.node_monitor import read_container_list
+from sparkctl.monitor.node_monitor import is_idle, read_container_list
 from sparkctl.monitor.node_status import ContainerInspections, read_node_statuses
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.transport import http_client

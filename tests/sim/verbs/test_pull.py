@@ -16,7 +16,7 @@ from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
-from sparkctl.engines.simulation.model_files import build_model_config
+from sparkctl.engines.simulation.engine_launch import build_model_config
 from sparkctl.model.events import (
     CommandEnded,
     Event,
@@ -52,6 +52,7 @@ FRESH = pytest.mark.simulation(scenario="fresh", speed=400)
 
 def make_request(sparks: SimulatedSparks, *sets: str, nodes: int = 1, **more: object) -> PullProfile:
     profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile("qwen36-vllm", overrides=sets)
+    more.setdefault("environ", {"HF_HUB_OFFLINE": "1"})
     return PullProfile(profile=profile, nodes=load_config(sparks.config_path).nodes[:nodes], **more)  # type: ignore[arg-type]
 
 
@@ -112,7 +113,7 @@ async def test_a_model_from_nowhere_is_refused_before_anything_is_fetched(
 @FRESH
 async def test_an_image_that_its_registry_does_not_have(sparks: SimulatedSparks, ctx: CommandContext) -> None:
     end = find_command_end(await collect_events(pull_profile(ctx, make_request(sparks, "image=acme/missing:1"))))
-    assert end.exit_code != 0
+    assert end.exit_code == 6
     assert "the registry docker.io has no acme/missing:1" in (end.message or "")
     assert not sparks.nodes["spark1"].downloaded
 
@@ -318,6 +319,53 @@ async def test_a_spark_is_no_source_of_what_it_lacks(sparks: SimulatedSparks, ct
     assert find_command_end(events).exit_code == 6
     assert "spark1 does not have /home/milo/models" in (find_command_end(events).message or "")
     assert not [one for one in events if isinstance(one, TransferProgressed)]
+
+
+@FRESH
+async def test_the_other_spark_is_asked_before_the_image_comes(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    second = load_config(sparks.config_path).nodes[1]
+    request = replace(make_request(sparks), from_node=second)
+    end = find_command_end(await collect_events(pull_profile(ctx, request)))
+    assert (end.exit_code, end.message) == (
+        6, f"the model {MODEL} is not there on spark2, so it cannot come from there"
+    )  # fmt: skip
+    assert not sparks.nodes["spark1"].images.has_image(IMAGE)
+
+
+@FRESH
+async def test_what_the_hub_does_not_give_is_refused_before_the_image_comes(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    hub, repository = HubStandIn(), "nvidia/Qwen3.6-27B-NVFP4"
+    weights = make_safetensors({"mtp.a": ("F8_E4M3", 3_000_000)})
+    hub.files[repository] = {"config.json": b"{}", "model.safetensors": weights}
+
+    async def read_end(*sets: str) -> tuple[int, str]:
+        request = make_request(sparks, *sets, environ={"HF_ENDPOINT": url})
+        end = find_command_end(await collect_events(pull_profile(ctx, request)))
+        assert not sparks.nodes["spark1"].images.has_image(IMAGE)
+        return end.exit_code, end.message or ""
+
+    with run_hub(hub) as url:
+        hub.gated.add(repository)
+        assert await read_end() == (6, f"hf:{repository} is gated: the Hub shows it only to who accepted its terms")
+        hub.gated.clear()
+        code, message = await read_end("model.source=hf:acme/none")
+        assert (code, message) == (6, "the Hub has no acme/none, or shows it only with a token")
+        assert await read_end(f"model.source=hf:{repository}@v9") == (6, f"{repository} has no revision v9")
+        code, message = await read_end('model.include=["*.gguf"]')
+        assert (code, "no file of the repository is wanted" in message) == (6, True)
+        assert not [path for _, path, _ in hub.log if path.startswith("/cdn")], "no weights are asked for"
+
+
+@FRESH
+async def test_a_directory_that_is_not_there_is_told_before_the_image_comes(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    events = await collect_events(pull_profile(ctx, make_request(sparks, "model.source=file:/mnt/gone/models")))
+    end = find_command_end(events)
+    assert (end.exit_code, end.message) == (6, "spark1 has no directory /mnt/gone/models")
+    assert not sparks.nodes["spark1"].images.has_image(IMAGE)
 
 
 @pytest.mark.simulation(scenario="empty", speed=3, options={"spark1": SimNodeOptions(missing=(MODEL,))})

@@ -22,7 +22,7 @@ from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import Event, SampleArrived
 from sparkctl.model.phase import Phase
 from sparkctl.model.questions import Prompter
-from sparkctl.monitor.recording_file import read_recording
+from sparkctl.monitor.recording import read_recording
 from sparkctl.tui.app import PanelApp
 from sparkctl.tui.panel_options import PanelOptions
 from sparkctl.tui.screens.log_screen import LogScreen

@@ -28,7 +28,7 @@ from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, Event, LogArrived, NodeStateChanged, PhaseChanged
 from sparkctl.model.node import NodeState
 from sparkctl.monitor.node_monitor import NodeMonitor
-from sparkctl.monitor.recording_file import EventRecorder
+from sparkctl.monitor.recording import EventRecorder
 from sparkctl.simulator import SimClock, SimulatedSparks
 from sparkctl.simulator.simulated_sparks import DEMO_SPEED
 from tests.tools.pictures.panel_scenes import RECORDINGS

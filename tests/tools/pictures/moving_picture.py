@@ -85,7 +85,7 @@ def serve_simulated_sparks() -> Iterator[str]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as serving:
         assert serving.stdout is not None
         try:
-            yield "".join(serving.stdout.readline() for _ in range(3))  # three lines: export NAME=VALUE
+            yield "".join(serving.stdout.readline() for _ in range(4))  # four lines: export NAME=VALUE
         finally:
             serving.terminate()
 

@@ -20,7 +20,7 @@ from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, Event, PhaseChanged
 from sparkctl.model.phase import Phase
 from sparkctl.model.questions import Prompter
-from sparkctl.monitor.recording_file import read_recording
+from sparkctl.monitor.recording import read_recording
 from sparkctl.tui.app import PanelApp
 from sparkctl.tui.panel_options import AVAILABLE_SCREENS, PanelOptions
 

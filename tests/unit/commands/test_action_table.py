@@ -26,7 +26,7 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.monitor.node_views import NodeTelemetryView
-from sparkctl.profiles.file_issues import InvalidFile
+from sparkctl.profiles.yaml_reader import InvalidFile
 from sparkctl.tui.key_hints import render_key_footer
 from sparkctl.views.text.styled_text import join_text, measure_row, measure_text, to_ascii
 

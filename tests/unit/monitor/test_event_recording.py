@@ -20,8 +20,7 @@ from sparkctl.errors import InvalidInput
 from sparkctl.model import events
 from sparkctl.model.json_codec import decode_event, encode_event, redact_launch_plan
 from sparkctl.model.node import NodeName, NodeState
-from sparkctl.monitor.recording_file import EventRecorder, read_recording
-from sparkctl.monitor.recording_player import load_final_views
+from sparkctl.monitor.recording import EventRecorder, load_final_views, read_recording
 from tests.unit.model.test_event_json import NODE, PLAN, SAMPLES
 
 TOKEN = "hf_canarycanarycanarycanary"

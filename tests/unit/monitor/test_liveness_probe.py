@@ -10,7 +10,7 @@ import pytest
 from sparkctl.model.container import Container
 from sparkctl.model.engine_metrics import EngineActivity, EngineMeter
 from sparkctl.model.launch_plan import ContainerLabel
-from sparkctl.monitor.liveness_probe import is_generating, is_idle, select_probe_rule
+from sparkctl.monitor.node_monitor import is_generating, is_idle, select_probe_rule
 
 RULE = json.dumps({"line": None, "health": "/health", "probe": "completions"})
 

@@ -259,6 +259,28 @@ def test_a_model_is_taken_from_another_directory(hub: HubStandIn, url: str, tmp_
     assert download(url, tmp_path / "z", tmp_path, directory=str(tmp_path / "gone"))[-1]["error"] == "nothing"
 
 
+def test_progress_never_goes_back_while_a_file_is_proved(tmp_path: Path) -> None:
+    place = tmp_path / "nas" / "models--acme--tiny"
+    (place / "snapshots" / COMMIT).mkdir(parents=True)
+    (place / "blobs").mkdir()
+    size = 64 << 20
+    data = bytes(size)
+    for name in ("a", "b", "c"):
+        blob = place / "blobs" / hashlib.sha256(data + name.encode()).hexdigest()
+        blob.write_bytes(data + name.encode())
+        (place / "snapshots" / COMMIT / f"{name}.safetensors").symlink_to(f"../../blobs/{blob.name}")
+    eager = tmp_path / "download.py"
+    eager.write_text(SCRIPT.read_text().replace("REPORT_SECONDS = 1.0", "REPORT_SECONDS = 0.002"))
+    words = {"target": str(tmp_path / "tiny"), "directory": str(place)}
+    done = subprocess.run(
+        [sys.executable, "-u", str(eager), json.dumps(words)], capture_output=True, text=True, timeout=120, check=True
+    )
+    at = [message["at"] for line in done.stdout.splitlines() if "at" in (message := json.loads(line))]
+    assert at
+    assert at == sorted(at)
+    assert at[-1] < 3 * size + (1 << 20), "a begun file counts by its blocks on the disk"
+
+
 def test_a_file_that_had_arrived_before_its_name_is_not_asked_for_again(
     hub: HubStandIn, url: str, tmp_path: Path
 ) -> None:

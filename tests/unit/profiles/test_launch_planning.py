@@ -14,9 +14,9 @@ from sparkctl.model.launch_plan import ContainerLabel, GuardRule, LaunchPlan, Mo
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.profiles.engine_environment import check_env_file_permissions, parse_env_file
-from sparkctl.profiles.file_issues import InvalidFile
 from sparkctl.profiles.launch_planning import build_launch_plan, choose_container_name
 from sparkctl.profiles.profile_library import ProfileLibrary
+from sparkctl.profiles.yaml_reader import InvalidFile
 
 NODE = Node(name=NodeName("spark1"), host="h")
 HEAD = "schema: 1\nname: mine\nengine: sglang\nimage: x/y:1\n"

@@ -11,12 +11,11 @@ import pytest
 from sparkctl.engines import engine_names, load_engine
 from sparkctl.model.profile import Profile
 from sparkctl.profiles.exporters import docker_command
-from sparkctl.profiles.exporters.portable_launch import build_portable_launch
-from sparkctl.profiles.file_issues import InvalidFile
+from sparkctl.profiles.exporters.yaml_exporter import build_portable_launch
 from sparkctl.profiles.importers.profile_importer import ImportOptions, import_text
 from sparkctl.profiles.schema import FileSection, build_json_schema, iter_value_fields, load_file_shape
 from sparkctl.profiles.validation import merge_profile_layer, merge_profile_trees, parse_setting, validate_profile
-from sparkctl.profiles.yaml_reader import parse_yaml
+from sparkctl.profiles.yaml_reader import InvalidFile, parse_yaml
 from sparkctl.profiles.yaml_writer import render_profile_yaml
 
 EVERY_FIELD = """\

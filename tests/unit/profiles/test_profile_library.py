@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from sparkctl.errors import InvalidInput
 from sparkctl.model.decode_step import RoutedExperts
 from sparkctl.model.profile import FlagValues, JsonValue
-from sparkctl.profiles.file_issues import InvalidFile
 from sparkctl.profiles.profile_library import ProfileLibrary, profile_json_schema
 from sparkctl.profiles.validation import compute_profile_hash
+from sparkctl.profiles.yaml_reader import InvalidFile
 
 HEAD = "schema: 1\nname: mine\nengine: sglang\nimage: x/y:1\n"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.profiles.file_issues import InvalidFile
 from sparkctl.profiles.profile_library import ProfileLibrary
+from sparkctl.profiles.yaml_reader import InvalidFile
 
 
 def write_profiles(folder: Path, needs: dict[str, str]) -> ProfileLibrary:

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkctl.errors import InvalidInput
-from sparkctl.profiles.file_issues import FileIssue, InvalidFile
 from sparkctl.profiles.yaml_reader import (
     MAX_DEPTH,
+    FileIssue,
+    InvalidFile,
     YamlValue,
     find_position,
     find_value,

@@ -19,7 +19,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.setup_plan import SetupStepKind
 from sparkctl.node.node_inspection import NodeInspection, decode_inspection
 from sparkctl.node.setup_program import NodeFile, arm_cable, build_program, call, decode_report
-from sparkctl.views.setup_view import format_diff
+from sparkctl.views.event_text import format_diff
 
 NODE = NodeName("spark1")
 LINE = "milo ALL=(root) NOPASSWD: /usr/bin/tee /proc/sys/vm/drop_caches\n"

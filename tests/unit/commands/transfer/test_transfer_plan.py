@@ -22,7 +22,7 @@ from sparkctl.model.events import TransferProgressed
 from sparkctl.model.node import NodeName
 from sparkctl.node import transfer
 from sparkctl.node.model_files_decoder import FileListing, FreeSpace, ModelFile
-from sparkctl.views.transfer_view import format_transfer
+from sparkctl.views.event_text import format_transfer
 
 SECOND = 10**9
 GIB = 1 << 30

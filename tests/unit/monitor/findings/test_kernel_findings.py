@@ -12,7 +12,7 @@ from sparkctl.model.finding import Finding, FindingKind, Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.kernel_event import BootEnd, KernelEvent, KernelLine
 from sparkctl.model.sample import MemoryDetail, RdmaLane, Sample
-from sparkctl.monitor.findings.kernel_detectors import KernelEventDetector, list_unclean_boot
+from sparkctl.monitor.findings.host_detectors import KernelEventDetector, list_unclean_boot
 from sparkctl.monitor.findings.node_settings import list_setting_findings
 from sparkctl.node.agent_decoder import AgentHello
 from sparkctl.node.kernel_log_decoder import decode_kernel_line

@@ -18,7 +18,7 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import ArgValue, ContainerOptions, FlagValues, JsonValue, ModelSpec, Profile
 from sparkctl.model.text.secrets import Redactor, redact
 from sparkctl.profiles.exporters import docker_command, yaml_exporter
-from sparkctl.profiles.exporters.portable_launch import build_portable_launch
+from sparkctl.profiles.exporters.yaml_exporter import build_portable_launch
 from sparkctl.profiles.launch_planning import build_launch_plan
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.transport.docker.create_request import build_create_request

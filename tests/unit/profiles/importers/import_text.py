@@ -5,7 +5,7 @@ from __future__ import annotations
 from sparkctl import engines
 from sparkctl.commands.import_profile import ImportedProfile, check_imported_profile
 from sparkctl.model.profile import Profile
-from sparkctl.profiles.importers.import_report import KeyOutcome
+from sparkctl.profiles.importers.profile_draft import KeyOutcome
 from sparkctl.profiles.importers.profile_importer import ImportOptions, import_text
 from sparkctl.profiles.validation import validate_profile
 from sparkctl.profiles.yaml_reader import parse_yaml

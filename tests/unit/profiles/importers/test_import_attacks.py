@@ -21,7 +21,7 @@ from sparkctl.engines.base import EngineRank
 from sparkctl.errors import SparkctlError
 from sparkctl.model.launch_plan import DockerRunSpec, LaunchPlan, Mount
 from sparkctl.model.node import Node, NodeName
-from sparkctl.profiles.importers.import_report import KeyOutcome
+from sparkctl.profiles.importers.profile_draft import KeyOutcome
 from sparkctl.profiles.importers.profile_importer import ImportOptions, import_container
 from sparkctl.profiles.launch_planning import RankPlacement, build_launch_plan
 from sparkctl.transport.docker.create_request import build_create_request

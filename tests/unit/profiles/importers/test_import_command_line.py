@@ -9,8 +9,7 @@ import pytest
 from sparkctl.engines import engine_names
 from sparkctl.errors import InvalidInput
 from sparkctl.model.profile import JsonValue
-from sparkctl.profiles.importers.import_report import KeyOutcome
-from sparkctl.profiles.importers.profile_draft import ImportResult, SourceFormat
+from sparkctl.profiles.importers.profile_draft import ImportResult, KeyOutcome, SourceFormat
 from sparkctl.profiles.importers.profile_importer import ImportOptions, import_text
 
 LAUNCHER_LINE = """Then run:

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from sparkctl.errors import InvalidInput
-from sparkctl.profiles.importers.import_report import KeyOutcome
+from sparkctl.profiles.importers.profile_draft import KeyOutcome
 from tests.unit.profiles.importers.import_text import get_container_argv, import_and_check, list_keys_of
 
 FILE = """\

@@ -12,7 +12,7 @@ from sparkctl.engines.engine_flags import CommandFlags
 from sparkctl.engines.lint.profile_flags import collect_profile_flags
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.profile import FlagValues, JsonValue
-from sparkctl.profiles.importers.import_report import KeyOutcome
+from sparkctl.profiles.importers.profile_draft import KeyOutcome
 from tests.unit.profiles.importers.import_text import (
     get_container_argv,
     import_and_check,

@@ -18,7 +18,7 @@ from sparkctl.model.profile import Profile
 from sparkctl.profiles.docker_options import DOCKER_OPTIONS
 from sparkctl.profiles.field_types import find_misleading_part
 from sparkctl.profiles.importers import import_policy
-from sparkctl.profiles.importers.import_report import KeyOutcome
+from sparkctl.profiles.importers.profile_draft import KeyOutcome
 from sparkctl.profiles.importers.profile_importer import ImportOptions, import_container
 from sparkctl.profiles.launch_planning import build_launch_plan
 from sparkctl.profiles.validation import validate_profile

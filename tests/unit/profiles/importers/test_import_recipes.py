@@ -10,7 +10,7 @@ from sparkctl import engines
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.profile import FlagValues, JsonValue, Profile
 from sparkctl.profiles.importers import recipe_reader
-from sparkctl.profiles.importers.import_report import KeyOutcome
+from sparkctl.profiles.importers.profile_draft import KeyOutcome
 from tests.unit.profiles.importers.import_text import get_container_argv, import_and_check, import_recipe, list_keys_of
 
 EUGR = """\

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparkctl.errors import InvalidInput
-from sparkctl.profiles.importers.import_report import KeyOutcome
+from sparkctl.profiles.importers.profile_draft import KeyOutcome
 from tests.unit.profiles.importers.import_text import get_container_argv, import_and_check, list_keys_of
 
 UNIT = r"""

@@ -21,9 +21,9 @@ from sparkctl.model.sample import MemoryReading
 from sparkctl.model.text.units import GIB
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.profiles.exporters.docker_command import format_docker_run
-from sparkctl.profiles.file_issues import FilePosition, read_source_lines
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.profile_lint import LintDiagnostic, LintResult
+from sparkctl.profiles.yaml_reader import FilePosition, read_source_lines
 from sparkctl.views.profiles.memory_estimate_view import render_estimate_symbol
 from sparkctl.views.profiles.profiles_screen_view import (
     COLUMN_TITLES,
