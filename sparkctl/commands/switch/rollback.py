@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from sparkctl.commands.drop_page_cache import MissingSudoRight, drop_node_caches
+from sparkctl.commands.drop_page_cache import try_drop_node_caches
 from sparkctl.commands.guard_session import stop_watching_containers
 from sparkctl.commands.start.launch_plans import rebuild_launch_plan
 from sparkctl.commands.start.rank_watch import InstanceWatchResult, RankWatch, measure_clock_offsets, watch_ranks
@@ -206,12 +206,10 @@ async def _inspect_old_container(transaction: SwitchTransaction, node: NodeName,
 
 async def _drop_page_cache(transaction: SwitchTransaction, node: NodeName) -> bool:
     """Drop a node's page cache; return whether that was possible."""
-    try:
-        await drop_node_caches(transaction.sessions[node], transaction.step_context, transaction.emit)
-    except MissingSudoRight as no:
+    no = await try_drop_node_caches(transaction.sessions[node], transaction.step_context, transaction.emit)
+    if no is not None:
         transaction.warn(node, f"page cache not dropped: {no.message}", no.hint)
-        return False
-    return True
+    return no is None
 
 
 def _begin_history_rows(transaction: SwitchTransaction, old: Sequence[NodeContainer]) -> list[OperationRecorder]:

@@ -286,7 +286,9 @@ async def _wait_for_heartbeat(node: SimNode, stdin: ReadStream) -> bool:
         await asyncio.gather(*waits, return_exceptions=True)
 
 
-async def _run_sync(_node: SimNode, _argv: list[str], _streams: CommandStreams) -> int:
+async def _run_sync(node: SimNode, _argv: list[str], _streams: CommandStreams) -> int:
+    if node.is_disk_stuck:
+        await asyncio.Event().wait()
     await asyncio.sleep(0.01)
     return 0
 

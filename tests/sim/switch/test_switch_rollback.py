@@ -317,3 +317,13 @@ async def test_one_that_serves_is_not_taken_down_because_its_predecessor_cannot_
     _, ended = await collect_events_and_end(resume_switch(scene.ctx(), scene.finish()))
     assert ended.exit_code == 0, ended
     assert scene.is_new()
+
+
+async def test_a_disk_that_takes_no_writes_does_not_end_a_rollback(scene: SwitchScene) -> None:
+    async with aclosing(switch_instance(scene.ctx(), scene.request(FAULT))) as events:
+        async for event in events:
+            if isinstance(event, SwitchStepReported) and event.step is SwitchStep.RESTORING:
+                scene.sparks.nodes["spark1"].is_disk_stuck = True
+    assert isinstance(event, CommandEnded)
+    assert f"{OLD} serves again" in (event.message or "")
+    assert scene.is_old()
