@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from sparkctl.model.node import NodeName
-from sparkctl.model.text.units import format_size
+from sparkctl.model.text.units import GIB, format_size
+
+KEPT_FREE_BYTES = 5 * GIB  # that a download leaves on the disk
 
 _HUB_SOURCE = re.compile(r"hf:(?P<repository>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@(?P<revision>[\w][\w./-]*))?")
 
@@ -159,6 +161,7 @@ class MissingPart:
         size: bytes of it whole; None: not known.
         is_required: `up` refuses without it; False: the engine gets it itself.
         free: bytes free on the disk where it goes; None: not known.
+        beside: bytes of the other missing parts that go onto that disk, as far as they are known.
     """
 
     kind: PartKind
@@ -171,11 +174,14 @@ class MissingPart:
     made_by: str | None = None
     size: int | None = None
     free: int | None = None
+    beside: int = 0
 
     @property
     def is_too_large(self) -> bool:
-        """Tell whether the disk certainly cannot hold it."""
-        return self.size is not None and self.free is not None and self.size > self.free
+        """Tell whether the disk certainly cannot hold it, with the other parts and what `pull` keeps free."""
+        if self.size is None or self.free is None:
+            return False
+        return self.size + self.beside + KEPT_FREE_BYTES > self.free
 
     @property
     def _what(self) -> str:
@@ -208,6 +214,8 @@ class MissingPart:
         if self.made_by is not None:
             origin = f"; nobody publishes it: {self.made_by}"
         size = "" if self.size is None else f", {format_size(self.size)}"
+        if self.kind is PartKind.IMAGE and self.source == self.name and self.size is None:
+            size = ", size not known"  # Docker tells it only of an image that it has
         only = "only " if self.is_too_large else ""
         room = "" if self.free is None else f"; {only}{format_size(self.free)} free there"
         return f"{self.state_words} on {self.node}{origin}{size}{room}"

@@ -51,11 +51,12 @@ class NodeIdentity:
 
 @dataclass(frozen=True, slots=True)
 class NodeDisk:
-    """The filesystem of ``path``, bytes; None if df fails."""
+    """The filesystem of ``path``, bytes, and where it is mounted; None if df fails."""
 
     path: str
     total: int | None
     free: int | None
+    mount: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,10 +381,10 @@ def _parse_listening_ports(body: str | None) -> frozenset[int] | None:
 
 
 def _parse_disk(path: str, body: str) -> NodeDisk:
-    match = re.search(r"\s(\d+)\s+\d+\s+(-?\d+)\s+\d+%", body)
+    match = re.search(r"\s(\d+)\s+\d+\s+(-?\d+)\s+\d+%(?:\s+(/.*))?", body)
     if match is None:
         return NodeDisk(path, None, None)
-    return NodeDisk(path, _parse_count(match[1]) * KIB, max(0, _parse_count(match[2])) * KIB)
+    return NodeDisk(path, _parse_count(match[1]) * KIB, max(0, _parse_count(match[2])) * KIB, match[3])
 
 
 def _parse_count(digits: str) -> int:

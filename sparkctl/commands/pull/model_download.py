@@ -33,6 +33,7 @@ from sparkctl.logs.reader import LogFeed
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.missing_part import (
+    KEPT_FREE_BYTES,
     DirectorySource,
     HubSource,
     MissingPart,
@@ -42,13 +43,12 @@ from sparkctl.model.missing_part import (
 )
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import load_json, sanitize_line
-from sparkctl.model.text.units import GIB, format_gib, format_size
+from sparkctl.model.text.units import format_gib, format_size
 from sparkctl.node.download import PART_SUFFIX
 from sparkctl.transport.hub_client import find_hub_token, get_hub_endpoint
 from sparkctl.transport.node_session import NodeSession
 
 _MOUNTED_FOLDER = "/run/sparkctl"  # with the token, in the container
-_KEPT_FREE_BYTES = 5 * GIB  # that a download leaves on the disk
 _COMMAND_TIMEOUT_SECONDS = 20.0
 _IS_FOREIGN = 14  # exit code of `_PREPARE`
 _REMOVE_FOLDER = 'rm -rf -- "/dev/shm/$1"'
@@ -177,7 +177,7 @@ class ModelDownload:
                 origin = {"directory": path, "repo": name, "revision": revision}
         return {
             **origin, "target": self.target, "is_cache": self.is_cache, "include": self.include,
-            "exclude": self.profile.model.exclude, "token_file": token_file, "kept_free": _KEPT_FREE_BYTES,
+            "exclude": self.profile.model.exclude, "token_file": token_file, "kept_free": KEPT_FREE_BYTES,
         }  # fmt: skip
 
 
@@ -354,7 +354,7 @@ async def refuse_full_disk(session: NodeSession, wanted: ModelDownload, size: in
     """Raise `DiskFull` where the disk cannot hold a model of that many bytes; one that has begun to arrive needs fewer,
     which the program on the node counts.
     """
-    if free is None or size + _KEPT_FREE_BYTES <= free:
+    if free is None or size + KEPT_FREE_BYTES <= free:
         return
     words = ["ls", "-d", wanted.target, wanted.target + PART_SUFFIX]
     if not (await session.run(words, timeout=_COMMAND_TIMEOUT_SECONDS)).stdout:
@@ -548,7 +548,7 @@ def explain_download_error(said: Mapping[str, Any], wanted: ModelDownload, node:
 def _build_disk_full(words: str, wanted: ModelDownload, node: str) -> SparkctlError:
     try:
         room = json.loads(words)
-        words = f"it needs {format_gib(room['missing'])}, {format_gib(room['free'])} are free, and {format_gib(_KEPT_FREE_BYTES)} must stay free"
+        words = f"it needs {format_gib(room['missing'])}, {format_gib(room['free'])} are free, and {format_gib(KEPT_FREE_BYTES)} must stay free"
     except (ValueError, KeyError, TypeError):
         pass
     return DiskFull(

@@ -314,7 +314,7 @@ class ProfilePuller:
         if models and self._request.from_node is not None:
             await self._refuse_lacking_source(self._request.from_node, {part.kind for part in models})
             return
-        hub = HubClient(self._request.environ)
+        hub, sized = HubClient(self._request.environ), list[tuple[MissingPart, ModelDownload]]()
         for part in models:
             session = next(one for one in self._sessions if one.node.name == part.node)
             download = ModelDownload.from_part(self._request.profile, part, self._request.from_directory)
@@ -327,7 +327,13 @@ class ProfilePuller:
                     )
                 except HubUnreachable:  # by this computer: the node may reach it
                     continue
-                await refuse_full_disk(session, download, model.size, part.free)
+                sized.append((replace(part, size=model.size), download))
+        for session in self._sessions:
+            parts = [part for part, _ in sized if part.node == session.node.name]
+            ways = [download for part, download in sized if part.node == session.node.name]
+            placed = await measure_free_space(session, parts, self._engines[session.node.name])
+            for part, download in zip(placed, ways, strict=True):
+                await refuse_full_disk(session, download, (part.size or 0) + part.beside, part.free)
 
     async def _refuse_lacking_source(self, node: Node, kinds: set[PartKind]) -> None:
         """Raise `OperationRefused` where another Spark certainly does not have the model that shall come from there."""

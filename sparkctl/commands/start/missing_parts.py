@@ -140,16 +140,22 @@ async def read_missing_from_hub(
 async def measure_free_space(
     session: NodeSession, parts: Sequence[MissingPart], engine: DockerInfo
 ) -> tuple[MissingPart, ...]:
-    """Return the parts with what is free on the disk where each goes. Raises `NodeError`."""
+    """Return the parts with what is free on the disk where each goes, and what else goes there. Raises `NodeError`."""
     places = {part: _list_directories_above(part, engine) for part in parts}
     sections = dict.fromkeys(f"disk={place}" for above in places.values() for place in above)
     if not sections:
         return tuple(parts)
-    free = {disk.path: disk.free for disk in (await session.read_node(*sections)).disks}
+    disks = {disk.path: disk for disk in (await session.read_node(*sections)).disks if disk.free is not None}
+    found = [(part, next((disks[place] for place in above if place in disks), None)) for part, above in places.items()]
     return tuple(
-        replace(part, free=next((room for place in above if (room := free.get(place)) is not None), None))
-        for part, above in places.items()
-    )
+        part if disk is None else replace(
+            part, free=disk.free, beside=sum(
+                other.size or 0 for other, at in found
+                if other is not part and at is not None and at.mount is not None and at.mount == disk.mount
+            ),
+        )
+        for part, disk in found
+    )  # fmt: skip
 
 
 def _list_directories_above(part: MissingPart, engine: DockerInfo) -> tuple[str, ...]:

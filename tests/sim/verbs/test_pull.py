@@ -12,6 +12,7 @@ import pytest
 
 from sparkctl.commands.pull.pull_profile import PullProfile, pull_profile
 from sparkctl.commands.start.check_fit import CheckFit, check_fit, propose_profile
+from sparkctl.commands.start.missing_parts import measure_free_space
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
@@ -29,7 +30,8 @@ from sparkctl.model.events import (
 )
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.memory_fit import EstimateSource
-from sparkctl.model.missing_part import PartKind
+from sparkctl.model.missing_part import MissingPart, PartKind
+from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.questions import NonInteractivePrompter, PullQuestion, YesNoQuestion
 from sparkctl.model.text.units import format_size
@@ -324,7 +326,31 @@ async def test_the_question_says_how_much_is_to_come_and_the_plan_what_is_free(
         large = replace(lacking.parts[1], size=FULL_DISK_FREE_BYTES + (1 << 30))
         assert large.is_too_large
         assert not lacking.parts[1].is_too_large
+        assert ", size not known; " in lacking.parts[0].sentence
+        room = FULL_DISK_FREE_BYTES - (6 << 30)
+        assert not replace(large, size=room, beside=0).is_too_large
+        assert replace(large, size=room, beside=2 << 30).is_too_large, "with what comes beside it"
+        assert replace(large, size=FULL_DISK_FREE_BYTES - (4 << 30), beside=0).is_too_large, "5 GiB stay free"
         assert large.sentence.endswith(f"; only {format_size(FULL_DISK_FREE_BYTES)} free there")
+
+
+@pytest.mark.simulation(scenario="fresh", options={"spark1": SimNodeOptions(troubles=frozenset({NodeFault.FULL_DISK}))})
+async def test_what_goes_onto_one_disk_is_summed(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    model, draft = (
+        MissingPart(kind=kind, node=NodeName("spark1"), name=f"{MODEL}/{kind}", reason="", source=None, size=size << 30)
+        for kind, size in ((PartKind.MODEL, 4), (PartKind.DRAFT_MODEL, 7))
+    )
+    async with ctx.create_session(load_config(sparks.config_path).nodes[0]) as session:
+        await session.link.connect()
+        engine = await session.docker.read_info()
+        together = await measure_free_space(session, (model, draft), engine)
+        alone = [
+            *await measure_free_space(session, (model,), engine),
+            *await measure_free_space(session, (draft,), engine),
+        ]
+    assert [part.free for part in together] == [FULL_DISK_FREE_BYTES, FULL_DISK_FREE_BYTES]
+    assert [part.beside >> 30 for part in together] == [7, 4]
+    assert [part.is_too_large for part in (*together, *alone)] == [True, True, False, False]
 
 
 @FRESH
