@@ -60,6 +60,22 @@ def test_an_image_comes_from_its_registry(registry: Registry, spark1: LabNode, s
     assert "nothing to get" in again.result["message"]
 
 
+def test_the_progress_of_an_image_is_its_bytes(registry: Registry, spark1: LabNode, sparkctl: Sparkctl) -> None:
+    image, size = f"{REGISTRY}/lab/large:1", 60_000_000
+    make = f"cd /tmp && head -c {size} /dev/urandom >blob && tar c blob | docker import - {image}; rm blob"
+    spark1.sh("sh", "-c", make)
+    spark1.docker("push", image)
+    spark1.docker("rmi", image)
+    try:
+        pulled = sparkctl("pull", sparkctl.profile(image=image), "--node", "spark1", "--image-only", "--json")
+        assert_ended(pulled, 0, "done")
+        moved = [one for one in map(json.loads, pulled.out.splitlines()) if one.get("what") == f"image {image}"]
+        assert moved[-1]["done"] == moved[-1]["total"] > size
+        assert [one["done"] for one in moved] == sorted(one["done"] for one in moved)
+    finally:
+        spark1.docker("rmi", "-f", image, check=False)
+
+
 BUILT = "pull-lab/built:1"
 ADDRESS = "git://127.0.0.1/source"
 
