@@ -175,7 +175,7 @@ async def test_the_instance_screen_fits_every_size(tmp_path: Path, size: tuple[i
 @pytest.mark.parametrize("size", [(60, 15), (80, 24)])
 async def test_text_below_the_screen_can_be_scrolled_to(size: tuple[int, int], tmp_path: Path) -> None:
     async with SimulatedSparks("two-stacks", **FAST) as sparks, open_panel_on(sparks, tmp_path, size) as pilot:
-        await wait_for_text(pilot, "● ready")
+        await wait_for_text(pilot, "spark1 ● ready")
         await pilot.press("enter")
         first = await wait_for_text(pilot, lambda text: "› qwen36-ngram" in text and "decode" in text)
         assert "--mem-fraction-static" not in first, "there is no room for that at once"
