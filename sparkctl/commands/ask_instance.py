@@ -26,7 +26,8 @@ from sparkctl.model.launch_plan import ContainerLabel, ReadinessRule, ReadinessT
 from sparkctl.model.node import Node, NodeName
 from sparkctl.monitor.answer_check import CheckTarget, build_answer_finding, check_answers
 from sparkctl.monitor.engine_probe import resolve_served_model
-from sparkctl.monitor.service_proof import AudioClip, request_speech
+from sparkctl.monitor.node_views import build_missing_instance_error
+from sparkctl.monitor.service_proof import AudioClip, find_clip_fault, request_speech
 from sparkctl.profiles.container_labels import find_container_api_key, parse_port_label, parse_ready_rule_label
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
@@ -72,7 +73,7 @@ async def _check(ctx: CommandContext, request: CheckInstance, emit: Emit) -> Com
     if failures:
         raise failures[0]
     where = ", ".join(node.name for node in request.nodes)
-    raise InvalidInput(f"no instance {request.instance} runs on {where}", "see what runs: sparkctl status")
+    raise build_missing_instance_error(request.instance, (), where)
 
 
 async def _check_container(
@@ -171,6 +172,7 @@ async def _request_speech(
     if answer.clip is None:
         secrets = await session.docker.read_secret_values(container.id) if answer.result.said else ()
         raise ServiceUnproved(f"{name} on {node} gave no sound: {answer.result.format_masked(secrets)}", hint)
-    if not answer.clip.seconds or answer.clip.is_silent:
-        raise ServiceUnproved(f"{name} on {node} gave {answer.clip.seconds:.1f} s of silence", hint)
+    fault = find_clip_fault(answer.clip)
+    if fault is not None:
+        raise ServiceUnproved(f"{name} on {node} gave {fault}", hint)
     return SpokenText(node=node, instance=name, clip=answer.clip, body=answer.body, took=took)

@@ -87,7 +87,7 @@ def format_since(since: float | None, now: float) -> str:
 FINDING_EXPLANATIONS: dict[Kind, str] = {
     Kind.STUCK_CLOCK: "At this clock the GPU decodes at a fraction of its speed, whatever the engine's settings are.",
     Kind.SLOW_PATH: "The GPU's own arithmetic for the format is not used: that costs time while prompts are read, not always while it decodes.",
-    Kind.BELOW_REFERENCE: "The same settings were faster on another Spark: something here differs from that set-up.",
+    Kind.BELOW_REFERENCE: "Another Spark was faster with much the same settings: something here differs from its set-up.",
     Kind.THERMAL: "A GPU that is too hot slows down, and the engine with it.",
     Kind.BUSY_WAIT: "It uses power and cooling that the GPU could use, and serves no request.",
     Kind.SWAP: "An engine in swap takes minutes to answer, and the node may freeze without an out-of-memory message.",

@@ -20,6 +20,8 @@ EXIT_CODES: dict[int, str] = {
     ExitCode.REFUSED: "refused; nothing was changed",
     ExitCode.INTERRUPTED: "interrupted; `up` stops watching and the engine keeps running; a `switch` in the middle is left to "
     "`resume` and `abort`",
+    129: "as 130: the terminal was closed (SIGHUP)",
+    143: "as 130: somebody sent SIGTERM",
     70: "a defect in sparkctl; `SPARKCTL_DEBUG=1` shows where",
     74: "the command succeeded, but the recording (`--record`) could not be written",
     141: "the reader of stdout went away (for example `| head`)",
@@ -269,7 +271,7 @@ FINDINGS: dict[Kind, tuple[str, str]] = {
     Kind.OPEN_SERVER: (
         "A model's server answers without a key, and this machine reaches it without SSH: so does everybody on that network. "
         "Only `doctor` tries this.",
-        "In its profile: `api_key: generate`. Or `args.host: 127.0.0.1`, and `sparkctl tunnel`.",
+        "In its profile: `args.host: 127.0.0.1`, and `sparkctl tunnel`. Or `api_key: generate`, where the engine keeps a key secret (vLLM, llama.cpp).",
     ),
     Kind.MODELS: ("`doctor`: the `models` directory of the config does not exist or cannot be read.", "`mkdir -p` it."),
     Kind.FABRIC: (
