@@ -11,6 +11,7 @@ from click.core import ParameterSource
 from sparkctl.cli.options import (
     PreparedVerb,
     RequestCommand,
+    VerbGroup,
     add_other_nodes,
     complete_instances,
     json_document_option,
@@ -38,14 +39,14 @@ _svg_option = click.option("--svg", type=click.Path(path_type=Path), metavar="FI
 _LARGEST = 1_000_000  # tokens, or requests at a time: more is a slip
 
 
-class BenchGroup(click.Group):
+class BenchGroup(VerbGroup):
     """``bench INSTANCE`` is ``bench run INSTANCE``."""
 
     default_command = "run"
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Insert ``run`` where no command is named."""
-        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+        if args and self.find_command_name(args[0]) is None and args[0] not in ctx.help_option_names:
             args = [self.default_command, *args]
         return super().parse_args(ctx, args)
 
@@ -156,6 +157,7 @@ def run_command(
     example because llama-benchy is not installed.
     """
     from sparkctl.cli.event_printers import BenchPrinter
+    from sparkctl.commands.bench.load_generator import hash_book, refuse_missing_tokenizer
     from sparkctl.commands.bench.run_bench import DEFAULT_RUNS, PRESET_RUNS, RunBench, RunBenches
     from sparkctl.commands.bench.run_domains import RunDomains
     from sparkctl.config import load_config
@@ -188,6 +190,8 @@ def run_command(
         runs = runs or (DEFAULT_RUNS if any(sizes.values()) else PRESET_RUNS.get(preset, DEFAULT_RUNS))
     if not instances:
         raise click.UsageError("which instance? sparkctl status shows what runs", ctx)
+    hash_book(book)  # a file that is not there is told before anything starts
+    refuse_missing_tokenizer(tokenizer)
     if resume is not None and len(instances) > 1:
         raise click.UsageError("--resume continues one benchmark", ctx)
     benches = tuple(
