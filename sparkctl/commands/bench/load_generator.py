@@ -91,6 +91,15 @@ async def describe_generator(words: Sequence[str]) -> str:
     return known if found is None else f"llama-benchy {found[1]}"
 
 
+def refuse_missing_tokenizer(place: str | None) -> None:
+    """Raise `InvalidInput` for a directory without a tokenizer. A name of the Hub is left to the load generator."""
+    directory = Path(place or "")
+    if place is None or not (directory.is_dir() or place.startswith(("/", "."))):
+        return
+    if not any((directory / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")):
+        raise InvalidInput(f"{place} has no tokenizer.json", "name the directory of the model's: --tokenizer DIR")
+
+
 def hash_book(book: Path | None) -> str:
     """Return the SHA-256 of the text that prompts are cut from. Raises `InvalidInput` if it cannot be read."""
     try:
@@ -121,14 +130,15 @@ class LoadGenerator:
         begin: Callable[[], None],
         end: Callable[[], None],
         report: Callable[[int, int], None] | None = None,
+        settle: Callable[[], None] | None = None,
     ) -> CellResult:
-        """Measure one cell; ``report`` gets how many of its requests have ended, and their number.
+        """Measure one cell; ``report`` gets how many of its requests have ended, and their number; ``settle`` is called when
+        the warm-up is over, ``begin`` at the first measured request, ``end`` after the last.
 
         Raises `CellFailed`; a cancelled call ends the process.
         """
         result_file = self.home / "result.json"
         try:
-            _put_book_into_cache(self.home, self.book or _BOOK)
             result_file.unlink(missing_ok=True)
             process = await asyncio.create_subprocess_exec(
                 *self.words, *self._build_options(cell, result_file), stdin=asyncio.subprocess.DEVNULL,
@@ -137,7 +147,7 @@ class LoadGenerator:
             )  # fmt: skip
         except OSError as error:  # a full disk, a generator that was removed overnight: this cell's trouble alone
             raise CellFailed(f"{error.filename or self.words[0]}: {error.strerror or error}") from error
-        talk = _ProcessTalk(begin, end, report, expected=self.runs * cell.concurrency)
+        talk = _ProcessTalk(begin, end, report, settle, expected=self.runs * cell.concurrency)
         try:
             async with asyncio.timeout(self.timeout):
                 await asyncio.gather(talk.read_progress(process.stdout), talk.read_messages(process.stderr))
@@ -173,9 +183,10 @@ class _ProcessTalk:
         begin: Callable[[], None],
         end: Callable[[], None],
         report: Callable[[int, int], None] | None,
+        settle: Callable[[], None] | None,
         expected: int,
     ) -> None:
-        self._begin, self._end, self._report = begin, end, report
+        self._begin, self._end, self._report, self._settle = begin, end, report, settle
         self._expected = self._left = expected
         self._has_begun = False
         self.errors: list[str] = []
@@ -191,6 +202,8 @@ class _ProcessTalk:
         if kind == "request_start" and not self._has_begun:
             self._has_begun = True
             self._begin()
+        elif kind == "latency_measured" and self._settle is not None:  # its last request before the measured ones
+            self._settle()
         elif kind == "request_end":
             if event.get("error"):
                 self.errors.append(sanitize_line(str(event["error"])))

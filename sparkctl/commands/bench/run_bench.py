@@ -259,6 +259,7 @@ class _Sweep:
                 self.watch.begin,
                 self.watch.end,
                 lambda done, requests: self._report_progress(cell, done, requests),
+                self.watch.note_settled,
             )
             runs = len(result.generation_rate.values) if result.generation_rate else 1
             requests = cell.concurrency * max(runs, self.generator.runs)
