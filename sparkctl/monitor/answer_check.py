@@ -338,13 +338,16 @@ def build_answer_finding(
     )
 
 
+QUESTION_PROBES = ("completions", "chat")
+
+
 async def check_answers(link: NodeConnection, target: CheckTarget, *, is_full: bool) -> tuple[AnswerCheck, ...]:
     """Ask an engine that is ready, and judge what comes: two small requests, about ten for the full check.
 
     Raises `ConnectionLost`; every fault of the engine is a result.
     """
-    if target.service.ready.probe not in ("completions", "chat") or target.service.port is None:
-        return (_leave_open("question", "not asked a question: its profile has another probe"),)
+    if target.service.ready.probe not in QUESTION_PROBES or target.service.port is None:
+        return (_leave_open("question", "its profile has no `probe` that takes a question, so none was asked"),)
     manners = QueryMarkerSupport()
     service = await engine_probe.resolve_served_model(link, target.service, manners)
     return await _AnswerChecker(link, replace(target, service=service), manners).run(is_full=is_full)
