@@ -170,20 +170,26 @@ async def test_a_second_pull_waits_for_the_container_that_the_first_is_about_to_
     assert [one["id"] for one in begun] == [created.id]
 
 
-@pytest.mark.simulation(scenario="fresh", speed=20)
+@pytest.mark.simulation(scenario="fresh", speed=2)
 async def test_a_download_that_somebody_paused_is_watched_and_not_begun_anew(
     sparks: SimulatedSparks, ctx: CommandContext
 ) -> None:
     sparks.nodes["spark1"].images.add_image(IMAGE, "sha256:1")
     daemon, request = sparks.docker["spark1"], make_request(sparks)
-    watching = pull_profile(ctx, request)
-    async for event in watching:
-        if isinstance(event, TransferProgressed) and event.done:
-            break
-    await watching.aclose()
-    (paused,) = daemon.containers.values()
-    paused.state = "paused"
-    assert find_command_end(await collect_events(pull_profile(ctx, request))).exit_code == 0
+    async with aclosing(pull_profile(ctx, request)) as events:
+        async for event in events:
+            if isinstance(event, TransferProgressed) and event.done:
+                (paused,) = daemon.containers.values()
+                assert paused.state == "running"
+                paused.state = "paused"
+                break
+    async with aclosing(pull_profile(ctx, request)) as events:
+        async for event in events:
+            if isinstance(event, TransferProgressed):
+                assert list(daemon.containers) == [paused.id]
+                paused.state = "running"
+    assert isinstance(event, CommandEnded)
+    assert event.exit_code == 0, event
     assert [one["id"] for one in daemon._past_events if one["Action"] == "create"] == [paused.id]
 
 
