@@ -36,6 +36,9 @@ if TYPE_CHECKING:  # importing typing would cost the node a megabyte
 
 PART_SUFFIX = ".sparkctl-part"  # of the directory that is not whole yet
 SOURCE_FILE = ".sparkctl-source"  # in a model's directory: where sparkctl got it
+# In the Hub's cache the client itself gives a file its name, before it is proved: until all are, this says so. By its ending
+# everybody counts it as an unfinished file.
+UNPROVED_FILE = "blobs/sparkctl-unproved.incomplete"
 REPORT_SECONDS = 1.0  # seconds between two reports
 _GGUF_PART = re.compile(r"-0000[2-9]-of-|-000[1-9]\d-of-")  # of a model in several files, all but the first
 _READ_BYTES = 8 << 20
@@ -154,8 +157,9 @@ def list_incomplete_bytes(place: Path, files: list[WantedFile]) -> int:
 class ProgressReporter:
     """Reports the bytes that have arrived, every second while it is entered."""
 
-    def __init__(self, place: Path, arrived: dict[WantedFile, int]) -> None:
-        self._place, self._arrived = place, arrived  # bytes of each file that is there, begun ones apart
+    def __init__(self, place: Path, arrived: dict[WantedFile, int], total: int | None) -> None:
+        self._place, self._total = place, total
+        self._arrived = arrived  # bytes of each file that is there, begun ones apart
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -175,7 +179,7 @@ class ProgressReporter:
                     forget_pages(file.fileno())
             arrived = sum(self._arrived.values())  # first: a file that ends meanwhile must not count twice
             at = max(at, arrived + list_incomplete_bytes(self._place, list(self._arrived)))
-            send_message(at=at)
+            send_message(at=at, total=self._total)  # whoever asks how far it is reads the last lines only
 
 
 def check_free_space(place: Path, missing: int, kept_free: int) -> None:
@@ -438,8 +442,11 @@ def download(request: Json) -> None:
     check_free_space(part.parent, max(0, missing), request.get("kept_free") or 0)
     send_message(files=len(files), total=total, have=have, revision=origin.revision)
     part.mkdir(parents=True, exist_ok=True)
+    if is_cache:
+        (part / "blobs").mkdir(exist_ok=True)
+        (part / UNPROVED_FILE).touch()
     pool = ThreadPoolExecutor(origin.fetches_at_once)
-    with ProgressReporter(part, arrived):
+    with ProgressReporter(part, arrived, total):
 
         def fetch_one(one: WantedFile) -> None:
             path = origin.fetch(one, part, is_again=False)
@@ -449,6 +456,9 @@ def download(request: Json) -> None:
                 path = origin.fetch(one, part, is_again=True)
                 arrived[one] = path.stat().st_size
                 if (fault := one.describe_fault(path)) is not None:
+                    for each in (os.path.realpath(str(path)), str(path)):  # the Hub's cache links to it
+                        with contextlib.suppress(OSError):
+                            os.unlink(each)  # noqa: PTH108 - Python 3.8
                     raise DownloadError("damaged", f"{one.name}: {fault}, twice")
 
         fetching = [pool.submit(fetch_one, one) for one in left]
@@ -459,7 +469,9 @@ def download(request: Json) -> None:
             for fetch in fetching:
                 fetch.cancel()
             pool.shutdown(wait=False)
-    if not is_cache:
+    if is_cache:
+        (part / UNPROVED_FILE).unlink()
+    else:
         _move_into_place(part, target, left)
         for name, goal in getattr(origin, "links", {}).items():
             link = target / name

@@ -37,6 +37,7 @@ class SimDockerDaemon:
         self.fabric = fabric
         self.containers: dict[str, SimContainer] = {}  # by id, oldest first
         self.running: dict[str, EngineProcess | SimDownload] = {}
+        self.start_seconds = 0.0  # how long it takes to start a container
         self._tasks: set[asyncio.Task[None]] = set()
         self._past_events: list[JsonBody] = []
         self._listeners: set[asyncio.Queue[JsonBody]] = set()
@@ -305,6 +306,7 @@ async def _handle_start(daemon: SimDockerDaemon, _request: SimHttpRequest, key: 
     container = daemon.find_container(key)
     if container.state == "running":
         return SimHttpReply(status=304)
+    await asyncio.sleep(daemon.start_seconds)
     daemon.start_container(container)
     return SimHttpReply(status=204)
 
@@ -413,6 +415,12 @@ async def _handle_image_removal(daemon: SimDockerDaemon, _request: SimHttpReques
 async def _handle_pull(daemon: SimDockerDaemon, request: SimHttpRequest, _key: str) -> SimHttpReply:
     repository, tag = request.query.get("fromImage", ""), request.query.get("tag", "latest")
     name = f"{repository}{'@' if tag.startswith('sha256:') else ':'}{tag}"
+    if "/" not in repository:  # a name of this node alone, such as a build's
+        raise DockerApiError(
+            404,
+            f"pull access denied for {repository}, repository does not exist or may require 'docker login': "
+            "denied: requested access to the resource is denied",
+        )
     if "missing" in name:
         raise DockerApiError(404, f"manifest for {name} not found: manifest unknown: manifest unknown")
     return SimHttpReply(type="application/json", stream=pull_layers(daemon.node, name, tag))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 import shlex
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -17,12 +18,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from sparkctl.commands.start.missing_parts import list_wanted_names
+from sparkctl.commands.start.start_preflight import format_making_hint
 from sparkctl.commands.transfer.transfer_files import TransferReporter
 from sparkctl.errors import (
     ContainerNameInUse,
     ContainerNotFound,
     DiskFull,
     DockerError,
+    ImageNotFound,
     NodeError,
     OperationRefused,
     SparkctlError,
@@ -48,11 +51,18 @@ from sparkctl.transport.node_session import NodeSession
 _MOUNTED_FOLDER = "/run/sparkctl"  # with the token, in the container
 _KEPT_FREE_BYTES = 5 * GIB  # that a download leaves on the disk
 _COMMAND_TIMEOUT_SECONDS = 20.0
+_IS_FOREIGN = 14  # exit code of `_PREPARE`
 _REMOVE_FOLDER = 'rm -rf -- "/dev/shm/$1"'
+_REMOVE_TOKENS = 'rm -rf -- "/dev/shm/$1" "/dev/shm/$1"-*'
+_START_SECONDS = 60.0  # seconds after which nobody starts a container any more that was created
 _PREPARE = """set -e; umask 077
 mkdir -p -- "$1"; [ -w "$1" ] || exit 13
 id -u; id -g
-if [ -n "$2" ]; then d=/dev/shm/$2; mkdir -p -m 700 -- "$d"; cat > "$d/token"; fi
+[ -n "$2" ] || exit 0
+# Its name can be foretold: what another user put there, a folder or a link, gets no token.
+cd -P /dev/shm; d=$(pwd -P)/$2; mkdir -m 700 -- "$d" 2>/dev/null || :
+cd -P "$d" && [ "$(pwd -P)" = "$d" ] && [ -O . ] || exit 14
+chmod 700 .; cat > token
 """
 # Without a client in the image: what of the node can run the same program. A first line with its words, or nothing.
 _FIND_CLIENT = """PATH=$HOME/.local/bin:$HOME/.cargo/bin:$PATH
@@ -107,8 +117,12 @@ class ModelDownload:
         if source is None:
             raise OperationRefused(
                 f"where the model of {profile.name} comes from is not known: {part.name} {part.reason} on {part.node}",
-                "set model.source in the profile, for example hf:ORG/NAME; or copy it: "
-                f"sparkctl sync {profile.name} --from NODE --to {part.node}",
+                (
+                    format_making_hint(part.made_by)
+                    if part.made_by is not None
+                    else "set model.source in the profile, for example hf:ORG/NAME"
+                )
+                + f"; or copy it: sparkctl sync {profile.name} --from NODE --to {part.node}",
             )
         place = PurePosixPath(part.name)
         include = list_wanted_names(profile, part)
@@ -146,8 +160,8 @@ class ModelDownload:
         return f"sparkctl-pull-{self.key}"
 
     @property
-    def token_folder(self) -> str:
-        """The name of the folder in memory that holds the token until the download has read it."""
+    def token_folders(self) -> str:
+        """How the names of the folders in memory begin that hold the token, of each attempt, until it was read."""
         return f"sparkctl-token-{self.key}"
 
     @property
@@ -177,10 +191,7 @@ async def download_model(
 
     Raises `SparkctlError`; a lost connection leaves the download at work.
     """
-    container = await find_download(session, wanted)
-    if container is not None and container.state is not ContainerState.RUNNING:
-        await session.docker.remove_container(container.id, force=True)
-        container = None
+    container = await _find_running_download(session, wanted)
     on_node = None if container is not None else await _read_origin_on_node(session, wanted)
     other = on_node if container is None else container.get_label(ContainerLabel.DOWNLOAD_SOURCE)
     if container is not None or on_node is not None:
@@ -189,7 +200,9 @@ async def download_model(
         said = await _watch_on_node(session, wanted, progress)
     else:
         said = await _download_in_container(session, wanted, environ, progress, container)
-        if said.get("error") in ("no-client", "no-python") and (client := await _find_client(session, wanted)):
+        if said.get("error") in ("no-client", "no-python", "no-image") and (
+            client := await _find_client(session, wanted)
+        ):
             await _start_on_node(session, wanted, environ, client)
             said = await _watch_on_node(session, wanted, progress)
     if said.get("done"):
@@ -224,15 +237,15 @@ async def _download_in_container(
             raise
         _refuse_other_source(session, wanted, container.get_label(ContainerLabel.DOWNLOAD_SOURCE))
         container_id = container.id
+    except ImageNotFound:  # it is not there yet, or nobody publishes it: the node itself may have what it takes
+        return {"error": "no-image"}
     except DockerError as error:
         if "python3" not in error.message:  # its own words of a program that is not there
             raise
-        with suppress(NodeError, DockerError):
-            await session.docker.remove_container(wanted.container_name, force=True)
         return {"error": "no-python"}
     said = await _watch_container(session, container_id, wanted, progress)
     await _remove_quietly(session, container_id)
-    await _remove_token_folder(session, wanted)
+    await _remove_token_folders(session, wanted)
     return said
 
 
@@ -299,7 +312,7 @@ async def _watch_on_node(session: NodeSession, wanted: ModelDownload, progress: 
     await session.run(
         ["sh", "-c", _REMOVE_FOLDER, "sparkctl-download", wanted.node_folder], timeout=_COMMAND_TIMEOUT_SECONDS
     )
-    await _remove_token_folder(session, wanted)
+    await _remove_token_folders(session, wanted)
     return last or {"error": "ended", "message": " ".join(words)}
 
 
@@ -311,6 +324,27 @@ async def find_download(session: NodeSession, wanted: ModelDownload) -> Containe
     )
 
 
+async def _find_running_download(session: NodeSession, wanted: ModelDownload) -> Container | None:
+    """Return the container of this download where it is at work, paused or about to be started by another pull; remove one
+    that has ended, or that nobody started within a minute.
+    """
+    waited = 0.0
+    while (container := await find_download(session, wanted)) is not None:
+        if container.state is not ContainerState.CREATED or waited >= _START_SECONDS:
+            break
+        who = (await session.read_node("identity")).identity
+        if who is not None and who.clock is not None and who.clock - container.created > _START_SECONDS:
+            break
+        await session.clock.sleep(1.0)
+        waited += 1.0
+    ended = (ContainerState.CREATED, ContainerState.EXITED, ContainerState.DEAD)
+    if container is None or container.state not in ended:
+        return container
+    with suppress(ContainerNotFound):
+        await session.docker.remove_container(container.id)
+    return None
+
+
 async def stop_download(session: NodeSession, wanted: ModelDownload) -> bool:
     """End a download; what has arrived stays. Return whether there was one."""
     container = await find_download(session, wanted)
@@ -320,10 +354,10 @@ async def stop_download(session: NodeSession, wanted: ModelDownload) -> bool:
         await session.run(
             ["sh", "-c", _STOP_ON_NODE, "sparkctl-stop", wanted.node_folder], timeout=_COMMAND_TIMEOUT_SECONDS
         )
-        await _remove_token_folder(session, wanted)
+        await _remove_token_folders(session, wanted)
         return True
     await session.docker.remove_container(container.id, force=True)
-    await _remove_token_folder(session, wanted)
+    await _remove_token_folders(session, wanted)
     return True
 
 
@@ -349,18 +383,25 @@ async def refuse_full_disk(session: NodeSession, wanted: ModelDownload, size: in
 async def _prepare_node(
     session: NodeSession, wanted: ModelDownload, environ: Mapping[str, str]
 ) -> tuple[str, list[str]]:
-    """Make the directory, and a folder with the token; return that folder's name, and the ids of the user."""
+    """Make the directory, and a folder with the token, of this attempt alone; return that folder's name, and the ids of
+    the user.
+    """
     node, parent = session.node.name, wanted.parent
     token = find_hub_token(environ) if isinstance(wanted.source, HubSource) else None
     if isinstance(wanted.source, DirectorySource):
         await refuse_missing_directory(session, wanted.source)  # a mount of it would make it
-    folder = wanted.token_folder if token else ""
+    folder = f"{wanted.token_folders}-{secrets.token_hex(4)}" if token else ""
     done = await session.run(
         ["sh", "-c", _PREPARE, "sparkctl-download", parent, folder],
         stdin=(token or "").encode(),
         timeout=_COMMAND_TIMEOUT_SECONDS,
     )
     words = done.stdout.decode("utf-8", "replace").split()
+    if done.status == _IS_FOREIGN:
+        raise OperationRefused(
+            f"another user of {node} made /dev/shm/{folder}: your token for the Hub is not put there",
+            f"on {node}: ls -ld /dev/shm/{folder}; sudo rm -r /dev/shm/{folder}",
+        )
     if done.status != 0 or len(words) != 2:
         why = sanitize_line(done.stderr.decode("utf-8", "replace").strip()) or "no permission to write"
         raise OperationRefused(
@@ -402,21 +443,24 @@ async def _start_download(session: NodeSession, wanted: ModelDownload, environ: 
         },
         "HostConfig": {"Binds": binds, "NetworkMode": "host", "CpuShares": 128},
     }
+    container_id: str | None = None
     try:
         container_id = await session.docker.create_from_body(wanted.container_name, body)
         await session.docker.start_container(container_id)
-    except ContainerNameInUse:  # what was prepared is the other's, too
-        raise
-    except BaseException:
-        with suppress(NodeError):  # the error that ended it says more
-            await _remove_token_folder(session, wanted)
+    except BaseException:  # what this attempt made goes again, and nothing of another pull's
+        with suppress(NodeError, DockerError):  # the error that ended it says more
+            if container_id is not None:
+                await session.docker.remove_container(container_id)
+            if folder:
+                words = ["sh", "-c", _REMOVE_FOLDER, "sparkctl-download", folder]
+                await session.run(words, timeout=_COMMAND_TIMEOUT_SECONDS)
         raise
     return container_id
 
 
-async def _remove_token_folder(session: NodeSession, wanted: ModelDownload) -> None:
+async def _remove_token_folders(session: NodeSession, wanted: ModelDownload) -> None:
     """Remove what held the token in memory; a download that broke off before it read it has left it there."""
-    words = ["sh", "-c", _REMOVE_FOLDER, "sparkctl-download", wanted.token_folder]
+    words = ["sh", "-c", _REMOVE_TOKENS, "sparkctl-download", wanted.token_folders]
     await session.run(words, timeout=_COMMAND_TIMEOUT_SECONDS)
 
 
@@ -506,9 +550,14 @@ def explain_download_error(said: Mapping[str, Any], wanted: ModelDownload, node:
             )
         case "nothing":
             return OperationRefused(f"{repository}: {words}", "set model.include in the profile")
-        case "no-client" | "no-python":
+        case "no-client" | "no-python" | "no-image":
+            lacking = {
+                "no-client": "has no huggingface_hub",
+                "no-python": "has no python3",
+                "no-image": "is not there",
+            }[kind]
             return OperationRefused(
-                f"the image {wanted.profile.image} has no {'huggingface_hub' if kind == 'no-client' else 'python3'} to download with",
+                f"the image {wanted.profile.image} {lacking} to download with",
                 f"on {node}: {_format_manual_download(wanted)}",
             )
         case "disk-full":

@@ -172,6 +172,13 @@ def _format_login(node: SimNode, _words: list[str]) -> str:
     return f"@@ login\n{USER}\n22\nlisted\n@@ end\n"
 
 
+async def _run_test(node: SimNode, argv: list[str], streams: CommandStreams) -> int:
+    """Simulate a NAS at /mnt/nas: it has every directory; nothing else is tested here."""
+    if argv[1:2] != ["-d"] or len(argv) != 3:
+        return await _reject_command(node, argv, streams)
+    return 0 if argv[2].startswith("/mnt/nas") else 1
+
+
 async def _run_env(node: SimNode, argv: list[str], streams: CommandStreams) -> int:
     """Simulate a login to another node, whose sshd knows the keys; nothing else is run with `env` here."""
     if "ssh" not in argv or argv[-1] != "true":
@@ -183,6 +190,8 @@ def _write_journal(node: SimNode, words: list[str]) -> str:
     text, over = (words[1], words[2:]) if words[0] == "write" else (None, words[1:])
     if over and (node.journal or switch_journal_codec.NO_JOURNAL) not in over:
         return "@@ other\n"
+    if text is not None and node.is_home_full:
+        return ""
     node.journal = text
     return "@@ removed\n" if text is None else "@@ written\n"
 
@@ -284,7 +293,9 @@ async def _wait_for_heartbeat(node: SimNode, stdin: ReadStream) -> bool:
         await asyncio.gather(*waits, return_exceptions=True)
 
 
-async def _run_sync(_node: SimNode, _argv: list[str], _streams: CommandStreams) -> int:
+async def _run_sync(node: SimNode, _argv: list[str], _streams: CommandStreams) -> int:
+    if node.is_disk_stuck:
+        await asyncio.Event().wait()
     await asyncio.sleep(0.01)
     return 0
 
@@ -390,6 +401,7 @@ _COMMAND_HANDLERS: dict[str, CommandHandler] = {
     "true": _run_true,
     "kill": _run_kill,
     "env": _run_env,
+    "test": _run_test,
 }
 
 
