@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from sparkctl.commands.actions import OVERVIEW, ActionId
 from sparkctl.tui.screens.base import PanelScreen, build_bindings
-from sparkctl.tui.widgets.text_surface import TextSurface
+from sparkctl.tui.text_surface import TextSurface
 from sparkctl.views.text.frame_layout import (
     TileBox,
     pad_screen,
