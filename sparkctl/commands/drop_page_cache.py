@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 from sparkctl.commands.event_stream import build_end_from_error, run_on_each_node, stream_events
+from sparkctl.commands.model_places import find_model_places, load_all_profiles
 from sparkctl.commands.request import Request
-from sparkctl.commands.stored_models import find_model_places, load_all_profiles
 from sparkctl.context import CommandContext
 from sparkctl.errors import OperationRefused, SparkctlError
 from sparkctl.model.events import CachesDropped, CommandEnded, Emit, Event, Outcome, WarningEmitted

@@ -1,23 +1,21 @@
-"""``models``: where models lie on a node by the profiles, what lies there, and the removal of one model after a proof that nothing uses it."""
+"""``models``: what lies on each node, and the removal of one model after a proof that nothing uses it."""
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import Any
 
 from sparkctl.commands.event_stream import open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
+from sparkctl.commands.model_places import ModelPlaces, find_model_places, load_all_profiles
 from sparkctl.commands.node_lock import acquire_node_lock
 from sparkctl.commands.request import Request, list_flags
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
-from sparkctl.engines import load_engine
-from sparkctl.engines.memory_estimate import map_path_to_node
 from sparkctl.errors import ContainerNotFound, ExitCode, OperationRefused, SparkctlError
 from sparkctl.history.model import OperationKind
 from sparkctl.model.container import Container
@@ -25,72 +23,9 @@ from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, WarningEmi
 from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
-from sparkctl.model.text.sanitize import load_json, sanitize_line
+from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_size
-from sparkctl.node.bootstrap import build_program
-from sparkctl.node.models import ANSWER_MARK
-from sparkctl.profiles.fit_evaluation import find_model_paths
-from sparkctl.profiles.launch_planning import DefaultingEnviron, build_launch_plan
-from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.transport.node_session import NodeSession
-
-
-@dataclass(frozen=True, slots=True)
-class ModelPlaces:
-    """Where models are on a node: ``places``, which profiles name, with their names; ``roots``: directories of models."""
-
-    places: Mapping[str, tuple[str, ...]]
-    roots: tuple[str, ...]
-
-    async def run_program(self, session: NodeSession, role: str, timeout: float, **words: str) -> dict[str, Any]:
-        """Run `node/models.py` there. Raises `SparkctlError`."""
-        request = {"role": role, "places": list(self.places), "roots": self.roots, **words}
-        program = build_program(
-            "sparkctl-models", ["weights_check", "models"], stdin=json.dumps(request).encode() + b"\n"
-        )
-        done = await session.run(program.argv, stdin=program.stdin, timeout=timeout)
-        for line in done.stdout.decode("utf-8", "replace").splitlines():
-            if line.startswith(ANSWER_MARK):
-                try:
-                    answer = load_json(line.removeprefix(ANSWER_MARK))
-                except (ValueError, RecursionError):
-                    break
-                if isinstance(answer, dict):
-                    return answer
-        node = session.node.name
-        why = sanitize_line(done.stderr.decode("utf-8", "replace").strip())[-200:] or f"exit {done.status}"
-        raise OperationRefused(f"python3 on {node} did not list its models: {why}", f"on {node}: python3 --version")
-
-
-def find_model_places(ctx: CommandContext, session: NodeSession, profiles: Sequence[Profile]) -> ModelPlaces:
-    """Return where the profiles have their models on a node. The session has read the home of its user."""
-    places: dict[str, list[str]] = {}
-    roots: dict[str, None] = {}
-    for profile in profiles:
-        try:
-            plan = build_launch_plan(
-                profile, session.node, home=session.user_home, operator=ctx.operator, environ=DefaultingEnviron(),
-                engine=load_engine(profile.engine),
-            )  # fmt: skip
-        except SparkctlError:  # a profile for another node
-            continue
-        for path in find_model_paths(profile, plan):
-            if (place := map_path_to_node(path, plan)) is None:
-                continue
-            named = places.setdefault(place, [])
-            if profile.name not in named:
-                named.append(profile.name)
-            sources = (one.source.rstrip("/") for one in plan.mounts)
-            above = [source for source in sources if source and place.startswith(source + "/")]
-            is_cached = PurePosixPath(place).name.startswith("models--")
-            if is_cached or above:
-                roots[str(PurePosixPath(place).parent) if is_cached else max(above, key=len)] = None
-    return ModelPlaces({place: tuple(names) for place, names in places.items()}, tuple(roots))
-
-
-def load_all_profiles() -> tuple[Profile, ...]:
-    """Return every profile of the library that is valid."""
-    return tuple(entry.profile for entry in ProfileLibrary().load_all_entries() if entry.profile is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

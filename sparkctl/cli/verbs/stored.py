@@ -29,7 +29,8 @@ def models_command(ctx: click.Context, node: tuple[str, ...], as_json: bool) -> 
     if ctx.invoked_subcommand is not None:
         return None
     from sparkctl.cli import stdout
-    from sparkctl.commands.stored_models import list_models, load_all_profiles
+    from sparkctl.commands.model_places import load_all_profiles
+    from sparkctl.commands.stored_models import list_models
     from sparkctl.errors import ExitCode
     from sparkctl.views.stored_view import build_models_json, format_models
 
