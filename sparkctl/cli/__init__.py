@@ -8,6 +8,9 @@ def main() -> None:
     # Imports create a hundred thousand lasting objects; collecting garbage among them takes a tenth of a start.
     gc.set_threshold(20_000, 50, 50)
 
-    from sparkctl.cli.main import run_and_exit
+    try:
+        from sparkctl.cli.main import run_and_exit
+    except KeyboardInterrupt:  # Ctrl-C before there is anything that could be told
+        raise SystemExit(130) from None
 
     run_and_exit()

@@ -56,8 +56,12 @@ class CommandLineParser:
             return tuple(verb for verb in self.verbs if verb not in PANEL_VERBS and verb.startswith(last))
         if words[0] not in self.verbs or words[0] in PANEL_VERBS:
             return ()
-        if isinstance(self._root_command.get_command(self._make_context(), words[0]), click.Group):
-            return ()  # subcommands are for the command line only
+        group = self._root_command.get_command(self._make_context(), words[0])
+        if isinstance(group, click.Group):
+            default = getattr(group, "default_command", None)
+            if default is None or set(words[1:2]) & set(group.commands):
+                return ()  # subcommands are for the command line only
+            words = [words[0], default, *words[1:]]
         items = ShellComplete(self._root_command, {"obj": instances}, "sparkctl", "_SPARKCTL_COMPLETE").get_completions(
             words, last
         )
@@ -92,6 +96,13 @@ class CommandLineParser:
             raise InvalidInput(f"{idle[0]} is for the command line: sparkctl {shlex.join(words)}")
         command = self._root_command.get_command(outer, verb)
         assert command is not None
+        default = getattr(command, "default_command", None)  # `bench NAME` is `bench run NAME`
+        if isinstance(command, click.Group) and default is not None:
+            if rest[:1] == [default]:
+                rest = rest[1:]
+            if not set(rest[:1]) & set(command.commands):
+                outer = click.Context(command, info_name=verb, parent=outer)
+                command = command.commands[default]
         if "--help" in rest or "-h" in rest:
             raise InvalidInput(
                 command.get_usage(click.Context(command, info_name=verb, parent=outer)), command.short_help

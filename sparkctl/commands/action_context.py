@@ -10,6 +10,7 @@ from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
 
 if TYPE_CHECKING:  # the first frame is painted without them
+    from sparkctl.model.finding import Finding
     from sparkctl.model.instance import InstanceView
     from sparkctl.model.switch_plan import SwitchJournal
     from sparkctl.monitor.node_views import NodeTelemetryView
@@ -30,6 +31,7 @@ class ActionContext:
         has_verdict: the selected instance's start failed and the reason is known.
         proof: number of the log line that proves the verdict.
         has_change: the verdict proposes a change that may fix the start.
+        finding: the finding that is selected on the overview.
         is_troubled: the selected node or the config has a problem that is not a finding.
         switch_trouble: why the displayed switch cannot run now.
         switch_left: True: an unfinished switch was found on these Sparks; False: a switch is running there; None: no
@@ -52,6 +54,7 @@ class ActionContext:
     has_verdict: bool = False
     proof: int | None = None
     has_change: bool = False
+    finding: Finding | None = None
     is_troubled: bool = False
     switch_trouble: str | None = None
     switch_left: bool | None = None
@@ -78,8 +81,10 @@ class ActionContext:
 
 
 def reason_no_node(context: ActionContext) -> str | None:
-    if context.replaying:
-        return "this is a recording"
+    return reason_recording(context) or reason_no_view(context)
+
+
+def reason_no_view(context: ActionContext) -> str | None:
     if context.node is None:
         return "no Spark is configured"
     return f"no data from {context.node} yet" if context.node_view is None else None
@@ -128,6 +133,12 @@ def reason_no_instance(context: ActionContext) -> str | None:
         if context.instance is None
         else f"{context.instance} is not running on {context.node}"
     )
+
+
+def reason_nothing_to_open(context: ActionContext) -> str | None:
+    """Without an instance the worst finding is opened."""
+    view = context.node_view
+    return None if context.finding or (view is not None and view.findings) else reason_no_instance(context)
 
 
 def reason_no_log(context: ActionContext) -> str | None:
@@ -212,6 +223,20 @@ def reason_cannot_stop(context: ActionContext) -> str | None:
     if context.own is not None and context.own.affects_instance(one.name):
         return f"this panel's switch to {context.own.instance} is still changing it; interrupt it on the switch screen"
     return None if one.ours else f"{one.name} was not started by sparkctl and is left alone"
+
+
+def reason_cannot_measure(context: ActionContext) -> str | None:
+    """A profile that does not run is started for it."""
+    if why := reason_node_silent(context):
+        return why
+    one = context.selected_instance
+    if context.profile is not None and (one is None or not one.is_alive):
+        return None
+    if (why := reason_no_instance(context)) or one is None:
+        return why
+    if not one.ours:
+        return f"{one.name} was not started by sparkctl"
+    return None if one.phase is Phase.READY else f"{one.name} is not ready"
 
 
 def reason_cannot_free(context: ActionContext) -> str | None:

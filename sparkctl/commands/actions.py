@@ -77,6 +77,9 @@ class ActionId(StrEnum):
     HISTORY = "history"
     NODE = "node"
     KILL_PROCESS = "kill-process"
+    BENCH = "bench"
+    BENCH_RUN = "bench-run"
+    BENCH_STOP = "bench-stop"
     SWITCH_DO = "switch-do"
     SWITCH_AGAIN = "switch-again"
     INTERRUPT = "interrupt"
@@ -282,11 +285,12 @@ def _target_selected(verb: str) -> RequestBuilder:
 
 
 OVERVIEW, INSTANCE, LOGS, PROFILES, DOCTOR = "overview", "instance", "logs", "profiles", "doctor"
-SWITCH, HISTORY, NODE = "switch", "history", "node"
+SWITCH, HISTORY, NODE, BENCH = "switch", "history", "node", "bench"
 _OVERVIEW_SCREEN = frozenset((OVERVIEW,))
 _RUNNING_SCREENS = frozenset((OVERVIEW, INSTANCE))
-_LIST_SCREENS = frozenset((OVERVIEW, PROFILES, DOCTOR, HISTORY, NODE))
-_READING_SCREENS = frozenset((PROFILES, DOCTOR, HISTORY))
+_LIST_SCREENS = frozenset((OVERVIEW, PROFILES, DOCTOR, HISTORY, NODE, BENCH))
+_READING_SCREENS = frozenset((PROFILES, DOCTOR, HISTORY, BENCH))
+_BENCH_SCREEN = frozenset((BENCH,))
 _NODE_SCREENS = frozenset((OVERVIEW, PROFILES, SWITCH, NODE))  # screens where a profile or a node is selected
 _SWITCH_SCREEN = frozenset((SWITCH,))
 _SCROLLING_SCREENS = frozenset((SWITCH, INSTANCE))  # screens that scroll where they are longer than the terminal
@@ -318,7 +322,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(id=ActionId.ABORT, keys=("A",), short="abort", title="undo an unfinished switch: start what was stopped again",
            why_not=why.reason_no_switch_left, changes=True, confirm=True, verb="abort", request=_finish_switch("abort"),
            on=_OVERVIEW_SCREEN | _SWITCH_SCREEN),
-    Action(id=ActionId.INSTANCE, keys=("enter",), short="open", title="open the instance", why_not=why.reason_no_instance,
+    Action(id=ActionId.INSTANCE, keys=("enter",), short="open", title="open the instance or finding", why_not=why.reason_nothing_to_open,
            screen=INSTANCE, on=_OVERVIEW_SCREEN, sense=ActionRole.TAKE, footer=5),
     Action(id=ActionId.LOGS, keys=("l", "3"), short="logs", title="show the instance's log", why_not=why.reason_no_log,
            verb="logs", request=_target_selected("logs"), screen=LOGS, on=_RUNNING_SCREENS | _READING_SCREENS, footer=2),
@@ -331,8 +335,16 @@ ACTIONS: tuple[Action, ...] = (
            screen=DOCTOR, footer=6),
     Action(id=ActionId.HISTORY, keys=("h", "6"), short="history", title="show past operations, results, and what changed since",
            verb="history", screen=HISTORY, footer=8),
+    Action(id=ActionId.BENCH_STOP, keys=("x",), short="stop", title="stop measuring; what was measured is kept",
+           why_not=why.reason_recording, on=_BENCH_SCREEN, footer=0, sense=ActionRole.STOP),
+    Action(id=ActionId.BENCH_RUN, keys=("B",), short="measure",
+           title="measure how fast it is, cell by cell; a profile that does not run is started for it; asks first",
+           why_not=why.reason_cannot_measure, changes=True, confirm=True, verb="bench",
+           on=_RUNNING_SCREENS | {PROFILES, BENCH}, footer=15),
+    Action(id=ActionId.BENCH, keys=("7",), short="benchmarks",
+           title="show what is being measured, and all benchmarks of this machine", screen=BENCH),
     Action(id=ActionId.NODE, keys=("n",), short="node", title="the machine: CPU, memory, disks, links, heat and processes, live",
-           why_not=why.reason_no_node, screen=NODE, on=_RUNNING_SCREENS, footer=14),
+           why_not=why.reason_no_view, screen=NODE, on=_RUNNING_SCREENS, footer=14),
     Action(id=ActionId.WRONG, keys=("i",), short="findings", title="show what is wrong, why, and what to do",
            why_not=why.reason_no_problems, on=_RUNNING_SCREENS | {NODE}, footer=7),
     Action(id=ActionId.RECONNECT, keys=("r",), short="try now", title="connect to the Spark now",

@@ -25,7 +25,7 @@ from sparkctl.model.finding import Severity
 from sparkctl.model.launch_plan import ContainerLabel, ReadinessRule, ReadinessTarget
 from sparkctl.model.node import Node, NodeName
 from sparkctl.monitor.answer_check import CheckTarget, build_answer_finding, check_answers
-from sparkctl.monitor.engine_probe import AudioClip, request_speech, resolve_served_model
+from sparkctl.monitor.engine_probe import AudioClip, find_clip_fault, request_speech, resolve_served_model
 from sparkctl.profiles.container_labels import find_container_api_key, parse_port_label, parse_ready_rule_label
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
@@ -170,6 +170,7 @@ async def _request_speech(
     if answer.clip is None:
         secrets = await session.docker.read_secret_values(container.id) if answer.result.said else ()
         raise ServiceUnproved(f"{name} on {node} gave no sound: {answer.result.format_masked(secrets)}", hint)
-    if not answer.clip.seconds or answer.clip.is_silent:
-        raise ServiceUnproved(f"{name} on {node} gave {answer.clip.seconds:.1f} s of silence", hint)
+    fault = find_clip_fault(answer.clip)
+    if fault is not None:
+        raise ServiceUnproved(f"{name} on {node} gave {fault}", hint)
     return SpokenText(node=node, instance=name, clip=answer.clip, body=answer.body, took=took)

@@ -102,6 +102,10 @@ class Finding:
     evidence: tuple[FindingEvidence, ...] = ()
     since: float | None = None
 
+    def is_same(self, other: Finding) -> bool:
+        """Tell whether both are about the same thing, whatever their figures are now."""
+        return (self.kind, self.node, self.instance) == (other.kind, other.node, other.instance)
+
 
 def sort_by_severity(findings: tuple[Finding, ...] | list[Finding]) -> tuple[Finding, ...]:
     """Return findings by severity, then in the order of `FindingKind`."""

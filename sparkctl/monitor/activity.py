@@ -11,6 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from sparkctl.model.events import (
+    BenchCellMeasured,
+    BenchCellProgressed,
+    BenchDomainMeasured,
     CachesDropped,
     CheckCompleted,
     CommandEnded,
@@ -178,6 +181,11 @@ class Job:
     switches: bool = False
 
     @property
+    def measures(self) -> bool:
+        """Whether it is a benchmark."""
+        return self.started.verb == "bench"
+
+    @property
     def is_examination(self) -> bool:
         """Whether it is a `doctor` run with findings, not one that only collects files."""
         return self.started.verb == "doctor" and not any(one.startswith("--collect") for one in self.started.words)
@@ -206,6 +214,7 @@ class Jobs:
 
     def __init__(self) -> None:
         self.running: dict[int, Job] = {}
+        self.measuring: dict[tuple[str, NodeName], BenchCellMeasured | BenchCellProgressed | BenchDomainMeasured] = {}
         self.doctor = DoctorRuns()
         self._start_warnings: dict[tuple[NodeName, str], tuple[WarningEmitted, ...]] = {}
         self._transfers: dict[tuple[NodeName, NodeName, str], TransferProgressed] = {}
@@ -253,6 +262,9 @@ class Jobs:
             elif mine.is_examination:
                 self.doctor.record_event(event)
             return isinstance(event, CheckCompleted)
+        if isinstance(event, BenchCellMeasured | BenchCellProgressed | BenchDomainMeasured):
+            self.measuring[event.instance, event.node] = event
+            return True
         if not isinstance(event, TransferProgressed):
             return False
         key = event.source, event.node, event.what
@@ -263,6 +275,8 @@ class Jobs:
 
     def _end_job(self, job: Job) -> None:
         started = job.started
+        if job.measures and not any(one.measures for one in self.running.values()):
+            self.measuring.clear()
         if job.is_examination:
             self.doctor.abandon_runs(started.nodes)
         if started.verb in ("sync", "pull", "up"):
@@ -272,22 +286,24 @@ class Jobs:
 
 
 _MAX_NOTICES = 3
-_GOOD_NEWS_SECONDS = 60.0  # seconds for which good news without an instance is shown
+_PASSING_SECONDS = 60.0  # seconds for which good news or a hint without an instance is shown
 _GONE_PHASES = (Phase.STOPPING, Phase.STOPPED, Phase.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A notice of ``when`` (unix seconds); it holds while the instances in ``rests`` serve."""
+    """A notice of ``when`` (unix seconds); it holds while the instances in ``rests`` serve, and those in ``failed`` are failed."""
 
     text: str
     severity: Severity
     rests: frozenset[tuple[NodeName, str]]
     when: float
+    failed: frozenset[tuple[NodeName, str]] = frozenset()
 
     def is_old(self, now: float) -> bool:
-        """Tell whether it is good news without an instance that is too old to show."""
-        return self.severity is Severity.GOOD and not self.rests and now - self.when > _GOOD_NEWS_SECONDS
+        """Tell whether it is good news or a hint without an instance, and too old to show."""
+        is_passing = self.severity in (Severity.GOOD, Severity.NOTE) and not self.rests
+        return is_passing and now - self.when > _PASSING_SECONDS
 
 
 class NoticeBoard:
@@ -297,16 +313,18 @@ class NoticeBoard:
         self._notices: list[Notice] = []
 
     def add_notice(self, event: NoticeShown, instances: Mapping[NodeName, Iterable[InstanceView]]) -> None:
-        """Add a notice. Good news depends on the ready ``instances`` that it names."""
+        """Add a notice. Good news depends on the ready ``instances`` that it names, bad news on the failed ones."""
         text = sanitize_line(event.text.replace("\n", " "))
-        rests = frozenset(
-            (node, one.name)
-            for node, listed in instances.items() if event.severity is Severity.GOOD
-            for one in listed
-            if one.ours and one.phase is Phase.READY and re.search(rf"(?<![\w.-]){re.escape(one.name)}(?![\w-])", text)
-        )  # fmt: skip
+        named = [
+            (one.phase, (node, one.name))
+            for node, listed in instances.items() for one in listed
+            if one.ours and re.search(rf"(?<![\w.-]){re.escape(one.name)}(?![\w-])", text)
+        ]  # fmt: skip
+        is_good = event.severity is Severity.GOOD
+        rests = frozenset(one for phase, one in named if is_good and phase is Phase.READY)
+        failed = frozenset(one for phase, one in named if not is_good and phase is Phase.FAILED)
         current = self.list_current(event.ts)[1 - _MAX_NOTICES :]
-        self._notices = [*current, Notice(text, event.severity, rests, event.ts)]
+        self._notices = [*current, Notice(text, event.severity, rests, event.ts, failed)]
 
     def list_current(self, now: float) -> list[Notice]:
         """Return the notices that hold at ``now`` (unix seconds), the latest last."""
@@ -314,14 +332,23 @@ class NoticeBoard:
 
     def rests_on(self, node: NodeName) -> bool:
         """Tell whether a notice depends on an instance of a node."""
-        return any(name == node for one in self._notices for name, _ in one.rests)
+        return any(name == node for one in self._notices for name, _ in one.rests | one.failed)
 
     def drop_outdated(self, node: NodeName, instances: Iterable[InstanceView]) -> None:
-        """Drop the notices about ``instances`` of a node that no longer serve; what was over does not come back."""
-        serving = {one.name for one in instances if one.phase not in _GONE_PHASES}
+        """Drop the notices about ``instances`` of a node that no longer serve, or are failed no more; what was over does not come
+        back."""
+        listed = list(instances)
+        serving = {one.name for one in listed if one.phase not in _GONE_PHASES}
+        failed = {one.name for one in listed if one.phase is Phase.FAILED}
         self._notices = [
-            one for one in self._notices if all(name in serving for where, name in one.rests if where == node)
-        ]
+            one for one in self._notices
+            if all(name in serving for where, name in one.rests if where == node)
+            and all(name in failed for where, name in one.failed if where == node)
+        ]  # fmt: skip
+
+    def drop_naming(self, words: str) -> None:
+        """Drop the notices that have these words: their cause is over."""
+        self._notices = [one for one in self._notices if words not in one.text]
 
     def clear(self) -> None:
         """Remove all notices."""

@@ -370,15 +370,26 @@ def _judge_clip(answer: SpeechAnswer, took: float) -> ProbeResult:
     clip = answer.clip
     if clip is None:
         return answer.result
-    length = f"{clip.seconds:.1f} s of sound ({clip.form})"
-    if clip.seconds == 0:
-        return _build_unproved(SPEECH_PATH, f"gave a {clip.form} without a single sample")
-    if clip.is_silent:
-        return _build_unproved(SPEECH_PATH, f"gave {clip.seconds:.1f} s of silence ({clip.form})")
-    if not _MIN_AUDIO_SECONDS <= clip.seconds <= _MAX_AUDIO_SECONDS:
-        return _build_unproved(SPEECH_PATH, f"gave {length}, far too long for that sentence")
+    fault = find_clip_fault(clip, longest=_MAX_AUDIO_SECONDS)
+    if fault is not None:
+        return _build_unproved(SPEECH_PATH, f"gave {fault}")
     rate = f": {clip.seconds / took:.1f} s of sound per second of work" if took > 0.05 else ""
-    return ProbeResult(True, f"{length} in {format_duration(took)}{rate}", status=200)
+    return ProbeResult(
+        True, f"{clip.seconds:.1f} s of sound ({clip.form}) in {format_duration(took)}{rate}", status=200
+    )
+
+
+def find_clip_fault(clip: AudioClip, longest: float = math.inf) -> str | None:
+    """Return why sound is no spoken sentence of at most ``longest`` seconds; None where it may be one."""
+    if clip.seconds == 0:
+        return f"a {clip.form} without a single sample"
+    if clip.is_silent:
+        return f"{clip.seconds:.1f} s of silence ({clip.form})"
+    if clip.seconds < _MIN_AUDIO_SECONDS:
+        return f"{clip.seconds:.2f} s of sound ({clip.form}), too short for a sentence"
+    if clip.seconds > longest:
+        return f"{clip.seconds:.1f} s of sound ({clip.form}), far too long for that sentence"
+    return None
 
 
 def judge_embedding(answer: object) -> str | None:

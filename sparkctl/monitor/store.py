@@ -299,7 +299,10 @@ class Store:
     def _follow_commands(self, event: Event, job: int | None) -> bool:
         """Apply an event of a command or of the monitoring; return whether it changed the activity."""
         is_news = self.jobs.apply_event(event, job)
+        switched = self.switches.running
         is_news |= self.switches.apply_event(event, job, self.list_memory_bars)
+        if switched is not None and self.switches.running is None:
+            self.notices.drop_naming(f"switch to {switched.instance} in progress")
         match event:
             case ContainersListed():
                 if event.known:

@@ -1,5 +1,5 @@
 # sparkctl setup 1
-# Runs on the Spark as root, from the stdin of a shell: these functions first, then the calls, with each file's text in them.
+# Runs on the Spark as root, from the stdin of a shell: these functions first, then the calls, with each file's text in them (base64).
 # The shell begins after the first line above: a password before it that sudo did not read is no command.
 # What was there before is kept below $state, with what was written; a file is put in place whole, by a rename.
 export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -79,7 +79,7 @@ remember() { # PATH NEW: keep what is there, unless that is what we wrote oursel
 put() { # PATH MODE SUM: stdin becomes the file, if what is there now has this sum
   [ -d "${1%/*}" ] || fail "${1%/*} is not there"
   new=$(mktemp "${1%/*}/.sparkctl.XXXXXX") || fail "${1%/*} cannot be written"
-  if ! { cat >"$new" && chmod "$2" "$new"; }; then rm -f "$new"; fail "$1 cannot be written"; fi
+  if ! { base64 -d >"$new" && chmod "$2" "$new"; }; then rm -f "$new"; fail "$1 cannot be written"; fi
   case $1 in
     /etc/sudoers.d/*)
       if ! said=$(visudo -c -f "$new" 2>&1); then rm -f "$new"; fail "visudo refuses the line: $(echo "$said" | head -n 1)"; fi ;;
@@ -134,7 +134,7 @@ arm_cable() { # PATH LANE...: stdin becomes the program that goes back by itself
   fi
   command -v netplan >/dev/null || fail "there is no netplan here"
   rm -rf "$cable"
-  mkdir -m 700 "$cable" && printf '%s\n' "$@" >"$cable/lanes" && cat >"$cable/way-back.sh" || fail "$cable cannot be written"
+  mkdir -m 700 "$cable" && printf '%s\n' "$@" >"$cable/lanes" && base64 -d >"$cable/way-back.sh" || fail "$cable cannot be written"
   if [ -e "$path" ]; then cp -p "$path" "$cable/before" || fail "$path cannot be kept"; fi
   if [ -e "$state/written$path" ]; then cp -p "$state/written$path" "$cable/written"; fi
   setsid sh "$cable/way-back.sh" </dev/null >"$cable/log" 2>&1 & # in a session of its own, which no lost connection ends
@@ -159,7 +159,7 @@ give_cable_back() { # PATH: also where this end is confirmed already, and the ot
 }
 rebase() { # PATH SUM: stdin is what an undo puts back, in place of what was there before: others added lines since
   if [ "$(sum_of "$1")" != "$2" ]; then echo "@@ changed $1"; exit 3; fi
-  cp -p "$1" "$state/before$1" && cat >"$state/before$1" || fail "$state cannot be written"
+  cp -p "$1" "$state/before$1" && base64 -d >"$state/before$1" || fail "$state cannot be written"
 }
 undo() { # [PATH SUM ...]: give everything back, if each file still has the sum that was shown
   [ $# -eq 0 ] || printf '%s %s\n' "$@" | while read -r path sum; do

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from base64 import b64decode
+from base64 import b64decode, encodebytes
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -19,7 +19,8 @@ _END_MARK = "@@ end of this file"
 
 @dataclass(frozen=True, slots=True)
 class NodeFile:
-    """A file as root sees it: ``sum`` is its SHA-256, none or other (no plain file); ``text`` of a plain file."""
+    """A file as root sees it: ``sum`` is its SHA-256, none or other (no plain file); ``text`` of a plain file, where bytes that
+    are not UTF-8 stand as lone surrogates, so that it goes back as it came."""
 
     path: str
     sum: str
@@ -55,13 +56,12 @@ def build_program(*calls: str) -> bytes:
 
 
 def call(function: str, *words: str, text: str | None = None) -> str:
-    """Return one call; ``text`` is its stdin. Raises ValueError for a text that cannot be sent whole."""
+    """Return one call; ``text`` is its stdin, in base64: a file may hold anything and end with anything."""
     line = shlex.join([function, *words])
     if text is None:
         return line
-    if _END_MARK in text or not text.endswith("\n") or "\0" in text:
-        raise ValueError("not a text file that ends with a line break")
-    return f"{line} <<'{_END_MARK}'\n{text}{_END_MARK}"
+    encoded = encodebytes(text.encode("utf-8", "surrogateescape")).decode("ascii")
+    return f"{line} <<'{_END_MARK}'\n{encoded}{_END_MARK}"
 
 
 def arm_cable(path: str, lanes: Iterable[str], limit: float) -> str:
@@ -114,7 +114,7 @@ def _decode_text(lines: Sequence[str], digest: str) -> str | None:
     if digest in (ABSENT, "other"):
         return None
     try:
-        return b64decode("".join(lines)).decode("utf-8", "replace")
+        return b64decode("".join(lines)).decode("utf-8", "surrogateescape")
     except ValueError:
         return None
 

@@ -74,6 +74,8 @@ class CommandDispatcher:
         panel, now = self._panel, self._panel.build_action_context()
         if one.id is ActionId.SWITCH and not now.replaying:
             self.plan_selected_switch()
+        elif one.id is ActionId.BENCH_RUN:
+            panel.open_screen("bench")
         elif one.id is ActionId.HISTORY:
             self._show_history(ScreenTarget(verb="history"))
         elif one.screen in AVAILABLE_SCREENS:
@@ -261,7 +263,15 @@ class CommandDispatcher:
             return fits.get_estimate(profile, node)
 
         panel.push_screen(
-            ProfilePicker(offers, list_answering_views, panel.selected_node, title, look_up_fit, to_switch=to_switch),
+            ProfilePicker(
+                offers,
+                list_answering_views,
+                panel.selected_node,
+                title,
+                look_up_fit,
+                controller.list_missing,
+                to_switch=to_switch,
+            ),
             run_picked,
         )
 

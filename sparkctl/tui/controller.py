@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from textual.screen import ModalScreen
 
     from sparkctl.commands.start.launch_plans import ContainerLaunch
+    from sparkctl.model.profile import Profile
     from sparkctl.monitor.switch_progress import SwitchProgress
     from sparkctl.views.overview.tile_model import StartOffer
 
@@ -459,6 +460,8 @@ class PanelController:
         started = self.prepare_command(request)
         if isinstance(request, CheckNodes):
             self._panel.open_screen("doctor")
+        if started.verb == "bench":
+            self._panel.open_screen("bench")
         if started.verb in ("resume", "abort"):
             self.hide_finished_switch()
             self._panel.open_screen("switch")
@@ -488,6 +491,10 @@ class PanelController:
     def list_start_offers(self, node: NodeName) -> tuple[StartOffer, ...]:
         """Return what could be started on an idle node; () in a recording."""
         return () if self.is_replaying else self._offers.list_offers(node, self.recent)
+
+    def list_missing(self, profile: Profile, node: NodeName) -> tuple[str, ...]:
+        """Return what a node certainly lacks for a profile, in a few words each; () in a recording."""
+        return () if self.is_replaying else self._offers.list_missing(profile, node)
 
     async def load_profile_offers(self) -> list[ProfileOffer]:
         """Return the profiles that can be started; the files are read in a thread."""

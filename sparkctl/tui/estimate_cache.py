@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sparkctl.context import CommandContext
     from sparkctl.model.launch_plan import LaunchPlan
     from sparkctl.model.memory_fit import CheckpointFiles, MemoryBudget, MemoryFit
+    from sparkctl.model.missing_part import MissingPart
     from sparkctl.model.profile import Profile
     from sparkctl.monitor.node_supervisor import NodeSupervisor
     from sparkctl.monitor.node_views import NodeTelemetryView
@@ -65,6 +66,14 @@ class MemoryEstimateCache:
         )
         return None if is_old else self._answers.get(key)
 
+    def list_missing_models(self, profile: Profile, node: NodeName) -> tuple[MissingPart, ...]:
+        """Return the models of a profile that the node certainly lacks, by what was read there last."""
+        from sparkctl.commands.start.missing_parts import find_missing_models
+
+        plan = self._plans.get((profile.digest, node, self._homes.get(node)))
+        read = [one for (name, _), (_, one) in self._found.items() if name == node]
+        return () if plan is None or not read else find_missing_models(profile, plan, read)
+
     def request_estimates(self, profiles: Sequence[Profile]) -> None:
         """Compute estimates for these profiles on every node, and keep them current."""
         self._wanted = {one.digest: one for one in profiles}
@@ -74,8 +83,8 @@ class MemoryEstimateCache:
                 self._tasks.start_task(self._update_and_rest(name), f"fits on {name}")
 
     def add_estimates(self, profiles: Sequence[Profile]) -> None:
-        """Compute estimates for these profiles too."""
-        if any(one.digest not in self._wanted for one in profiles):
+        """Compute estimates for these profiles too, and try again where there is none yet."""
+        if any(self.get_estimate(one, node) is None for one in profiles for node in self._store.nodes):
             self.request_estimates([*self._wanted.values(), *profiles])
 
     async def compute_estimate(self, profile: Profile, node: NodeName) -> MemoryFit | None:

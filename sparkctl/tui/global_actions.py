@@ -17,6 +17,7 @@ from sparkctl.model.node import Node
 from sparkctl.views.text.styled_text import Span, TextStyle, make_row
 
 if TYPE_CHECKING:
+    from sparkctl.model.finding import Finding
     from sparkctl.monitor.recording import RecordingPlayer
     from sparkctl.tui.panel import Panel
     from sparkctl.views.text.styled_text import TextRow
@@ -81,6 +82,21 @@ def _show_problems(panel: Panel) -> None:
     panel.push_screen(TextDialog(f"{now.node}: what is wrong" if now.node else "what is wrong", [(), *rows, ()]))
 
 
+def show_finding(panel: Panel, found: Finding) -> None:
+    """Show one finding: what is wrong, since when, why it matters, and what to do."""
+    from sparkctl.tui.dialogs.base import TextDialog
+    from sparkctl.views.finding_view import render_finding
+    from sparkctl.views.overview.tile_model import build_finding_badge
+
+    view = next((one for one in panel.build_action_context().views if one.name == found.node), None)
+    now = view.sample.time if view is not None and view.sample is not None else panel.displayed_time()
+    badge = build_finding_badge(found)
+    keys = [(ActionId.WRONG, "shows all that is wrong here"), (ActionId.DOCTOR, "examines the Spark")]
+    shown = [(key, words) for action, words in keys if (key := panel.format_action_key(action)) is not None]
+    rows = render_finding(found, now, min(90, panel.size.width - 10), shown)
+    panel.push_screen(TextDialog(f"{found.node}: {badge.word}", [(), *rows, ()], badge.tone))
+
+
 def _go_back(panel: Panel) -> None:
     """Close the front screen; on the overview, clear the notices."""
     panel.clear_notifications()
@@ -110,6 +126,27 @@ def _toggle_tunnel(panel: Panel) -> None:
     opening = find_action(ActionId.TUNNEL).request
     assert opening is not None
     panel.run_request(partial(opening, now))
+
+
+def _measure_selected(panel: Panel) -> None:
+    """Measure the selected instance, or profile, as the `:` line does; that asks first."""
+    now = panel.build_action_context()
+    one, name = now.selected_instance, now.profile or now.instance
+    is_running = one is not None and one.is_alive and name in (one.name, one.profile)
+    words = ["bench", str(one.name if is_running and one is not None else name)]
+    if now.node is not None and (is_running or _needs_one_node(str(name))):
+        words += ["--node", str(now.node)]
+    panel.run_command_line(words)
+
+
+def _needs_one_node(profile: str) -> bool:
+    from sparkctl.errors import SparkctlError
+    from sparkctl.profiles.profile_library import ProfileLibrary
+
+    try:
+        return ProfileLibrary().load_profile(profile).nodes == 1
+    except SparkctlError:
+        return True  # the command line says what is wrong with it
 
 
 def _reconnect(panel: Panel) -> None:
@@ -335,6 +372,7 @@ HANDLERS: dict[ActionId, Callable[[Panel], None]] = {
     ActionId.QUIT: _quit,
     ActionId.QUIT_AT_ONCE: lambda panel: panel.request_exit(),
     ActionId.RECONNECT: _reconnect,
+    ActionId.BENCH_RUN: _measure_selected,
     ActionId.EDIT_ITS: edit_selected_profile,
     ActionId.COPY_ADDRESS: _copy_address,
     ActionId.TUNNEL: _toggle_tunnel,

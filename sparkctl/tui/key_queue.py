@@ -70,11 +70,16 @@ class KeyQueue:
         """Whether a dialog or another program is being opened, so that clicks are not for the visible screen."""
         return bool(self._opening or self._away)
 
+    @property
+    def is_deaf(self) -> bool:
+        """Whether keys are dropped because a dialog has just opened by itself."""
+        return asyncio.get_running_loop().time() < self._ignore_until
+
     def put_event(self, event: events.Key | events.Paste) -> None:
         """Queue a key. Escape cancels what is being opened, and drops the keys typed for it."""
         self._taken = asyncio.get_running_loop().time()
         is_escape = isinstance(event, events.Key) and event.key == "escape"
-        if self._is_closed or self._away or (asyncio.get_running_loop().time() < self._ignore_until and not is_escape):
+        if self._is_closed or self._away or (self.is_deaf and not is_escape):
             return
         if self._opening and is_escape:
             self._typed.clear()

@@ -23,6 +23,7 @@ from sparkctl.commands.actions import ACTIONS, OVERVIEW, Action, ActionContext, 
 from sparkctl.concurrency import BackgroundTasks, has_pending_input
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.finding import Severity
+from sparkctl.model.node import NodeState
 from sparkctl.model.text.sanitize import sanitize_lines
 from sparkctl.tui.key_hints import format_key
 from sparkctl.tui.key_queue import KeyQueue
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from sparkctl.commands.request import Request, ScreenTarget
     from sparkctl.commands.switch.switch_request import SwitchInstance
+    from sparkctl.model.finding import Finding
     from sparkctl.model.node import Node, NodeName
     from sparkctl.model.profile import Profile
     from sparkctl.monitor.activity import Notice
@@ -154,6 +156,7 @@ class Panel(App[tuple[str, ...]]):
         self._current_nodes = setup.nodes
         self._selected_index = 0
         self._chosen_instances: dict[NodeName, str] = {}
+        self._chosen_finding: Finding | None = None
         self._pending_toasts: list[tuple[str, str]] = []
         self.is_leaving = False
         self._tasks = BackgroundTasks(self.stop_on_defect)
@@ -250,6 +253,7 @@ class Panel(App[tuple[str, ...]]):
                 now,
                 views=controller.store.get_views(names),
                 instance=self._find_selected_instance(),
+                finding=self.chosen_finding,
                 switch_left=controller.store.switches.is_abandoned,
                 journal=controller.store.switches.abandoned_journal,
                 own=controller.own_switch,
@@ -287,6 +291,19 @@ class Panel(App[tuple[str, ...]]):
             return dict.fromkeys(self.node_names)
         store = self.controller.store
         return {name: store.get_guarded_instances(name) if name in store.nodes else None for name in self.node_names}
+
+    def list_findings(self) -> tuple[Finding, ...]:
+        """Return what is wrong with the selected node; nothing where it does not answer."""
+        if self.controller is None or self.selected_node not in self.controller.store.nodes:
+            return ()
+        view = self.controller.store.get_last_known_view(self.selected_node)
+        return view.findings if self.controller.store.get_state(view.name).state is NodeState.OK else ()
+
+    @property
+    def chosen_finding(self) -> Finding | None:
+        """The finding that the operator selected on the selected node, as it is now; None when it is over."""
+        chosen = self._chosen_finding
+        return None if chosen is None else next((one for one in self.list_findings() if one.is_same(chosen)), None)
 
     def _list_instance_names(self) -> list[str]:
         """Return the names of the instances on the selected node, in the order of its tile."""
@@ -350,6 +367,7 @@ class Panel(App[tuple[str, ...]]):
     def select_node(self, index: int) -> None:
         """Select a node."""
         self._selected_index = max(0, min(index, len(self.node_names) - 1))
+        self._chosen_finding = None
         self.repaint_front_screen()
 
     def move_node_selection(self, by: int) -> None:
@@ -359,14 +377,26 @@ class Panel(App[tuple[str, ...]]):
     def select_instance(self, node: NodeName, instance: str) -> None:
         """Select an instance of a node."""
         self._chosen_instances[node] = instance
+        self._chosen_finding = None
 
     def move_instance_selection(self, by: int) -> None:
-        """Move the selection by so many instances of the selected node."""
-        names = self._list_instance_names()
-        if names and self.selected_node is not None:
+        """Move the selection by so many instances of the selected node; on the overview its findings come after them."""
+        names, node = self._list_instance_names(), self.selected_node
+        findings = self.list_findings() if self.front_screen and self.front_screen.SCREEN_ID == OVERVIEW else ()
+        if node is None or not (names or findings):
+            return
+        if (chosen := self.chosen_finding) is not None and chosen in findings:
+            at = len(names) + findings.index(chosen) + by
+        elif names:
             at = names.index(self._find_selected_instance() or names[0]) + by
-            self.select_instance(self.selected_node, names[max(0, min(len(names) - 1, at))])
-            self.repaint_front_screen()
+        else:
+            at = 0
+        at = max(0, min(len(names) + len(findings) - 1, at))
+        if at < len(names):
+            self.select_instance(node, names[at])
+        else:
+            self._chosen_finding = findings[at - len(names)]
+        self.repaint_front_screen()
 
     def toggle_pause(self) -> None:
         """Pause the front screen or the recording, or continue it."""

@@ -26,6 +26,7 @@ SCREENS: dict[str, tuple[str, str]] = {
     "doctor": ("doctor_screen", "create_doctor_screen"),
     "switch": ("switch_screen", "create_switch_screen"),
     "history": ("history_screen", "create_history_screen"),
+    "bench": ("bench_screen", "create_bench_screen"),
     "node": ("node_screen", "create_node_screen"),
 }
 AVAILABLE_SCREENS = frozenset(SCREENS)

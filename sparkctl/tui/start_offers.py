@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sparkctl.errors import DockerError, NodeError
+from sparkctl.model.missing_part import PartKind
 from sparkctl.model.node import NodeName, NodeState
+from sparkctl.model.text.units import format_gib
 
 if TYPE_CHECKING:
     from sparkctl.concurrency import BackgroundTasks
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from sparkctl.views.overview.tile_model import StartOffer
 
 _MAX_OFFERS = 6
-_RECHECK_SECONDS = 60.0  # seconds until the images of a node are listed again
+_RECHECK_SECONDS = 60.0  # seconds until the images of a node are looked for again
 _HISTORY_ROWS = 60  # operations among which the last start of a profile is sought
 
 
@@ -35,16 +37,18 @@ class StartOfferCache:
         self._figures: dict[
             tuple[str, str], tuple[float | None, float | None]
         ] = {}  # tok/s and seconds, by profile and node
-        self._images: dict[NodeName, frozenset[str]] = {}
+        self._images: dict[NodeName, dict[str, bool]] = {}  # whether it has an image, by name
         self._looked: dict[NodeName, float] = {}
         self._is_loading = False
 
     def forget(self) -> None:
-        """Read profiles and history again: something was started."""
+        """Read profiles, history and images again: something was started or got."""
         self._profiles = None
+        self._looked.clear()
 
     def list_offers(self, node: NodeName, recent: Sequence[str]) -> tuple[StartOffer, ...]:
-        """Return what could be started on a node where nothing of sparkctl runs, the last used first; () elsewhere."""
+        """Return what could be started on a node where nothing of sparkctl runs: the last used first, then what needs no
+        image; () elsewhere."""
         from sparkctl.views.overview.tile_model import StartOffer
 
         view = self._store.get_last_known_view(node)
@@ -56,28 +60,39 @@ class StartOfferCache:
                 self._is_loading = True
                 self._tasks.start_task(self._load_profiles(tuple(recent)), "offers")
             return ()
-        self._fits.add_estimates(self._profiles)
         self._look_for_images(node)
+        images = self._images.get(node, {})
+        wanted = [one for one in self._profiles if one.nodes == 1]
+        wanted.sort(key=lambda one: one.name not in recent and images.get(one.image) is False)
+        self._fits.add_estimates(wanted[:_MAX_OFFERS])
         offers = []
-        for one in self._profiles:
+        for one in wanted[:_MAX_OFFERS]:
             rate, seconds = self._figures.get((one.name, node)) or self._figures.get((one.name, "")) or (None, None)
-            images = self._images.get(node)
             offers.append(
                 StartOffer(
                     name=one.name, fit=self._fits.get_estimate(one, node), rate=rate, seconds=seconds or one.expected_start_seconds,
-                    has_image=None if images is None else one.image in images,
+                    missing=self.list_missing(one, node),
                 )
             )  # fmt: skip
         return tuple(offers)
+
+    def list_missing(self, profile: Profile, node: NodeName) -> tuple[str, ...]:
+        """Return what a node certainly lacks for a profile, with its size where the profile tells it: ``image``, ``model 27.1 GiB``."""
+        self._look_for_images(node)
+        parts = ["image"] if self._images.get(node, {}).get(profile.image) is False else []
+        sizes = {PartKind.MODEL: profile.model.weights, PartKind.DRAFT_MODEL: profile.model.draft_weights}
+        for one in self._fits.list_missing_models(profile, node):
+            size = sizes.get(one.kind)
+            parts.append(one.kind.value.replace("-", " ") + ("" if size is None else f" {format_gib(size)}"))
+        return tuple(parts)
 
     async def _load_profiles(self, recent: tuple[str, ...]) -> None:
         from sparkctl.profiles.profile_library import list_startable_profiles
 
         try:
             offers = await asyncio.to_thread(list_startable_profiles, recent)
-            found = [one.profile for one in offers if one.profile is not None and one.profile.nodes == 1]
             self._figures = await asyncio.to_thread(self._read_figures)
-            self._profiles = tuple(found[:_MAX_OFFERS])
+            self._profiles = tuple(one.profile for one in offers if one.profile is not None)
         finally:
             self._is_loading = False
 
@@ -95,18 +110,19 @@ class StartOfferCache:
 
     def _look_for_images(self, node: NodeName) -> None:
         now = self._context.clock.monotonic()
-        if now - self._looked.get(node, -_RECHECK_SECONDS) >= _RECHECK_SECONDS:
+        if self._profiles is not None and now - self._looked.get(node, -_RECHECK_SECONDS) >= _RECHECK_SECONDS:
             self._looked[node] = now
-            self._tasks.start_task(self._list_images(node), f"images of {node}")
+            wanted = tuple(dict.fromkeys(one.image for one in self._profiles))
+            self._tasks.start_task(self._find_images(node, wanted), f"images of {node}")
 
-    async def _list_images(self, name: NodeName) -> None:
+    async def _find_images(self, name: NodeName, wanted: Sequence[str]) -> None:
         node = self._supervisor.get_node(name)
         if node is None:
             return
         try:
             async with self._supervisor.create_background_session(node) as session:
                 await session.link.connect()
-                images = await session.docker.list_images()
+                found = {image: await session.docker.inspect_image(image) is not None for image in wanted}
         except (NodeError, DockerError):
             return  # the tile shows why
-        self._images[name] = frozenset(each for one in images for each in one.names)
+        self._images[name] = found

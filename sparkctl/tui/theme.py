@@ -6,20 +6,22 @@ from rich.style import Style
 from textual.color import Color
 from textual.theme import Theme
 
-from sparkctl.views.text.styled_text import TextStyle
+from sparkctl.views.text.styled_text import AREA_BODIES, TextStyle
 
 DARK_THEME = Theme(
-    name="spark", primary="#5fb8c4", secondary="#5fb8c4", accent="#5fb8c4", foreground="#d6dade", background="#101317",
+    name="spark", primary="#7fa9f0", secondary="#7fa9f0", accent="#7fa9f0", foreground="#d6dade", background="#101317",
     surface="#171b21", panel="#1d2229", success="#86c06c", warning="#e2b45f", error="#e5686a", dark=True,
 )  # fmt: skip
 LIGHT_THEME = Theme(
-    name="spark-light", primary="#0f6f80", secondary="#0f6f80", accent="#0f6f80", foreground="#20262c", background="#f7f8f9",
+    name="spark-light", primary="#2a57b0", secondary="#2a57b0", accent="#2a57b0", foreground="#20262c", background="#f7f8f9",
     surface="#eceef1", panel="#e2e5e9", success="#3d7a2a", warning="#8f6200", error="#b3282d", dark=False,
 )  # fmt: skip
 
 
-_HUES_ON_DARK = Color.parse("#b294e6"), Color.parse("#6f9ff0")  # of tokens, and of what the GPU does
-_HUES_ON_LIGHT = Color.parse("#7440b8"), Color.parse("#2358b8")
+# Of memory, of tokens, of load, power and heat, and of links: beside the accent and the states, which have the warm ones.
+_HUES_ON_DARK = ("#4fc3ab", "#b794ea", "#e391b8", "#62bfe0")
+_HUES_ON_LIGHT = ("#0b7a66", "#7440b8", "#a83274", "#0a6f93")
+_BODY_SHARE = 0.60  # of the ground in what lies under a curve
 MIN_CONTRAST = 4.5  # WCAG 2.1 level AA for text
 
 
@@ -38,11 +40,13 @@ def build_theme_styles(theme: Theme, *, colourless: bool) -> dict[TextStyle, Sty
     def make_style(colour: Color, *, bold: bool = False) -> Style:
         return Style(color=colour.rich_color, bold=bold or None)
 
-    rate, power = _HUES_ON_DARK if theme.dark else _HUES_ON_LIGHT  # cool, as warm ones and green are states
     dim, old, faint = ensure_contrast(text, ground, 0.30), ensure_contrast(text, ground, 0.42), text.blend(ground, 0.72)
-    accent, good, attention, bad, rate, power = (
-        ensure_contrast(one, ground) for one in (accent, good, attention, bad, rate, power)
+    hues = map(Color.parse, _HUES_ON_DARK if theme.dark else _HUES_ON_LIGHT)
+    accent, good, attention, bad, memory, rate, power, link = (
+        ensure_contrast(one, ground) for one in (accent, good, attention, bad, *hues)
     )
+    hot = attention.blend(bad, 0.5)
+    memory_warm, power_warm = memory.blend(attention, 0.5), power.blend(attention, 0.5)
     bright = text.blend(Color.parse("white" if theme.dark else "black"), 0.45)
     return {
         TextStyle.PLAIN: make_style(text),
@@ -59,17 +63,26 @@ def build_theme_styles(theme: Theme, *, colourless: bool) -> dict[TextStyle, Sty
         TextStyle.FRAME: make_style(faint),
         TextStyle.CHOSEN: make_style(accent),
         TextStyle.KEY: make_style(accent, bold=True),
-        TextStyle.GPU: make_style(accent),
-        TextStyle.OTHER: make_style(accent.blend(ground, 0.30)),
+        TextStyle.GPU: make_style(memory),
+        TextStyle.OTHER: make_style(memory.blend(ground, 0.30)),
         TextStyle.CACHE: make_style(text.blend(ground, 0.62)),
         TextStyle.FREE: make_style(text.blend(ground, 0.80)),
         TextStyle.RATE: make_style(rate),
         TextStyle.POWER: make_style(power),
-        TextStyle.BODY: make_style(accent.blend(ground, 0.66)),
-        TextStyle.RATE_BODY: make_style(rate.blend(ground, 0.66)),
-        TextStyle.POWER_BODY: make_style(power.blend(ground, 0.66)),
-        TextStyle.ATTENTION_BODY: make_style(attention.blend(ground, 0.66)),
-        TextStyle.BAD_BODY: make_style(bad.blend(ground, 0.66)),
+        TextStyle.LINK: make_style(link),
+        TextStyle.MEMORY_WARM: make_style(memory_warm),
+        TextStyle.POWER_WARM: make_style(power_warm),
+        TextStyle.HOT: make_style(hot),
+        TextStyle.BODY: make_style(accent.blend(ground, _BODY_SHARE)),
+        TextStyle.MEMORY_BODY: make_style(memory.blend(ground, _BODY_SHARE)),
+        TextStyle.RATE_BODY: make_style(rate.blend(ground, _BODY_SHARE)),
+        TextStyle.POWER_BODY: make_style(power.blend(ground, _BODY_SHARE)),
+        TextStyle.LINK_BODY: make_style(link.blend(ground, _BODY_SHARE)),
+        TextStyle.MEMORY_WARM_BODY: make_style(memory_warm.blend(ground, _BODY_SHARE)),
+        TextStyle.POWER_WARM_BODY: make_style(power_warm.blend(ground, _BODY_SHARE)),
+        TextStyle.ATTENTION_BODY: make_style(attention.blend(ground, _BODY_SHARE)),
+        TextStyle.HOT_BODY: make_style(hot.blend(ground, _BODY_SHARE)),
+        TextStyle.BAD_BODY: make_style(bad.blend(ground, _BODY_SHARE)),
     }
 
 
@@ -115,15 +128,15 @@ def _build_ansi_styles(colourless: bool) -> dict[TextStyle, Style]:
         TextStyle.FRAME: make_style("bright_black", dim=colourless),
         TextStyle.CHOSEN: make_style("cyan", bold=True),
         TextStyle.KEY: make_style("cyan", bold=True),
-        TextStyle.GPU: make_style("cyan", bold=True),
+        TextStyle.GPU: make_style("bright_cyan"),
         TextStyle.OTHER: make_style("cyan"),
         TextStyle.CACHE: make_style(None, dim=True),
         TextStyle.FREE: make_style("bright_black", dim=colourless),
         TextStyle.RATE: make_style("magenta"),
-        TextStyle.POWER: make_style("bright_blue"),
-        TextStyle.BODY: make_style("bright_black", dim=colourless),
-        TextStyle.RATE_BODY: make_style("bright_black", dim=colourless),
-        TextStyle.POWER_BODY: make_style("bright_black", dim=colourless),
-        TextStyle.ATTENTION_BODY: make_style("bright_black", dim=colourless),
-        TextStyle.BAD_BODY: make_style("bright_black", dim=colourless),
+        TextStyle.POWER: make_style("bright_magenta"),
+        TextStyle.LINK: make_style("bright_blue"),
+        TextStyle.MEMORY_WARM: make_style("bright_cyan"),
+        TextStyle.POWER_WARM: make_style("bright_magenta"),
+        TextStyle.HOT: make_style("yellow", bold=True),
+        **dict.fromkeys(AREA_BODIES, make_style("bright_black", dim=colourless)),
     }

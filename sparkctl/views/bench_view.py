@@ -249,6 +249,36 @@ def sort_results(run: BenchRun) -> list[CellResult]:
     return [by_cell[cell] for cell in run.wanted if cell in by_cell]
 
 
+def list_table_rows(run: BenchRun, now: BenchCell | None, rate: float | None, *, is_measuring: bool) -> list[TextRow]:
+    """Return the table of a run that may not be over: measured cells, ``now`` with its tokens/s so far, and the cells to come."""
+    if run.domains or run.setup.prompts:
+        table = [
+            _DOMAIN_HEADINGS,
+            *((*_list_domain_columns(one), _format_domain_marks(one, {})[1]) for one in run.domains),
+        ]
+        styles = [TextStyle.LABEL, *(TextStyle.ATTENTION if one.error else TextStyle.PLAIN for one in run.domains)]
+        return [make_row(Span(text, style)) for text, style in zip(_join_columns(table), styles, strict=True)]
+    by_cell = {one.cell: one for one in run.results}
+    blank = ("",) * (len(_HEADINGS) - 2)
+    cells: list[tuple[str, ...]] = [_HEADINGS]
+    styles = [TextStyle.LABEL]
+    for cell in run.wanted:
+        result = by_cell.get(cell)
+        if result is not None and cell != now:
+            columns = list_cell_columns(result)
+            cells.append(
+                columns if result.error is None else (columns[0], "-", *("",) * (len(_HEADINGS) - 3), columns[1])
+            )
+            styles.append(TextStyle.PLAIN if result.error is None else TextStyle.ATTENTION)
+        elif cell == now:
+            cells.append((str(cell), "..." if rate is None else f"{rate:.1f} now", *blank))
+            styles.append(TextStyle.RATE)
+        else:
+            cells.append((str(cell), "to come" if is_measuring else "not measured", *blank))
+            styles.append(TextStyle.STALE)
+    return [make_row(Span(text, style)) for text, style in zip(_join_columns(cells), styles, strict=True)]
+
+
 def _align(cells: Sequence[Sequence[str]]) -> list[TextRow]:
     whole = [row for row in cells if len(row) == len(_HEADINGS)]
     texts = iter(_join_columns(whole))
@@ -267,7 +297,15 @@ def render_list(runs: Sequence[BenchRun]) -> list[TextRow]:
     """Return one row for each benchmark, the newest first."""
     if not runs:
         return [make_row("no benchmark was run from this machine: sparkctl bench INSTANCE")]
-    rows = [("no", "when", "instance", "node", "engine", "cells")]
+    return [
+        make_row(Span(text, TextStyle.LABEL if at == 0 else TextStyle.PLAIN))
+        for at, text in enumerate(_join_columns(list_run_rows(runs)))
+    ]
+
+
+def list_run_rows(runs: Sequence[BenchRun]) -> list[tuple[str, ...]]:
+    """Return the head of the list of benchmarks, and the columns of each."""
+    rows: list[tuple[str, ...]] = [("no", "when", "instance", "node", "engine", "cells")]
     for run in runs:
         done = f"{len(run.wanted) - len(run.missing)} of {len(run.wanted)}"
         if run.setup.prompts:
@@ -277,10 +315,7 @@ def render_list(runs: Sequence[BenchRun]) -> list[TextRow]:
         rows.append(
             (str(run.number), when, sanitize_line(run.instance), " ".join(run.nodes), sanitize_line(engine), done)
         )
-    return [
-        make_row(Span(text, TextStyle.LABEL if at == 0 else TextStyle.PLAIN))
-        for at, text in enumerate(_join_columns(rows))
-    ]
+    return rows
 
 
 def format_progress(event: BenchCellMeasured) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 
 from sparkctl.model.events import CachesDropped, CommandEnded, GuardActed, NodeStateChanged, PhaseChanged
 from sparkctl.model.finding import Severity
 from sparkctl.model.guard_state import GuardAction
-from sparkctl.model.node import NodeState
+from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_clock
@@ -66,12 +67,16 @@ def describe_log_entry(one: EventLogEntry) -> tuple[str, TextStyle]:
             raise AssertionError(f"no words for {event!r}")
 
 
-def render_event_log_entry(one: EventLogEntry, names: int) -> TextRow:
-    """Return an entry as a row; ``names`` is the width of the node's name."""
+def render_event_log_entry(one: EventLogEntry, names: int, explained: Collection[tuple[NodeName, str]] = ()) -> TextRow:
+    """Return an entry as a row; ``names`` is the width of the node's name. ``explained``: the instances whose failure is explained
+    on the same screen."""
     when = time.strftime("%H:%M:%S", time.localtime(one.when))
+    words, tone = describe_log_entry(one)
+    if isinstance(one.event, CommandEnded) and (one.node, one.event.instance) in explained:
+        words = f"{one.event.instance} failed"
     return make_row(
         " ",
         Span(f"{when}  ", TextStyle.UNIT),
         sanitize_span(f"{pad_text(sanitize_line(one.node), names)}  ", TextStyle.LABEL),
-        sanitize_span(*describe_log_entry(one)),
+        sanitize_span(words, tone),
     )

@@ -18,10 +18,19 @@ from sparkctl.monitor.event_log import EventLogEntry
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.views.event_log_view import describe_log_entry
 from sparkctl.views.event_text import format_verdict
-from sparkctl.views.text.line_wrap import wrap_line
-from sparkctl.views.text.styled_text import TextRow, TextStyle, get_state_symbol, make_row, sanitize_span
+from sparkctl.views.text.line_wrap import wrap_line, wrap_text
+from sparkctl.views.text.styled_text import (
+    Span,
+    TextRow,
+    TextStyle,
+    get_severity_style,
+    get_state_symbol,
+    make_row,
+    sanitize_span,
+)
 
 _INDENT_COLUMNS, _HANG_COLUMNS = 4, 6
+_LABEL_COLUMNS = 6
 _JUST_NOW_SECONDS = 1.0  # seconds; a younger finding began with the newest sample
 
 
@@ -78,7 +87,7 @@ def format_since(since: float | None, now: float) -> str:
 FINDING_EXPLANATIONS: dict[Kind, str] = {
     Kind.STUCK_CLOCK: "At this clock the GPU decodes at a fraction of its speed, whatever the engine's settings are.",
     Kind.SLOW_PATH: "The GPU's own arithmetic for the format is not used: that costs time while prompts are read, not always while it decodes.",
-    Kind.BELOW_REFERENCE: "The same settings were faster on another Spark: something here differs from that set-up.",
+    Kind.BELOW_REFERENCE: "Another Spark was faster with much the same settings: something here differs from its set-up.",
     Kind.THERMAL: "A GPU that is too hot slows down, and the engine with it.",
     Kind.BUSY_WAIT: "It uses power and cooling that the GPU could use, and serves no request.",
     Kind.SWAP: "An engine in swap takes minutes to answer, and the node may freeze without an out-of-memory message.",
@@ -127,6 +136,29 @@ FINDING_EXPLANATIONS: dict[Kind, str] = {
 def explain_finding(check: str) -> str | None:
     """Return why a check matters; None for a check that this version does not know."""
     return FINDING_EXPLANATIONS[Kind(check)] if check in set(Kind) else None
+
+
+def render_finding(found: Finding, now: float, columns: int, keys: Sequence[tuple[str, str]]) -> list[TextRow]:
+    """Return one finding whole: what is wrong, since when and by which figures, why it matters, and what to do; below it ``keys``
+    and what they do. ``now`` is by the node's own clock."""
+    parts = [
+        ("seen", _format_evidence(found, now), TextStyle.VALUE),
+        ("why", explain_finding(found.kind), TextStyle.VALUE),
+        ("do", found.remedy and sanitize_line(found.remedy), TextStyle.STRONG),
+    ]
+    head = make_row(Span(f"{get_state_symbol(found.severity)} ", get_severity_style(found.severity)))
+    rows = [*wrap_text(sanitize_line(found.summary), columns, TextStyle.STRONG, 2, head), ()]
+    for name, words, tone in parts:
+        if words:
+            rows += wrap_text(
+                words, columns, tone, _LABEL_COLUMNS, (Span(f"{name:<{_LABEL_COLUMNS}}", TextStyle.LABEL),)
+            )
+    if keys:
+        spans = [
+            each for key, words in keys for each in (Span(key, TextStyle.KEY), Span(f" {words}   ", TextStyle.LABEL))
+        ]
+        rows += [(), tuple(spans)]
+    return rows
 
 
 _BAD_STYLES = (TextStyle.BAD, TextStyle.ATTENTION)

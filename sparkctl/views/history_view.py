@@ -265,6 +265,7 @@ def _render_head(one: OperationRecord) -> Iterator[TextRow]:
         )
     if took := describe_duration(one):
         yield _render_label_value("took", took)
+    yield from (_render_label_value("source", told) for told in _list_source_times(one))
     yield _render_label_value("on", ", ".join(one.nodes))
     for name, value in (
         ("engine", one.engine),
@@ -276,6 +277,19 @@ def _render_head(one: OperationRecord) -> Iterator[TextRow]:
             yield _render_label_value(name, value)
     if one.parent is not None:
         yield _render_label_value("part of", f"the switch {one.parent}: sparkctl history show {one.parent}")
+
+
+def _list_source_times(one: OperationRecord) -> Iterator[str]:
+    """Yield how long a start took where others measured it with these settings: ``ready after 1 min 30 s (warm) · ...``."""
+    from sparkctl.history.start_diff import load_recorded_reference
+
+    if one.kind is not OperationKind.START or not one.has_succeeded:
+        return
+    for reference in load_recorded_reference(one.text):
+        times = ((reference.ready_cold, "cold"), (reference.ready_warm, "warm"))
+        told = [f"{format_duration(seconds)} ({state})" for seconds, state in times if seconds is not None]
+        if told and reference.differs is None:
+            yield f"ready after {', '.join(told)} · {name_source(reference.source)}"
 
 
 def _render_reason(one: OperationRecord) -> Iterator[TextRow]:

@@ -40,6 +40,8 @@ from sparkctl.views.overview.tile_model import (
     format_age,
 )
 from sparkctl.views.overview.tile_rows import (
+    MAX_CHART_ROWS,
+    TALL_CHART_ROWS,
     AreaChart,
     DrawArea,
     build_chart_row,
@@ -164,12 +166,12 @@ def _render_columns(scene: InstanceScreenModel, columns: int, lines: int) -> lis
     left = max(columns // 2, 60)
     right = columns - left
     space = DrawArea(left - 4)
-    curves = _build_live_charts(scene, DrawArea(right - 4))
+    curves = _build_live_charts(scene, DrawArea(right - 4, TALL_CHART_ROWS))
     scene = replace(scene, are_charts_beside=bool(curves))
     state, memory = _render_state(scene, space, roomy=True), _render_memory(scene, space)
     plan = _render_plan(scene, right - 4)
     needed = _count_rows(state) + 2 + (_count_rows(memory) + 2 if memory else 0)
-    wanted = sum(curve.tallest for curve in curves) if curves else len(plan)
+    wanted = len(curves) * MAX_CHART_ROWS if curves else len(plan)
     top = min(lines - _MIN_LOG_LINES, max(needed, wanted + 2))
     below = min(_count_rows(memory) + 2, top // 2) if memory else 0
     room = top - below - 2
@@ -363,9 +365,9 @@ def _build_live_charts(scene: InstanceScreenModel, space: DrawArea) -> list[RowB
         None
         if read is None or not steps
         else make_chart(
-            series.get_step_rates, "GB/s est.", "reads", 100.0, (read.low + read.high) / 2e9 / steps, TextStyle.ACCENT
+            series.get_step_rates, "GB/s est.", "reads", 100.0, (read.low + read.high) / 2e9 / steps, TextStyle.GPU
         ),
-        make_chart(series.get_kv_usages, "%", "KV cache", 10.0, 100.0, TextStyle.ACCENT, most=100.0),
+        make_chart(series.get_kv_usages, "%", "KV cache", 10.0, 100.0, TextStyle.GPU, most=100.0),
         make_chart(series.get_first_token_times, "ms", "first token", 100.0, 1000.0),
     ]
     known = [chart for chart in charts if chart is not None]
@@ -374,7 +376,9 @@ def _build_live_charts(scene: InstanceScreenModel, space: DrawArea) -> list[RowB
     rows = []
     for at in range(0, len(known), 2):
         pair = known[at : at + 2]
-        row = build_chart_row(f"live {at}", pair, widths if len(pair) == 2 else space.split_chart_columns(1))
+        row = build_chart_row(
+            f"live {at}", pair, widths if len(pair) == 2 else space.split_chart_columns(1), space.chart_rows
+        )
         if row is not None:
             rows.append(row)
     return [*rows, *build_gpu_charts(seen, space)]
@@ -690,7 +694,7 @@ def render_position_acceptance(
     kept = None if last is None else last.positions
     fresh = () if seen is None else seen.per_position or ()
     shares = fresh or (() if kept is None else kept.value)
-    tone = TextStyle.ACCENT if fresh else TextStyle.STALE
+    tone = TextStyle.RATE if fresh else TextStyle.STALE
     rows = []
     for at, share in enumerate(shares[:_MAX_POSITIONS], 1):
         name = f"draft {at}" if at < 10 else f"dr. {at}"

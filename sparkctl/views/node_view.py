@@ -17,6 +17,9 @@ from sparkctl.views.meter_view import CLOCK_LIMIT_REASONS, UNKNOWN
 from sparkctl.views.overview.fabric_view import format_node_links
 from sparkctl.views.overview.tile_model import NodeTileModel, build_finding_badge, build_node_badge, format_age
 from sparkctl.views.overview.tile_rows import (
+    LABEL_COLUMNS,
+    MAX_CHART_ROWS,
+    TALL_CHART_ROWS,
     AreaChart,
     DrawArea,
     build_chart_row,
@@ -32,7 +35,7 @@ from sparkctl.views.overview.tile_rows import (
     render_labelled_text,
     render_unreachable,
 )
-from sparkctl.views.text.charts import round_above
+from sparkctl.views.text.charts import render_gauge, round_above
 from sparkctl.views.text.frame_layout import RowBlock, draw_frame, drop_least_important, expand_charts, pad_screen
 from sparkctl.views.text.styled_text import (
     ScrollPage,
@@ -55,6 +58,7 @@ _CORE_LEVELS = "▁▂▃▄▅▆▇█"
 _BUSY_CORE, _FULL_CORE = 0.5, 0.9  # shares from which a core warns, and is bad
 _NAME_COLUMNS = 16
 _MAX_KERNEL_EVENTS = 3
+_CORE_CELL_COLUMNS = 22  # at least, of a core with its bar
 
 
 class ProcessSort(StrEnum):
@@ -126,8 +130,11 @@ def render_node(scene: NodeScreenModel, columns: int, lines: int) -> ScrollPage:
     if columns >= _SIDE_BY_SIDE_COLUMNS:
         left = columns // 2
         figures = _build_machine_blocks(seen, DrawArea(left - 4))
-        curves = _build_machine_charts(seen, DrawArea(columns - left - 4))
-        needed = max(sum(len(part.rows) for part in figures), sum(part.tallest for part in curves)) + 2
+        whole = _build_machine_blocks(seen, DrawArea(left - 4), has_core_rows=True)
+        if sum(len(part.rows) for part in whole) <= high - 2:
+            figures = whole
+        curves = _build_machine_charts(seen, DrawArea(columns - left - 4, TALL_CHART_ROWS))
+        needed = max(sum(len(part.rows) for part in figures), len(curves) * MAX_CHART_ROWS) + 2
         high = min(high, needed)
         shown = drop_least_important(figures, high - 2)
         rows = [
@@ -163,8 +170,8 @@ def _render_title(seen: NodeTileModel) -> TextRow:
     return make_row(*title, Span(" · ", TextStyle.FRAME), Span(f"{sick.sign} {sick.word}", sick.tone))
 
 
-def _build_machine_blocks(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
-    """Return the figures of memory, GPU, CPU, disks, links and kernel, in this order."""
+def _build_machine_blocks(seen: NodeTileModel, space: DrawArea, *, has_core_rows: bool = False) -> list[RowBlock]:
+    """Return the figures of memory, GPU, CPU, disks, links and kernel, in this order; ``has_core_rows``: each core with a bar."""
     blocks = [] if seen.is_known else [_make_block(0, *render_unreachable(seen, space))]
     legend = build_memory_legend(seen, space)
     blocks += [build_memory_bar(seen, space), *([] if legend is None else [legend])]
@@ -182,6 +189,8 @@ def _build_machine_blocks(seen: NodeTileModel, space: DrawArea) -> list[RowBlock
     if (machine := build_machine_row(seen, space)) is not None:
         blocks.append(RowBlock(spare=1, rows=machine.rows))
     blocks += [_make_block(4, row) for row in _render_cores(sample, space)]
+    blocks += [_make_block(8, row) for row in (_render_core_rows(sample, space) if has_core_rows else ())]
+    blocks += [_make_block(4, row) for row in _render_load(sample)]
     blocks += [_make_block(5, row) for row in _render_temperatures(sample, space)]
     blocks += [_make_block(2, row) for row in _render_disks(sample, space)]
     blocks += [_make_block(3, row) for row in _render_links(sample, space)]
@@ -198,11 +207,10 @@ def _make_block(spare: int, *rows: TextRow) -> RowBlock:
 
 
 def _render_cores(sample: Sample, space: DrawArea) -> list[TextRow]:
-    """Return each core as a column as tall as it is busy, the kinds of cores apart, and the load averages."""
+    """Return each core as a column as tall as it is busy, the kinds of cores apart."""
     cpu = sample.cpu
     if cpu is None:
         return []
-    rows: list[TextRow] = []
     clusters = [cluster.cores for cluster in cpu.clusters] or [tuple(range(len(cpu.cores)))]
     spans: list[Span] = [make_label("cores")]
     for at, cores in enumerate(clusters):
@@ -216,13 +224,34 @@ def _render_cores(sample: Sample, space: DrawArea) -> list[TextRow]:
                 Span(f" {'—' if busy is None else format(busy * 100, '.0f'):>3}", TextStyle.VALUE),
                 Span(" %", TextStyle.UNIT),
             ]
-    if len(cpu.cores):
+    return [truncate_row(tuple(spans), space.columns)] if len(cpu.cores) else []
+
+
+def _render_load(sample: Sample) -> list[TextRow]:
+    cpu = sample.cpu
+    if cpu is None or not cpu.load or len(cpu.load) < 2:
+        return []
+    figures = "  ".join(f"{load:5.2f}" for load in cpu.load)
+    return [make_row(make_label("load"), Span(figures, TextStyle.VALUE), Span("  1, 5, 15 min", TextStyle.UNIT))]
+
+
+def _render_core_rows(sample: Sample, space: DrawArea) -> list[TextRow]:
+    """Return a bar and a figure for each core, in columns side by side, numbered down the columns."""
+    cores = [] if sample.cpu is None else list(sample.cpu.cores)
+    across = max(1, min(len(cores), (space.columns - LABEL_COLUMNS) // _CORE_CELL_COLUMNS))
+    down = -(-len(cores) // across)
+    bar = (space.columns - LABEL_COLUMNS) // across - 10
+    rows = []
+    for line in range(down):
+        spans: list[Span] = [make_label("")]
+        for at in range(line, len(cores), down):
+            share = cores[at]
+            figure = UNKNOWN if share is None else f"{share * 100:.0f}"
+            spans += [
+                Span(f"{at:>2} ", TextStyle.LABEL), *render_gauge(share or 0.0, bar, _get_core_style(share)),
+                Span(f"{figure:>4}", TextStyle.VALUE), Span(" % ", TextStyle.UNIT),
+            ]  # fmt: skip
         rows.append(truncate_row(tuple(spans), space.columns))
-    if cpu.load and len(cpu.load) > 1:
-        figures = "  ".join(f"{load:5.2f}" for load in cpu.load)
-        rows.append(
-            make_row(make_label("load"), Span(figures, TextStyle.VALUE), Span("  1, 5, 15 min", TextStyle.UNIT))
-        )
     return rows
 
 
@@ -290,9 +319,10 @@ def _build_machine_charts(seen: NodeTileModel, space: DrawArea) -> list[RowBlock
         "cpu",
         [
             AreaChart(values=busy, most=100.0, unit="%", tone=TextStyle.POWER, title="CPU"),
-            AreaChart(values=traffic, most=most, unit="MB/s", tone=TextStyle.RATE, title="network"),
+            AreaChart(values=traffic, most=most, unit="MB/s", tone=TextStyle.LINK, title="network"),
         ],
         widths,
+        space.chart_rows,
     )
     memory = build_memory_chart(seen, space)
     every = [memory, row, *build_gpu_charts(seen, space)]

@@ -6,6 +6,7 @@ import http.client
 import json
 import socket
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 
@@ -13,6 +14,7 @@ import pytest
 
 from tests.lab.bed.faults import Faults
 from tests.lab.bed.node import LabNode
+from tests.lab.support.command_outcomes import inspect_container, list_own_containers
 from tests.lab.support.sparkctl_process import Sparkctl
 
 
@@ -51,6 +53,39 @@ def test_a_server_that_everybody_reaches_without_a_key_is_told(spark1: LabNode, 
         assert "open-server" not in sparkctl("doctor", "--json").out
     finally:
         spark1.sh("iptables", "-D", "INPUT", "1")
+
+
+def test_a_generated_key_is_asked_of_clients_and_stands_nowhere_on_the_node(
+    spark1: LabNode, sparkctl: Sparkctl
+) -> None:
+    profile = sparkctl.profile(engine="vllm", api_key="generate")
+    ran = sparkctl("up", profile, "--node", "spark1", "--json")
+    assert ran.code == 0, ran
+    key = next(sparkctl.home.rglob("keys/spark1/tiny")).read_text().strip()
+    container = list_own_containers(spark1)[0]
+    seen = inspect_container(spark1, container)
+    assert key not in json.dumps([seen["Path"], seen["Args"], seen["Config"]["Cmd"], seen["Config"]["Labels"]])
+    assert key not in spark1.docker("logs", container)
+    assert key not in spark1.sh("sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
+    for words in (("logs", "tiny"), ("history", "--json"), ("status", "--json"), ("endpoints",)):
+        assert key not in sparkctl(*words).out, words
+    opened = sparkctl.start("tunnel", profile, "--json")
+    url = json.loads(opened.await_text(r'^\{.*"event": ?"tunnel".*"open".*$'))["url"]
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"{url}/v1/models", timeout=20)
+    assert refused.value.code == 401
+    asked = urllib.request.Request(f"{url}/v1/models", headers={"authorization": f"Bearer {key}"})
+    with urllib.request.urlopen(asked, timeout=20) as answer:
+        assert answer.status == 200
+    opened.interrupt()
+    assert opened.end().code == 0
+
+
+def test_an_engine_that_takes_the_key_and_asks_for_none_is_not_ready(spark1: LabNode, sparkctl: Sparkctl) -> None:
+    profile = sparkctl.profile(engine="vllm", api_key="generate", env={"LAB_IGNORES_KEY": "1"})
+    ran = sparkctl("up", profile, "--node", "spark1", "--json", "--timeout", "8s")
+    assert ran.code != 0, ran
+    assert "is up, not proved" in ran.out, ran
 
 
 def read_stream(url: str, count: int) -> Iterator[str]:

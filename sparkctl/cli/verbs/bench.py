@@ -156,6 +156,7 @@ def run_command(
     example because llama-benchy is not installed.
     """
     from sparkctl.cli.event_printers import BenchPrinter
+    from sparkctl.commands.bench.load_generator import hash_book, refuse_missing_tokenizer
     from sparkctl.commands.bench.run_bench import DEFAULT_RUNS, PRESET_RUNS, RunBench, RunBenches
     from sparkctl.commands.bench.run_domains import RunDomains
     from sparkctl.config import load_config
@@ -188,6 +189,8 @@ def run_command(
         runs = runs or (DEFAULT_RUNS if any(sizes.values()) else PRESET_RUNS.get(preset, DEFAULT_RUNS))
     if not instances:
         raise click.UsageError("which instance? sparkctl status shows what runs", ctx)
+    hash_book(book)  # a file that is not there is told before anything starts
+    refuse_missing_tokenizer(tokenizer)
     if resume is not None and len(instances) > 1:
         raise click.UsageError("--resume continues one benchmark", ctx)
     benches = tuple(

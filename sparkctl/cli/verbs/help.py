@@ -40,9 +40,11 @@ def help_command(ctx: click.Context, words: tuple[str, ...], as_man: bool) -> in
         stdout.print_line(f"sparkctl {__version__}")
     elif (found := _find_command(root, words)) is not None:
         stdout.print_line(found.get_help())
+        if words[0] in _list_topics() and len(words) == 1:
+            stdout.print_lines(["", f"The page of the documentation: sparkctl help {words[0]} page"])
     elif len(words) == 1 and (section := _find_section(words[0])):
         stdout.print_lines(section)
-    elif len(words) == 1 and words[0] in _list_topics():
+    elif words[0] in _list_topics() and words[1:] in ((), ("page",)):
         page = (_docs_dir() / f"{words[0]}.md").read_text(encoding="utf-8")
         lines = [line for line in page.splitlines() if not line.startswith("<!--")]
         if stdout.is_terminal():
@@ -91,7 +93,7 @@ def _find_section(name: str) -> list[str]:
     _, mark, rest = page.partition(f"\n### {name}\n")
     if not mark:
         return []
-    text = re.split(r"\n(?:#|<!--)", rest)[0].strip()
+    text = re.split(r"\n(?:#|<!--)", rest)[0].strip().replace("**", "")
     return [f"{name}:", *text.splitlines(), "", "All causes: sparkctl help causes"]
 
 

@@ -50,6 +50,7 @@ class CellWatch:
         self._samples: list[tuple[float, Sample]] = []
         self._readings: list[MetricsReading] = []
         self._span: tuple[float, float | None] | None = None
+        self._settled: float | None = None
         self._wake = asyncio.Event()
         self._tasks = BackgroundTasks(lambda _: None)  # what cannot be read is not known in the result
 
@@ -65,7 +66,13 @@ class CellWatch:
     async def prepare(self) -> None:
         """Forget the cell before, and read the engine once more."""
         self._samples, self._readings, self._span, self._bandwidths = self._samples[-1:], [], None, []
+        self._settled = None
         await self._read_engine()
+
+    def note_settled(self) -> None:
+        """Mark that the warm-up is over: the engine is read now, and generates nothing until `begin`."""
+        self._settled = self._clock.monotonic()
+        self._wake.set()
 
     def begin(self) -> None:
         """Mark the beginning of what is measured: readings from before it are those of the warm-up."""
@@ -89,7 +96,7 @@ class CellWatch:
             return result
         began, ended = self._span[0], self._span[1]
         await self._read_engine()
-        readings = self._select_readings(began)
+        readings = select_readings(self._readings, began, self._settled)
         samples = [one for when, one in self._samples if began <= when <= ended + LOADING_INTERVAL]
         result = add_engine_figures(result, readings, own_tokens)
         if result.accept_length is None:
@@ -97,13 +104,6 @@ class CellWatch:
         read = [rate for when, rate in self._bandwidths if began < when <= ended + _LATE_SECONDS]
         bandwidth = sum(read) / len(read) if read else None
         return replace(add_node_figures(result, samples), bandwidth=bandwidth, seconds=ended - began)
-
-    def _select_readings(self, began: float) -> list[MetricsReading]:
-        """Return the readings of the cell: `begin` caused one at once; where that came late, the last one before it is first."""
-        before = [one for one in self._readings if one.when <= began]
-        since = [one for one in self._readings if one.when > began]
-        is_late = not since or since[0].when > began + _LATE_SECONDS
-        return [*(before[-1:] if is_late else ()), *since]
 
     async def _read_log(self, seconds: float) -> DraftAcceptance | None:
         """Return the acceptance by the engine's own stats lines of the last seconds, None without any."""
@@ -155,6 +155,21 @@ class CellWatch:
         found = estimate_bandwidth(self._window.compute_meter(now), self._reads)
         if found is not None and found.is_plausible:
             self._bandwidths.append((now, (found.low + found.high) / 2))
+
+
+def select_readings(readings: Sequence[MetricsReading], began: float, settled: float | None) -> list[MetricsReading]:
+    """Return the readings of a cell, the first as of its beginning.
+
+    ``settled``: when the warm-up was over, None if the load generator did not tell. What was read between that and the
+    beginning holds for the beginning. Otherwise the reading that `CellWatch.begin` caused is the first; where that came
+    late, the last one before it.
+    """
+    before = [one for one in readings if one.when <= began]
+    since = [one for one in readings if one.when > began]
+    if settled is not None and before and before[-1].when > settled:
+        return [replace(before[-1], when=began), *since]
+    is_late = not since or since[0].when > began + _LATE_SECONDS
+    return [*(before[-1:] if is_late else ()), *since]
 
 
 def add_engine_figures(result: CellResult, readings: Sequence[MetricsReading], own_tokens: int) -> CellResult:

@@ -90,6 +90,15 @@ async def describe_generator(words: Sequence[str]) -> str:
     return known if found is None else f"llama-benchy {found[1]}"
 
 
+def refuse_missing_tokenizer(place: str | None) -> None:
+    """Raise `InvalidInput` for a directory without a tokenizer. A name of the Hub is left to the load generator."""
+    directory = Path(place or "")
+    if place is None or not (directory.is_dir() or place.startswith(("/", "."))):
+        return
+    if not any((directory / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")):
+        raise InvalidInput(f"{place} has no tokenizer.json", "name the directory of the model's: --tokenizer DIR")
+
+
 def hash_book(book: Path | None) -> str:
     """Return the SHA-256 of the text that prompts are cut from. Raises `InvalidInput` if it cannot be read."""
     try:
@@ -120,8 +129,10 @@ class LoadGenerator:
         begin: Callable[[], None],
         end: Callable[[], None],
         report: Callable[[int, int], None] | None = None,
+        settle: Callable[[], None] | None = None,
     ) -> CellResult:
-        """Measure one cell; ``report`` gets how many of its requests have ended, and their number.
+        """Measure one cell; ``report`` gets how many of its requests have ended, and their number; ``settle`` is called when
+        the warm-up is over, ``begin`` at the first measured request, ``end`` after the last.
 
         Raises `CellFailed`; a cancelled call ends the process.
         """
@@ -133,7 +144,7 @@ class LoadGenerator:
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, limit=_LINE_LIMIT,
             env=_build_environment(self.home), start_new_session=True,
         )  # fmt: skip
-        talk = _ProcessTalk(begin, end, report, expected=self.runs * cell.concurrency)
+        talk = _ProcessTalk(begin, end, report, settle, expected=self.runs * cell.concurrency)
         try:
             async with asyncio.timeout(self.timeout):
                 await asyncio.gather(talk.read_progress(process.stdout), talk.read_messages(process.stderr))
@@ -169,9 +180,10 @@ class _ProcessTalk:
         begin: Callable[[], None],
         end: Callable[[], None],
         report: Callable[[int, int], None] | None,
+        settle: Callable[[], None] | None,
         expected: int,
     ) -> None:
-        self._begin, self._end, self._report = begin, end, report
+        self._begin, self._end, self._report, self._settle = begin, end, report, settle
         self._expected = self._left = expected
         self._has_begun = False
         self.errors: list[str] = []
@@ -187,6 +199,8 @@ class _ProcessTalk:
         if kind == "request_start" and not self._has_begun:
             self._has_begun = True
             self._begin()
+        elif kind == "latency_measured" and self._settle is not None:  # its last request before the measured ones
+            self._settle()
         elif kind == "request_end":
             if event.get("error"):
                 self.errors.append(sanitize_line(str(event["error"])))

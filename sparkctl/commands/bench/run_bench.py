@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sparkctl.commands.bench.cell_watch import CellWatch
 from sparkctl.commands.bench.load_generator import (
@@ -25,7 +25,7 @@ from sparkctl.commands.bench.load_generator import (
 )
 from sparkctl.commands.event_stream import build_end_from_error, forward_events, open_session, stream_events
 from sparkctl.commands.list_endpoints import ServedEndpoint, ServedModel, list_endpoints
-from sparkctl.commands.request import Request
+from sparkctl.commands.request import Preview, Request, SentenceTone, describe_unreachable
 from sparkctl.commands.restart_instance import build_restart
 from sparkctl.commands.show_log import find_container
 from sparkctl.commands.start.start_request import StartInstance
@@ -64,6 +64,9 @@ from sparkctl.profiles.container_labels import parse_decode_step_label, parse_po
 from sparkctl.transport.node_connection import ByteReader, ByteWriter
 from sparkctl.transport.node_session import NodeSession
 from sparkctl.transport.socket_relay import HeaderWriter, SocketRelay
+
+if TYPE_CHECKING:
+    from sparkctl.commands.action_context import ActionContext
 
 _LOOPBACK = "127.0.0.1"
 _MAX_TOKENIZER_BYTES = 64 << 20
@@ -254,6 +257,7 @@ class _Sweep:
                 self.watch.begin,
                 self.watch.end,
                 lambda done, requests: self._report_progress(cell, done, requests),
+                self.watch.note_settled,
             )
             runs = len(result.generation_rate.values) if result.generation_rate else 1
             return await self.watch.complete(result, cell.tg * cell.concurrency * max(runs, self.generator.runs))
@@ -540,6 +544,21 @@ class RunBenches(Request):
         flags = [*(["--start"] if self.are_started else []), *(["--together"] if self.together else [])]
         _, _, *options = first.format_as_command()
         return ("bench", *names, *options, *flags)
+
+    def preview(self, now: ActionContext) -> Preview:
+        """Return the question before it."""
+        cells = sum(len(one.cells) for one in self.benches)
+        names = " and ".join(one.instance for one in self.benches)
+        where = f" on {' and '.join(self.named_nodes)}" if self.named_nodes else ""
+        question = f"Measure {names}{where}: {cells} cell{'s' if cells != 1 else ''}?"
+        words = "Requests of others wait meanwhile, and disturb the figures. What was measured is kept whenever you stop it."
+        told = ((question, SentenceTone.STRONG),), ((words, SentenceTone.PLAIN),)
+        return Preview(
+            sections=(*told, *describe_unreachable(now, self.named_nodes)),
+            is_required=True,
+            title="bench",
+            accept="measure",
+        )
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
         """Measure them."""

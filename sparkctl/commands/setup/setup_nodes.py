@@ -500,7 +500,7 @@ def _format_put(change: FileChange) -> str:
 def _sum(text: str | None) -> str:
     import hashlib
 
-    return ABSENT if text is None else hashlib.sha256(text.encode()).hexdigest()
+    return ABSENT if text is None else hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 _SUDO_TIMEOUT_SECONDS = 30.0  # seconds: PAM delays a wrong password

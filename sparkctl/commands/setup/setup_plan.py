@@ -18,7 +18,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.setup_plan import FileChange, SetupStep, SetupStepKind
 from sparkctl.node.node_inspection import NetworkReadings, NodeInspection
 from sparkctl.node.peer_checks import SshLoginTarget
-from sparkctl.node.setup_program import NodeFile, SetupReport, list_kept_copies
+from sparkctl.node.setup_program import ABSENT, NodeFile, SetupReport, list_kept_copies
 
 NETPLAN_FILE = "/etc/netplan/90-sparkctl.yaml"
 JUMBO_MTU = 9000
@@ -296,7 +296,7 @@ def plan_undo(report: SetupReport) -> tuple[SetupStep, tuple[FileChange, ...]]:
             kept = set((before.text or "").splitlines(True))
             ours = set((written.text or "").splitlines(True)) - kept
             text = "".join(line for line in now.text.splitlines(True) if line not in ours)
-            changes.append(FileChange(path, now.text, text))
+            changes.append(FileChange(path, now.text, text if text or before.sum != ABSENT else None))
             continue
         if now.sum not in (written.sum, before.sum):
             foreign.append(FileChange(path, written.text, now.text))

@@ -97,7 +97,7 @@ def check_fit(ctx: CommandContext, request: CheckFit) -> AsyncGenerator[Event, N
             checked = await _check_nodes_jointly(ctx, request, emit)
         else:
             checked = await _check_nodes_separately(ctx, request, emit)
-        refuse_missing_flags(list_start_warnings(request.profile), None, "; to start it as it is: up --force")
+        _report_flag_warnings(ctx, request, checked, emit)
         good = [one for one in checked if one.can_start or (request.is_proposal and not one.fit.is_refused)]
         wanted = max((one.fit.sparks for one in checked), default=1)
         code = ExitCode.DONE if len(good) >= wanted else ExitCode.REFUSED
@@ -221,6 +221,29 @@ async def _check_nodes_jointly(ctx: CommandContext, request: CheckFit, emit: Emi
     return list(checked)
 
 
+def _report_flag_warnings(ctx: CommandContext, request: CheckFit, checked: Sequence[CheckedNode], emit: Emit) -> None:
+    """Warn about the profile's flags as `up` would; raise `OperationRefused` for a flag that the image's version lacks."""
+    found = list_start_warnings(request.profile, ProfileLibrary())
+    refuse_missing_flags(found, None, "; to start it as it is: up --force")
+    if not checked:
+        return
+    places = checked if request.profile.nodes > 1 else checked[:1]
+    proof = _build_proof(request, places)
+    node = next(one for one in request.nodes if one.name == places[0].fit.node)
+    again = request.to_start_request(node).build_retry_command
+    for one in found:
+        remedy = None if request.is_proposal else proof.format_remedy(one, again)
+        emit(WarningEmitted(ctx.clock.unix_time(), None, one.message, remedy))
+
+
+def _build_proof(request: CheckFit, places: Sequence[CheckedNode]) -> SettingProof:
+    return SettingProof(
+        request.words or (request.profile.name,),
+        ProfileLibrary(),
+        lambda profile: [place.measured.evaluate_in_place(profile) for place in places],
+    )
+
+
 def _is_harder_to_fix(one: MemoryFit, than: MemoryFit) -> bool:
     """Tell whether one node needs more changes than the other: fixing only the other would not let the model start."""
     return one.is_refused and (not than.is_refused or (than.answer is FitOutcome.IF_STOPPED is not one.answer))
@@ -242,12 +265,7 @@ def _report_fit(
     if isinstance(one, CheckedNode):
         for of, need in one.needs:
             _report_fit(ctx, of, of.nodes[0], need, emit, is_waited_for=True)
-        places = [each.measured for each in on_nodes or (one,)]
-        proof = SettingProof(
-            request.words or (request.profile.name,),
-            ProfileLibrary(),
-            lambda profile: [place.evaluate_in_place(profile) for place in places],
-        )
+        proof = _build_proof(request, on_nodes or (one,))
         again = request.to_start_request(node).build_retry_command
         has_wrong_flag = any(warning.missing_flag for warning in list_start_warnings(request.profile))
         waits_for_pull = request.is_proposal or (one.lacks_something and not one.fit.is_refused)

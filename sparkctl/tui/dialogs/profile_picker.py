@@ -103,6 +103,7 @@ class ProfilePicker(Dialog[PickedStart]):
         node: str | None,
         title: str = "start a profile",
         fit: Callable[[Profile, NodeName], MemoryFit | None] = lambda profile, node: None,
+        missing: Callable[[Profile, NodeName], Sequence[str]] = lambda profile, node: (),
         *,
         to_switch: bool = False,
     ) -> None:
@@ -111,7 +112,7 @@ class ProfilePicker(Dialog[PickedStart]):
         self._every, self._seen, self._views = offers, seen, list(seen())
         self._offers = offers  # those that match what was typed
         self._typed = ""
-        self._fit = fit
+        self._fit, self._missing = fit, missing
         self._at = 0
         names = [view.name for view in self._views]
         self._node = names.index(node) if node in names else 0  # type: ignore[arg-type]
@@ -229,7 +230,17 @@ class ProfilePicker(Dialog[PickedStart]):
         return [
             *render_budget_before_start(chosen, self.target_view, wide, fit, is_counting=True),
             *render_estimate_line(fit, wide),
+            *self._render_missing(chosen),
         ]
+
+    def _render_missing(self, chosen: Profile) -> list[TextRow]:
+        """Return what the node lacks for a profile."""
+        parts = self._missing(chosen, self.target_view.name)
+        if not parts:
+            return []
+        label = Span("get  ", TextStyle.LABEL)
+        words = f"{' and '.join(parts)}: not on {self.target_view.name}; you are asked before it is fetched"
+        return wrap_text(words, self.inner_size[0], TextStyle.ATTENTION, 5, (label,))
 
     def _render_rank_nodes(self, chosen: Profile) -> list[TextRow]:
         """Return the nodes of its ranks, and whether each fits there."""

@@ -10,6 +10,7 @@ from sparkctl.commands.actions import NODE, ActionContext, ActionId
 from sparkctl.commands.kill_process import kill_process
 from sparkctl.errors import SparkctlError
 from sparkctl.logs import search
+from sparkctl.model.node import Node
 from sparkctl.model.sample import NodeProcess
 from sparkctl.tui.dialogs.base import ChoiceDialog, render_sentence
 from sparkctl.tui.screens.base import ActionHandlers, ListScreen, build_bindings
@@ -102,27 +103,30 @@ class NodeScreen(ListScreen[int]):
                 f"{one.pid} is part of {owner.name}: {stop} on the overview stops it and waits for its memory"
             )
             return
-        self.panel.spawn_dialog_task(self._kill_after_question(one, model.describe_owner(one)))
-
-    async def _kill_after_question(self, one: NodeProcess, owner: str) -> None:
-        controller, node = self.panel.controller, self.panel.selected_node
-        target = next((each for each in self.panel.config_nodes if each.name == node), None)
-        if controller is None or target is None:
+        node = next((each for each in self.panel.config_nodes if each.name == self.panel.selected_node), None)
+        if node is None:
             return
-        what = f"{one.name or 'process'} ({one.pid}{f', of {owner}' if owner else ''})"
+        whose = model.describe_owner(one)
+        what = f"{one.name or 'process'} ({one.pid}{f', of {whose}' if whose else ''})"
         body = [
-            *render_sentence(f"End {what} on {node}?", TextStyle.STRONG), (),
+            *render_sentence(f"End {what} on {node.name}?", TextStyle.STRONG), (),
             *render_sentence("TERM lets it clean up; KILL does not. What it held of memory comes back when it has ended."),
         ]  # fmt: skip
         choices = (("cancel", "Cancel"), ("TERM", "TERM"), ("KILL", "KILL"))
-        answer = await controller.dialogs.show_dialog(ChoiceDialog("end a process", body, choices, TextStyle.ATTENTION))
-        if answer not in ("TERM", "KILL"):
-            return
+
+        def kill_if_confirmed(answer: str | None) -> None:
+            if answer in ("TERM", "KILL"):
+                self.panel.spawn_task(self._kill(one, what, node, answer))
+
+        self.panel.push_screen(ChoiceDialog("end a process", body, choices, TextStyle.ATTENTION), kill_if_confirmed)
+
+    async def _kill(self, one: NodeProcess, what: str, node: Node, signal: str) -> None:
+        assert self.panel.controller is not None
         try:
-            async with controller.supervisor.create_command_session(target) as session:
+            async with self.panel.controller.supervisor.create_command_session(node) as session:
                 await session.link.connect()
-                await kill_process(session, one, answer)
+                await kill_process(session, one, signal)
         except SparkctlError as error:
             self.panel.show_error(error)
         else:
-            self.panel.show_toast(f"{answer} was sent to {what} on {node}")
+            self.panel.show_toast(f"{signal} was sent to {what} on {node.name}")

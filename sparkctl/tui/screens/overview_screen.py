@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
 from textual.binding import BindingType
 from textual.widget import Widget
 
-from sparkctl.commands.actions import OVERVIEW, ActionId
-from sparkctl.tui.screens.base import PanelScreen, build_bindings
+from sparkctl.commands.actions import INSTANCE, OVERVIEW, ActionId
+from sparkctl.tui.global_actions import show_finding
+from sparkctl.tui.screens.base import ActionHandlers, PanelScreen, build_bindings
 from sparkctl.tui.text_surface import TextSurface
 from sparkctl.views.text.frame_layout import (
     TileBox,
@@ -23,24 +25,31 @@ from sparkctl.views.text.frame_layout import (
 )
 
 if TYPE_CHECKING:
+    from sparkctl.model.finding import Finding
     from sparkctl.monitor.store import Store
     from sparkctl.views.overview.overview_view import OverviewScreenModel
     from sparkctl.views.text.styled_text import TextRow, TextStyle
 
 
 class TileGrid(TextSurface):
-    """The tiles and the rows below them. A click selects a tile."""
+    """The tiles and the rows below them. A click selects a tile; on a finding, in a title or below, it opens that."""
 
     boxes: Sequence[TileBox] = ()
+    findings: Mapping[int, Finding] = MappingProxyType({})
 
     def on_click(self, event: events.Click) -> None:
-        """Select the tile under the pointer; a double click opens its instance."""
+        """Open the finding under the pointer, or select the tile; a double click opens its instance."""
+        screen = self.screen
+        assert isinstance(screen, OverviewScreen)
+        if (found := self.findings.get(event.y)) is not None:
+            show_finding(screen.panel, found)
+            return
         for box in self.boxes:
             if box.x <= event.x < box.x + box.columns and box.y <= event.y < box.y + box.lines:
-                screen = self.screen
-                assert isinstance(screen, PanelScreen)
                 screen.panel.select_node(box.index)
-                if event.chain > 1:
+                if event.y == box.y and (sick := screen.find_title_finding(box, event.x)) is not None:
+                    show_finding(screen.panel, sick)
+                elif event.chain > 1:
                     screen.panel.perform_action("instance")
 
 
@@ -56,6 +65,37 @@ class OverviewScreen(PanelScreen):
         """Pause the figures; the selection can still be moved."""
         super().toggle_freeze()
         self._held = None if self.frozen_at is None else deepcopy(self._build_model())
+
+    def action_handlers(self) -> ActionHandlers:
+        """Return its own handler: enter opens a finding, too."""
+        return {ActionId.INSTANCE: self._open_selected}
+
+    def _open_selected(self) -> None:
+        """Open the selected finding, else the instance; where there is none, the worst finding."""
+        now = self.panel.build_action_context()
+        found = now.finding
+        if found is None and now.selected_instance is None:
+            found = next(iter(self.panel.list_findings()), None)
+        if found is not None:
+            show_finding(self.panel, found)
+        else:
+            self.panel.open_screen(INSTANCE)
+
+    def find_title_finding(self, box: TileBox, x: int) -> Finding | None:
+        """Return the finding that the title of a tile names at a column; None elsewhere."""
+        from sparkctl.views.overview.tile_model import build_finding_badge
+
+        controller = self.panel.controller
+        if controller is None:
+            return None
+        worst = self.build_node_tile(controller, self.panel.node_names[box.index], None).worst_finding
+        if worst is None:
+            return None
+        badge = build_finding_badge(worst)
+        words = f"{badge.sign} {badge.word}"
+        row = self.query_one(TileGrid).plain_lines[box.y]
+        at = row.find(words, box.x, box.x + box.columns)
+        return worst if 0 <= at <= x < at + len(words) else None
 
     def create_body(self) -> Widget:
         """Return the grid of tiles."""
@@ -75,7 +115,7 @@ class OverviewScreen(PanelScreen):
             from sparkctl.views.overview.overview_view import render_overview
 
             painted = render_overview(model, wide, high)
-            tiles.boxes = painted.boxes
+            tiles.boxes, tiles.findings = painted.boxes, painted.findings
             tiles.set_rows(painted.rows)
         elif panel.node_names:
             tiles.set_rows(render_first_frame(panel.node_names, wide, high))
@@ -98,14 +138,20 @@ class OverviewScreen(PanelScreen):
         return OverviewScreenModel(
             glances=glances, chosen=panel.selected_index, notices=self._list_notices(),
             lines=tuple(line for line in store.log_lines.lines if not loading or line.instance in loading),
-            happened=tuple(store.event_log.entries), switching=self._render_operations(store),
+            happened=tuple(store.event_log.entries), switching=self._render_operations(store), finding=panel.chosen_finding,
         )  # fmt: skip
 
     def _update_held_model(self, held: OverviewScreenModel) -> OverviewScreenModel:
         """Return the model of a paused screen with the current selection and notices."""
         panel = self.panel
         glances = tuple(replace(one, chosen=panel.chosen_instances.get(one.name)) for one in held.glances)
-        return replace(held, glances=glances, chosen=panel.selected_index, notices=self._list_notices())
+        return replace(
+            held,
+            glances=glances,
+            chosen=panel.selected_index,
+            notices=self._list_notices(),
+            finding=panel.chosen_finding,
+        )
 
     def _list_notices(self) -> tuple[tuple[str, TextStyle], ...]:
         from sparkctl.views.event_log_view import style_notice

@@ -53,7 +53,7 @@ def _render_mesh(members: Sequence[str], count: int, networks: Collection[str], 
     line = "═"
     who = f"all {count}" if len(members) == count else ", ".join(members)
     return make_row(
-        " ", Span(f"{line}{line} {_format_speed(ports)} {line}{line} ", TextStyle.ACCENT), sanitize_span(who, TextStyle.TITLE),
+        " ", Span(f"{line}{line} {_format_speed(ports)} {line}{line} ", TextStyle.LINK), sanitize_span(who, TextStyle.TITLE),
         sanitize_span(f"   in {' and '.join(sorted(networks))}", TextStyle.LABEL),
     )  # fmt: skip
 
@@ -64,7 +64,7 @@ def _render_pair(members: Sequence[str], ports: Sequence[FabricPort]) -> TextRow
     name = f"{line}{line} {_format_speed(ports)} {line}{line}"
     names = (
         sanitize_span(members[0], TextStyle.TITLE),
-        Span(f" {name} ", TextStyle.ACCENT),
+        Span(f" {name} ", TextStyle.LINK),
         sanitize_span(members[1], TextStyle.TITLE),
     )
     received, sent = (

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby, zip_longest
 
-from sparkctl.model.finding import FindingKind
+from sparkctl.model.finding import Finding, FindingKind
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_clock
 from sparkctl.monitor.event_log import EventLogEntry, RecentLogLine
-from sparkctl.views.event_log_view import render_event_log_entry
+from sparkctl.views.event_log_view import describe_log_entry, render_event_log_entry
 from sparkctl.views.finding_view import format_since
 from sparkctl.views.overview.fabric_view import render_fabric
 from sparkctl.views.overview.startup_timeline_view import render_startup_progress
@@ -26,6 +26,8 @@ from sparkctl.views.overview.tile_model import (
     sort_by_urgency,
 )
 from sparkctl.views.overview.tile_rows import (
+    MAX_CHART_ROWS,
+    TALL_CHART_ROWS,
     DrawArea,
     build_gpu_charts,
     build_machine_row,
@@ -86,8 +88,8 @@ _ROOMY_LINES = 8  # from this height on, each figure has a row of its own
 class NodeTile:
     """One Spark as a tile; its parts are built once for each width."""
 
-    def __init__(self, seen: NodeTileModel) -> None:
-        self._seen = seen
+    def __init__(self, seen: NodeTileModel, chart_rows: int = MAX_CHART_ROWS) -> None:
+        self._seen, self._chart_rows = seen, chart_rows
         self._made: dict[tuple[int, bool], TileSections] = {}
 
     def count_useful_lines(self, columns: int, lines: int) -> int:
@@ -113,7 +115,7 @@ class NodeTile:
         """Return the sections of the tile."""
         made = self._made.get((columns, roomy))
         if made is None:
-            space = DrawArea(max(8, columns - 4))
+            space = DrawArea(max(8, columns - 4), self._chart_rows)
             made = self._made[columns, roomy] = _build_sections(self._seen, space, roomy)
         return made
 
@@ -232,8 +234,8 @@ def _render_nothing_runs(seen: NodeTileModel) -> TextRow:
     recent = f": {', '.join(seen.recent)} ..." if seen.recent and not seen.offers else ""
     if seen.offers:
         recent = "; the last used first" if seen.recent else ""
-        if any(one.has_image is False for one in seen.offers):
-            recent += "; O in the profiles pulls"
+        if any(one.missing for one in seen.offers):
+            recent = ", and gets what is missing first"
     if seen.start_key is None:
         return make_row(Span("nothing runs", TextStyle.STALE))
     return make_row(
@@ -264,8 +266,8 @@ def _render_start_offers(seen: NodeTileModel, space: DrawArea, roomy: bool) -> l
         )
         clock = "—" if one.seconds is None else format_clock(one.seconds)
         until = make_row(Span(f"{clock:>7}", TextStyle.VALUE), Span(" to ready", TextStyle.UNIT))
-        if one.has_image is False:
-            speed, until = (Span("   image missing", TextStyle.ATTENTION),), ()
+        if one.missing:
+            speed, until = (sanitize_span(f"   to get: {', '.join(one.missing)}", TextStyle.ATTENTION),), ()
         claim = () if one.fit is None or one.fit.needed_bytes is None else (
             Span(f"{one.fit.needed_bytes / GIB:7.0f}", TextStyle.VALUE), Span(" GiB", TextStyle.UNIT)
         )  # fmt: skip
@@ -338,6 +340,7 @@ def _render_state_title(seen: NodeTileModel, roomy: bool) -> TextRow:
     return title
 
 
+_TALL_SCREEN_LINES = 44  # from this height on, curves may be taller and leave room below the tiles
 _SPACED_MIN_LINES = 10  # from this height on, the parts below the tiles are separated
 _MIN_EVENT_LINES = 6  # with little room; otherwise as many as fill half of it
 
@@ -352,14 +355,17 @@ class OverviewScreenModel:
     notices: tuple[tuple[str, TextStyle], ...] = ()
     happened: tuple[EventLogEntry, ...] = ()  # the latest is last
     switching: tuple[TextRow, ...] = ()  # running and interrupted switches, and transfers, one line each
+    finding: Finding | None = None  # the finding that is selected
 
 
 @dataclass(frozen=True, slots=True)
 class OverviewLayout:
-    """The rows of the overview, exactly as many and as wide as requested, with the positions of the tiles."""
+    """The rows of the overview, exactly as many and as wide as requested, with the positions of the tiles. ``findings``: by row,
+    what is said there."""
 
     rows: tuple[TextRow, ...]
     boxes: tuple[TileBox, ...]
+    findings: Mapping[int, Finding] = field(default_factory=dict)
 
 
 def render_overview(scene: OverviewScreenModel, columns: int, lines: int) -> OverviewLayout:
@@ -368,7 +374,8 @@ def render_overview(scene: OverviewScreenModel, columns: int, lines: int) -> Ove
         return OverviewLayout(pad_screen(render_welcome(), columns, lines), ())
 
     power = compute_power_scale(scene.glances)
-    tiles = [NodeTile(replace(one, most_power=power)) for one in scene.glances]
+    tallest = TALL_CHART_ROWS if lines >= _TALL_SCREEN_LINES else MAX_CHART_ROWS
+    tiles = [NodeTile(replace(one, most_power=power), tallest) for one in scene.glances]
 
     def count_rows(wide: int, most: int) -> int:
         return count_useful_rows(tiles, wide, most)
@@ -381,12 +388,17 @@ def render_overview(scene: OverviewScreenModel, columns: int, lines: int) -> Ove
         chosen = [box.index == scene.chosen and len(boxes) > 1 for box in level]
         shown += render_tile_row(pairs, level[0].lines, chosen)
     rows = join_tiles(boxes, shown)
-    rows += _render_below_tiles(scene, len(boxes), columns, lines - len(rows))
-    return OverviewLayout(pad_screen(rows, columns, lines), boxes)
+    below = _render_below_tiles(scene, len(boxes), columns, lines - len(rows))
+    findings = {len(rows) + at: found for at, (_, found) in enumerate(below) if found is not None}
+    return OverviewLayout(pad_screen([*rows, *(row for row, _ in below)], columns, lines), boxes, findings)
 
 
-def _render_below_tiles(scene: OverviewScreenModel, shown: int, columns: int, room: int) -> list[TextRow]:
-    """Return the rows below the tiles; findings, events and log lines each keep at least one row."""
+_RowOfFinding = tuple[TextRow, Finding | None]
+
+
+def _render_below_tiles(scene: OverviewScreenModel, shown: int, columns: int, room: int) -> list[_RowOfFinding]:
+    """Return the rows below the tiles, each with the finding that it is about; findings, events and log lines each keep at least
+    one row."""
     if room <= 0:
         return []
     hidden = len(scene.glances) - shown
@@ -403,21 +415,24 @@ def _render_below_tiles(scene: OverviewScreenModel, shown: int, columns: int, ro
     found = whole if len(whole) <= left // 2 else _render_findings(scene, columns, is_full=False)
     for_logs = min(len(logs), max(left - len(found) - len(happened), left // 2))
     for_events = min(len(happened), max(0, left - len(found) - for_logs))
-    blocks = [
+    blocks: list[list[_RowOfFinding]] = [
         found[: left - for_logs - for_events],
-        _take_last_rows(happened, for_events),
-        _take_last_rows(logs, for_logs),
+        [(row, None) for row in _take_last_rows(happened, for_events)],
+        [(row, None) for row in _take_last_rows(logs, for_logs)],
     ]
-    blocks = [block for block in blocks if block]
-    for at, block in enumerate(blocks):
-        rows += [(), *block] if airy and (rows or at) else block
-    return [truncate_row(one, columns) for one in rows[:room]]
+    made: list[_RowOfFinding] = [(row, None) for row in rows]
+    for block in filter(None, blocks):
+        made += [((), None), *block] if airy and made else block
+    return [(truncate_row(row, columns), about) for row, about in made[:room]]
 
 
 def _render_notices(scene: OverviewScreenModel, columns: int, most: int) -> list[TextRow]:
     """Return the latest notices, wrapped; if there is too little room, the newest text."""
     rows: list[TextRow] = []
+    failed = [name for seen in scene.glances for name in seen.list_failures()]
     for words, tone in reversed(scene.notices):
+        if any(f" {name} failed" in words for name in failed):
+            continue  # its tile says why
         told = [make_row(" ", *row) for row in _wrap_notice(words, tone, max(20, columns - 2), most)]
         if rows and len(told) + len(rows) > most:
             break
@@ -442,24 +457,38 @@ def _take_last_rows(rows: list[TextRow], count: int) -> list[TextRow]:
 
 
 def _render_events(scene: OverviewScreenModel, most: int) -> list[TextRow]:
+    """Return what happened last, without what a notice, a finding or a tile says now."""
     names = max((measure_text(sanitize_line(one.name)) for one in scene.glances), default=0)
-    return [render_event_log_entry(one, names) for one in scene.happened[-most:]]
+    said = [words for words, _ in scene.notices]
+    said += [found.summary for seen in scene.glances if seen.is_known for found in seen.view.findings]
+    happened = [one for one in scene.happened if not _is_said(one, said)]
+    failed = {(seen.name, name) for seen in scene.glances for name in seen.list_failures()}
+    return [render_event_log_entry(one, names, failed) for one in happened[-most:]]
 
 
-def _render_findings(scene: OverviewScreenModel, columns: int, *, is_full: bool) -> list[TextRow]:
+def _is_said(one: EventLogEntry, said: Sequence[str]) -> bool:
+    news = describe_log_entry(one)[0].removeprefix("kernel: ")
+    return any(news in words for words in said)
+
+
+def _render_findings(scene: OverviewScreenModel, columns: int, *, is_full: bool) -> list[_RowOfFinding]:
     """Return the findings, one row each; ``is_full``: each in full: what, since when, and what to do."""
-    rows: list[TextRow] = []
+    rows: list[_RowOfFinding] = []
     for seen in scene.glances:
         now = seen.view.sample.time if seen.view.sample is not None else seen.now
         for one in seen.view.findings if seen.told.state is NodeState.OK else ():
-            head = make_row(" ", render_state(one.severity), sanitize_span(f"{one.node}  ", TextStyle.TITLE))
+            mine = scene.finding is not None and one.is_same(scene.finding)
+            mark = Span("▸" if mine else " ", TextStyle.ACCENT)
+            head = make_row(mark, render_state(one.severity), sanitize_span(f"{one.node}  ", TextStyle.TITLE))
+            words = sanitize_span(one.summary, TextStyle.STRONG if mine else TextStyle.PLAIN)
             if not is_full:
-                rows.append((*head, sanitize_span(one.summary)))
+                rows.append(((*head, words), one))
                 continue
-            rows += wrap_text(f"{one.summary} · {format_since(one.since, now)}", columns - 1, head=head)
+            told = wrap_text(f"{one.summary} · {format_since(one.since, now)}", columns - 1, words.tone, head=head)
             if one.remedy:
                 indent = make_row(" " * measure_row(head))
-                rows += wrap_text(f"do: {one.remedy}", columns - 1, TextStyle.LABEL, 4, indent)
+                told += wrap_text(f"do: {one.remedy}", columns - 1, TextStyle.LABEL, 4, indent)
+            rows += [(row, one) for row in told]
     return rows
 
 

@@ -61,13 +61,13 @@ _NODE_STATE_STYLES = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartOffer:
     """A profile that could be started on an idle node: its estimate there, what its last starts measured (tok/s, and seconds
-    until it was ready), and whether the node has its image. None: not known."""
+    until it was ready); None: not known. ``missing``: what the node certainly lacks for it."""
 
     name: str
     fit: MemoryFit | None = None
     rate: float | None = None
     seconds: float | None = None
-    has_image: bool | None = None
+    missing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +126,11 @@ class NodeTileModel:
         """Return how serious a finding of this kind is on the node, None without one."""
         found = self.view.findings if self.is_known else ()
         return next((one.severity for one in found if one.kind is kind), None)
+
+    def list_failures(self) -> tuple[str, ...]:
+        """Return the instances whose failure the tile explains."""
+        failed = (one.name for one in self.view.instances if one.ours and one.phase is Phase.FAILED)
+        return tuple(name for name in failed if (end := self.ends.get(name)) is not None and end.verdict is not None)
 
     @property
     def sample_age(self) -> float | None:

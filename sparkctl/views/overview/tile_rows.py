@@ -56,6 +56,7 @@ from sparkctl.views.text.styled_text import (
 
 _LEVEL_STYLES = {LogLevel.WARNING: TextStyle.ATTENTION, LogLevel.ERROR: TextStyle.BAD}
 LABEL_COLUMNS = 8  # width of the labels of figures
+MAX_CHART_ROWS, TALL_CHART_ROWS = 6, 14  # largest height of a curve; on a tall screen
 _CHART_MINUTES = (1, 2, 5, 15)  # possible periods of curves in minutes; the shortest that holds all readings is used
 _MAX_GAP_SECONDS = 10.0  # seconds; a shorter pause between readings is no gap
 _MAX_BAR_COLUMNS = 88
@@ -72,9 +73,11 @@ _MIN_LENGTH_SPREAD = 0.4  # tokens per step; smaller differences of accept lengt
 
 @dataclass(frozen=True, slots=True)
 class DrawArea:
-    """The area inside the frame, in columns, and the drawing options."""
+    """The area inside the frame, in columns, and the drawing options. ``chart_rows``: the largest height of a curve, the same for
+    all values, so that rows below do not move."""
 
     columns: int
+    chart_rows: int = MAX_CHART_ROWS
 
     @property
     def is_wide(self) -> bool:
@@ -371,7 +374,7 @@ def _render_accept_curve(one: InstanceView, seen: NodeTileModel, space: DrawArea
     if scale is None:
         return ()
     bounds = f"{scale.least:.1f}–{scale.most:.1f}"
-    return make_row("  ", *render_sparkline(lengths, scale), Span(f" {bounds}", TextStyle.UNIT))
+    return make_row("  ", *render_sparkline(lengths, scale, TextStyle.RATE), Span(f" {bounds}", TextStyle.UNIT))
 
 
 def render_gpus(seen: NodeTileModel, space: DrawArea) -> list[TextRow]:
@@ -488,7 +491,6 @@ def is_in_transition(one: InstanceView) -> bool:
     return one.phase in TRANSITION_PHASES
 
 
-MAX_CHART_ROWS = 6  # largest height of a curve; the same for all values, so that rows below do not move
 _CHART_DROP_PRIORITY = 9
 _MIN_RATE_SCALE, _MIN_POWER_SCALE = 10.0, 40.0  # smallest upper end of a scale, in tok/s and W
 _MIN_ACCEPT_SCALE = 2.0  # tokens per step
@@ -527,7 +529,7 @@ def build_throughput_chart(one: InstanceView, seen: NodeTileModel, space: DrawAr
         lengths = fill_series_gaps(drafting.get_accept_lengths(seen.now, seconds, widths[1] * 2), seconds)
         longest = round_above(max((one for one in lengths if one is not None), default=0.0), _MIN_ACCEPT_SCALE)
         charts.append(AreaChart(values=lengths, most=longest, unit="per step", tone=TextStyle.RATE, title="accept"))
-    return build_chart_row("speed", charts, widths)
+    return build_chart_row("speed", charts, widths, space.chart_rows)
 
 
 def build_gpu_charts(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
@@ -548,10 +550,11 @@ def build_gpu_charts(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
             values = [None if share is None else share * 100 for share in values]
         charts.append(AreaChart(values=values, most=top, unit=unit, tone=TextStyle.POWER, title=title, danger=danger))
     if beside:
-        rows = [build_chart_row("gpu", charts, widths)]
+        rows = [build_chart_row("gpu", charts, widths, space.chart_rows)]
     else:
         rows = [
-            build_chart_row(name, [chart], widths[:1]) for name, chart in zip(("gpu", "power"), charts, strict=True)
+            build_chart_row(name, [chart], widths[:1], space.chart_rows)
+            for name, chart in zip(("gpu", "power"), charts, strict=True)
         ]
     return [row for row in rows if row is not None]
 
@@ -580,8 +583,9 @@ def read_series(seen: NodeTileModel, series: SeriesName, count: int) -> list[flo
     return fill_series_gaps([None if spread is None else spread.mean for spread in spreads], seconds)
 
 
-def build_chart_row(slot: str, charts: Sequence[AreaChart], widths: Sequence[int]) -> RowBlock | None:
-    """Return filled curves side by side, the newest reading at the right of each; None if nothing is known."""
+def build_chart_row(slot: str, charts: Sequence[AreaChart], widths: Sequence[int], tallest: int) -> RowBlock | None:
+    """Return filled curves side by side, at most ``tallest`` rows high, the newest reading at the right of each; None if nothing
+    is known."""
     if all(value is None for chart in charts for value in chart.values):
         return None
 
@@ -593,7 +597,7 @@ def build_chart_row(slot: str, charts: Sequence[AreaChart], widths: Sequence[int
             for parts in zip(*made, strict=True)
         )
 
-    return RowBlock(spare=_CHART_DROP_PRIORITY, rows=(), grow=render_height, slot=slot, tallest=MAX_CHART_ROWS)
+    return RowBlock(spare=_CHART_DROP_PRIORITY, rows=(), grow=render_height, slot=slot, tallest=tallest)
 
 
 def render_chart(chart: AreaChart, columns: int, height: int) -> tuple[TextRow, ...]:
@@ -616,7 +620,6 @@ def _lay_over(row: TextRow, words: TextRow, columns: int) -> TextRow:
 
 
 _MIN_TREND_BYTES = 8 * GIB  # smallest range of a trend; smaller changes are flat
-_MAX_MEMORY_CHART_ROWS = 6  # largest height of its curve; the same for all values, so that rows below do not move
 _SCARCE_MEMORY_BYTES = 8 * GIB  # available memory below which its curve warns
 _LOW_MEMORY_BYTES = 2 * GIB  # available memory below which the figure is a warning
 
@@ -659,11 +662,9 @@ def build_memory_legend(seen: NodeTileModel, space: DrawArea) -> RowBlock | None
     forms = [
         (LABEL_COLUMNS + indent, gap, 3 + places, places)
         for gap, indent, places in (
-            ("  ", 1, 1),
-            (" ", 1, 1),
-            (" ", -1, 1),
-            (" ", 1, 0),
-            (" ", -1, 0),
+            ("  ", 0, 1),
+            (" ", 0, 1),
+            (" ", 0, 0),
             (" ", -LABEL_COLUMNS, 0),
         )
     ]
@@ -688,7 +689,7 @@ def build_memory_chart(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
         tall = _read_used_memory(seen, total, space.chart_columns * 2)
         chart = AreaChart(
             values=[None if value is None else value / GIB for value in tall], most=total / GIB, unit="GiB",
-            tone=TextStyle.ACCENT, danger=((total - _SCARCE_MEMORY_BYTES) / GIB, (total - _LOW_MEMORY_BYTES) / GIB),
+            tone=TextStyle.GPU, danger=((total - _SCARCE_MEMORY_BYTES) / GIB, (total - _LOW_MEMORY_BYTES) / GIB),
         )  # fmt: skip
         rows = render_chart(chart, space.chart_columns, height)
         inside = make_row(
@@ -701,8 +702,8 @@ def build_memory_chart(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
         short = make_row(name, " " * wide, "  ", *swap)
         return RowBlock(spare=5, rows=(short,), grow=render_height, slot="memory", tallest=1)
     bounds = f"{scale.least / GIB:.0f}–{scale.most / GIB:.0f}"
-    short = make_row(name, *render_sparkline(used, scale), Span(f"  {bounds:<9}", TextStyle.UNIT), *swap)
-    return RowBlock(spare=5, rows=(short,), grow=render_height, slot="memory", tallest=_MAX_MEMORY_CHART_ROWS)
+    short = make_row(name, *render_sparkline(used, scale, TextStyle.GPU), Span(f"  {bounds:<9}", TextStyle.UNIT), *swap)
+    return RowBlock(spare=5, rows=(short,), grow=render_height, slot="memory", tallest=space.chart_rows)
 
 
 def _read_used_memory(seen: NodeTileModel, total: int, count: int) -> list[float | None]:

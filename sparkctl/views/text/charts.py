@@ -179,14 +179,15 @@ def round_above(value: float, least: float) -> float:
     return next(step * power for step in _ROUND_STEPS if step * power >= value * (1 - 1e-9))
 
 
-def render_sparkline(values: ChartValues, scale: AxisScale) -> TextRow:
+def render_sparkline(values: ChartValues, scale: AxisScale, tone: TextStyle = TextStyle.ACCENT) -> TextRow:
     """Return a curve in one row, two values per cell; unknown values are gaps."""
-    return _render_curve(tuple(values), scale)
+    return _render_curve(tuple(values), scale, tone)
 
 
 @lru_cache(_CACHED_CURVES)
-def _render_curve(values: tuple[float | None, ...], scale: AxisScale) -> TextRow:
-    return _paint_line_row(_compute_dot_strokes(_compute_dot_levels(values, scale, _CELL_DOT_ROWS), filled=False))
+def _render_curve(values: tuple[float | None, ...], scale: AxisScale, tone: TextStyle) -> TextRow:
+    strokes = _compute_dot_strokes(_compute_dot_levels(values, scale, _CELL_DOT_ROWS), filled=False)
+    return _paint_line_row(strokes, tone)
 
 
 DangerLimits = tuple[float, float]  # from which value on a curve warns, and from which it is bad
@@ -196,7 +197,8 @@ def render_area_chart(
     values: ChartValues, scale: AxisScale, height: int, tone: TextStyle = TextStyle.ACCENT, danger: DangerLimits | None = None,
 ) -> tuple[TextRow, ...]:  # fmt: skip
     """Return a filled curve of ``height`` rows in a hue, the highest first, two values per cell; unknown values are
-    gaps. Where it reaches the limits of ``danger``, it has the colour of a warning or of a problem."""
+    gaps. Where it comes near the limits of ``danger``, it goes over into the colour of a warning, and then of a problem, the higher
+    the more."""
     return _render_area(tuple(values), scale, height, tone, danger)
 
 
@@ -205,14 +207,17 @@ def _render_area(
     values: tuple[float | None, ...], scale: AxisScale, height: int, tone: TextStyle, danger: DangerLimits | None
 ) -> tuple[TextRow, ...]:
     strokes = _compute_dot_strokes(_compute_dot_levels(values, scale, _CELL_DOT_ROWS * height), filled=True)
-    tones = [tone] * (len(strokes) // 2)
+    levels = [0] * (len(strokes) // 2)
     if danger is not None:
-        highest = [max(pair, default=0.0) for pair in _pair_known_values(values)]
-        tones = [
-            TextStyle.BAD if most >= danger[1] else TextStyle.ATTENTION if most >= danger[0] else tone
-            for most in highest
-        ]
-    return tuple(_paint_area_row(strokes, at, tones) for at in reversed(range(height)))
+        levels = [_rate_danger(max(pair, default=0.0), danger) for pair in _pair_known_values(values)]
+    return tuple(_paint_area_row(strokes, at, levels, tone) for at in reversed(range(height)))
+
+
+def _rate_danger(value: float, danger: DangerLimits) -> int:
+    """Return the place of a value in `_DANGER_RAMPS`: 0 far below the limits, 2 a warning, 4 a problem."""
+    warns, bad = danger
+    half = (bad - warns) / 2
+    return sum(value >= limit for limit in (warns - half, warns, warns + half, bad))
 
 
 def _pair_known_values(values: ChartValues) -> list[list[float]]:
@@ -256,37 +261,50 @@ def _compute_dot_strokes(levels: Sequence[int | None], *, filled: bool) -> list[
     return [*strokes, 0] if len(strokes) % 2 else strokes
 
 
-def _paint_line_row(strokes: Sequence[int]) -> TextRow:
+def _paint_line_row(strokes: Sequence[int], tone: TextStyle) -> TextRow:
     """Return a line in one row."""
     marks = "".join(
         _BRAILLE_SYMBOLS[_LEFT_DOT_BITS[left & _ALL_DOTS_MASK] | _RIGHT_DOT_BITS[right & _ALL_DOTS_MASK]]
         for left, right in zip(strokes[::2], strokes[1::2], strict=True)
     )
-    return tuple(
-        Span(run, TextStyle.PLAIN if run[0] == " " else TextStyle.ACCENT) for run in _RUN_PATTERN.findall(marks)
-    )
+    return tuple(Span(run, TextStyle.PLAIN if run[0] == " " else tone) for run in _RUN_PATTERN.findall(marks))
 
 
 _BODY_STYLES = {
     TextStyle.ACCENT: TextStyle.BODY,
+    TextStyle.GPU: TextStyle.MEMORY_BODY,
     TextStyle.RATE: TextStyle.RATE_BODY,
     TextStyle.POWER: TextStyle.POWER_BODY,
+    TextStyle.LINK: TextStyle.LINK_BODY,
+    TextStyle.MEMORY_WARM: TextStyle.MEMORY_WARM_BODY,
+    TextStyle.POWER_WARM: TextStyle.POWER_WARM_BODY,
     TextStyle.ATTENTION: TextStyle.ATTENTION_BODY,
+    TextStyle.HOT: TextStyle.HOT_BODY,
     TextStyle.BAD: TextStyle.BAD_BODY,
+}
+_WARM_STYLES = {TextStyle.GPU: TextStyle.MEMORY_WARM, TextStyle.POWER: TextStyle.POWER_WARM}
+_DANGER_RAMPS = {
+    tone: (tone, _WARM_STYLES.get(tone, tone), TextStyle.ATTENTION, TextStyle.HOT, TextStyle.BAD)
+    for tone in _BODY_STYLES
 }
 
 
-def _paint_area_row(strokes: Sequence[int], line: int, tones: Sequence[TextStyle]) -> TextRow:
-    """Return the ``line``-th row from below of a filled curve, each cell in its hue; the area below the line is fainter."""
+def _paint_area_row(strokes: Sequence[int], line: int, levels: Sequence[int], tone: TextStyle) -> TextRow:
+    """Return the ``line``-th row from below of a filled curve; the area below the line is fainter. ``levels``: how dangerous each
+    column is at its top; below it goes over into the curve's hue."""
     shift = line * _CELL_DOT_ROWS
+    ramp = _DANGER_RAMPS[tone]
     whole = _ALL_DOTS_MASK << shift | 1 << shift + _CELL_DOT_ROWS  # the whole row, and a dot above it
     cells = []
-    for left, right, tone in zip(strokes[::2], strokes[1::2], tones, strict=True):
+    for left, right, level in zip(strokes[::2], strokes[1::2], levels, strict=True):
         mark = _BRAILLE_SYMBOLS[
             _LEFT_DOT_BITS[left >> shift & _ALL_DOTS_MASK] | _RIGHT_DOT_BITS[right >> shift & _ALL_DOTS_MASK]
         ]
         is_body = left & right & whole == whole
-        cells.append((mark, TextStyle.PLAIN if mark == " " else _BODY_STYLES[tone] if is_body else tone))
+        style = (
+            ramp[round(level * min(1.0, (shift + _CELL_DOT_ROWS) / max(left, right).bit_length()))] if level else tone
+        )
+        cells.append((mark, TextStyle.PLAIN if mark == " " else _BODY_STYLES[style] if is_body else style))
     return tuple(
         Span("".join(mark for mark, _ in group), style) for style, group in groupby(cells, key=lambda cell: cell[1])
     )

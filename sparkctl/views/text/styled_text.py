@@ -36,13 +36,25 @@ class TextStyle(StrEnum):
     OTHER = "other"
     CACHE = "cache"
     FREE = "free"
-    RATE = "rate"  # the hue of tokens; memory has the accent
-    POWER = "power"  # the hue of what the GPU does and takes
+    RATE = "rate"  # the hue of tokens; memory has that of its bar's first part
+    POWER = "power"  # the hue of what the machine does and takes: load, power, heat
+    LINK = "link"  # the hue of what goes over a cable
+    MEMORY_WARM = "memory-warm"  # between a hue and a warning, where the height of a curve means danger
+    POWER_WARM = "power-warm"
+    HOT = "hot"  # between a warning and a problem
     BODY = "body"  # what lies under a curve of each hue
+    MEMORY_BODY = "memory-body"
     RATE_BODY = "rate-body"
     POWER_BODY = "power-body"
+    LINK_BODY = "link-body"
+    MEMORY_WARM_BODY = "memory-warm-body"
+    POWER_WARM_BODY = "power-warm-body"
     ATTENTION_BODY = "attention-body"
+    HOT_BODY = "hot-body"
     BAD_BODY = "bad-body"
+
+
+AREA_BODIES = tuple(one for one in TextStyle if one is TextStyle.BODY or one.value.endswith("-body"))
 
 
 @dataclass(frozen=True, slots=True)

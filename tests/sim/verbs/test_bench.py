@@ -41,6 +41,7 @@ def test_a_cell_has_the_generators_figures_and_ours() -> None:
         (("bench", "qwen36-ngram", "--pp", "many"), 2, "list of numbers"),
         (("bench", "qwen36-ngram", "--command", "no-such-program"), 6, "is not there"),
         (("bench", "qwen36-ngram", *SIZES, "--book", "/nowhere.txt"), 2, "/nowhere.txt"),
+        (("bench", "qwen36-ngram", *SIZES, "--tokenizer", "/nowhere"), 2, "/nowhere has no tokenizer.json"),
         (("bench", "--resume", "99"), 2, "no benchmark 99"),
         (("bench",), 2, "Usage"),
     ],

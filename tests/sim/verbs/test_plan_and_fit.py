@@ -40,6 +40,17 @@ def run_plan(*words: str, scenario: str = "empty") -> tuple[int, dict[str, Any]]
     return ran.returncode, document
 
 
+def test_plan_names_a_trap_of_the_flags_with_a_way_out_as_up_does() -> None:
+    ran = run_demo("plan", "qwen36-as-posted", "--node", "spark1")
+    assert ran.returncode == 0
+    assert "without speculative-num-draft-tokens: SGLang 0.5.12 as published dies of that" in ran.stderr
+    assert (
+        "try: sparkctl up qwen36-as-posted --node spark1 --set args.speculative-num-draft-tokens=20 --set" in ran.stderr
+    )
+    assert "qwen36 or qwen36-ngram instead" in ran.stderr
+    assert "▲" not in run_demo("plan", "qwen36", "--node", "spark1").stderr
+
+
 @pytest.mark.parametrize("profile", SHIPPED.list_names())
 def test_every_shipped_profile_fits_on_an_empty_spark_with_one_figure_for_its_memory(profile: str) -> None:
     known = SHIPPED.load_profile(profile)

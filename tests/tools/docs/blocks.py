@@ -25,7 +25,7 @@ from sparkctl.tui.panel_options import AVAILABLE_SCREENS
 from tests.tools.docs import words
 from tests.tools.docs.pages import ROOT
 
-_SCREENS = (OVERVIEW, "instance", "logs", "profiles", "doctor", "history", "switch")
+_SCREENS = (OVERVIEW, "instance", "logs", "profiles", "doctor", "history", "switch", "node", "bench")
 _EVERY_SCREEN = "Every screen"
 
 

@@ -269,7 +269,7 @@ FINDINGS: dict[Kind, tuple[str, str]] = {
     Kind.OPEN_SERVER: (
         "A model's server answers without a key, and this machine reaches it without SSH: so does everybody on that network. "
         "Only `doctor` tries this.",
-        "In its profile: `api_key: generate`. Or `args.host: 127.0.0.1`, and `sparkctl tunnel`.",
+        "In its profile: `args.host: 127.0.0.1`, and `sparkctl tunnel`. Or `api_key: generate`, where the engine keeps a key secret (vLLM, llama.cpp).",
     ),
     Kind.MODELS: ("`doctor`: the `models` directory of the config does not exist or cannot be read.", "`mkdir -p` it."),
     Kind.FABRIC: (

@@ -14,12 +14,17 @@ from pathlib import Path
 
 from textual.pilot import Pilot
 
-from sparkctl.commands.actions import DOCTOR, INSTANCE, LOGS, PROFILES, SWITCH
+from sparkctl.commands.actions import BENCH, DOCTOR, INSTANCE, LOGS, NODE, PROFILES, SWITCH
+from sparkctl.commands.bench.run_bench import PRESETS
 from sparkctl.context import CommandContext
+from sparkctl.history.bench_store import BenchStore
 from sparkctl.history.operation_history import OperationHistory
-from sparkctl.model.events import CommandEnded, Event, PhaseChanged
+from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, Measurements
+from sparkctl.model.events import BenchCellProgressed, CommandEnded, Event, PhaseChanged
+from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.questions import Prompter
+from sparkctl.model.text.units import GIB
 from sparkctl.monitor.recording import read_recording
 from sparkctl.tui.app import PanelApp
 from sparkctl.tui.panel_options import AVAILABLE_SCREENS, PanelOptions
@@ -33,13 +38,15 @@ Driver = Pilot[tuple[str, ...]]
 @dataclass(frozen=True, slots=True)
 class Scene:
     """``until`` ends the recording after the first event for which it holds; ``keys`` are pressed there (``~text``: wait
-    until that is seen), and ``shows`` is what has to be seen then. ``place`` is the screen, None for the overview."""
+    until that is seen), and ``shows`` is what has to be seen then. ``place`` is the screen, None for the overview. ``prepare``
+    writes files that the screen reads, and returns what happens after the recording, at its last moment (unix seconds)."""
 
     recording: str
     shows: str
     until: Callable[[Event], bool] = lambda _: False
     keys: tuple[str, ...] = ()
     place: str | None = None
+    prepare: Callable[[float], Sequence[Event]] = lambda _: ()
 
 
 def when_weights_loaded(share: float) -> Callable[[Event], bool]:
@@ -52,6 +59,38 @@ def when_weights_loaded(share: float) -> Callable[[Event], bool]:
     return there
 
 
+def measure_cells(moment: float) -> Sequence[Event]:
+    """Keep two benchmarks, one of which is at its fourth cell."""
+    cells = PRESETS["quick"]
+    speeds = (12.7, 43.1, 13.4, 35.3, 12.2, 19.4, 12.8, 17.2)
+
+    def measure(cell: BenchCell, speed: float, factor: float) -> CellResult:
+        return CellResult(
+            cell=cell, generation_rate=Measurements((speed * factor,)), prompt_rate=Measurements((1253.0 * factor,)),
+            ttft=Measurements((0.41 * cell.pp / 512 * cell.concurrency**0.9,)), accept_length=1.6 + factor / 10, accept_rate=0.07 * factor,
+            memory_peak=int((99 + factor) * GIB), power=58.0 + cell.concurrency, tokens_per_joule=speed * factor / (58 + cell.concurrency),
+            clock=2411.0 - cell.concurrency, disturbed=False, throttled=cell.concurrency > 1 and cell.depth > 0,
+        )  # fmt: skip
+
+    def build(instance: str, node: str, engine: str, version: str, factor: float, count: int, began: float) -> BenchRun:
+        results = tuple(measure(cell, speed, factor) for cell, speed in zip(cells[:count], speeds[:count], strict=True))
+        return BenchRun(
+            number=0, began=began, instance=instance, nodes=(NodeName(node),), wanted=cells, results=results,
+            ended=began + 900 if count == len(cells) else None, setup=BenchSetup(engine=engine, engine_version=version),
+        )  # fmt: skip
+
+    store = BenchStore()
+    if not store.list_runs():
+        store.add(build("qwen36-ngram", "spark1", "sglang", "0.5.12", 1.0, len(cells), moment - 5400))
+        store.add(build("qwen36-vllm", "spark2", "vllm", "0.19.1", 1.81, 3, moment - 240))
+    return (
+        BenchCellProgressed(
+            ts=moment, node=NodeName("spark2"), instance="qwen36-vllm", cell=cells[3], number=4, total=len(cells), done=5, requests=8,
+            tokens_per_second=61.4, remaining=312.0,
+        ),
+    )  # fmt: skip
+
+
 SCENES: dict[str, Scene] = {
     "overview": Scene("evening", "loading", when_weights_loaded(0.6)),
     "failure": Scene("failure", "failed", lambda event: isinstance(event, CommandEnded)),
@@ -60,6 +99,8 @@ SCENES: dict[str, Scene] = {
     "logs": Scene("failure", "paused", keys=("l", "~27 lines", "G", "~Received sigquit", "E"), place=LOGS),
     "switch": Scene("switching", "switch ›", when_weights_loaded(0.6), keys=("s",), place=SWITCH),
     "profiles": Scene("evening", "SGLang", keys=("p", *"jjjjjjjjjj"), place=PROFILES),
+    "node": Scene("evening", "processes", keys=("tab", "n"), place=NODE),
+    "bench": Scene("evening", "of 8", keys=("7",), place=BENCH, prepare=measure_cells),
     "doctor": Scene("checkup", "problem", keys=("!",), place=DOCTOR),
 }
 
@@ -95,7 +136,7 @@ def cut_recording(scene: Scene) -> Sequence[Event]:
     """Return the events up to the scene's moment."""
     events = load_recording(scene.recording)
     last = next((at for at, event in enumerate(events) if scene.until(event)), len(events) - 1)
-    return events[: last + 1]
+    return (*events[: last + 1], *scene.prepare(events[last].ts))
 
 
 def build_panel(scene: Scene, state: Path) -> PanelApp:

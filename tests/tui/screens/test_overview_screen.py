@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,15 +10,22 @@ import pytest
 from sparkctl.model.events import GuardStatusChanged, NodeStateChanged
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.simulator import SimulatedSparks
+from sparkctl.simulator.sim_node import NodeFault, SimNodeOptions
 from tests.support.sim_clients import FAST
 from tests.tui.panel_driver import (
     build_panel_options,
+    is_idle,
     open_black_hole,
+    open_demo_panel,
     open_panel,
     open_panel_on,
+    panel_of,
     read_screen,
+    stop_background_requests,
     wait_for_text,
+    wait_until_true,
 )
+from tests.tui.test_panel_actions import type_line
 
 
 async def test_the_first_picture_comes_from_the_config_alone(tmp_path: Path) -> None:
@@ -115,3 +123,127 @@ async def test_a_link_known_to_be_idle_says_so_and_a_part_of_a_model_says_whose_
     async with SimulatedSparks("big-model") as sparks, open_panel_on(sparks, tmp_path) as pilot:
         shown = await wait_for_text(pilot, lambda text: "its head answers, on spark1" in text and "0.9 GB/s" in text)
         assert "idle" not in shown
+
+
+def find_row(text: str, words: str) -> int:
+    """The row of the screen, header included, that has these words."""
+    return next(y for y, line in enumerate(text.splitlines()) if words in line)
+
+
+async def test_enter_and_a_click_on_a_finding_go_to_what_it_is_why_it_matters_and_what_to_do(tmp_path: Path) -> None:
+    async with SimulatedSparks("trouble", **FAST) as sparks, open_panel_on(sparks, tmp_path, (120, 40)) as pilot:
+        shown = await wait_for_text(
+            pilot, lambda text: "✕ stuck clock" in text and "heat slows the GPU" in text and "fatal AER" in text
+        )
+        y = find_row(shown, "✕ stuck clock")
+        await pilot.click(offset=(shown.splitlines()[y].index("stuck clock") + 2, y))
+        shown = await wait_for_text(pilot, "esc goes back")
+        assert "spark1: stuck clock" in shown
+        for label in ("seen", "why", "do"):
+            assert re.search(rf"│ {label} +\w", shown), shown
+        assert "unplug" in shown
+        await pilot.press("escape")
+        shown = await wait_for_text(pilot, "heat slows the GPU down at")
+        await pilot.click(offset=(30, find_row(shown, "heat slows the GPU down at")))
+        await wait_for_text(pilot, "spark2: hot")
+        await pilot.press("escape")
+        # Arrows go on from the instances to the findings of the selected Spark; enter opens what is marked.
+        await pilot.press("down")
+        await wait_for_text(pilot, lambda text: any(line.startswith("▸✕ spark1") for line in text.splitlines()))
+        await pilot.press("down")
+        await wait_for_text(pilot, lambda text: any(line.startswith("▸▲ spark1  only") for line in text.splitlines()))
+        await pilot.press("enter")
+        await wait_for_text(pilot, "spark1: disk low")
+        await pilot.press("escape", "up", "up")
+        await wait_for_text(pilot, lambda text: not any(line.startswith("▸") for line in text.splitlines()))
+        await pilot.press("enter")
+        await wait_for_text(pilot, "spark1 › minimax-m27")
+
+
+async def test_where_nothing_runs_enter_opens_the_worst_finding(tmp_path: Path) -> None:
+    options = {"spark1": SimNodeOptions(troubles=frozenset({NodeFault.FULL_DISK}))}
+    async with (
+        SimulatedSparks("empty", **FAST, options=options) as sparks,
+        open_panel_on(sparks, tmp_path, (120, 40)) as pilot,
+    ):
+        await wait_for_text(pilot, "▲ disk low")
+        await pilot.press("enter")
+        shown = await wait_for_text(pilot, "spark1: disk low")
+        assert "free for /var/lib/docker" in shown
+
+
+async def test_a_thing_is_said_once(tmp_path: Path) -> None:
+    async with SimulatedSparks("trouble", **FAST) as sparks, open_panel_on(sparks, tmp_path, (120, 40)) as pilot:
+        shown = await wait_for_text(pilot, lambda text: "fatal AER error" in text and "heat slows" in text)
+        below = shown.splitlines()[find_row(shown, "200G") :]
+        assert sum("failed for good" in line for line in below) == 1, (
+            "the finding says it, the list of events not again"
+        )
+
+
+async def test_an_idle_spark_offers_what_fits_with_what_its_last_start_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        SimulatedSparks("empty", **FAST) as sparks,
+        open_demo_panel(sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot,
+    ):
+        shown = await wait_for_text(pilot, lambda text: len(re.findall(r"[✓△↓] gpt-oss-120b ", text)) == 2)
+        assert "u starts a profile" in shown
+        assert "to get" not in shown
+        await type_line(pilot, "up qwen36-vllm --node spark1 --no-guard")
+        await wait_for_text(pilot, "spark1 ● ready")
+        shown = await wait_for_text(pilot, lambda text: len(re.findall(r"[✓△↓] gpt-oss-120b ", text)) == 1)
+        stop_background_requests(sparks, "spark1")
+        await wait_for_text(pilot, is_idle)
+        await type_line(pilot, "down qwen36-vllm")
+        await wait_for_text(pilot, "[ Cancel ]")
+        await pilot.press("y")
+
+        def has_first_offer_twice(text: str) -> bool:
+            offers = [line for line in text.splitlines() if "to ready" in line]
+            return bool(offers) and offers[0].count("qwen36-vllm") == 2
+
+        await wait_for_text(pilot, has_first_offer_twice)  # what was used last comes first, on both
+
+
+async def test_an_idle_spark_says_what_is_missing_and_gets_it_with_progress_in_its_tile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        SimulatedSparks("fresh", speed=0.2) as sparks,
+        open_demo_panel(sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot,
+    ):
+        await wait_for_text(pilot, lambda text: len(re.findall(r"[✓↓] gpt-oss-120b +to get: image, model", text)) == 2)
+        await pilot.press("u")
+        await wait_for_text(pilot, "start a profile")
+        await pilot.press(*"qwen36-ngram")
+        await wait_for_text(pilot, lambda text: re.search(r"get +image and model", text))
+        await pilot.press("enter")
+        shown = await wait_for_text(pilot, "get what qwen36-ngram lacks?")
+        assert "[ Cancel ]" in shown
+        await wait_until_true(pilot, lambda: not panel_of(pilot).keyboard.is_deaf)
+        await pilot.press("y")
+        await wait_for_text(
+            pilot, lambda text: "spark1 ◐ getting image and model" in text and "registry → spark1" in text
+        )
+        await wait_for_text(pilot, lambda text: re.search(r"image +\d+(\.\d)? [MG]iB", text))
+        assert "spark2 ○ nothing runs" in read_screen(pilot)
+        assert not sparks.docker["spark1"].running
+
+
+async def test_a_failed_start_is_explained_in_its_tile_and_nowhere_else_on_the_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        SimulatedSparks("empty", **FAST) as sparks,
+        open_demo_panel(sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot,
+    ):
+        await wait_for_text(pilot, lambda text: text.count("○ nothing runs") == 2)
+        await type_line(pilot, "up qwen36 --node spark1 --no-guard --set env.SIM_FAULT=cuda-oom")
+        shown = await wait_for_text(
+            pilot, lambda text: "✕ failed" in text and "qwen36 failed" in text and re.search(r"[│┃] try ", text)
+        )
+        why = re.search(r"why +(\w+ \w+)", shown)
+        assert why is not None
+        assert sum(why[1] in line for line in shown.splitlines()) == 1, shown

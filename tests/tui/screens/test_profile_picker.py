@@ -168,3 +168,34 @@ async def test_each_row_has_its_sign_and_no_figure_is_shown_that_changes_a_momen
         await wait_for_text(
             pilot, lambda text: any("qwen36-vllm" in line and "runs  ●" in line for line in text.splitlines())
         )
+
+
+async def test_typing_filters_by_name_engine_and_title_and_only_tab_changes_the_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        SimulatedSparks("empty", **FAST) as sparks,
+        open_demo_panel(sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot,
+    ):
+        await wait_for_text(pilot, lambda text: text.count("○ nothing runs") == 2)
+        await pilot.press("u")
+        await wait_for_text(pilot, "start a profile")
+        await pilot.press(*"orph")
+        shown = await wait_for_text(pilot, lambda text: "orpheus-tts" in text and "gpt-oss-120b" not in text)
+        assert "[ spark1 ]" in shown, "h is a letter of what is searched"
+        await pilot.press("space", *"llm")
+        shown = await wait_for_text(pilot, lambda text: "▸ orpheus-llm" in text and "orph llm" in text)
+        assert "1 of 22" in shown
+        await pilot.press("tab")
+        await wait_for_text(pilot, "[ spark2 ]")
+        await pilot.press("escape")
+        await wait_for_text(pilot, lambda text: "gpt-oss-120b" in text and "start a profile" in text)
+        await pilot.press(*"no-such-thing")
+        await wait_for_text(pilot, lambda text: "gpt-oss-120b" not in text and "start a profile" in text)
+        await pilot.press("enter")
+        await wait_for_text(pilot, "start a profile")
+        assert not any(node.running for node in sparks.docker.values())
+        await pilot.press("ctrl+u", *"orpheus-llm", "enter")
+        await wait_for_text(pilot, lambda text: "spark2" in text and "start a profile" not in text)
+        await wait_until_true(pilot, lambda: sparks.docker["spark2"].running)
+        assert not sparks.docker["spark1"].running

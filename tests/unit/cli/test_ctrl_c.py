@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -28,3 +30,18 @@ def test_ctrl_c_is_a_keyboard_interrupt() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         verb_runner.run_async(pressed())
+
+
+def test_a_ctrl_c_while_the_command_line_is_imported_is_no_traceback() -> None:
+    program = """
+import sys
+class Interrupt:
+    def find_spec(self, name, path, target=None):
+        if name == "sparkctl.cli.main":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupt())
+from sparkctl.cli import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

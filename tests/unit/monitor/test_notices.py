@@ -85,3 +85,16 @@ def test_good_news_that_rests_on_nothing_is_news_for_a_minute_and_bad_news_stays
     assert len(node.read()) == 3
     node.now += 2.0
     assert node.read() == [WORDS, "✕ qwen36 failed on spark1"]
+
+
+def test_a_hint_goes_by_itself_and_bad_news_when_its_cause_is_over() -> None:
+    node = NoticedNode()
+    node.show("a hint about nothing that runs", Severity.NOTE)
+    failed = replace(SERVES, name="other", phase=Phase.FAILED, state=ContainerState.EXITED)
+    node.list_instances(SERVES, failed)
+    node.show("✕ other failed on spark1: out of memory", Severity.PROBLEM)
+    node.show("✕ spark1: the disk is slow", Severity.WARNING)
+    node.now += 61
+    assert node.read() == ["✕ other failed on spark1: out of memory", "✕ spark1: the disk is slow"]
+    node.list_instances(SERVES, replace(failed, phase=Phase.LOADING, state=ContainerState.RUNNING))
+    assert node.read() == ["✕ spark1: the disk is slow"], "it is being started again"

@@ -52,7 +52,7 @@ async def ask(probe: str, status: int, kind: str, body: bytes) -> ProbeResult:
         (200, "audio/wav", b"", "gave an empty answer instead of sound"),
         (200, "audio/wav", build_wav(0.0), "gave a wav without a single sample"),
         (200, "audio/wav", build_wav(1.5, level=0), "gave 1.5 s of silence (wav)"),
-        (200, "audio/wav", build_wav(0.05), "gave 0.1 s of sound (wav), far too long for that sentence"),
+        (200, "audio/wav", build_wav(0.05), "gave 0.05 s of sound (wav), too short for a sentence"),
         (500, "application/json", b'{"error":"boom"}', "answered 500"),
         (404, "application/json", b'{"error":"The model `tts-1` does not exist"}', "answered 404"),
         (401, "application/json", b'{"error":"no key"}', "answered 401"),

@@ -22,6 +22,10 @@ READ = (
     TextStyle.STALE,
     TextStyle.KEY,
     TextStyle.TITLE,
+    TextStyle.GPU,
+    TextStyle.RATE,
+    TextStyle.POWER,
+    TextStyle.LINK,
 )
 COLOURED = [one for one in (DARK_THEME, LIGHT_THEME, *BUILTIN_THEMES.values()) if not one.ansi]
 
@@ -45,3 +49,23 @@ def test_what_log_views_dim_can_be_read(theme: Theme) -> None:
 def test_contrast_is_that_of_the_web() -> None:
     assert contrast_ratio(Color.parse("white"), Color.parse("black")) == pytest.approx(21.0)
     assert contrast_ratio(Color.parse("#777777"), Color.parse("white")) == pytest.approx(4.48, abs=0.01)
+
+
+@pytest.mark.parametrize("theme", [DARK_THEME, LIGHT_THEME], ids=lambda one: one.name)
+def test_each_quantity_has_a_hue_of_its_own_beside_the_accent_and_the_states(theme: Theme) -> None:
+    found = build_theme_styles(theme, colourless=False)
+    tones = (
+        TextStyle.ACCENT, TextStyle.GPU, TextStyle.RATE, TextStyle.POWER, TextStyle.LINK, TextStyle.GOOD, TextStyle.ATTENTION, TextStyle.BAD,
+    )  # fmt: skip
+    colours = [found[tone].color for tone in tones]
+    assert len(set(colours)) == len(tones)
+
+
+def test_sixteen_colours_keep_the_hues_apart_and_no_colour_has_none() -> None:
+    ansi = next(one for one in BUILTIN_THEMES.values() if one.ansi)
+    found = build_theme_styles(ansi, colourless=False)
+    hues = [
+        found[tone].color for tone in (TextStyle.GPU, TextStyle.RATE, TextStyle.POWER, TextStyle.LINK, TextStyle.ACCENT)
+    ]
+    assert len(set(hues)) == len(hues)
+    assert all(style.color is None for style in build_theme_styles(ansi, colourless=True).values())

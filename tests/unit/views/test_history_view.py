@@ -213,6 +213,18 @@ def test_how_fast_the_weights_came_from_the_disk_is_told_where_their_size_is_kno
         assert not any("iB/s" in line for line in render_lines(replace(GOOD, text=other)))
 
 
+def test_what_a_start_took_stands_beside_what_the_source_needed() -> None:
+    text = (
+        "schema: 1\nname: qwen36\nengine: sglang\nimage: an:1\nreference:\n"
+        "  - {source: 'https://example.org/post', ready_cold: 570s, ready_warm: 90s}\n"
+        "  - {source: 'https://example.org/other', differs: compiled, ready_cold: 18m}\n"
+    )
+    told = [line for line in render_lines(replace(GOOD, text=text)) if "ready after" in line]
+    assert told == ["  source      ready after 9 min 30 s (cold), 1 min 30 s (warm) · example.org"]
+    for other in (replace(GOOD, text=text, outcome="failed"), replace(GOOD, text=text, kind=OperationKind.STOP), GOOD):
+        assert not any("ready after" in line for line in render_lines(other))
+
+
 def test_averages_stand_beside_what_the_source_measured() -> None:
     text = (
         "schema: 1\nname: qwen36\nengine: sglang\nimage: an:1\nreference:\n  - source: https://example.org/post\n    figures:\n"

@@ -11,6 +11,7 @@ Behaviour comes from the environment, so that the command line can be a real eng
   LAB_TOKEN_S     seconds between the tokens of a streamed answer (0: all at once)
   LAB_SPEECH      the model's address behind a speech server: it speaks where that gives a token of its own model; else
                   what it answers is html, silence (a WAV of zeros) or empty (a WAV without samples)
+  VLLM_API_KEY    the key that a request must bring      LAB_IGNORES_KEY  1: and it need not, as a wrong build does
   LAB_DIE_AFTER   seconds from ready to the end          LAB_EXIT_CODE    of that end (1)
 """
 
@@ -134,6 +135,8 @@ class Answers(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
+        if self.refuses(path):
+            return
         if path == "/health":
             self.reply(200 if STATE["ready"] else 503, b"")
         elif path == "/v1/models":
@@ -151,9 +154,21 @@ class Answers(BaseHTTPRequestHandler):
         else:
             self.reply(404, b'{"detail":"Not Found"}')
 
+    def refuses(self, path: str) -> bool:
+        """Answer 401 where a key is needed and another or none came, as vLLM does below /v1."""
+        key = os.environ.get("VLLM_API_KEY")
+        if not key or not path.startswith("/v1/") or setting("IGNORES_KEY", 0):
+            return False
+        if self.headers.get("authorization") == f"Bearer {key}":
+            return False
+        self.reply(401, b'{"error":"Unauthorized"}')
+        return True
+
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         path = urlsplit(self.path).path
+        if self.refuses(path):
+            return
         if STATE["ready"] and path == "/v1/audio/speech" and (behind := os.environ.get("LAB_SPEECH")):
             self.reply(200, *speak(behind))
             return

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from base64 import b64encode
+import subprocess
+from base64 import b64decode, b64encode
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +20,7 @@ from sparkctl.errors import OperationRefused
 from sparkctl.model.node import NodeName
 from sparkctl.model.setup_plan import SetupStepKind
 from sparkctl.node.node_inspection import NodeInspection, decode_inspection
-from sparkctl.node.setup_program import NodeFile, arm_cable, build_program, call, decode_report
+from sparkctl.node.setup_program import NodeFile, SetupReport, arm_cable, build_program, call, decode_report
 from sparkctl.views.event_text import format_diff
 
 NODE = NodeName("spark1")
@@ -96,6 +98,14 @@ def report_of(path: str, now: str | None, written: str, before: str | None) -> b
     return "\n".join([*lines, "@@ group docker:milo", "@@ end", ""]).encode()
 
 
+def run_on_node(home: Path, *calls: str) -> SetupReport:
+    """Run the node's program here, as a user with this home, and return what it printed."""
+    ended = subprocess.run(
+        ["sh", "-s"], input=build_program(*calls), capture_output=True, check=False, env={"HOME": str(home)}
+    )
+    return decode_report(ended.stdout)
+
+
 def test_undo_gives_back_what_was_there_and_shows_what_somebody_changed() -> None:
     step, foreign = plan_undo(decode_report(report_of(SUDOERS_FILE, LINE, LINE, None)))
     assert foreign == ()
@@ -111,14 +121,41 @@ def test_undo_gives_back_what_was_there_and_shows_what_somebody_changed() -> Non
     assert foreign == ()
 
 
-def test_the_program_holds_the_text_as_it_is_and_refuses_what_it_could_not_send() -> None:
-    program = build_program(call("put", "/etc/x", "0440", "none", text="$HOME `id` 'a'\n")).decode()
-    assert "put /etc/x 0440 none <<'@@ end of this file'\n$HOME `id` 'a'\n@@ end of this file\n" in program
-    armed = arm_cable("/etc/netplan/x.yaml", ["eth0 1500 10.0.0.1/24"], 60)
-    assert "sleep 60\ncable_back /etc/netplan/x.yaml\n" in armed
-    for text in ("no end", "a\n@@ end of this file\nrm -rf /\n", "\0\n"):
-        with pytest.raises(ValueError, match="text file"):
-            call("put", "/etc/x", "0440", "none", text=text)
+def test_a_file_goes_to_the_node_and_back_byte_for_byte_whatever_it_holds(tmp_path: Path) -> None:
+    ours = tmp_path / ".ssh" / "authorized_keys"
+    ours.parent.mkdir()
+    for before in (b"caf\xe9 and no line break", b"a\n@@ end of this file\nrm -rf /\n", b"", None):
+        if before is not None:
+            ours.write_bytes(before)
+        found = run_on_node(tmp_path, "as_user", call("show", str(ours))).files[str(ours)]
+        after = (found.text or "") + "$HOME `id` 'a'\n"
+        put = call("put", str(ours), "0600", found.sum, text=after)
+        assert f"done {ours}" in run_on_node(tmp_path, "as_user", put).words
+        assert ours.read_bytes() == (before or b"") + b"$HOME `id` 'a'\n"
+        report = run_on_node(tmp_path, "as_user", "records")
+        step, foreign = plan_undo(report)
+        assert foreign == ()
+        assert (step.changes[0].before, step.changes[0].after) == (after, found.text)
+        undo = call("undo", str(ours), report.files[str(ours)].sum)
+        run_on_node(tmp_path, "as_user", undo)
+        assert (ours.read_bytes() if ours.exists() else None) == before
+        ours.unlink(missing_ok=True)
+
+
+def test_the_way_back_of_a_cable_is_a_program_of_its_own() -> None:
+    words, encoded = arm_cable("/etc/netplan/x.yaml", ["eth0 1500 10.0.0.1/24"], 60).split("\n", 1)
+    assert words.startswith("arm_cable /etc/netplan/x.yaml 'eth0 1500 10.0.0.1/24' <<")
+    program = b64decode(encoded.rpartition("@@ end")[0]).decode()
+    assert program.endswith("sleep 60\ncable_back /etc/netplan/x.yaml\n")
+
+
+def test_lines_of_ours_that_somebody_took_out_leave_no_empty_file_behind() -> None:
+    path = "/home/milo/.ssh/known_hosts"
+    step, foreign = plan_undo(decode_report(report_of(path, "one\n", "one\ntwo\n", None)))
+    assert foreign == ()
+    assert (step.changes[0].path, step.changes[0].after) == (path, None)
+    step, _ = plan_undo(decode_report(report_of(path, "one\n", "one\ntwo\n", "")))
+    assert step.changes[0].after == "", "an empty file was there before"
 
 
 def test_an_answer_that_is_not_the_programs_says_so() -> None:

@@ -89,3 +89,23 @@ def test_what_is_held_beyond_the_claim_stands_out() -> None:
     assert [(span.tone, len(span.text)) for span in spans] == [
         (TextStyle.GPU, 30), (TextStyle.FREE, 14), (TextStyle.STRONG, 1), (TextStyle.PLAIN, 15)
     ]  # fmt: skip
+
+
+def test_where_height_means_danger_a_curve_goes_over_into_its_colour_step_by_step() -> None:
+    danger = (0.6, 0.9)
+
+    def paint(value: float, height: int = 8) -> list[TextStyle]:
+        rows = render_area_chart([value, value], AxisScale(0.0, 1.0), height, TextStyle.GPU, danger)
+        return [span.tone for row in reversed(rows) for span in row if span.text != " "]
+
+    assert set(paint(0.3)) == {TextStyle.GPU, TextStyle.MEMORY_BODY}, "far below the limits it has its own hue"
+    assert paint(0.5)[-1] is TextStyle.MEMORY_WARM
+    assert paint(0.65)[-1] is TextStyle.ATTENTION
+    assert paint(0.8)[-1] is TextStyle.HOT
+    ramp = paint(1.0)
+    assert ramp[-1] is TextStyle.BAD
+    assert ramp[0] is TextStyle.MEMORY_BODY, "at its foot it has its own hue"
+    order = [TextStyle.MEMORY_BODY, TextStyle.MEMORY_WARM_BODY, TextStyle.ATTENTION_BODY, TextStyle.HOT_BODY]
+    places = [order.index(tone) for tone in ramp if tone in order]
+    assert places == sorted(places)
+    assert len(set(places)) == 4
