@@ -37,15 +37,17 @@ class CommandInterrupted(SparkctlError):
 
 
 class InterruptSignal:
-    """Ctrl-C as an event that an operation can wait for, so that it stops where stopping is safe."""
+    """Ctrl-C, a closed terminal (SIGHUP) or SIGTERM as an event that an operation can wait for, so that it stops where stopping is safe."""
 
     def __init__(self) -> None:
         self.presses = 0
+        self.signal_number: int | None = None  # of the first press
         self._pressed: asyncio.Event | None = None  # while somebody waits
 
-    def record_press(self) -> None:
+    def record_press(self, signal_number: int | None = None) -> None:
         """Count one press; called by the front end's signal handler in the event loop."""
         self.presses += 1
+        self.signal_number = self.signal_number or signal_number
         if self._pressed is not None:
             self._pressed.set()
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import click
 from click.core import ParameterSource
 
-from sparkctl.cli.options import VERB_ALIASES, RequestCommand
+from sparkctl.cli.options import VERB_ALIASES, VERB_HINTS, RequestCommand
 from sparkctl.commands.actions import ACTIONS, PANEL_VERBS
 from sparkctl.commands.request import Request, ScreenTarget
 from sparkctl.errors import InvalidInput
@@ -83,6 +83,8 @@ class CommandLineParser:
         verb, *rest = words
         outer = self._make_context()
         if verb not in self.verbs:
+            if hint := VERB_HINTS.get(verb):
+                raise InvalidInput(f"sparkctl has no command {verb}", hint)
             elsewhere = verb in self._root_command.list_commands(outer)
             raise InvalidInput(
                 f"`{verb}` is for the command line"

@@ -14,7 +14,8 @@ import click
 
 from sparkctl import __version__
 from sparkctl.cli import stderr, stdout
-from sparkctl.cli.options import VERB_ALIASES, add_terminal_options, ascii_option, colour_option
+from sparkctl.cli.help_formatter import HelpContext
+from sparkctl.cli.options import VERB_ALIASES, ascii_option, colour_option, prepare_command, refuse_unknown_command
 from sparkctl.errors import ExitCode, SparkctlError
 
 _INTERNAL_ERROR_EXIT_CODE = 70  # EX_SOFTWARE of sysexits.h
@@ -73,22 +74,19 @@ VERB_GROUPS = {
 VERBS = {verb: row for group in VERB_GROUPS.values() for verb, row in group.items()}
 
 _EPILOG = """\b
-Exit codes:
-  0  done                       4  timed out
-  1  the engine failed          5  unhealthy (doctor, status --check, --strict)
-  2  usage or an invalid file   6  refused, nothing was changed
-  3  node unreachable or        70  a bug in sparkctl
-     untrusted                  74  the recording could not be written
-  130  interrupted              141  stdout was closed early
+sparkctl init                                tell sparkctl about your Sparks
+sparkctl up qwen36-vllm --node spark1        start it, wait until it answers
+sparkctl demo up qwen36-vllm --node spark1   the same, without hardware
 
-\b
-  sparkctl init                                tell sparkctl about your Sparks
-  sparkctl up qwen36-vllm --node spark1        start a model, wait until it answers
-  sparkctl demo up qwen36-vllm --node spark1   the same, without hardware"""
+Exit codes: 0 done; 1 the engine failed; 2 usage or an invalid file; 3 node unreachable or untrusted; 4 timed out; 5 unhealthy
+(doctor, status --check, --strict); 6 refused, nothing was changed; 70 a bug in sparkctl; 74 the recording could not be
+written; 130 interrupted; 129 its terminal was closed; 143 it was sent SIGTERM; 141 stdout was closed early."""
 
 
 class LazyVerbGroup(click.Group):
     """A click group that imports the module of a command only when the command runs."""
+
+    context_class = HelpContext
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the verbs in the order in which a new user needs them."""
@@ -101,7 +99,7 @@ class LazyVerbGroup(click.Group):
         module = importlib.import_module(f"sparkctl.cli.verbs.{VERBS[cmd_name][0]}")
         command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
         assert isinstance(command, click.Command)
-        return add_terminal_options(command)
+        return prepare_command(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -109,9 +107,7 @@ class LazyVerbGroup(click.Group):
         """Take a verb of another tool for ours, and suggest one when there is no verb of that name."""
         args = [*VERB_ALIASES.get(args[0], args[:1]), *args[1:]]
         if args[0] not in VERBS and not args[0].startswith("-"):
-            from sparkctl.model.text.suggestions import format_did_you_mean
-
-            raise click.UsageError(f"unknown command: {args[0]}{format_did_you_mean(args[0], VERBS)}", ctx)
+            refuse_unknown_command(args[0], VERBS)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
+from sparkctl.cli.help_formatter import HelpContext
 from sparkctl.cli.stdout import ASCII_OPTION, COLOUR_OPTION, FORMAT_OPTION, QUIET_OPTION
 
 if TYPE_CHECKING:
@@ -25,13 +26,130 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # what hands type that know other tools: the words that stand for it; they are in no list and no completion
 VERB_ALIASES = {
-    **dict.fromkeys(("ps", "ls", "list"), ("status",)),
+    **dict.fromkeys(("ps", "ls", "list", "info", "inspect", "describe", "node", "nodes"), ("status",)),
     **dict.fromkeys(("start", "run", "serve"), ("up",)),
     **dict.fromkeys(("stop", "rm"), ("down",)),
+    **dict.fromkeys(("log", "journal", "tail"), ("logs",)),
+    **dict.fromkeys(("url", "urls", "port", "ports"), ("endpoints",)),
+    **dict.fromkeys(("download", "fetch", "build"), ("pull",)),
+    **dict.fromkeys(("copy", "cp", "push"), ("sync",)),
+    **dict.fromkeys(("validate", "lint"), ("profiles", "check")),
     "kill": ("down", "--kill"),
+    "drain": ("free",),
     "ssh": ("shell",),
+    "stats": ("top",),
+    "health": ("doctor",),
+    "port-forward": ("tunnel",),
+    "profile": ("profiles",),
+    "edit": ("profiles", "edit"),
+    "new": ("profiles", "new"),
+    "rename": ("profiles", "rename"),
+    "import": ("profiles", "import"),
+    "export": ("profiles", "export"),
+    "model": ("models",),
+    "image": ("images",),
+    "rmi": ("images", "remove"),
     "version": ("help", "version"),
 }
+
+_OWN_DOCKER = "images are Docker's own: on the node, sparkctl shell NODE, then docker"
+# words that sparkctl has no command for, or more than one: what to type instead, one a line
+VERB_HINTS = {
+    "show": "sparkctl status NAME        what runs\nsparkctl profiles show NAME\nsparkctl history show ID",
+    "get": "sparkctl status\nsparkctl profiles list\nsparkctl pull PROFILE        to get a model onto a node",
+    **dict.fromkeys(
+        ("remove", "delete"),
+        "sparkctl down NAME        stops a model\nsparkctl profiles remove NAME\nsparkctl models remove NAME\nsparkctl images remove IMAGE",
+    ),
+    **dict.fromkeys(
+        ("create", "add", "apply"), "sparkctl up PROFILE\nsparkctl profiles new NAME --from PROFILE\nsparkctl init        for a node"
+    ),
+    **dict.fromkeys(("events", "watch"), "sparkctl history\nsparkctl status --watch\nsparkctl --plain        changes as they happen"),
+    "attach": "sparkctl logs NAME --follow\nsparkctl shell NAME",
+    "cat": "sparkctl logs NAME\nsparkctl profiles show NAME",
+    "journalctl": "sparkctl logs NAME --follow\nsparkctl doctor        reads the kernel's log, too",
+    "config": "sparkctl init        writes the config\nsparkctl help config",
+    **dict.fromkeys(("du", "df", "system"), "sparkctl models\nsparkctl images\nsparkctl top --once        with the disks"),
+    "prune": "sparkctl images remove --old-builds\nsparkctl models        what is there, and what uses it",
+    "wait": "sparkctl up PROFILE waits until it is ready, also for one that starts already\nsparkctl status --watch",
+    **dict.fromkeys(("tag", "save", "load", "login", "commit"), _OWN_DOCKER),
+    **dict.fromkeys(("pause", "unpause", "suspend"), "a model that is paused keeps its memory: sparkctl down NAME, later sparkctl up NAME"),
+    "reload": "sparkctl restart NAME",
+    **dict.fromkeys(("enable", "disable"), "nothing starts at boot; for a systemd unit: sparkctl profiles export NAME --as systemd"),
+    "search": "sparkctl profiles list",
+    **dict.fromkeys(("update", "upgrade"), "uv tool upgrade dgx-sparkctl        or: pipx upgrade dgx-sparkctl"),
+    **dict.fromkeys(("chat", "test"), "sparkctl check NAME        asks questions with known answers\nsparkctl endpoints        for your own client"),
+    **dict.fromkeys(("monitor", "htop", "nvidia-smi", "gpu"), "sparkctl top\nsparkctl        alone, it opens the panel"),
+    **dict.fromkeys(("panel", "ui", "tui", "dashboard"), "sparkctl        alone, it opens the panel"),
+    "rollback": "sparkctl switch --abort        undoes one that was interrupted\nsparkctl history",
+    **dict.fromkeys(("replace", "swap"), "sparkctl switch PROFILE"),
+}  # fmt: skip
+
+# the same below a verb, where it has the command that stands for it
+SUBCOMMAND_ALIASES = {
+    **dict.fromkeys(("ls", "ps"), "list"),
+    **dict.fromkeys(("rm", "del", "delete", "rmi", "uninstall"), "remove"),
+    **dict.fromkeys(("mv", "move"), "rename"),
+    **dict.fromkeys(("cat", "view", "inspect", "describe", "get", "info"), "show"),
+    **dict.fromkeys(("create", "add", "init", "copy", "cp"), "new"),
+    **dict.fromkeys(("lint", "validate", "test", "verify"), "check"),
+    **dict.fromkeys(("vi", "vim", "open", "change", "modify"), "edit"),
+    **dict.fromkeys(("diff", "cmp"), "compare"),
+    **dict.fromkeys(("load", "paste"), "import"),
+    **dict.fromkeys(("save", "convert"), "export"),
+    **dict.fromkeys(("start", "enable", "on"), "arm"),
+    **dict.fromkeys(("stop", "disable", "off"), "disarm"),
+}
+
+
+def refuse_unknown_command(word: str, known: Iterable[str], before: str = "") -> NoReturn:
+    """Raise `InvalidInput` for a word that is no command: with what to type instead, or the nearest of the known ones.
+
+    ``before``: the words of the command line before it, with a space at the end.
+    """
+    from sparkctl.errors import InvalidInput
+    from sparkctl.model.text.suggestions import format_did_you_mean
+
+    if not before and (hint := VERB_HINTS.get(word)):
+        raise InvalidInput(f"sparkctl has no command {word}", hint)
+    raise InvalidInput(f"unknown command: {before}{word}{format_did_you_mean(word, known)}", f"sparkctl {before}--help")
+
+
+class VerbGroup(click.Group):
+    """A verb with commands below it: it takes the words of other tools for them, and lists where none is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Insert the command that lists where only its options stand, and drop it where the verb itself lists."""
+        is_help = any(word in ctx.help_option_names for word in args)
+        if self.invoke_without_command:
+            args = args[1:] if args[:1] and args[0] in _LIST_WORDS else args
+        elif not is_help and (not args or args[0].startswith("-")):
+            args = ["list" if "list" in self.commands else "status", *args]
+        return super().parse_args(ctx, args)
+
+    def find_command_name(self, word: str) -> str | None:
+        """Return the command that a word stands for, None where there is none."""
+        choices = (word, SUBCOMMAND_ALIASES.get(word), "status" if word in _LIST_WORDS else None)
+        return next((one for one in choices if one in self.commands), None)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Take a word of another tool for ours, and say what is meant where there is no such command."""
+        name = self.find_command_name(args[0])
+        if name is None and not args[0].startswith("-"):
+            refuse_unknown_command(args[0], self.commands, f"{ctx.info_name} ")
+        return super().resolve_command(ctx, [name or args[0], *args[1:]])
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands, what each does in full."""
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, self.commands[name].get_short_help_str(200)) for name in self.list_commands(ctx)]
+            )
+
+
+_LIST_WORDS = ("list", "ls", "ps")
 
 
 def create_context(
@@ -282,13 +400,20 @@ def parse_duration_option(ctx: click.Context, param: click.Parameter, value: str
     return found
 
 
+def accept_silently(*names: str) -> Callable[[F], F]:
+    """Add flags of other tools that ask for what is done anyway; help does not show them."""
+    return click.option(*names, is_flag=True, hidden=True, expose_value=False)
+
+
 ascii_option = click.option(
     "--ascii", is_flag=True, expose_value=False, callback=_note_in(ASCII_OPTION), help="Use only ASCII characters."
 )
 
 
-def add_terminal_options(command: click.Command) -> click.Command:
-    """Let a verb take ``--ascii`` and ``--color``, as before the verb; only the help of sparkctl itself shows them."""
+def prepare_command(command: click.Command) -> click.Command:
+    """Let a verb take ``--ascii`` and ``--color``, as before the verb; only the help of sparkctl itself shows them. Its help
+    follows the terminal's width."""
+    command.context_class = HelpContext
     for decorate in (ascii_option, colour_option):
         holder = decorate(click.Command(None))
         (option,) = holder.params
@@ -297,7 +422,7 @@ def add_terminal_options(command: click.Command) -> click.Command:
         if not any(set(option.opts) & set(one.opts) for one in command.params):
             command.params.append(option)
     for below in command.commands.values() if isinstance(command, click.Group) else ():
-        add_terminal_options(below)
+        prepare_command(below)
     return command
 
 

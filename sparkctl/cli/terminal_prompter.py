@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import termios
@@ -38,8 +39,13 @@ async def read_line(prompt: str, *, echo: bool = True) -> str:
     typed: asyncio.Future[str] = loop.create_future()
 
     def read_answer() -> None:
-        if not typed.done():
-            typed.set_result(os.read(keyboard, _MAX_ANSWER_BYTES).decode("utf-8", "replace").rstrip("\r\n"))
+        if typed.done():
+            return
+        try:
+            answer = os.read(keyboard, _MAX_ANSWER_BYTES)
+        except OSError:  # the terminal was closed
+            answer = b""
+        typed.set_result(answer.decode("utf-8", "replace").rstrip("\r\n"))
 
     before = termios.tcgetattr(keyboard)
     stderr.pause_live_line(True)
@@ -53,7 +59,8 @@ async def read_line(prompt: str, *, echo: bool = True) -> str:
         return await typed
     finally:
         loop.remove_reader(keyboard)
-        termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+        with contextlib.suppress(termios.error):  # the terminal was closed
+            termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
         if not echo or not typed.done():
             stderr.print_message()
         stderr.pause_live_line(False)

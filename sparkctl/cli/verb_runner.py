@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -50,17 +52,20 @@ async def _consume_events(ctx: CommandContext, verb: EventSource, printer: Event
 
     from sparkctl.cli.instance_cache import add_instance
     from sparkctl.concurrency import run_in_background
+    from sparkctl.errors import ExitCode
     from sparkctl.model.events import CommandEnded, Outcome
 
     loop = asyncio.get_running_loop()
 
-    def interrupt_verb() -> None:
-        ctx.interrupt.record_press()
+    def interrupt_verb(number: int) -> None:
+        ctx.interrupt.record_press(number)
         printer.print_interrupt(ctx.interrupt.presses)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _INTERRUPTING_SIGNALS:
+        if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+            continue  # `nohup` asks for it
         with contextlib.suppress(NotImplementedError, ValueError):  # not the main thread: it gets no signals
-            loop.add_signal_handler(number, interrupt_verb)
+            loop.add_signal_handler(number, interrupt_verb, number)
 
     async def refresh_every_second() -> None:
         while True:
@@ -70,12 +75,25 @@ async def _consume_events(ctx: CommandContext, verb: EventSource, printer: Event
     code = 0
     async with contextlib.aclosing(verb(ctx)) as events, run_in_background(refresh_every_second()):
         async for event in events:
-            printer.print_event(event)
+            if isinstance(event, CommandEnded) and event.exit_code == ExitCode.INTERRUPTED:
+                event = replace(event, exit_code=128 + (ctx.interrupt.signal_number or signal.SIGINT))
+            try:
+                printer.print_event(event)
+            except (stdout.StdoutClosed, stdout.StdoutWriteFailed):
+                await asyncio.sleep(_SIGNAL_SECONDS)
+                if ctx.interrupt.signal_number in (None, signal.SIGINT):
+                    raise
+                # the terminal was closed: the operation still ends where stopping is safe
+                stdout.discard_buffer(sys.stdout)
             if isinstance(event, CommandEnded):
                 code = event.exit_code
                 if event.outcome in (Outcome.READY, Outcome.DETACHED) and event.node and event.instance:
                     add_instance(event.node, event.instance)
     return code
+
+
+_INTERRUPTING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNAL_SECONDS = 0.1  # a terminal that closes takes stdout away, and sends SIGHUP a moment later
 
 
 async def run_until_interrupt(work: Coroutine[Any, Any, None]) -> None:

@@ -26,6 +26,7 @@ from sparkctl.model.launch_plan import ContainerLabel, ReadinessRule, ReadinessT
 from sparkctl.model.node import Node, NodeName
 from sparkctl.monitor.answer_check import CheckTarget, build_answer_finding, check_answers
 from sparkctl.monitor.engine_probe import AudioClip, find_clip_fault, request_speech, resolve_served_model
+from sparkctl.monitor.node_views import build_missing_instance_error
 from sparkctl.profiles.container_labels import find_container_api_key, parse_port_label, parse_ready_rule_label
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
@@ -71,7 +72,7 @@ async def _check(ctx: CommandContext, request: CheckInstance, emit: Emit) -> Com
     if failures:
         raise failures[0]
     where = ", ".join(node.name for node in request.nodes)
-    raise InvalidInput(f"no instance {request.instance} runs on {where}", "see what runs: sparkctl status")
+    raise build_missing_instance_error(request.instance, (), where)
 
 
 async def _check_container(

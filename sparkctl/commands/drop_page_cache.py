@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sparkctl.commands.event_stream import build_end_from_error, run_on_each_node, stream_events
 from sparkctl.commands.model_places import find_model_places, load_all_profiles
 from sparkctl.commands.request import Request
-from sparkctl.context import CommandContext
+from sparkctl.context import CommandContext, CommandInterrupted
 from sparkctl.errors import OperationRefused, SparkctlError
 from sparkctl.model.events import CachesDropped, CommandEnded, Emit, Event, Outcome, WarningEmitted
 from sparkctl.model.node import Node
@@ -80,6 +80,19 @@ async def drop_node_caches(
     )
     emit(event)
     return event
+
+
+async def try_drop_node_caches(
+    session: NodeSession, ctx: CommandContext, emit: Emit, profiles: Sequence[Profile] = ()
+) -> SparkctlError | None:
+    """Do the same before something that goes on without it, too; return why it was not possible."""
+    try:
+        await drop_node_caches(session, ctx, emit, profiles)
+    except CommandInterrupted:
+        raise
+    except SparkctlError as error:
+        return error
+    return None
 
 
 async def _drop_model_files(session: NodeSession, ctx: CommandContext, profiles: Sequence[Profile]) -> int:

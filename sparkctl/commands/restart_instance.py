@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sparkctl.commands.event_stream import build_end_from_error, run_in_turn
+from sparkctl.commands.event_stream import build_end_from_error
 from sparkctl.commands.request import Preview, Request
 from sparkctl.commands.start.start_request import StartInstance, build_start_request
 from sparkctl.commands.stop.stop_impact import StopTarget, preview_stop
@@ -17,9 +17,9 @@ from sparkctl.commands.stop.stop_instance import StopInstance
 from sparkctl.context import CommandContext
 from sparkctl.errors import InvalidInput, OperationRefused, SparkctlError
 from sparkctl.history.model import OperationKind
-from sparkctl.model.events import Event, WarningEmitted
+from sparkctl.model.events import CommandEnded, Event, Outcome, WarningEmitted
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.node import Node
+from sparkctl.model.node import Node, NodeState
 from sparkctl.model.text.secrets import MASK
 from sparkctl.monitor.node_status import read_node_statuses
 from sparkctl.monitor.node_views import choose_instance
@@ -58,7 +58,9 @@ class RestartInstance(Request):
 
 
 async def restart_instance(ctx: CommandContext, request: RestartInstance) -> AsyncGenerator[Event, None]:
-    """Yield the events of the stop and of the start, and one end: that of the stop where it failed, else that of the start."""
+    """Yield the events of the stop and of the start, and one end: that of the stop where the instance is not gone, else that
+    of the start.
+    """
     began = ctx.clock.monotonic()
     try:
         found = choose_instance(await read_node_statuses(ctx, request.nodes), request.instance)
@@ -81,9 +83,28 @@ async def restart_instance(ctx: CommandContext, request: RestartInstance) -> Asy
         everywhere=request.everywhere,
     )
     start = replace(start, timeout=request.timeout)
-    async with aclosing(run_in_turn((stop.run(ctx), start.run(ctx)))) as events:
+    async with aclosing(stop.run(ctx)) as events:
+        async for event in events:
+            if not isinstance(event, CommandEnded):
+                yield event
+            elif event.outcome is Outcome.UNHEALTHY and await _is_gone(ctx, found, start.nodes):
+                # the start checks by itself whether there is enough memory
+                words = event.message or f"{found.name} is stopped, but not all is as it should be"
+                yield WarningEmitted(ctx.clock.unix_time(), found.node, words, event.hint)
+            elif event.exit_code:
+                yield event
+                return
+    async with aclosing(start.run(ctx)) as events:
         async for event in events:
             yield event
+
+
+async def _is_gone(ctx: CommandContext, found: InstanceView, nodes: Sequence[Node]) -> bool:
+    """Tell whether every node answers, and no rank of the instance runs there any more."""
+    views = await read_node_statuses(ctx, nodes)
+    return all(view.state is NodeState.OK and view.docker_known for view in views) and not any(
+        one.ours and one.name == found.name and one.is_alive for view in views for one in view.instances
+    )
 
 
 def build_restart(ctx: CommandContext, found: InstanceView, nodes: Sequence[Node]) -> tuple[StartInstance, bool]:

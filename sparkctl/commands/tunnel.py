@@ -19,7 +19,7 @@ from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, TunnelStat
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import Node, NodeState
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.model.text.suggestions import format_did_you_mean
+from sparkctl.monitor.node_views import build_missing_instance_error
 from sparkctl.profiles.container_labels import parse_port_label
 from sparkctl.transport.node_connection import ByteReader, ByteWriter, ConnectionStatus
 from sparkctl.transport.node_session import NodeSession
@@ -194,11 +194,7 @@ async def _find_endpoint(
             {one.instance_name for _, containers in seen for one in containers if _get_port(one) is not None}
         )
         where = " or ".join(node.name for node in request.nodes)
-        there = f" (there: {', '.join(map(sanitize_line, names))})" if names else ""
-        raise InvalidInput(
-            f"no instance {request.instance} with an endpoint runs on {where}{there}{format_did_you_mean(request.instance, names)}",
-            "see what runs: sparkctl status",
-        )
+        raise build_missing_instance_error(request.instance, names, where)
     if len(found) > 1:
         nodes = " and ".join(node.name for node, _ in found)
         raise InvalidInput(f"{request.instance} runs on {nodes}", f"name one: --node {found[0][0].name}")

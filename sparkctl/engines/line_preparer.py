@@ -16,13 +16,17 @@ _KNOWN_TEXTS = 4096  # an engine that restarts again and again repeats its lines
 _LOG_PREFIX = re.compile(
     # vLLM: (APIServer pid=1), (Worker_TP0 pid=7), formerly (VllmWorker rank=0 pid=7); Ray adds the address
     r"\((?:[\w-]{1,40} ){0,3}(?:\w++=[\w.:]++,? ?)++\) ?"
-    r"|(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[?[^\[\]\s]+:\d+\] ?"
+    r"|(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[?[^\[\]\s]+:\d+\[?\] ?"
     # Python's logging with a date: 2024-12-19 21:40:35 ERROR 56542 [engine.py:64], 2025-01-01 10:00:00,123 - name - ERROR -
     r"|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)? {1,5}(?:- [\w.]+ - )?(?P<dated>DEBUG|INFO|WARNING|ERROR|CRITICAL)"
     r"(?: -)? (?:\d+ )?(?:\[[^\[\]\s]+:\d+\] ?|[\w.]{1,60}:\d+ -- )?"
     # loguru and its like: 2026-01-18 23:16:55.275 | INFO     | name:function:46 - text, 05:57:22 | ERROR | stderr | text
     r"|(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(?:[.,]\d+)? \| (?P<barred>DEBUG|INFO|WARNING|ERROR|CRITICAL) {1,8}\| "
     r"(?:[\w.<>]{1,120}:[\w.<>]{1,80}:\d+ - |[\w.]{1,40} \| ?)?"
+    # TensorFlow: 2023-10-31 10:09:35.485444: W tensorflow/core/x.cc:64], Ray: [2023-07-11 15:20:41,680 E 42067 42067] logging.cc:97:
+    r"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,9}: (?P<flow>[IWEF]) [\w./+-]{1,200}:\d+\] ?"
+    r"|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (?P<ray>[IWEF]) \d+ \d+\] (?:\([\w.-]{1,40}\) )?[\w./+-]{1,200}:\d+: ?"
+    r"|!!! Exception during processing ?!!! "  # ComfyUI
     r"|\d\d:\d\d:\d\d(?:[.,]\d{1,6})? (?:(?P<clocked>DEBUG|INFO|WARNING|ERROR|CRITICAL) )?"  # the time of day alone
     r"|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})? (?:\| )?(?!- )"  # Docker's own panel
     # Python's logging with the logger's name: ERROR (uvicorn.error): text, ERROR:root:text
@@ -45,7 +49,7 @@ _LOG_PREFIX = re.compile(
 LOG_PREFIX_PATTERN = re.sub(
     r"\?P<\w+>", "?:", _LOG_PREFIX.pattern
 )  # without group names, for use within a larger pattern
-_PREFIX_STARTS = frozenset("(DIWEC[0123456789")
+_PREFIX_STARTS = frozenset("(DIWEC[!0123456789")
 _LEVELS_BY_LETTER = {
     "D": "DEBUG",
     "V": "DEBUG",
@@ -76,7 +80,13 @@ def strip_log_prefix(line: str) -> tuple[str | None, str]:
     while start < len(line) and line[start] in _PREFIX_STARTS and (found := _LOG_PREFIX.match(line, start)):
         word = found["level"] or found["word"] or found["dated"] or found["piped"] or found["named"]
         word = word or found["barred"] or found["clocked"] or _LEVELS_BY_WORD.get((found["boxed"] or "").upper())
-        level = level or word or _LEVELS_BY_LETTER.get(found["letter"] or found["mark"] or found["glog"] or "")
+        level = (
+            level
+            or word
+            or _LEVELS_BY_LETTER.get(
+                found["letter"] or found["mark"] or found["glog"] or found["flow"] or found["ray"] or ""
+            )
+        )
         start = found.end()
     return level, line[start:] if start else line
 
@@ -153,17 +163,19 @@ class LinePreparer:
 
 @dataclass(frozen=True, slots=True)
 class ProgressBarState:
-    """One state of a progress bar. ``done``/``total`` are counts, None for bars that count bytes (``1.2G/4.0G``)."""
+    """One state of a progress bar. ``done``/``total`` are counts, None for bars that count bytes (``1.2G/4.0G``). ``rest``: what
+    another process wrote behind it, on the same line."""
 
     title: str
     fraction: float
     done: int | None = None
     total: int | None = None
+    rest: str = ""
 
 
 _PROGRESS_BAR = re.compile(
     r"(?P<title>[^|%]{0,200}?):\s+(?P<percent>\d{1,3})%(?: Completed \| |\|[^|]{0,400}\| )"
-    r"(?P<done>[\d.]+[kMGTP]?)/(?P<total>[\d.]+[kMGTP]?) \["
+    r"(?P<done>[\d.]+[kMGTP]?)/(?P<total>[\d.]+[kMGTP]?) \[(?:[^\[\]]{0,120}\] ?)?"
 )
 
 
@@ -175,7 +187,7 @@ def parse_progress_bar(line: str) -> ProgressBarState | None:
     if found is None:
         return None
     fraction = min(1.0, int(found["percent"]) / 100)
-    done, total = found["done"], found["total"]
+    done, total, rest = found["done"], found["total"], line[found.end() :]
     if not (done.isdecimal() and total.isdecimal() and len(done) <= 15 and len(total) <= 15):
-        return ProgressBarState(found["title"].strip(), fraction)
-    return ProgressBarState(found["title"].strip(), fraction, int(done), int(total))
+        return ProgressBarState(found["title"].strip(), fraction, rest=rest)
+    return ProgressBarState(found["title"].strip(), fraction, int(done), int(total), rest)

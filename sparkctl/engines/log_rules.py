@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
 
 from sparkctl.engines.base import Failure, FailureWeight, LineSignal
-from sparkctl.engines.line_preparer import parse_progress_bar
+from sparkctl.engines.line_preparer import parse_progress_bar, strip_log_prefix
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.text.sanitize import truncate_text
@@ -21,7 +21,7 @@ EXCEPTION_WITHOUT_ERROR = (
 )
 _WRAPPING_NAME = r"(?:[\w.]+: {1,8})?"
 EXCEPTION_PREFIX = (
-    rf"^{_WRAPPING_NAME}(?:CUDA [Ee]rror: |(?:[A-Za-z_][\w.]*)?(?:Error|Exception)(?:\([\w.]+\))?: |"
+    rf"^{_WRAPPING_NAME}(?:CUDA [Ee]rror: |(?:[A-Za-z_][\w.]*)?(?:Error|Exception)(?:(?:\([\w.]+\))?: |\([\"'])|"
     rf"{EXCEPTION_WITHOUT_ERROR}: |"
     r"\d+ validation errors? for \w+: (?:[\w.]+: )?(?:Value error, )?)(?:\[address=[\w.:-]{1,80}, pid=\d{1,9}\] )?"
 )
@@ -65,13 +65,12 @@ def _compile_search(pattern: str) -> Search:
     if not after:
         return re.compile(pattern).search
     plain = "|".join(part for part in parts if part not in after)
-    matches = [re.compile(part).match for part in after]
     search = re.compile(plain).search if plain else None
 
     def find(line: str) -> re.Match[str] | None:
         for end in _list_prefix_ends(line):
-            for match in matches:
-                if (found := match(line, end)) is not None:
+            for part in after:
+                if (found := _compile_match(part)(line, end)) is not None:
                     return found
         return None if search is None else search(line)
 
@@ -102,7 +101,8 @@ def _split_alternatives(pattern: str) -> tuple[str, ...]:
 
 
 @cache
-def _compile_match(pattern: str) -> Search:
+def _compile_match(pattern: str) -> Callable[..., re.Match[str] | None]:
+    """Return a matcher of a pattern; beside the line it may be told where to begin."""
     return re.compile(pattern).match
 
 
@@ -271,6 +271,7 @@ def _fill_template(template: str, groups: MatchGroups) -> str:
     return _GROUP_NAME.sub(lambda name: groups.get(name[1], "(not said)"), text)
 
 
+@cache
 def _generalize_digits(pattern: str) -> str | None:
     """Return a pattern that accepts any digit in the place of a certain one; None if it holds none."""
 
@@ -289,28 +290,40 @@ class RuleFinder:
 
     def __init__(self, rules: tuple[FailureRule, ...]) -> None:
         self._rules = rules
+        self._latest: tuple[str, list[FailureRule]] = ("", [])  # a line is judged, then classified
 
     def depends_on_digits(self, line: str, shape: str) -> bool:
         """Tell whether some lines of this shape may match, and others not; ``line`` is one of them."""
         if "0" not in shape:
             return False
-        for needle, patterns in self._patterns_with_digits.items():
-            if needle in shape and any(_compile_search(one)(line) is not None for one in patterns):
-                return True
-        return False
+        rules = self.find_candidates(line)
+        others = (rule for needle, some in self._rules_by_digits.items() if needle in shape for rule in some)
+        return any(self._matches_with_any_digits(rule, line) for each in (rules, others) for rule in each)
+
+    def _matches_with_any_digits(self, rule: FailureRule, line: str) -> bool:
+        if (general := _generalize_digits(rule.pattern)) is None:
+            return False
+        if rule.exception and _compile_match(EXCEPTION_LINE)(line) is None:
+            return False
+        return _compile_search(general)(line) is not None
 
     @cached_property
-    def _patterns_with_digits(self) -> dict[str, list[str]]:
-        """By needle, as a shape: the patterns that hold a certain digit, with any digit in its place."""
-        found: dict[str, list[str]] = {}
+    def _rules_by_digits(self) -> dict[str, list[FailureRule]]:
+        """The rules by those of their needles, as shapes, that hold a digit: a line may have another one there."""
+        found: dict[str, list[FailureRule]] = {}
         for rule in self._rules:
-            if (general := _generalize_digits(rule.pattern)) is not None:
-                for needle in rule.needles:
-                    found.setdefault(needle.translate(TO_SHAPE), []).append(general)
+            for needle in rule.needles:
+                if "0" in (shape := needle.translate(TO_SHAPE)):
+                    found.setdefault(shape, []).append(rule)
         return found
 
     def find_candidates(self, line: str) -> list[FailureRule]:
         """Return the rules with a needle in this line, in their order."""
+        if self._latest[0] != line:
+            self._latest = line, self._find_candidates(line)
+        return self._latest[1]
+
+    def _find_candidates(self, line: str) -> list[FailureRule]:
         places: set[int] = set()
         for gram in self._needles_by_gram.keys() & _list_grams(line):
             for needle in self._needles_by_gram[gram]:
@@ -406,6 +419,8 @@ class LogRules:
         if line.startswith(self._told_starts):
             return self._read_known_start(line)
         if "%" in line and (seen := parse_progress_bar(line)) is not None:
+            if seen.rest and (failure := self._find_failure(strip_log_prefix(seen.rest)[1])) is not None:
+                return LineSignal(failure=failure)
             title = seen.title
             name = next((step for word, step in self.bars if word in title), None)
             if name is None:
@@ -416,9 +431,13 @@ class LogRules:
 
     def depends_on_digits(self, line: str, shape: str) -> bool:
         """Tell whether some lines of this shape (a prepared line with each digit as 0) may say something, and others not."""
-        return bool(self._told_shapes and shape.startswith(self._told_shapes)) or self._finder.depends_on_digits(
-            line[:_MAX_MATCHED_CHARS], shape[:_MAX_MATCHED_CHARS]
-        )
+        if self._told_shapes and shape.startswith(self._told_shapes):
+            return True
+        if line[:1].isspace():
+            line, shape = line.lstrip(), shape.lstrip()
+            if not line.startswith((_CPP_MESSAGE, _DRIVER_MESSAGE)):
+                return False
+        return self._finder.depends_on_digits(line[:_MAX_MATCHED_CHARS], shape[:_MAX_MATCHED_CHARS])
 
     def _read_known_start(self, line: str) -> LineSignal | None:
         facts = tuple(found for each in self.facts if (found := each.match_fact(line)) is not None)

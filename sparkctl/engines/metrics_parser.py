@@ -103,7 +103,8 @@ def parse_metrics_page(text: str, wanted: Iterable[str]) -> MetricsPage:
             f"The engine's /metrics cannot be read: {truncate_text(sanitize_line(str(broken)), 200)}",
             "Look at it yourself: curl -s http://HOST:PORT/metrics | head; an engine in the middle of a stop cuts it short.",
         ) from broken
-    samples = (each for family in families for each in family.samples if math.isfinite(each.value))
+    # Nothing that an engine counts is below zero: such a value is not known.
+    samples = (each for family in families for each in family.samples if 0 <= each.value < math.inf)
     return MetricsPage(tuple(MetricSample(each.name, each.labels, each.value) for each in samples))
 
 

@@ -79,6 +79,8 @@ class OperationRecorder:
         """Delete the row: nothing was done."""
         from sparkctl.history import tables
 
+        if self._is_dropped:
+            return
         if not self.is_over:
             self._file.release_file()
         self._is_dropped = True

@@ -114,16 +114,13 @@ class LogDiagnoser:
         shapes, effects = get_shapes(block), dict[EffectTable, bytes]()
         at, end = 0, len(self._block)
         while at < end:
-            at, self._may_open = self._skip_lines(shapes, effects, at)
-            if at < end:
-                raw = self._block[at].decode("utf-8", "replace")
-                if self._may_open or self._engine is None:
-                    self.feed_raw_line(raw)
-                else:
-                    self.lines += 1
-                    when, text = split_raw_line(raw)
-                    self._readers[self._engine].feed_line(LogLine(when=when, text=text, number=self.lines))
+            reader = self._only_reader
+            if reader is None or self._held is not None or self._quoting:
+                self._may_open = True
+                self.feed_raw_line(self._block[at].decode("utf-8", "replace"))
                 at += 1
+            else:
+                at = self._read_effective_lines(reader, shapes, effects, at)
         # ``in`` is several times as fast as ``rfind``.
         if (place := max((block.rfind(mark) for mark in _ACCEPTANCE_BYTES if mark in block), default=-1)) >= 0:
             at = block.count(b"\n", 0, place)
@@ -132,32 +129,54 @@ class LogDiagnoser:
         self._recent.extend(enumerate(self._block[last:], self._block_start + last + 1))
         self._block, self._may_open = [], True
 
-    def _skip_lines(self, shapes: list[bytes], effects: dict[EffectTable, bytes], at: int) -> tuple[int, bool]:
-        """Skip lines of the block that change nothing; return the index of the first one to read, and whether an engine may
-        begin with it."""
-        reader = self._only_reader
-        if reader is None or self._held is not None or self._quoting:
-            return at, True
-        table = self._get_effect_table(reader)
-        if (known := effects.get(table)) is None:
-            known = effects[table] = table.list_effects(shapes)
-        most, effect = reader.skippable_effect, known[at]
-        if most is None or most < effect < _UNKNOWN:
-            return at, effect >= _OPENS
-        start, skip_run, latest, activity = at, compile_effect_run(most), -1, -1
-        while not most < known[at] < _UNKNOWN and (found := skip_run(known, at)) is not None:
-            if (end := found.end()) > at:
+    def _read_effective_lines(
+        self, reader: LogAnalyzer, shapes: list[bytes], effects: dict[EffectTable, bytes], at: int
+    ) -> int:
+        """Read the lines of the block that change something, until another analyzer may read alone; return the next line's index."""
+        end, table, known = len(shapes), None, b""
+        is_in_traceback = None
+        while at < end:
+            if reader.is_in_traceback is not is_in_traceback or table is None:
+                is_in_traceback = reader.is_in_traceback
+                table = self._get_effect_table(reader)
+                if (known := effects.get(table, b"")) == b"":
+                    known = effects[table] = table.list_effects(shapes)
+            most, effect = reader.skippable_effect, known[at]
+            if most is not None and (effect <= most or effect == _UNKNOWN):
+                at, effect = self._skip_lines(reader, shapes, table, known, at, most)
+                if at == end:
+                    break
+            raw = self._block[at].decode("utf-8", "replace")
+            at += 1
+            if effect >= _OPENS or self._engine is None:
+                self._may_open = True
+                self.feed_raw_line(raw)
+                if self._only_reader is not reader:
+                    break
+            else:
+                self.lines += 1
+                when, text = split_raw_line(raw)
+                reader.feed_line(LogLine(when=when, text=text, number=self.lines))
+        return at
+
+    def _skip_lines(
+        self, reader: LogAnalyzer, shapes: list[bytes], table: EffectTable, known: bytes, at: int, most: LineEffect
+    ) -> tuple[int, int]:
+        """Skip lines of the block that change no more than ``most``; return the index of the first one to read, and its effect."""
+        start, skip_run, latest, activity, effect = at, compile_effect_run(most), -1, -1, known[at]
+        while effect <= most or effect == _UNKNOWN:
+            if effect != _UNKNOWN and (found := skip_run(known, at)) is not None:
+                end = found.end()
                 latest = max(latest, _find_last_effect(known, at, end, _REMEMBERED))
                 activity = max(activity, _find_last_effect(known, at, end, _REQUEST))
                 at = end
-            if at == len(shapes) or (effect := known[at]) != _UNKNOWN:
-                break
-            effect = table.judge_line(shapes[at], self._block[at])
-            if effect > most:
-                break
-            latest = at if effect >= _REMEMBERED else latest
-            activity = at if effect >= _REQUEST else activity
-            at += 1
+            else:
+                effect = table.judge_line(shapes[at], self._block[at])
+                if effect > most:
+                    break
+                latest = at if effect >= _REMEMBERED else latest
+                activity = at if effect >= _REQUEST else activity
+                at += 1
             if at == len(shapes):
                 break
             effect = known[at]
@@ -168,7 +187,7 @@ class LogDiagnoser:
                 None if latest < 0 else (first + latest, self._block[latest]),
                 None if activity < 0 else first + activity,
             )
-        return at, effect >= _OPENS
+        return at, effect
 
     @property
     def _only_reader(self) -> LogAnalyzer | None:

@@ -127,7 +127,7 @@ class EffectTable:
             return LineEffect.MATTERS
         if says_it_tries_again(line):
             return LineEffect.MATTERS
-        if self._engine.depends_on_digits(line, shape) or self._engine.classify_line(line) is not None:
+        if self._engine.classify_line(line) is not None or self._engine.depends_on_digits(line, shape):
             return LineEffect.MATTERS
         is_ready = self._is_ready_line is not None and self._is_ready_line(line)
         return LineEffect.MATTERS if is_ready else LineEffect.REMEMBERED

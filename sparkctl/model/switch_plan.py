@@ -148,7 +148,9 @@ class SwitchJournal:
     ``words``: the profile and its overrides as given, without secrets; ``profile_hash`` is of the resulting profile.
     ``old``: the stopped containers that are kept, by node. ``since`` in unix seconds. ``rolls_back`` False: a new model
     that failed is left for study. ``guarded`` and ``timeout`` (seconds) belong to the new start. ``keep_going`` belongs
-    to the switch; a journal without it comes from a version that did not have it.
+    to the switch. ``need_nodes``: where what the new model needs is started. ``ran_before``: ids of the containers that
+    were started for a model of that name before the switch, and go on. A journal without one of these comes from a
+    version that did not have it.
     """
 
     id: str
@@ -165,11 +167,13 @@ class SwitchJournal:
     guarded: bool = True
     timeout: float | None = None
     keep_going: bool = False
+    need_nodes: tuple[NodeName, ...] = ()
+    ran_before: tuple[str, ...] = ()
 
     @property
     def affected_nodes(self) -> tuple[NodeName, ...]:
         """Every node that has the journal, in the order in which their locks are taken."""
-        return tuple(sorted({*self.nodes, *(node for node, _ in self.old)}))
+        return tuple(sorted({*self.nodes, *self.need_nodes, *(node for node, _ in self.old)}))
 
     @property
     def old_node_options(self) -> str:

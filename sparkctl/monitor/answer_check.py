@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sparkctl.engines.base import Engine
-from sparkctl.errors import ConnectionLost, MetricsUnreadable
+from sparkctl.errors import MetricsUnreadable
 from sparkctl.model.engine_metrics import EngineMetrics
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
 from sparkctl.model.launch_plan import ReadinessTarget, find_flag_value
@@ -207,6 +207,8 @@ def judge_stop(reply: ChatReply, limit: int) -> AnswerCheck:
         return _fail(name, f"it made {reply.tokens} tokens where max_tokens was {limit}", asked, reply.shown)
     if reply.finish not in (None, "length"):
         return _leave_open(name, f"it ended by itself ({reply.finish}) before max_tokens", asked, reply.shown)
+    if reply.tokens is None and reply.finish is None:
+        return _leave_open(name, "it tells neither how many tokens it made nor why it ended", asked, reply.shown)
     return _pass(name, "it stops at max_tokens")
 
 
@@ -338,16 +340,22 @@ def build_answer_finding(
     )
 
 
+QUESTION_PROBES = ("completions", "chat")
+
+
 async def check_answers(link: NodeConnection, target: CheckTarget, *, is_full: bool) -> tuple[AnswerCheck, ...]:
     """Ask an engine that is ready, and judge what comes: two small requests, about ten for the full check.
 
     Raises `ConnectionLost`; every fault of the engine is a result.
     """
-    if target.service.ready.probe not in ("completions", "chat") or target.service.port is None:
-        return (_leave_open("question", "not asked a question: its profile has another probe"),)
+    if target.service.ready.probe not in QUESTION_PROBES or target.service.port is None:
+        return (_leave_open("question", "its profile has no `probe` that takes a question, so none was asked"),)
     manners = QueryMarkerSupport()
     service = await engine_probe.resolve_served_model(link, target.service, manners)
     return await _AnswerChecker(link, replace(target, service=service), manners).run(is_full=is_full)
+
+
+_RunCheck = Callable[[], Awaitable[list[AnswerCheck]]]
 
 
 class _AnswerChecker:
@@ -359,55 +367,65 @@ class _AnswerChecker:
         self._seconds = _BASIC_SECONDS
 
     async def run(self, *, is_full: bool) -> tuple[AnswerCheck, ...]:
+        """Run the checks in their order; the first that gets no answer is the last, and what was found before it stays."""
         self._seconds = _FULL_SECONDS if is_full else _BASIC_SECONDS
-        try:
-            found = [await self._ask_question(_FULL_TOKENS if is_full else _BASIC_TOKENS), await self._check_context()]
-            if is_full and found[0] is not None and found[0].severity is not Severity.WARNING:
-                found += [await self._check_stop(), await self._check_json()]
-                found += [await self._check_tool_call(), *await self._check_stream()]
-        except ConnectionLost:
-            raise
-        except TimeoutError:
-            found = [_fail("question", f"it did not answer within {self._seconds:.0f} s", QUESTION)]
-        except (OSError, http_client.InvalidHttpResponse) as broken:
-            found = [_fail("question", "it broke off its answer", QUESTION, str(broken) or "connection closed")]
-        return tuple(one for one in found if one is not None)
+        tokens = _FULL_TOKENS if is_full else _BASIC_TOKENS
+        checks: dict[str, _RunCheck] = {"question": lambda: self._ask_question(tokens), "context": self._check_context}
+        more: dict[str, _RunCheck] = {
+            "max-tokens": self._check_stop, "json": self._check_json, "tool-call": self._check_tool_call,
+            "stream": self._check_stream,
+        }  # fmt: skip
+        found: list[AnswerCheck] = []
+        for name, check in (checks | more if is_full else checks).items():
+            if name in more and found[0].severity is Severity.WARNING:
+                break
+            asked = QUESTION if name == "question" else None
+            try:
+                found += await check()
+            except TimeoutError:
+                found.append(_fail(name, f"it did not answer within {self._seconds:.0f} s", asked))
+                break
+            except (OSError, http_client.InvalidHttpResponse) as broken:
+                found.append(_fail(name, "it broke off its answer", asked, str(broken) or "connection closed"))
+                break
+        return tuple(found)
 
-    async def _ask_question(self, tokens: int) -> AnswerCheck:
+    async def _ask_question(self, tokens: int) -> list[AnswerCheck]:
         reply = await self._chat(QUESTION, tokens)
         if reply.status == 400:  # a server that does not know the setting, or no chat template
             self._thinking = {}
             reply = await self._chat(QUESTION, tokens)
         if reply.status not in _CHAT_REFUSED:
-            return judge_question(reply)
+            return [judge_question(reply)]
         body = {"prompt": _PROMPT, "max_tokens": _BASIC_TOKENS}
-        return judge_question(await self._post("/v1/completions", body), _PROMPT)
+        return [judge_question(await self._post("/v1/completions", body), _PROMPT)]
 
-    async def _check_context(self) -> AnswerCheck | None:
+    async def _check_context(self) -> list[AnswerCheck]:
         own = [find_flag_value(self._target.command, name) for name in self._target.engine.context_flags]
         promised = next((int(text) for text in own if text is not None and re.fullmatch(r"[1-9]\d{0,14}", text)), None)
         if promised is None:
-            return None
+            return []
         answer = await self._get("/v1/models")
-        return judge_context(answer.body, promised) if answer.is_success else None
+        found = judge_context(answer.body, promised) if answer.is_success else None
+        return [] if found is None else [found]
 
-    async def _check_stop(self) -> AnswerCheck:
+    async def _check_stop(self) -> list[AnswerCheck]:
         asked = "Count from 1 to 500, one number after the other."
-        return judge_stop(await self._chat(asked, _STOP_TOKENS), _STOP_TOKENS)
+        return [judge_stop(await self._chat(asked, _STOP_TOKENS), _STOP_TOKENS)]
 
-    async def _check_json(self) -> AnswerCheck:
+    async def _check_json(self) -> list[AnswerCheck]:
         asked = 'Answer in JSON: the capital of France, in the key "city".'
         more = {"response_format": {"type": "json_object"}}
-        return judge_json(await self._chat(asked, _FULL_TOKENS, more), asked)
+        return [judge_json(await self._chat(asked, _FULL_TOKENS, more), asked)]
 
-    async def _check_tool_call(self) -> AnswerCheck | None:
+    async def _check_tool_call(self) -> list[AnswerCheck]:
         own = [find_flag_value(self._target.command, name) for name in _TOOL_PARSER_FLAGS]
         parser = next((name for name in own if name is not None), None)
         if parser is None:
-            return None
+            return []
         asked = "What is the weather in Paris? Use the tool."
         reply = await self._chat(asked, _FULL_TOKENS, {"tools": [_TOOL], "tool_choice": "auto"})
-        return judge_tool_call(reply, asked, parser)
+        return [judge_tool_call(reply, asked, parser)]
 
     async def _check_stream(self) -> list[AnswerCheck]:
         asked = "Tell in about 200 words how a stone bridge is built."

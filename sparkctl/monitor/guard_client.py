@@ -59,6 +59,7 @@ class GuardClient:
         self._reader, self._writer = streams
         self._on_event = on_event
         self._asking = asyncio.Lock()
+        self._late_answers = 0  # answers to come to commands that were cancelled
         self._answers: asyncio.Queue[GuardState | GuardReceipt | GuardRefusal | Exception | None] = asyncio.Queue()
         # no TaskGroup: it reads until `close`, in no block; whatever ends it fails the command that waits for an answer
         self._listening = asyncio.create_task(self._read_guard_lines())
@@ -149,6 +150,9 @@ class GuardClient:
                     self._writer.write(json.dumps(command, separators=(",", ":")).encode() + b"\n")
                     await self._writer.drain()
                     answer = await self._answers.get()
+                    while self._late_answers and not isinstance(answer, Exception):
+                        self._late_answers -= 1
+                        answer = await self._answers.get()
             except TimeoutError as late:
                 self._listening.cancel()  # a late answer would be taken for the next command's
                 raise GuardNotResponding(
@@ -157,6 +161,9 @@ class GuardClient:
                 ) from late
             except OSError as gone:
                 raise GuardUnavailable(f"the guard on {self._node} has ended") from gone
+            except asyncio.CancelledError:
+                self._late_answers += 1  # it still comes, and is no answer to the next command
+                raise
         if isinstance(answer, Exception):
             raise answer
         if isinstance(answer, GuardRefusal):

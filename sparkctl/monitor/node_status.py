@@ -44,6 +44,7 @@ _TAIL_LINES, _SHORT_TAIL_LINES = 400, 60  # lines
 _HEALTH_TIMEOUT = 5.0
 _PROOF_TIMEOUT = 10.0
 _PROOF_SECONDS, _NO_PROOF_SECONDS = 900.0, 30.0  # how long a proof counts, and how long that there is none
+_DOWNLOAD_TAIL_LINES = 200  # a message a second, and what the client prints between them
 _SIGKILL_EXIT = 137
 _SIGNAL_EXITS = (130, _SIGKILL_EXIT, 143)  # 128 and SIGINT, SIGKILL or SIGTERM
 
@@ -239,7 +240,7 @@ async def _read_download_progress(session: NodeSession, container: Container) ->
 
     messages: list[str] = []
     try:
-        async with aclosing(read_log(session, container.id)) as batches:
+        async with aclosing(read_log(session, container.id, tail=_DOWNLOAD_TAIL_LINES)) as batches:
             async for lines in batches:
                 messages += [line.text for line in lines]
     except (DockerError, LogUnreadable):

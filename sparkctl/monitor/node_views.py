@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import MemoryReading
 from sparkctl.model.switch_plan import SwitchJournalStatus, SwitchStep
+from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.suggestions import format_did_you_mean
 
 if TYPE_CHECKING:
@@ -109,19 +110,41 @@ def mark_rollback_containers(instances: Sequence[InstanceView], kept: Collection
     )
 
 
-def choose_instance(views: Sequence[NodeStatusView], name: str) -> InstanceView:
+def build_missing_instance_error(
+    name: str, running: Iterable[str], where: str = "", hint: str | None = None, nodes: Sequence[str] = ()
+) -> InvalidInput:
+    """Return the error for a word that names no running instance: a profile that does not run, or nothing.
+
+    Args:
+        name: the word.
+        running: the names that it could have been.
+        where: the nodes that were asked, in words.
+        hint: what else helps where it is a profile.
+        nodes: the nodes that it could have named, too.
+    """
+    from sparkctl.profiles.profile_library import ProfileLibrary
+
+    names, place = sorted(set(running)), f" on {where}" if where else ""
+    lists = (("nodes", nodes), ("running", [sanitize_line(one) for one in names]))
+    there = "; ".join(f"{what}: {', '.join(found)}" for what, found in lists if found)
+    there = f" ({there})" if there else ""
+    if name in ProfileLibrary().list_names():
+        return InvalidInput(f"{name} is a profile, and it is not running{place}{there}", hint or f"sparkctl up {name}")
+    what = "no node and no running instance" if nodes else "no running instance"
+    near = format_did_you_mean(name, [*nodes, *names])
+    return InvalidInput(f"{what} is called {sanitize_line(name)}{place}{there}{near}", "see what runs: sparkctl status")
+
+
+def choose_instance(views: Sequence[NodeStatusView], name: str, nodes: Sequence[str] = ()) -> InstanceView:
     """Return the instance of this name, or the container; of several ranks the head. Raises `SparkctlError` where there is
-    none, where it may be on a node that did not answer, and where several run."""
+    none, where it may be on a node that did not answer, and where several run. ``nodes``: what the name could be, too."""
     alive = [one for view in views for one in view.instances if one.is_alive]
     found = [one for one in alive if name in (one.name, one.container)]
     silent = next((view for view in views if view.state is not NodeState.OK or not view.docker_known), None)
     if not found and silent is not None:
         raise NodeError(silent.name, silent.detail or f"{silent.name} could not be read", silent.hint)
     if not found:
-        raise InvalidInput(
-            f"no running instance is called {name}{format_did_you_mean(name, {one.name for one in alive})}",
-            "sparkctl status",
-        )
+        raise build_missing_instance_error(name, {one.name for one in alive}, nodes=nodes)
     heads = [one for one in found if not is_worker(one)] or found
     if len({one.node for one in heads}) > 1:
         raise InvalidInput(f"{name} runs on {' and '.join(one.node for one in heads)}", "name one of them with --node")

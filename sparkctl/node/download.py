@@ -154,8 +154,9 @@ def list_incomplete_bytes(place: Path, files: list[WantedFile]) -> int:
 class ProgressReporter:
     """Reports the bytes that have arrived, every second while it is entered."""
 
-    def __init__(self, place: Path, arrived: dict[WantedFile, int]) -> None:
-        self._place, self._arrived = place, arrived  # bytes of each file that is there, begun ones apart
+    def __init__(self, place: Path, arrived: dict[WantedFile, int], total: int | None) -> None:
+        self._place, self._total = place, total
+        self._arrived = arrived  # bytes of each file that is there, begun ones apart
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -175,7 +176,7 @@ class ProgressReporter:
                     forget_pages(file.fileno())
             arrived = sum(self._arrived.values())  # first: a file that ends meanwhile must not count twice
             at = max(at, arrived + list_incomplete_bytes(self._place, list(self._arrived)))
-            send_message(at=at)
+            send_message(at=at, total=self._total)  # whoever asks how far it is reads the last lines only
 
 
 def check_free_space(place: Path, missing: int, kept_free: int) -> None:
@@ -439,7 +440,7 @@ def download(request: Json) -> None:
     send_message(files=len(files), total=total, have=have, revision=origin.revision)
     part.mkdir(parents=True, exist_ok=True)
     pool = ThreadPoolExecutor(origin.fetches_at_once)
-    with ProgressReporter(part, arrived):
+    with ProgressReporter(part, arrived, total):
 
         def fetch_one(one: WantedFile) -> None:
             path = origin.fetch(one, part, is_again=False)

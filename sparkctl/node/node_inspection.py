@@ -17,7 +17,7 @@ from sparkctl.model.sample import MemoryReading
 from sparkctl.model.text.units import KIB, MIB
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from sparkctl.model.fabric_route import ConfiguredInterface, FabricLane
     from sparkctl.model.memory_fit import CheckpointFiles
@@ -179,7 +179,7 @@ class NodeInspection:
     drops: int | None = None
     resident: dict[str, int] | None = None
     pids: dict[int, str] | None = None
-    gpu: dict[int, int] | None = None
+    gpu: dict[int, int | None] | None = None
     listening: frozenset[int] | None = None
     disks: tuple[NodeDisk, ...] = ()
     paths: tuple[tuple[str, bool | None], ...] = ()  # None: in a directory that this user may not search
@@ -197,11 +197,15 @@ class NodeInspection:
     setup: SetupReadings | None = None
 
     def get_container_memory(self, container_id: str) -> int | None:
-        """Return the bytes a container's processes hold, CPU and GPU side together; None if neither is known."""
+        """Return the bytes a container's processes hold, CPU and GPU side together; None if neither is known, or what one
+        of its processes holds on the GPU.
+        """
         cpu = None if self.resident is None else self.resident.get(container_id)
         if self.gpu is None or self.pids is None:
             return cpu
-        gpu = sum(size for pid, size in self.gpu.items() if self.pids.get(pid) == container_id)
+        gpu = _sum_known(size for pid, size in self.gpu.items() if self.pids.get(pid) == container_id)
+        if gpu is None:
+            return None
         return gpu + (cpu or 0) if gpu or cpu is not None else None
 
 
@@ -341,19 +345,31 @@ def _sum_container_memory(cgroups: str | None, resident: str | None) -> dict[str
 
 def _sum_process_memory(resident: str | None, gpu: str | None) -> int | None:
     """Return what all processes hold, None if only a part is known."""
-    on_gpu = _parse_gpu_memory(gpu)
+    by_pid = _parse_gpu_memory(gpu)
+    on_gpu = None if by_pid is None else _sum_known(by_pid.values())
     if resident is None or on_gpu is None:
         return None
-    return sum(parse_anonymous_memory(resident).values()) + sum(on_gpu.values())
+    return sum(parse_anonymous_memory(resident).values()) + on_gpu
 
 
-def _parse_gpu_memory(body: str | None) -> dict[int, int] | None:
-    """Parse the compute processes; a pid listed twice keeps its larger figure, "[N/A]" is not known."""
+def _sum_known(sizes: Iterable[int | None]) -> int | None:
+    """Return the sum, None if one of them is not known."""
+    total = 0
+    for size in sizes:
+        if size is None:
+            return None
+        total += size
+    return total
+
+
+def _parse_gpu_memory(body: str | None) -> dict[int, int | None] | None:
+    """Parse the compute processes, in bytes by pid; one listed twice keeps its larger figure, "[N/A]" is None: not known."""
     if body is None or "status 0" not in body:
         return None
-    found: dict[int, int] = {}
-    for pid, mib in re.findall(r"^(\d+), *(\d+)\s*$", body, re.MULTILINE):
-        found[int(pid)] = max(found.get(int(pid), 0), _parse_count(mib) * MIB)
+    found: dict[int, int | None] = {}
+    for pid, text in re.findall(r"^(\d+), *(\d+|\[[^\]\n]*\])\s*$", body, re.MULTILINE):
+        before, size = found.get(int(pid), 0), _parse_count(text) * MIB if text.isdigit() else None
+        found[int(pid)] = None if before is None or size is None else max(before, size)
     return found
 
 

@@ -69,14 +69,15 @@ def decode_switch_journal(text: str) -> SwitchJournal:
     if not isinstance(said, dict) or said.get("schema") != JOURNAL_SCHEMA_VERSION:
         raise ValueError("not a journal that this version of sparkctl reads")
     journal = from_json_data(SwitchJournal, said)
-    for name in ("words", "nodes", "stops", "old"):
+    for name in ("words", "nodes", "stops", "old", "need_nodes", "ran_before"):
         if len(getattr(journal, name)) > _MAX_ITEMS:
             raise ValueError(f"{name} is too long")
     texts = (journal.operator, journal.instance, journal.profile_hash, *journal.words, *journal.nodes, *journal.stops)
-    for text in (*texts, *(node for node, _ in journal.old)):
+    for text in (*texts, *journal.need_nodes, *(node for node, _ in journal.old)):
         if len(text) > _MAX_TEXT_CHARS or sanitize_line(text) != text:
             raise ValueError(f"no usable text: {truncate_text(sanitize_line(text), 40)}")
-    if not all(_ID_PATTERN.fullmatch(one) for one in (journal.id, *(container for _, container in journal.old))):
+    ids = (journal.id, *journal.ran_before, *(container for _, container in journal.old))
+    if not all(_ID_PATTERN.fullmatch(one) for one in ids):
         raise ValueError("no usable id")
     if not abs(journal.since) <= 1e12:  # nor NaN
         raise ValueError("since is no time")

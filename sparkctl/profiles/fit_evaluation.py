@@ -151,6 +151,7 @@ def parse_engine_version(profile: Profile) -> tuple[int, ...]:
 
 
 _SHARE_STEPS = 100  # step of a share: hundredths
+_ROUND_STEPS = 5  # of them
 
 
 def evaluate_memory_fit(
@@ -278,7 +279,10 @@ def _list_uncertainties(claim: MemoryRule, standing: MemoryBudget, fits: FitChec
     rule, what = claim.doubt
     if fits(standing, claim.share, rule):
         return []
-    sure = next((at for at in _iter_shares_below(claim.share) if fits(standing, at, rule)), None)
+    below = list(_iter_shares_below(claim.share))
+    # a round one first: the advice on the flags rounds more, and one share must not get two numbers
+    rounded = [at for at in below if round(at * _SHARE_STEPS) % _ROUND_STEPS == 0]
+    sure = next((at for at in (*rounded, *below) if fits(standing, at, rule)), None)
     way = f"; {claim.field}={sure:g} fits either way" if sure is not None else ""
     return [f"{what}. With such an image it does not fit{way}"]
 

@@ -123,7 +123,7 @@ class SimDownload:
                 sleeping.cancel()
                 return ExitStep(self._signal.result())
             done = min(total, done + int(BYTES_PER_SECOND * _TICK_SECONDS))
-            self._say(at=done)
+            self._say(at=done, total=total)
         self.node.downloaded.add(place)
         self._say(done=True, files=9, total=total, revision="0" * 40)
         return ExitStep(0)

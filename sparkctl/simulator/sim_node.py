@@ -323,6 +323,8 @@ class SimNode:
         self.kernel_lines: list[tuple[float, str]] = []  # of its log, with seconds since boot
         self.locks: dict[str, str] = {}  # path to the holder's words
         self.journal: str | None = None  # a switch journal, the file in its user's home
+        self.is_home_full = False  # no file can be written in its user's home
+        self.is_disk_stuck = False  # what is written never reaches the disk
         self.at_work: dict[int, Callable[[], float]] = {}  # pid to how busy it keeps the GPU now, 0..1
         self.spread: set[int] = set()  # pids whose model also runs on other nodes
         self.remains = ProcessLeftovers()

@@ -16,7 +16,7 @@ COLUMNS = 80
 def walk_commands(command: click.Command, parent: click.Context | None, name: str) -> Iterator[click.Context]:
     """Yield a context for a command and for each one below it."""
     settings = {**command.context_settings, "terminal_width": COLUMNS, "max_content_width": COLUMNS}
-    context = click.Context(command, parent=parent, info_name=name, **settings)
+    context = command.context_class(command, parent=parent, info_name=name, **settings)
     yield context
     if isinstance(command, click.Group):
         for each in command.list_commands(context):

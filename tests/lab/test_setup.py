@@ -204,6 +204,27 @@ def test_an_end_of_the_cable_that_was_confirmed_goes_back_with_the_other(bare: L
     assert "no such" in nodes[0].sh("sh", "-c", "ls /var/lib/sparkctl/setup/lanes 2>&1 || true").lower()
 
 
+def test_ctrl_c_between_the_two_confirmations_leaves_no_half_a_cable(bare: Lab, sparkctl: Sparkctl) -> None:
+    """The first Spark takes its time to keep its file: the second is asked, too, before the command ends."""
+    nodes = list(bare.nodes.values())
+    for node in nodes:
+        node.put(SUDOERS, LINE.replace("/usr/bin/tee /proc/sys/vm/drop_caches", "ALL"))
+    decides = 'case "$*" in /run/sparkctl-cable/decided) : >/run/lab/is-asked; sleep 3 ;; esac'
+    nodes[0].put("/usr/local/sbin/mkdir", f'#!/bin/sh\n{decides}\nexec /bin/mkdir "$@"\n')
+    nodes[0].sh("chmod", "755", "/usr/local/sbin/mkdir")
+    try:
+        going = sparkctl.start("setup", "--yes", "--cable-timeout", "25s")
+        await_true("the question", lambda: "asked" in nodes[0].sh("ls", "/run/lab/is-asked", check=False), 40)
+        going.interrupt()
+        ran = going.end()
+        assert ran.code == 130, ran
+        for node in nodes:
+            assert "confirmed" in node.sh("ls", "/run/sparkctl-cable")
+            assert "network:" in node.sh("cat", NETPLAN)
+    finally:
+        nodes[0].sh("rm", "-f", "/usr/local/sbin/mkdir", "/run/lab/is-asked")
+
+
 def test_visudo_refuses_a_bad_line_before_it_counts(bare: Lab) -> None:
     node = bare.nodes["spark1"]
     before = node.sh("ls", "-A", "/etc/sudoers.d")

@@ -85,7 +85,9 @@ def test_words_have_rows() -> None:
 
 def test_exit_codes_are_those_of_the_help() -> None:
     assert sparkctl_command.epilog is not None
-    listed = {int(code) for code in re.findall(r"(?<!\w)(\d+)  ", sparkctl_command.epilog.partition("\n\n")[0])}
+    listed = {
+        int(code) for code in re.findall(r"(?:: |;\s)(\d+)\s", sparkctl_command.epilog.partition("Exit codes")[2])
+    }
     assert listed == set(words.EXIT_CODES)
     assert listed >= set(ExitCode)
 

@@ -11,6 +11,7 @@ from click.core import ParameterSource
 from sparkctl.cli.options import (
     PreparedVerb,
     RequestCommand,
+    VerbGroup,
     add_other_nodes,
     complete_instances,
     json_document_option,
@@ -38,14 +39,14 @@ _svg_option = click.option("--svg", type=click.Path(path_type=Path), metavar="FI
 _LARGEST = 1_000_000  # tokens, or requests at a time: more is a slip
 
 
-class BenchGroup(click.Group):
+class BenchGroup(VerbGroup):
     """``bench INSTANCE`` is ``bench run INSTANCE``."""
 
     default_command = "run"
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Insert ``run`` where no command is named."""
-        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+        if args and self.find_command_name(args[0]) is None and args[0] not in ctx.help_option_names:
             args = [self.default_command, *args]
         return super().parse_args(ctx, args)
 

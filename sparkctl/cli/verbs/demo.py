@@ -148,15 +148,16 @@ def demo_command(
     \b
     sparkctl demo up qwen36 --node spark1
     sparkctl demo --scenario two-stacks status
-    sparkctl demo tunnel qwen36-ngram         an endpoint on localhost that answers a client, with made-up tokens
+    sparkctl demo tunnel qwen36-ngram          its answers are made-up tokens
     sparkctl demo say hello --node spark2 -o hello.wav
-    sparkctl demo --scenario trouble top      a stuck clock, heat, half a fabric ...: findings within half a minute
-    sparkctl demo up qwen36-vllm --node spark1 --set env.SIM_FAULT=cuda-oom      a start that fails; the faults:
-        cuda-oom oom-killed hang exit0 no-token nonsense rejected-drafts bad-flag
-        memory-runaway
-    sparkctl demo up minimax-m27 --set env.SIM_FAULT=worker-dies      on both Sparks; also: fabric-cut
-        (an image with missing-on-spark2 or stale-on-spark2 in its name is missing there, or differs)
-    sparkctl demo --serve                     then run any verb in another terminal, with the variables it prints
+    sparkctl demo --scenario trouble top       a stuck clock, heat, half a fabric
+    sparkctl demo up qwen36-vllm --node spark1 --set env.SIM_FAULT=cuda-oom
+    sparkctl demo up minimax-m27 --set env.SIM_FAULT=worker-dies
+    sparkctl demo --serve                      then run any verb in another terminal, with the variables it prints
+
+    What SIM_FAULT can be: cuda-oom, oom-killed, hang, exit0, no-token, nonsense, rejected-drafts, bad-flag, memory-runaway; on
+    two Sparks also worker-dies and fabric-cut. An image with missing-on-spark2 or stale-on-spark2 in its name is missing
+    there, or differs.
 
     Your files are not changed: the demo reads your profiles, and keeps everything else in a temporary directory that it
     deletes at the end.

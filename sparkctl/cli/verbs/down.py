@@ -7,6 +7,7 @@ import click
 from sparkctl.cli.options import (
     PreparedVerb,
     RequestCommand,
+    accept_silently,
     complete_instances,
     complete_nodes,
     json_option,
@@ -22,12 +23,14 @@ from sparkctl.cli.options import (
 @click.option("--all", "everything", is_flag=True, help="Every instance that sparkctl started.")
 @node_option(many=True)
 @click.option(
+    "-t",
     "--grace",
     callback=parse_duration_option,
     metavar="TIME",
     help="Time between SIGTERM and SIGKILL (default: the profile's).",
 )
 @click.option("--kill", is_flag=True, help="Send SIGKILL at once, without a grace period.")
+@accept_silently("-f", "--force")
 @click.option("--with-needs", is_flag=True, help="Also stop what it needs, even if that was running before it.")
 @json_option
 @click.pass_context

@@ -59,10 +59,13 @@ def help_command(ctx: click.Context, words: tuple[str, ...], as_man: bool) -> in
                 ["", "See also:", *(f"  {more}  (sparkctl help {where})" for where, more, _ in sections[1:8])]
             )
     else:
+        from sparkctl.cli.options import VERB_HINTS
         from sparkctl.errors import InvalidInput
         from sparkctl.model.text.suggestions import format_did_you_mean
 
         subject = " ".join(words)
+        if hint := VERB_HINTS.get(subject):
+            raise InvalidInput(f"sparkctl has no command {subject}", hint)
         known = (*_list_verbs(root), *_list_topics())
         raise InvalidInput(f"there is no help about {subject!r}{format_did_you_mean(subject, known)}", "sparkctl help")
     return 0
@@ -70,15 +73,17 @@ def help_command(ctx: click.Context, words: tuple[str, ...], as_man: bool) -> in
 
 def _find_command(root: click.Context, words: Sequence[str]) -> click.Context | None:
     """Return a context of the command that the words name; a verb of another tool is taken for ours."""
-    from sparkctl.cli.options import VERB_ALIASES
+    from sparkctl.cli.options import VERB_ALIASES, VerbGroup
 
     context = root
-    for word in (*VERB_ALIASES.get(words[0], words[:1])[:1], *words[1:]) if words else ():
+    first = [word for word in VERB_ALIASES.get(words[0], words[:1]) if not word.startswith("-")] if words else []
+    for word in (*first, *words[1:]):
         group = context.command
-        below = group.get_command(context, word) if isinstance(group, click.Group) else None
+        name = group.find_command_name(word) if isinstance(group, VerbGroup) else word
+        below = group.get_command(context, name) if isinstance(group, click.Group) and name is not None else None
         if below is None:
             return None
-        context = click.Context(below, parent=context, info_name=word)
+        context = below.context_class(below, parent=context, info_name=name)
     return context
 
 
@@ -131,9 +136,9 @@ def completion_command(ctx: click.Context, shell: str | None) -> int:
     them.
 
     \b
-    bash:  eval "$(sparkctl completion bash)"          in ~/.bashrc
-    zsh:   eval "$(sparkctl completion zsh)"           in ~/.zshrc
-    fish:  sparkctl completion fish > ~/.config/fish/completions/sparkctl.fish
+    eval "$(sparkctl completion bash)"          in ~/.bashrc
+    eval "$(sparkctl completion zsh)"           in ~/.zshrc
+    sparkctl completion fish > ~/.config/fish/completions/sparkctl.fish
     """
     if shell is None:
         raise click.UsageError("for which shell? bash, zsh or fish", ctx)

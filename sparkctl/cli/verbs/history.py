@@ -58,6 +58,7 @@ def history_command(
     The history is stored only on this machine and contains no secrets. Exit 2 if the file cannot be read.
     """
     context = create_context(may_ask=False)
+    words = words[1:] if words in (("list",), ("ls",)) else words
     if words[:1] == (_SHOW_WORD,):
         if idle := next(
             (name for name, value in zip(_LIST_ONLY_OPTIONS, (node, failed, refused, last), strict=True) if value), None

@@ -46,7 +46,7 @@ class LogPrinter(TextPrinter):
 @node_option(many=True)
 @click.option("-f", "--follow", is_flag=True, help="Print new lines as they arrive, through reconnects.")
 @click.option("--since", callback=parse_duration_option, metavar="TIME", help="Show only the last TIME, e.g. 10m.")
-@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Show only the last N lines.")
+@click.option("--tail", "--lines", type=click.IntRange(min=0), metavar="N", help="Show only the last N lines.")
 @click.option("--grep", metavar="RE", help="Show only lines that match this regular expression.")
 @click.option("-i", "--ignore-case", is_flag=True, help="Ignore case in --grep.")
 @click.option("-t", "--timestamps", is_flag=True, help="Print Docker's timestamp before each line.")

@@ -10,6 +10,7 @@ from sparkctl.cli import verb_runner
 from sparkctl.cli.options import (
     PreparedVerb,
     RequestCommand,
+    VerbGroup,
     complete_profiles,
     create_context,
     json_document_option,
@@ -35,7 +36,7 @@ def _parse_size_option(ctx: click.Context, param: click.Parameter, value: str | 
         raise click.BadParameter(str(wrong), ctx, param) from wrong
 
 
-@click.group("guard", short_help="Watch a node's memory, and stop a model before the node freezes.")
+@click.group("guard", cls=VerbGroup, short_help="Watch a node's memory, and stop a model before the node freezes.")
 def guard_command() -> None:
     """A small process on the node that stops an instance before the node runs out of memory and freezes.
 

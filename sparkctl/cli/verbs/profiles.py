@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli.options import complete_profiles, create_context, json_document_option, node_option, select_one_node
+from sparkctl.cli.options import (
+    VerbGroup,
+    complete_profiles,
+    create_context,
+    json_document_option,
+    node_option,
+    select_one_node,
+)
 
 if TYPE_CHECKING:
     from sparkctl.profiles.profile_library import ProfileLibrary
@@ -307,9 +314,9 @@ def import_command(
     """Make a profile from a `docker run` line, an engine's own command, a compose file, a recipe, or a container.
 
     \b
-    sparkctl profiles import 'docker run --gpus all -p 8000:8000 vllm/vllm-openai:v0.19.1 --model Qwen/Qwen3-8B'
+    sparkctl profiles import docker run -p 8000:8000 vllm/vllm-openai:v0.19.1 --model Qwen/Qwen3-8B
     sparkctl profiles import 'vllm serve Qwen/Qwen3-8B --port 8000' --define container=vllm/vllm-openai:v0.19.1
-    sparkctl profiles import './launch-cluster.sh -t vllm-node-tf5 --solo exec vllm serve Qwen/Qwen3-8B'
+    sparkctl profiles import './launch-cluster.sh exec vllm serve Qwen/Qwen3-8B'
     sparkctl profiles import recipe.yaml --save
     sparkctl profiles import --from-container vllm_node --node spark1 -o mine.yaml
 
@@ -425,7 +432,7 @@ def export_command(name: str, form: str, overrides: tuple[str, ...]) -> int:
     return 0
 
 
-@click.group("profiles", short_help="List, show, check, edit and import profiles.")
+@click.group("profiles", cls=VerbGroup, short_help="List, show, check, edit and import profiles.")
 def profiles_command() -> None:
     """Manage profiles. A profile says what to start and how. Your own win over shipped ones of the same name.
 

@@ -254,6 +254,16 @@ def _check_duplicates(nodes: list[Node]) -> None:
         raise InvalidInput(f"two nodes are called {twins[0]}", "give each its own NAME=")
 
 
+_LEAST_CABLE_SECONDS = 10.0  # a node is asked to keep the cable until 5 s before the limit
+
+
+def _parse_cable_timeout(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    seconds = parse_duration_option(ctx, param, value)
+    if seconds is not None and seconds < _LEAST_CABLE_SECONDS:
+        raise click.BadParameter(f"{value} is too short for a cable to come up; at least 10s", ctx, param)
+    return seconds
+
+
 @click.command(
     "setup", cls=RequestCommand, short_help="Set up Docker's group, the drop right and the cable; or undo it."
 )
@@ -262,7 +272,7 @@ def _check_duplicates(nodes: list[Node]) -> None:
 @click.option("--undo", is_flag=True, help="Put back what was there before, byte for byte.")
 @click.option("--yes", is_flag=True, help="Make the changes without asking.")
 @click.option(
-    "--cable-timeout", callback=parse_duration_option, metavar="TIME",
+    "--cable-timeout", callback=_parse_cable_timeout, metavar="TIME",
     help="How long the cable may take to come up before the old settings return (60s).",
 )  # fmt: skip
 @click.option(

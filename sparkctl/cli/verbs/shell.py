@@ -12,6 +12,7 @@ from sparkctl.cli import verb_runner
 from sparkctl.cli.options import (
     PreparedVerb,
     RequestCommand,
+    accept_silently,
     complete_instances,
     complete_nodes,
     create_context,
@@ -45,10 +46,11 @@ def shell_command(target: str, node: str | None) -> int:
     from sparkctl.config import load_config
     from sparkctl.tui.global_actions import build_container_command, build_ssh_command
 
-    here = next((one for one in load_config().nodes if one.name == target), None)
+    known = load_config().nodes
+    here = next((one for one in known if one.name == target), None)
     if here is not None:
         return run_program(build_ssh_command(here, os.environ))
-    where, container = find_container(target, node)
+    where, container = find_container(target, node, [one.name for one in known])
     return run_program(build_container_command(where, container))
 
 
@@ -86,6 +88,8 @@ def tunnel_command(instance: str, port: int | None, node: tuple[str, ...], as_js
     "exec", short_help="Run a command in an instance's container.", context_settings={"allow_interspersed_args": False}
 )
 @node_option(many=False)
+@accept_silently("-i", "--interactive")
+@accept_silently("-t", "--tty")
 @click.argument("instance", shell_complete=complete_instances)
 @click.argument("words", nargs=-1, required=True, metavar="[--] COMMAND [ARGS]...", type=click.UNPROCESSED)
 def exec_command(node: str | None, instance: str, words: tuple[str, ...]) -> int:
@@ -109,13 +113,16 @@ def exec_command(node: str | None, instance: str, words: tuple[str, ...]) -> int
     )
 
 
-def find_container(instance: str, node: str | None) -> tuple[Node, str]:
-    """Return the node and the container of a running instance; of several ranks that of the head, unless ``node`` names one."""
+def find_container(instance: str, node: str | None, known: Sequence[str] = ()) -> tuple[Node, str]:
+    """Return the node and the container of a running instance; of several ranks that of the head, unless ``node`` names one.
+
+    ``known``: the nodes that the word could name, too.
+    """
     from sparkctl.monitor.node_status import read_node_statuses
     from sparkctl.monitor.node_views import choose_instance
 
     nodes = select_configured_nodes([node] if node else ())
-    found = choose_instance(verb_runner.run_async(read_node_statuses(create_context(), nodes)), instance)
+    found = choose_instance(verb_runner.run_async(read_node_statuses(create_context(), nodes)), instance, known)
     return next(one for one in nodes if one.name == found.node), found.container
 
 

@@ -12,6 +12,7 @@ import click
 from sparkctl.cli import stdout, verb_runner
 from sparkctl.cli.instance_cache import save_instances
 from sparkctl.cli.options import (
+    accept_silently,
     complete_instances,
     create_context,
     node_option,
@@ -33,11 +34,13 @@ if TYPE_CHECKING:
 @click.option("-w", "--watch", is_flag=True, help="Refresh every two seconds until Ctrl-C.")
 @click.option("--check", is_flag=True, help="Exit 5 unless every node and every instance is healthy.")
 @click.option("-q", "--quiet", "names_only", is_flag=True, help="Print only the names of the instances.")
+@accept_silently("-a", "--all")
+@click.option("-l", "is_long", is_flag=True, hidden=True, help="As -o wide.")
 @wide_document_option
 @click.pass_context
 def status_command(
     ctx: click.Context, name: str | None, node: tuple[str, ...], watch: bool, check: bool, names_only: bool,
-    as_json: bool,
+    is_long: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Show every node: state, memory, the instances that sparkctl started and their state, and engines that it did not start.
     With NAME only that instance, with all details.
@@ -52,7 +55,7 @@ def status_command(
     """
     context = create_context(may_ask=not as_json)
     nodes = select_configured_nodes(node)
-    form = _Form(name, as_json, names_only, stdout.get_option(stdout.FORMAT_OPTION) == "wide")
+    form = _Form(name, as_json, names_only, is_long or stdout.get_option(stdout.FORMAT_OPTION) == "wide")
     if watch:
         return verb_runner.run_async(_watch_status(context, nodes, form))
     return verb_runner.run_async(_print_status_once(context, nodes, check, form))

@@ -8,10 +8,19 @@ from dataclasses import replace
 import click
 
 from sparkctl.cli import verb_runner
-from sparkctl.cli.options import create_context, json_document_option, json_option, node_option, select_configured_nodes
+from sparkctl.cli.options import (
+    VerbGroup,
+    create_context,
+    json_document_option,
+    json_option,
+    node_option,
+    select_configured_nodes,
+)
 
 
-@click.group("models", invoke_without_command=True, short_help="Show the models on each node; remove one.")
+@click.group(
+    "models", cls=VerbGroup, invoke_without_command=True, short_help="Show the models on each node; remove one."
+)
 @node_option(many=True)
 @json_document_option
 @click.pass_context
@@ -90,7 +99,10 @@ def remove_command(ctx: click.Context, name: str, node: str | None, dry_run: boo
 
 
 @click.group(
-    "images", invoke_without_command=True, short_help="List the images on each node; remove one that nothing uses."
+    "images",
+    cls=VerbGroup,
+    invoke_without_command=True,
+    short_help="List the images on each node; remove one that nothing uses.",
 )
 @node_option(many=True)
 @json_document_option

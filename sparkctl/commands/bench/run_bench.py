@@ -55,11 +55,10 @@ from sparkctl.model.events import (
 from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec
 from sparkctl.model.node import Node
 from sparkctl.model.questions import BenchStartQuestion, NonInteractivePrompter
-from sparkctl.model.text.suggestions import format_did_you_mean
 from sparkctl.monitor.guard_client import read_receipt, save_receipt
 from sparkctl.monitor.meters.bandwidth import build_decode_step_reads
 from sparkctl.monitor.node_status import read_node_statuses
-from sparkctl.monitor.node_views import choose_instance
+from sparkctl.monitor.node_views import build_missing_instance_error, choose_instance
 from sparkctl.profiles.container_labels import parse_decode_step_label, parse_port_label
 from sparkctl.transport.node_connection import ByteReader, ByteWriter
 from sparkctl.transport.node_session import NodeSession
@@ -340,13 +339,13 @@ async def find_target(stack: AsyncExitStack, ctx: CommandContext, request: _Benc
     if not found:
         names = sorted({one.instance for one in served if one.ours})
         reason = next((one.message for one in failures if one.instance in (request.instance, None)), None)
-        there = f" (answering now: {', '.join(names)})" if names else ""
-        raise InvalidInput(
-            f"{request.instance} is not running, or does not answer{there}{format_did_you_mean(request.instance, names)}"
-            + (f"; {reason}" if reason else ""),
+        hint = (
             f"start it first: sparkctl up {request.instance} --node NODE; or for the measurement alone: sparkctl bench "
-            f"{request.instance} --node NODE --start",
+            f"{request.instance} --node NODE --start"
         )
+        if reason is not None:
+            raise InvalidInput(f"{request.instance} is not running, or does not answer; {reason}", hint)
+        raise build_missing_instance_error(request.instance, names, hint=hint)
     if len(found) > 1:
         where = " and ".join(one.node for one in found)
         raise InvalidInput(f"{request.instance} runs on {where}", f"choose one: --node {found[0].node}")

@@ -13,7 +13,7 @@ import re
 import shlex
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,6 +34,8 @@ _DOCKER_HUB = "docker.io"
 _REGISTRY_HOSTS = {_DOCKER_HUB: "registry-1.docker.io"}
 _DOCKER_HUB_LOGIN = "https://index.docker.io/v1/"  # under which name `docker login` keeps that of Docker Hub
 _LOGIN_TIMEOUT_SECONDS = 20.0
+_OWN_LOGIN_TIMEOUT_SECONDS = 60.0  # here a helper may ask its user for a passphrase
+_KILL_SECONDS = 1.0
 _HELPER_NAME = re.compile(r"[\w.-]+")
 _READ_CONFIG = 'cat -- "${DOCKER_CONFIG:-$HOME/.docker}/config.json" 2>/dev/null || echo "{}"'
 
@@ -171,7 +173,17 @@ async def read_own_login(environ: Mapping[str, str], registry: str) -> dict[str,
             )
         except OSError:
             return None
-        answer, _ = await process.communicate(key.encode())
+        try:
+            async with asyncio.timeout(_OWN_LOGIN_TIMEOUT_SECONDS):
+                answer, _ = await process.communicate(key.encode())
+        except TimeoutError:
+            return None
+        finally:
+            if process.returncode is None:
+                process.kill()
+                with suppress(TimeoutError):  # a child of it may keep its pipes open
+                    async with asyncio.timeout(_KILL_SECONDS):
+                        await process.wait()
         return answer if process.returncode == 0 else None
 
     found = await find_login(text, registry, ask_helper)
@@ -189,7 +201,7 @@ async def find_login(
     """Return the login for a registry that a config.json of Docker has, itself or by its credential helper."""
     try:
         config = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(config, dict):
         return None
@@ -211,7 +223,7 @@ async def find_login(
 def _decode_helper_answer(text: bytes | None) -> dict[str, str] | None:
     try:
         answer = json.loads(text or b"{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(answer, dict) or not answer.get("Secret"):
         return None

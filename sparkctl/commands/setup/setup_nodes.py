@@ -370,28 +370,46 @@ class NodeSetup:
                 timeout=limit,
             )
 
-        confirmed: set[NodeName] = set()
         try:
             # both to their end: a program that was cut off would go on as root on its node
             done = await asyncio.gather(*(apply_end(end) for end in state.ends), return_exceptions=True)
             if (failure := next((one for one in done if one is not None), None)) is not None:
                 raise failure
             await self._wait_until_up(state.ends, end_of_limit)
-            for (
-                end
-            ) in state.ends:  # one after the other: where the second does not keep it, the first goes back as well
-                confirmed.add(end.node)
-                if "confirmed" not in (await self._shells[end.node].run("confirm_cable")).words:
-                    raise OperationRefused(f"{end.node} had already reverted", None)
         except SparkctlError as error:
-            are_back = await self._give_cable_back(state.ends, confirmed, error, end_of_limit)
-            raise CableRolledBack(
-                f"the cable was not set up: {error.message}"
-                + ("; both Sparks have their old files back" if are_back else ""),
-                error.hint or "see that the cable is in, and on each Spark: ip -br link; then again: sparkctl setup",
-            ) from error
+            raise await self._roll_cable_back(state.ends, set(), error, end_of_limit) from error
+        # no TaskGroup: a cancellation may not come between the two, or one alone would keep its file for good
+        keeping = asyncio.ensure_future(self._keep_cable(state.ends, end_of_limit))
+        try:
+            await asyncio.shield(keeping)
+        except asyncio.CancelledError:
+            await asyncio.gather(keeping, return_exceptions=True)
+            raise
         for end in state.ends:
             self._emit(SetupStepDone(self._ctx.clock.unix_time(), end.node, SetupStepKind.CABLE))
+
+    async def _keep_cable(self, ends: Sequence[CableEnd], end_of_limit: float) -> None:
+        """Have both ends keep their files. Raises `CableRolledBack` where one does not."""
+        confirmed: set[NodeName] = set()
+        try:
+            for end in ends:  # one after the other: where the second does not keep it, the first goes back as well
+                confirmed.add(end.node)
+                kept = await self._shells[end.node].run("confirm_cable", timeout=_RETURN_SECONDS)
+                if "confirmed" not in kept.words:
+                    raise OperationRefused(f"{end.node} had already reverted", None)
+        except SparkctlError as error:
+            raise await self._roll_cable_back(ends, confirmed, error, end_of_limit) from error
+
+    async def _roll_cable_back(
+        self, ends: Sequence[CableEnd], confirmed: Set[NodeName], error: SparkctlError, end_of_limit: float
+    ) -> CableRolledBack:
+        """Have each end go back, and return the error that tells it."""
+        are_back = await self._give_cable_back(ends, confirmed, error, end_of_limit)
+        return CableRolledBack(
+            f"the cable was not set up: {error.message}"
+            + ("; both Sparks have their old files back" if are_back else ""),
+            error.hint or "see that the cable is in, and on each Spark: ip -br link; then again: sparkctl setup",
+        )
 
     async def _wait_until_up(self, ends: Sequence[CableEnd], end_of_limit: float) -> None:
         """Return when both ends have their addresses and reach each other, with packets of 9000 bytes."""

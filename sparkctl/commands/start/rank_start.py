@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from sparkctl.commands.drop_page_cache import MissingSudoRight, drop_node_caches
+from sparkctl.commands.drop_page_cache import try_drop_node_caches
 from sparkctl.commands.guard_session import stop_watching_containers
 from sparkctl.commands.start import node_fit
 from sparkctl.commands.start.connectivity_check import verify_port_access
@@ -292,9 +292,8 @@ class RankStart(RankWatch):
     async def drop_caches(self) -> None:
         """Drop the page cache, or warn that it is not possible."""
         self.report_own_phase(Phase.DROPPING_CACHES)
-        try:
-            await drop_node_caches(self.session, self.ctx, self.emit, (self.request.profile,))
-        except MissingSudoRight as no:
+        no = await try_drop_node_caches(self.session, self.ctx, self.emit, (self.request.profile,))
+        if no is not None:
             self.drop_was_told = True
             self.warn(f"page cache not dropped: {no.message}. The engine may find too little memory", no.hint)
 

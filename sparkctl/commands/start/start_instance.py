@@ -51,7 +51,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.units import format_duration
 from sparkctl.model.verdict import Verdict
-from sparkctl.monitor.answer_check import CheckTarget, build_answer_finding, check_answers
+from sparkctl.monitor.answer_check import QUESTION_PROBES, CheckTarget, build_answer_finding, check_answers
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.profile_lint import StartWarning, list_start_warnings, refuse_missing_flags
 from sparkctl.profiles.setting_proof import SettingProof
@@ -59,8 +59,6 @@ from sparkctl.transport.docker import docker_client
 from sparkctl.transport.node_session import NodeSession
 
 _STARTED_OUTCOMES = (Outcome.READY, Outcome.UNPROVED, Outcome.DETACHED, Outcome.FAILED, Outcome.TIMED_OUT)
-_UNCHANGED_MESSAGE = "interrupted before anything was changed"
-_NOT_STARTED_MESSAGE = "interrupted before anything was started"
 _TAKEN_BACK_MESSAGE = "interrupted before all ranks were started; the started ones are removed"
 _OLD_STOPPED_MESSAGE = "interrupted: the one that ran before was stopped, the new one was not started"
 
@@ -131,43 +129,48 @@ class _StartRun:
         """The rank that answers clients."""
         return self.ranks[0]
 
+    @property
+    def _not_started(self) -> str:
+        """What is true of it at Ctrl-C, whatever the command that it is a step of has changed before."""
+        return f"interrupted before {self.request.profile.name} was started"
+
     # inspect and decide
 
     async def _prepare_start(self, sessions: Sequence[NodeSession]) -> CommandEnded | None:
         """Inspect and decide without changing anything; return the end where there is nothing to start."""
         interruptible = self.ctx.interrupt.run_interruptible
-        await interruptible(self._inspect_nodes(sessions), _UNCHANGED_MESSAGE)
+        await interruptible(self._inspect_nodes(sessions), self._not_started)
         for rank in self.ranks:
             self.emit(LaunchPlanned(self.ctx.clock.unix_time(), rank.plan.node, rank.plan))
             rank.timing.load_expected(rank.plan)
         flags = self._check_flags()
         if not self.request.dry_run:
             await interruptible(
-                gather_or_cancel(*(rank.collect_earlier_receipts() for rank in self.ranks)), _UNCHANGED_MESSAGE
+                gather_or_cancel(*(rank.collect_earlier_receipts() for rank in self.ranks)), self._not_started
             )
         try:
-            await interruptible(self._decide_actions(), _UNCHANGED_MESSAGE)
+            await interruptible(self._decide_actions(), self._not_started)
         except OperationRefused:
             self._refuse_missing_flags(flags)  # what else is refused may follow from a flag that means nothing
             raise
         if self.head.decision.attach is None:
             self._refuse_missing_flags(flags)
-        await interruptible(self._check_connectivity(sessions), _UNCHANGED_MESSAGE)
+        await interruptible(self._check_connectivity(sessions), self._not_started)
         if self.request.dry_run:
             for rank in self.ranks:
                 rank.warn_of_decision()
             return self._build_end(Outcome.PLANNED)
-        self.clocks = await interruptible(measure_clock_offsets(self.ranks), _UNCHANGED_MESSAGE)
+        self.clocks = await interruptible(measure_clock_offsets(self.ranks), self._not_started)
         if self.head.decision.attach is not None:
             for rank in self.ranks:
                 withdraw_pending_stops(
                     self.ctx, rank.plan.node, (rank.plan.instance,), rank.warn, "a new start was asked for"
                 )
-            return await interruptible(self._check_running_instance(), _UNCHANGED_MESSAGE)
+            return await interruptible(self._check_running_instance(), self._not_started)
         if not self.request.once_more:
             plans = [rank.plan for rank in self.ranks]
             await interruptible(
-                rank_start.confirm_after_failures(self.ctx, plans, self.request.retry_command), _UNCHANGED_MESSAGE
+                rank_start.confirm_after_failures(self.ctx, plans, self.request.retry_command), self._not_started
             )
         return None
 
@@ -236,7 +239,7 @@ class _StartRun:
     async def _lock_node(self, stack: AsyncExitStack, rank: RankStart) -> NodeLock:
         doing = f"starting {rank.plan.instance}"
         lock = await self.ctx.interrupt.run_interruptible(
-            acquire_node_lock(rank.session, self.ctx, doing, rank.warn), _UNCHANGED_MESSAGE
+            acquire_node_lock(rank.session, self.ctx, doing, rank.warn), self._not_started
         )
         stack.push_async_callback(lock.release)
         return lock
@@ -247,8 +250,8 @@ class _StartRun:
         # Another operator may have started something between the inspection and the lock: decide again. A step of another
         # command had the locks when it inspected.
         if not all(rank.plan.node in self.ctx.holds for rank in self.ranks):
-            await interruptible(gather_or_cancel(*(rank.inspect_node() for rank in self.ranks)), _UNCHANGED_MESSAGE)
-            await interruptible(self._decide_actions(), _UNCHANGED_MESSAGE)
+            await interruptible(gather_or_cancel(*(rank.inspect_node() for rank in self.ranks)), self._not_started)
+            await interruptible(self._decide_actions(), self._not_started)
         for rank in self.ranks:
             rank.warn_of_decision()
         failed = await self._ensure_containers()
@@ -268,7 +271,7 @@ class _StartRun:
         await self._stop_replaced_instance()
         for rank in self.ranks:
             await rank.remove_ended_containers()
-        nothing = _OLD_STOPPED_MESSAGE if self._has_stopped_another else _NOT_STARTED_MESSAGE
+        nothing = _OLD_STOPPED_MESSAGE if self._has_stopped_another else self._not_started
         await self.ctx.interrupt.run_interruptible(
             gather_or_cancel(*(self._prepare_node(rank) for rank in self.ranks)), nothing
         )
@@ -281,7 +284,7 @@ class _StartRun:
 
     async def _stop_replaced_instance(self) -> None:
         """Stop what ``--replace`` allows: another version of the same instance."""
-        self.ctx.interrupt.raise_if_pressed(_UNCHANGED_MESSAGE)
+        self.ctx.interrupt.raise_if_pressed(self._not_started)
         await gather_or_cancel(*(rank.stop_other_version() for rank in self.ranks))
         if self._has_stopped_another:
             self.ctx.interrupt.raise_if_pressed(_OLD_STOPPED_MESSAGE)
@@ -355,7 +358,7 @@ class _StartRun:
     async def _check_answers(self, ended: CommandEnded) -> CommandEnded:
         """Check what a ready instance answers. Ready stays ready: what fails is a warning, with ``--strict`` exit 5."""
         level, plan = self.request.profile.start.check, self.head.plan
-        if level == "off":
+        if level == "off" or plan.readiness_target.ready.probe not in QUESTION_PROBES:
             return ended
         target = CheckTarget(service=plan.readiness_target, engine=self.request.engine, command=plan.command)
         try:

@@ -120,7 +120,8 @@ async def finish_pending_stops(session: NodeSession, ctx: CommandContext, warn: 
     """Do the pending stops of this node; the caller has its lock. Raises `SparkctlError`, and keeps what is still
     pending then.
 
-    A container that is gone needs nothing, and one that was started again since then is left running.
+    A container that is gone needs nothing, and one that was started again since then is left running. So is one of which
+    that is not known: its stop stays pending.
     """
     files = PendingStopFiles(ctx.history.directory)
 
@@ -133,8 +134,16 @@ async def finish_pending_stops(session: NodeSession, ctx: CommandContext, warn: 
         return
     containers = await session.docker.list_containers()
     for one in pending:
+        is_settled = True
         for container in [found for found in containers if one.matches_container(found)]:
-            if await _has_new_start(session, container, one):
+            if (is_new := await _has_new_start(session, container, one)) is None:
+                is_settled = False
+                warn(
+                    f"{one.instance} was to be stopped on {one.node} ({_format_request_time(one)}); whether it was started "
+                    f"again since is not known, so it keeps running (sparkctl down {one.instance} --node {one.node})"
+                )
+                continue
+            if is_new:
                 warn(
                     f"{one.instance} was to be stopped on {one.node} ({_format_request_time(one)}) and was started again since: it keeps running"
                 )
@@ -145,14 +154,15 @@ async def finish_pending_stops(session: NodeSession, ctx: CommandContext, warn: 
             await stop_container(
                 session, ctx, forward_warning, container, _DEFAULT_GRACE_SECONDS if grace is None else grace
             )
-        files.delete_stop(one)
+        if is_settled:
+            files.delete_stop(one)
 
 
 def _format_request_time(one: PendingStop) -> str:
     return time.strftime("at %H:%M", time.localtime(one.since))
 
 
-async def _has_new_start(session: NodeSession, container: Container, one: PendingStop) -> bool:
+async def _has_new_start(session: NodeSession, container: Container, one: PendingStop) -> bool | None:
     if not container.is_alive:
         return False
     with suppress(ContainerNotFound):
@@ -162,6 +172,8 @@ async def _has_new_start(session: NodeSession, container: Container, one: Pendin
     return False
 
 
-def was_started_since(started: float | None, ahead: float | None, since: float) -> bool:
-    """Tell whether a start, by the clock of a node that is ``ahead`` seconds ahead of ours, is later than a request."""
-    return started is not None and started - (ahead or 0.0) > since
+def was_started_since(started: float | None, ahead: float | None, since: float) -> bool | None:
+    """Tell whether a start, by the clock of a node that is ``ahead`` seconds ahead of ours, is later than a request; None
+    where one of them is not known.
+    """
+    return None if started is None or ahead is None else started - ahead > since

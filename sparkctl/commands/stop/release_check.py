@@ -89,14 +89,15 @@ def find_surviving_processes(was: ContainerFootprint, now: NodeInspection) -> tu
         own = (now.pids or {}).get(one.pid)
         is_certain = (one.pid, one.start) in was.processes or own == was.container
         if is_certain or (own is None and _is_orphaned_engine(one, names) and _started_after_container(one, was)):
-            found.append((one, (now.gpu or {}).get(one.pid, 0) + (one.resident or 0), is_certain))
+            on_gpu = (now.gpu or {}).get(one.pid, 0)
+            found.append((one, None if on_gpu is None else on_gpu + (one.resident or 0), is_certain))
     return tuple(
         Leftover(
             f"process {one.pid} ({format_process_title(one)}), which {'outlived it' if is_certain else 'belongs to no container'}",
             held or None,
             f"sudo kill {one.pid}   (kill -9 if it stays)",
         )
-        for one, held, is_certain in sorted(found, key=lambda each: -each[1])
+        for one, held, is_certain in sorted(found, key=lambda each: -(each[1] or 0))
     )
 
 
@@ -336,7 +337,7 @@ def _explain_missing_memory(session: NodeSession, after: NodeInspection) -> tupl
     """Explain missing memory; GPU processes outside any container come first, because they are the usual cause."""
     outside = [
         (pid, held)
-        for pid, held in sorted((after.gpu or {}).items(), key=lambda p: -p[1])
+        for pid, held in sorted((after.gpu or {}).items(), key=lambda p: -(p[1] or 0))
         if pid not in (after.pids or {})
     ]
     if outside:

@@ -61,11 +61,12 @@ async def stop_container(
     keep: bool = False,
     release: ReleaseCheck | None = None,
     ended: Callable[[], None] = lambda: None,
+    on_asked: Callable[[str], object] = lambda _: None,
 ) -> StoppedContainer:
     """Stop one container of sparkctl, save its log and remove it. ``keep``: do not remove it.
 
-    ``release``: a release check that was measured already. ``ended`` is called once it has stopped, before the wait
-    for its memory.
+    ``release``: a release check that was measured already. ``on_asked`` is called with its id when Docker is asked to
+    stop it, ``ended`` once it has stopped, before the wait for its memory.
     """
     instance = container.instance_name
     began = ctx.clock.monotonic()
@@ -91,6 +92,7 @@ async def stop_container(
     emit_phase(Phase.STOPPING)
     is_counted = await engine_meters.record_counter_averages(session, ctx, container)
     if container.is_alive:
+        on_asked(container.id)
         with contextlib.suppress(ContainerNotFound):
             await session.docker.stop_container(container.id, grace)
     ended()
@@ -178,10 +180,12 @@ async def stop_containers(
     containers_by_node: Mapping[NodeName, Sequence[Container]],
     grace: float | None = None,
     keep: bool = False,
+    on_asked: Callable[[str], object] = lambda _: None,
 ) -> StopResult:
     """Stop containers on several nodes in parallel, those of one node in their order; the caller has the locks.
 
-    ``grace`` None: as each profile says. ``keep``: do not remove them. A failed node does not prevent the others.
+    ``grace`` None: as each profile says. ``keep``: do not remove them. ``on_asked`` is called with the id of each that
+    Docker is asked to stop. A failed node does not prevent the others.
 
     The head of a model is asked first: it takes no more requests and finishes the current ones without losing its
     workers. The workers follow as soon as it has ended, or after 5 s: a hanging head uses up its whole grace period,
@@ -206,7 +210,9 @@ async def stop_containers(
                     ended = turn.head_ended.set if _rank_index(one) == 0 else _do_nothing
                 seconds = resolve_stop_grace(one, grace)
                 stopped.append(
-                    await stop_container(session, ctx, emit, one, seconds, keep=keep, release=release, ended=ended)
+                    await stop_container(
+                        session, ctx, emit, one, seconds, keep=keep, release=release, ended=ended, on_asked=on_asked
+                    )
                 )
         finally:
             for one in containers:

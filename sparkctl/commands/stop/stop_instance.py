@@ -19,7 +19,7 @@ from sparkctl.commands.stop.pending_stops import COMPLETING_COMMANDS, PendingSto
 from sparkctl.commands.stop.stop_containers import StopResult, stop_containers
 from sparkctl.commands.stop.stop_impact import StopTarget, preview_stop
 from sparkctl.concurrency import gather_or_cancel
-from sparkctl.context import CommandContext
+from sparkctl.context import CommandContext, CommandInterrupted
 from sparkctl.errors import (
     ConnectionLost,
     DockerError,
@@ -218,12 +218,7 @@ def stop_instance(ctx: CommandContext, request: StopInstance) -> AsyncGenerator[
     """Stop what was requested. Nothing running is success; a node that could not be asked never counts as stopped."""
 
     def stream_stop(own: CommandContext) -> AsyncGenerator[Event, None]:
-        return stream_events(
-            own,
-            _StopRun(own, request).run,
-            request.instance,
-            on_interrupt="interrupted; the requested stops continue: sparkctl status",
-        )
+        return stream_events(own, _StopRun(own, request).run, request.instance, on_interrupt=None)
 
     if request.dry_run:
         return stream_stop(ctx)
@@ -249,10 +244,18 @@ class _StopRun:
         self.failures: dict[NodeName, SparkctlError] = {}
         self.unmatched: list[str] = []
         self.pending_stops = PendingStopFiles(ctx.history.directory)
+        self.to_stop: list[RankContainer] = []
+        self.asked: set[str] = set()  # ids of the containers that Docker was asked to stop
 
     async def run(self, emit: Emit) -> CommandEnded:
-        """Inspect all nodes first, then stop everything in parallel."""
+        """Inspect all nodes first, then stop everything in parallel. Ctrl-C tells what goes on without us."""
         self.emit = emit
+        try:
+            return await self.ctx.interrupt.run_interruptible(self._run(), "")
+        except CommandInterrupted:
+            raise CommandInterrupted(self._describe_interruption()) from None
+
+    async def _run(self) -> CommandEnded:
         async with AsyncExitStack() as stack:
             await self._list_containers(self.request.nodes, stack)
             await self._find_other_ranks(stack)
@@ -268,13 +271,15 @@ class _StopRun:
                 return await self._stop_instances(chosen)
 
     async def _stop_instances(self, chosen: Sequence[InstanceContainers]) -> CommandEnded:
-        locks = await self._lock_nodes(chosen)
+        locks: dict[NodeName, HeldNodeLock | BorrowedNodeLock] = {}
         try:
+            await self._lock_nodes(chosen, locks)
             wanted = await self._choose_again(locks)
             chosen = drop_busy_instances(wanted, self.failures)
             busy = [one for one in wanted if one not in chosen]
             chosen = [one for one in chosen if not any(user.uses(one) for user in busy)]
             self._report_affected_nodes(chosen)
+            self.to_stop = [part for whole in chosen for part in whole.parts if part.node in locks]
             halt = StopResult()
             for group in order_stops(chosen):
                 if halt.failures:  # what still runs may need the rest
@@ -293,7 +298,9 @@ class _StopRun:
             for node in locks
             if any(whole.containers_on(node) for whole in group)
         }
-        return await stop_containers(self.sessions, self.ctx, self.emit, by_node, self.request.grace)
+        return await stop_containers(
+            self.sessions, self.ctx, self.emit, by_node, self.request.grace, on_asked=self.asked.add
+        )
 
     @contextlib.contextmanager
     def _replace_pending_stops(self, chosen: Sequence[InstanceContainers]) -> Iterator[None]:
@@ -428,9 +435,9 @@ class _StopRun:
     # change
 
     async def _lock_nodes(
-        self, chosen: Sequence[InstanceContainers]
-    ) -> dict[NodeName, HeldNodeLock | BorrowedNodeLock]:
-        locks: dict[NodeName, HeldNodeLock | BorrowedNodeLock] = {}
+        self, chosen: Sequence[InstanceContainers], locks: dict[NodeName, HeldNodeLock | BorrowedNodeLock]
+    ) -> None:
+        """Add the lock of each node to ``locks``, which the caller releases, also where this is cancelled."""
         doing = f"stopping {self.request.instance or 'everything'}"
         for node in list_nodes_in_lock_order(chosen):
             warn = partial(self._emit_warning, node)
@@ -438,7 +445,6 @@ class _StopRun:
                 locks[node] = await acquire_node_lock(self.sessions[node], self.ctx, doing, warn, beside_ourselves=True)
             except SparkctlError as error:
                 self.failures[node] = error
-        return locks
 
     async def _choose_again(self, locks: Iterable[NodeName]) -> list[InstanceContainers]:
         """Choose again under the locks: another command may have stopped it meanwhile."""
@@ -461,6 +467,21 @@ class _StopRun:
                 self.failures[node] = journals.build_switch_refusal(node, view, is_held=view.is_held)
 
     # report
+
+    def _describe_interruption(self) -> str:
+        """Return what goes on without us, as a sentence; emit a warning for each container that runs on."""
+        if self.request.dry_run:
+            return "interrupted"
+        asked = [f"{one.name} on {one.node}" for one in self.to_stop if one.container.id in self.asked]
+        alive = [one for one in self.to_stop if one.container.is_alive and one.container.id not in self.asked]
+        for one in alive:
+            hint = f"sparkctl down {one.name} --node {one.node}"
+            self._emit_warning(one.node, f"{one.name} on {one.node} was not asked to stop yet: it runs on", hint)
+        if not asked:
+            return "interrupted before anything was asked to stop: sparkctl status"
+        runs_on = [f"{one.name} on {one.node}" for one in alive]
+        rest = f"; {' and '.join(runs_on)} {'runs' if len(runs_on) == 1 else 'run'} on" if runs_on else ""
+        return f"interrupted; Docker goes on to stop {' and '.join(asked)}{rest}: sparkctl status"
 
     async def _build_planned_end(self, chosen: Sequence[InstanceContainers]) -> CommandEnded:
         await self._refuse_during_switch(chosen)

@@ -146,6 +146,7 @@ async def remove_old_containers(transaction: SwitchTransaction) -> str | None:
 
 async def describe_losses(transaction: SwitchTransaction) -> tuple[str, ...]:
     """Return a sentence about each Spark that only lost an instance: what still runs there, or that it is free."""
+    lost = {node for node, _ in transaction.journal.old}.difference(transaction.journal.nodes)
 
     async def describe_node(node: NodeName) -> str:
         try:
@@ -159,9 +160,7 @@ async def describe_losses(transaction: SwitchTransaction) -> tuple[str, ...]:
             f"{' and '.join(names)} {'stays' if len(names) == 1 else 'stay'} on {node}" if names else f"{node} is free"
         )
 
-    return await gather_or_cancel(
-        *(describe_node(node) for node in transaction.journal.affected_nodes if node not in transaction.journal.nodes)
-    )
+    return await gather_or_cancel(*(describe_node(node) for node in sorted(lost)))
 
 
 async def save_remaining_stops(transaction: SwitchTransaction) -> None:

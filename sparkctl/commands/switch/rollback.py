@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from sparkctl.commands.drop_page_cache import MissingSudoRight, drop_node_caches
+from sparkctl.commands.drop_page_cache import try_drop_node_caches
 from sparkctl.commands.guard_session import stop_watching_containers
 from sparkctl.commands.start.launch_plans import rebuild_launch_plan
 from sparkctl.commands.start.rank_watch import InstanceWatchResult, RankWatch, measure_clock_offsets, watch_ranks
@@ -75,19 +75,32 @@ async def find_rollback_obstacle(transaction: SwitchTransaction) -> RollbackFail
     return None
 
 
-async def list_new_containers(transaction: SwitchTransaction, node: NodeName) -> list[Container]:
-    """Return the containers that the switch started on a node: those of that profile, and after it those that were
-    started for it and nothing else there needs, without the old ones.
+async def list_new_containers(transaction: SwitchTransaction) -> list[NodeContainer]:
+    """Return the containers that the switch started: those of that profile, and after it those that were started for it
+    and nothing else needs, without the old ones and those that ran before.
     """
-    kept, its = (
-        {container for _, container in transaction.journal.old},
-        (transaction.journal.instance, transaction.journal.profile_hash),
-    )
-    here = [one for one in await transaction.sessions[node].docker.list_containers() if one.id not in kept]
-    own = [one for one in here if (one.get_label(ContainerLabel.INSTANCE), one.get_label(ContainerLabel.HASH)) == its]
-    wanted = {name for one in here if one.is_alive and one not in own for name, _ in parse_needs_label(one)}
-    started = [one for one in here if one.get_label(ContainerLabel.STARTED_FOR) == transaction.journal.instance]
-    return [*own, *(one for one in started if one.get_label(ContainerLabel.INSTANCE) not in wanted)]
+    journal = transaction.journal
+    old, its = {container for _, container in journal.old}, (journal.instance, journal.profile_hash)
+    nodes = tuple(dict.fromkeys((*journal.nodes, *journal.need_nodes)))
+    found = await gather_or_cancel(*(transaction.sessions[node].docker.list_containers() for node in nodes))
+    everything = [(node, one) for node, here in zip(nodes, found, strict=True) for one in here]
+    rest = [(node, one) for node, one in everything if one.id not in old and one.id not in journal.ran_before]
+    own = [
+        (node, one)
+        for node, one in rest
+        if node in journal.nodes and (one.get_label(ContainerLabel.INSTANCE), one.get_label(ContainerLabel.HASH)) == its
+    ]
+    started = [each for each in rest if each[1].get_label(ContainerLabel.STARTED_FOR) == journal.instance]
+    started = [each for each in started if each not in own]
+    coming_back = {(node, one.instance_name) for node, one in everything if one.id in old}
+    while True:
+        users = [each for each in everything if each not in own and each not in started]
+        users = [(node, one) for node, one in users if one.is_alive or one.id in old]
+        wanted = {(at, name) for node, one in users for name, where in parse_needs_label(one) for at in (node, where)}
+        stays = [(node, one) for node, one in started if (node, one.instance_name) in wanted - coming_back]
+        if not stays:
+            return [*own, *started]
+        started = [each for each in started if each not in stays]
 
 
 async def remove_container(transaction: SwitchTransaction, node: NodeName, one: Container) -> StoppedContainer:
@@ -104,11 +117,10 @@ async def remove_container(transaction: SwitchTransaction, node: NodeName, one: 
 async def remove_new_containers(transaction: SwitchTransaction) -> str | None:
     """Stop and remove the new containers, their logs saved; return the names of those that stayed."""
     logs, kept = [], []
-    for node in transaction.journal.nodes:
-        for one in await list_new_containers(transaction, node):
-            stopped = await remove_container(transaction, node, one)
-            logs += [stopped.log] if stopped.log else []
-            kept += [f"{sanitize_line(stopped.kept_name)} on {node}"] if stopped.kept_name is not None else []
+    for node, one in await list_new_containers(transaction):
+        stopped = await remove_container(transaction, node, one)
+        logs += [stopped.log] if stopped.log else []
+        kept += [f"{sanitize_line(stopped.kept_name)} on {node}"] if stopped.kept_name is not None else []
     log_text = f"; log: {' '.join(logs)}" if logs else ""
     left = f"{' and '.join(kept)} stayed: the log could not be saved completely" if kept else None
     transaction.report_step(
@@ -123,8 +135,7 @@ async def remove_partial_start(transaction: SwitchTransaction) -> None:
     """
     found = [
         (node, one)
-        for node in transaction.journal.nodes
-        for one in await list_new_containers(transaction, node)
+        for node, one in await list_new_containers(transaction)
         if one.is_alive and one.get_label(ContainerLabel.INSTANCE) == transaction.journal.instance
     ]
     there = {node for node, _ in found}
@@ -194,12 +205,10 @@ async def _inspect_old_container(transaction: SwitchTransaction, node: NodeName,
 
 async def _drop_page_cache(transaction: SwitchTransaction, node: NodeName) -> bool:
     """Drop a node's page cache; return whether that was possible."""
-    try:
-        await drop_node_caches(transaction.sessions[node], transaction.step_context, transaction.emit)
-    except MissingSudoRight as no:
+    no = await try_drop_node_caches(transaction.sessions[node], transaction.step_context, transaction.emit)
+    if no is not None:
         transaction.warn(node, f"page cache not dropped: {no.message}", no.hint)
-        return False
-    return True
+    return no is None
 
 
 def _begin_history_rows(transaction: SwitchTransaction, old: Sequence[NodeContainer]) -> list[OperationRecorder]:
@@ -376,7 +385,7 @@ async def remove_both_sides(transaction: SwitchTransaction) -> tuple[str, ...]:
     `OwnershipLost`, `NodeError` and `DockerUnavailable`.
     """
     old = [(node, one) for node, one in await list_old_containers(transaction) if one is not None and one.is_managed]
-    new = [(node, one) for node in transaction.journal.nodes for one in await list_new_containers(transaction, node)]
+    new = await list_new_containers(transaction)
     save_pending_stops(transaction, old)
 
     async def remove_on_node(node: NodeName) -> list[str]:

@@ -17,6 +17,7 @@ from sparkctl.commands.switch.rollback import order_restarts
 from sparkctl.commands.switch.switch_checks import (
     check_flags,
     inspect_switch_nodes,
+    list_need_requests,
     list_ways_to_fit,
     run_switch_checks,
 )
@@ -30,6 +31,7 @@ from sparkctl.errors import OperationRefused, SparkctlError
 from sparkctl.history.model import OperationKind
 from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, SwitchPlanned, WarningEmitted
+from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.switch_plan import SwitchJournal, SwitchPlan, SwitchStep
 from sparkctl.model.text.secrets import redact_words
@@ -129,6 +131,13 @@ class _SwitchRun:
         order = await order_restarts(self.sessions, self._list_containers_to_stop(plan))
         request = self.request
         words = request.words or (request.profile.name,)
+        goes = {one.id for _, one in order}
+        ran_before = [
+            one.container.id
+            for site in self.sites
+            for one in site.occupants
+            if one.container.get_label(ContainerLabel.STARTED_FOR) == plan.instance and one.container.id not in goes
+        ]
         row = self.ctx.operation  # the key by which `resume` and `abort` find it in the history
         return SwitchJournal(
             id=uuid.uuid4().hex if row is None else row.operation_key, operator=self.ctx.operator,
@@ -136,7 +145,8 @@ class _SwitchRun:
             instance=plan.instance, words=(words[0], *redact_words(list(words[1:]))), profile_hash=request.profile.digest,
             nodes=plan.nodes, stops=plan.stops, old=tuple((node, one.id) for node, one in order),
             rolls_back=request.rolls_back, guarded=request.guarded, timeout=request.timeout,
-            keep_going=request.keep_going,
+            keep_going=request.keep_going, ran_before=tuple(ran_before),
+            need_nodes=tuple(dict.fromkeys(node.name for one in list_need_requests(request) for node in one.nodes)),
         )  # fmt: skip
 
     def _list_containers_to_stop(self, plan: SwitchPlan) -> Sequence[tuple[NodeName, Container]]:

@@ -27,6 +27,7 @@ class SwitchStepRunner:
     def __init__(self, transaction: SwitchTransaction, request: SwitchInstance | None = None) -> None:
         self.transaction = transaction
         self.request = request
+        self._is_proved = False  # the new instance serves: whatever fails from here on, nothing goes back
 
     # forward
 
@@ -42,6 +43,11 @@ class SwitchStepRunner:
         except OwnershipLost:
             raise
         except SparkctlError as why:
+            if self._is_proved:
+                text = f"{self._distinct_names[0]} serves, but what it replaced is not cleared away: {why.message}"
+                return await self._build_unfinished_end(
+                    text, why.exit_code, getattr(why, "node", None), advice=why.hint
+                )
             return await self._handle_failure(why, None)
 
     async def _run_forward_steps(self, first: SwitchStep, *, is_untouched: bool) -> CommandEnded:
@@ -75,6 +81,7 @@ class SwitchStepRunner:
                 return await self._build_unfinished_end(ended.message or "", ExitCode(ended.exit_code), ended.node)
             if ended.outcome is not Outcome.READY:
                 return await self._handle_failure(None, ended)
+        self._is_proved = True
         await transaction.begin_step(SwitchStep.CLEARING)
         stayed = await interruptible(
             forward_steps.remove_old_containers(transaction),
@@ -226,17 +233,26 @@ class SwitchStepRunner:
         return f"{name} was not started" + (f": {text}" if text else "")
 
     async def _build_unfinished_end(
-        self, message: str, code: ExitCode, node: str | None, ended: CommandEnded | None = None
+        self,
+        message: str,
+        code: ExitCode,
+        node: str | None,
+        ended: CommandEnded | None = None,
+        *,
+        advice: str | None = None,
     ) -> CommandEnded:
-        """Return the end of a switch that stays unfinished. Raises `OwnershipLost` where another operator has taken it
-        over or ended it.
+        """Return the end of a switch that stays unfinished. ``advice``: what to do before it is finished. Raises
+        `OwnershipLost` where another operator has taken it over or ended it.
         """
         await self.transaction.verify_ownership()
         outcome = Outcome.INTERRUPTED if code is ExitCode.INTERRUPTED else Outcome.UNREACHABLE
+        if self._is_proved and code not in (ExitCode.INTERRUPTED, ExitCode.UNREACHABLE):
+            outcome, code = Outcome.UNHEALTHY, ExitCode.UNHEALTHY
         step = self.transaction.journal.step
         where = f"at {format_step_number(step)}" if step in FORWARD_STEPS else format_step_number(step)
         text = f"{message}\nthe switch to {self.transaction.journal.instance} is left {where}"
-        return self._build_end_with_journal(outcome, code, ended, text, self.transaction.finish_commands)
+        hint = "\n".join(filter(None, (advice, self.transaction.finish_commands)))
+        return self._build_end_with_journal(outcome, code, ended, text, hint)
 
     def _build_end_with_journal(
         self, outcome: Outcome, code: ExitCode, ended: CommandEnded | None, message: str, hint: str

@@ -346,6 +346,15 @@ class SpaceNeed:
     room: FreeSpace
 
 
+def list_file_needs(plan: TransferPlan, targets: Iterable[FileListing]) -> list[SpaceNeed]:
+    """Return what the files to send need, for each target directory of its own."""
+    rooms = {target.base: target.room for target in targets}
+    missing = {base: sum(one.size - one.have for one in plan.send if one.base == base) for base in rooms}
+    return [
+        SpaceNeed(f"the files in {room.path}", missing[base], room) for base, room in rooms.items() if missing[base]
+    ]
+
+
 def find_disk_shortage(needs: Sequence[SpaceNeed]) -> list[tuple[SpaceNeed, int]]:
     """Return what does not fit and the missing bytes; items on one filesystem share its free space."""
     left: dict[object, int] = {}

@@ -21,6 +21,7 @@ from sparkctl.commands.transfer.transfer_files import (
     compare_checksums,
     find_disk_shortage,
     format_file_count,
+    list_file_needs,
     plan_transfer,
     transfer_files,
 )
@@ -357,11 +358,7 @@ def _choose_route(here: NodeContents, there: NodeContents, chosen: Mapping[NodeN
 
 def _refuse_full_disk(node: NodeName, todo: PendingTransfer, there: NodeContents) -> None:
     """Refuse before a byte is sent."""
-    needs = []
-    if todo.files.send:
-        rooms = {target.base: target.room for _, target in todo.pairs}
-        first = next(iter(rooms.values()))
-        needs.append(SpaceNeed(f"the files in {first.path}", todo.files.missing_bytes, first))
+    needs = list_file_needs(todo.files, (target for _, target in todo.pairs))
     if todo.image is not None and there.docker_room is not None and todo.image.size is not None:
         needs.append(
             SpaceNeed(

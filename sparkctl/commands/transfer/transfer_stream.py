@@ -81,6 +81,7 @@ _START_TIMEOUT_SECONDS = 20.0  # seconds until an end has said where it listens
 _SILENCE_TIMEOUT_SECONDS = 90.0  # without a message; an end that computes checksums reports every few seconds
 _LAST_ERROR_SECONDS = 1.5  # seconds in which the other end may report the cause
 _CHUNK_BYTES = 1 << 18
+_MAX_UNREAD_MESSAGES = 256  # then an end is not read any further, which makes it wait
 _LOCK_NAME = "sync.lock"
 
 
@@ -102,7 +103,9 @@ class TransferStream:
     sender: RemoteProcess
     receiver: RemoteProcess
     names: dict[str, str]
-    _said: asyncio.Queue[tuple[str, dict[str, Any] | None]] = field(default_factory=asyncio.Queue)
+    _messages: asyncio.Queue[tuple[str, dict[str, Any] | None]] = field(
+        default_factory=lambda: asyncio.Queue(_MAX_UNREAD_MESSAGES)
+    )
 
     async def send_to_receiver(self, **words: Any) -> None:
         """Send a command to the receiver."""
@@ -116,7 +119,7 @@ class TransferStream:
         done: set[str] = set()
         while len(done) < 2:
             try:
-                side, message = await asyncio.wait_for(self._said.get(), _SILENCE_TIMEOUT_SECONDS)
+                side, message = await asyncio.wait_for(self._messages.get(), _SILENCE_TIMEOUT_SECONDS)
             except TimeoutError as error:
                 raise NodeUnreachable(
                     self.names["take"], "neither end of the transfer has answered for a minute"
@@ -145,7 +148,7 @@ class TransferStream:
             try:
                 async with asyncio.timeout(_LAST_ERROR_SECONDS):
                     while _is_lost(best[1]):
-                        other, words = await self._said.get()
+                        other, words = await self._messages.get()
                         if words is not None and "unreachable" in words:
                             return RouteUnreachable(sanitize_line(str(words["unreachable"])))
                         if words is not None and "error" in words:
@@ -154,18 +157,18 @@ class TransferStream:
                 pass
         return _build_transfer_error(self.names[best[0]], best[1])
 
-    def report_failure(self, side: str, words: str) -> None:
+    async def report_failure(self, side: str, words: str) -> None:
         """Let `read_messages` raise this error as if an end had reported it."""
-        self._said.put_nowait((side, {"error": words}))
+        await self._messages.put((side, {"error": words}))
 
     async def forward_messages(self, side: str, held: RemoteProcess) -> None:
-        """Forward the messages of one end; lines without JSON come from a login shell."""
+        """Forward the messages of one end as fast as they are read; lines without JSON come from a login shell."""
         try:
             while line := await held.readline():
-                self._said.put_nowait((side, parse_message(self.names[side], line)))
+                await self._messages.put((side, parse_message(self.names[side], line)))
         except NodeError as lost:
-            self._said.put_nowait((side, {"error": lost.message}))
-        self._said.put_nowait((side, None))
+            await self._messages.put((side, {"error": lost.message}))
+        await self._messages.put((side, None))
 
 
 def parse_message(node: str, line: bytes) -> dict[str, Any]:
@@ -324,7 +327,7 @@ async def _relay_through_client(
         from_source, to_source = await source.link.open_tcp(_LOOPBACK, from_port)
         from_target, to_target = await target.link.open_tcp(_LOOPBACK, to_port)
     except (OSError, SparkctlError) as error:
-        return pair.report_failure("send", f"no connection through this machine: {error}")
+        return await pair.report_failure("send", f"no connection through this machine: {error}")
     try:
         await asyncio.gather(_copy_bytes(from_source, to_target), _copy_bytes(from_target, to_source))
     finally:

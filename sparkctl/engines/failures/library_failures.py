@@ -52,6 +52,43 @@ KERNEL_FAILURES = (
         worked_out=_describe_shared_memory_limit,
     ),
     failure_rule(
+        r"(?P<what>Unsupported [\w-]{1,40} (?:prefill|decode|attention|MoE|GEMM) configuration\b.{0,120})",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "No kernel was made for this model's shape on this GPU: {what}",
+        _OTHER_BACKEND,
+        needle=" configuration",
+        on="image",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"(?P<what>[\w `'.-]{1,100}(?:not supported|unsupported) (?:for|by|with|in) (?:the )?"
+        r"(?:[Ff]lash[Ii]nfer|[Cc][Uu][Tt][Ll][Aa][Ss][Ss]|[Tt]riton|[Mm]arlin|DeepGEMM|deep_gemm|trtllm|TRT-?LLM)\b.{0,80}"
+        r"|(?:[Ff]lash[Ii]nfer|cutlass|CUTLASS|Triton|Marlin|DeepGEMM|TRT-?LLM) kernels? (?:is|are) only supported for .{1,80})",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "A backend has no kernel for what this model needs: {what}",
+        "Choose another MoE or FP4 backend (SGLang: args.moe-runner-backend; vLLM: args.moe-backend), or take a newer image.",
+        needle=("supported for ", "supported by ", "supported with ", "supported in "),
+        exception=True,
+        on="image",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"(?P<what>type fp8\w{1,12} not supported in this architecture)",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "A Triton kernel uses a number format that this GPU does not have: {what}",
+        "Take a model or a KV cache in another format, or choose another backend for it.",
+        needle=" not supported in this architecture",
+        on="args.quantization",
+    ),
+    failure_rule(
+        r"^(?:ggml_[a-z_]{1,60}|\S{1,40}): (?:error: )?op not supported (?P<what>\S.{0,80})",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "llama.cpp's backend has no kernel for a part of this model: {what}",
+        "Take a newer build. Until then keep that part on the CPU (args.override-tensor).",
+        needle="op not supported ",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
         r"out of resource: (?P<what>threads|registers|tensor memory)\b.*",
         FailureCause.KERNEL_UNSUPPORTED,
         "A Triton kernel needs more {what} than this GPU has.",
@@ -171,6 +208,16 @@ _CUDA_CALL_FAILURES = (
         on="image",
     ),
     failure_rule(
+        r"CUDA unknown error - this may be due to an incorrectly set up environment",
+        FailureCause.GPU_RUNTIME_MISSING,
+        "CUDA does not start in the container: the driver's devices are there, and do not answer.",
+        "`nvidia-smi` on the node and in the container says whether the driver works; reload nvidia_uvm (sudo modprobe -r "
+        "nvidia_uvm && sudo modprobe nvidia_uvm), or reboot the node.",
+        needle="CUDA unknown error - ",
+        on="container.gpus",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
         rf"{_CUDA_SAYS}\b(?P<what>(?<!rror: )initialization error|unknown error|system not yet initialized|invalid device ordinal"
         r"|no CUDA-capable device is detected|all CUDA-capable devices are busy or unavailable)"
         r"|CUDA_ERROR_(?P<name>NOT_INITIALIZED|NO_DEVICE|INVALID_DEVICE|SYSTEM_NOT_READY|UNKNOWN)\b",
@@ -256,6 +303,15 @@ GPU_FAULTS = (
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
+        r"(?P<place>[\w.-]{1,80}\.cuh?:\d{1,6}): .{0,200}block: \[[\d,]{1,40}\], thread: \[[\d,]{1,40}\] Assertion (?P<what>.{1,160}) failed",
+        FailureCause.CRASHED,
+        "A GPU kernel ended on a check of its own in {place}: {what}.",
+        "An index is out of range: most often a token, a position or a draft that the model does not have. Try without drafts, and "
+        "with the context that the model was made for. " + _GPU_FAULT_REMEDY,
+        needle="], thread: [",
+        weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(
         r"(?P<what>device-side assert triggered|Failed to encode tensor map: 7\d\d"
         r"|CUBLAS_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR)|unspecified launch failure"
         r"|misaligned address|an illegal memory access was encountered|cudaErrorIllegalAddress|cudaErrorLaunchFailure"
@@ -293,6 +349,27 @@ CAPTURE_FAILURES = (
 )
 IMAGE_FAILURES = (
     failure_rule(
+        r"(?P<what>Could not load library lib\S{1,80}\. Error: lib.{0,120}|Unable to load any of \{lib.{1,200}\}"
+        r"|Cannot load symbol cudnn\w{1,60})",
+        FailureCause.BROKEN_IMAGE,
+        "The image lacks a library, or does not find it: {what}",
+        "Take another tag of this image. An image of your own: install the library when it is built, or add its directory to "
+        "env.LD_LIBRARY_PATH.",
+        needle=("Could not load library lib", "Unable to load any of {lib", "Cannot load symbol cudnn"),
+        on="image",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}(?P<what>(?!\w{{0,60}}(?:Args|Config|Configuration|LLM|Options|Params|Request)\.__init__)"
+        r"[\w.]{1,120}\(\) got an unexpected keyword argument '[^']{1,80}')",
+        FailureCause.BROKEN_IMAGE,
+        "The image's parts do not fit together: {what}",
+        "Take another tag of this image. A file that is mounted into it, or a patch, has to be one for this very version.",
+        needle="() got an unexpected keyword argument '",
+        on="image",
+        weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(
         r"(?P<what>(?:plugin |shared )?library not found: \S{1,200}\.so|unable to (?:load shared|find backend) library.{0,160}"
         r"|lib[\w.+-]{1,80}?\.so[\d.]{0,20}: cannot open shared object file|undefined symbol: \S+"
         r"|version `?(?:GLIBCXX|GLIBC|CXXABI|libcudart)[\w.]{0,40}'? not found|numpy\.dtype size changed"
@@ -329,13 +406,15 @@ IMAGE_FAILURES = (
 MEMORY_WORDS = (
     failure_rule(
         r"Executor creation failed due to insufficient GPU memory|Error Code 2: OutOfMemory(?: \(Requested size was (?P<bytes>\d+) bytes)?"
-        r"|CUBLAS_STATUS_ALLOC_FAILED",
+        r"|CUBLAS_STATUS_(?:ALLOC_FAILED|NOT_INITIALIZED)|^(?:CUDA|HIP) [Ee]rror: out of memory|\bcuda failed with error 2\b",
         FailureCause.CUDA_OUT_OF_MEMORY,
         "CUDA could not allocate[ {bytes} bytes].",
         "Take a smaller share of the memory for the KV cache, a smaller context or batch, or a smaller model; stop what else "
         "uses the GPU.",
         needle=(
-            "CUBLAS_STATUS_ALLOC_FAILED",
+            "CUBLAS_STATUS_",
+            "rror: out of memory",
+            "cuda failed with error 2",
             "Error Code 2: OutOfMemory",
             "Executor creation failed due to insufficient GPU memory",
         ),
@@ -353,12 +432,12 @@ MEMORY_WORDS = (
 )
 DISTRIBUTED_FAILURES = (
     failure_rule(
-        r"NCCL error:? (?:[\w./-]{1,200}:\d{1,6} ')?(?P<what>[\w ]{1,80})|unhandled (?P<kind>system|cuda) error \(run with NCCL_DEBUG",
+        r"NCCL [Ee]rror:? (?:[\w./-]{1,200}:\d{1,6} '|\d{1,2}: )?(?P<what>[\w ]{1,80})|unhandled (?P<kind>system|cuda) error \(run with NCCL_DEBUG",
         FailureCause.NCCL,
         "NCCL, by which the ranks talk to each other, failed[: {what}][ ({kind} error)].",
         "Check the link between the nodes (sparkctl doctor), NCCL_SOCKET_IFNAME, NCCL_IB_HCA and GLOO_SOCKET_IFNAME on both. "
         "With env.NCCL_DEBUG: INFO the log names the reason.",
-        needle="error",
+        needle=("error", "NCCL Error"),
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
@@ -391,6 +470,23 @@ DISTRIBUTED_FAILURES = (
         "A worker under Ray died.",
         "Look at the log of the other node; `dmesg` there shows whether the kernel killed it for memory.",
         needle=("A worker died or was killed while executing a task", "The actor is ", "The actor died "),
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"[Pp]rocess was signaled to shutdown with signal (?P<signal>4)\b",
+        FailureCause.BROKEN_IMAGE,
+        "A part of the engine ended on signal {signal}: it uses an instruction that this processor does not have.",
+        "Take an image that was built for this processor (a Spark is linux/arm64).",
+        needle="signaled to shutdown with signal ",
+        on="image",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"[Pp]rocess was signaled to shutdown with signal (?P<signal>\d+)",
+        FailureCause.WORKER_LOST,
+        "A part of the engine ended on signal {signal}.",
+        "9: look for the kernel's OOM killer with `dmesg` on the node. 6 and 11: the lines before this one may name the fault.",
+        needle="signaled to shutdown with signal ",
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
@@ -587,9 +683,11 @@ CRASH_FAILURES = (
         r"_[a-z0-9_]{1,60}\b.{0,200}?"
         r"\b(?:must be|should be|must not|cannot be|can't be|can not be|(?:is|are) not (?:supported|compatible|allowed|divisible)"
         r"|not divisible|(?:is|are) (?:larger|greater|smaller|less|lower|higher) than|exceeds?|only supports?|requires?|expects?"
-        r"|incompatible with|mutually exclusive|conflicts? with)\b.*)",
+        r"|incompatible with|mutually exclusive|conflicts? with)\b.*)"
+        r"|^(?:[\w.]+\.)?(?:ValueError|AssertionError): (?P<said>.{0,200}?\b(?:requires?|needs?|only supports?)\b.{0,100}?"
+        r"\b(?:max|min|num|enable|disable|kv_cache|attention|speculative|draft|chunked|tensor|pipeline|moe)_[a-z0-9_]{1,60}\b.*)",
         FailureCause.BAD_VALUE,
-        "The engine refused its settings: {what}",
+        "The engine refused its settings: [{what}][{said}]",
         "Correct the setting that the message names.",
         needle=("ValueError: ", "AssertionError: "),
         weight=FailureWeight.EXCEPTION,

@@ -24,7 +24,7 @@ def cuda_memory_rules(
     says = EXCEPTION_PREFIX if begins is None else f"(?:{EXCEPTION_PREFIX}|{begins})"
     cause, change = FailureCause.CUDA_OUT_OF_MEMORY, ChangeDirection.LOWER if on else None
     numbers = (
-        r"CUDA out of memory\. Tried to allocate (?P<size>[\d.]+ \w+)(?:.{0,200}? of which (?P<free>[\d.]+ \w+) is free)?"
+        r"(?:CUDA|HIP) out of memory\. Tried to allocate (?P<size>[\d.]+ \w+)(?:.{0,200}? of which (?P<free>[\d.]+ \w+) is free)?"
         r"(?:.{0,200}?Process (?P<pid>\d+) has (?P<held>[\d.]+ \w+) memory in use)?"
     )
     summary = f"{CUDA_OUT_OF_MEMORY_TEXT[:-1]}: it tried to allocate {{size}}[ and {{free}} was free][; process {{pid}} holds {{held}}]."
@@ -42,8 +42,13 @@ def cuda_memory_rules(
         )
 
     return (
-        build_cuda_rule(rf"{says}.*?{numbers}", summary, "CUDA out of"),
-        build_cuda_rule(rf"^{numbers}", summary, "CUDA out of memory", fatal=False),
+        build_cuda_rule(rf"{says}.*?{numbers}", summary, ("CUDA out of", "HIP out of")),
+        build_cuda_rule(
+            rf"^(?:Error executing \w{{1,60}} with args .{{1,400}}: )?{numbers}",
+            summary,
+            ("CUDA out of memory", "HIP out of memory"),
+            fatal=False,
+        ),
         build_cuda_rule(rf"{says}.*{rejected}", CUDA_OUT_OF_MEMORY_TEXT, "preempt"),
         build_cuda_rule(rf"{says}.*(?:{other})", CUDA_OUT_OF_MEMORY_TEXT, _OUT_OF_MEMORY_NEEDLES),
     )

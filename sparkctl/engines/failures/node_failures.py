@@ -19,8 +19,10 @@ _DOCKER_FAILURES = (
     failure_rule(
         r"could not select device driver|[Uu]nknown (?:or invalid )?runtime (?:name|specified):? nvidia"
         r"|failed to inject CDI devices|nvidia-container-(?:cli|runtime).*(?:(?:mount|detection|ldcache|device|container) error"
+        r"|requirement error: (?!unsatisfied condition)"
         r"|initialization error|no such file or directory"
-        r"|not found in \$PATH)|unresolvable CDI devices? (?P<device>\S+)",
+        r"|not found in \$PATH)|unable to retrieve OCI runtime error.{0,300}: exec: \"nvidia-container-runtime\""
+        r"|unresolvable CDI devices? (?P<device>\S+)",
         FailureCause.GPU_RUNTIME_MISSING,
         "Docker could not give the container a GPU[ ({device})]: the NVIDIA container toolkit is missing or not set up.",
         "On the node: install nvidia-container-toolkit, then sudo nvidia-ctk runtime configure --runtime=docker and "

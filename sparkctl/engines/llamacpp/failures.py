@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparkctl.engines.base import FailureWeight
-from sparkctl.engines.failures.library_failures import GPU_FAULTS
+from sparkctl.engines.failures.library_failures import GPU_FAULTS, MEMORY_WORDS
 from sparkctl.engines.failures.memory_failures import CUDA_OUT_OF_MEMORY_TEXT, cuda_memory_rules
 from sparkctl.engines.log_rules import failure_rule
 from sparkctl.model.verdict import FailureCause
@@ -74,6 +74,7 @@ CUDA_FAILURES = (
         on="image",
         fatal=True,
     ),
+    *MEMORY_WORDS,
     *GPU_FAULTS,
     failure_rule(
         r"^(?:\[\d{1,9}\] )?\S{1,300}\.(?:cuh?|cpp|c|h):\d{1,6}: (?P<what>fatal error)",

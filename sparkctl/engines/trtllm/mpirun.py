@@ -177,6 +177,14 @@ MPIRUN_FAILURES = (
         fatal=True,
         weight=FailureWeight.DEATH,
     ),
+    failure_rule(
+        r"\b(?:PRTE|ORTE)(?: ERROR|_ERROR_LOG): (?P<what>\S.{0,120}) in file (?P<place>\S{1,160}) at line",
+        FailureCause.WORKER_LOST,
+        "mpirun could not start a rank, or lost it: {what} ({place}).",
+        f"{_CHECK_OTHER_NODE} The mpirun of both images has to be of the same version.",
+        needle=("PRTE ERROR: ", "ORTE ERROR: ", "PRTE_ERROR_LOG: ", "ORTE_ERROR_LOG: "),
+        weight=FailureWeight.DEATH,
+    ),
 )
 
 

@@ -313,8 +313,8 @@ class _ComposeReader:
 
     def note_unsupported_key(self, key: str, value: object) -> None:
         why = {
-            "depends_on": "sparkctl starts one profile at a time: start those first",
-            "build": "sparkctl builds no images: build it on the node first",
+            "depends_on": "what has to run first is `needs` in a profile: import those, and name them there",
+            "build": "write where its Dockerfile is as `build` in the profile, and `sparkctl pull` builds it on the node",
             "links": "a network of the file's own is not made",
             "expose": "a port is reached as it is, or published",
             "scale": "one container a node",

@@ -64,8 +64,23 @@ def _load_documents(
             raise InvalidInput(_format_yaml_error(name, first)) from first
         mended.append("tabs were read as two blanks")
         return found
-    except (RecursionError, ValueError) as error:
+    except RecursionError as deep:
+        line, column = _find_deepest_place(text)
+        raise InvalidInput(f"{name}:{line}:{column}: nested deeper than a recipe can be") from deep
+    except ValueError as error:
         raise InvalidInput(f"{name}: this cannot be read: {error}") from error
+
+
+def _find_deepest_place(text: str) -> tuple[int, int]:
+    """Return line and column at which brackets, or else indentation, are deepest; both count from 1."""
+    depth, deepest, place = 0, 0, (1, 1)
+    for number, line in enumerate(text.splitlines(), 1):
+        indent = len(line) - len(line.lstrip(" "))
+        for column, sign in enumerate(line, 1):
+            depth = max(0, depth + (sign in "[{") - (sign in "]}"))
+            if depth + indent > deepest:
+                deepest, place = depth + indent, (number, column)
+    return place
 
 
 def _parse_documents(text: str, as_written: bool) -> tuple[list[Any], list[tuple[str, int]]]:

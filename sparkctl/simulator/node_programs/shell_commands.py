@@ -183,6 +183,8 @@ def _write_journal(node: SimNode, words: list[str]) -> str:
     text, over = (words[1], words[2:]) if words[0] == "write" else (None, words[1:])
     if over and (node.journal or switch_journal_codec.NO_JOURNAL) not in over:
         return "@@ other\n"
+    if text is not None and node.is_home_full:
+        return ""
     node.journal = text
     return "@@ removed\n" if text is None else "@@ written\n"
 
@@ -284,7 +286,9 @@ async def _wait_for_heartbeat(node: SimNode, stdin: ReadStream) -> bool:
         await asyncio.gather(*waits, return_exceptions=True)
 
 
-async def _run_sync(_node: SimNode, _argv: list[str], _streams: CommandStreams) -> int:
+async def _run_sync(node: SimNode, _argv: list[str], _streams: CommandStreams) -> int:
+    if node.is_disk_stuck:
+        await asyncio.Event().wait()
     await asyncio.sleep(0.01)
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from sparkctl.commands.node_lock import acquire_node_lock
 from sparkctl.commands.start.check_fit import CheckFit
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.stop.stop_instance import StopInstance
+from sparkctl.commands.switch.finish_switch import FinishSwitch
 from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
@@ -40,6 +42,7 @@ from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
 from tests.support.events import collect_events_and_end
 from tests.support.run_command import run_demo
+from tests.support.switch_scene import abort_switch
 
 pytestmark = pytest.mark.usefixtures("own_profiles")
 VOICE, MODEL = "orpheus-tts", "orpheus-llm"
@@ -249,6 +252,48 @@ async def test_a_pair_over_both_sparks_is_switched_as_one(speech: SpeechScene, t
     assert (ended.exit_code, both()) == (1, [[MODEL], ["voice"]]), ended
     _, ended = await speech.switch("plain")
     assert (ended.outcome, both()) == (Outcome.READY, [[], ["plain"]]), ended
+
+
+@pytest.mark.parametrize("is_old_journal", [False, True])
+async def test_a_need_that_ran_before_a_switch_outlives_its_rollback(
+    speech: SpeechScene, tmp_path: Path, is_old_journal: bool
+) -> None:
+    """It was started for a model of that name once; also the kept container of what comes back needs it."""
+    write_profile(tmp_path, "voice", "kokoro-tts", "group: speech", f"needs: [{MODEL}]")
+    write_profile(tmp_path, "plain", "kokoro-tts", "group: speech", f"needs: [{MODEL}]")
+    assert (await speech.up("voice"))[1].exit_code == 0
+    await speech.down("voice", alone=True)
+    assert (await speech.up("plain"))[1].exit_code == 0
+    old = dict(speech.sparks.docker["spark2"].containers)
+    request = replace(
+        SwitchInstance.from_start(speech.request("voice", "env.SIM_FAULT=no-token"), speech.nodes), rolls_back=False
+    )
+    _, ended = await collect_events_and_end(request.run(speech.ctx))
+    assert (ended.exit_code, speech.running()) == (1, [MODEL, "voice"]), ended
+    for spark in speech.sparks.nodes.values():
+        if is_old_journal and spark.journal is not None:
+            said = json.loads(spark.journal)
+            spark.journal = json.dumps({key: said[key] for key in said if key not in ("need_nodes", "ran_before")})
+    finish = FinishSwitch(nodes=speech.nodes, known=speech.nodes, guarded=False)
+    _, ended = await collect_events_and_end(abort_switch(speech.ctx, finish))
+    assert ended.exit_code == 0, ended
+    assert speech.running() == [MODEL, "plain"]
+    assert set(speech.sparks.docker["spark2"].containers) == set(old)
+
+
+async def test_a_rollback_removes_what_was_started_for_it_on_the_other_spark(
+    speech: SpeechScene, tmp_path: Path
+) -> None:
+    write_profile(tmp_path, "helper", "kokoro-tts", f"needs: [{MODEL}]", "port: 18777", "container: {name: helper}")
+    write_profile(tmp_path, "voice", "kokoro-tts", "group: speech", "needs: ['helper@spark1']")
+    write_profile(tmp_path, "plain", "kokoro-tts", "group: speech")
+    assert (await speech.up("plain"))[1].exit_code == 0
+    old = dict(speech.sparks.docker["spark2"].containers)
+    _, ended = await speech.switch("voice", "env.SIM_FAULT=no-token")
+    assert (ended.exit_code, "plain serves again" in (ended.message or "")) == (1, True), ended
+    assert speech.sparks.docker["spark1"].containers == {}, "also what that needs there"
+    assert set(speech.sparks.docker["spark2"].containers) == set(old)
+    assert [spark.journal for spark in speech.sparks.nodes.values()] == [None, None]
 
 
 async def test_what_is_needed_on_the_other_spark_is_looked_at_before_anything_stops(

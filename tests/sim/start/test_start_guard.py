@@ -13,6 +13,7 @@ import pytest
 
 from sparkctl import engines
 from sparkctl.commands.arm_guard import ArmGuard, arm_guard, disarm_guard, read_guard_status
+from sparkctl.commands.drop_page_cache import drop_caches
 from sparkctl.commands.show_log import ShowLog, show_log
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
@@ -34,7 +35,7 @@ from sparkctl.simulator import SimNodeOptions, SimulatedSparks, SudoRule
 from sparkctl.simulator.node_programs.sim_guard import SimGuard
 from sparkctl.views.guard_view import format_guard_status
 from tests.support import sim_clients
-from tests.support.events import collect_events, find_command_end
+from tests.support.events import collect_events, collect_events_and_end, find_command_end, list_warnings
 from tests.support.run_command import parse_result, run_demo
 from tests.support.sim_clients import FAST
 
@@ -454,3 +455,17 @@ def test_the_verb_arms_and_says_until_when() -> None:
 def test_a_dry_run_says_how_it_is_guarded() -> None:
     assert "guarded until it is ready" in run_demo("up", "qwen36", "--node", "spark1", "--dry-run").stdout
     assert "no guard: " in run_demo("up", "qwen36", "--node", "spark1", "--dry-run", "--no-guard").stdout
+
+
+async def test_a_disk_that_takes_no_writes_delays_a_start_and_does_not_end_it(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    """The page cache is dropped after a sync, which never ends: the start warns and goes on, `drop-caches` fails."""
+    sparks.nodes["spark1"].is_disk_stuck = True
+    request = make_start_request(sparks)
+    request = replace(request, profile=replace(request.profile, start=replace(request.profile.start, drop_caches=True)))
+    events, ended = await collect_events_and_end(start_instance(ctx, request))
+    assert (ended.outcome, ended.exit_code) == (Outcome.READY, 0), ended
+    assert [one for one in list_warnings(events) if "page cache not dropped" in one]
+    _, ended = await collect_events_and_end(drop_caches(ctx, request.nodes))
+    assert ended.exit_code == 3

@@ -13,12 +13,13 @@ from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.commands.switch.switch_instance import switch_instance
 from sparkctl.context import CommandContext
 from sparkctl.history.operation_history import OperationHistory
-from sparkctl.model.events import Event, Outcome, PhaseChanged, SwitchStepReported, WarningEmitted
+from sparkctl.model.events import CommandEnded, Event, Outcome, PhaseChanged, SwitchStepReported, WarningEmitted
 from sparkctl.model.phase import Phase
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.simulator import SimNodeOptions, SimulatedSparks
 from tests.sim.start.test_start_guard import make_start_request
 from tests.support.events import collect_events_and_end
+from tests.support.sim_clients import wait_until_true
 from tests.support.switch_scene import FAULT, NEW, OLD, SwitchScene, abort_switch
 
 pytestmark = [pytest.mark.simulation(speed=20), pytest.mark.usefixtures("own_profiles")]
@@ -123,3 +124,50 @@ async def test_abort_brings_back_what_another_had_wanted_stopped_before(scene: S
     _, ended = await asyncio.wait_for(collect_events_and_end(abort_switch(ada, scene.finish())), 60)
     assert ended.exit_code == 0, ended
     assert scene.is_old()
+
+
+async def test_ctrl_c_between_two_locks_gives_back_the_first(scene: SwitchScene) -> None:
+    """Under the second lock an owed stop is done first; whoever lends connections would hold the first for good."""
+    await scene.speech_beside()
+    ctx, daemon = scene.ctx(), scene.sparks.docker["spark2"]
+    (speech,) = [one for one in daemon.containers.values() if one.labels["dev.sparkctl.instance"] == "kokoro-tts"]
+    PendingStopFiles(ctx.history.directory).save_stop(
+        PendingStop(
+            node=scene.nodes[1].name, instance="kokoro-tts", since=ctx.clock.unix_time(), containers=(speech.id,)
+        )
+    )
+    seen = []
+    async with aclosing(stop_instance(ctx, StopInstance(instance=OLD, nodes=scene.nodes))) as events:
+        async for event in events:
+            seen.append(event)
+            if isinstance(event, WarningEmitted) and "finishing what was asked" in event.message:
+                assert len(ctx.locks) == 2
+                ctx.interrupt.record_press()
+    assert (event.outcome, event.exit_code) == (Outcome.INTERRUPTED, 130)  # type: ignore[union-attr]
+    assert "interrupted before anything was asked to stop" in (event.message or "")  # type: ignore[union-attr]
+    assert ctx.locks == set()
+    assert OLD in scene.running()
+
+
+async def test_ctrl_c_tells_what_docker_goes_on_to_stop_and_what_runs_on(scene: SwitchScene) -> None:
+    """The head takes its time to end, and its worker waits for it: that was not asked yet."""
+    ctx, seen, head = scene.ctx(), list[Event](), scene.sparks.docker["spark1"]
+    for daemon in scene.sparks.docker.values():
+        for process in daemon.running.values():
+            process.deaf = True  # type: ignore[union-attr]
+    (container,) = head.containers
+
+    async def press_when_asked() -> None:
+        await wait_until_true(lambda: head.encode_past_events(container, ["kill"]) != b"")
+        ctx.interrupt.record_press()
+
+    pressing = asyncio.create_task(press_when_asked())
+    async with aclosing(stop_instance(ctx, StopInstance(instance=OLD, nodes=scene.nodes, grace=600.0))) as events:
+        async for event in events:
+            seen.append(event)
+    await pressing
+    assert isinstance(event, CommandEnded)
+    assert event.exit_code == 130
+    assert f"Docker goes on to stop {OLD} on spark1; {OLD} on spark2 runs on" in (event.message or "")
+    runs_on = [one for one in seen if isinstance(one, WarningEmitted) and "not asked to stop" in one.message]
+    assert [(one.node, one.hint) for one in runs_on] == [("spark2", f"sparkctl down {OLD} --node spark2")]

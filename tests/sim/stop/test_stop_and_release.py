@@ -16,6 +16,7 @@ import pytest
 
 from sparkctl import engines
 from sparkctl.commands.node_lock import acquire_node_lock
+from sparkctl.commands.restart_instance import RestartInstance
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.stop.pending_stops import PendingStop, PendingStopFiles
@@ -546,3 +547,22 @@ async def test_a_worker_that_goes_with_its_head_is_measured_before_that(ctx: Com
         assert all(one.freed is not None and one.freed > 20 * GIB for one in proofs.values())
         assert all(one.before_start is not None for one in proofs.values())
         assert [daemon.containers for daemon in sparks.docker.values()] == [{}, {}]
+
+
+async def test_a_restart_goes_on_where_the_old_one_left_something(
+    sparks: SimulatedSparks, ctx: CommandContext, node: Node
+) -> None:
+    """What serves does not stay down over a warning: the start checks by itself whether there is enough memory."""
+    spark = sparks.nodes["spark1"]
+    spark.options = replace(spark.options, troubles=frozenset({NodeFault.LITTERS}))
+    await start_and_get_id(ctx, node, ipc="host")
+    ((before, process),) = sparks.docker["spark1"].running.items()
+    process.deaf = True  # type: ignore[union-attr]  # it is killed, and leaves its shared memory
+    request = RestartInstance(instance=INSTANCE, nodes=(node,), everywhere=(node,))
+    told, ended = await collect_events_and_end(request.run(ctx))
+    assert (ended.outcome, ended.exit_code) == (Outcome.READY, 0), ended
+    (after,) = sparks.docker["spark1"].containers
+    assert after != before
+    warnings = "\n".join(list_warnings(told))
+    assert "something of it is left on spark1" in warnings
+    assert "stopped, but not everything that it held is back" in warnings

@@ -150,6 +150,14 @@ async def test_ctrl_c_says_where_it_was_left_and_how_it_goes_on(scene: SwitchSce
     assert scene.is_new()
 
 
+async def test_a_start_that_is_a_step_does_not_say_that_nothing_was_changed(scene: SwitchScene) -> None:
+    """A switch has stopped the old one before, and what it needs may run."""
+    ctx = scene.ctx()
+    ctx.interrupt.record_press()
+    _, ended = await collect_events_and_end(start_instance(ctx, scene.request().to_start_request()))
+    assert (ended.exit_code, ended.message) == (130, f"interrupted before {NEW} was started")
+
+
 @pytest.mark.parametrize("at", [SwitchStep.STOPPING, SwitchStep.STARTING])
 async def test_a_switch_that_another_ended_offers_no_way_to_finish_it(scene: SwitchScene, at: SwitchStep) -> None:
     """Its journal is gone from the nodes: whatever ends this one, it says so, and not that it can be resumed."""

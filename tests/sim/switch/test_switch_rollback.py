@@ -289,3 +289,41 @@ async def test_every_step_names_what_goes_also_where_another_goes_on_with_it(sce
     steps_ = [one for one in seen if isinstance(one, SwitchStepReported)]
     assert steps_
     assert {one.stops for one in steps_} == {(OLD,)}
+
+
+@pytest.mark.parametrize("trouble", ["disk full", "an old one runs again"])
+async def test_one_that_serves_is_not_taken_down_because_its_predecessor_cannot_be_cleared_away(
+    scene: SwitchScene, trouble: str
+) -> None:
+    """What fails once the new one has proved itself is housekeeping: it stays, and `resume` goes on with the rest."""
+    spark = scene.sparks.nodes["spark1"]
+    daemon = scene.sparks.docker["spark1"]
+    old = next(one for one in daemon.containers.values() if one.id in scene.old[OLD])
+    async with aclosing(switch_instance(scene.ctx(), scene.request())) as events:
+        async for event in events:
+            if isinstance(event, SwitchStepReported) and event.step is SwitchStep.STARTING and event.proof is not None:
+                if trouble == "disk full":
+                    spark.is_home_full = True
+                else:
+                    daemon.start_container(old)
+    assert isinstance(event, CommandEnded)
+    assert (event.outcome, event.exit_code) == (Outcome.UNHEALTHY, 5), event
+    assert f"{NEW} serves, but what it replaced is not cleared away" in (event.message or "")
+    assert f"{NEW} serves; clear away the rest of {OLD}: sparkctl resume --node spark1" in (event.hint or "")
+    assert len(scene.running()[NEW]) == 1
+    spark.is_home_full = False
+    if old.state == "running":
+        await daemon.stop_container(old, 0.0)
+    _, ended = await collect_events_and_end(resume_switch(scene.ctx(), scene.finish()))
+    assert ended.exit_code == 0, ended
+    assert scene.is_new()
+
+
+async def test_a_disk_that_takes_no_writes_does_not_end_a_rollback(scene: SwitchScene) -> None:
+    async with aclosing(switch_instance(scene.ctx(), scene.request(FAULT))) as events:
+        async for event in events:
+            if isinstance(event, SwitchStepReported) and event.step is SwitchStep.RESTORING:
+                scene.sparks.nodes["spark1"].is_disk_stuck = True
+    assert isinstance(event, CommandEnded)
+    assert f"{OLD} serves again" in (event.message or "")
+    assert scene.is_old()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -106,10 +109,10 @@ def test_a_slip_of_the_fingers_gets_one_clear_line(words: list[str], message: st
     assert message in first
 
 
-def test_profiles_alone_shows_its_help() -> None:
+def test_profiles_alone_lists_them_as_models_and_images_do() -> None:
     ran = run_in_process("profiles")
-    assert (ran.returncode, ran.stderr) == (2, "")
-    assert ran.stdout.startswith("Usage: sparkctl profiles")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout == run_in_process("profiles", "list").stdout
 
 
 def test_a_profile_is_checked_by_its_name_too(tmp_path: Path) -> None:
@@ -128,3 +131,39 @@ def test_a_profile_is_checked_by_its_name_too(tmp_path: Path) -> None:
     assert (refused.returncode, mine.read_bytes()) == (2, kept)
     assert "the demo does not change it" in refused.stderr
     assert run_demo("profiles", "check", "nobodys", env=env).returncode == 2
+
+
+def begin_start(*, stderr: int) -> tuple[subprocess.Popen[str], IO[str]]:
+    """Begin a start that loads for a while; return it once it loads, with its stdout."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sparkctl", "demo", "--speed", "1", "up", "qwen36-vllm", "--node", "spark1", "--json"],
+        stdout=subprocess.PIPE, stderr=stderr, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    for line in process.stdout:
+        if '"phase":"loading"' in line:
+            return process, process.stdout
+    raise AssertionError("it ended before it loaded")
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_a_closed_terminal_interrupts_as_ctrl_c_does(number: signal.Signals) -> None:
+    process, out = begin_start(stderr=subprocess.DEVNULL)
+    process.send_signal(number)
+    ended = json.loads(out.read().splitlines()[-1])
+    assert (ended["event"], ended["outcome"], ended["exit_code"]) == ("result", "interrupted", 128 + number)
+    assert "keeps starting" in ended["message"]
+    assert process.wait(20) == 128 + number
+
+
+def test_a_closed_terminal_whose_output_is_gone_too_gets_no_traceback() -> None:
+    process, out = begin_start(stderr=subprocess.PIPE)
+    os.kill(process.pid, signal.SIGSTOP)  # so that it writes nothing between the two
+    out.close()
+    process.send_signal(signal.SIGHUP)
+    os.kill(process.pid, signal.SIGCONT)
+    assert process.stderr is not None
+    said = process.stderr.read()
+    assert process.wait(20) == 128 + signal.SIGHUP, said
+    assert "Traceback" not in said
+    assert "bug in sparkctl" not in said

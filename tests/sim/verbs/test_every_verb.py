@@ -80,7 +80,10 @@ def test_a_running_model_is_checked() -> None:
     assert "it takes 8192 tokens, as its command says" in ran.stdout
     missing = run_demo("check", "nothing", scenario="two-stacks")
     assert missing.returncode == 2
-    assert "no instance nothing runs on spark1, spark2" in missing.stderr
+    assert "no running instance is called nothing on spark1, spark2" in missing.stderr
+    profile = run_demo("check", "qwen36", scenario="two-stacks")
+    assert "qwen36 is a profile, and it is not running on spark1, spark2" in profile.stderr
+    assert "try: sparkctl up qwen36\n" in profile.stderr
 
 
 def test_a_dry_run_changes_nothing_and_prints_the_docker_line() -> None:

@@ -7,8 +7,9 @@ import re
 import pytest
 import yaml
 
+from sparkctl.cli.help_formatter import fit_example_lines
 from sparkctl.cli.main import VERB_GROUPS, VERBS
-from sparkctl.cli.options import VERB_ALIASES
+from sparkctl.cli.options import SUBCOMMAND_ALIASES, VERB_ALIASES, VERB_HINTS
 from sparkctl.model.verdict import FailureCause
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.profile_lint import list_start_warnings
@@ -102,3 +103,65 @@ def test_a_number_after_n_is_no_node_but_a_number_of_lines() -> None:
 def test_a_switch_cannot_be_continued_and_aborted_at_once() -> None:
     run = run_command("switch --continue --abort")
     assert (run.exit_code, "--continue takes no --abort" in run.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("path", list(CONTEXTS))
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_help_is_no_wider_than_the_terminal(path: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    run = run_command(f"{path.removeprefix('sparkctl')} --help")
+    assert run.exit_code == 0
+    assert [line for line in run.stdout.splitlines() if len(line) > columns] == []
+
+
+def test_a_long_example_goes_on_with_a_backslash_and_stays_the_same_command() -> None:
+    line = "  sparkctl up qwen36 --node spark1 --set 'args.a=b c d e f' --dry-run    looks only"
+    found = fit_example_lines([line, "  sparkctl ps   short"], 40)
+    assert found[-1] == "  sparkctl ps   short"
+    assert "      looks only" in found
+    command = [row for row in found[:-1] if row.strip() != "looks only"]
+    assert all(len(row) <= 40 for row in found)
+    assert all(row.endswith(" \\") for row in command[:-1])
+    words = " ".join(row.removesuffix("\\").strip() for row in command)
+    assert words == "sparkctl up qwen36 --node spark1 --set 'args.a=b c d e f' --dry-run"
+
+
+@pytest.mark.parametrize(("line", "same"), [
+    ("profiles ls", "profiles list"), ("profiles", "profiles list"), ("profiles -o json", "profiles list -o json"), ("profile ls", "profiles list"),
+    ("history ls", "history"), ("bench ls", "bench list"), ("bench", "bench list"),
+    ("profiles cat qwen36", "profiles show qwen36"), ("validate qwen36-vllm", "profiles check qwen36-vllm"),
+    ("images rm --help", "images remove --help"), ("rmi --help", "images remove --help"), ("models rm --help", "models remove --help"),
+    ("profiles mv --help", "profiles rename --help"), ("edit --help", "profiles edit --help"),
+    ("help profiles rm", "help profiles remove"), ("help edit", "help profiles edit"),
+])  # fmt: skip
+def test_words_of_other_tools_do_the_same(line: str, same: str) -> None:
+    run, expected = run_command(line), run_command(same)
+    assert (run.exit_code, run.stdout, run.stderr) == (expected.exit_code, expected.stdout, expected.stderr)
+    assert run.exit_code == 0
+
+
+def test_words_below_a_verb_are_in_no_help() -> None:
+    names = {path.rpartition(" ")[2] for path in CONTEXTS}
+    assert not names & set(SUBCOMMAND_ALIASES) - set(VERBS) - set(CONTEXTS)
+    assert set(SUBCOMMAND_ALIASES.values()) <= names
+
+
+@pytest.mark.parametrize(("line", "hint"), [
+    ("show x", "sparkctl profiles show NAME"), ("attach x", "sparkctl logs NAME --follow"), ("tag", "docker"),
+    ("wait x", "sparkctl up PROFILE waits"), ("config", "sparkctl init"), ("du", "sparkctl models"), ("help attach", "sparkctl logs NAME --follow"),
+    ("profiles lsit", "did you mean `list`?"), ("images lst", "sparkctl images --help"),
+])  # fmt: skip
+def test_a_word_without_a_command_says_what_to_type(line: str, hint: str) -> None:
+    run = run_command(line)
+    assert (run.exit_code, run.stdout, hint in run.stderr) == (2, "", True), run.stderr
+
+
+def test_a_hint_names_commands_that_exist() -> None:
+    named = {word for hint in VERB_HINTS.values() for word in re.findall(r"sparkctl ([a-z-]+)", hint)}
+    assert named <= set(VERBS) | {"--plain"}
+    assert not set(VERB_HINTS) & (set(VERBS) | set(VERB_ALIASES))
+
+
+def test_a_cable_needs_some_seconds_to_come_up() -> None:
+    run = run_command("setup --dry-run --cable-timeout 1s")
+    assert (run.exit_code, "at least 10s" in run.stderr) == (2, True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from sparkctl.commands.pull import image_pull
 from sparkctl.commands.pull.image_pull import LayerProgress, find_login, get_registry, read_own_login
 from sparkctl.errors import OperationRefused
 
@@ -63,3 +66,32 @@ def test_the_bytes_of_layers_and_a_total_when_all_have_begun() -> None:
     assert [(one.name, one.state) for one in layers.unfinished] == [("a", "Extracting"), ("b", "Downloading")]
     layers.update({"id": "a", "status": "Pull complete", "progressDetail": {}})
     assert [one.name for one in layers.unfinished] == ["b"]
+
+
+async def test_a_helper_here_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may wait for a passphrase that nobody types; Ctrl-C, and the time limit, leave no process behind."""
+    helper, pid = tmp_path / "docker-credential-hung", tmp_path / "pid"
+    helper.write_text(f"#!/bin/sh\necho $$ >{pid}.new; mv {pid}.new {pid}; exec sleep 600\n")
+    helper.chmod(0o755)
+    (tmp_path / "config.json").write_text('{"credsStore": "hung"}')
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    asking = asyncio.create_task(read_own_login({"DOCKER_CONFIG": str(tmp_path)}, "ghcr.io"))
+    async with asyncio.timeout(20):
+        while not pid.exists():  # noqa: ASYNC110 - a file of another process
+            await asyncio.sleep(0.01)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+    monkeypatch.setattr(image_pull, "_OWN_LOGIN_TIMEOUT_SECONDS", 0.3)
+    with pytest.raises(OperationRefused, match="no login for the registry"):
+        await read_own_login({"DOCKER_CONFIG": str(tmp_path)}, "ghcr.io")
+
+
+async def test_a_config_that_is_nested_too_deeply_holds_no_login() -> None:
+    async def answer_deeply(helper: str, key: str) -> bytes | None:
+        return b"[" * 200_000
+
+    assert await find_login(b"[" * 200_000, "ghcr.io", ask_nobody) is None
+    assert await find_login(b'{"credsStore": "x"}', "ghcr.io", answer_deeply) is None

@@ -55,6 +55,13 @@ def test_every_state_of_a_bar_is_a_line() -> None:
     ]
 
 
+def test_what_another_process_wrote_behind_a_bar_is_kept() -> None:
+    state = parse_progress_bar(
+        "Capturing batches:   0%| | 0/11 [00:00<?, ?it/s] (SGLangWorker pid=38138) ValueError: no kernel"
+    )
+    assert state == ProgressBarState("Capturing batches", 0.0, 0, 11, "(SGLangWorker pid=38138) ValueError: no kernel")
+
+
 def test_colours_and_empty_lines_are_gone() -> None:
     preparer = LinePreparer()
     assert preparer.prepare_lines(

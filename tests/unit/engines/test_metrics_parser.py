@@ -172,6 +172,12 @@ def test_a_page_without_its_series_says_nothing(name: str, page: str) -> None:
     assert (seen.running, seen.kv_usage, seen.ttft) == (None, None, None)
 
 
+def test_a_value_below_zero_or_no_number_is_not_known() -> None:
+    for value in ("-5.0", "NaN", "+Inf"):
+        metrics = parse_metrics_page("vllm", f'vllm:num_requests_running{{engine="0"}} {value}\n')
+        assert metrics.running is None
+
+
 def test_a_page_that_was_cut_short_is_refused() -> None:
     with pytest.raises(MetricsUnreadable) as broken:
         parse_metrics_page("vllm", 'vllm:generation_tokens_total{engine="0",model_na')

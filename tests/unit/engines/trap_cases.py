@@ -7,6 +7,10 @@ RAISED = 'Traceback (most recent call last):\n  File "x.py", line 3, in load\n  
 
 # The trap's name, the lines, the cause of the verdict.
 LOG_CASES = (
+    ("entrypoint-not-executable", "exec /opt/trtllm-mn-entrypoint.sh: permission denied", "bad-value"),
+    ("entrypoint-not-executable", "exec /opt/trtllm-mn-entrypoint.sh: no such file or directory", "bad-value"),
+    ("swarm-no-node", '"no suitable node (insufficient resources on 2 nodes)"', "docker-refused"),
+    ("iostream-disk-full", RAISED + "RuntimeError: basic_ios::clear: iostream error", "disk-full"),
     ("template-file", VLLM_STARTS + RAISED + "ValueError: The supplied chat template (unsloth.jinja) looks like a file path, but it failed to be opened. Reason: [Errno 2] No such file or directory: 'unsloth.jinja'", "bad-value"),
     ("template-file", "[2026-01-01 10:00:00] server_args=ServerArgs(model_path='/m')\n" + RAISED + "RuntimeError: Chat template unsloth.jinja is not a built-in template name or a valid chat template file path.", "bad-value"),
     ("cutlass-fp4", RAISED + "RuntimeError: [FP4 gemm Runner] Failed to run cutlass FP4 gemm on sm120. Error: Error Internal", "kernel-unsupported"),

@@ -429,3 +429,17 @@ def test_failures_are_in_the_order_in_which_they_came(history: OperationHistory)
 
 def test_an_instance_of_any_length_has_no_saved_logs_and_is_no_defect(tmp_path: Path) -> None:
     assert OperationHistory(tmp_path).list_saved_logs("a" * 5000, ["milo@" + "b" * 5000]) == []
+
+
+def test_a_row_that_is_deleted_twice_closes_the_file_of_no_other(history: OperationHistory) -> None:
+    """The file stays open while somebody writes: each row counts once."""
+    clock, nodes = SystemClock(), (NodeName("spark1"),)
+    one, other = (history.begin_operation(OperationKind.STOP, clock, "milo", nodes) for _ in range(2))
+    for row in (one, other):
+        row.record_facts(instance="qwen36")
+    one.delete_row()
+    one.delete_row()
+    assert history._file._held is not None
+    other.record_end("done", 0)
+    assert history._file._held is None
+    assert [row.instance for row in history.list_operations()] == ["qwen36"]

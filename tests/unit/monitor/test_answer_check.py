@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
+from sparkctl.engines import load_engine
 from sparkctl.model.engine_metrics import EngineMetrics
 from sparkctl.model.finding import Severity
-from sparkctl.model.node import NodeName
+from sparkctl.model.launch_plan import LaunchPlan, ReadinessTarget
+from sparkctl.model.node import Node, NodeName
 from sparkctl.monitor.answer_check import (
     AnswerCheck,
     ChatReply,
+    CheckTarget,
     build_answer_finding,
+    check_answers,
     find_garbage,
     judge_context,
     judge_drafts,
@@ -23,6 +29,7 @@ from sparkctl.monitor.answer_check import (
     judge_tool_call,
     parse_reply,
 )
+from sparkctl.transport.node_session import open_connection
 
 ESSAY = (
     "A stone bridge begins with its foundations. Masons set piers into the river bed, often behind a dam of timber and clay. "
@@ -141,3 +148,37 @@ def test_what_came_is_shown_without_secrets() -> None:
     found = build_answer_finding(one, NodeName("spark1"), "m", {"sesame-0123456789"})
     assert "sesame" not in str(found.evidence)
     assert found.evidence[1].value.startswith("b ")
+
+
+def test_an_answer_without_a_count_and_a_reason_decides_nothing_about_max_tokens() -> None:
+    assert judge_stop(ChatReply(status=200, text="1 2 3"), 8).severity is Severity.UNKNOWN
+    assert judge_stop(ChatReply(status=200, text="1 2 3", tokens=8), 8).severity is Severity.GOOD
+    assert judge_stop(ChatReply(status=200, text="1 2 3", finish="length"), 8).severity is Severity.GOOD
+
+
+async def test_a_check_that_gets_no_answer_is_named_and_what_was_found_before_stays(plan: LaunchPlan) -> None:
+    """The engine breaks off in JSON mode: that is no fault of the fixed question, which it answered."""
+    whole = {
+        "choices": [{"message": {"content": "Paris"}, "finish_reason": "length"}],
+        "usage": {"completion_tokens": 8},
+    }
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        size = next((int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")), 0)
+        if b"response_format" not in await reader.readexactly(size):
+            body = json.dumps(whole).encode()
+            writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
+        writer.close()
+
+    link = open_connection(Node(name=NodeName("here"), host="local"))
+    await link.connect()
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        service = ReadinessTarget(server.sockets[0].getsockname()[1], replace(plan.ready, probe="chat"))
+        target = CheckTarget(service=service, engine=load_engine("vllm"), command=())
+        found = await check_answers(link, target, is_full=True)
+    assert [(one.name, one.severity) for one in found] == [
+        ("question", Severity.GOOD), ("max-tokens", Severity.GOOD), ("json", Severity.WARNING),
+    ]  # fmt: skip
+    assert "broke off" in found[-1].summary

@@ -155,6 +155,28 @@ async def test_a_guard_that_is_silent_is_given_up_before_its_late_answer_is_take
     await link.close()
 
 
+async def test_the_late_answer_to_a_command_that_was_cancelled_is_not_the_next_ones(
+    session: NodeSession, tmp_path: Path
+) -> None:
+    answers, asked, may_answer = iter(range(1, 9)), asyncio.Event(), asyncio.Event()
+
+    async def peer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.readline():
+            asked.set()
+            await may_answer.wait()
+            writer.write(json.dumps({**STATE, "pid": next(answers)}).encode() + b"\n")
+
+    link = await attach_to_peer(session, tmp_path, peer)
+    first = asyncio.create_task(link.get_state())
+    await asked.wait()
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    may_answer.set()
+    assert [(await link.get_state()).pid for _ in range(2)] == [2, 3]
+    await link.close()
+
+
 async def test_events_between_answers_are_no_answers(session: NodeSession, tmp_path: Path) -> None:
     event = {"guard": 1, "kind": "event", "event": {"at": 1.0, "what": "warned", "why": "w"}}
 

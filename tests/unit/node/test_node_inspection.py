@@ -209,3 +209,17 @@ def test_a_download_on_the_node_itself_is_seen_while_its_process_lives() -> None
         held.communicate(b"\n")
         for one in places:
             shutil.rmtree(one)
+
+
+def test_gpu_memory_that_the_driver_does_not_tell_is_not_zero() -> None:
+    """On unified memory it may print [N/A] for a process: then the sum of its container is not known, of another it is."""
+    one, other = "a" * 64, "b" * 64
+    look = decode_inspection(
+        f"@@ cgroups\n/proc/10/cgroup:{one}\n/proc/20/cgroup:{other}\n"
+        "@@ resident\n/proc/10/status:RssAnon:\t 1024 kB\n/proc/20/status:RssAnon:\t 1024 kB\n"
+        "@@ gpu\n10, [N/A]\n10, 512\n20, 7\nstatus 0\n@@ end\n".encode()
+    )
+    assert look.gpu == {10: None, 20: 7 * MIB}
+    assert look.get_container_memory(one) is None
+    assert look.get_container_memory(other) == 8 * MIB
+    assert look.everybody is None

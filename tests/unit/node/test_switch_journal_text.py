@@ -29,19 +29,22 @@ ONE = SwitchJournal(
     guarded=False,
     timeout=90.0,
     keep_going=True,
+    need_nodes=(NodeName("spark3"),),
+    ran_before=("c" * 64,),
 )
 
 
 def test_a_journal_is_one_line_and_reads_back_the_same() -> None:
     assert decode_switch_journal(encode_switch_journal(ONE)) == ONE
     assert "\n" not in encode_switch_journal(ONE)
-    assert ONE.affected_nodes == ("spark1", "spark2")
+    assert ONE.affected_nodes == ("spark1", "spark2", "spark3")
 
 
-def test_one_written_before_it_told_of_keep_going_is_read_as_one_without() -> None:
+def test_one_of_an_older_version_is_read_as_one_without() -> None:
     said = json.loads(encode_switch_journal(ONE))
-    del said["keep_going"]
-    assert decode_switch_journal(json.dumps(said)) == replace(ONE, keep_going=False)
+    for name in ("keep_going", "need_nodes", "ran_before"):
+        del said[name]
+    assert decode_switch_journal(json.dumps(said)) == replace(ONE, keep_going=False, need_nodes=(), ran_before=())
 
 
 @pytest.mark.parametrize(
@@ -63,6 +66,8 @@ def test_one_written_before_it_told_of_keep_going_is_read_as_one_without() -> No
         {"timeout": "soon"},
         {"timeout": -1},
         {"nodes": ["n"] * 1000},
+        {"need_nodes": ["spark\x1b[2J"]},
+        {"ran_before": ["$(reboot)"]},
     ],
 )
 def test_damaged_or_hostile_text_is_no_journal(wrong: dict[str, object]) -> None:

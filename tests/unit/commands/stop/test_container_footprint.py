@@ -184,3 +184,8 @@ def test_missing_memory_is_counted_from_the_start(
 
 def test_a_look_without_memory_proves_nothing() -> None:
     assert compute_missing_memory(MemoryBeforeStart(110 * GIB, None), make_inspection(), None) is None
+
+
+def test_a_survivor_whose_gpu_memory_is_not_known_is_named_without_a_size() -> None:
+    (left,) = find_surviving_processes(WAS, make_inspection(CORE, gpu={812: None}))
+    assert left.size is None

@@ -14,6 +14,7 @@ from sparkctl.commands.transfer.transfer_files import (
     TransferPlan,
     TransferRate,
     find_disk_shortage,
+    list_file_needs,
     part_name,
     plan_transfer,
     resolve_doubtful_files,
@@ -160,3 +161,19 @@ def test_a_line_of_progress() -> None:
     )
     assert format_transfer(moved) == "files of q   12.0 GiB of 34.0 GiB   35 %   1.21 GB/s   0:18 left"
     assert format_transfer(replace(moved, total=None, rate=None, left=None)) == "files of q   12.0 GiB"
+
+
+def test_each_directory_needs_the_room_of_its_own_files_on_its_own_disk() -> None:
+    small, large = make_listing(base="/data/m"), make_listing(base="/mnt/draft")
+    small = replace(small, room=replace(small.room, path="/data/m", free=6 * GIB, device=1))
+    large = replace(large, room=replace(large.room, path="/mnt/draft", free=40 * GIB, device=2))
+    pairs = [
+        (make_listing(make_model_file("a", GIB)), small),
+        (make_listing(make_model_file("b", 20 * GIB)), large),
+        (make_listing(make_model_file("c")), make_listing(make_model_file("c"))),
+    ]
+    needs = list_file_needs(plan_transfer(pairs), [target for _, target in pairs])
+    assert [(need.what, need.size, need.room.path) for need in needs] == [
+        ("the files in /data/m", GIB, "/data/m"), ("the files in /mnt/draft", 20 * GIB, "/mnt/draft"),
+    ]  # fmt: skip
+    assert find_disk_shortage(needs) == []

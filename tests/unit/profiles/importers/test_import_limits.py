@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from sparkctl.errors import SparkctlError
 from sparkctl.profiles.importers import recipe_reader, shell_parser
+from tests.golden.running import run_command
 from tests.unit.profiles.importers.import_text import import_and_check
 
 MERGES = "b0: &b0 {k: 1}\n" + "".join(f"b{n}: &b{n} {{<<: [*b{n - 1}, *b{n - 1}]}}\n" for n in range(1, 60))
@@ -50,3 +54,12 @@ def test_values_that_refer_to_each_other_end() -> None:
 @pytest.mark.timeout(120)  # 2 s of CPU each: a bound for what never ends, beside whatever load
 def test_shell_text_is_read_in_linear_time() -> None:
     assert len(shell_parser.parse_shell("a=b " * 30_000)[0].words) == 30_000
+
+
+def test_what_is_nested_too_deep_is_an_error_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "deep.yaml"
+    path.write_text("services:\n  llm:\n    image: x\n    command: " + "[" * 3000 + "]" * 3000 + "\n")
+    run = run_command(f"profiles import {path}")
+    assert (run.exit_code, run.stdout) == (2, "")
+    assert re.search(r"deep\.yaml:4:\d+: nested deeper", run.stderr), run.stderr
+    assert "recursion" not in run.stderr
