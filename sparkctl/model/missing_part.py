@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from sparkctl.model.node import NodeName
@@ -14,9 +14,10 @@ _HUB_SOURCE = re.compile(r"hf:(?P<repository>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-
 
 _GIT_ADDRESS = re.compile(r"(?:(?:https?|git|ssh)://|git@[\w.-]+:)[\w.~:/@+%-]+")
 _GIT_REF = re.compile(r"[\w][\w./+-]*")
+_DOCKERFILE = re.compile(r"Dockerfile(?:\.[\w.-]+)?|[\w.-]+\.Dockerfile")
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-# no user and no password in an address: it is shown, and in a label of the download
-_URL_SOURCE = re.compile(r"(?P<url>https://[\w.-]+(?::\d+)?/[^\s#@]*[^\s#@/])(?:#sha256:(?P<sha256>[0-9a-f]{64}))?")
+# no user, no password and no signature in an address: it is shown, and in a label of the download
+_URL_SOURCE = re.compile(r"(?P<url>https://[\w.-]+(?::\d+)?/[^\s#@?]*[^\s#@?/])(?:#sha256:(?P<sha256>[0-9a-f]{64}))?")
 _FILE_SOURCE = re.compile(r"file:(?P<path>/[^\s:]*[^\s:/])")
 _MAX_SOURCE_CHARS = 600
 
@@ -71,6 +72,13 @@ ModelSource = HubSource | UrlSource | DirectorySource
 
 def parse_model_source(text: str) -> ModelSource:
     """Return the source that a text names. Raises ValueError for anything else."""
+    if (
+        text.lower().startswith(("https://", "http://")) and "?" in text
+    ):  # of a signed address it is the secret, so not in the error
+        raise ValueError(
+            "an address with `?` may hold a signature, which every user of the node could read; write the plain address "
+            "of the file, or download it yourself and write file:/DIRECTORY"
+        )
     if len(text) <= _MAX_SOURCE_CHARS and text.isprintable():
         if (match := _HUB_SOURCE.fullmatch(text)) is not None:
             return HubSource(match["repository"], match["revision"])
@@ -86,21 +94,29 @@ def parse_model_source(text: str) -> ModelSource:
 
 @dataclass(frozen=True, slots=True)
 class GitContext:
-    """A Dockerfile in a git repository: ``ADDRESS#REF:FOLDER``; without a ref its default branch, without a folder its root."""
+    """A Dockerfile in a git repository: ``ADDRESS#REF:FOLDER``; without a ref its default branch, without a folder its root.
+
+    ``dockerfile``: its name in the folder, behind which it is written; None: Dockerfile.
+    """
 
     address: str
     ref: str | None = None
     folder: str | None = None
+    dockerfile: str | None = None
 
     @property
     def is_pinned(self) -> bool:
         """Tell whether the ref is a commit."""
         return self.ref is not None and _COMMIT.fullmatch(self.ref) is not None
 
+    @property
+    def docker_context(self) -> str:
+        """The folder, as `docker build` takes it."""
+        return str(replace(self, dockerfile=None))
+
     def __str__(self) -> str:
-        return self.address + (
-            f"#{self.ref or ''}:{self.folder}" if self.folder else f"#{self.ref}" if self.ref else ""
-        )
+        place = "/".join(part for part in (self.folder, self.dockerfile) if part)
+        return self.address + (f"#{self.ref or ''}:{place}" if place else f"#{self.ref}" if self.ref else "")
 
 
 def parse_build_source(text: str) -> GitContext | None:
@@ -123,7 +139,11 @@ def parse_build_source(text: str) -> GitContext | None:
         raise ValueError(f"`{text[:80]}` is not a git context; write for example https://HOST/NAME.git#v1.2:docker")
     if not re.fullmatch(r"[\w./+-]*", folder):
         raise ValueError(f"`{folder[:80]}` is not a folder of a repository")
-    return GitContext(address, ref or None, folder.strip("/") or None)
+    folder = folder.strip("/")
+    above, _, name = folder.rpartition("/")
+    if _DOCKERFILE.fullmatch(name):
+        return GitContext(address, ref or None, above or None, name)
+    return GitContext(address, ref or None, folder or None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +154,7 @@ class MissingPart:
         name: the image, or the model's path on the node.
         reason: why it counts as missing, to go after the name: "is not there".
         source: where `pull` gets it; None: nothing says so.
+        made_by: what makes it on the node, where nobody publishes it (`made_by` of the profile).
         is_built: an image that `docker build` makes of ``source``.
         size: bytes of it whole; None: not known.
         is_required: `up` refuses without it; False: the engine gets it itself.
@@ -147,6 +168,7 @@ class MissingPart:
     source: str | None
     is_required: bool = True
     is_built: bool = False
+    made_by: str | None = None
     size: int | None = None
     free: int | None = None
 
@@ -183,6 +205,8 @@ class MissingPart:
         )
         if self.source is None:
             origin = "; the profile does not say where it comes from (model.source)"
+        if self.made_by is not None:
+            origin = f"; nobody publishes it: {self.made_by}"
         size = "" if self.size is None else f", {format_size(self.size)}"
         only = "only " if self.is_too_large else ""
         room = "" if self.free is None else f"; {only}{format_size(self.free)} free there"

@@ -224,7 +224,16 @@ class Profile:
         ProfileField(
             FieldKind.BUILD_SOURCE,
             "from what `pull` builds `image` on the node: a directory of your machine with a Dockerfile (relative to the "
-            "profile), or a git repository `URL#REF:FOLDER`",
+            "profile), or a git repository `URL#REF:FOLDER`; FOLDER may end in the name of its Dockerfile",
+            is_hashed=False,
+        ),
+    ] = None
+    made_by: Annotated[
+        str | None,
+        ProfileField(
+            FieldKind.TEXT,
+            "what makes `image`, and a model without `source`, on the node: nobody publishes it, and `pull` says this instead of "
+            "asking a registry",
             is_hashed=False,
         ),
     ] = None
@@ -355,6 +364,11 @@ class Profile:
     origin: str
     shipped: bool
     digest: str = ""
+
+    @property
+    def image_made_by(self) -> str | None:
+        """What makes the image, where no registry has it and `pull` does not build it; else None."""
+        return self.made_by if self.build is None else None
 
     @property
     def expected_start_seconds(self) -> float | None:

@@ -36,6 +36,9 @@ if TYPE_CHECKING:  # importing typing would cost the node a megabyte
 
 PART_SUFFIX = ".sparkctl-part"  # of the directory that is not whole yet
 SOURCE_FILE = ".sparkctl-source"  # in a model's directory: where sparkctl got it
+# In the Hub's cache the client itself gives a file its name, before it is proved: until all are, this says so. By its ending
+# everybody counts it as an unfinished file.
+UNPROVED_FILE = "blobs/sparkctl-unproved.incomplete"
 REPORT_SECONDS = 1.0  # seconds between two reports
 _GGUF_PART = re.compile(r"-0000[2-9]-of-|-000[1-9]\d-of-")  # of a model in several files, all but the first
 _READ_BYTES = 8 << 20
@@ -439,6 +442,9 @@ def download(request: Json) -> None:
     check_free_space(part.parent, max(0, missing), request.get("kept_free") or 0)
     send_message(files=len(files), total=total, have=have, revision=origin.revision)
     part.mkdir(parents=True, exist_ok=True)
+    if is_cache:
+        (part / "blobs").mkdir(exist_ok=True)
+        (part / UNPROVED_FILE).touch()
     pool = ThreadPoolExecutor(origin.fetches_at_once)
     with ProgressReporter(part, arrived, total):
 
@@ -450,6 +456,9 @@ def download(request: Json) -> None:
                 path = origin.fetch(one, part, is_again=True)
                 arrived[one] = path.stat().st_size
                 if (fault := one.describe_fault(path)) is not None:
+                    for each in (os.path.realpath(str(path)), str(path)):  # the Hub's cache links to it
+                        with contextlib.suppress(OSError):
+                            os.unlink(each)  # noqa: PTH108 - Python 3.8
                     raise DownloadError("damaged", f"{one.name}: {fault}, twice")
 
         fetching = [pool.submit(fetch_one, one) for one in left]
@@ -460,7 +469,9 @@ def download(request: Json) -> None:
             for fetch in fetching:
                 fetch.cancel()
             pool.shutdown(wait=False)
-    if not is_cache:
+    if is_cache:
+        (part / UNPROVED_FILE).unlink()
+    else:
         _move_into_place(part, target, left)
         for name, goal in getattr(origin, "links", {}).items():
             link = target / name

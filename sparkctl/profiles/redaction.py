@@ -67,6 +67,7 @@ def render_redacted_yaml(profile: Profile) -> str:
             options=tuple((name, redact_value(value, own, secret=is_secret_name(name))) for name, value in box.options),
             entrypoint=None if box.entrypoint is None else redact_word(box.entrypoint, own),
         ),
+        made_by=None if profile.made_by is None else scrub.redact_text(profile.made_by),
         notes=None if profile.notes is None else scrub.redact_text(profile.notes),
         source=None if profile.source is None else scrub.redact_text(profile.source),
         extra=(),  # only kept to be written back; its content is not known here

@@ -529,6 +529,12 @@ async def _handle_image_removal(daemon: SimDockerDaemon, _request: SimHttpReques
 async def _handle_pull(daemon: SimDockerDaemon, request: SimHttpRequest, _key: str) -> SimHttpReply:
     repository, tag = request.query.get("fromImage", ""), request.query.get("tag", "latest")
     name = f"{repository}{'@' if tag.startswith('sha256:') else ':'}{tag}"
+    if "/" not in repository:  # a name of this node alone, such as a build's
+        raise DockerApiError(
+            404,
+            f"pull access denied for {repository}, repository does not exist or may require 'docker login': "
+            "denied: requested access to the resource is denied",
+        )
     if "missing" in name:
         raise DockerApiError(404, f"manifest for {name} not found: manifest unknown: manifest unknown")
     return SimHttpReply(type="application/json", stream=pull_layers(daemon.node, name, tag))

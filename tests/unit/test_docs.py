@@ -153,8 +153,9 @@ def test_commands_are_understood(command: str) -> None:
     context = parse(sparkctl_command, given)
     if context.info_name == "demo":
         context = parse(sparkctl_command, list(context.params["verb"]))
-    profile = context.params.get("profile")
-    assert profile is None or profile in SHIPPED or profile.startswith("hf:")
+    named = context.params.get("profile") or ()
+    for profile in [named] if isinstance(named, str) else named:
+        assert profile in SHIPPED or profile.startswith("hf:")
 
 
 @pytest.mark.parametrize("command", [one for one in COMMANDS if _PLACEHOLDER.search(one)])

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @click.command("pull", cls=RequestCommand, short_help="Get a profile's image and model onto a node.")
-@click.argument("profile", shell_complete=complete_profiles)
+@click.argument("profile", nargs=-1, required=True, shell_complete=complete_profiles)
 @node_option(many=True, about=" (repeatable; without it every node of the config)")
 @click.option("--image-only", is_flag=True, help="Get only the image.")
 @click.option("--model-only", is_flag=True, help="Get only the model's files.")
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_context
 def pull_command(
-    ctx: click.Context, profile: str, node: tuple[str, ...], image_only: bool, model_only: bool, overrides: tuple[str, ...],
-    stop: bool, own_login: bool, from_cache: str | None, forced: bool, dry_run: bool, as_json: bool,
+    ctx: click.Context, profile: tuple[str, ...], node: tuple[str, ...], image_only: bool, model_only: bool,
+    overrides: tuple[str, ...], stop: bool, own_login: bool, from_cache: str | None, forced: bool, dry_run: bool, as_json: bool,
 ) -> PreparedVerb:  # fmt: skip
-    """Get what PROFILE needs onto a node: its image from the registry, its model from where model.source says.
+    """Get what each PROFILE needs onto a node: its image from the registry, its model from where model.source says.
 
     \b
     sparkctl pull qwen36 --node spark1
@@ -67,6 +67,8 @@ def pull_command(
 
     What the profile needs beside it (needs:) is fetched first, each on its node.
 
+    Several profiles come one after the other; where one fails, the others come all the same.
+
     For several nodes the model is downloaded once and copied over the cable. A download goes on when this computer is gone;
     the same command finds it, and continues what broke off. Files are proved by the Hub's checksums, and a model gets its
     name only when it is whole.
@@ -74,7 +76,7 @@ def pull_command(
     Exit 0: everything is there, even if nothing had to be fetched. Exit 6: refused, for example because the disk is too small
     or the profile does not say where its model comes from. Exit 3: a node or the network failed; repeat the command to continue.
     """
-    from sparkctl.commands.pull.pull_profile import PullProfile
+    from sparkctl.commands.pull.pull_profile import PullProfile, PullProfiles
     from sparkctl.profiles.profile_library import ProfileLibrary
 
     if image_only and model_only:
@@ -85,13 +87,19 @@ def pull_command(
     if directory is not None and (not re.match("/+[^/]", directory) or ".." in directory.split("/")):
         raise click.UsageError("--from-cache takes an absolute path on the node, without ..", ctx)
     origin = select_configured_nodes([from_cache])[0] if from_cache and directory is None else None
-    chosen = ProfileLibrary().load_profile(profile, overrides=overrides)
-    request = PullProfile(
-        profile=chosen, nodes=tuple(select_configured_nodes(node)), names_nodes=bool(node), image=not model_only,
-        model=not image_only, dry_run=dry_run, stop=stop, own_login=own_login, environ=os.environ, words=(profile, *format_overrides(overrides)),
-        from_directory=None if directory is None else directory.rstrip("/"), from_node=origin, forced=forced,
-        known=tuple(list_nodes()) if chosen.needs else (),
+    library, nodes = ProfileLibrary(), tuple(select_configured_nodes(node))
+    chosen = {name: library.load_profile(name, overrides=overrides) for name in profile}
+    pulls = tuple(
+        PullProfile(
+            profile=one, nodes=nodes, names_nodes=bool(node), image=not model_only,
+            model=not image_only, dry_run=dry_run, stop=stop, own_login=own_login, environ=os.environ,
+            words=(name, *format_overrides(overrides)),
+            from_directory=None if directory is None else directory.rstrip("/"), from_node=origin, forced=forced,
+            known=tuple(list_nodes()) if one.needs else (),
+        )
+        for name, one in chosen.items()
     )  # fmt: skip
+    request = pulls[0] if len(pulls) == 1 else PullProfiles(pulls=pulls, names_nodes=bool(node))
     return PreparedVerb(request=request, printer=create_transfer_printer)
 
 

@@ -318,8 +318,11 @@ class ImageBuild:
 
     def list_words(self) -> list[str]:
         """Return the arguments of `docker build`."""
-        context = str(self.source) if isinstance(self.source, GitContext) else "-"
-        return ["--tag", self.image, "--label", f"{ContainerLabel.BUILD}={self.origin}", context]
+        words = ["--tag", self.image, "--label", f"{ContainerLabel.BUILD}={self.origin}"]
+        if not isinstance(self.source, GitContext):
+            return [*words, "-"]
+        file = ["--file", self.source.dockerfile] if self.source.dockerfile else []
+        return [*words, *file, self.source.docker_context]
 
 
 async def resolve_build(session: NodeSession, profile: Profile, stack: ExitStack) -> ImageBuild:

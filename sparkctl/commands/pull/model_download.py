@@ -17,12 +17,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from sparkctl.commands.start.missing_parts import list_wanted_names
+from sparkctl.commands.start.start_preflight import format_making_hint
 from sparkctl.commands.transfer.transfer_files import TransferReporter
 from sparkctl.errors import (
     ContainerNameInUse,
     ContainerNotFound,
     DiskFull,
     DockerError,
+    ImageNotFound,
     NodeError,
     OperationRefused,
     SparkctlError,
@@ -48,11 +50,16 @@ from sparkctl.transport.node_session import NodeSession
 _MOUNTED_FOLDER = "/run/sparkctl"  # with the token, in the container
 _KEPT_FREE_BYTES = 5 * GIB  # that a download leaves on the disk
 _COMMAND_TIMEOUT_SECONDS = 20.0
+_IS_FOREIGN = 14  # exit code of `_PREPARE`
 _REMOVE_FOLDER = 'rm -rf -- "/dev/shm/$1"'
 _PREPARE = """set -e; umask 077
 mkdir -p -- "$1"; [ -w "$1" ] || exit 13
 id -u; id -g
-if [ -n "$2" ]; then d=/dev/shm/$2; mkdir -p -m 700 -- "$d"; cat > "$d/token"; fi
+[ -n "$2" ] || exit 0
+# Its name can be foretold: what another user put there, a folder or a link, gets no token.
+cd -P /dev/shm; d=$(pwd -P)/$2; mkdir -m 700 -- "$d" 2>/dev/null || :
+cd -P "$d" && [ "$(pwd -P)" = "$d" ] && [ -O . ] || exit 14
+chmod 700 .; cat > token
 """
 # Without a client in the image: what of the node can run the same program. A first line with its words, or nothing.
 _FIND_CLIENT = """PATH=$HOME/.local/bin:$HOME/.cargo/bin:$PATH
@@ -107,8 +114,12 @@ class ModelDownload:
         if source is None:
             raise OperationRefused(
                 f"where the model of {profile.name} comes from is not known: {part.name} {part.reason} on {part.node}",
-                "set model.source in the profile, for example hf:ORG/NAME; or copy it: "
-                f"sparkctl sync {profile.name} --from NODE --to {part.node}",
+                (
+                    format_making_hint(part.made_by)
+                    if part.made_by is not None
+                    else "set model.source in the profile, for example hf:ORG/NAME"
+                )
+                + f"; or copy it: sparkctl sync {profile.name} --from NODE --to {part.node}",
             )
         place = PurePosixPath(part.name)
         include = list_wanted_names(profile, part)
@@ -189,7 +200,9 @@ async def download_model(
         said = await _watch_on_node(session, wanted, progress)
     else:
         said = await _download_in_container(session, wanted, environ, progress, container)
-        if said.get("error") in ("no-client", "no-python") and (client := await _find_client(session, wanted)):
+        if said.get("error") in ("no-client", "no-python", "no-image") and (
+            client := await _find_client(session, wanted)
+        ):
             await _start_on_node(session, wanted, environ, client)
             said = await _watch_on_node(session, wanted, progress)
     if said.get("done"):
@@ -224,6 +237,8 @@ async def _download_in_container(
             raise
         _refuse_other_source(session, wanted, container.get_label(ContainerLabel.DOWNLOAD_SOURCE))
         container_id = container.id
+    except ImageNotFound:  # it is not there yet, or nobody publishes it: the node itself may have what it takes
+        return {"error": "no-image"}
     except DockerError as error:
         if "python3" not in error.message:  # its own words of a program that is not there
             raise
@@ -361,6 +376,11 @@ async def _prepare_node(
         timeout=_COMMAND_TIMEOUT_SECONDS,
     )
     words = done.stdout.decode("utf-8", "replace").split()
+    if done.status == _IS_FOREIGN:
+        raise OperationRefused(
+            f"another user of {node} made /dev/shm/{folder}: your token for the Hub is not put there",
+            f"on {node}: ls -ld /dev/shm/{folder}; sudo rm -r /dev/shm/{folder}",
+        )
     if done.status != 0 or len(words) != 2:
         why = sanitize_line(done.stderr.decode("utf-8", "replace").strip()) or "no permission to write"
         raise OperationRefused(
@@ -506,9 +526,14 @@ def explain_download_error(said: Mapping[str, Any], wanted: ModelDownload, node:
             )
         case "nothing":
             return OperationRefused(f"{repository}: {words}", "set model.include in the profile")
-        case "no-client" | "no-python":
+        case "no-client" | "no-python" | "no-image":
+            lacking = {
+                "no-client": "has no huggingface_hub",
+                "no-python": "has no python3",
+                "no-image": "is not there",
+            }[kind]
             return OperationRefused(
-                f"the image {wanted.profile.image} has no {'huggingface_hub' if kind == 'no-client' else 'python3'} to download with",
+                f"the image {wanted.profile.image} {lacking} to download with",
                 f"on {node}: {_format_manual_download(wanted)}",
             )
         case "disk-full":

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import PurePosixPath
 
 from sparkctl.commands.event_stream import (
     build_end_from_error,
@@ -43,6 +44,7 @@ from sparkctl.commands.start.missing_parts import (
 )
 from sparkctl.commands.start.node_fit import find_loading_containers
 from sparkctl.commands.start.start_needs import find_need_node
+from sparkctl.commands.start.start_preflight import format_making_hint
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.transfer.transfer_files import TransferReporter
 from sparkctl.commands.transfer.transfer_profile import TransferProfile, transfer_profile
@@ -134,6 +136,44 @@ class PullProfile(Request):
         )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullProfiles(Request):
+    """Several pulls onto the same nodes, one after the other; one that fails does not keep the others back."""
+
+    pulls: tuple[PullProfile, ...]
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """Where."""
+        return self.pulls[0].nodes
+
+    def format_as_command(self) -> tuple[str, ...]:
+        """Return the words of its command line."""
+        verb, _, *options = self.pulls[0].format_as_command()
+        return (verb, *((one.words or (one.profile.name,))[0] for one in self.pulls), *options)
+
+    async def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
+        """Get them; one end: with the exit code of the first that failed, and the message of each."""
+        ends: list[CommandEnded] = []
+        for one in self.pulls:
+            async with aclosing(one.run(ctx)) as events:
+                async for event in events:
+                    if isinstance(event, CommandEnded):
+                        ends.append(event)
+                    else:
+                        yield event
+            if ends[-1].outcome is Outcome.INTERRUPTED:
+                break
+        bad = [end for end in ends if end.exit_code]
+        said = [f"{end.instance}: {end.message}" for end in bad] or [end.message or "" for end in ends]
+        if bad and (good := [str(end.instance) for end in ends if not end.exit_code]):
+            said.append(f"done: {', '.join(good)}")
+        yield replace(
+            (bad or ends)[0], instance=None, message=("; " if bad else "\n").join(said),
+            ts=ends[-1].ts, seconds=sum(end.seconds for end in ends),
+        )  # fmt: skip
+
+
 async def _pull_with_needs(ctx: CommandContext, request: PullProfile) -> AsyncGenerator[Event, None]:
     """Get what a profile needs, then its own; one end: of the first that failed, else of the last."""
     try:
@@ -216,6 +256,8 @@ class ProfilePuller:
                     f"{part.node} does not have {part.name} itself, so it cannot come from there",
                     "name another Spark in --from-cache, or leave it out",
                 )
+            if part.kind is PartKind.IMAGE and part.source is None and not self._has_image_elsewhere(missing):
+                raise OperationRefused(part.sentence, self._describe_way_to_make(part))
             if part.kind is not PartKind.IMAGE and self._request.from_node is None:
                 ModelDownload.from_part(self._request.profile, part, self._request.from_directory)
         await self._refuse_what_cannot_come([part for part in wanted if part.kind is not PartKind.IMAGE])
@@ -252,6 +294,18 @@ class ProfilePuller:
             return parts, engine
         part = build_missing_image(self._request.profile, plan, "was built from an older state of it")
         return (part, *parts), engine
+
+    def _has_image_elsewhere(self, missing: Mapping[NodeName, tuple[MissingPart, ...]]) -> bool:
+        """Tell whether another of the nodes has the image: it is copied from there."""
+        return any(PartKind.IMAGE not in [part.kind for part in parts] for parts in missing.values())
+
+    def _describe_way_to_make(self, part: MissingPart) -> str:
+        alone = (
+            ""
+            if not self._request.model
+            else f"; the model alone: sparkctl pull {self._request.profile.name} --model-only"
+        )
+        return format_making_hint(part.made_by or "") + alone
 
     async def _refuse_what_cannot_come(self, models: Sequence[MissingPart]) -> None:
         """Raise `SparkctlError` where a model's source certainly does not give it, or the disk cannot hold it: the image
@@ -302,13 +356,14 @@ class ProfilePuller:
             for session in self._sessions
             if any(part.kind is PartKind.IMAGE for part in missing[session.node.name])
         ]
-        if self._build is None or not lacking:
+        is_made = self._request.profile.image_made_by is not None
+        if (self._build is None and not is_made) or not lacking:
             done = await gather_or_cancel(*(self._pull_image(session, missing) for session in self._sessions))
             return [sentence for sentence in done if sentence is not None]
         having = [session for session in self._sessions if session not in lacking]
         source, targets = (having[0], lacking) if having else (lacking[0], lacking[1:])
         said = []
-        if not having:
+        if not having and self._build is not None:
             progress = self._report_progress(source.node.name, "build")
             log = partial(self._report_build, source.node.name)
             said.append(await build_image(source, self._build, progress, log))
@@ -404,12 +459,13 @@ class ProfilePuller:
         said = []
         for session, parts in zip(self._sessions, (await self._read_missing()).values(), strict=True):
             for part in parts:
-                if part.kind is PartKind.IMAGE or part.source is None:
+                if part.kind is PartKind.IMAGE:
                     continue
-                wanted = ModelDownload.from_part(self._request.profile, part, self._request.from_directory)
+                # where it goes tells which download it is; what it gets, only the one who began it knows
+                wanted = ModelDownload.from_part(self._request.profile, part, str(PurePosixPath(part.name).parent))
                 if await stop_download(session, wanted):
                     said.append(
-                        f"the download of {wanted.source} on {session.node.name} was stopped; what has arrived is kept"
+                        f"the download into {wanted.target} on {session.node.name} was stopped; what has arrived is kept"
                     )
         return "\n".join(said) or f"no download of {self._request.profile.name} is running on {self._join_nodes()}"
 

@@ -276,8 +276,12 @@ def _report_fit(
         )
         emit(MemoryFitEvaluated(ctx.clock.unix_time(), node.name, one.fit, ways))
         if one.missing:
-            missing = build_missing_event(ctx, request.words or (request.profile.name,), node.name, one.missing)
-            emit(replace(missing, commands=()) if request.is_proposal else missing)
+            words, together = request.words or (request.profile.name,), [node.name]
+            if on_nodes:  # one command for all: what they lack is downloaded once
+                together = [each.name for each in request.nodes]
+            missing = build_missing_event(ctx, words, node.name, one.missing, together)
+            is_last = not on_nodes or one is [each for each in on_nodes if each.missing][-1]
+            emit(missing if is_last and not request.is_proposal else replace(missing, commands=()))
     elif len(request.nodes) > 1:
         emit(WarningEmitted(ctx.clock.unix_time(), node.name, one.message, one.hint))
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from sparkctl.commands.start.start_preflight import format_pull_hint
+from sparkctl.commands.start.start_preflight import format_making_hint, format_pull_hint
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines.memory_estimate import map_path_to_node
@@ -66,6 +66,7 @@ def find_missing_models(
                 MissingPart(
                     kind=kind, node=plan.node, name=place, reason=why,
                     source=source or (f"hf:{path}" if is_hub_id else None), is_required=not is_hub_id,
+                    made_by=None if source or is_hub_id else profile.made_by,
                 )
             )  # fmt: skip
     return tuple(found)
@@ -73,9 +74,10 @@ def find_missing_models(
 
 def build_missing_image(profile: Profile, plan: LaunchPlan, why: str) -> MissingPart:
     """Return the missing image of a profile; ``why`` as `MissingPart.reason`."""
+    made_by = profile.image_made_by
     return MissingPart(
-        kind=PartKind.IMAGE, node=plan.node, name=plan.image, reason=why, source=profile.build or plan.image,
-        is_built=profile.build is not None,
+        kind=PartKind.IMAGE, node=plan.node, name=plan.image, reason=why, is_built=profile.build is not None,
+        source=profile.build or (plan.image if made_by is None else None), made_by=made_by,
     )  # fmt: skip
 
 
@@ -161,17 +163,24 @@ def describe_way_to_get(part: MissingPart, plan: LaunchPlan, again: str) -> str:
     """Return what to do about a part that a start requires. ``again``: the command that repeats the start."""
     if part.source is not None:
         return format_pull_hint(plan, again)
+    if part.made_by is not None:
+        return format_making_hint(part.made_by)
     return f"put it there, or set model.source in the profile for `sparkctl pull`; start it anyway: {again} --force"
 
 
 def build_missing_event(
-    ctx: CommandContext, words: Sequence[str], node: NodeName, parts: Sequence[MissingPart]
+    ctx: CommandContext,
+    words: Sequence[str],
+    node: NodeName,
+    parts: Sequence[MissingPart],
+    together: Sequence[NodeName] = (),
 ) -> PartsMissing:
     """Return the event that says what is missing, with the command that gets it, if `pull` can. ``words``: the profile
-    and its overrides, as typed.
+    and its overrides, as typed. ``together``: the nodes of that command, where there are several.
     """
     profile, *settings = redact_words(words)
-    command = shlex.join(["sparkctl", "pull", profile, "--node", node, *settings])
+    nodes = [word for each in together or (node,) for word in ("--node", each)]
+    command = shlex.join(["sparkctl", "pull", profile, *nodes, *settings])
     return PartsMissing(
         ctx.clock.unix_time(), node, profile, tuple(parts), (command,) if all(part.source for part in parts) else ()
     )

@@ -206,7 +206,11 @@ class RankStart(RankWatch):
         assert self.measured is not None
         try:
             self.decision = decide_start(
-                self.plan, self.scene, replace=self.request.replace, again=self.request.retry_command
+                self.plan,
+                self.scene,
+                replace=self.request.replace,
+                again=self.request.retry_command,
+                made_by=self.request.profile.image_made_by,
             )
         except ImageNotFound:
             self._report_missing(self._find_missing())

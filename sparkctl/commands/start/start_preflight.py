@@ -66,10 +66,12 @@ class MountCaution:
     is_missing: bool
 
 
-def decide_start(plan: LaunchPlan, inspection: PreflightInspection, *, replace: bool, again: str) -> StartDecision:
+def decide_start(
+    plan: LaunchPlan, inspection: PreflightInspection, *, replace: bool, again: str, made_by: str | None = None
+) -> StartDecision:
     """Return what to do, or raise the error of the first obstacle.
 
-    ``again``: the command that repeats the start, for hints.
+    ``again``: the command that repeats the start, for hints. ``made_by``: as `Profile.image_made_by`.
     """
     existing = _find_containers_of_instance(plan, inspection.containers)
     sweep: list[Container] = []
@@ -100,7 +102,7 @@ def decide_start(plan: LaunchPlan, inspection: PreflightInspection, *, replace: 
                 f"(hash {container.get_label(ContainerLabel.HASH)}, this is {plan.profile_hash})",
                 f"stop that one and start this: {again} --replace",
             )
-    _refuse_without_image(plan, inspection, again)
+    _refuse_without_image(plan, inspection, again, made_by)
     _refuse_without_gpu(plan, inspection)
     _refuse_busy_port(plan, inspection, stop, again)
     warnings = _warn_low_disk(plan, inspection) + tuple(
@@ -128,18 +130,22 @@ def _find_containers_of_instance(plan: LaunchPlan, containers: Sequence[Containe
     return found
 
 
-def _refuse_without_image(plan: LaunchPlan, inspection: PreflightInspection, again: str) -> None:
+def _refuse_without_image(plan: LaunchPlan, inspection: PreflightInspection, again: str, made_by: str | None) -> None:
+    way = format_pull_hint(plan, again) if made_by is None else format_making_hint(made_by)
     if inspection.image is None:
-        raise ImageNotFound(
-            plan.node, f"{plan.node} does not have the image {plan.image}", format_pull_hint(plan, again)
-        )
+        raise ImageNotFound(plan.node, f"{plan.node} does not have the image {plan.image}", way)
     machine = inspection.engine.machine
     if inspection.engine.is_wrong_for(inspection.image):
         raise ImageNotFound(
             plan.node,
             f"the image {plan.image} on {plan.node} is for {inspection.image.architecture}, the node is {machine}",
-            format_pull_hint(plan, again),
+            way,
         )
+
+
+def format_making_hint(made_by: str) -> str:
+    """Return what to do about a part that nobody publishes."""
+    return f"nobody publishes it; make it there, then repeat the command: {made_by}"
 
 
 def format_pull_hint(plan: LaunchPlan, again: str) -> str:

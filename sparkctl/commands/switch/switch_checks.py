@@ -110,7 +110,11 @@ def _check_start_decision(
     look = replace(inspection.look, listening=None if listening is None else listening - freed, paths=())
     left = tuple(one for one in inspection.containers if one.id not in goes)
     decision = decide_start(
-        launch, replace(inspection, look=look, containers=left), replace=False, again=request.retry_command
+        launch,
+        replace(inspection, look=look, containers=left),
+        replace=False,
+        again=request.retry_command,
+        made_by=request.profile.image_made_by,
     )
     for message, hint in decision.warnings:
         transaction.warn(launch.node, message, hint)

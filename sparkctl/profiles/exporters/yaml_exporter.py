@@ -67,6 +67,7 @@ def build_portable_launch(profile: Profile, engine: Engine) -> PortableLaunch:
     told = replace(
         profile,
         title=None if profile.title is None else scrub.redact_text(profile.title),
+        made_by=None if profile.made_by is None else scrub.redact_text(profile.made_by),
         notes=None if profile.notes is None else scrub.redact_text(profile.notes),
         source=None if profile.source is None else scrub.redact_text(profile.source),
         extra=tuple((key, _remove_extra_secrets(key, kept)) for key, kept in profile.extra),

@@ -172,6 +172,13 @@ def _format_login(node: SimNode, _words: list[str]) -> str:
     return f"@@ login\n{USER}\n22\nlisted\n@@ end\n"
 
 
+async def _run_test(node: SimNode, argv: list[str], streams: CommandStreams) -> int:
+    """Simulate a NAS at /mnt/nas: it has every directory; nothing else is tested here."""
+    if argv[1:2] != ["-d"] or len(argv) != 3:
+        return await _reject_command(node, argv, streams)
+    return 0 if argv[2].startswith("/mnt/nas") else 1
+
+
 async def _run_env(node: SimNode, argv: list[str], streams: CommandStreams) -> int:
     """Simulate a login to another node, whose sshd knows the keys; nothing else is run with `env` here."""
     if "ssh" not in argv or argv[-1] != "true":
@@ -394,6 +401,7 @@ _COMMAND_HANDLERS: dict[str, CommandHandler] = {
     "true": _run_true,
     "kill": _run_kill,
     "env": _run_env,
+    "test": _run_test,
 }
 
 

@@ -163,6 +163,78 @@ def test_plan_refuses_while_something_is_missing_and_says_what(tmp_path: object)
     assert [part["kind"] for part in node["missing"]] == ["image", "model"]
 
 
+@pytest.mark.simulation(scenario="fresh", speed=0.2)
+async def test_a_download_from_a_directory_of_a_model_without_a_source_is_stopped(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    sparks.nodes["spark1"].images.add_image(IMAGE, "sha256:1")
+    request = make_request(sparks, "model.source=null", from_directory="/mnt/nas")
+    async with aclosing(pull_profile(ctx, request)) as watching:
+        async for event in watching:
+            assert not isinstance(event, CommandEnded), event
+            if isinstance(event, TransferProgressed):
+                break
+    stop = make_request(sparks, "model.source=null", stop=True)
+    stopped = find_command_end(await collect_events(pull_profile(ctx, stop)))
+    assert f"the download into {MODEL} on spark1 was stopped" in (stopped.message or "")
+    assert not [one for one in sparks.docker["spark1"].containers.values() if ContainerLabel.DOWNLOAD in one.labels]
+
+
+def test_several_profiles_come_one_after_the_other_and_one_that_fails_keeps_no_other_back() -> None:
+    both = run_demo("pull", "qwen36-vllm", "kokoro-tts", "--node", "spark1", "--json", scenario="fresh")
+    lacking = [json.loads(line)["instance"] for line in both.stdout.splitlines() if '"event":"missing"' in line]
+    assert lacking == ["qwen36-vllm", "kokoro-tts"]
+    assert (parse_result(both)["exit_code"], both.stdout.count('"event":"result"')) == (0, 1)
+    assert "kokoro-fastapi-gpu" in parse_result(both)["message"]
+    assert "hf:nvidia/Qwen3.6-27B-NVFP4 is in" in parse_result(both)["message"]
+    ran = run_demo("pull", "minimax-m27", "kokoro-tts", "--node", "spark1", "--json", scenario="fresh")
+    ended = parse_result(ran)
+    assert (ran.returncode, ended["exit_code"]) == (6, 6)
+    assert ended["message"].startswith("minimax-m27: the image eugr-vllm:latest is not there on spark1")
+    assert ended["message"].endswith("; done: kokoro-tts")
+
+
+def test_plan_of_a_profile_for_two_sparks_names_one_command_for_both() -> None:
+    where = ("--node", "spark1", "--node", "spark2")
+    ran = run_demo("plan", "qwen36-tp2", *where, scenario="fresh")
+    assert ran.returncode == 6
+    told = [line for line in ran.stdout.splitlines() if line.startswith("get it:")]
+    assert told == ["get it: sparkctl pull qwen36-tp2 --node spark1 --node spark2"]
+
+
+def test_an_image_that_nobody_publishes_is_not_offered_to_be_pulled() -> None:
+    where = ("minimax-m27", "--node", "spark1", "--node", "spark2")
+    planned = run_demo("plan", *where, scenario="fresh")
+    assert planned.returncode == 6
+    script = "./build-and-copy.sh -t eugr-vllm:latest"
+    assert "the image eugr-vllm:latest is not there on spark1; nobody publishes it: " + script in " ".join(
+        planned.stdout.split()
+    )
+    assert "get it: sparkctl pull" not in planned.stdout
+    for words in (("up", *where), ("up", *where, "--pull"), ("pull", *where), ("pull", *where, "--dry-run")):
+        ended = parse_result(run_demo(*words, "--json", scenario="fresh"))
+        assert (ended["exit_code"], script in ended["hint"]) == (6, True), words
+        assert "--pull" not in ended["hint"]
+
+
+@FRESH
+async def test_an_image_that_one_spark_made_is_copied_to_the_other(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    sets = ("image=own-vllm:1", "made_by=./make-it.sh")
+    sparks.nodes["spark2"].images.add_image("own-vllm:1", "sha256:1")
+    events = await collect_events(pull_profile(ctx, make_request(sparks, *sets, nodes=2, model=False)))
+    assert find_command_end(events).outcome is Outcome.DONE, find_command_end(events)
+    assert sparks.nodes["spark1"].images.has_image("own-vllm:1")
+
+
+@FRESH
+async def test_the_registry_does_not_have_what_only_a_node_has(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    end = find_command_end(await collect_events(pull_profile(ctx, make_request(sparks, "image=own-vllm:1"))))
+    assert end.exit_code != 0
+    assert "the registry docker.io refuses own-vllm:1 to spark1" in (end.message or "")
+
+
 def test_up_refuses_and_with_pull_gets_ready() -> None:
     refused = run_demo("up", "qwen36-vllm", "--node", "spark1", "--json", scenario="fresh")
     assert parse_result(refused)["exit_code"] == 6

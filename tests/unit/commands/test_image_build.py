@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sparkctl.commands.pull.image_pull import ImageBuild
 from sparkctl.errors import InvalidInput
 from sparkctl.model.missing_part import GitContext, parse_build_source
 from sparkctl.transport.docker.docker_client import pack_build_context
@@ -20,6 +21,8 @@ from sparkctl.transport.docker.docker_client import pack_build_context
         ("https://example.org/a/vllm.git#v1.2:docker/spark", GitContext("https://example.org/a/vllm.git", "v1.2", "docker/spark")),
         ("git@example.org:a/vllm.git#main", GitContext("git@example.org:a/vllm.git", "main")),
         ("ssh://git@example.org/a/vllm#:docker", GitContext("ssh://git@example.org/a/vllm", None, "docker")),
+        ("https://example.org/a.git#v1:Dockerfile.gpu", GitContext("https://example.org/a.git", "v1", None, "Dockerfile.gpu")),
+        ("https://example.org/a.git#v1:docker/gpu.Dockerfile", GitContext("https://example.org/a.git", "v1", "docker", "gpu.Dockerfile")),
         ("./image", None), ("../image", None), ("~/image", None), ("/srv/image", None), (".", None),
     ],
 )  # fmt: skip
@@ -28,6 +31,14 @@ def test_a_context_is_a_repository_or_a_directory(text: str, expected: GitContex
     assert found == expected
     if found is not None:
         assert str(found) == text
+
+
+def test_docker_build_gets_the_dockerfile_that_is_named() -> None:
+    context = parse_build_source("https://example.org/a.git#v1:docker/Dockerfile.gpu")
+    assert context is not None
+    words = ImageBuild("own/a:1", context, str(context)).list_words()
+    assert words[-3:] == ["--file", "Dockerfile.gpu", "https://example.org/a.git#v1:docker"]
+    assert words[3].endswith("=https://example.org/a.git#v1:docker/Dockerfile.gpu")
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from sparkctl.errors import InvalidInput
 from sparkctl.model.missing_part import DirectorySource, HubSource, UrlSource, parse_model_source
+from sparkctl.profiles.profile_library import ProfileLibrary
 
 SHA = "0" * 63 + "a"
 
@@ -34,3 +38,14 @@ def test_a_source_is_read_and_written_the_same(text: str, source: object) -> Non
 def test_what_is_no_source_is_refused_with_examples(text: str) -> None:
     with pytest.raises(ValueError, match="is not a source; write for example"):
         parse_model_source(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["https://cdn.example.org/a.gguf?X-Signature=s3cr3t", "https://h/?a/b?sig=s3cr3t#sha256:0"]
+)
+def test_an_address_with_a_signature_is_refused_and_not_repeated(text: str) -> None:
+    with pytest.raises(ValueError, match="may hold a signature") as caught:
+        parse_model_source(text)
+    assert "s3cr3t" not in str(caught.value)
+    with pytest.raises(InvalidInput, match="may hold a signature"):
+        ProfileLibrary(Path("/nonexistent")).load_profile("qwen36", overrides=(f"model.source={text}",))

@@ -17,6 +17,7 @@ import pytest
 
 import sparkctl.node.download as program
 from tests.unit.node.hub_stand_in import COMMIT, HubStandIn, run_hub
+from tests.unit.node.test_model_inspection import inspect_model
 
 REPOSITORY = "acme/tiny"
 WEIGHTS = os.urandom(3_000_000)
@@ -144,6 +145,39 @@ def test_a_flipped_bit_is_found(hub: HubStandIn, url: str, tmp_path: Path) -> No
     assert said[-1]["error"] == "damaged"
     assert "model-00002-of-00002.safetensors: its checksum is not its source's" in said[-1]["message"]
     assert not target.exists()
+
+
+def test_a_damaged_file_does_not_stay_in_the_hubs_cache(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+    folder, name = tmp_path / "hub" / "models--acme--tiny", "model-00002-of-00002.safetensors"
+    hub.damaged.add(name)
+    said = download(url, folder, tmp_path, is_cache=True)
+    assert said[-1]["error"] == "damaged"
+    assert not os.path.lexists(folder / "snapshots" / COMMIT / name)
+    assert not (folder / "blobs" / hashlib.sha256(WEIGHTS[::-1]).hexdigest()).exists()
+    assert inspect_model(folder).unfinished, "nobody takes it for whole"
+    hub.damaged.clear()
+    assert download(url, folder, tmp_path, is_cache=True)[-1]["done"]
+    assert inspect_model(folder).unfinished == 0
+    assert (folder / "snapshots" / COMMIT / name).read_bytes() == WEIGHTS[::-1]
+
+
+def test_what_a_kill_left_unproved_in_the_hubs_cache_counts_as_unfinished(
+    hub: HubStandIn, url: str, tmp_path: Path
+) -> None:
+    hub.files[REPOSITORY] = {"config.json": b"{}", "model.safetensors": os.urandom(300_000_000)}  # proved for a moment
+    folder = tmp_path / "hub" / "models--acme--tiny"
+    process = begin(url, folder, tmp_path, is_cache=True)
+    try:
+        deadline = time.monotonic() + 60
+        while not (folder / "snapshots" / COMMIT / "model.safetensors").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    assert inspect_model(folder).unfinished
+    assert download(url, folder, tmp_path, is_cache=True)[-1]["done"]
+    assert inspect_model(folder).unfinished == 0
 
 
 @pytest.mark.parametrize(

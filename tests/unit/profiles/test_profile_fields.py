@@ -27,6 +27,7 @@ engine_version: 0.19.1
 patched_flags: [some-flag]
 image: registry/vllm:1
 build: https://example.org/vllm.git#v1:docker
+made_by: ./make-it.sh, in a checkout of https://example.org/vllm.git
 needs: [orpheus-llm, another@spark1]
 model:
   path: /models/m

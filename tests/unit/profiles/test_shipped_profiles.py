@@ -49,6 +49,9 @@ def test_a_profile_says_what_it_is_and_where_it_comes_from(name: str) -> None:
     assert profile.notes
     assert profile.source
     assert profile.source.startswith("https://")
+    assert "/" in profile.image or profile.build or profile.made_by, "no registry has it: say what makes it"
+    if (profile.model.path or "/").startswith("/") and profile.engine != "container":
+        assert profile.model.source or profile.made_by, "say where the model comes from"
     text = LIBRARY.find_profile_file(name).read_text()
     assert "source:" in text, "a variant has a source of its own"
     if FIGURE.search(profile.notes):
