@@ -70,8 +70,9 @@ class CellWatch:
         await self._read_engine()
 
     def note_settled(self) -> None:
-        """Mark that the warm-up is over: the engine is read now, and generates nothing until `begin`."""
-        self._settled = self._clock.monotonic()
+        """Mark that the warm-up is over, or that there is none: the engine is read now, and generates nothing until `begin`."""
+        if self._settled is None:
+            self._settled = self._clock.monotonic()
         self._wake.set()
 
     def begin(self) -> None:

@@ -121,7 +121,7 @@ class LoadGenerator:
     runs: int
     timeout: float | None = None
     book: Path | None = None
-    _is_warm: bool = field(default=False, init=False)
+    is_warm: bool = field(default=False, init=False)
 
     async def run_cell(
         self,
@@ -155,7 +155,7 @@ class LoadGenerator:
             await _end_process(process)
         if status or not result_file.exists():
             raise CellFailed(talk.describe_failure(status))
-        self._is_warm = True
+        self.is_warm = True
         return _parse_result(result_file, cell, talk)
 
     def _build_options(self, cell: BenchCell, result_file: Path) -> list[str]:
@@ -168,7 +168,7 @@ class LoadGenerator:
         }  # fmt: skip
         words = [word for pair in options.items() for word in pair]
         words += ["--skip-coherence", "--no-cache"]
-        words += ["--no-warmup"] if self._is_warm else []
+        words += ["--no-warmup"] if self.is_warm else []
         return words + [word for name, value in target.extra for word in ("--extra-body", f"{name}={value}")]
 
 

@@ -250,6 +250,8 @@ class _Sweep:
     async def _measure(self, cell: BenchCell) -> CellResult:
         try:
             await self.watch.prepare()
+            if self.generator.is_warm:
+                self.watch.note_settled()
             self._report_progress(cell, 0, self.generator.runs * cell.concurrency)
             result = await self.generator.run_cell(
                 cell,

@@ -35,9 +35,9 @@ from tests.tools.nightly.lab_job import WITHIN
 
 TOLERANCE = 0.02
 _ENDED_AT_ONCE = "no request generated more than one token"
-_SIZES = ("--pp", "128", "--tg", "192", "--depth", "0,256", "--concurrency", "1,2", "--runs", "3")
+_SIZES = ("--pp", "128", "--tg", "512", "--depth", "0,256", "--concurrency", "1,2", "--runs", "3")
 _CELLS = 4
-_CELL, _RUNS, _ROUNDS = BenchCell(pp=128, tg=192), 3, 5  # of the comparison with and without our sampling
+_CELL, _RUNS, _ROUNDS = BenchCell(pp=128, tg=512), 3, 5  # of the comparison with and without our sampling
 _OVERHEAD = 0.05
 _NAMES = {  # of the engines' counters: steps that drafted, drafts, accepted drafts
     "vllm": "vllm:spec_decode_num_{}_total",
