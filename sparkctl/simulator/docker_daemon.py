@@ -122,6 +122,8 @@ class SimDownload:
             if self._signal.done():
                 sleeping.cancel()
                 return ExitStep(self._signal.result())
+            if self.container.state == "paused":
+                continue
             done = min(total, done + int(BYTES_PER_SECOND * _TICK_SECONDS))
             self._say(at=done, total=total)
         self.node.downloaded.add(place)
@@ -153,6 +155,7 @@ class SimDockerDaemon:
         self.fabric = fabric
         self.containers: dict[str, SimContainer] = {}  # by id, oldest first
         self.running: dict[str, EngineProcess | SimDownload] = {}
+        self.start_seconds = 0.0  # how long it takes to start a container
         self._tasks: set[asyncio.Task[None]] = set()
         self._past_events: list[JsonBody] = []
         self._listeners: set[asyncio.Queue[JsonBody]] = set()
@@ -421,6 +424,7 @@ async def _handle_start(daemon: SimDockerDaemon, _request: SimHttpRequest, key: 
     container = daemon.find_container(key)
     if container.state == "running":
         return SimHttpReply(status=304)
+    await asyncio.sleep(daemon.start_seconds)
     daemon.start_container(container)
     return SimHttpReply(status=204)
 
