@@ -18,6 +18,7 @@ from sparkctl.model.events import (
     Event,
     FindingReported,
     GuardActed,
+    LaunchPlanned,
     LogArrived,
     MemoryFitEvaluated,
     MemoryReleased,
@@ -385,6 +386,73 @@ def _prefix_node(event: CommandEnded, message: str) -> str:
     if event.outcome is not Outcome.UNREACHABLE or event.node is None or event.node in message:
         return message
     return f"{event.node}: {message}"
+
+
+class LogPrinter(TextPrinter):
+    """Prints log lines, with timestamps if wanted. A progress bar that was rewritten in place counts as one line, in its
+    last state, so that line numbers match those of a verdict. With the logs of several ranks, the node's name stands before
+    each line."""
+
+    def __init__(self, timestamps: bool) -> None:
+        super().__init__()
+        self.timestamps = timestamps
+
+    def print_event(self, event: Event) -> None:
+        """Print a batch of log lines in one write."""
+        if not isinstance(event, LogArrived):
+            return super().print_event(event)
+        from sparkctl.engines.line_preparer import split_carriage_returns
+
+        texts = [split_carriage_returns(line.text)[-1] if "\r" in line.text else line.text for line in event.lines]
+        if self.timestamps:
+            texts = [f"{line.when} {text}" for line, text in zip(event.lines, texts, strict=True)]
+        if event.rank is not None:
+            texts = [f"{event.node}  {text}" for text in texts]
+        return stdout.print_sanitized_lines(texts)
+
+
+class LaunchPlanPrinter(TextPrinter):
+    """Prints the launch plan on stdout, warnings and errors on stderr."""
+
+    def __init__(self, plan_format: str) -> None:
+        super().__init__()
+        self.plan_format = plan_format
+        self._plans: list[LaunchPlanned] = []
+
+    def print_event(self, event: Event) -> None:
+        """Print the plans at the end, unless the start would be refused."""
+        if isinstance(event, LaunchPlanned):
+            self._plans.append(event)
+            return
+        if isinstance(event, CommandEnded) and not event.exit_code:
+            for plan in self._plans:
+                self._print_plan(plan)
+        super().print_event(event)
+
+    def _print_plan(self, event: LaunchPlanned) -> None:
+        from sparkctl.model.json_codec import redact_launch_plan, to_json_data
+        from sparkctl.profiles.exporters.docker_command import format_docker_run
+        from sparkctl.views.profiles.launch_plan_view import format_launch_plan
+
+        if self.plan_format == "docker":
+            if event.plan.ranks > 1:
+                stdout.print_line(f"# on {event.node}, rank {event.plan.rank} of {event.plan.ranks}")
+            return stdout.print_line(format_docker_run(event.plan))
+        if self.plan_format == "json":
+            return stdout.print_json(to_json_data(redact_launch_plan(event.plan)))
+        return stdout.print_lines(format_launch_plan(event.plan, stdout.get_terminal_width()))
+
+
+class CheckPrinter(TextPrinter):
+    """Prints each check on stdout, with what was asked and what came where it is not good."""
+
+    def print_event(self, event: Event) -> None:
+        """Print one check."""
+        if not isinstance(event, FindingReported):
+            return super().print_event(event)
+        from sparkctl.views.finding_view import format_answer_check
+
+        return stdout.print_lines(format_answer_check(event))
 
 
 _FINAL_STEPS = (SwitchStep.DONE, SwitchStep.RESTORED, SwitchStep.LEFT)

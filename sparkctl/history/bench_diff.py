@@ -11,6 +11,7 @@ from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, Do
 from sparkctl.model.reference import FigureRange, Reference, ReferenceFigure, name_source
 
 _UNTOLD_CONTEXT = 8192  # tokens: where a source tells no sizes, it was no longer context
+_RECORDED_FACTS = ("digest", "image_digest", "engine_version", "driver", "kernel")
 _NOT_COMPARED = ("digest", "text", "runs", "served", "profile", "context", "draft_tokens")
 
 
@@ -98,13 +99,16 @@ class FigureComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchComparison:
-    """Two runs side by side. ``missing``: cells that only one of them has. ``setup``: what was different."""
+    """Two runs side by side. ``missing``: cells that only one of them has. ``setup``: what was different; ``unknown``: what neither
+    of them recorded, so that it may have been different.
+    """
 
     before: BenchRun
     after: BenchRun
     rows: tuple[FigureComparison, ...]
     missing: tuple[BenchCell | DomainKey, ...]
     setup: tuple[StartDifference, ...]
+    unknown: tuple[str, ...] = ()
 
 
 def compare_benches(
@@ -137,6 +141,11 @@ def compare_benches(
         rows=tuple(rows),
         missing=tuple(cell for cell in (*old, *new) if (cell in old) != (cell in new)),
         setup=_compare_setups(before, after),
+        unknown=tuple(
+            name.replace("_", " ")
+            for name in _RECORDED_FACTS
+            if getattr(before.setup, name) is None and getattr(after.setup, name) is None
+        ),
     )
 
 

@@ -37,6 +37,7 @@ class SimDockerDaemon:
         self.fabric = fabric
         self.containers: dict[str, SimContainer] = {}  # by id, oldest first
         self.running: dict[str, EngineProcess | SimDownload] = {}
+        self.start_seconds = 0.0  # how long it takes to start a container
         self._tasks: set[asyncio.Task[None]] = set()
         self._past_events: list[JsonBody] = []
         self._listeners: set[asyncio.Queue[JsonBody]] = set()
@@ -305,6 +306,7 @@ async def _handle_start(daemon: SimDockerDaemon, _request: SimHttpRequest, key: 
     container = daemon.find_container(key)
     if container.state == "running":
         return SimHttpReply(status=304)
+    await asyncio.sleep(daemon.start_seconds)
     daemon.start_container(container)
     return SimHttpReply(status=204)
 

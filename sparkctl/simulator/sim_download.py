@@ -117,6 +117,8 @@ class SimDownload:
             if self._signal.done():
                 sleeping.cancel()
                 return ExitStep(self._signal.result())
+            if self.container.state == "paused":
+                continue
             done = min(total, done + int(BYTES_PER_SECOND * _TICK_SECONDS))
             self._say(at=done, total=total)
         self.node.downloaded.add(place)

@@ -29,6 +29,8 @@ from sparkctl.tui.theme import DARK_THEME, LIGHT_THEME, build_theme_styles
 from sparkctl.views.text.styled_text import TextRow, TextStyle, make_row, sanitize_span
 
 if TYPE_CHECKING:
+    from rich.style import Style
+
     from sparkctl.config import Config
     from sparkctl.monitor.activity import Job
     from sparkctl.monitor.switch_progress import SwitchProgress
@@ -132,7 +134,7 @@ class PanelApp(Panel):
                 f"there is no theme {setup.theme}; there are {', '.join(sorted(self.available_themes))}",
                 severity="warning",
             )
-        self.tones = build_theme_styles(self.current_theme, colourless=colourless)
+        self.tones = self._build_tones()
 
     # --- life ---
 
@@ -201,8 +203,13 @@ class PanelApp(Panel):
         self.defect = self._exception
         self._close_messages_no_wait()
 
+    def _build_tones(self) -> dict[TextStyle, Style]:
+        return build_theme_styles(
+            self.current_theme, colourless=self._colourless, colour_system=self.console.color_system
+        )
+
     def _apply_theme_change(self, _: object) -> None:
-        self.tones = build_theme_styles(self.current_theme, colourless=self._colourless)
+        self.tones = self._build_tones()
         if self.setup.keep_theme is not None and self.controller is not None:
             self.setup.keep_theme(self.theme)
         for screen in self.screen_stack:

@@ -22,12 +22,14 @@ LIGHT_THEME = Theme(
 _HUES_ON_DARK = ("#4fc3ab", "#b794ea", "#e391b8", "#62bfe0")
 _HUES_ON_LIGHT = ("#0b7a66", "#7440b8", "#a83274", "#0a6f93")
 _BODY_SHARE = 0.60  # of the ground in what lies under a curve
+_FEW_COLOURS = ("standard", "windows")
 MIN_CONTRAST = 4.5  # WCAG 2.1 level AA for text
 
 
-def build_theme_styles(theme: Theme, *, colourless: bool) -> dict[TextStyle, Style]:
-    """Return the style of each `TextStyle`. ``colourless``: bold and dim only, for NO_COLOR."""
-    if colourless or theme.ansi:
+def build_theme_styles(theme: Theme, *, colourless: bool, colour_system: str | None = None) -> dict[TextStyle, Style]:
+    """Return the style of each `TextStyle`. ``colourless``: bold and dim only, for NO_COLOR. ``colour_system``: the terminal's, as
+    Rich calls it; with sixteen colours the nearest one of a hue is often grey, so the terminal's own are used."""
+    if colourless or theme.ansi or colour_system in _FEW_COLOURS:
         return _build_ansi_styles(colourless)
     ground = Color.parse(theme.background or ("#101317" if theme.dark else "#f7f8f9"))
     text = Color.parse(theme.foreground or ("#d6dade" if theme.dark else "#20262c"))

@@ -394,8 +394,10 @@ def _format_deviation(own: Measurements, told: SourceFigure) -> str:
 
 def _render_setup(one: BenchComparison) -> Iterator[TextRow]:
     yield make_row("")
+    unknown = f"not known of either: {', '.join(one.unknown)}" if one.unknown else ""
     if not one.setup:
-        yield make_row(Span("both set-ups are the same", TextStyle.LABEL))
+        words = f"both set-ups are the same, as far as is known ({unknown})" if unknown else "both set-ups are the same"
+        yield make_row(Span(words, TextStyle.LABEL))
         return
     yield make_row(Span("what differs", TextStyle.STRONG))
     table = [
@@ -404,6 +406,8 @@ def _render_setup(one: BenchComparison) -> Iterator[TextRow]:
     ]
     for text in _join_columns(table):
         yield make_row(text)
+    if unknown:
+        yield make_row(Span(unknown, TextStyle.LABEL))
 
 
 def _comparison_headings(one: BenchComparison, is_wide: bool = False) -> tuple[str, ...]:
@@ -428,7 +432,10 @@ def _format_gain(row: FigureComparison) -> str:
     if row.is_distinct is False:
         return "not distinguishable"
     words = f"{row.gain:+.0%}"
-    return words if row.is_distinct else f"{words} (one run each: no spread)"
+    if row.is_distinct:
+        return words
+    single = [letter for letter, one in (("A", row.before), ("B", row.after)) if one is None or len(one.values) < 2]
+    return f"{words} (one run {'each' if len(single) == 2 else f'of {single[0]}'}: no spread)"
 
 
 def _choose_style(row: FigureComparison) -> TextStyle:

@@ -304,7 +304,15 @@ async def test_ctrl_c_says_what_ends_the_panel_and_twice_ends_it(tmp_path: Path)
 
 def test_every_view_has_its_number() -> None:
     numbers = {key: one.screen for one in ACTIONS for key in one.keys if key.isdigit()}
-    assert numbers == {"1": "overview", "2": "instance", "3": "logs", "4": "profiles", "5": "doctor", "6": "history"}
+    assert numbers == {
+        "1": "overview",
+        "2": "instance",
+        "3": "logs",
+        "4": "profiles",
+        "5": "doctor",
+        "6": "history",
+        "7": "bench",
+    }
 
 
 @pytest.mark.parametrize("key", ["dollar_sign", "b"])

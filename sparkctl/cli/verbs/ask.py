@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from sparkctl.cli import stdout, verb_runner
-from sparkctl.cli.event_printers import TextPrinter
 from sparkctl.cli.options import (
     complete_instances,
     create_context,
@@ -16,19 +15,6 @@ from sparkctl.cli.options import (
     node_option,
     select_configured_nodes,
 )
-from sparkctl.model.events import Event, FindingReported
-
-
-class CheckPrinter(TextPrinter):
-    """Prints each check on stdout, with what was asked and what came where it is not good."""
-
-    def print_event(self, event: Event) -> None:
-        """Print one check."""
-        if not isinstance(event, FindingReported):
-            return super().print_event(event)
-        from sparkctl.views.finding_view import format_answer_check
-
-        return stdout.print_lines(format_answer_check(event))
 
 
 @click.command("check", short_help="Ask a running model whether its answers make sense.")
@@ -48,7 +34,7 @@ def check_command(instance: str, node: tuple[str, ...], basic: bool, strict: boo
     It changes nothing and takes about ten requests, one after the other. `up` asks the basic ones by itself once a model is
     ready (`start.check` in its profile). To check a profile's file: sparkctl profiles check.
     """
-    from sparkctl.cli.event_printers import JsonPrinter
+    from sparkctl.cli.event_printers import CheckPrinter, JsonPrinter
     from sparkctl.cli.verb_runner import run_verb
     from sparkctl.commands.ask_instance import CheckInstance, check_instance
 

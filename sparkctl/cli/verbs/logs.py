@@ -6,8 +6,6 @@ import re
 
 import click
 
-from sparkctl.cli import stdout
-from sparkctl.cli.event_printers import TextPrinter
 from sparkctl.cli.options import (
     complete_instances,
     create_context,
@@ -16,29 +14,6 @@ from sparkctl.cli.options import (
     parse_duration_option,
     select_configured_nodes,
 )
-from sparkctl.engines.line_preparer import split_carriage_returns
-from sparkctl.model.events import Event, LogArrived
-
-
-class LogPrinter(TextPrinter):
-    """Prints log lines, with timestamps if wanted. A progress bar that was rewritten in place counts as one line, in its
-    last state, so that line numbers match those of a verdict. With the logs of several ranks, the node's name stands before
-    each line."""
-
-    def __init__(self, timestamps: bool) -> None:
-        super().__init__()
-        self.timestamps = timestamps
-
-    def print_event(self, event: Event) -> None:
-        """Print a batch of log lines in one write."""
-        if not isinstance(event, LogArrived):
-            return super().print_event(event)
-        texts = [split_carriage_returns(line.text)[-1] if "\r" in line.text else line.text for line in event.lines]
-        if self.timestamps:
-            texts = [f"{line.when} {text}" for line, text in zip(event.lines, texts, strict=True)]
-        if event.rank is not None:
-            texts = [f"{event.node}  {text}" for text in texts]
-        return stdout.print_sanitized_lines(texts)
 
 
 @click.command("logs", short_help="Show an instance's log, even after its container is gone.")
@@ -70,7 +45,7 @@ def logs_command(
     An engine logs a line for each request of sparkctl for its health, its metrics or a token. Those lines are left out;
     lines of other clients are shown.
     """
-    from sparkctl.cli.event_printers import JsonPrinter
+    from sparkctl.cli.event_printers import JsonPrinter, LogPrinter
     from sparkctl.cli.verb_runner import run_verb
     from sparkctl.commands.show_log import ShowLog, show_log
     from sparkctl.model.text.bounded_pattern import compile_bounded

@@ -200,9 +200,13 @@ def _find_own_file(library: ProfileLibrary, name: str) -> Path:
     path = library.find_profile_file(name)
     if not library.is_writable(path):
         what = (
-            "shipped with sparkctl" if library.is_shipped(path) else "your own profile, which the demo does not change"
+            "shipped with sparkctl, and stays"
+            if library.is_shipped(path)
+            else "your own profile, which the demo does not change"
         )
-        raise InvalidInput(f"{name} is {what}", f"sparkctl profiles new NAME --from {name}")
+        raise InvalidInput(
+            f"{name} is {what}", f"one of your own that builds on it: sparkctl profiles new NAME --from {name}"
+        )
     return path
 
 

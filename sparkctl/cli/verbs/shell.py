@@ -91,7 +91,7 @@ def tunnel_command(instance: str, port: int | None, node: tuple[str, ...], as_js
 @accept_silently("-i", "--interactive")
 @accept_silently("-t", "--tty")
 @click.argument("instance", shell_complete=complete_instances)
-@click.argument("words", nargs=-1, required=True, metavar="[--] COMMAND [ARGS]...", type=click.UNPROCESSED)
+@click.argument("words", nargs=-1, metavar="[--] COMMAND [ARGS]...", type=click.UNPROCESSED)
 def exec_command(node: str | None, instance: str, words: tuple[str, ...]) -> int:
     """Run COMMAND in the container of INSTANCE, with your own ssh. Input, output and exit code are those of the command.
 
@@ -104,9 +104,10 @@ def exec_command(node: str | None, instance: str, words: tuple[str, ...]) -> int
 
     from sparkctl.tui.global_actions import build_container_command
 
-    words = words[1:] if words[0] == "--" else words
+    words = words[1:] if words[:1] == ("--",) else words
     if not words:
-        raise click.UsageError("name the command after --", click.get_current_context())
+        example = f"sparkctl exec {instance} -- nvidia-smi; a shell: sparkctl shell {instance}"
+        raise click.UsageError(f"name the command, as in {example}", click.get_current_context())
     where, container = find_container(instance, node)
     return run_program(
         build_container_command(where, container, words, is_terminal=sys.stdin.isatty() and sys.stdout.isatty())

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparkctl.cli import stdout
-from sparkctl.cli.event_printers import TextPrinter
 from sparkctl.cli.options import (
     PreparedVerb,
     RequestCommand,
@@ -24,42 +22,9 @@ from sparkctl.cli.options import (
     select_configured_nodes,
     select_rank_nodes,
 )
-from sparkctl.model.events import CommandEnded, Event, LaunchPlanned
-from sparkctl.model.json_codec import redact_launch_plan, to_json_data
-from sparkctl.profiles.exporters.docker_command import format_docker_run
-from sparkctl.views.profiles.launch_plan_view import format_launch_plan
 
 if TYPE_CHECKING:
     from sparkctl.cli.verb_runner import EventPrinter
-
-
-class LaunchPlanPrinter(TextPrinter):
-    """Prints the launch plan on stdout, warnings and errors on stderr."""
-
-    def __init__(self, plan_format: str) -> None:
-        super().__init__()
-        self.plan_format = plan_format
-
-        self._plans: list[LaunchPlanned] = []
-
-    def print_event(self, event: Event) -> None:
-        """Print the plans at the end, unless the start would be refused."""
-        if isinstance(event, LaunchPlanned):
-            self._plans.append(event)
-            return
-        if isinstance(event, CommandEnded) and not event.exit_code:
-            for plan in self._plans:
-                self._print_plan(plan)
-        super().print_event(event)
-
-    def _print_plan(self, event: LaunchPlanned) -> None:
-        if self.plan_format == "docker":
-            if event.plan.ranks > 1:
-                stdout.print_line(f"# on {event.node}, rank {event.plan.rank} of {event.plan.ranks}")
-            return stdout.print_line(format_docker_run(event.plan))
-        if self.plan_format == "json":
-            return stdout.print_json(to_json_data(redact_launch_plan(event.plan)))
-        return stdout.print_lines(format_launch_plan(event.plan, stdout.get_terminal_width()))
 
 
 @click.command("up", cls=RequestCommand, short_help="Start a profile on a node and wait until it is ready.")
@@ -152,4 +117,6 @@ def _check_format_option(ctx: click.Context, dry_run: bool, plan_format: str | N
 
 
 def _create_start_printer(dry_run: bool, plan_format: str | None) -> EventPrinter:
+    from sparkctl.cli.event_printers import LaunchPlanPrinter, TextPrinter
+
     return LaunchPlanPrinter(plan_format or "text") if dry_run else TextPrinter("no longer watching ...")

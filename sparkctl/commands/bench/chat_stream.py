@@ -129,7 +129,7 @@ async def stream_chat(
             return await _exchange(
                 reader, writer, port=port, body=json.dumps(whole).encode(), headers=headers, clock=clock, began=began
             )
-        except h11.ProtocolError as error:
+        except (h11.ProtocolError, ConnectionResetError, BrokenPipeError) as error:
             raise InvalidHttpResponse(f"{_PATH}: the stream was cut off: {error}") from error
         finally:
             writer.close()

@@ -24,6 +24,7 @@ from typing import Any
 from sparkctl.errors import InvalidInput, OperationRefused, SparkctlError
 from sparkctl.model.bench import BenchCell, CellResult, Measurements
 from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.secrets import is_secret_name
 
 VERSION = "0.4.0"  # of llama-benchy, where it is fetched for one use
 _INSTALL_HINT = "uv tool install llama-benchy    or: pip install 'dgx-sparkctl[bench]'"
@@ -136,14 +137,16 @@ class LoadGenerator:
 
         Raises `CellFailed`; a cancelled call ends the process.
         """
-        _put_book_into_cache(self.home, self.book or _BOOK)
         result_file = self.home / "result.json"
-        result_file.unlink(missing_ok=True)
-        process = await asyncio.create_subprocess_exec(
-            *self.words, *self._build_options(cell, result_file), stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, limit=_LINE_LIMIT,
-            env=_build_environment(self.home), start_new_session=True,
-        )  # fmt: skip
+        try:
+            result_file.unlink(missing_ok=True)
+            process = await asyncio.create_subprocess_exec(
+                *self.words, *self._build_options(cell, result_file), stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, limit=_LINE_LIMIT,
+                env=_build_environment(self.home), start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:  # a full disk, a generator that was removed overnight: this cell's trouble alone
+            raise CellFailed(f"{error.filename or self.words[0]}: {error.strerror or error}") from error
         talk = _ProcessTalk(begin, end, report, settle, expected=self.runs * cell.concurrency)
         try:
             async with asyncio.timeout(self.timeout):
@@ -271,8 +274,13 @@ def _put_book_into_cache(home: Path, book: Path) -> None:
 
 
 def _build_environment(home: Path) -> dict[str, str]:
-    """Return the process's environment: no proxy for the loopback, nothing from a hub; uv's and pip's caches stay."""
-    environment = dict(os.environ)
+    """Return the process's environment: no proxy for the loopback, nothing from a hub, no secret but those of an own package index;
+    uv's and pip's caches stay."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not is_secret_name(name) or name.startswith(("UV_INDEX_", "PIP_"))
+    }
     real = environment.get("HOME", "")
     if real:
         environment.setdefault("UV_CACHE_DIR", f"{real}/.cache/uv")

@@ -53,12 +53,13 @@ from sparkctl.model.events import (
     WarningEmitted,
 )
 from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec
-from sparkctl.model.node import Node
+from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.questions import BenchStartQuestion, NonInteractivePrompter
 from sparkctl.monitor.guard_client import read_receipt, save_receipt
 from sparkctl.monitor.meters.bandwidth import build_decode_step_reads
 from sparkctl.monitor.node_status import read_node_statuses
 from sparkctl.monitor.node_views import build_missing_instance_error, choose_instance
+from sparkctl.node.node_inspection import NodeIdentity
 from sparkctl.profiles.container_labels import parse_decode_step_label, parse_port_label
 from sparkctl.transport.node_connection import ByteReader, ByteWriter
 from sparkctl.transport.node_session import NodeSession
@@ -146,6 +147,7 @@ class BenchTarget:
     port: int
     engine: Engine
     served: ServedEndpoint
+    identity: NodeIdentity | None = None  # of its node, None where that could not be read
 
     @property
     def model(self) -> ServedModel | None:
@@ -261,7 +263,8 @@ class _Sweep:
                 self.watch.note_settled,
             )
             runs = len(result.generation_rate.values) if result.generation_rate else 1
-            return await self.watch.complete(result, cell.tg * cell.concurrency * max(runs, self.generator.runs))
+            requests = cell.concurrency * max(runs, self.generator.runs)
+            return await self.watch.complete(result, cell.tg * requests, (cell.pp + cell.depth) * requests)
         except CellFailed as failed:
             return CellResult(cell=cell, error=failed.message)
         except ConnectionLost as lost:
@@ -365,8 +368,12 @@ async def find_target(stack: AsyncExitStack, ctx: CommandContext, request: _Benc
     if container is None or port is None:
         raise InvalidInput(f"{request.instance} on {node.name} has ended", "sparkctl status")
     engine = load_engine(container.get_label(ContainerLabel.ENGINE) or "")
-    run = await session.docker.read_run_options(container.id)
-    return BenchTarget(session=session, container=container, run=run, port=port, engine=engine, served=endpoint)
+    run, identity = await session.docker.read_run_options(container.id), None
+    with suppress(SparkctlError):
+        identity = (await session.read_node("identity")).identity
+    return BenchTarget(
+        session=session, container=container, run=run, port=port, engine=engine, served=endpoint, identity=identity
+    )
 
 
 async def _fetch_tokenizer(target: BenchTarget, home: Path) -> str:
@@ -418,13 +425,15 @@ def _prepare_run(
         if run.instance != request.instance:
             raise InvalidInput(f"benchmark {run.number} is of {run.instance}", f"sparkctl bench {run.instance}")
         changed = [
-            name for name in ("digest", "image_digest", "book") if getattr(run.setup, name) != getattr(setup, name)
+            name
+            for name in ("digest", "image_digest", "book")
+            if getattr(setup, name) is None or getattr(run.setup, name) != getattr(setup, name)
         ]
         if not generator.startswith(run.setup.generator or ""):  # older benchmarks have no version of it
             changed.append("generator")
         if changed:
             raise OperationRefused(
-                f"benchmark {run.number} had another {', '.join(changed).replace('_', ' ')}: its cells cannot be compared with new ones",
+                f"benchmark {run.number} had another (or unknown) {', '.join(changed).replace('_', ' ')}: its cells cannot be compared with new ones",
                 f"measure again: sparkctl bench {request.instance}",
             )
         return replace(run, why=None, ended=None)
@@ -452,8 +461,11 @@ def describe_setup(
     book: str | None,
     runs: int = 1,
 ) -> BenchSetup:
-    """Return what is measured, with which tool: name and version of the load generator, the hash of its ``book``."""
-    container, model = target.container, target.model
+    """Return what is measured, with which tool: name and version of the load generator, the hash of its ``book``.
+
+    What the node itself tells comes from there: another operator may have started it, and this machine's history knows nothing of it.
+    """
+    container, model, who = target.container, target.model, target.identity
     start = next(
         (
             one
@@ -465,11 +477,13 @@ def describe_setup(
     )
     share = None if start is None else next(iter(start.shares), None)
     return BenchSetup(
-        profile=container.get_label(ContainerLabel.PROFILE), digest=None if start is None else start.hash,
+        profile=container.get_label(ContainerLabel.PROFILE),
+        digest=container.get_label(ContainerLabel.HASH) if start is None else start.hash,
         text=None if start is None else start.text, engine=target.engine.name,
         engine_version=None if share is None else share.engine_version, image=container.image,
-        image_digest=None if share is None else share.image_digest, driver=None if share is None else share.driver,
-        kernel=None if share is None else share.kernel, served=None if model is None else model.name,
+        image_digest=container.image_id or (None if share is None else share.image_digest),
+        driver=(who.driver or None) if who is not None else None, kernel=(who.kernel or None) if who is not None else None,
+        served=None if model is None else model.name,
         context=None if model is None else model.context, generator=generator,
         book=book, runs=runs,
     )  # fmt: skip
@@ -586,6 +600,8 @@ class _BenchSeries:
         starts = self.request.starts or (None,) * len(self.request.benches)
         pairs = tuple(zip(self.request.benches, starts, strict=True))
         ends: list[CommandEnded] = []
+        if self.request.together:
+            await self._require_different_nodes(pairs)
         try:
             if self.request.together:
                 ends += await gather_or_cancel(*(self._measure_one(*pair) for pair in pairs))
@@ -602,7 +618,7 @@ class _BenchSeries:
         may_start = self.request.are_started or type(self.ctx.asker) is not NonInteractivePrompter
         if start is None or not may_start or await self._is_served(bench.instance, bench.nodes):
             return await forward_events(bench.run(self.ctx), self.emit)
-        start = self.stopped.get(bench.instance, start)
+        start, was_there = self.stopped.get(bench.instance, start), await self._may_be_there(bench.instance, start)
         switch = SwitchInstance(
             profile=start.profile, engine=start.engine, nodes=start.nodes, names_nodes=start.names_nodes,
             known=tuple({one.name: one for one in (*start.nodes, *self.request.everywhere)}.values()), environ=start.environ,
@@ -623,13 +639,14 @@ class _BenchSeries:
             # what failed stays to tell why, and an interrupted switch has its own way back
             is_left = bool(stops) or ended.outcome is not Outcome.INTERRUPTED
             if stops and ended.outcome is Outcome.INTERRUPTED:
-                self.stopped.clear()
+                for name in stops:
+                    self.stopped.pop(name, None)
             return ended
         except SparkctlError as error:
             is_left = True
             return build_end_from_error(error, self.ctx, 0.0, bench.instance)
         finally:
-            if not is_left and bench.instance not in self.stopped:
+            if not is_left and not was_there and bench.instance not in self.stopped:
                 await self._stop(bench.instance, start)
 
     async def _plan_stops(self, switch: SwitchInstance) -> tuple[tuple[str, ...], CommandEnded | None]:
@@ -667,6 +684,32 @@ class _BenchSeries:
         if ended.exit_code:
             words = f"{name} was not stopped: {ended.message}"
             self.emit(WarningEmitted(self.ctx.clock.unix_time(), None, words, ended.hint))
+
+    async def _may_be_there(self, name: str, start: StartInstance) -> bool:
+        """Tell whether an instance may run already, although it does not answer: it loads, or is not known. It is not ours to stop."""
+        views = await read_node_statuses(self.ctx, start.nodes)
+        return any(
+            view.state is not NodeState.OK
+            or not view.docker_known
+            or any(one.name == name and one.is_alive for one in view.instances)
+            for view in views
+        )
+
+    async def _require_different_nodes(self, pairs: Sequence[tuple[RunBench, StartInstance | None]]) -> None:
+        """Raise `OperationRefused` where two instances that are measured together share a node, as they would share its memory."""
+        views = await read_node_statuses(self.ctx, self.request.everywhere or self.request.nodes)
+        taken: dict[NodeName, str] = {}
+        for bench, start in pairs:
+            running = {
+                one.node for view in views for one in view.instances if one.name == bench.instance and one.is_alive
+            }
+            for node in sorted(running or {one.name for one in (() if start is None else start.nodes)}):
+                if node in taken:
+                    raise OperationRefused(
+                        f"{taken[node]} and {bench.instance} are both on {node}: measured together, each would slow the other down",
+                        "without --together they are measured one after the other",
+                    )
+                taken[node] = bench.instance
 
     async def _is_served(self, name: str, nodes: Sequence[Node]) -> bool:
         served, _ = await list_endpoints(self.ctx, nodes)

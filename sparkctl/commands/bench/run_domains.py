@@ -180,6 +180,8 @@ class _Sweep:
             passes = await self.ctx.interrupt.run_interruptible(self._choose_passes(), "interrupted")
         except CommandInterrupted:
             return self._save(replace(run, why="interrupted"))
+        except (ConnectionLost, ConnectionError) as lost:
+            return self._save(replace(run, why=_describe_loss(lost)))
         wanted = [(thinking, domain) for thinking in passes for domain in self.prompts.domains]
         began = self.ctx.clock.monotonic()
         for number, (thinking, domain) in enumerate(wanted, 1):
@@ -189,9 +191,8 @@ class _Sweep:
                 )
             except CommandInterrupted:
                 return self._save(replace(run, why="interrupted"))
-            except (ConnectionLost, ConnectionRefusedError) as lost:
-                why = lost.message if isinstance(lost, SparkctlError) else "the engine no longer answers"
-                return self._save(replace(run, why=why))
+            except (ConnectionLost, ConnectionError) as lost:
+                return self._save(replace(run, why=_describe_loss(lost)))
             run = self._save(replace(run, domains=(*run.domains, result)))
             left = (self.ctx.clock.monotonic() - began) / number * (len(wanted) - number)
             self.emit(
@@ -303,6 +304,10 @@ class _Sweep:
             words = f"the benchmark was not written to {self.store.directory}: {error}"
             self.emit(WarningEmitted(self.ctx.clock.unix_time(), None, words))
         return run
+
+
+def _describe_loss(lost: ConnectionLost | ConnectionError) -> str:
+    return lost.message if isinstance(lost, SparkctlError) else "the engine no longer answers"
 
 
 class _DraftCount:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 import shlex
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -52,6 +53,8 @@ _KEPT_FREE_BYTES = 5 * GIB  # that a download leaves on the disk
 _COMMAND_TIMEOUT_SECONDS = 20.0
 _IS_FOREIGN = 14  # exit code of `_PREPARE`
 _REMOVE_FOLDER = 'rm -rf -- "/dev/shm/$1"'
+_REMOVE_TOKENS = 'rm -rf -- "/dev/shm/$1" "/dev/shm/$1"-*'
+_START_SECONDS = 60.0  # seconds after which nobody starts a container any more that was created
 _PREPARE = """set -e; umask 077
 mkdir -p -- "$1"; [ -w "$1" ] || exit 13
 id -u; id -g
@@ -157,8 +160,8 @@ class ModelDownload:
         return f"sparkctl-pull-{self.key}"
 
     @property
-    def token_folder(self) -> str:
-        """The name of the folder in memory that holds the token until the download has read it."""
+    def token_folders(self) -> str:
+        """How the names of the folders in memory begin that hold the token, of each attempt, until it was read."""
         return f"sparkctl-token-{self.key}"
 
     @property
@@ -188,10 +191,7 @@ async def download_model(
 
     Raises `SparkctlError`; a lost connection leaves the download at work.
     """
-    container = await find_download(session, wanted)
-    if container is not None and container.state is not ContainerState.RUNNING:
-        await session.docker.remove_container(container.id, force=True)
-        container = None
+    container = await _find_running_download(session, wanted)
     on_node = None if container is not None else await _read_origin_on_node(session, wanted)
     other = on_node if container is None else container.get_label(ContainerLabel.DOWNLOAD_SOURCE)
     if container is not None or on_node is not None:
@@ -242,12 +242,10 @@ async def _download_in_container(
     except DockerError as error:
         if "python3" not in error.message:  # its own words of a program that is not there
             raise
-        with suppress(NodeError, DockerError):
-            await session.docker.remove_container(wanted.container_name, force=True)
         return {"error": "no-python"}
     said = await _watch_container(session, container_id, wanted, progress)
     await _remove_quietly(session, container_id)
-    await _remove_token_folder(session, wanted)
+    await _remove_token_folders(session, wanted)
     return said
 
 
@@ -314,7 +312,7 @@ async def _watch_on_node(session: NodeSession, wanted: ModelDownload, progress: 
     await session.run(
         ["sh", "-c", _REMOVE_FOLDER, "sparkctl-download", wanted.node_folder], timeout=_COMMAND_TIMEOUT_SECONDS
     )
-    await _remove_token_folder(session, wanted)
+    await _remove_token_folders(session, wanted)
     return last or {"error": "ended", "message": " ".join(words)}
 
 
@@ -326,6 +324,27 @@ async def find_download(session: NodeSession, wanted: ModelDownload) -> Containe
     )
 
 
+async def _find_running_download(session: NodeSession, wanted: ModelDownload) -> Container | None:
+    """Return the container of this download where it is at work, paused or about to be started by another pull; remove one
+    that has ended, or that nobody started within a minute.
+    """
+    waited = 0.0
+    while (container := await find_download(session, wanted)) is not None:
+        if container.state is not ContainerState.CREATED or waited >= _START_SECONDS:
+            break
+        who = (await session.read_node("identity")).identity
+        if who is not None and who.clock is not None and who.clock - container.created > _START_SECONDS:
+            break
+        await session.clock.sleep(1.0)
+        waited += 1.0
+    ended = (ContainerState.CREATED, ContainerState.EXITED, ContainerState.DEAD)
+    if container is None or container.state not in ended:
+        return container
+    with suppress(ContainerNotFound):
+        await session.docker.remove_container(container.id)
+    return None
+
+
 async def stop_download(session: NodeSession, wanted: ModelDownload) -> bool:
     """End a download; what has arrived stays. Return whether there was one."""
     container = await find_download(session, wanted)
@@ -335,10 +354,10 @@ async def stop_download(session: NodeSession, wanted: ModelDownload) -> bool:
         await session.run(
             ["sh", "-c", _STOP_ON_NODE, "sparkctl-stop", wanted.node_folder], timeout=_COMMAND_TIMEOUT_SECONDS
         )
-        await _remove_token_folder(session, wanted)
+        await _remove_token_folders(session, wanted)
         return True
     await session.docker.remove_container(container.id, force=True)
-    await _remove_token_folder(session, wanted)
+    await _remove_token_folders(session, wanted)
     return True
 
 
@@ -364,12 +383,14 @@ async def refuse_full_disk(session: NodeSession, wanted: ModelDownload, size: in
 async def _prepare_node(
     session: NodeSession, wanted: ModelDownload, environ: Mapping[str, str]
 ) -> tuple[str, list[str]]:
-    """Make the directory, and a folder with the token; return that folder's name, and the ids of the user."""
+    """Make the directory, and a folder with the token, of this attempt alone; return that folder's name, and the ids of
+    the user.
+    """
     node, parent = session.node.name, wanted.parent
     token = find_hub_token(environ) if isinstance(wanted.source, HubSource) else None
     if isinstance(wanted.source, DirectorySource):
         await refuse_missing_directory(session, wanted.source)  # a mount of it would make it
-    folder = wanted.token_folder if token else ""
+    folder = f"{wanted.token_folders}-{secrets.token_hex(4)}" if token else ""
     done = await session.run(
         ["sh", "-c", _PREPARE, "sparkctl-download", parent, folder],
         stdin=(token or "").encode(),
@@ -422,21 +443,24 @@ async def _start_download(session: NodeSession, wanted: ModelDownload, environ: 
         },
         "HostConfig": {"Binds": binds, "NetworkMode": "host", "CpuShares": 128},
     }
+    container_id: str | None = None
     try:
         container_id = await session.docker.create_from_body(wanted.container_name, body)
         await session.docker.start_container(container_id)
-    except ContainerNameInUse:  # what was prepared is the other's, too
-        raise
-    except BaseException:
-        with suppress(NodeError):  # the error that ended it says more
-            await _remove_token_folder(session, wanted)
+    except BaseException:  # what this attempt made goes again, and nothing of another pull's
+        with suppress(NodeError, DockerError):  # the error that ended it says more
+            if container_id is not None:
+                await session.docker.remove_container(container_id)
+            if folder:
+                words = ["sh", "-c", _REMOVE_FOLDER, "sparkctl-download", folder]
+                await session.run(words, timeout=_COMMAND_TIMEOUT_SECONDS)
         raise
     return container_id
 
 
-async def _remove_token_folder(session: NodeSession, wanted: ModelDownload) -> None:
+async def _remove_token_folders(session: NodeSession, wanted: ModelDownload) -> None:
     """Remove what held the token in memory; a download that broke off before it read it has left it there."""
-    words = ["sh", "-c", _REMOVE_FOLDER, "sparkctl-download", wanted.token_folder]
+    words = ["sh", "-c", _REMOVE_TOKENS, "sparkctl-download", wanted.token_folders]
     await session.run(words, timeout=_COMMAND_TIMEOUT_SECONDS)
 
 

@@ -46,7 +46,7 @@ def format_profile_list(summaries: Sequence[ProfileSummary]) -> list[TextRow]:
 def _format_origin(summary: ProfileSummary) -> str:
     if summary.shipped:
         return "shipped"
-    return "yours, replaces the shipped one" if summary.overrides_shipped else "yours"
+    return "yours, replaces shipped" if summary.overrides_shipped else "yours"
 
 
 def _describe_summary(summary: ProfileSummary) -> str:

@@ -13,7 +13,7 @@ import pytest
 from sparkctl.cli.main import invoke_command_line
 from sparkctl.simulator import run_in_background
 from tests.support import load_generator_stand_in
-from tests.support.run_command import parse_result, run_demo
+from tests.support.run_command import parse_result, run_demo, run_in_process
 
 GENERATOR = shlex.join([sys.executable, load_generator_stand_in.__file__])
 SIZES = ("--pp", "64", "--tg", "8", "--runs", "2", "--command", GENERATOR)
@@ -61,6 +61,40 @@ def test_a_generator_that_fails_costs_its_cell_and_says_its_last_words() -> None
     assert (result["outcome"], result["exit_code"]) == ("failed", 1)
     assert "HTTP 400: no such field" in result["message"]
     assert "--resume" in result["hint"]
+
+
+def test_a_generator_that_cannot_be_run_costs_its_cell_and_the_other_instance_is_measured(tmp_path: Path) -> None:
+    script = tmp_path / "no-shebang"
+    script.write_text("echo hello\n")
+    script.chmod(0o755)
+    ran = run_demo("bench", "qwen36-ngram", "--pp", "64", "--command", str(script), "--json", scenario="two-stacks")
+    result = parse_result(ran)
+    assert (result["outcome"], result["exit_code"]) == ("failed", 1), ran
+    assert f"{script}: Exec format error" in result["message"]
+
+
+def test_two_on_two_sparks_are_measured_at_the_same_time() -> None:
+    ran = run_demo("bench", "qwen36-ngram", "qwen36-vllm", *SIZES, "--together", "--json", scenario="two-stacks")
+    events = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert {event["instance"] for event in events if event["event"] == "cell"} == {"qwen36-ngram", "qwen36-vllm"}, ran
+    assert parse_result(ran)["outcome"] == "done"
+
+
+def test_two_on_one_spark_are_not_measured_together() -> None:
+    ran = run_demo("bench", "qwen36", "qwen36-vllm", *SIZES, "--node", "spark1", "--start", "--together", "--json")
+    assert [json.loads(line)["event"] for line in ran.stdout.splitlines()] == ["result"], ran
+    assert parse_result(ran)["exit_code"] == 6
+    assert "are both on spark1" in parse_result(ran)["message"]
+
+
+def test_what_loads_already_is_measured_when_it_is_ready_and_not_stopped() -> None:
+    with run_in_background(scenario="empty", speed=2.0) as config:
+        env = {"SPARKCTL_CONFIG": str(config)}
+        assert run_in_process("up", "qwen36-vllm", "--node", "spark1", "--detach", env=env).returncode == 0
+        ran = run_in_process("bench", "qwen36-vllm", *SIZES, "--node", "spark1", "--start", "--json", env=env)
+        events = [json.loads(line)["event"] for line in ran.stdout.splitlines()]
+        assert "cell" in events, ran
+        assert "released" not in events, "somebody else started it"
 
 
 def test_what_does_not_run_is_started_measured_and_stopped() -> None:

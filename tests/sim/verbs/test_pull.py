@@ -42,6 +42,7 @@ from sparkctl.transport.hub_client import HubClient
 from sparkctl.views.status_view import format_status
 from tests.support.events import collect_events, find_command_end
 from tests.support.run_command import parse_result, run_demo
+from tests.support.sim_clients import wait_until_true
 from tests.unit.node.hub_stand_in import HubStandIn, run_hub
 from tests.unit.transport.test_hub_client import make_safetensors
 
@@ -149,6 +150,81 @@ async def test_a_download_outlives_its_command_and_the_next_one_finds_it(
     end = find_command_end(await again)
     assert end.exit_code != 0
     assert "broke off" in (end.message or "")
+
+
+@pytest.mark.simulation(scenario="fresh", speed=5)
+async def test_a_second_pull_waits_for_the_container_that_the_first_is_about_to_start(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    """Docker takes its time between create and start: the second does not take the container away."""
+    sparks.nodes["spark1"].images.add_image(IMAGE, "sha256:1")
+    daemon, request = sparks.docker["spark1"], make_request(sparks)
+    daemon.start_seconds = 5.0
+    first = asyncio.create_task(collect_events(pull_profile(ctx, request)))
+    await wait_until_true(lambda: bool(daemon.containers))
+    (created,) = daemon.containers.values()
+    second = asyncio.create_task(collect_events(pull_profile(ctx, request)))
+    ends = [find_command_end(await one) for one in (first, second)]
+    assert [end.exit_code for end in ends] == [0, 0], ends
+    begun = [one for one in daemon._past_events if one["Action"] == "create"]
+    assert [one["id"] for one in begun] == [created.id]
+
+
+@pytest.mark.simulation(scenario="fresh", speed=2)
+async def test_a_download_that_somebody_paused_is_watched_and_not_begun_anew(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    sparks.nodes["spark1"].images.add_image(IMAGE, "sha256:1")
+    daemon, request = sparks.docker["spark1"], make_request(sparks)
+    async with aclosing(pull_profile(ctx, request)) as events:
+        async for event in events:
+            if isinstance(event, TransferProgressed) and event.done:
+                (paused,) = daemon.containers.values()
+                assert paused.state == "running"
+                paused.state = "paused"
+                break
+    async with aclosing(pull_profile(ctx, request)) as events:
+        async for event in events:
+            if isinstance(event, TransferProgressed):
+                assert list(daemon.containers) == [paused.id]
+                paused.state = "running"
+    assert isinstance(event, CommandEnded)
+    assert event.exit_code == 0, event
+    assert [one["id"] for one in daemon._past_events if one["Action"] == "create"] == [paused.id]
+
+
+@FRESH
+async def test_a_container_that_nobody_starts_gives_way_after_a_minute(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    sparks.nodes["spark1"].images.add_image(IMAGE, "sha256:1")
+    daemon, request = sparks.docker["spark1"], make_request(sparks)
+    daemon.start_seconds = 1e6
+    first = asyncio.create_task(collect_events(pull_profile(ctx, request)))
+    await wait_until_true(lambda: bool(daemon.containers))
+    (begun,) = daemon.containers.values()
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    left, daemon.start_seconds = daemon.create_container(begun.name, begun.body), 0.0
+    assert find_command_end(await collect_events(pull_profile(ctx, request))).exit_code == 0
+    assert left.id not in daemon.containers
+    created = [one["id"] for one in daemon._past_events if one["Action"] == "create"]
+    assert created[:2] == [begun.id, left.id]
+    assert len(created) == 3
+
+
+@FRESH
+async def test_an_attempt_that_is_cut_off_takes_what_it_made_with_it(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    sparks.nodes["spark1"].images.add_image(IMAGE, "sha256:1")
+    daemon = sparks.docker["spark1"]
+    daemon.start_seconds = 1e6
+    first = asyncio.create_task(collect_events(pull_profile(ctx, make_request(sparks))))
+    await wait_until_true(lambda: bool(daemon.containers))
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    assert daemon.containers == {}
 
 
 def test_plan_refuses_while_something_is_missing_and_says_what(tmp_path: object) -> None:

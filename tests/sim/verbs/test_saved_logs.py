@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl import engines
-from sparkctl.cli.verbs.logs import LogPrinter
+from sparkctl.cli.event_printers import LogPrinter
 from sparkctl.commands.show_log import ShowLog, show_log
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance

@@ -42,11 +42,15 @@ async def test_enter_opens_it_with_its_figures_its_plan_and_what_it_says(tmp_pat
         )
         assert "sparkctl › spark2 › qwen36-vllm" in shown
         assert "● ready" in shown
+        for curve in ("tok/s decode", "per step accept", "% KV cache", "ms first token", "% busy", "W power"):
+            assert curve in shown, f"live figures come first: {curve}"
+        assert "draft 1" in shown
         assert f"of {format_gib(ProfileLibrary().load_profile('qwen36-vllm').expected_memory)}" in shown
         assert "than expected" not in shown, "a few per cent are as expected"
         await pilot.press("d")
         shown = await wait_for_text(pilot, "qwen36-vllm on spark2 runs with")
         assert "vllm serve /models/Qwen3.6-27B-NVFP4" in shown
+        assert "/health answers" in shown, "when it counts as ready is part of what it runs with"
         await pilot.press("escape", "escape")
         await wait_for_text(pilot, lambda text: "spark1 ● ready" in text and "spark2 ● ready" in text)
 
@@ -171,7 +175,7 @@ async def test_the_instance_screen_fits_every_size(tmp_path: Path, size: tuple[i
 @pytest.mark.parametrize("size", [(60, 15), (80, 24)])
 async def test_text_below_the_screen_can_be_scrolled_to(size: tuple[int, int], tmp_path: Path) -> None:
     async with SimulatedSparks("two-stacks", **FAST) as sparks, open_panel_on(sparks, tmp_path, size) as pilot:
-        await wait_for_text(pilot, "● ready")
+        await wait_for_text(pilot, "spark1 ● ready")
         await pilot.press("enter")
         first = await wait_for_text(pilot, lambda text: "› qwen36-ngram" in text and "decode" in text)
         assert "--mem-fraction-static" not in first, "there is no room for that at once"

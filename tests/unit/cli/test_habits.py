@@ -165,3 +165,10 @@ def test_a_hint_names_commands_that_exist() -> None:
 def test_a_cable_needs_some_seconds_to_come_up() -> None:
     run = run_command("setup --dry-run --cable-timeout 1s")
     assert (run.exit_code, "at least 10s" in run.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("line", ["exec qwen36", "exec -it qwen36 --"])
+def test_exec_without_a_command_gives_an_example(line: str) -> None:
+    run = run_command(line)
+    assert (run.exit_code, run.stdout) == (2, "")
+    assert "sparkctl exec qwen36 -- nvidia-smi" in run.stderr

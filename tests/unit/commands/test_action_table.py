@@ -60,7 +60,10 @@ def test_a_letter_means_the_same_on_every_screen() -> None:
         for key in one.keys:
             by_key.setdefault(key, []).append(one)
     for key, those in by_key.items():
-        if len(those) > 1 and key != "n":  # in a log the next match, as in less; elsewhere the node
+        if {one.id for one in those} == {ActionId.LOG_NEXT, ActionId.NODE}:
+            assert key == "n", "the next match, as in less, where a log is; elsewhere the node"
+            assert not those[0].on & those[1].on
+        elif len(those) > 1:
             assert len({one.sense for one in those}) == 1, key
             assert those[0].sense is not None, f"{key} does {' and '.join(one.id for one in those)}"
     for sense in ActionRole:

@@ -26,7 +26,7 @@ AFTER = EngineMetrics(
 
 def read_engine(after: EngineMetrics, own_tokens: int = 300) -> CellResult:
     readings = [MetricsReading(10.0, BEFORE), MetricsReading(20.0, after)]
-    return add_engine_figures(CELL, readings, own_tokens)
+    return add_engine_figures(CELL, readings, own_tokens, own_prompt_tokens=200)
 
 
 def sample(number: int, **gpu: float | int | None) -> Sample:
@@ -44,6 +44,11 @@ def test_acceptance_is_that_of_the_counters_between_both_readings() -> None:
 @pytest.mark.parametrize(("made", "is_disturbed"), [(316.0, False), (331.0, False), (400.0, True)])
 def test_more_tokens_than_ours_are_somebody_elses(made: float, is_disturbed: bool) -> None:
     assert read_engine(replace(AFTER, generation_tokens=1000.0 + made)).disturbed is is_disturbed
+
+
+@pytest.mark.parametrize(("read", "is_disturbed"), [(200.0, False), (2250.0, False), (30_000.0, True)])
+def test_long_prompts_with_short_answers_are_somebody_elses(read: float, is_disturbed: bool) -> None:
+    assert read_engine(replace(AFTER, prompt_tokens=50.0 + read)).disturbed is is_disturbed
 
 
 def test_an_engine_that_started_again_tells_nothing() -> None:

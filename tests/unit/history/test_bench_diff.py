@@ -54,6 +54,15 @@ def test_what_overlaps_is_not_told_apart() -> None:
     assert "not distinguishable" in "\n".join(map(str, format_comparison_markdown(compare_benches(OLD, near))))
     single = build_run(4, "b", (20.0,), (1.0,))
     assert compare_benches(OLD, single).rows[0].is_distinct is None
+    assert "+49% (one run of B: no spread)" in _read_text(list(render_comparison(compare_benches(OLD, single))))
+
+
+def test_what_neither_recorded_is_not_called_the_same() -> None:
+    text = _read_text(list(render_comparison(compare_benches(OLD, replace(OLD, number=3)))))
+    assert "the same, as far as is known (not known of either: digest, image digest, engine version, kernel)" in text
+    facts = {"digest": "1", "image_digest": "2", "engine_version": "3", "driver": "4", "kernel": "5"}
+    known = replace(OLD, setup=replace(OLD.setup, **facts))
+    assert "both set-ups are the same\n" in _read_text(list(render_comparison(compare_benches(known, known)))) + "\n"
 
 
 def test_what_differs_in_the_set_ups_is_named() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkctl.model.engine_metrics import EngineActivity, EngineMeter, Quantiles
 from sparkctl.model.sample import (
     Cpu,
     Gpu,
@@ -21,7 +22,15 @@ from sparkctl.model.sample import (
     Sample,
 )
 from sparkctl.model.text.units import GIB
-from sparkctl.monitor.sample_series import COARSE_SPAN, FINE_SPAN, SampleSeries, SeriesName, ValueRange, extract_values
+from sparkctl.monitor.sample_series import (
+    COARSE_SPAN,
+    FINE_SPAN,
+    MeterSeries,
+    SampleSeries,
+    SeriesName,
+    ValueRange,
+    extract_values,
+)
 
 BOOT, NEXT_BOOT = "b0", "b1"
 
@@ -183,3 +192,20 @@ def test_who_looks_at_every_picture_sees_what_one_who_looks_once_does(
                 assert rings.get_buckets(SeriesName.AVAILABLE, seconds, count) == make_series(*samples).get_buckets(
                     SeriesName.AVAILABLE, seconds, count
                 )
+
+
+def test_a_meter_series_keeps_steps_cache_and_first_tokens_with_gaps_where_nothing_was_said() -> None:
+    series = MeterSeries()
+    first = EngineMeter(
+        activity=EngineActivity.DECODING, generation_rate=12.0, steps=7.0, kv_usage=0.25, ttft=Quantiles(0.4, 0.9, 3)
+    )
+    series.add_meter(100.5, first)
+    series.add_meter(101.5, EngineMeter(activity=EngineActivity.DECODING, generation_rate=14.0, kv_usage=0.5))
+    series.add_meter(102.5, None)
+    series.add_meter(103.5, EngineMeter(activity=EngineActivity.IDLE, kv_usage=0.0))
+    ask = (103.9, 4.0, 4)
+    assert series.get_step_rates(*ask) == (7.0, None, None, None)
+    assert series.get_kv_usages(*ask) == (0.25, 0.5, None, 0.0), "an empty cache is a reading"
+    assert series.get_first_token_times(*ask) == (0.4, None, None, None)
+    assert series.get_generation_rates(*ask) == (12.0, 14.0, None, 0.0), "idle is zero, unknown is a gap"
+    assert series.get_kv_usages(103.9, 4.0, 2) == (0.375, 0.0)

@@ -69,3 +69,13 @@ def test_sixteen_colours_keep_the_hues_apart_and_no_colour_has_none() -> None:
     ]
     assert len(set(hues)) == len(hues)
     assert all(style.color is None for style in build_theme_styles(ansi, colourless=True).values())
+
+
+@pytest.mark.parametrize("theme", [DARK_THEME, LIGHT_THEME], ids=lambda one: one.name)
+def test_a_terminal_with_sixteen_colours_gets_its_own_so_that_no_state_turns_grey(theme: Theme) -> None:
+    found = build_theme_styles(theme, colourless=False, colour_system="standard")
+    names = {tone: found[tone].color for tone in (TextStyle.GOOD, TextStyle.ATTENTION, TextStyle.BAD)}
+    assert [colour and colour.name for colour in names.values()] == ["green", "yellow", "red"]
+    assert build_theme_styles(theme, colourless=False, colour_system="256") == build_theme_styles(
+        theme, colourless=False
+    )
