@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from sparkctl import paths
+from sparkctl import files
 from sparkctl.errors import InvalidInput
 from sparkctl.files import read_regular_file
 from sparkctl.model.node import GB10_BANDWIDTH_GB_S, LOCAL_HOST, Node, NodeName
@@ -55,7 +55,7 @@ def load_config(path: Path | None = None, *, required: bool = True) -> Config:
 
     With ``required=False`` a missing file is a config without nodes: ``user@host`` and ``local`` work without one.
     """
-    path = path or paths.config_file()
+    path = path or files.config_file()
     if _is_missing(path):
         if required:
             raise InvalidInput(f"no config exists yet ({path})", hint="sparkctl init")
@@ -400,7 +400,7 @@ def write_config(nodes: Iterable[Node], path: Path | None = None, *, replace: bo
 
     Raises `InvalidInput` if one exists and ``replace`` is False, or if the file cannot be written.
     """
-    path = path or paths.config_file()
+    path = path or files.config_file()
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         _write_atomically(render_config(nodes), path, replace=replace)

@@ -6,8 +6,7 @@ import contextlib
 import json
 from collections.abc import Iterable
 
-from sparkctl.files import write_private_file
-from sparkctl.paths import cache_dir
+from sparkctl.files import cache_dir, write_private_file
 
 _FILE_NAME = "instances.json"
 

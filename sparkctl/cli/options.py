@@ -159,8 +159,8 @@ def create_context(
     from sparkctl.cli.terminal_prompter import create_prompter
     from sparkctl.clock import SystemClock
     from sparkctl.context import CommandContext
+    from sparkctl.files import state_dir
     from sparkctl.history.operation_history import OperationHistory
-    from sparkctl.paths import state_dir
 
     return CommandContext(
         history=OperationHistory(state_dir()), operator=get_operator(), asker=asker or create_prompter(allowed=may_ask),
@@ -369,7 +369,7 @@ def complete_nodes(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 def complete_profiles(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Complete profile names."""
-    from sparkctl.paths import read_only_profiles_dir, shipped_profiles_dir, user_profiles_dir
+    from sparkctl.files import read_only_profiles_dir, shipped_profiles_dir, user_profiles_dir
 
     # by the files alone: importing what reads them takes longer than a shell may wait
     directories = (user_profiles_dir(), read_only_profiles_dir(), shipped_profiles_dir())

@@ -25,9 +25,8 @@ from sparkctl.model.finding import Severity
 from sparkctl.model.launch_plan import ContainerLabel, ReadinessRule, ReadinessTarget
 from sparkctl.model.node import Node, NodeName
 from sparkctl.monitor.answer_check import CheckTarget, build_answer_finding, check_answers
-from sparkctl.monitor.engine_probe import resolve_served_model
+from sparkctl.monitor.engine_probe import AudioClip, find_clip_fault, request_speech, resolve_served_model
 from sparkctl.monitor.node_views import build_missing_instance_error
-from sparkctl.monitor.service_proof import AudioClip, find_clip_fault, request_speech
 from sparkctl.profiles.container_labels import find_container_api_key, parse_port_label, parse_ready_rule_label
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 

@@ -23,8 +23,7 @@ from sparkctl.model.sample import Sample
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_duration, format_gib
 from sparkctl.monitor import sampler
-from sparkctl.monitor.findings import node_settings
-from sparkctl.monitor.findings.base import NodeSnapshot
+from sparkctl.monitor.findings import NodeSnapshot, node_settings
 from sparkctl.monitor.findings.fabric_detectors import detect_missing_cable, detect_missing_network
 from sparkctl.monitor.findings.host_detectors import KernelEventDetector, list_unclean_boot, rate_free_disk
 from sparkctl.monitor.findings.node_detectors import detect_once

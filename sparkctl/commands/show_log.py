@@ -33,8 +33,7 @@ from sparkctl.errors import (
 from sparkctl.files import open_regular_file
 from sparkctl.history.log_archive import SavedLog
 from sparkctl.history.model import OperationKind
-from sparkctl.logs.line_patterns import parse_log_time
-from sparkctl.logs.own_requests import drop_own_requests, is_own_request
+from sparkctl.logs.line_patterns import drop_own_requests, is_own_request, parse_log_time
 from sparkctl.logs.rank_verdict import measure_clock_offset
 from sparkctl.logs.reader import LogFeed, read_log
 from sparkctl.logs.start_verdict import describe_memory_drop

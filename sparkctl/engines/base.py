@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
+from typing import Protocol
 
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, EngineMetrics, StatsLine
 from sparkctl.model.phase import Phase, Step
@@ -308,6 +309,16 @@ class EngineRank:
         return len(self.addresses)
 
 
+class LineRules(Protocol):
+    """What reads an engine's prepared log lines."""
+
+    def classify_line(self, line: str) -> LineSignal | None:
+        """Return what a prepared line says, None for nothing."""
+
+    def depends_on_digits(self, line: str, shape: str) -> bool:
+        """Tell whether some lines of this shape (a prepared line with each digit as 0) may say something, and others not."""
+
+
 class Engine:
     """What is known of one engine. Its folder has one instance, named ``ENGINE``, and is found by its name
     (``engine: sglang`` is engines/sglang/); in the same folder are, each with the same name for each engine: ``memory``,
@@ -320,6 +331,7 @@ class Engine:
     name: str
     title: str
     defaults: EngineDefaults
+    log_rules: LineRules  # `engines.log_rules.LogRules`
     signs = LogSignature()
     import_rules: ImportRules | None = None  # None: no importer looks for it
     memory_setting: str | None = None  # the profile field that sets its share of memory, None if there is none
@@ -367,11 +379,11 @@ class Engine:
 
     def classify_line(self, line: str) -> LineSignal | None:
         """Return what a prepared line says, None for nothing. Called for every line, so a cheap check comes first."""
-        raise NotImplementedError
+        return self.log_rules.classify_line(line)
 
     def depends_on_digits(self, line: str, shape: str) -> bool:
         """Tell whether `classify_line` may tell ``line`` from another one of the same shape (see ``logs.line_effects``)."""
-        raise NotImplementedError
+        return self.log_rules.depends_on_digits(line, shape)
 
     def find_api_key(self, profile: Profile) -> str | None:
         """Return the key that its HTTP API requires: the value of ``--api-key``, the first one if there are several."""

@@ -1,22 +1,27 @@
-"""Benchmarks on this machine: a JSON file each in the state directory, written again after every cell."""
+"""Benchmarks on this machine: a JSON file each in the state directory, written again after every cell; and
+the comparison of two.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
 from pathlib import Path
 
-from sparkctl import paths
+from sparkctl import files
 from sparkctl.errors import InvalidInput, OperationRefused
 from sparkctl.files import read_regular_file, write_private_file
 from sparkctl.history.database import make_private_directory
-from sparkctl.model.bench import BenchRun
+from sparkctl.history.start_diff import StartDifference, diff_profiles, load_recorded_reference
+from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, DomainResult, Measurements
 from sparkctl.model.json_codec import from_json_data, to_json_data
 from sparkctl.model.node import NodeName
+from sparkctl.model.reference import FigureRange, Reference, ReferenceFigure, name_source
 
 _MAX_FILE_BYTES = 16 << 20
 
@@ -25,7 +30,7 @@ class BenchStore:
     """The benchmarks below ``directory`` (None: that of the state directory)."""
 
     def __init__(self, directory: Path | None = None) -> None:
-        self.directory = directory or paths.state_dir() / "bench"
+        self.directory = directory or files.state_dir() / "bench"
 
     def add(self, run: BenchRun) -> BenchRun:
         """Keep a benchmark that begins, under a number that no other has, and return it with that. Raises OSError."""
@@ -122,3 +127,213 @@ class BenchStore:
         for path in self.directory.glob("*.json"):
             if path.stem.isdecimal():
                 yield int(path.stem), path
+
+
+_UNTOLD_CONTEXT = 8192  # tokens: where a source tells no sizes, it was no longer context
+_RECORDED_FACTS = ("digest", "image_digest", "engine_version", "driver", "kernel")
+_NOT_COMPARED = ("digest", "text", "runs", "served", "profile", "context", "draft_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class DomainKey:
+    """A kind of text, where benchmarks have these in place of cells."""
+
+    domain: str
+    thinking: bool | None
+
+    def __str__(self) -> str:
+        """Return its name, with the pass."""
+        return self.domain if self.thinking is None else f"{self.domain}, thinking {'on' if self.thinking else 'off'}"
+
+
+class BenchFigure(StrEnum):
+    """The compared figures; the value is the row's name."""
+
+    GENERATION = "generation tok/s"
+    PROMPT = "prompt tok/s"
+    TTFT = "time to first token, s"
+
+    @property
+    def is_better_when_lower(self) -> bool:
+        """Tell whether less is better."""
+        return self is BenchFigure.TTFT
+
+    def get_values(self, one: CellResult | DomainResult) -> Measurements | None:
+        """Return the figure of a cell."""
+        return {
+            BenchFigure.GENERATION: one.generation_rate,
+            BenchFigure.PROMPT: None if isinstance(one, DomainResult) else one.prompt_rate,
+            BenchFigure.TTFT: one.ttft,
+        }[self]
+
+    def get_range(self, one: ReferenceFigure) -> FigureRange | None:
+        """Return the figure of a source's row."""
+        ttft = None if one.ttft is None else FigureRange(one.ttft, one.ttft)
+        return {
+            BenchFigure.GENERATION: one.generation,
+            BenchFigure.PROMPT: one.prefill,
+            BenchFigure.TTFT: ttft,
+        }[self]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFigure:
+    """What a profile's source measured in the situation of a cell; ``source``: its short name."""
+
+    figure: FigureRange
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FigureComparison:
+    """One figure of one cell in both runs.
+
+    ``gain``: the share by which B is better (0.68 = +68 %; for latencies, less time is better), None where one is not
+    known. ``is_distinct``: the two ranges of values do not touch; None where a run has a single value, which has no spread.
+    ``source_before``, ``source_after``: what the source of each run's profile measured there, None where it did not.
+    """
+
+    cell: BenchCell | DomainKey
+    figure: BenchFigure
+    before: Measurements | None
+    after: Measurements | None
+    source_before: SourceFigure | None = None
+    source_after: SourceFigure | None = None
+
+    @property
+    def gain(self) -> float | None:
+        """By which share B is better."""
+        if self.before is None or self.after is None or not self.before.median or not self.after.median:
+            return None
+        old, new = self.before.median, self.after.median
+        return old / new - 1 if self.figure.is_better_when_lower else new / old - 1
+
+    @property
+    def is_distinct(self) -> bool | None:
+        """Tell whether the difference is more than the spread."""
+        if self.before is None or self.after is None or min(len(self.before.values), len(self.after.values)) < 2:
+            return None
+        return self.before.high < self.after.low or self.after.high < self.before.low
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchComparison:
+    """Two runs side by side. ``missing``: cells that only one of them has. ``setup``: what was different; ``unknown``: what neither
+    of them recorded, so that it may have been different.
+    """
+
+    before: BenchRun
+    after: BenchRun
+    rows: tuple[FigureComparison, ...]
+    missing: tuple[BenchCell | DomainKey, ...]
+    setup: tuple[StartDifference, ...]
+    unknown: tuple[str, ...] = ()
+
+
+def compare_benches(
+    before: BenchRun, after: BenchRun, find_reference: Callable[[BenchRun], Sequence[Reference]] | None = None
+) -> BenchComparison:
+    """Return the comparison of the cells that both have, in the order of the first.
+
+    ``find_reference``: what the sources of a run's profile measured; default: by the profile that was recorded with the run.
+    """
+    old, new = _list_measured(before), _list_measured(after)
+    find_reference = find_reference or (lambda run: load_recorded_reference(run.setup.text))
+    sources = [find_reference(run) for run in (before, after)]
+    rows = [
+        FigureComparison(
+            cell=cell,
+            figure=figure,
+            before=figure.get_values(one),
+            after=figure.get_values(new[cell]),
+            source_before=find_source_figure(sources[0], cell, figure),
+            source_after=find_source_figure(sources[1], cell, figure),
+        )
+        for cell, one in old.items()
+        if cell in new
+        for figure in BenchFigure
+        if figure is not BenchFigure.PROMPT or not isinstance(cell, DomainKey)
+    ]
+    return BenchComparison(
+        before=before,
+        after=after,
+        rows=tuple(rows),
+        missing=tuple(cell for cell in (*old, *new) if (cell in old) != (cell in new)),
+        setup=_compare_setups(before, after),
+        unknown=tuple(
+            name.replace("_", " ")
+            for name in _RECORDED_FACTS
+            if getattr(before.setup, name) is None and getattr(after.setup, name) is None
+        ),
+    )
+
+
+def find_source_figure(
+    references: Sequence[Reference], cell: BenchCell | DomainKey, figure: BenchFigure
+) -> SourceFigure | None:
+    """Return what the sources measured in a cell's situation: by the rows that tell the most of its sizes. None: nothing.
+
+    A row is of another situation where a size that it tells differs, and where it tells of another kind of text. Prompts and
+    first tokens are compared at the same prompt length alone.
+    """
+    found: list[tuple[int, FigureRange, str]] = []
+    for reference in references:
+        for one in reference.figures if reference.differs is None else ():
+            value, told = figure.get_range(one), _count_same_sizes(one, cell, figure)
+            if value is not None and told is not None:
+                found.append((told, value, reference.source))
+    if not found:
+        return None
+    most = max(told for told, _, _ in found)
+    ranges = [value for told, value, _ in found if told == most]
+    source = next(source for told, _, source in found if told == most)
+    joined = FigureRange(min(one.low for one in ranges), max(one.high for one in ranges))
+    return SourceFigure(joined, name_source(source))
+
+
+def _count_same_sizes(one: ReferenceFigure, cell: BenchCell | DomainKey, figure: BenchFigure) -> int | None:
+    """Return how many sizes a source's row has in common with a cell, None where it is of another situation."""
+    if isinstance(cell, DomainKey):
+        is_same = (one.task or "").casefold() == cell.domain.casefold() and one.concurrency == 1
+        return 1 if is_same else None
+    if one.task is not None or one.concurrency != cell.concurrency:
+        return None
+    if figure is not BenchFigure.GENERATION and one.prompt is None:
+        return None
+    pairs = list(_list_size_pairs(one, cell))
+    if any(told != own for told, own in pairs):
+        return None
+    if one.depth is None and cell.context > _UNTOLD_CONTEXT:
+        return None
+    return len(pairs)
+
+
+def _list_size_pairs(one: ReferenceFigure, cell: BenchCell) -> Iterator[tuple[int, int]]:
+    for told, own in ((one.prompt, cell.pp), (one.generated, cell.tg), (one.depth, cell.depth)):
+        if told is not None:
+            yield told, own
+
+
+def _list_measured(run: BenchRun) -> dict[BenchCell | DomainKey, CellResult | DomainResult]:
+    """Return what was measured of a run, by cell or kind of text."""
+    found: dict[BenchCell | DomainKey, CellResult | DomainResult] = {
+        one.cell: one for one in run.results if one.error is None
+    }
+    for one in run.domains:
+        if one.generation_rate is not None:
+            found[DomainKey(one.domain, one.thinking)] = one
+    return found
+
+
+def _compare_setups(before: BenchRun, after: BenchRun) -> tuple[StartDifference, ...]:
+    found = [] if before.nodes == after.nodes else [_describe("nodes", " ".join(before.nodes), " ".join(after.nodes))]
+    for one in fields(BenchSetup):
+        old, new = getattr(before.setup, one.name), getattr(after.setup, one.name)
+        if one.name not in _NOT_COMPARED and old != new:
+            found.append(_describe(one.name.replace("_", " "), old, new))
+    return (*found, *(diff_profiles(before.setup.text, after.setup.text) or ()))
+
+
+def _describe(what: str, before: object, after: object) -> StartDifference:
+    old, new = (None if value is None else str(value) for value in (before, after))
+    return StartDifference(what, old, new)

@@ -26,6 +26,7 @@ from sparkctl.logs.line_patterns import (  # fmt: skip
     ERROR_LEVELS,
     REFUSED_REQUEST,
     REQUEST_HANDLER,
+    REQUEST_MARK,
     SELF_KILLS,
     SHUTDOWN_PHRASES,
     STARTUP_ONLY_CAUSES,
@@ -35,6 +36,7 @@ from sparkctl.logs.line_patterns import (  # fmt: skip
     LogTime,
     TracebackReader,
     is_below_error,
+    is_own_request,
     looks_like_error,
     may_hold_duration,
     parse_log_time,
@@ -42,7 +44,6 @@ from sparkctl.logs.line_patterns import (  # fmt: skip
     says_it_tries_again,
     strip_group_frame,
 )
-from sparkctl.logs.own_requests import REQUEST_MARK, is_own_request
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, StatsLineKind
 from sparkctl.model.launch_plan import ReadinessRule
 from sparkctl.model.phase import Phase, PhaseDuration, Step

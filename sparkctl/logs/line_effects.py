@@ -23,18 +23,19 @@ from sparkctl.logs.line_patterns import (
     ERROR_LEVELS,
     FRAME_PATTERN,
     PREFIX_PATTERN,
+    REQUEST_MARK,
     SELF_KILLS,
     SHUTDOWN_PHRASES,
     STOP_REQUESTS,
     TRACEBACK_HEADER,
     TRACEBACK_STARTS,
     is_below_error,
+    is_own_request,
     looks_like_error,
     says_it_tries_again,
     split_prefix,
     strip_broken_colour_codes,
 )
-from sparkctl.logs.own_requests import REQUEST_MARK, is_own_request
 from sparkctl.model.text.sanitize import ESCAPE_SEQUENCE
 
 _TO_SHAPE = bytes.maketrans(b"123456789", b"000000000")

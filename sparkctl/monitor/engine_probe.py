@@ -1,16 +1,24 @@
-"""Requests that prove an engine ready: its health path answers, and a real request produces one token."""
+"""Requests that prove an engine ready: its health path answers, and a real request gives a token; or, of a service that is no
+chat, sound, an embedding, a ranking, an answer to HTTP.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+import math
+import struct
+from array import array
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
+from sparkctl.clock import Clock
 from sparkctl.errors import ConnectionLost, DockerError, ForwardingForbidden
-from sparkctl.logs.own_requests import mark_request_path
-from sparkctl.model.launch_plan import ReadinessTarget
+from sparkctl.logs.line_patterns import mark_request_path
+from sparkctl.model.launch_plan import PROVED_PROBES, ReadinessTarget
 from sparkctl.model.text.sanitize import load_json, sanitize_line, truncate_text
+from sparkctl.model.text.units import format_duration
 from sparkctl.transport import http_client
+from sparkctl.transport.http_client import HttpResponse, InvalidHttpResponse
 from sparkctl.transport.node_connection import NodeConnection
 
 # answers of a server that compares whole request targets: it is asked once more, without the query
@@ -274,3 +282,316 @@ def _choice_has_token(text: str) -> bool:
 def format_body_line(body: bytes) -> str:
     """Return the body as one printable line. It is cut only after masking: masking does not find half a secret."""
     return sanitize_line(body[:_MAX_BODY_BYTES].decode("utf-8", "replace").replace("\n", " ")).strip()
+
+
+SPEECH_PATH = "/v1/audio/speech"
+_PROOF_TIMEOUT = 120.0  # the first request may still load or compile
+_MIN_AUDIO_SECONDS, _MAX_AUDIO_SECONDS = 0.2, 60.0  # of a sentence
+_ANY_VOICE = "alloy"  # for servers that want one named: the first of the API that they follow
+_DOCUMENTS = ("Paris is the capital of France.", "A llama is an animal of the Andes.")
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechAnswer:
+    """What a speech server answered: ``clip`` None is no sound, and ``result`` says why not."""
+
+    result: ProbeResult
+    clip: AudioClip | None = None
+    body: bytes = b""
+
+
+async def request_proof(
+    link: NodeConnection,
+    service: ReadinessTarget,
+    clock: Clock,
+    manners: QueryMarkerSupport | None = None,
+    timeout: float = _PROOF_TIMEOUT,
+) -> ProbeResult:
+    """Ask for one proof by the rule's probe. Raises `ConnectionLost`; every fault of the engine is a `ProbeResult`."""
+    probe = service.ready.probe
+    if probe not in PROVED_PROBES:
+        return await request_token(link, service, manners)
+    if service.port is None:
+        return ProbeResult(False, "the profile gives no port to ask")
+    if probe == "speech":
+        began = clock.monotonic()
+        answer = await request_speech(link, service, service.ready.prompt, timeout=timeout, manners=manners)
+        return _judge_clip(answer, clock.monotonic() - began)
+    asker = _ServiceAsker(link, service, timeout, manners)
+    if probe == "http":
+        return await asker.request_judged(service.ready.health or "/", None, lambda _: None)
+    named: dict[str, object] = {} if service.served_model is None else {"model": service.served_model}
+    if probe == "embeddings":
+        body = {**named, "input": service.ready.prompt}
+        return await asker.request_judged("/v1/embeddings", body, judge_embedding)
+    # Text Embeddings Inference has another path and another word for the documents
+    question = {**named, "query": service.ready.prompt, "documents": _DOCUMENTS, "texts": _DOCUMENTS}
+    answered = await asker.request_judged("/v1/rerank", question, judge_ranking)
+    if answered.status in (404, 405):
+        answered = await asker.request_judged("/rerank", question, judge_ranking)
+    return answered
+
+
+async def request_speech(
+    link: NodeConnection,
+    service: ReadinessTarget,
+    text: str,
+    *,
+    voice: str | None = None,
+    timeout: float = _PROOF_TIMEOUT,
+    manners: QueryMarkerSupport | None = None,
+) -> SpeechAnswer:
+    """Ask for a text as WAV. Without ``voice`` the server chooses; one that insists gets the API's first name."""
+    named = {} if service.served_model is None else {"model": service.served_model}
+    question: dict[str, object] = {
+        **named,
+        "input": text,
+        "response_format": "wav",
+        **({} if voice is None else {"voice": voice}),
+    }
+    asker = _ServiceAsker(link, service, timeout, manners)
+    answer = await asker.ask(SPEECH_PATH, question)
+    if voice is None and isinstance(answer, HttpResponse) and answer.status in (400, 422) and b"voice" in answer.body:
+        answer = await asker.ask(SPEECH_PATH, {**question, "voice": _ANY_VOICE})
+    if isinstance(answer, ProbeResult):
+        return SpeechAnswer(answer)
+    if not answer.is_success:
+        return SpeechAnswer(_build_refusal("POST", SPEECH_PATH, answer))
+    kind = answer.get_header("content-type") or ""
+    clip = read_audio(answer.body, kind)
+    if clip is None:
+        return SpeechAnswer(
+            _build_unproved(SPEECH_PATH, f"gave {_name_content(answer.body, kind)} instead of sound", answer)
+        )
+    return SpeechAnswer(ProbeResult(True, f"POST {SPEECH_PATH} gave sound", status=answer.status), clip, answer.body)
+
+
+def _judge_clip(answer: SpeechAnswer, took: float) -> ProbeResult:
+    clip = answer.clip
+    if clip is None:
+        return answer.result
+    fault = find_clip_fault(clip, longest=_MAX_AUDIO_SECONDS)
+    if fault is not None:
+        return _build_unproved(SPEECH_PATH, f"gave {fault}")
+    rate = f": {clip.seconds / took:.1f} s of sound per second of work" if took > 0.05 else ""
+    return ProbeResult(
+        True, f"{clip.seconds:.1f} s of sound ({clip.form}) in {format_duration(took)}{rate}", status=200
+    )
+
+
+def find_clip_fault(clip: AudioClip, longest: float = math.inf) -> str | None:
+    """Return why sound is no spoken sentence of at most ``longest`` seconds; None where it may be one."""
+    if clip.seconds == 0:
+        return f"a {clip.form} without a single sample"
+    if clip.is_silent:
+        return f"{clip.seconds:.1f} s of silence ({clip.form})"
+    if clip.seconds < _MIN_AUDIO_SECONDS:
+        return f"{clip.seconds:.2f} s of sound ({clip.form}), too short for a sentence"
+    if clip.seconds > longest:
+        return f"{clip.seconds:.1f} s of sound ({clip.form}), far too long for that sentence"
+    return None
+
+
+def judge_embedding(answer: object) -> str | None:
+    """Return why an answer proves no embedding; None where it does."""
+    try:
+        vector = answer["data"][0]["embedding"]  # type: ignore[index]
+    except (LookupError, TypeError):
+        return "gave no vector"
+    if not isinstance(vector, list) or not vector or not all(map(_is_number, vector)):
+        return "gave a vector that is not made of numbers"
+    return None if any(vector) else f"gave a vector of {len(vector)} zeros"
+
+
+def judge_ranking(answer: object) -> str | None:
+    """Return why an answer proves no ranking; None where it does."""
+    rows = answer.get("results", answer.get("data")) if isinstance(answer, dict) else answer
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        return "gave no scores"
+    scores = [row.get("relevance_score", row.get("score")) for row in rows]
+    if len(scores) != len(_DOCUMENTS) or not all(map(_is_number, scores)):
+        return f"gave {len(scores)} scores for {len(_DOCUMENTS)} texts" if scores else "gave no scores"
+    return None if len(set(scores)) > 1 else "gave the same score to a right and a wrong answer"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _ServiceAsker:
+    """Asks one service, ``timeout`` seconds each time: a GET without a body, a POST with one."""
+
+    link: NodeConnection
+    service: ReadinessTarget
+    timeout: float
+    manners: QueryMarkerSupport | None
+
+    async def request_judged(
+        self, path: str, body: dict[str, object] | None, judge: Callable[[object], str | None]
+    ) -> ProbeResult:
+        """Return whether the answer proves the service; ``judge`` returns why not."""
+        answer = await self.ask(path, body)
+        if isinstance(answer, ProbeResult):
+            return answer
+        if not answer.is_success:
+            return _build_refusal(_choose_method(body), path, answer)
+        if body is None:
+            return ProbeResult(True, f"{_choose_method(body)} {path} answered {answer.status}", status=answer.status)
+        try:
+            wrong = judge(load_json(answer.body))
+        except (ValueError, RecursionError):
+            wrong = f"gave {_name_content(answer.body, answer.get_header('content-type') or '')} instead of JSON"
+        if wrong is not None:
+            return _build_unproved(path, wrong, answer)
+        return ProbeResult(True, f"{_choose_method(body)} {path} gave a proper answer", status=answer.status)
+
+    async def ask(self, path: str, body: dict[str, object] | None) -> HttpResponse | ProbeResult:
+        """Return the answer; a result without a status where there is none."""
+        assert self.service.port is not None
+        method = _choose_method(body)
+        headers = [("Content-Type", "application/json")] if body is not None else []
+        headers += self.service.auth_headers
+        try:
+            return await request_engine(
+                self.link, self.service.port, method, path, body=None if body is None else json.dumps(body).encode(), headers=headers,
+                timeout=self.timeout, manners=self.manners,
+            )  # fmt: skip
+        except ConnectionLost:
+            raise
+        except ConnectionRefusedError:
+            return ProbeResult(False, f"port {self.service.port} refuses connections")
+        except TimeoutError:
+            return ProbeResult(False, f"{method} {path} did not answer within {self.timeout:.0f} s")
+        except (ConnectionError, InvalidHttpResponse) as broken:
+            return ProbeResult(False, f"{method} {path}:", said=sanitize_line(str(broken)) or "connection closed")
+
+
+def _choose_method(body: dict[str, object] | None) -> str:
+    return "GET" if body is None else "POST"
+
+
+def _build_refusal(method: str, path: str, answer: HttpResponse) -> ProbeResult:
+    said = format_body_line(answer.body)
+    return ProbeResult(False, f"{method} {path} answered {answer.status}", said=said, status=answer.status)
+
+
+def _build_unproved(path: str, what: str, answer: HttpResponse | None = None) -> ProbeResult:
+    said = "" if answer is None or _looks_binary(answer.body) else format_body_line(answer.body)
+    return ProbeResult(False, f"POST {path} {what}", said=said, status=200)
+
+
+def _looks_binary(body: bytes) -> bool:
+    return b"\0" in body[:512]
+
+
+def _name_content(body: bytes, kind: str) -> str:
+    start = body[:512].lstrip()
+    if not start:
+        return "an empty answer"
+    if start[:1] == b"<":
+        return "HTML"
+    if start[:1] in (b"{", b"["):
+        return "JSON"
+    return sanitize_line(kind.partition(";")[0])[:60] or "something unknown"
+
+
+_PCM_RATE = 24000  # samples a second of bare PCM, as the OpenAI speech API has it: 16 bits, one channel
+_SILENCE_SHARE = 0.001  # of full scale: no voice is as quiet
+_WAV_PCM, _WAV_FLOAT, _WAV_EXTENSIBLE = 1, 3, 0xFFFE
+_MP3_RATES = ((11025, 12000, 8000), (), (22050, 24000, 16000), (44100, 48000, 32000))  # by the header's version bits
+_MP3_KBITS_1 = (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320)  # layer 3 of MPEG 1
+_MP3_KBITS_2 = (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160)  # of MPEG 2 and 2.5
+
+
+@dataclass(frozen=True, slots=True)
+class AudioClip:
+    """Sound of ``seconds``. ``is_silent``: None where only a decoder could tell."""
+
+    form: str
+    seconds: float
+    is_silent: bool | None = None
+
+
+def read_audio(body: bytes, content_type: str = "") -> AudioClip | None:
+    """Return what a body holds; None where it is no sound that is known here. Never raises."""
+    kind = content_type.partition(";")[0].strip().lower()
+    if body[:4] == b"RIFF" and body[8:12] == b"WAVE":
+        return _read_wav(body)
+    if body[:4] == b"fLaC":
+        return _read_flac(body)
+    if body[:4] == b"OggS":
+        return _read_ogg(body)
+    if body[:3] == b"ID3" or (body[:1] == b"\xff" and len(body) > 3 and body[1] & 0xE0 == 0xE0):
+        return _read_mp3(body)
+    if kind in ("audio/pcm", "audio/l16", "audio/x-raw") and body:
+        return AudioClip("pcm", len(body) / 2 / _PCM_RATE, _is_silent(body, 16, is_float=False))
+    return None
+
+
+def _read_wav(body: bytes) -> AudioClip | None:
+    """A server that streams does not know the length when it writes the header: the bytes that came count."""
+    at, layout = 12, None
+    while at + 8 <= len(body):
+        name, size = struct.unpack_from("<4sI", body, at)
+        content = body[at + 8 : at + 8 + size]
+        if name == b"fmt " and len(content) >= 16:
+            layout = struct.unpack_from("<HHIIHH", content)
+            if layout[0] == _WAV_EXTENSIBLE and len(content) >= 26:
+                layout = (struct.unpack_from("<H", content, 24)[0], *layout[1:])
+        elif name == b"data" and layout is not None:
+            if size == 0:
+                content = body[at + 8 :]
+            form, channels, rate, _, _, bits = layout
+            width = channels * bits // 8
+            if form not in (_WAV_PCM, _WAV_FLOAT) or not width or not rate:
+                return None
+            return AudioClip("wav", len(content) / width / rate, _is_silent(content, bits, is_float=form == _WAV_FLOAT))
+        at += 8 + size + size % 2
+    return None
+
+
+def _is_silent(samples: bytes, bits: int, *, is_float: bool) -> bool | None:
+    code = {(16, False): "h", (32, False): "i", (32, True): "f"}.get((bits, is_float))
+    if code is None:
+        quiet = b"\x80" if bits == 8 else b"\0"  # samples of 8 bits have no sign
+        return not samples.strip(quiet)
+    values = array(code, samples[: len(samples) // (bits // 8) * (bits // 8)])
+    full = 1.0 if is_float else float(1 << (bits - 1))
+    return not values or max(max(values), -min(values)) < full * _SILENCE_SHARE
+
+
+def _read_flac(body: bytes) -> AudioClip | None:
+    if len(body) < 26:
+        return None
+    packed = int.from_bytes(body[18:26], "big")
+    rate, samples = packed >> 44, packed & ((1 << 36) - 1)
+    return AudioClip("flac", samples / rate) if rate else None
+
+
+def _read_ogg(body: bytes) -> AudioClip | None:
+    """The last page says how many samples there are; Opus counts 48,000 a second, whatever its input was."""
+    last = body.rfind(b"OggS")
+    if len(body) < last + 14:
+        return None
+    vorbis = body.find(b"\x01vorbis", 0, 512)
+    rate = 48000 if vorbis < 0 else int.from_bytes(body[vorbis + 12 : vorbis + 16], "little")
+    samples = int.from_bytes(body[last + 6 : last + 14], "little", signed=True)
+    return AudioClip("ogg", max(0, samples) / rate) if rate else None
+
+
+def _read_mp3(body: bytes) -> AudioClip | None:
+    at, seconds = 0, 0.0
+    if body[:3] == b"ID3" and len(body) >= 10:
+        at = 10 + sum((byte & 0x7F) << shift for byte, shift in zip(body[6:10], (21, 14, 7, 0), strict=True))
+    while at + 4 <= len(body):
+        if body[at] != 0xFF or body[at + 1] & 0xE6 != 0xE2:  # layer 3 alone is MP3
+            break
+        version, bitrate, rate = (body[at + 1] >> 3) & 3, body[at + 2] >> 4, (body[at + 2] >> 2) & 3
+        if version == 1 or bitrate in (0, 15) or rate == 3:
+            break
+        samples, kbits = (1152, _MP3_KBITS_1) if version == 3 else (576, _MP3_KBITS_2)
+        hertz = _MP3_RATES[version][rate]
+        seconds += samples / hertz
+        at += samples // 8 * kbits[bitrate] * 1000 // hertz + ((body[at + 2] >> 1) & 1)
+    return AudioClip("mp3", seconds) if seconds else None

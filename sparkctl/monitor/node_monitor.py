@@ -47,8 +47,7 @@ from sparkctl.monitor.findings import node_settings
 from sparkctl.monitor.findings.host_detectors import list_unclean_boot
 from sparkctl.monitor.guard_client import GuardClient
 from sparkctl.monitor.kernel_log import read_kernel_log
-from sparkctl.monitor.meters.engine_averages import EngineAverages
-from sparkctl.monitor.meters.engine_meters import EngineMeters, MeterReading, has_meter
+from sparkctl.monitor.meters.engine_meters import EngineAverages, EngineMeters, MeterReading, has_meter
 from sparkctl.monitor.node_status import ContainerInspections, build_instance_view
 from sparkctl.monitor.sampler import LOADING_INTERVAL, NodeSampler
 from sparkctl.node.agent_decoder import AgentHello

@@ -21,9 +21,9 @@ from sparkctl.model.sample import MemoryReading
 from sparkctl.model.switch_plan import JournalPresence
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.monitor import engine_probe
+from sparkctl.monitor.engine_probe import request_proof
 from sparkctl.monitor.node_views import NodeStatusView, list_rollback_containers, mark_rollback_containers
 from sparkctl.monitor.ranks import apply_head_state
-from sparkctl.monitor.service_proof import request_proof
 from sparkctl.monitor.switch_journal_io import build_journal_view
 from sparkctl.node.node_inspection import NodeDownload
 from sparkctl.profiles.container_labels import (

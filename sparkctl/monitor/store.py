@@ -51,7 +51,7 @@ from sparkctl.monitor.activity import (
     SwitchHidden,
 )
 from sparkctl.monitor.event_log import EventLog, KernelEventLogged, RecentLogLines, StartRefused
-from sparkctl.monitor.findings.base import NodeSnapshot
+from sparkctl.monitor.findings import NodeSnapshot
 from sparkctl.monitor.findings.node_detectors import NodeDetectors, detect_across_nodes, detect_slow_path
 from sparkctl.monitor.kernel_log import KernelHistory
 from sparkctl.monitor.node_views import NodeTelemetryView, list_rollback_containers, mark_rollback_containers

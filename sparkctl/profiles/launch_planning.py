@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
 from sparkctl import __version__
-from sparkctl.engines import command_builder
+from sparkctl.engines import engine_flags
 from sparkctl.engines.base import Engine, EngineRank
 from sparkctl.errors import InvalidInput
 from sparkctl.model.launch_plan import ContainerLabel, GuardRule, LaunchPlan, Mount, ReadinessRule, resolve_node_port
@@ -16,7 +16,7 @@ from sparkctl.model.profile import Profile
 from sparkctl.model.reference import format_reference_label, select_comparable
 from sparkctl.profiles import container_labels
 from sparkctl.profiles.container_labels import is_api_key_variable
-from sparkctl.profiles.engine_environment import find_engine_secrets, resolve_engine_args, resolve_engine_env
+from sparkctl.profiles.env_references import find_engine_secrets, resolve_engine_args, resolve_engine_env
 from sparkctl.profiles.yaml_reader import quote_source
 
 _INFINIBAND_DEVICE = "/dev/infiniband"
@@ -112,7 +112,7 @@ def _apply_rank_placement(made: LaunchPlan, place: RankPlacement, engine: Engine
             f"container.network is {made.network}, but the ranks of a model connect over the Sparks' own addresses",
             "set container.network: host, or leave it out",
         )
-    command_builder.reject_shell_script((made.entrypoint or "", *made.command))
+    engine_flags.reject_shell_script((made.entrypoint or "", *made.command))
     rank, own = place.rank, {name for name, _ in made.env}
     devices = (_INFINIBAND_DEVICE,) if place.has_devices and _INFINIBAND_DEVICE not in made.devices else ()
     memlock = () if any(name == "memlock" for name, _ in made.ulimits) else (("memlock", "-1"),)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sparkctl.engines.lint.model import LintFix, LintFixKind
+from sparkctl.engines.lint import LintFix, LintFixKind
 from sparkctl.errors import InvalidInput
 from sparkctl.files import read_regular_file
 from sparkctl.profiles.profile_library import ProfileLibrary

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparkctl import paths
+from sparkctl import files
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.files import describe_irregular_file, read_regular_file, write_whole_file
 from sparkctl.model.profile import Profile
@@ -58,9 +58,9 @@ class ProfileLibrary:
     """
 
     def __init__(self, user: Path | None = None, shipped: Path | None = None, beneath: Path | None = None) -> None:
-        self.user = user or paths.user_profiles_dir()
-        self.shipped = shipped or paths.shipped_profiles_dir()
-        self.beneath = beneath or (paths.read_only_profiles_dir() if user is None else None)
+        self.user = user or files.user_profiles_dir()
+        self.shipped = shipped or files.shipped_profiles_dir()
+        self.beneath = beneath or (files.read_only_profiles_dir() if user is None else None)
         self._files: dict[Path, dict[str, Path]] | None = (
             None  # while all profiles are read: each directory's, listed once
         )

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 from sparkctl import engines
 from sparkctl.engines import engine_flags
 from sparkctl.engines.engine_flags import CatalogueChoice, CatalogueMatch
-from sparkctl.engines.lint import flag_check
-from sparkctl.engines.lint.model import FieldPath, LintFix, LintMessage, LintRule, LintSeverity
+from sparkctl.engines.lint import FieldPath, LintFix, LintMessage, LintRule, LintSeverity, flag_check
 from sparkctl.engines.traps.profile_traps import check_traps
 from sparkctl.errors import OperationRefused
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import find_secret_arguments, find_secret_values, list_secret_spellings, redact
-from sparkctl.profiles.engine_environment import find_engine_secrets
+from sparkctl.profiles.env_references import find_engine_secrets
 from sparkctl.profiles.yaml_reader import FileIssue, FilePosition
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from sparkctl.model.text.secrets import (
     redact_word,
     redact_words,
 )
-from sparkctl.profiles.engine_environment import find_engine_secrets
-from sparkctl.profiles.env_references import REFERENCE_PATTERN
+from sparkctl.profiles.env_references import REFERENCE_PATTERN, find_engine_secrets
 
 
 def find_profile_secrets(profile: Profile) -> frozenset[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from sparkctl.engines.lint.model import LintMessage, LintRule, LintSeverity
+from sparkctl.engines.lint import LintMessage, LintRule, LintSeverity
 from sparkctl.errors import InvalidInput
 from sparkctl.model.memory_fit import FitOutcome, MemoryFit
 from sparkctl.model.profile import Profile

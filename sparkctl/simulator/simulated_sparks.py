@@ -21,22 +21,30 @@ from sparkctl import engines
 from sparkctl.engines.base import EngineRank
 from sparkctl.engines.simulation.engine_launch import EngineFault
 from sparkctl.engines.simulation.simulated_clock import SimClock, SimPace
+from sparkctl.files import shipped_profiles_dir
 from sparkctl.model.fabric_route import NodeLanes
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.text.units import GIB
 from sparkctl.monitor.find_fabric_route import build_nccl_environment, find_fabric_route
 from sparkctl.node.node_inspection import decode_inspection
-from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.launch_planning import RankPlacement, build_launch_plan
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator.docker_daemon import SimDockerDaemon
 from sparkctl.simulator.engine_process import EngineProcess
-from sparkctl.simulator.fabric_ports import FABRIC_INTERFACES, build_rank_network, get_interface_address
 from sparkctl.simulator.node_programs.inspection_output import format_inspection
 from sparkctl.simulator.node_programs.shell_commands import SimSshServer
 from sparkctl.simulator.node_programs.sim_guard import SimGuard
-from sparkctl.simulator.sim_node import HOME, USER, NodeFault, SimNode, SimNodeOptions
+from sparkctl.simulator.sim_node import (
+    FABRIC_INTERFACES,
+    HOME,
+    USER,
+    NodeFault,
+    SimNode,
+    SimNodeOptions,
+    build_rank_network,
+    get_interface_address,
+)
 from sparkctl.transport.docker.create_request import build_create_request
 
 DIRECTORY_PREFIX = "sparkctl-sim-"  # of the temporary directory; the id of its process follows

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparkctl.engines.lint.model import LintSeverity
+from sparkctl.engines.lint import LintSeverity
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.files import read_regular_file
 from sparkctl.profiles.profile_library import ProfileLibrary

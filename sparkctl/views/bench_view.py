@@ -10,7 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from sparkctl.engines import load_engines
-from sparkctl.history.bench_diff import BenchComparison, DomainKey, FigureComparison, SourceFigure
+from sparkctl.history.bench_store import BenchComparison, DomainKey, FigureComparison, SourceFigure
 from sparkctl.model.bench import BenchCell, BenchRun, CellResult, DomainResult, Measurements
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_duration

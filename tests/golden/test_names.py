@@ -28,11 +28,11 @@ from sparkctl.commands.transfer.transfer_stream import RouteUnreachable
 from sparkctl.config import NODE_FIELDS, load_config
 from sparkctl.context import CommandInterrupted
 from sparkctl.errors import InvalidInput, SparkctlError
+from sparkctl.files import config_file, shipped_profiles_dir, state_dir, user_profiles_dir
 from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.monitor.recording import load_final_views, read_recording
 from sparkctl.monitor.switch_journal_io import SwitchInProgress
-from sparkctl.paths import config_file, shipped_profiles_dir, state_dir, user_profiles_dir
 from sparkctl.profiles.yaml_reader import InvalidFile
 from sparkctl.transport.http_client import InvalidHttpResponse
 from sparkctl.transport.hub_client import HubUnreachable

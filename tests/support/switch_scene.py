@@ -14,11 +14,11 @@ from sparkctl.commands.switch.switch_instance import switch_instance
 from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
+from sparkctl.files import shipped_profiles_dir
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, Event, SwitchStepReported
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.switch_plan import SwitchStep
-from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimClock, SimulatedSparks
 from sparkctl.simulator.simulated_sparks import _plan_ranks as ranks

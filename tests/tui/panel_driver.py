@@ -23,7 +23,7 @@ from sparkctl.simulator import SimulatedSparks
 from sparkctl.tui.app import PanelApp
 from sparkctl.tui.controller import PanelController
 from sparkctl.tui.panel_options import PanelOptions
-from sparkctl.tui.widgets.text_surface import TextSurface
+from sparkctl.tui.text_surface import TextSurface
 from sparkctl.views.text.styled_text import to_ascii
 
 Driver = Pilot[tuple[str, ...]]

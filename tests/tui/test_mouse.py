@@ -12,7 +12,7 @@ from sparkctl.commands.actions import INSTANCE
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.tui.screens.base import PanelScreen
-from sparkctl.tui.widgets.text_surface import TextSurface
+from sparkctl.tui.text_surface import TextSurface
 from tests.support.sim_clients import FAST
 from tests.tui.panel_driver import Driver, open_demo_panel, read_screen, wait_for_text
 

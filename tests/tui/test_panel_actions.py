@@ -25,7 +25,7 @@ from sparkctl.tui.dialogs.command_palette import THEME_PREFIX, filter_entries, l
 from sparkctl.tui.dialogs.confirmations import TypeNameDialog, build_confirmation
 from sparkctl.tui.log_viewer.log_view import LogView
 from sparkctl.tui.screens.overview_screen import TileGrid
-from sparkctl.tui.widgets.text_surface import TextSurface
+from sparkctl.tui.text_surface import TextSurface
 from tests.support.sim_clients import FAST
 from tests.tui.panel_driver import (
     Driver,

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.cli.panel_launcher import _ConfigReloader
-from sparkctl.cli.plain_mode import ChangeReporter
+from sparkctl.cli.panel_launcher import ChangeReporter, _ConfigReloader
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
 from sparkctl.errors import InvalidInput
@@ -31,7 +30,7 @@ from sparkctl.simulator import SimulatedSparks
 from sparkctl.tui.app import PanelApp
 from sparkctl.tui.key_queue import IGNORED_KEY_SECONDS
 from sparkctl.tui.screens.overview_screen import OverviewScreen
-from sparkctl.tui.widgets.text_surface import TextSurface
+from sparkctl.tui.text_surface import TextSurface
 from sparkctl.views.event_log_view import describe_log_entry
 from tests.support.run_command import run_in_process
 from tests.support.sim_clients import FAST

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkctl import paths
+from sparkctl import files
 from sparkctl.config import Config, find_node, get_only_node, list_ssh_aliases, load_config, render_config, write_config
 from sparkctl.errors import ExitCode, InvalidInput
 from sparkctl.model.node import Node, NodeName
@@ -156,12 +156,12 @@ def test_directories_follow_xdg_and_our_own_variables(tmp_path: Path, monkeypatc
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "c"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "s"))
-    assert paths.config_file() == tmp_path / "c" / "sparkctl" / "config.yaml"
-    assert paths.user_profiles_dir() == tmp_path / "c" / "sparkctl" / "profiles"
-    assert paths.state_dir() == tmp_path / "s" / "sparkctl"
+    assert files.config_file() == tmp_path / "c" / "sparkctl" / "config.yaml"
+    assert files.user_profiles_dir() == tmp_path / "c" / "sparkctl" / "profiles"
+    assert files.state_dir() == tmp_path / "s" / "sparkctl"
     monkeypatch.setenv("SPARKCTL_CONFIG", str(tmp_path / "mine.yaml"))
     monkeypatch.setenv("SPARKCTL_STATE", str(tmp_path / "state"))
-    assert paths.config_file() == tmp_path / "mine.yaml"
-    assert paths.state_dir() == tmp_path / "state"
+    assert files.config_file() == tmp_path / "mine.yaml"
+    assert files.state_dir() == tmp_path / "state"
     monkeypatch.setenv("XDG_CONFIG_HOME", "relative")
-    assert paths.config_dir().is_absolute()
+    assert files.config_dir().is_absolute()

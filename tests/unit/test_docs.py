@@ -17,7 +17,7 @@ from sparkctl.cli.main import VERBS, sparkctl_command
 from sparkctl.cli.verbs.bench import BenchGroup
 from sparkctl.cli.verbs.demo import SCENARIOS
 from sparkctl.config import load_config
-from sparkctl.engines.lint.model import LintRule
+from sparkctl.engines.lint import LintRule
 from sparkctl.engines.simulation.engine_launch import EngineFault
 from sparkctl.errors import ExitCode
 from sparkctl.model.events import EVENT_TYPES

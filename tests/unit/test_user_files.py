@@ -18,9 +18,9 @@ from sparkctl.config import list_ssh_aliases, load_config
 from sparkctl.errors import InvalidInput
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.logs.log_file import open_log
-from sparkctl.monitor.meters.engine_averages import average_stats_lines
+from sparkctl.monitor.meters.engine_meters import average_stats_lines
 from sparkctl.monitor.recording import EventRecorder, read_recording
-from sparkctl.profiles.engine_environment import resolve_engine_env
+from sparkctl.profiles.env_references import resolve_engine_env
 from sparkctl.profiles.profile_edit import read_source as read_for_editing
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.yaml_reader import FilePosition, read_source_lines

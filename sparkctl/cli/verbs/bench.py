@@ -354,8 +354,7 @@ def compare_command(
     newest two of different profiles. "not distinguishable": the values of A and B overlap.
     """
     from sparkctl.cli import stdout
-    from sparkctl.history.bench_diff import compare_benches
-    from sparkctl.history.bench_store import BenchStore
+    from sparkctl.history.bench_store import BenchStore, compare_benches
     from sparkctl.views import bench_view
 
     old, new = _choose_runs(BenchStore(), before, after)

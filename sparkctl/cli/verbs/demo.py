@@ -197,7 +197,7 @@ def _run_demo_verb(verb: tuple[str, ...], scenario: str, speed: float) -> int:
 
 def _run_demo_plain(scenario: str | None, speed: float) -> int:
     """Print changes on simulated Sparks as sentences until Ctrl-C."""
-    from sparkctl.cli.plain_mode import run_plain_mode
+    from sparkctl.cli.panel_launcher import run_plain_mode
 
     with _temporary_home(scenario or _BUSY_SCENARIO, speed=speed):
         return run_plain_mode()
@@ -307,7 +307,7 @@ def _copy_config(home: Path) -> None:
     """Copy the operator's config without the profiles, which are read in place."""
     import shutil
 
-    from sparkctl.paths import APP_NAME, config_dir, user_profiles_dir
+    from sparkctl.files import APP_NAME, config_dir, user_profiles_dir
 
     profiles = user_profiles_dir()
 
@@ -324,7 +324,7 @@ def _copy_config(home: Path) -> None:
 @contextmanager
 def _use_directories(config: Path, home: Path) -> Iterator[None]:
     """Point the environment at directories under ``home`` and at ``config``; the user's ~/.ssh/config does not apply."""
-    from sparkctl.paths import read_only_profiles_dir, user_profiles_dir
+    from sparkctl.files import read_only_profiles_dir, user_profiles_dir
 
     changed = {
         "SPARKCTL_PROFILES_BENEATH": str(read_only_profiles_dir() or user_profiles_dir()),

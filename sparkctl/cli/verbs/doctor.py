@@ -89,9 +89,8 @@ def _prepare_collection(nodes: Sequence[Node], file: str, *, names_nodes: bool) 
     from sparkctl.cli import stderr, stdout
     from sparkctl.cli.event_printers import TextPrinter
     from sparkctl.commands.doctor_bundle import CollectSupportBundle, SupportBundle
-    from sparkctl.files import read_regular_file
+    from sparkctl.files import config_file, read_regular_file
     from sparkctl.model.events import CommandEnded, Event
-    from sparkctl.paths import config_file
 
     class BundlePrinter(TextPrinter):
         def __init__(self) -> None:

@@ -58,8 +58,8 @@ def down_command(
       sparkctl down qwen36 --kill            without a grace period
     """
     from sparkctl.commands.stop.stop_instance import StopInstance
+    from sparkctl.files import state_dir
     from sparkctl.history.operation_history import OperationHistory
-    from sparkctl.paths import state_dir
     from sparkctl.profiles.profile_library import ProfileLibrary
 
     if everything and instance is not None:

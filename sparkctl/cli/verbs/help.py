@@ -119,7 +119,7 @@ def _find_headings(words: str) -> list[tuple[str, str, list[str]]]:
 
 
 def _docs_dir() -> Path:
-    from sparkctl.paths import docs_dir
+    from sparkctl.files import docs_dir
 
     return docs_dir()
 

@@ -95,7 +95,7 @@ def edit_command(name: str) -> int:
     """
     from sparkctl.cli import stderr
     from sparkctl.cli.verbs.shell import run_program
-    from sparkctl.engines.lint.model import LintSeverity
+    from sparkctl.engines.lint import LintSeverity
     from sparkctl.errors import ExitCode
     from sparkctl.files import read_regular_file
     from sparkctl.profiles.profile_library import ProfileLibrary
@@ -377,7 +377,7 @@ def _read_source(source: tuple[str, ...]) -> str:
 def _print_report(found: object, as_json: bool) -> None:
     from sparkctl.cli import stderr, stdout
     from sparkctl.commands.import_profile import ImportedProfile
-    from sparkctl.views.profiles.profile_import_view import build_import_json, format_import_report
+    from sparkctl.views.profiles.profile_view import build_import_json, format_import_report
 
     assert isinstance(found, ImportedProfile)
     if as_json:
@@ -502,7 +502,7 @@ def check_command(files: tuple[str, ...], engine_version: str | None, fix: bool,
     Prints a line for each finding: file:line:column: level[kind]: message. Exit 2 if one is an error.
     """
     from sparkctl.cli import stderr, stdout
-    from sparkctl.engines.lint.model import LintSeverity
+    from sparkctl.engines.lint import LintSeverity
     from sparkctl.errors import ExitCode, InvalidInput
     from sparkctl.profiles import profile_lint
     from sparkctl.profiles.field_types import normalize_version

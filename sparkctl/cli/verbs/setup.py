@@ -52,15 +52,15 @@ def init_command(
     On a terminal it asks for a key file where no key opens a node, and offers to put your public key there. Then it shows
     what `sparkctl setup` would change, asks, and names a profile that fits.
     """
-    from sparkctl import paths
     from sparkctl.cli import stderr, stdout
     from sparkctl.config import write_config
     from sparkctl.errors import ExitCode, InvalidInput
+    from sparkctl.files import config_file
 
     _check_paths(identity, models)
     nodes = [_parse_node_entry(entry, identity, models) for entry in entries]
     _check_duplicates(nodes)
-    path = paths.config_file()
+    path = config_file()
     if path.exists() and not replace:
         raise InvalidInput(f"a config exists already ({path}); it is unchanged", "edit it, or: sparkctl init --replace")
     nodes = nodes or _ask_for_nodes(identity, models)

@@ -89,7 +89,7 @@ def up_command(
     from sparkctl.commands.start.start_request import StartInstance
     from sparkctl.commands.switch.switch_request import SwitchInstance
     from sparkctl.engines import load_engine
-    from sparkctl.profiles.engine_environment import check_env_file_permissions
+    from sparkctl.profiles.env_references import check_env_file_permissions
     from sparkctl.profiles.profile_library import ProfileLibrary
 
     chosen = ProfileLibrary().load_profile(profile, overrides=overrides)

@@ -30,13 +30,13 @@ from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines import engine_names, load_engine
 from sparkctl.errors import ExitCode, InvalidInput, NodeError, SparkctlError
+from sparkctl.files import shipped_profiles_dir
 from sparkctl.model.events import CommandEnded, Emit, Event, MemoryFitEvaluated, Outcome, PartsMissing, WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.memory_fit import FitOutcome, MemoryFit
 from sparkctl.model.missing_part import HubSource, MissingPart, parse_model_source
 from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
-from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary, list_startable_profiles
 from sparkctl.profiles.profile_lint import list_start_warnings, refuse_missing_flags
 from sparkctl.profiles.setting_proof import SettingProof

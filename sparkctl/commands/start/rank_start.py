@@ -48,8 +48,7 @@ from sparkctl.model.questions import RetryStartQuestion
 from sparkctl.model.text.units import format_duration
 from sparkctl.model.verdict import ChangeDirection, Evidence, FailureCause, Verdict
 from sparkctl.monitor import engine_probe, guard_client, switch_journal_io
-from sparkctl.monitor.engine_probe import ProbeResult, QueryMarkerSupport
-from sparkctl.monitor.service_proof import request_proof
+from sparkctl.monitor.engine_probe import ProbeResult, QueryMarkerSupport, request_proof
 from sparkctl.node import model_files_decoder
 from sparkctl.node.model_files_decoder import WeightsCheck
 from sparkctl.profiles.container_labels import find_container_api_key

@@ -25,8 +25,7 @@ from sparkctl.errors import (
 from sparkctl.history.log_archive import SavedLogWriter
 from sparkctl.logs import start_verdict
 from sparkctl.logs.analyzer import LogAnalyzer
-from sparkctl.logs.line_patterns import parse_log_time
-from sparkctl.logs.own_requests import drop_own_requests
+from sparkctl.logs.line_patterns import drop_own_requests, parse_log_time
 from sparkctl.logs.reader import LogFeed
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.engine_metrics import EngineFact
@@ -38,8 +37,7 @@ from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.secrets import redact
 from sparkctl.model.verdict import Verdict
 from sparkctl.monitor import engine_probe
-from sparkctl.monitor.engine_probe import QueryMarkerSupport
-from sparkctl.monitor.service_proof import request_proof
+from sparkctl.monitor.engine_probe import QueryMarkerSupport, request_proof
 from sparkctl.transport.node_session import NodeSession
 
 _POLL_SECONDS = 1.0

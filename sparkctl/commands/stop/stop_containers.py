@@ -21,7 +21,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_gib
-from sparkctl.monitor.meters import engine_averages
+from sparkctl.monitor.meters import engine_meters
 from sparkctl.profiles.container_labels import parse_rank_label, parse_start_id_label, parse_stop_grace_label
 from sparkctl.transport.node_session import NodeSession
 
@@ -90,7 +90,7 @@ async def stop_container(
         release = ReleaseCheck(session, ctx, emit, container)
         await release.measure_before()
     emit_phase(Phase.STOPPING)
-    is_counted = await engine_averages.record_counter_averages(session, ctx, container)
+    is_counted = await engine_meters.record_counter_averages(session, ctx, container)
     if container.is_alive:
         on_asked(container.id)
         with contextlib.suppress(ContainerNotFound):
@@ -101,7 +101,7 @@ async def stop_container(
         NodeResult(node=session.node.name, instance=instance, container=container.id, log=saved.path)
     )
     if not is_counted:
-        await engine_averages.record_log_averages(session, ctx, container, saved.path)
+        await engine_meters.record_log_averages(session, ctx, container, saved.path)
     if saved.whole and not keep:
         with contextlib.suppress(ContainerNotFound):  # somebody else was faster; it is gone, as requested
             await session.docker.remove_container(container.id)

@@ -423,10 +423,17 @@ class _StopRun:
             self._emit_warning(None, f"a rank of {words} was not found: no node here has that name", hint)
 
     def _refuse_foreign(self) -> None:
-        """Warn about a running foreign container of that name: it is not stopped."""
+        """Raise `OperationRefused` for a running container of that name: a foreign one is not stopped, and of ours the name of
+        its instance is wanted.
+        """
         for node, containers in self.containers.items():
             for one in containers:
                 if one.name == self.request.instance and one.is_alive and node in self.requested_names:
+                    if one.is_managed and (instance := one.get_label(ContainerLabel.INSTANCE)) is not None:
+                        raise OperationRefused(
+                            f"{one.name} on {node} is a container of {instance}",
+                            f"sparkctl down {instance} --node {node}",
+                        )
                     raise OperationRefused(
                         f"{one.name} on {node} was not started by sparkctl and is left alone",
                         f"on {node}: docker stop {one.name}",

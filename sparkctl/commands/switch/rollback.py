@@ -30,9 +30,8 @@ from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_duration
 from sparkctl.model.verdict import Verdict
 from sparkctl.monitor import engine_probe
-from sparkctl.monitor.engine_probe import QueryMarkerSupport
+from sparkctl.monitor.engine_probe import QueryMarkerSupport, request_proof
 from sparkctl.monitor.ranks import RankContainer, group_by_instance
-from sparkctl.monitor.service_proof import request_proof
 from sparkctl.profiles.container_labels import parse_needs_label, parse_rank_label
 from sparkctl.profiles.launch_planning import build_guard_rule
 from sparkctl.profiles.profile_library import ProfileLibrary

@@ -4,7 +4,7 @@ is ready.
 
 from __future__ import annotations
 
-from sparkctl.engines import command_builder
+from sparkctl.engines import engine_flags
 from sparkctl.engines.base import Engine, EngineDefaults, EngineRank, ImportRules, LineSignal
 from sparkctl.engines.failures import COMMON_FAILURES, cuda_memory_rules
 from sparkctl.engines.log_rules import LogRules, loading_signal
@@ -42,6 +42,7 @@ class GenericContainerEngine(Engine):
 
     name = "container"
     title = "container"
+    log_rules = _LOG_RULES
     defaults = EngineDefaults(command=(), port=None, ready_line=None, health=None, probe="none", gpus=None)
     import_rules = ImportRules(
         recipe_name="ollama",
@@ -56,7 +57,7 @@ class GenericContainerEngine(Engine):
 
     def build_command(self, profile: Profile) -> tuple[str, ...]:
         """Return ``command`` and ``args`` as the profile gives them; empty means the image's own command."""
-        return (profile.command or ()) + command_builder.render_args(profile.args)
+        return (profile.command or ()) + engine_flags.render_args(profile.args)
 
     def build_rank_command(self, words: tuple[str, ...], rank: EngineRank) -> tuple[str, ...]:
         """Raise `InvalidInput`: it is not known how to run this program on several Sparks."""
@@ -64,14 +65,6 @@ class GenericContainerEngine(Engine):
             "a profile of engine container runs on one Spark",
             "set nodes: 1, or name the engine: sglang, vllm or llamacpp",
         )
-
-    def classify_line(self, line: str) -> LineSignal | None:
-        """Return what a prepared line says, None for nothing. Never ``ready``."""
-        return _LOG_RULES.classify_line(line)
-
-    def depends_on_digits(self, line: str, shape: str) -> bool:
-        """Tell whether `classify_line` may tell the line from another one of its shape."""
-        return _LOG_RULES.depends_on_digits(line, shape)
 
 
 ENGINE = GenericContainerEngine()

@@ -10,11 +10,18 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from sparkctl.engines import command_builder, load_engine_part
+from sparkctl.engines import engine_flags, load_engine_part
 from sparkctl.engines.base import Engine
 from sparkctl.engines.engine_flags import EngineFlag, FlagArity, FlagCatalogue, FlagValueType, parse_version
-from sparkctl.engines.lint import flag_combinations
-from sparkctl.engines.lint.model import FieldPath, LintFix, LintFixKind, LintMessage, LintRule, LintSeverity
+from sparkctl.engines.lint import (
+    FieldPath,
+    LintFix,
+    LintFixKind,
+    LintMessage,
+    LintRule,
+    LintSeverity,
+    flag_combinations,
+)
 from sparkctl.engines.lint.profile_flags import (
     FlagAdvice,
     FlagMatch,
@@ -371,7 +378,7 @@ def _plan_key_rename(one: ProfileFlag, name: str) -> LintFix | None:
     if not one.in_args:
         return None
     bare = name.lstrip("-")
-    text = name if str(one.where[1]).startswith("-") or command_builder.flag_for_key(bare) != name else bare
+    text = name if str(one.where[1]).startswith("-") or engine_flags.flag_for_key(bare) != name else bare
     return LintFix(LintFixKind.RENAME, one.where[:2], text)
 
 
@@ -487,7 +494,7 @@ def _match_flags(flags: tuple[ProfileFlag, ...], catalogue: FlagCatalogue) -> li
 
 def _allow_patched_flags(found: Iterable[LintMessage], profile: Profile, held: LintContext) -> Iterator[LintMessage]:
     """Skip flags that the profile lists in ``patched_flags``: they belong to the image."""
-    own = {command_builder.flag_for_key(name).lstrip("-").replace("_", "-") for name in profile.patched_flags}
+    own = {engine_flags.flag_for_key(name).lstrip("-").replace("_", "-") for name in profile.patched_flags}
     said: set[str] = set()
     for one in found:
         name = one.flag.lstrip("-").replace("_", "-")

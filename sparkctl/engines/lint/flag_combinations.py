@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sparkctl.engines.engine_flags import FlagArity
-from sparkctl.engines.lint.model import FieldPath, LintMessage, LintRule, LintSeverity
+from sparkctl.engines.lint import FieldPath, LintMessage, LintRule, LintSeverity
 from sparkctl.engines.lint.profile_flags import (
     FlagMatch,
     FlagSetting,

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from sparkctl.engines import command_builder
+from sparkctl.engines import engine_flags
 from sparkctl.engines.engine_flags import EngineFlag, FlagCatalogue, find_profile_script
-from sparkctl.engines.lint.model import FieldPath
+from sparkctl.engines.lint import FieldPath
 from sparkctl.model.profile import FlagValues, JsonValue, Profile
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.text.secrets import is_secret_name, redact
@@ -48,7 +48,7 @@ def _iter_args_flags(profile: Profile) -> Iterator[ProfileFlag]:
     if has_ignored_args(profile):
         return
     for key, value in profile.args:
-        word, where = command_builder.flag_for_key(key), ("args", key)
+        word, where = engine_flags.flag_for_key(key), ("args", key)
         if isinstance(value, bool):
             yield ProfileFlag(word=word, values=(), where=where, in_args=True, left_out=not value)
         elif isinstance(value, JsonValue):

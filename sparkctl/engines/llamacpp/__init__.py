@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from sparkctl.engines import command_builder, metrics_parser
+from sparkctl.engines import engine_flags, metrics_parser
 from sparkctl.engines.base import (
     HUB_ID_PATTERN,
     DecodingSettings,
@@ -209,6 +209,7 @@ class LlamaCppEngine(Engine):
 
     name = "llamacpp"
     title = "llama.cpp"
+    log_rules = _LOG_RULES
     memory_setting = CONTEXT_FIELD
     context_flags = ("ctx-size", "c")
     metrics_setting = "args.metrics: true"
@@ -279,14 +280,14 @@ class LlamaCppEngine(Engine):
         """Return launch words, ``-m`` FILE or ``-hf`` REPOSITORY:QUANTIZATION, host, port, alias, then ``args`` in
         order.
         """
-        return command_builder.build_server_command(
+        return engine_flags.build_server_command(
             profile, self.defaults, _build_model_flags, _MODEL_FLAGS, ("alias", "a")
         )
 
     def build_rank_command(self, words: tuple[str, ...], rank: EngineRank) -> tuple[str, ...]:
         """Return the server with the workers' addresses in ``--rpc``; a worker is an ``rpc-server`` on its own address."""
-        command_builder.reject_shell_script(words)
-        command_builder.reject_per_rank_flags(words, "rpc")
+        engine_flags.reject_shell_script(words)
+        engine_flags.reject_per_rank_flags(words, "rpc")
         if rank.is_head:
             return (*words, "--rpc", ",".join(f"{address}:{RPC_PORT}" for address in rank.addresses[1:]))
         return ("rpc-server", "--host", rank.own_address, "--port", str(RPC_PORT))
@@ -304,15 +305,11 @@ class LlamaCppEngine(Engine):
             return found
         return LineSignal(found.phase, found.step, found.failure, facts) if found else LineSignal(facts=facts)
 
-    def depends_on_digits(self, line: str, shape: str) -> bool:
-        """Tell whether `classify_line` may tell the line from another one of its shape."""
-        return _LOG_RULES.depends_on_digits(line, shape)
-
     def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
         """Return the drafts of ``--spec-type``, or of a draft model (``-md``), as far as the flags tell."""
-        kind = command_builder.find_flag_value(words, "spec-type")
+        kind = engine_flags.find_flag_value(words, "spec-type")
         if kind is None:
-            named = command_builder.find_flag_value(
+            named = engine_flags.find_flag_value(
                 words, "md", "model-draft", "spec-draft-model", "hfd", "hf-repo-draft", "spec-draft-hf"
             )
             kind = "draft-simple" if named else "none"
@@ -320,8 +317,8 @@ class LlamaCppEngine(Engine):
             return DecodingSettings()
         if "," in kind:
             return DecodingSettings()  # several at once: the first that finds something drafts
-        tokens = command_builder.parse_count(
-            command_builder.find_flag_value(
+        tokens = engine_flags.parse_count(
+            engine_flags.find_flag_value(
                 words, "spec-draft-n-max", "draft-max", "draft", "draft-n", "spec-ngram-mod-n-max"
             )
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sparkctl.engines.lint.model import LintFix, LintFixKind, LintMessage, LintRule, LintSeverity
+from sparkctl.engines.lint import LintFix, LintFixKind, LintMessage, LintRule, LintSeverity
 from sparkctl.engines.lint.profile_flags import FlagAdvice, FlagSettings, LintContext
 from sparkctl.model.profile import Profile
 

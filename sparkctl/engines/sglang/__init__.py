@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from sparkctl.engines import command_builder, metrics_parser
+from sparkctl.engines import engine_flags, metrics_parser
 from sparkctl.engines.base import (
     COMMON_RECIPE_FLAGS,
     DecodingSettings,
@@ -203,6 +203,7 @@ class SglangEngine(Engine):
 
     name = "sglang"
     title = "SGLang"
+    log_rules = _LOG_RULES
     memory_setting = MEMORY_FRACTION_FIELD
     share_flags = ("mem-fraction-static", "mem-fraction", "mem-frac")
     context_flags = ("context-length", "context-len")
@@ -277,38 +278,30 @@ class SglangEngine(Engine):
 
     def build_command(self, profile: Profile) -> tuple[str, ...]:
         """Return launch words, ``--model-path``, host, port, served name, then ``args`` in order."""
-        return command_builder.build_server_command(
+        return engine_flags.build_server_command(
             profile, self.defaults, lambda path, _: ("--model-path", path), {"model-path", "model"}
         )
 
     def build_rank_command(self, words: tuple[str, ...], rank: EngineRank) -> tuple[str, ...]:
         """Return the command with ``--nnodes``, ``--node-rank`` and the head's ``--dist-init-addr``."""
-        command_builder.reject_shell_script(words)
-        command_builder.reject_per_rank_flags(words, "nnodes", "node-rank", "dist-init-addr", "nccl-init-addr")
+        engine_flags.reject_shell_script(words)
+        engine_flags.reject_per_rank_flags(words, "nnodes", "node-rank", "dist-init-addr", "nccl-init-addr")
         place = ("--nnodes", str(rank.count), "--node-rank", str(rank.index))
         return (*words, *place, "--dist-init-addr", f"{rank.head_address}:{DIST_INIT_PORT}")
-
-    def classify_line(self, line: str) -> LineSignal | None:
-        """Return what a prepared line says, None for nothing."""
-        return _LOG_RULES.classify_line(line)
-
-    def depends_on_digits(self, line: str, shape: str) -> bool:
-        """Tell whether `classify_line` may tell the line from another one of its shape."""
-        return _LOG_RULES.depends_on_digits(line, shape)
 
     def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
         """Return the drafts of ``--speculative-*``, and tensor x pipeline parallel size.
 
         ``--speculative-num-draft-tokens`` counts the tokens that a step verifies, including the bonus token.
         """
-        ranks = command_builder.multiply_parallel_sizes(
+        ranks = engine_flags.multiply_parallel_sizes(
             words, "tp tp-size tensor-parallel-size", "pp pp-size pipeline-parallel-size"
         )
-        algorithm = command_builder.find_flag_value(words, "speculative-algorithm", "speculative-algo")
+        algorithm = engine_flags.find_flag_value(words, "speculative-algorithm", "speculative-algo")
         if algorithm is None:
             return DecodingSettings(ranks=ranks)
-        verified = command_builder.parse_count(command_builder.find_flag_value(words, "speculative-num-draft-tokens"))
-        steps = command_builder.parse_count(command_builder.find_flag_value(words, "speculative-num-steps"))
+        verified = engine_flags.parse_count(engine_flags.find_flag_value(words, "speculative-num-draft-tokens"))
+        steps = engine_flags.parse_count(engine_flags.find_flag_value(words, "speculative-num-steps"))
         drafts = max(0, verified - 1) if verified is not None else steps
         name = algorithm.upper()
         passes = steps if name in _CHAINED_ALGORITHMS else _DRAFT_PASSES.get(name)

@@ -5,9 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sparkctl.engines.lint import flag_combinations
+from sparkctl.engines.lint import (
+    FieldPath,
+    LintFix,
+    LintFixKind,
+    LintMessage,
+    LintRule,
+    LintSeverity,
+    flag_combinations,
+)
 from sparkctl.engines.lint.flag_combinations import find_draft_mismatch
-from sparkctl.engines.lint.model import FieldPath, LintFix, LintFixKind, LintMessage, LintRule, LintSeverity
 from sparkctl.engines.lint.profile_flags import (
     FlagAdvice,
     FlagSettings,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sparkctl.engines.lint.model import FieldPath, LintMessage, LintRule, LintSeverity
+from sparkctl.engines.lint import FieldPath, LintMessage, LintRule, LintSeverity
 from sparkctl.engines.lint.profile_flags import (
     FlagSettings,
     has_env_reference,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from sparkctl.engines import command_builder, metrics_parser
+from sparkctl.engines import engine_flags, metrics_parser
 from sparkctl.engines.base import (
     DecodingSettings,
     Engine,
@@ -266,6 +266,7 @@ class TensorRtLlmEngine(Engine):
 
     name = "trtllm"
     title = "TensorRT-LLM"
+    log_rules = _LOG_RULES
     memory_setting = FRACTION_FIELD
     share_flags = ("kv_cache_free_gpu_memory_fraction", "free_gpu_memory_fraction")
     context_flags = ("max_seq_len",)
@@ -327,13 +328,13 @@ class TensorRtLlmEngine(Engine):
 
         No flag sets the name for clients: it is the model's name, or the last part of its directory.
         """
-        return command_builder.build_server_command(profile, self.defaults, lambda path, _: (path,), name_flags=())
+        return engine_flags.build_server_command(profile, self.defaults, lambda path, _: (path,), name_flags=())
 
     def build_rank_command(self, words: tuple[str, ...], rank: EngineRank) -> tuple[str, ...]:
         """Return the command with ``trtllm-llmapi-launch``, started by mpirun on the head; a worker runs an sshd that
         mpirun logs in to.
         """
-        command_builder.reject_shell_script(words)
+        engine_flags.reject_shell_script(words)
         return mpirun.build_rank_command(("trtllm-llmapi-launch", *words), rank)
 
     def list_ssh_key_mounts(self, rank: EngineRank) -> tuple[str, ...]:
@@ -344,14 +345,10 @@ class TensorRtLlmEngine(Engine):
         """Return what a prepared line says, None for nothing."""
         return parse_fact_line(line) or _LOG_RULES.classify_line(line)
 
-    def depends_on_digits(self, line: str, shape: str) -> bool:
-        """Tell whether `classify_line` may tell the line from another one of its shape."""
-        return _LOG_RULES.depends_on_digits(line, shape)
-
     def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
         """Return tensor x pipeline parallel size. Drafts are set in the file of ``--config``, which is not read."""
         return DecodingSettings(
-            ranks=command_builder.multiply_parallel_sizes(
+            ranks=engine_flags.multiply_parallel_sizes(
                 words, "tp-size tensor-parallel-size", "pp-size pipeline-parallel-size"
             )
         )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sparkctl.engines.lint import flag_combinations
+from sparkctl.engines.lint import LintMessage, LintRule, LintSeverity, flag_combinations
 from sparkctl.engines.lint.flag_combinations import MAX_MEMORY_SHARE
-from sparkctl.engines.lint.model import LintMessage, LintRule, LintSeverity
 from sparkctl.engines.lint.profile_flags import FlagAdvice, FlagSettings, LintContext, parse_size_number
 from sparkctl.model.profile import Profile
 

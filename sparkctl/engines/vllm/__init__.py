@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 
-from sparkctl.engines import command_builder, metrics_parser
+from sparkctl.engines import engine_flags, metrics_parser
 from sparkctl.engines.base import (
     COMMON_RECIPE_FLAGS,
     DecodingSettings,
@@ -224,14 +224,14 @@ DRAFT_PASSES = {
 def read_speculative_config(words: tuple[str, ...]) -> dict[str, str]:
     """Return method and num_speculative_tokens as text, from JSON, dotted keys, or the short flags of 0.32 and later."""
     try:
-        said = json.loads(command_builder.find_flag_value(words, "speculative-config", "sc") or "{}")
+        said = json.loads(engine_flags.find_flag_value(words, "speculative-config", "sc") or "{}")
     except (ValueError, RecursionError):
         said = {}
     short = {"method": "spec-method", "num_speculative_tokens": "spec-tokens"}
     found = {key: str(said[key]) for key in short if isinstance(said, dict) and key in said}
     for key, flag in short.items():
         dotted = f"speculative-config.{key.replace('_', '-')}"
-        given = command_builder.find_flag_value(words, dotted, f"sc.{key.replace('_', '-')}", flag)
+        given = engine_flags.find_flag_value(words, dotted, f"sc.{key.replace('_', '-')}", flag)
         if given is not None:
             found[key] = given
     return found
@@ -302,6 +302,7 @@ class VllmEngine(Engine):
 
     name = "vllm"
     title = "vLLM"
+    log_rules = _LOG_RULES
     memory_setting = MEMORY_UTILIZATION_FIELD
     share_flags = ("gpu-memory-utilization", "gpu-memory-util")
     context_flags = ("max-model-len",)
@@ -388,7 +389,7 @@ class VllmEngine(Engine):
 
     def build_command(self, profile: Profile) -> tuple[str, ...]:
         """Return launch words, the model, host, port, served name, then ``args`` in order."""
-        return command_builder.build_server_command(profile, self.defaults, build_model_flags, {"model"})
+        return engine_flags.build_server_command(profile, self.defaults, build_model_flags, {"model"})
 
     def build_rank_command(self, words: tuple[str, ...], rank: EngineRank) -> tuple[str, ...]:
         """Return the command with ``--nnodes``, ``--node-rank`` and ``--master-addr``, or for Ray if the profile says
@@ -396,8 +397,8 @@ class VllmEngine(Engine):
 
         With ``--distributed-executor-backend ray`` the head starts a Ray cluster and serves in it; the others join it.
         """
-        command_builder.reject_shell_script(words)
-        command_builder.reject_per_rank_flags(words, "nnodes", "node-rank", "master-addr", "headless")
+        engine_flags.reject_shell_script(words)
+        engine_flags.reject_per_rank_flags(words, "nnodes", "node-rank", "master-addr", "headless")
         if not self.must_start_head_first(words):
             place = ("--nnodes", str(rank.count), "--node-rank", str(rank.index), "--master-addr", rank.head_address)
             return (*words, *place, *(() if rank.is_head else ("--headless",)))
@@ -411,21 +412,13 @@ class VllmEngine(Engine):
 
     def must_start_head_first(self, words: tuple[str, ...]) -> bool:
         """Tell whether the ranks use Ray: a worker soon gives up without a head. Without Ray they wait for each other."""
-        return command_builder.find_flag_value(words, "distributed-executor-backend") == "ray"
-
-    def classify_line(self, line: str) -> LineSignal | None:
-        """Return what a prepared line says, None for nothing."""
-        return _LOG_RULES.classify_line(line)
-
-    def depends_on_digits(self, line: str, shape: str) -> bool:
-        """Tell whether `classify_line` may tell the line from another one of its shape."""
-        return _LOG_RULES.depends_on_digits(line, shape)
+        return engine_flags.find_flag_value(words, "distributed-executor-backend") == "ray"
 
     def read_decoding_settings(self, words: tuple[str, ...]) -> DecodingSettings:
         """Return the drafts of ``--speculative-config`` (or ``--spec-*``), and tensor x pipeline parallel size."""
-        ranks = command_builder.multiply_parallel_sizes(words, "tp tensor-parallel-size", "pp pipeline-parallel-size")
+        ranks = engine_flags.multiply_parallel_sizes(words, "tp tensor-parallel-size", "pp pipeline-parallel-size")
         config = read_speculative_config(words)
-        tokens = command_builder.parse_count(config.get("num_speculative_tokens"))
+        tokens = engine_flags.parse_count(config.get("num_speculative_tokens"))
         method = config.get("method", "")
         if not config:
             return DecodingSettings(ranks=ranks)

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from sparkctl.engines.engine_flags import parse_version
-from sparkctl.engines.lint import flag_combinations
+from sparkctl.engines.lint import FieldPath, LintMessage, LintRule, LintSeverity, flag_combinations
 from sparkctl.engines.lint.flag_combinations import find_draft_mismatch
-from sparkctl.engines.lint.model import FieldPath, LintMessage, LintRule, LintSeverity
 from sparkctl.engines.lint.profile_flags import (
     FlagAdvice,
     FlagSetting,

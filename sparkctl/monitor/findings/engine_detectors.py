@@ -12,7 +12,7 @@ from sparkctl.model.engine_metrics import EngineActivity, EngineMeter
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.phase import Phase
-from sparkctl.monitor.findings.base import (
+from sparkctl.monitor.findings import (
     MAX_SAMPLE_GAP,
     ConditionTimer,
     NodeSnapshot,

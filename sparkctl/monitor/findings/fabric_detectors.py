@@ -11,7 +11,7 @@ from sparkctl.model.fabric_route import has_idle_lane, pair_lanes, sum_lane_rate
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.sample import NetworkInterface, RdmaGid, RdmaLane, Sample
-from sparkctl.monitor.findings.base import ConditionTimer, NodeSnapshot
+from sparkctl.monitor.findings import ConditionTimer, NodeSnapshot
 
 BOTH_LANES_SETTING = "NCCL_IB_HCA=rocep1s0f0,roceP2p1s0f0"
 _MIN_ACTIVE_BYTES_PER_SECOND = 1e6  # bytes/s

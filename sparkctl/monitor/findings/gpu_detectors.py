@@ -6,7 +6,7 @@ from sparkctl.model.engine_metrics import EngineActivity
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
 from sparkctl.model.sample import Gpu, GpuEvents, Sample
 from sparkctl.model.text.units import format_duration
-from sparkctl.monitor.findings.base import ConditionTimer, NodeSnapshot, PersistentCondition
+from sparkctl.monitor.findings import ConditionTimer, NodeSnapshot, PersistentCondition
 
 _IDLE_REASON_BIT = 0x1
 THERMAL_REASONS = {0x20: "thermal (software)", 0x40: "thermal (hardware)"}

@@ -14,7 +14,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import DiskSpace, NodeProcess
 from sparkctl.model.text.units import GIB, MIB, format_gib
-from sparkctl.monitor.findings.base import MAX_SAMPLE_GAP, ConditionTimer, NodeSnapshot
+from sparkctl.monitor.findings import MAX_SAMPLE_GAP, ConditionTimer, NodeSnapshot
 
 _LOW_DISK_BYTES, _FULL_DISK_BYTES = 20 * GIB, 5 * GIB
 

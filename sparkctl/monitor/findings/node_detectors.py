@@ -12,7 +12,7 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.phase import Phase
 from sparkctl.model.reference import TOLERANCE, FigureRange, estimate_request_context
 from sparkctl.model.text.units import GIB, format_gib
-from sparkctl.monitor.findings.base import (
+from sparkctl.monitor.findings import (
     ConditionTimer,
     Detector,
     NodeSnapshot,

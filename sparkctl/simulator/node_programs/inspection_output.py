@@ -7,16 +7,22 @@ import json
 from sparkctl.engines.simulation.engine_launch import list_model_files
 from sparkctl.model.text.units import KIB
 from sparkctl.simulator import sim_node
-from sparkctl.simulator.fabric_ports import (
+from sparkctl.simulator.sim_node import (
     FABRIC_INTERFACES,
+    FULL_DISK_FREE_BYTES,
+    HOME,
+    KERNEL_VERSION,
     LINK_MEGABITS,
+    USER,
+    NodeFault,
+    SimNode,
+    SudoRule,
     get_interface_address,
     get_interface_mtu,
     list_gids,
     list_interface_networks,
     list_link_speeds,
 )
-from sparkctl.simulator.sim_node import FULL_DISK_FREE_BYTES, HOME, KERNEL_VERSION, USER, NodeFault, SimNode, SudoRule
 
 INSPECTION_SCRIPT_MARKER = "# sparkctl look 1"
 

@@ -17,8 +17,7 @@ from typing import Any
 import asyncssh
 
 from sparkctl.node import collect, kernel_log, peer_checks, switch_journal_codec
-from sparkctl.simulator.docker_daemon import DOCKER_VERSION, SimDockerDaemon, build_docker_api
-from sparkctl.simulator.fabric_ports import PING_SCRIPT_MARKER, answer_pings
+from sparkctl.simulator.docker_daemon import DOCKER_VERSION, SimDockerDaemon, build_docker_api, run_build
 from sparkctl.simulator.http_server import ReadStream, RequestHandler, serve_connection
 from sparkctl.simulator.node_programs.inspection_output import (
     INSPECTION_SCRIPT_MARKER,
@@ -28,15 +27,16 @@ from sparkctl.simulator.node_programs.inspection_output import (
 from sparkctl.simulator.node_programs.sim_agent import run_agent
 from sparkctl.simulator.node_programs.sim_guard import GUARD_SOCKET, SimGuard
 from sparkctl.simulator.node_programs.sim_transfer import run_model_program, run_survey, run_transfer
-from sparkctl.simulator.sim_download import run_build
 from sparkctl.simulator.sim_node import (
     KERNEL_VERSION,
+    PING_SCRIPT_MARKER,
     SUDO_PASSWORD,
     UNLINK_SCRIPT_MARKER,
     USER,
     ByteSink,
     SimNode,
     SudoRule,
+    answer_pings,
     open_sim_kernel_log,
     remove_shared_files,
 )

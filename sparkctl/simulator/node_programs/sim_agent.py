@@ -12,21 +12,19 @@ from typing import Any, Protocol
 from sparkctl.engines.simulation.unified_memory import MAPPED_FILE_BYTES, SWAP_TOTAL_BYTES
 from sparkctl.node import agent
 from sparkctl.simulator.docker_daemon import DOCKER_VERSION
-from sparkctl.simulator.fabric_ports import (
-    FABRIC_INTERFACES,
-    get_interface_mtu,
-    list_gids,
-    list_interface_networks,
-    list_link_speeds,
-)
 from sparkctl.simulator.http_server import ReadStream
 from sparkctl.simulator.sim_node import (
+    FABRIC_INTERFACES,
     FULL_DISK_FREE_BYTES,
     HOME,
     KERNEL_VERSION,
     NodeFault,
     SimKernelFile,
     SimNode,
+    get_interface_mtu,
+    list_gids,
+    list_interface_networks,
+    list_link_speeds,
     open_sim_kernel_log,
 )
 

@@ -13,9 +13,15 @@ from weakref import WeakKeyDictionary
 from sparkctl.concurrency import run_until_first
 from sparkctl.engines.simulation.engine_launch import build_model_config, list_model_files
 from sparkctl.node.models import ANSWER_MARK
-from sparkctl.simulator.fabric_ports import LINK_MEGABITS, get_interface_address
 from sparkctl.simulator.http_server import ReadStream
-from sparkctl.simulator.sim_node import FULL_DISK_FREE_BYTES, ByteSink, NodeFault, SimNode
+from sparkctl.simulator.sim_node import (
+    FULL_DISK_FREE_BYTES,
+    LINK_MEGABITS,
+    ByteSink,
+    NodeFault,
+    SimNode,
+    get_interface_address,
+)
 from sparkctl.simulator.sim_node import IMAGE_BYTES as IMAGE_BYTES
 
 _FILE_MTIME_NANOSECONDS = 1_780_000_000 * 10**9  # the time at which every model was downloaded

@@ -19,7 +19,7 @@ from sparkctl.errors import (
     UnknownHostKey,
 )
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
-from sparkctl.transport.ssh import host_keys
+from sparkctl.transport.ssh import ssh_config
 from sparkctl.transport.ssh.ssh_config import SshTarget
 
 DEFAULT_KEY_NAMES = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")
@@ -76,23 +76,23 @@ def silent_agent_error(node: str, where: str) -> NodeUnreachable:
 
 def unknown_key_error(node: str, route: SshTarget, where: str, key: asyncssh.SSHKey) -> UnknownHostKey:
     """Return the error for a host without a known key."""
-    seen = host_keys.format_fingerprint(key)
+    seen = ssh_config.format_fingerprint(key)
     return UnknownHostKey(
         node,
-        f"{where}the host key of {route.host} is not known ({host_keys.get_key_type(key)} {seen})",
+        f"{where}the host key of {route.host} is not known ({ssh_config.get_key_type(key)} {seen})",
         f"connect once by hand and compare the fingerprint: {route.ssh_command}",
         seen,
-        host_keys.format_known_hosts_line(route.trust, route.port, key),
+        ssh_config.format_known_hosts_line(route.trust, route.port, key),
     )
 
 
 def changed_key_error(
-    node: str, route: SshTarget, where: str, key: asyncssh.SSHKey, known: host_keys.KnownHostKeys
+    node: str, route: SshTarget, where: str, key: asyncssh.SSHKey, known: ssh_config.KnownHostKeys
 ) -> ChangedHostKey:
     """Return the error for a host whose key differs from the known one, with both fingerprints."""
-    offered = f"{host_keys.get_key_type(key)} {host_keys.format_fingerprint(key)}"
-    expected = ", ".join(f"{host_keys.get_key_type(old)} {host_keys.format_fingerprint(old)}" for old in known.exact)
-    name = host_keys.format_known_hosts_name(route.trust, route.port)
+    offered = f"{ssh_config.get_key_type(key)} {ssh_config.format_fingerprint(key)}"
+    expected = ", ".join(f"{ssh_config.get_key_type(old)} {ssh_config.format_fingerprint(old)}" for old in known.exact)
+    name = ssh_config.format_known_hosts_name(route.trust, route.port)
     return ChangedHostKey(
         node,
         f"{where}the host key of {route.host} has changed: known is {expected}, offered is {offered}. "
@@ -185,7 +185,7 @@ def login_refused_error(node: str, route: SshTarget, where: str, methods: tuple[
     if agent:
         keys += " and the keys of the ssh-agent"
     wants = f"; the server takes {', '.join(methods)}" if methods and "publickey" not in methods else ""
-    port = f"-p {route.port} " if route.port != host_keys.SSH_PORT else ""
+    port = f"-p {route.port} " if route.port != ssh_config.SSH_PORT else ""
     key = f"-i {_shorten_home(tried[0])} " if tried else ""
     first = "" if tried or agent else "make a key (ssh-keygen -t ed25519), then "
     add = f"; or hand the locked key to the agent: ssh-add {_shorten_home(locked[0])}" if locked else ""

@@ -27,7 +27,7 @@ from sparkctl.files import refuse_irregular
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.questions import HostKeyQuestion, LoginPrompt, LoginQuestion, NonInteractivePrompter, Prompter
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
-from sparkctl.transport.ssh import host_keys, ssh_errors
+from sparkctl.transport.ssh import ssh_config, ssh_errors
 from sparkctl.transport.ssh.ssh_config import SshTarget, list_ssh_config_files, parse_jump_host, resolve_target
 
 _STAGGER_SECONDS = 0.25  # a .local name often has a dead IPv6 address; its timeout takes a minute
@@ -267,7 +267,7 @@ class _SshHop:
             return await self._attempt_login(via, on_lost, None)
         except _UnknownKeyOffered as unknown:
             key, error = unknown.key, unknown.error
-        question = HostKeyQuestion(self.node.name, self.route.host, host_keys.format_fingerprint(key))
+        question = HostKeyQuestion(self.node.name, self.route.host, ssh_config.format_fingerprint(key))
         if not await self.questions.asker.ask_yes_no(question):
             raise error
         if self.route.known_hosts:
@@ -281,7 +281,7 @@ class _SshHop:
     ) -> asyncssh.SSHClientConnection:
         files = self.route.known_hosts + self.route.global_known_hosts
         try:
-            known = host_keys.find_known_keys(files, self.route.trust, self.route.port)
+            known = ssh_config.find_known_keys(files, self.route.trust, self.route.port)
         except OSError as error:
             raise ssh_errors.unreadable_known_hosts_error(self.node.name, self.where, error) from error
         try:
@@ -329,7 +329,7 @@ class _SshHop:
         greeter: _LoginClient,
         sock: socket.socket | None,
         via: asyncssh.SSHClientConnection | None,
-        known: host_keys.KnownHostKeys,
+        known: ssh_config.KnownHostKeys,
         accepted: asyncssh.SSHKey | None,
     ) -> asyncssh.SSHClientConnection:
         route = self.route
@@ -363,7 +363,7 @@ class _SshHop:
     def _host_key_error(
         self,
         offered: asyncssh.SSHKey | None,
-        known: host_keys.KnownHostKeys,
+        known: ssh_config.KnownHostKeys,
         accepted: asyncssh.SSHKey | None,
         error: asyncssh.HostKeyNotVerifiable,
     ) -> Exception:
@@ -413,7 +413,7 @@ class _SshHop:
     def _save_host_key(self, line: str) -> None:
         file = self.route.known_hosts[0]
         try:
-            host_keys.append_known_host(file, line)
+            ssh_config.append_known_host(file, line)
         except OSError as error:
             raise InvalidInput(f"{file} cannot be written: {error.strerror}", f"add this line to it: {line}") from error
 

@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
-from sparkctl.tui.widgets.text_surface import TextSurface
+from sparkctl.tui.text_surface import TextSurface
 from sparkctl.views.text.frame_layout import draw_frame, pad_screen
 from sparkctl.views.text.line_wrap import wrap_rows
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, measure_row, sanitize_span

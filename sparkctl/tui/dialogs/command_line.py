@@ -13,7 +13,7 @@ from textual.containers import Horizontal
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
-from sparkctl.tui.widgets.text_surface import TextSurface
+from sparkctl.tui.text_surface import TextSurface
 from sparkctl.views.command_result_view import render_refused_line
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitize_span, truncate_row
 

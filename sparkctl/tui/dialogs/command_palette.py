@@ -18,7 +18,7 @@ from sparkctl.errors import SparkctlError
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.tui.dialogs.base import Dialog
 from sparkctl.tui.key_hints import format_key
-from sparkctl.tui.widgets.text_surface import TextSurface
+from sparkctl.tui.text_surface import TextSurface
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,

@@ -21,8 +21,8 @@ from sparkctl.profiles import field_types
 from sparkctl.profiles.importers.profile_draft import KeyOutcome
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.tui.dialogs.base import ChoiceDialog, Dialog, render_sentence
-from sparkctl.tui.widgets.text_surface import TextSurface
-from sparkctl.views.profiles.profile_import_view import render_import_preview
+from sparkctl.tui.text_surface import TextSurface
+from sparkctl.views.profiles.profile_view import render_import_preview
 from sparkctl.views.text.frame_layout import draw_frame, pad_screen
 from sparkctl.views.text.line_wrap import wrap_rows, wrap_text
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, scroll_rows

@@ -20,7 +20,7 @@ from textual.widget import Widget
 from sparkctl.logs.buffer import LogBuffer
 from sparkctl.model.text.sanitize import truncate_text
 from sparkctl.tui.log_viewer.log_view import LogView, LogViewState
-from sparkctl.tui.widgets.search_prompt import PromptMode, SearchPrompt
+from sparkctl.tui.search_prompt import PromptMode, SearchPrompt
 
 _MAX_PATTERN_COLUMNS = 24
 _GAP = "   "

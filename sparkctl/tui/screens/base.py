@@ -26,8 +26,8 @@ from sparkctl.commands.actions import (
     parse_key,
 )
 from sparkctl.tui.key_hints import FooterKey, render_key_footer
-from sparkctl.tui.widgets.search_prompt import PromptMode, SearchPrompt
-from sparkctl.tui.widgets.text_surface import TextSurface
+from sparkctl.tui.search_prompt import PromptMode, SearchPrompt
+from sparkctl.tui.text_surface import TextSurface
 from sparkctl.views.text.frame_layout import describe_guard_coverage, render_header, render_too_small
 from sparkctl.views.text.styled_text import ScrollPage, Span, TextRow, TextStyle, sanitize_span
 

@@ -16,6 +16,7 @@ from sparkctl.commands.actions import INSTANCE, ActionContext, ActionId
 from sparkctl.commands.start.launch_plans import ContainerLaunch, read_container_launch
 from sparkctl.engines.line_preparer import split_carriage_returns
 from sparkctl.errors import DockerError, NodeError, SparkctlError
+from sparkctl.files import user_profiles_dir
 from sparkctl.model.events import CommandEnded
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.json_codec import redact_launch_plan
@@ -23,14 +24,13 @@ from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.paths import user_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.tui.dialogs.base import ChoiceDialog, render_sentence
 from sparkctl.tui.global_actions import edit_selected_profile
 from sparkctl.tui.key_hints import format_key
 from sparkctl.tui.log_viewer.log_subscription import LogConsumer, LogSubscription
 from sparkctl.tui.screens.base import ActionHandlers, PanelScreen, ScrollScreen, ScrollSurface, build_bindings
-from sparkctl.tui.widgets.text_surface import TextSurface
+from sparkctl.tui.text_surface import TextSurface
 from sparkctl.views.instance_view import (
     InstanceScreenModel,
     find_evidence_line,

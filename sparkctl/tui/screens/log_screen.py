@@ -22,7 +22,7 @@ from sparkctl.tui.log_viewer.log_pane import LogPane
 from sparkctl.tui.log_viewer.log_subscription import LogConsumer, LogSubscription
 from sparkctl.tui.log_viewer.log_view import LogView
 from sparkctl.tui.screens.base import ActionHandlers, PanelScreen, build_bindings
-from sparkctl.tui.widgets.text_surface import TextSurface
+from sparkctl.tui.text_surface import TextSurface
 from sparkctl.views.instance_view import find_evidence_line, list_evidence_lines, render_log_status
 from sparkctl.views.text.styled_text import Span, TextStyle, get_state_symbol, make_row
 

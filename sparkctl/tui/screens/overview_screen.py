@@ -15,7 +15,7 @@ from textual.widget import Widget
 from sparkctl.commands.actions import INSTANCE, OVERVIEW, ActionId
 from sparkctl.tui.global_actions import show_finding
 from sparkctl.tui.screens.base import ActionHandlers, PanelScreen, build_bindings
-from sparkctl.tui.widgets.text_surface import TextSurface
+from sparkctl.tui.text_surface import TextSurface
 from sparkctl.views.text.frame_layout import (
     TileBox,
     pad_screen,

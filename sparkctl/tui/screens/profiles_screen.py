@@ -17,7 +17,7 @@ from sparkctl.errors import InvalidInput
 from sparkctl.history.operation_history import LastStart
 from sparkctl.logs import search
 from sparkctl.model.node import NodeName
-from sparkctl.profiles.engine_environment import check_env_file_permissions
+from sparkctl.profiles.env_references import check_env_file_permissions
 from sparkctl.profiles.exporters.docker_command import format_docker_run
 from sparkctl.profiles.profile_library import ProfileEntry, ProfileLibrary, ProfileOffer
 from sparkctl.profiles.yaml_reader import FilePosition, read_source_lines

@@ -24,7 +24,7 @@ from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.tui.dialogs.base import ChoiceDialog, RefreshingDialog, render_sentence
 from sparkctl.tui.key_hints import format_key
 from sparkctl.tui.screens.base import ActionHandlers, ScrollScreen, ScrollSurface, build_bindings
-from sparkctl.tui.widgets.text_surface import TextSurface
+from sparkctl.tui.text_surface import TextSurface
 from sparkctl.views.switch_plan_view import describe_rollback_window, summarize_switch_plan
 from sparkctl.views.switch_view import SwitchScreenModel, find_offered_command, render_switch
 from sparkctl.views.text.styled_text import TextRow, TextStyle

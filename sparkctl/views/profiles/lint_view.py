@@ -7,11 +7,11 @@ from pathlib import Path
 
 from sparkctl.engines import load_engine
 from sparkctl.engines.engine_flags import CatalogueChoice
-from sparkctl.engines.lint.model import LintFixKind, LintRule, LintSeverity
+from sparkctl.engines.lint import LintFixKind, LintRule, LintSeverity
+from sparkctl.files import shipped_profiles_dir
 from sparkctl.model.finding import Severity
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import redact
-from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.profile_lint import LintDiagnostic, LintResult
 from sparkctl.profiles.yaml_reader import FileIssue, FilePosition
 from sparkctl.views.text.line_wrap import wrap_text

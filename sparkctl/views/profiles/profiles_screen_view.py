@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from sparkctl import engines
-from sparkctl.engines.lint.model import LintSeverity
+from sparkctl.engines.lint import LintSeverity
 from sparkctl.history.operation_history import LastStart
 from sparkctl.logs.search import FilterPattern
 from sparkctl.model.finding import Severity

@@ -10,10 +10,10 @@ import pytest
 
 from sparkctl import engines
 from sparkctl.errors import ContainerNameInUse, ContainerNotFound, GpuRuntimeMissing, ImageNotFound
+from sparkctl.files import shipped_profiles_dir
 from sparkctl.model.container import ContainerState
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.node import Node, NodeName
-from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.launch_planning import build_launch_plan
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimNodeOptions, SimulatedSparks

@@ -10,13 +10,13 @@ import pytest
 from sparkctl import engines
 from sparkctl.engines.base import EngineRank
 from sparkctl.engines.line_preparer import LinePreparer
+from sparkctl.files import shipped_profiles_dir
 from sparkctl.model.fabric_route import NodeLanes
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.verdict import FailureCause
 from sparkctl.monitor.find_fabric_route import build_nccl_environment, find_fabric_route
 from sparkctl.node.node_inspection import decode_inspection
-from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.launch_planning import RankPlacement, build_launch_plan
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import EngineFault, SimNodeOptions, SimulatedSparks

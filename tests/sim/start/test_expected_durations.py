@@ -15,12 +15,12 @@ from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
+from sparkctl.files import shipped_profiles_dir
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, Outcome, PhaseChanged
 from sparkctl.model.json_codec import decode_event, encode_event
 from sparkctl.model.node import Node
 from sparkctl.model.phase import Phase, PhaseDuration
-from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
 

@@ -13,11 +13,11 @@ from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
+from sparkctl.files import shipped_profiles_dir
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, PhaseChanged
 from sparkctl.model.phase import Phase
 from sparkctl.model.verdict import FailureCause, Verdict
-from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.transport.node_session import NodeSession

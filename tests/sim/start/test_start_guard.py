@@ -20,6 +20,7 @@ from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
+from sparkctl.files import shipped_profiles_dir
 from sparkctl.model.events import Event, GuardActed, LaunchPlanned, Outcome, PhaseChanged, WarningEmitted
 from sparkctl.model.guard_state import GuardAction, GuardRole
 from sparkctl.model.launch_plan import GuardRule
@@ -29,7 +30,6 @@ from sparkctl.model.questions import HostKeyQuestion, NonInteractivePrompter, Re
 from sparkctl.model.text.units import GIB
 from sparkctl.model.verdict import FailureCause, FieldChange
 from sparkctl.monitor.node_status import read_node_statuses as node_status
-from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimNodeOptions, SimulatedSparks, SudoRule
 from sparkctl.simulator.node_programs.sim_guard import SimGuard

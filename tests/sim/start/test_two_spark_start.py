@@ -17,6 +17,7 @@ from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
 from sparkctl.engines.simulation.engine_launch import EngineFault
+from sparkctl.files import shipped_profiles_dir
 from sparkctl.logs.line_patterns import parse_log_time
 from sparkctl.logs.rank_verdict import measure_clock_offset
 from sparkctl.model.events import (
@@ -33,7 +34,6 @@ from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.verdict import FailureCause
 from sparkctl.monitor.node_status import read_node_statuses
-from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimNodeOptions, SimulatedSparks
 from sparkctl.simulator.docker_daemon import DockerApiError

@@ -23,6 +23,7 @@ from sparkctl.commands.stop.pending_stops import PendingStop, PendingStopFiles
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
+from sparkctl.files import shipped_profiles_dir
 from sparkctl.history.model import NodeResult, OperationKind
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import (
@@ -39,7 +40,6 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
 from sparkctl.model.sample import MemoryBeforeStart
 from sparkctl.model.text.units import GIB
-from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.simulator.sim_node import NodeFault

@@ -14,11 +14,11 @@ from sparkctl.config import load_config
 from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
 from sparkctl.errors import InvalidInput
+from sparkctl.files import shipped_profiles_dir
 from sparkctl.model.events import CommandEnded
 from sparkctl.model.node import Node
 from sparkctl.model.phase import Phase
 from sparkctl.model.verdict import FailureCause
-from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
 from tests.support.run_command import run_demo

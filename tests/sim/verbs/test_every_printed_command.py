@@ -15,10 +15,10 @@ from sparkctl.engines import load_engine
 from sparkctl.engines.log_rules import FailureRule
 from sparkctl.engines.traps import build_trap_rules, load_traps
 from sparkctl.errors import InvalidInput
+from sparkctl.files import shipped_profiles_dir
 from sparkctl.logs.verdict_builder import suggest_field_change
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.verdict import ChangeDirection
-from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.launch_planning import build_launch_plan
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.profile_lint import lint_profile

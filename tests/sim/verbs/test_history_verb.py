@@ -16,6 +16,7 @@ from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
+from sparkctl.files import shipped_profiles_dir
 from sparkctl.history.model import NodeResult, OperationKind
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.history.start_diff import StartDifference, diff_starts
@@ -25,7 +26,6 @@ from sparkctl.model.node import Node
 from sparkctl.model.phase import Phase
 from sparkctl.model.verdict import FailureCause
 from sparkctl.monitor.watch_nodes import watch_load_views
-from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
 from tests.support.events import collect_events

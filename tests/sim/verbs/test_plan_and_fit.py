@@ -15,12 +15,12 @@ from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
+from sparkctl.files import shipped_profiles_dir
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, MemoryFitEvaluated, Outcome, WarningEmitted
 from sparkctl.model.json_codec import decode_event, encode_event
 from sparkctl.model.memory_fit import EstimateSource
 from sparkctl.model.text.units import GIB
-from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.simulator.sim_node import SimNodeOptions

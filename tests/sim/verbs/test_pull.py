@@ -18,6 +18,7 @@ from sparkctl.config import load_config
 from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
 from sparkctl.engines.simulation.engine_launch import build_model_config
+from sparkctl.files import shipped_profiles_dir
 from sparkctl.model.events import (
     CommandEnded,
     Event,
@@ -36,7 +37,6 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.questions import NonInteractivePrompter, PullQuestion, YesNoQuestion
 from sparkctl.model.text.units import format_size
 from sparkctl.monitor.node_status import read_node_statuses
-from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.simulator.sim_node import FULL_DISK_FREE_BYTES, NodeFault, SimNodeOptions

@@ -18,6 +18,7 @@ from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
+from sparkctl.files import shipped_profiles_dir
 from sparkctl.logs.analyzer import LogAnalyzer
 from sparkctl.logs.buffer import LogBuffer
 from sparkctl.logs.line_classifier import LineClassifier
@@ -25,7 +26,6 @@ from sparkctl.model.events import CommandEnded, Event, LogArrived, Outcome, Warn
 from sparkctl.model.launch_plan import ReadinessRule
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.text.log_line import LogLine
-from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
 from tests.support import sim_clients

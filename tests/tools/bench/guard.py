@@ -23,8 +23,8 @@ from typing import IO
 
 from sparkctl.model.guard_state import GuardProcess
 from sparkctl.model.text.units import KIB, MIB
+from sparkctl.monitor.guard_client import decode_guard_start
 from sparkctl.node import bootstrap
-from sparkctl.node.guard_decoder import decode_guard_start
 from tests.lab.bed import cgroups
 from tests.lab.bed.names import CLEAN_ENV, IMAGE
 from tests.lab.bed.node import LabNode

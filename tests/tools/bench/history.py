@@ -9,10 +9,10 @@ from contextlib import closing
 from pathlib import Path
 
 from sparkctl.clock import SystemClock
+from sparkctl.files import shipped_profiles_dir
 from sparkctl.history.model import NodeResult, OperationKind
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.node import NodeName
-from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.redaction import find_profile_secrets, render_redacted_yaml
 from tests.tools.bench.bench_report import Goal, LoadMeter, Report, Series, measure_interleaved

@@ -10,7 +10,7 @@ from typing import Any, get_args, get_type_hints
 
 from sparkctl.cli.main import VERBS
 from sparkctl.commands.actions import ACTIONS, OVERVIEW, Action, has_screens
-from sparkctl.engines.lint.model import LintRule
+from sparkctl.engines.lint import LintRule
 from sparkctl.engines.traps import load_traps
 from sparkctl.errors import ExitCode
 from sparkctl.model.events import EVENT_TYPES

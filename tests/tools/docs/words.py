@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from sparkctl.engines.lint.model import LintRule
+from sparkctl.engines.lint import LintRule
 from sparkctl.errors import ExitCode
 from sparkctl.model.finding import FindingKind as Kind
 from sparkctl.model.verdict import FailureCause

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from sparkctl.engines import engine_flags
 from sparkctl.engines.engine_flags import EngineFlag, FlagArity, FlagCatalogue
+from sparkctl.engines.lint import LintSeverity
 from sparkctl.engines.lint.flag_check import check_flags_by_catalogue
-from sparkctl.engines.lint.model import LintSeverity
 from sparkctl.engines.lint.profile_flags import LintContext, ProfileFlag
 
 _MISSED = 0.01

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl import paths
+from sparkctl import files
 from sparkctl.model.node import NodeName
 from sparkctl.model.verdict import Evidence, FieldChange
 from sparkctl.profiles.profile_library import ProfileLibrary
@@ -110,7 +110,7 @@ async def test_a_change_is_tried_once_and_the_profile_stays(tmp_path: Path, monk
         await wait_for_text(pilot, "change qwen36 and start it again")
         await pilot.press("tab", "enter")
         await wait_for_text(pilot, "● ready")
-        assert not list(paths.user_profiles_dir().glob("*"))
+        assert not list(files.user_profiles_dir().glob("*"))
 
 
 async def test_a_change_is_kept_in_a_copy_of_the_shipped_profile(

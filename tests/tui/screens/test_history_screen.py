@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl import paths
+from sparkctl import files
 from sparkctl.simulator import SimulatedSparks
 from tests.support.sim_clients import FAST
 from tests.tui.panel_driver import is_idle, open_demo_panel, wait_for_text
@@ -59,4 +59,4 @@ async def test_small_terminals_and_a_damaged_file_break_nothing(
         await wait_for_text(pilot, lambda text: "history" in text)
         await pilot.press("down", "pagedown", "y", "up", "G", "g")
         await wait_for_text(pilot, lambda text: "sparkctl › history" in text)
-    assert paths.state_dir() != state
+    assert files.state_dir() != state

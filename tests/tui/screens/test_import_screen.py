@@ -8,7 +8,7 @@ import pytest
 from textual import events
 from textual.widgets import Input, TextArea
 
-from sparkctl import paths
+from sparkctl import files
 from tests.tui.panel_driver import (
     Driver,
     build_panel_options,
@@ -28,7 +28,7 @@ LINE = """docker run -d --gpus all --ipc=host -p 8000:8000 \\
 @pytest.fixture(autouse=True)
 def mine(_operator: None) -> Path:
     """Where the operator's own profiles are: nobody has any yet."""
-    return paths.user_profiles_dir()
+    return files.user_profiles_dir()
 
 
 def list_written_profiles(mine: Path) -> dict[str, str]:

@@ -15,7 +15,7 @@ from sparkctl.cli.command_line_parser import CommandLineParser as Grammar
 from sparkctl.cli.main import sparkctl_command
 from sparkctl.clock import SystemClock
 from sparkctl.commands.actions import ACTIONS, LOGS, parse_key
-from sparkctl.logs.own_requests import is_own_request
+from sparkctl.logs.line_patterns import is_own_request
 from sparkctl.model.container import ContainerState
 from sparkctl.model.events import ContainersListed, Event, LogArrived, PhaseChanged, SampleArrived
 from sparkctl.model.instance import InstanceView
@@ -38,7 +38,7 @@ from sparkctl.tui.screens.log_screen import (
     format_log_title,
     list_log_sources,
 )
-from sparkctl.tui.widgets.search_prompt import SearchPrompt
+from sparkctl.tui.search_prompt import SearchPrompt
 from tests.support.sim_clients import FAST
 from tests.tui.panel_driver import (
     build_panel_options,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl import paths
+from sparkctl import files
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.tui.app import PanelApp
 from tests.support.sim_clients import FAST
@@ -119,7 +119,7 @@ async def test_the_figures_behind_its_bars_stay_whole(
 async def test_it_begins_with_what_was_started_last_and_says_how_many_more_there_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mine = paths.user_profiles_dir()
+    mine = files.user_profiles_dir()
     mine.mkdir(parents=True)
     (mine / "aaa-cannot-be-read.yaml").write_text("engine: [")
     async with SimulatedSparks("empty", **FAST) as sparks, open_demo_panel(sparks, tmp_path, monkeypatch) as pilot:

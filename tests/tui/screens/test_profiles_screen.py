@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from sparkctl import paths
+from sparkctl import files
 from sparkctl.cli.main import sparkctl_command
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.profiles.profile_library import ProfileLibrary
@@ -29,7 +29,7 @@ from tests.tui.panel_driver import (
 @pytest.fixture(autouse=True)
 def mine(_operator: None) -> Path:
     """Where the operator's own profiles are."""
-    folder = paths.user_profiles_dir()
+    folder = files.user_profiles_dir()
     folder.mkdir(parents=True)
     return folder
 
@@ -145,7 +145,7 @@ async def test_a_shipped_profile_is_copied_before_it_is_edited_and_checked_on_re
         assert "broken: line" in shown
         assert "must be a whole number" in shown
         assert "many" in (mine / "qwen36-as-posted.yaml").read_text()
-        assert "many" not in (paths.shipped_profiles_dir() / "qwen36-as-posted.yaml").read_text()
+        assert "many" not in (files.shipped_profiles_dir() / "qwen36-as-posted.yaml").read_text()
         set_editor(monkeypatch, tmp_path, "sed -i 's/^port: many/port: 8004/' \"$1\"")
         await pilot.press("e")
         await wait_for_text(pilot, lambda text: "broken" not in text and "checked: good, 1 warning" in text)
@@ -279,7 +279,7 @@ async def test_small_terminals_and_dead_nodes_break_nothing(tmp_path: Path, size
 async def test_each_profile_that_is_seen_is_checked_and_what_is_safe_is_mended_by_a_key(
     tmp_path: Path, mine: Path
 ) -> None:
-    shipped = (paths.shipped_profiles_dir() / "qwen36.yaml").read_text()
+    shipped = (files.shipped_profiles_dir() / "qwen36.yaml").read_text()
     text = shipped.replace("name: qwen36", "name: mine").replace(
         "  speculative-algorithm:", "  tpp: 1\n  speculative-algo:"
     )

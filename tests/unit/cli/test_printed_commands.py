@@ -10,7 +10,7 @@ import click
 
 from sparkctl.cli.main import VERBS, sparkctl_command
 from sparkctl.cli.verbs.bench import BenchGroup
-from sparkctl.paths import shipped_profiles_dir
+from sparkctl.files import shipped_profiles_dir
 from tests.tools.docs.pages import ROOT
 
 _COMMAND = re.compile(rf"\bsparkctl (?P<words>(?:{'|'.join(VERBS)})\b[^\n`\"',;)(]*)")

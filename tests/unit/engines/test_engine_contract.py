@@ -89,7 +89,7 @@ def test_naming_engines_imports_none_of_them() -> None:
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("name", ["base", "lint", "command_builder", "../os", "", "os"])
+@pytest.mark.parametrize("name", ["base", "lint", "engine_flags", "../os", "", "os"])
 def test_what_is_no_engine_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput):
         engines.load_engine(name)

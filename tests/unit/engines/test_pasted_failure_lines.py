@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl.engines.base import Failure, FailureWeight, refine_failure
-from sparkctl.engines.lint.model import LintRule
+from sparkctl.engines.lint import LintRule
 from sparkctl.logs.analyzer import LogDiagnosis
 from sparkctl.logs.diagnosis import LogDiagnoser
 from sparkctl.model.engine_metrics import EngineFactName

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl.engines import engine_names
-from sparkctl.engines.lint.model import LintRule, LintSeverity
+from sparkctl.engines.lint import LintRule, LintSeverity
 from sparkctl.engines.traps import Trap, load_traps, read_traps, shorten_source
 from sparkctl.engines.traps.profile_traps import is_version_within
 from sparkctl.errors import InvalidInput

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl.errors import InvalidInput
-from sparkctl.history.bench_diff import BenchFigure, compare_benches
-from sparkctl.history.bench_store import BenchStore
+from sparkctl.history.bench_store import BenchFigure, BenchStore, compare_benches
 from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, Measurements
 from sparkctl.model.node import NodeName
 from sparkctl.views.bench_view import (

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from sparkctl.engines import load_engine
 from sparkctl.logs.analyzer import LogAnalyzer
-from sparkctl.logs.own_requests import mark_request_path
+from sparkctl.logs.line_patterns import mark_request_path
 from sparkctl.model.launch_plan import ReadinessRule
 from sparkctl.model.phase import Phase
 from sparkctl.model.verdict import FailureCause

@@ -10,7 +10,7 @@ from sparkctl import engines
 from sparkctl.engines.line_preparer import LinePreparer
 from sparkctl.logs.analyzer import LogDiagnosis
 from sparkctl.logs.diagnosis import LogDiagnoser
-from sparkctl.logs.own_requests import mark_request_path
+from sparkctl.logs.line_patterns import mark_request_path
 from sparkctl.model.engine_metrics import EngineFactName
 from sparkctl.model.phase import Phase
 from sparkctl.model.verdict import FailureCause

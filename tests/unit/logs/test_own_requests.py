@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.logs.own_requests import REQUEST_MARK, drop_own_requests, is_own_request, mark_request_path
+from sparkctl.logs.line_patterns import REQUEST_MARK, drop_own_requests, is_own_request, mark_request_path
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.node.guard import kill_requests
 

@@ -9,7 +9,7 @@ import wave
 
 import pytest
 
-from sparkctl.monitor.service_proof import AudioClip, read_audio
+from sparkctl.monitor.engine_probe import AudioClip, read_audio
 
 
 def build_wav(seconds: float = 1.0, level: int = 8000, width: int = 2, rate: int = 24000) -> bytes:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkctl.model.engine_metrics import DraftAcceptance, EngineActivity, EngineMeter, EngineMetrics, MeterSource
-from sparkctl.monitor.meters.engine_averages import EngineAverages, compute_accept_length, compute_tokens_per_second
+from sparkctl.monitor.meters.engine_meters import EngineAverages, compute_accept_length, compute_tokens_per_second
 
 
 def make_decoding_meter(rate: float | None, length: float | None = None) -> EngineMeter:

@@ -12,8 +12,7 @@ import pytest
 from sparkctl.clock import SystemClock
 from sparkctl.model.launch_plan import ReadinessRule, ReadinessTarget
 from sparkctl.model.node import Node, NodeName
-from sparkctl.monitor.engine_probe import ProbeResult
-from sparkctl.monitor.service_proof import judge_embedding, judge_ranking, request_proof, request_speech
+from sparkctl.monitor.engine_probe import ProbeResult, judge_embedding, judge_ranking, request_proof, request_speech
 from sparkctl.transport.local_connection import LocalConnection
 from tests.unit.model.test_audio import build_wav
 

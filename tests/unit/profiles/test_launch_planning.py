@@ -13,7 +13,7 @@ from sparkctl.errors import InvalidInput
 from sparkctl.model.launch_plan import ContainerLabel, GuardRule, LaunchPlan, Mount, ReadinessRule
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
-from sparkctl.profiles.engine_environment import check_env_file_permissions, parse_env_file
+from sparkctl.profiles.env_references import check_env_file_permissions, parse_env_file
 from sparkctl.profiles.launch_planning import build_launch_plan, choose_container_name
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.yaml_reader import InvalidFile

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sparkctl.engines import engine_flags
 from sparkctl.engines.engine_flags import FlagArity
-from sparkctl.engines.lint.model import LintRule, LintSeverity
+from sparkctl.engines.lint import LintRule, LintSeverity
 from sparkctl.engines.traps import load_traps
 from sparkctl.profiles import profile_lint
 from sparkctl.profiles.profile_library import ProfileLibrary

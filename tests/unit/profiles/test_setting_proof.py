@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.engines.lint.model import LintSeverity
+from sparkctl.engines.lint import LintSeverity
 from sparkctl.model.memory_fit import FitOutcome, MemoryFit
 from sparkctl.model.node import NodeName
 from sparkctl.model.profile import Profile

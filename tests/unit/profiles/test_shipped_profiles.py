@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl import engines
-from sparkctl.engines.lint.model import LintRule, LintSeverity
+from sparkctl.engines.lint import LintRule, LintSeverity
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.reference import select_comparable
 from sparkctl.profiles import profile_lint

@@ -9,8 +9,8 @@ import shlex
 import pytest
 
 from sparkctl.engines import load_engine
+from sparkctl.files import shipped_profiles_dir
 from sparkctl.model.profile import Profile
-from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.importers.engine_command import parse_flags
 from sparkctl.profiles.profile_library import ProfileLibrary
 from tests.unit.profiles.source_commands import SOURCE_COMMANDS, SOURCES_WITHOUT_A_COMMAND

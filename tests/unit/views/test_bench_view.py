@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sparkctl.history.bench_diff import BenchFigure, SourceFigure, compare_benches
+from sparkctl.files import shipped_profiles_dir
+from sparkctl.history.bench_store import BenchFigure, SourceFigure, compare_benches
 from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, DomainResult, Measurements
 from sparkctl.model.node import NodeName
 from sparkctl.model.reference import FigureRange
-from sparkctl.paths import shipped_profiles_dir
 from sparkctl.views.bench_chart import build_charts, list_series
 from sparkctl.views.bench_view import (
     build_leaderboard_document,

@@ -7,9 +7,9 @@ from dataclasses import replace
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.switch.switch_request import SwitchInstance
 from sparkctl.engines import load_engine
+from sparkctl.files import shipped_profiles_dir
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.verdict import FieldChange
-from sparkctl.paths import shipped_profiles_dir
 from sparkctl.profiles.profile_library import ProfileLibrary
 
 NODE = Node(name=NodeName("spark1"), host="spark1")

@@ -12,7 +12,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import Gpu, MemoryReading, NetworkInterface, RdmaGid, RdmaLane, Sample
 from sparkctl.model.text.units import GIB
-from sparkctl.monitor.findings.base import Detector, NodeSnapshot
+from sparkctl.monitor.findings import Detector, NodeSnapshot
 
 NODE = NodeName("spark1")
 BEGIN = 1_777_670_400.0  # unix seconds at uptime 0

@@ -22,7 +22,7 @@ from sparkctl.model.engine_metrics import (
 )
 from sparkctl.model.finding import Finding, FindingKind, Severity
 from sparkctl.model.phase import Phase
-from sparkctl.monitor.findings.base import Detector, NodeSnapshot
+from sparkctl.monitor.findings import Detector, NodeSnapshot
 from sparkctl.monitor.findings.engine_detectors import (
     FullCacheDetector,
     LostPrefixDetector,

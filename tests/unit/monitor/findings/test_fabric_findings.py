@@ -11,7 +11,7 @@ from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import NetworkInterface, RdmaGid
-from sparkctl.monitor.findings.base import NodeSnapshot
+from sparkctl.monitor.findings import NodeSnapshot
 from sparkctl.monitor.findings.fabric_detectors import (
     IdleLaneDetector,
     MissingRouteDetector,

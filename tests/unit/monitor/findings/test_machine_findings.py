@@ -10,7 +10,7 @@ from sparkctl.model.container import ContainerState
 from sparkctl.model.finding import Finding, FindingKind, Severity, sort_by_severity
 from sparkctl.model.sample import DiskSpace, NodeProcess
 from sparkctl.model.text.units import GIB, MIB
-from sparkctl.monitor.findings.base import NodeSnapshot
+from sparkctl.monitor.findings import NodeSnapshot
 from sparkctl.monitor.findings.host_detectors import DiskSpaceDetector, OrphanProcessDetector
 from sparkctl.monitor.findings.node_detectors import (
     NodeDetectors,

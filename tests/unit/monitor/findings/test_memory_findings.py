@@ -12,7 +12,7 @@ from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import MemoryReading
 from sparkctl.model.text.units import GIB, MIB
-from sparkctl.monitor.findings.base import NodeSnapshot
+from sparkctl.monitor.findings import NodeSnapshot
 from sparkctl.monitor.findings.host_detectors import PageCacheDetector, SwapGrowthDetector
 from tests.unit.monitor.findings.node_snapshots import (
     BEGIN,

@@ -12,7 +12,7 @@ from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
-from sparkctl.monitor.findings.base import NodeSnapshot
+from sparkctl.monitor.findings import NodeSnapshot
 from sparkctl.monitor.findings.node_detectors import detect_across_nodes, detect_missing_rank
 from tests.unit.monitor.findings.node_snapshots import make_snapshot
 

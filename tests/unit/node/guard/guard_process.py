@@ -19,8 +19,8 @@ from typing import Any
 
 from sparkctl.model.guard_state import GuardEvent, GuardProcess, GuardReceipt, GuardRefusal, GuardState
 from sparkctl.model.text.units import GIB, MIB
+from sparkctl.monitor.guard_client import decode_guard_line, decode_guard_start
 from sparkctl.node import bootstrap
-from sparkctl.node.guard_decoder import decode_guard_line, decode_guard_start
 
 FLOOR = 512 * MIB
 LOADING, SERVING, THIRD = "1a" * 32, "5e" * 32, "3d" * 32

@@ -18,7 +18,7 @@ from sparkctl.model.guard_state import (
     GuardRole,
     GuardState,
 )
-from sparkctl.node.guard_decoder import MAX_LINE_BYTES, decode_guard_line, decode_guard_start
+from sparkctl.monitor.guard_client import MAX_LINE_BYTES, decode_guard_line, decode_guard_start
 
 ID = "ab" * 32
 EVENT = {"at": 1.5, "what": "warned", "container": ID, "instance": "qwen", "available": 900, "free": 40, "rate": 2e9,

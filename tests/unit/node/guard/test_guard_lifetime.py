@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.logs.own_requests import REQUEST_MARK
+from sparkctl.logs.line_patterns import REQUEST_MARK
 from sparkctl.model.guard_state import GuardProcess, GuardRefusal, GuardState
 from sparkctl.model.text.units import GIB, MIB
+from sparkctl.monitor.guard_client import decode_guard_start
 from sparkctl.node import bootstrap
-from sparkctl.node.guard_decoder import decode_guard_start
 from tests.unit.node.agent_process import list_pythons
 from tests.unit.node.guard.guard_process import LOADING, SERVING, THIRD, GuardedMachine, run_guard, wait_until
 

@@ -23,7 +23,7 @@ from sparkctl.profiles.importers.profile_importer import ImportOptions, import_c
 from sparkctl.profiles.launch_planning import build_launch_plan
 from sparkctl.profiles.validation import validate_profile
 from sparkctl.profiles.yaml_reader import parse_yaml
-from sparkctl.views.profiles.profile_import_view import build_import_json, format_import_report
+from sparkctl.views.profiles.profile_view import build_import_json, format_import_report
 from tests.unit.profiles.importers.import_text import (
     get_container_argv,
     import_and_check,

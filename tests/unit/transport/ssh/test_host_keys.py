@@ -12,7 +12,7 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from sparkctl.transport.ssh import host_keys
+from sparkctl.transport.ssh import ssh_config
 
 A = asyncssh.generate_private_key("ssh-ed25519")
 B = asyncssh.generate_private_key("ssh-ed25519")
@@ -29,10 +29,10 @@ def hash_host_name(name: str) -> str:
     return f"|1|{base64.b64encode(salt).decode()}|{base64.b64encode(digest).decode()}"
 
 
-def look_up_keys(tmp_path: Path, text: str, host: str = "spark1.local", port: int = 22) -> host_keys.KnownHostKeys:
+def look_up_keys(tmp_path: Path, text: str, host: str = "spark1.local", port: int = 22) -> ssh_config.KnownHostKeys:
     file = tmp_path / "known_hosts"
     file.write_text(text)
-    return host_keys.find_known_keys([tmp_path / "missing", file], host, port)
+    return ssh_config.find_known_keys([tmp_path / "missing", file], host, port)
 
 
 @pytest.mark.parametrize("host", ["spark1.local", "SPARK1.local"])
@@ -69,7 +69,7 @@ def test_known_types_come_first_and_ed25519_before_rsa_otherwise(tmp_path: Path)
 def test_a_line_is_added_after_a_file_without_a_last_newline(tmp_path: Path) -> None:
     file = tmp_path / "known_hosts"
     file.write_text("first")
-    host_keys.append_known_host(file, host_keys.format_known_hosts_line("Spark1", 2222, A))
+    ssh_config.append_known_host(file, ssh_config.format_known_hosts_line("Spark1", 2222, A))
     assert file.read_text() == f"first\n[spark1]:2222 {format_public_key(A)}\n"
 
 
@@ -77,19 +77,19 @@ def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     file = tmp_path / "known_hosts"
     os.mkfifo(file)
     with pytest.raises(OSError, match="it is a FIFO"):
-        host_keys.find_known_keys([file], "spark1", 22)
+        ssh_config.find_known_keys([file], "spark1", 22)
     file.unlink()
     file.symlink_to("/dev/zero")
     with pytest.raises(OSError, match="it is a device"):
-        host_keys.find_known_keys([file], "spark1", 22)
+        ssh_config.find_known_keys([file], "spark1", 22)
 
 
 def test_a_file_that_no_ssh_writes_is_refused_by_its_size(tmp_path: Path) -> None:
     file = tmp_path / "known_hosts"
     with file.open("wb") as sparse:
-        sparse.truncate(host_keys.MAX_FILE_BYTES + 1)
+        sparse.truncate(ssh_config.MAX_FILE_BYTES + 1)
     with pytest.raises(OSError, match="it is larger than"):
-        host_keys.find_known_keys([file], "spark1", 22)
+        ssh_config.find_known_keys([file], "spark1", 22)
 
 
 def test_entries_of_other_hosts_are_not_decoded(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from sparkctl.errors import NodeStarved
 from sparkctl.model.node import Node, NodeName
-from sparkctl.transport.ssh import host_keys
+from sparkctl.transport.ssh import ssh_config
 from sparkctl.transport.ssh.login_shell import BEGIN_MARK, CommandNotRun, build_remote_command
 from sparkctl.transport.ssh.ssh_connection import SshConnection
 from tests.unit.transport.ssh.ssh_servers import QUICK, Server, serve_ssh
@@ -102,7 +102,7 @@ def test_what_no_argument_can_hold_is_refused() -> None:
 async def server(home: Path) -> AsyncIterator[Server]:
     """An SSH server whose key is known."""
     async with serve_ssh(KEY, KEY) as running:
-        (home / "known_hosts").write_text(host_keys.format_known_hosts_line("127.0.0.1", running.port, KEY) + "\n")
+        (home / "known_hosts").write_text(ssh_config.format_known_hosts_line("127.0.0.1", running.port, KEY) + "\n")
         yield running
 
 

@@ -25,7 +25,7 @@ from sparkctl.errors import (
 )
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.transport.node_connection import ConnectionStatus, OutputTooLong
-from sparkctl.transport.ssh import host_keys
+from sparkctl.transport.ssh import ssh_config
 from sparkctl.transport.ssh.ssh_connection import (
     MIN_BACKOFF_SECONDS,
     SshConnection,
@@ -40,7 +40,7 @@ LIMITED = 20.0  # seconds any of these may take
 
 
 def format_known_host(port: int, key: asyncssh.SSHKey) -> str:
-    return host_keys.format_known_hosts_line("127.0.0.1", port, key) + "\n"
+    return ssh_config.format_known_hosts_line("127.0.0.1", port, key) + "\n"
 
 
 def write_identity(home: Path, key: asyncssh.SSHKey = CLIENT, passphrase: str | None = None) -> str:

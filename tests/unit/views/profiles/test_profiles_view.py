@@ -9,7 +9,7 @@ import pytest
 
 from sparkctl.commands.start.launch_plans import build_preview_plan
 from sparkctl.context import CommandContext
-from sparkctl.engines.lint.model import LintRule, LintSeverity
+from sparkctl.engines.lint import LintRule, LintSeverity
 from sparkctl.history.operation_history import LastStart, OperationHistory
 from sparkctl.logs import search
 from sparkctl.model.container import ContainerState
