@@ -76,7 +76,8 @@ async def _consume_events(ctx: CommandContext, verb: EventSource, printer: Event
     async with contextlib.aclosing(verb(ctx)) as events, run_in_background(refresh_every_second()):
         async for event in events:
             if isinstance(event, CommandEnded) and event.exit_code == ExitCode.INTERRUPTED:
-                event = replace(event, exit_code=128 + (ctx.interrupt.signal_number or signal.SIGINT))
+                if ctx.interrupt.signal_number == signal.SIGHUP:
+                    event = replace(event, exit_code=_HANGUP_EXIT_CODE)
             try:
                 printer.print_event(event)
             except (stdout.StdoutClosed, stdout.StdoutWriteFailed):
@@ -93,6 +94,7 @@ async def _consume_events(ctx: CommandContext, verb: EventSource, printer: Event
 
 
 _INTERRUPTING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_HANGUP_EXIT_CODE = 128 + signal.SIGHUP  # as a shell tells it; SIGTERM and Ctrl-C are both 130
 _SIGNAL_SECONDS = 0.1  # a terminal that closes takes stdout away, and sends SIGHUP a moment later
 
 

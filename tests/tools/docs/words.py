@@ -21,7 +21,6 @@ EXIT_CODES: dict[int, str] = {
     ExitCode.INTERRUPTED: "interrupted; `up` stops watching and the engine keeps running; a `switch` in the middle is left to "
     "`resume` and `abort`",
     129: "as 130: the terminal was closed (SIGHUP)",
-    143: "as 130: somebody sent SIGTERM",
     70: "a defect in sparkctl; `SPARKCTL_DEBUG=1` shows where",
     74: "the command succeeded, but the recording (`--record`) could not be written",
     141: "the reader of stdout went away (for example `| head`)",
