@@ -75,8 +75,8 @@ async def _consume_events(ctx: CommandContext, verb: EventSource, printer: Event
     code = 0
     async with contextlib.aclosing(verb(ctx)) as events, run_in_background(refresh_every_second()):
         async for event in events:
-            is_interrupted = isinstance(event, CommandEnded) and event.exit_code == ExitCode.INTERRUPTED
-            if is_interrupted and ctx.interrupt.signal_number == signal.SIGHUP:
+            is_hangup = ctx.interrupt.signal_number == signal.SIGHUP
+            if is_hangup and isinstance(event, CommandEnded) and event.exit_code == ExitCode.INTERRUPTED:
                 event = replace(event, exit_code=_HANGUP_EXIT_CODE)
             try:
                 printer.print_event(event)
