@@ -17,6 +17,7 @@ from sparkctl.cli.verbs.bench import BenchGroup
 from sparkctl.engines.engine_flags import list_versions, load_catalogue
 from sparkctl.engines.failures import COMMON_FAILURES
 from sparkctl.engines.log_rules import FailureRule
+from sparkctl.files import shipped_profiles_dir
 
 ENGINES = ("sglang", "vllm", "trtllm", "llamacpp")
 ROOT = Path(sparkctl.__file__).parent
@@ -30,7 +31,7 @@ _ARGUMENT = re.compile(r"\bargs\.([A-Za-z][\w-]*)")
 
 @cache
 def list_sentences() -> list[tuple[str, str]]:
-    """Every text in the package, with the place; what is filled in stands as a word in angle brackets."""
+    """Every text in the package, its data and the shipped profiles, with the place; what is filled in stands as a word in angle brackets."""
     found = []
     for path in sorted(ROOT.rglob("*.py")):
         source = path.read_text(encoding="utf-8")
@@ -52,6 +53,10 @@ def list_sentences() -> list[tuple[str, str]]:
             if text and "sparkctl " in text:
                 assert isinstance(node, ast.expr)
                 found.append((f"{path.relative_to(ROOT)}:{node.lineno}", text))
+    for path in (*sorted(ROOT.rglob("*.json")), *sorted(shipped_profiles_dir().glob("*.yaml"))):
+        is_ours = path.is_relative_to(ROOT)
+        text = re.sub(r"\n\s+", " ", path.read_text(encoding="utf-8"))
+        found.append((f"{path.relative_to(ROOT) if is_ours else path.name}", text))
     return found
 
 
