@@ -20,28 +20,23 @@ from tests.lab.support.sparkctl_process import Running, Sparkctl
 from tests.support import load_generator_stand_in
 
 GENERATOR = shlex.join([sys.executable, load_generator_stand_in.__file__])
-CELLS = (
-    "--pp",
-    "8",
-    "--tg",
-    "20",
-    "--concurrency",
-    "1,2,3",
-    "--runs",
-    "1",
-    "--tokenizer",
-    "/tmp",
-    "--command",
-    GENERATOR,
-)
+SIZES = ("--pp", "8", "--tg", "20", "--concurrency", "1,2,3", "--runs", "1")
 FIRST_CELL, SECOND_CELL = (rf'"event": ?"cell".*"number": ?{number}' for number in (1, 2))
+
+
+def build_tools(sparkctl: Sparkctl) -> tuple[str, ...]:
+    """The load generator, and a tokenizer: the stand-in's model has none."""
+    tokenizer = sparkctl.home / "tokenizer"
+    tokenizer.mkdir(exist_ok=True)
+    (tokenizer / "tokenizer.json").write_text("{}")
+    return ("--command", GENERATOR, "--tokenizer", str(tokenizer))
 
 
 def start_bench(sparkctl: Sparkctl, *more: str) -> Running:
     """Start an engine that makes ten tokens a second, and a benchmark of it; return when its first cell is measured."""
     name = sparkctl.profile(env={"LAB_TOKEN_S": "0.1"})
     assert_ended(sparkctl("up", name, "--node", "spark1", "--json"), 0, "ready")
-    bench = sparkctl.start("bench", name, *CELLS, *more, "--json")
+    bench = sparkctl.start("bench", name, *SIZES, *build_tools(sparkctl), *more, "--json")
     bench.await_text(FIRST_CELL)
     return bench
 
@@ -71,7 +66,7 @@ def test_a_cut_link_costs_its_cell_and_resume_measures_that_alone(
     assert (ran.code, ran.result["outcome"]) == (1, "failed")
     assert "2 of 3 cells are measured and saved" in ran.result["message"]
     assert_kept_once(sparkctl, 1, 3)
-    again = sparkctl("bench", "--resume", "1", "--command", GENERATOR, "--tokenizer", "/tmp", "--json")
+    again = sparkctl("bench", "--resume", "1", *build_tools(sparkctl), "--json")
     assert list_cells(again.events) == [(2, True)], again
     assert_ended(again, 0, "done")
     assert_kept_once(sparkctl, 1, 2, 3)
@@ -87,11 +82,11 @@ def test_an_engine_that_dies_ends_the_run_and_after_a_new_start_the_rest_is_meas
     assert (ran.code, ran.result["outcome"]) == (1, "failed")
     assert "tiny has ended" in ran.result["message"]
     assert "1 of 3 cells" in ran.result["message"]
-    early = sparkctl("bench", "--resume", "1", "--command", GENERATOR, "--tokenizer", "/tmp", "--json")
+    early = sparkctl("bench", "--resume", "1", *build_tools(sparkctl), "--json")
     assert early.code == 2, early
     assert "tiny is not running" in early.result["message"]
     assert_ended(sparkctl("up", "tiny", "--node", "spark1", "--json"), 0, "ready")
-    again = sparkctl("bench", "--resume", "1", "--command", GENERATOR, "--tokenizer", "/tmp", "--json")
+    again = sparkctl("bench", "--resume", "1", *build_tools(sparkctl), "--json")
     assert list_cells(again.events) == [(2, True), (3, True)], again
     assert_kept_once(sparkctl, 1, 2, 3)
 
