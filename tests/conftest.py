@@ -7,11 +7,16 @@ was found. To hunt with new ones, shrunk to the smallest that fails: pytest --hy
 from __future__ import annotations
 
 import gc
+import os
 import signal
 
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.support.fast_forward import install_fast_forward
+
+# Screens are drawn for a terminal of all colours, whatever the one is that the tests were started from.
+os.environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+os.environ.pop("NO_COLOR", None)
 
 settings.register_profile(
     "steady",

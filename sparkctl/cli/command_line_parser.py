@@ -113,7 +113,7 @@ class CommandLineParser:
             with command.make_context(verb, list(rest), parent=outer) as ctx:
                 if verb in _SCREEN_TARGETS:
                     given = {
-                        str(param.name): param.opts[-1]
+                        str(param.name): next((one for one in param.opts if one.startswith("--")), param.opts[-1])
                         for param in command.params
                         if ctx.get_parameter_source(param.name or "") in _EXPLICIT_SOURCES
                     }

@@ -129,7 +129,9 @@ def build_missing_instance_error(
     there = "; ".join(f"{what}: {', '.join(found)}" for what, found in lists if found)
     there = f" ({there})" if there else ""
     if name in ProfileLibrary().list_names():
-        return InvalidInput(f"{name} is a profile, and it is not running{place}{there}", hint or f"sparkctl up {name}")
+        return InvalidInput(
+            f"{name} is a profile, and it is not running{place}{there}", hint or f"sparkctl up {name} --node NODE"
+        )
     what = "no node and no running instance" if nodes else "no running instance"
     near = format_did_you_mean(name, [*nodes, *names])
     return InvalidInput(f"{what} is called {sanitize_line(name)}{place}{there}{near}", "see what runs: sparkctl status")
