@@ -211,7 +211,7 @@ def pull_profile(ctx: CommandContext, request: PullProfile) -> AsyncGenerator[Ev
             node=request.nodes[0].name if len(request.nodes) == 1 else None, instance=request.profile.name, message=message,
         )  # fmt: skip
 
-    stays = "interrupted; what has arrived is kept. A model's download continues there until it is complete; to stop it: sparkctl pull PROFILE --stop"
+    stays = "interrupted; what has arrived is kept. A model's download that has begun continues there; to stop it: sparkctl pull PROFILE --stop"
     return stream_events(ctx, run_pull, request.profile.name, None, on_interrupt=stays)
 
 
