@@ -84,7 +84,7 @@ def test_an_engine_that_dies_ends_the_run_and_after_a_new_start_the_rest_is_meas
     assert "1 of 3 cells" in ran.result["message"]
     early = sparkctl("bench", "--resume", "1", *build_tools(sparkctl), "--json")
     assert early.code == 2, early
-    assert "tiny is not running" in early.result["message"]
+    assert "tiny is a profile, and it is not running" in early.result["message"]
     assert_ended(sparkctl("up", "tiny", "--node", "spark1", "--json"), 0, "ready")
     again = sparkctl("bench", "--resume", "1", *build_tools(sparkctl), "--json")
     assert list_cells(again.events) == [(2, True), (3, True)], again

@@ -107,7 +107,7 @@ def test_the_guard_acts_while_nobody_is_connected_and_the_next_one_is_told(
     watching.kill()  # the laptop has gone as well
     (name,) = list_own_containers(spark1)
     assert read_container_status(spark1, name) == "running"
-    await_true("the guard to stop it", lambda: read_container_status(spark1, name) == "exited", 20.0)
+    await_true("the guard to stop it", lambda: read_container_status(spark1, name) == "exited", 60.0)
     faults.start_sshd(spark1)
     shown = sparkctl("guard", "status", "--node", "spark1")
     assert "stopped tiny: MemAvailable fell from " in shown.out, shown
@@ -262,7 +262,7 @@ def test_what_is_armed_by_hand_is_stopped_and_what_does_not_grow_is_not(spark1: 
     spark1.docker("run", "-d", "--network", "host", "--name", "hog", "--entrypoint", "python3", IMAGE, "-c", hog)
     armed = sparkctl("guard", "arm", "tiny", "--foreign", "hog", "--floor", room, "--node", "spark1", "--json")
     assert_ended(armed, 0, "done")
-    await_true("the guard to stop it", lambda: read_container_status(spark1, "hog") == "exited", 25.0)
+    await_true("the guard to stop it", lambda: read_container_status(spark1, "hog") == "exited", 60.0)
     assert read_container_status(spark1, list_own_containers(spark1)[0]) == "running"
     found = read_guard_status(sparkctl)["guard"]
     assert [watch["instance"] for watch in found["watches"]] == ["tiny"]
