@@ -6,6 +6,7 @@ by its label, and goes on watching.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import secrets
@@ -443,15 +444,16 @@ async def _start_download(session: NodeSession, wanted: ModelDownload, environ: 
         },
         "HostConfig": {"Binds": binds, "NetworkMode": "host", "CpuShares": 128},
     }
-    container_id: str | None = None
+    # Docker goes on making it where we are cancelled meanwhile: only then it is known what has to go again.
+    creating = asyncio.ensure_future(session.docker.create_from_body(wanted.container_name, body))
     try:
-        container_id = await session.docker.create_from_body(wanted.container_name, body)
+        container_id = await asyncio.shield(creating)
         await session.docker.start_container(container_id)
     except BaseException:  # what this attempt made goes again, and nothing of another pull's
         with suppress(NodeError, DockerError):  # the error that ended it says more
-            if container_id is not None:
-                await session.docker.remove_container(container_id)
-            if folder:
+            await session.docker.remove_container(await creating)
+        if folder:
+            with suppress(NodeError, DockerError):
                 words = ["sh", "-c", _REMOVE_FOLDER, "sparkctl-download", folder]
                 await session.run(words, timeout=_COMMAND_TIMEOUT_SECONDS)
         raise

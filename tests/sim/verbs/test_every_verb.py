@@ -83,7 +83,7 @@ def test_a_running_model_is_checked() -> None:
     assert "no running instance is called nothing on spark1, spark2" in missing.stderr
     profile = run_demo("check", "qwen36", scenario="two-stacks")
     assert "qwen36 is a profile, and it is not running on spark1, spark2" in profile.stderr
-    assert "try: sparkctl up qwen36\n" in profile.stderr
+    assert "try: sparkctl up qwen36 --node NODE\n" in profile.stderr
 
 
 def test_a_dry_run_changes_nothing_and_prints_the_docker_line() -> None:

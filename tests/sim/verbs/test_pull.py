@@ -207,6 +207,7 @@ async def test_a_container_that_nobody_starts_gives_way_after_a_minute(
     (begun,) = daemon.containers.values()
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
+    await wait_until_true(lambda: not daemon.containers)
     left, daemon.start_seconds = daemon.create_container(begun.name, begun.body), 0.0
     assert find_command_end(await collect_events(pull_profile(ctx, request))).exit_code == 0
     assert left.id not in daemon.containers

@@ -225,7 +225,7 @@ async def begin_switch(pilot: Driver) -> None:
 async def test_leaving_in_the_middle_asks_and_tells_what_stands_still_and_how_to_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_two_rank_model(tmp_path / "beds", speed=2.0) as bed:
+    async with open_two_rank_model(tmp_path / "beds", speed=1.0) as bed:
         async with open_demo_panel(bed.sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot:
             await begin_switch(pilot)
             await pilot.press("ctrl+c")
