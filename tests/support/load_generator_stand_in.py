@@ -1,7 +1,11 @@
-"""Speaks llama-benchy's options, progress and result, and sends its requests; no tokenizer, no statistics."""
+"""Speaks llama-benchy's options, progress and result, and sends its requests; no tokenizer, no statistics.
+
+Like llama-benchy it cuts its prompts from a book in its cache; it fetches none, so without that it fails.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 import time
@@ -19,10 +23,12 @@ def main(words: list[str]) -> int:
         name: value for name, value in pairwise(words) if name.startswith("--") and name != "--extra-body"
     }  # fmt: skip
     runs, tokens = int(options["--runs"]), int(options["--tg"])
+    name = hashlib.md5(options["--book-url"].encode(), usedforsecurity=False).hexdigest()
+    book = (Path.home() / f".cache/llama-benchy/{name}.txt").read_text(encoding="utf-8")
     values = []
     for number in range(runs * int(options["--concurrency"])):
         body = {
-            "model": options["--served-model-name"], "messages": [{"role": "user", "content": "x" * int(options["--pp"])}],
+            "model": options["--served-model-name"], "messages": [{"role": "user", "content": book[: int(options["--pp"])]}],
             "max_tokens": tokens, "stream": True,
         }  # fmt: skip
         request = urllib.request.Request(

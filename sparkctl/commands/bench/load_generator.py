@@ -139,6 +139,7 @@ class LoadGenerator:
         """
         result_file = self.home / "result.json"
         try:
+            _put_book_into_cache(self.home, self.book or _BOOK)
             result_file.unlink(missing_ok=True)
             process = await asyncio.create_subprocess_exec(
                 *self.words, *self._build_options(cell, result_file), stdin=asyncio.subprocess.DEVNULL,
