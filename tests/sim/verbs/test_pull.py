@@ -39,6 +39,7 @@ from sparkctl.model.text.units import format_size
 from sparkctl.monitor.node_status import read_node_statuses
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
+from sparkctl.simulator.sim_container import SimContainer
 from sparkctl.simulator.sim_node import FULL_DISK_FREE_BYTES, NodeFault, SimNodeOptions
 from sparkctl.transport.hub_client import HubClient
 from sparkctl.views.status_view import format_status
@@ -195,21 +196,27 @@ async def test_a_download_that_somebody_paused_is_watched_and_not_begun_anew(
     assert [one["id"] for one in daemon._past_events if one["Action"] == "create"] == [paused.id]
 
 
-@FRESH
-async def test_a_container_that_nobody_starts_gives_way_after_a_minute(
-    sparks: SimulatedSparks, ctx: CommandContext
-) -> None:
+async def cut_off_download(sparks: SimulatedSparks, ctx: CommandContext) -> SimContainer:
+    """Cancel a pull while Docker starts its container; return that container, which is gone again."""
     sparks.nodes["spark1"].images.add_image(IMAGE, "sha256:1")
-    daemon, request = sparks.docker["spark1"], make_request(sparks)
+    daemon = sparks.docker["spark1"]
     daemon.start_seconds = 1e6
-    first = asyncio.create_task(collect_events(pull_profile(ctx, request)))
+    first = asyncio.create_task(collect_events(pull_profile(ctx, make_request(sparks))))
     await wait_until_true(lambda: bool(daemon.containers))
     (begun,) = daemon.containers.values()
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
-    await wait_until_true(lambda: not daemon.containers)
+    assert daemon.containers == {}, "an attempt that is cut off takes what it made with it"
+    return begun
+
+
+@FRESH
+async def test_a_container_that_nobody_starts_gives_way_after_a_minute(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    daemon, begun = sparks.docker["spark1"], await cut_off_download(sparks, ctx)
     left, daemon.start_seconds = daemon.create_container(begun.name, begun.body), 0.0
-    assert find_command_end(await collect_events(pull_profile(ctx, request))).exit_code == 0
+    assert find_command_end(await collect_events(pull_profile(ctx, make_request(sparks)))).exit_code == 0
     assert left.id not in daemon.containers
     created = [one["id"] for one in daemon._past_events if one["Action"] == "create"]
     assert created[:2] == [begun.id, left.id]
@@ -220,14 +227,7 @@ async def test_a_container_that_nobody_starts_gives_way_after_a_minute(
 async def test_an_attempt_that_is_cut_off_takes_what_it_made_with_it(
     sparks: SimulatedSparks, ctx: CommandContext
 ) -> None:
-    sparks.nodes["spark1"].images.add_image(IMAGE, "sha256:1")
-    daemon = sparks.docker["spark1"]
-    daemon.start_seconds = 1e6
-    first = asyncio.create_task(collect_events(pull_profile(ctx, make_request(sparks))))
-    await wait_until_true(lambda: bool(daemon.containers))
-    first.cancel()
-    await asyncio.gather(first, return_exceptions=True)
-    assert daemon.containers == {}
+    await cut_off_download(sparks, ctx)
 
 
 def test_plan_refuses_while_something_is_missing_and_says_what(tmp_path: object) -> None:
