@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import fsum, log, sqrt
 from statistics import median
 
 from sparkctl.model.node import NodeName
@@ -86,6 +88,32 @@ class CellResult:
     disturbed: bool | None = None
     seconds: float | None = None
     error: str | None = None
+
+
+def estimate_seconds(cells: Sequence[BenchCell], runs: int, seen: Sequence[CellResult]) -> float | None:
+    """Return about how long the requests of these cells take, by the speed in cells that were measured; None without any.
+
+    Requests at a time share the steps, so their tokens/s together grow less than their number: by its square root, about.
+    """
+    known = [one for one in seen if one.generation_rate is not None and one.generation_rate.median > 0]
+    if not known:
+        return None if cells else 0.0
+    seconds = []
+    for cell in cells:
+        alike = min(known, key=lambda one: _compare_sizes(one.cell, cell))
+        rate = alike.generation_rate.median if alike.generation_rate else 0.0
+        together = rate * sqrt(cell.concurrency / alike.cell.concurrency)
+        prompts = (
+            (cell.pp + cell.depth) / alike.prompt_rate.median
+            if alike.prompt_rate and alike.prompt_rate.median > 0
+            else 0.0
+        )
+        seconds.append(runs * cell.concurrency * (prompts + cell.tg / together))
+    return fsum(seconds)
+
+
+def _compare_sizes(one: BenchCell, other: BenchCell) -> tuple[float, int]:
+    return abs(log(one.concurrency / other.concurrency)), abs(one.depth - other.depth)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

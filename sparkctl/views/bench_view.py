@@ -92,7 +92,7 @@ def render_run(run: BenchRun, baseline: BenchRun | None = None, *, is_wide: bool
     setup, when = run.setup, time.strftime("%Y-%m-%d %H:%M", time.localtime(run.began))
     what = " ".join(word for word in (setup.engine, setup.engine_version) if word)
     generator = sanitize_line(setup.generator or "load generator not known")
-    how = f"{setup.runs} run{'s' if setup.runs > 1 else ''} of each cell, {generator}"
+    how = f"{_format_runs(setup.runs)}, {generator}"
     rows = [
         make_row(
             Span(f"benchmark {run.number}", TextStyle.STRONG),
@@ -111,6 +111,14 @@ def render_run(run: BenchRun, baseline: BenchRun | None = None, *, is_wide: bool
     words += [f"not measured: {left}"] if left else []
     rows += [row for line in words for row in (make_row(""), make_row(Span(line, TextStyle.ATTENTION)))]
     return rows
+
+
+def _format_runs(runs: int) -> str:
+    return (
+        f"{runs} runs of each cell"
+        if runs > 1
+        else "1 run of each cell (no spread: --runs 3 tells a difference from chance)"
+    )
 
 
 _DOMAIN_HEADINGS = ("kind of text", "thinking", "tok/s", "first token", "accepted", "steps", "")
@@ -333,6 +341,15 @@ def format_cell_progress(event: BenchCellProgressed) -> str:
     left = f"   about {format_duration(event.remaining)} left" if event.remaining else ""
     asked = f"{event.done} of {event.requests} requests" if event.done else "beginning"
     return f"{event.number}/{event.total}  {event.cell}   {asked}{rate}{left}"
+
+
+def format_sweep_time(event: BenchCellProgressed) -> str:
+    """Return how much is measured, and how long it takes."""
+    runs = max(1, event.requests // event.cell.concurrency)
+    left = event.total - event.number + 1
+    cells = f"{left} cell{'s' if left > 1 else ''}"
+    each = f"{runs} runs each" if runs > 1 else "1 run each, which has no spread"
+    return f"{sanitize_line(event.instance)} on {event.node}: {cells}, {each}: about {format_duration(event.remaining or 0.0)}"
 
 
 def render_comparison(one: BenchComparison, *, is_wide: bool = False) -> list[TextRow]:

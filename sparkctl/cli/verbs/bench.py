@@ -26,6 +26,7 @@ from sparkctl.cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sparkctl.commands.bench.run_bench import RunBench
     from sparkctl.commands.start.start_request import StartInstance
     from sparkctl.history.bench_store import BenchStore
     from sparkctl.model.bench import BenchCell, BenchRun
@@ -210,8 +211,26 @@ def run_command(
         are_started=are_started,
         everywhere=add_other_nodes(nodes),
         together=together,
+        estimate=_estimate_seconds(benches, together=together),
     )
     return PreparedVerb(request=request, printer=lambda: BenchPrinter("ending this cell ..."))
+
+
+def _estimate_seconds(benches: Sequence[RunBench], *, together: bool) -> float | None:
+    """Return about how long these take, by the newest benchmark of each; None where one was never measured."""
+    from sparkctl.history.bench_store import BenchStore
+    from sparkctl.model.bench import estimate_seconds
+
+    runs, found = BenchStore().list_runs(), list[float]()
+    for one in benches:
+        seen = next(
+            (run.results for run in runs if run.results and one.instance in (run.instance, run.setup.profile)), ()
+        )
+        took = estimate_seconds(one.cells, one.runs, seen)
+        if took is None:
+            return None
+        found.append(took)
+    return max(found) if together else sum(found)
 
 
 _OPTION_NAMES = {

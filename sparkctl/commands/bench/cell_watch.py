@@ -52,7 +52,6 @@ class CellWatch:
         self._samples: list[tuple[float, Sample]] = []
         self._readings: list[MetricsReading] = []
         self._span: tuple[float, float | None] | None = None
-        self._settled: float | None = None
         self._wake = asyncio.Event()
         self._tasks = BackgroundTasks(lambda _: None)  # what cannot be read is not known in the result
 
@@ -66,19 +65,12 @@ class CellWatch:
         await self._tasks.aclose(None)
 
     async def prepare(self) -> None:
-        """Forget the cell before, and read the engine once more."""
+        """Forget what was before, and read the engine once more: until `begin` the load generator has it generate nothing."""
         self._samples, self._readings, self._span, self._bandwidths = self._samples[-1:], [], None, []
-        self._settled = None
         await self._read_engine()
 
-    def note_settled(self) -> None:
-        """Mark that the warm-up is over, or that there is none: the engine is read now, and generates nothing until `begin`."""
-        if self._settled is None:
-            self._settled = self._clock.monotonic()
-        self._wake.set()
-
     def begin(self) -> None:
-        """Mark the beginning of what is measured: readings from before it are those of the warm-up."""
+        """Mark the beginning of what is measured."""
         self._span = (self._clock.monotonic(), None)
         self._wake.set()
 
@@ -101,7 +93,7 @@ class CellWatch:
             return result
         began, ended = self._span[0], self._span[1]
         await self._read_engine()
-        readings = select_readings(self._readings, began, self._settled)
+        readings = select_readings(self._readings, began)
         samples = [one for when, one in self._samples if began <= when <= ended + LOADING_INTERVAL]
         result = add_engine_figures(result, readings, own_tokens, own_prompt_tokens)
         if result.accept_length is None:
@@ -162,19 +154,12 @@ class CellWatch:
             self._bandwidths.append((now, (found.low + found.high) / 2))
 
 
-def select_readings(readings: Sequence[MetricsReading], began: float, settled: float | None) -> list[MetricsReading]:
-    """Return the readings of a cell, the first as of its beginning.
-
-    ``settled``: when the warm-up was over, None if the load generator did not tell. What was read between that and the
-    beginning holds for the beginning. Otherwise the reading that `CellWatch.begin` caused is the first; where that came
-    late, the last one before it.
+def select_readings(readings: Sequence[MetricsReading], began: float) -> list[MetricsReading]:
+    """Return the readings of a cell. The last before its beginning is the first, as of the beginning: the load generator had the
+    engine generate nothing since it was prepared, and what is read after the beginning has steps of the cell already.
     """
     before = [one for one in readings if one.when <= began]
-    since = [one for one in readings if one.when > began]
-    if settled is not None and before and before[-1].when > settled:
-        return [replace(before[-1], when=began), *since]
-    is_late = not since or since[0].when > began + _LATE_SECONDS
-    return [*(before[-1:] if is_late else ()), *since]
+    return [*(replace(one, when=began) for one in before[-1:]), *(one for one in readings if one.when > began)]
 
 
 def add_engine_figures(

@@ -40,7 +40,7 @@ from sparkctl.errors import ConnectionLost, ExitCode, InvalidInput, OperationRef
 from sparkctl.history.bench_store import BenchStore
 from sparkctl.history.model import OperationKind
 from sparkctl.logs.start_verdict import describe_memory_drop
-from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult
+from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, estimate_seconds
 from sparkctl.model.container import Container
 from sparkctl.model.events import (
     BenchCellMeasured,
@@ -55,6 +55,7 @@ from sparkctl.model.events import (
 from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.questions import BenchStartQuestion, NonInteractivePrompter
+from sparkctl.model.text.units import format_duration
 from sparkctl.monitor.guard_client import read_receipt, save_receipt
 from sparkctl.monitor.meters.bandwidth import build_decode_step_reads
 from sparkctl.monitor.node_status import read_node_statuses
@@ -207,36 +208,29 @@ class _Sweep:
     target: BenchTarget
     generator: LoadGenerator
     watch: CellWatch
-    _place: tuple[str, int, int, float | None] = (
-        "",
-        0,
-        0,
-        None,
-    )  # instance, number of the cell, of how many, seconds left
+    _place: tuple[str, int, int] = ("", 0, 0)  # instance, number of the cell, of how many
+    _left: tuple[BenchCell, ...] = ()  # this cell, and those after it
+    _seen: list[CellResult] = field(default_factory=list)  # what tells how long the rest takes
+    _extra: list[float] = field(default_factory=list)  # seconds of each cell beside its requests
 
     async def measure_all(self, run: BenchRun) -> BenchRun:
         """Measure what is missing; the run is on disk after each cell. Ctrl-C and the end of the engine end it early."""
-        cells, took = run.missing, list[float]()
+        cells = run.missing
         done = len(run.wanted) - len(cells)
+        self._seen += [one for one in run.results if one.error is None]
         for index, cell in enumerate(cells):
-            began = self.ctx.clock.monotonic()
-            self._place = (
-                run.instance,
-                done + index + 1,
-                len(run.wanted),
-                sum(took) / len(took) * (len(cells) - index) if took else None,
-            )
+            self._place, self._left = (run.instance, done + index + 1, len(run.wanted)), cells[index:]
             try:
                 result = await self.ctx.interrupt.run_interruptible(self._measure(cell), "interrupted")
             except CommandInterrupted:
                 return self._save(replace(run, why="interrupted"))
-            took.append(self.ctx.clock.monotonic() - began)
             rest = [one for one in run.results if one.cell != cell]
             run = self._save(replace(run, results=(*rest, result)))
+            self._left = cells[index + 1 :]
             self.emit(
                 BenchCellMeasured.from_result(
                     self.ctx.clock.unix_time(), self.target.session.node.name, run.instance, result,
-                    number=done + index + 1, total=len(run.wanted), remaining=sum(took) / len(took) * (len(cells) - index - 1),
+                    number=done + index + 1, total=len(run.wanted), remaining=self._estimate_remaining(),
                     benchmark=run.number or None,
                 )
             )  # fmt: skip
@@ -250,32 +244,53 @@ class _Sweep:
         return self._save(replace(run, ended=self.ctx.clock.unix_time(), why=None))
 
     async def _measure(self, cell: BenchCell) -> CellResult:
+        generator, requests = self.generator, self.generator.runs * cell.concurrency
         try:
+            self._report_progress(cell, 0, requests)
+            if not generator.is_warm:
+                began = self.ctx.clock.monotonic()
+                self._note_speed(await generator.warm_up(cell), 1, began)
+                self._report_progress(cell, 0, requests)  # now it is known how long all takes
             await self.watch.prepare()
-            if self.generator.is_warm:
-                self.watch.note_settled()
-            self._report_progress(cell, 0, self.generator.runs * cell.concurrency)
-            result = await self.generator.run_cell(
+            began = self.ctx.clock.monotonic()
+            result = await generator.run_cell(
                 cell,
                 self.watch.begin,
                 self.watch.end,
                 lambda done, requests: self._report_progress(cell, done, requests),
-                self.watch.note_settled,
             )
             runs = len(result.generation_rate.values) if result.generation_rate else 1
-            requests = cell.concurrency * max(runs, self.generator.runs)
-            return await self.watch.complete(result, cell.tg * requests, (cell.pp + cell.depth) * requests)
+            sent = cell.concurrency * max(runs, generator.runs)
+            result = await self.watch.complete(result, cell.tg * sent, (cell.pp + cell.depth) * sent)
+            self._note_speed(result, generator.runs, began)
+            return result
         except CellFailed as failed:
             return CellResult(cell=cell, error=failed.message)
         except ConnectionLost as lost:
             return CellResult(cell=cell, error=lost.message)
 
+    def _note_speed(self, result: CellResult | None, runs: int, began: float) -> None:
+        """Keep what a cell tells of the time that others take."""
+        if result is None or (asked := estimate_seconds([result.cell], runs, [result])) is None:
+            return
+        self._extra.append(max(0.0, self.ctx.clock.monotonic() - began - asked))
+        self._seen.append(result)
+
+    def _estimate_remaining(self, done: float = 0.0) -> float | None:
+        """Return about how many seconds are left, None before a cell was measured; ``done``: the share of the first of those left."""
+        asked = [estimate_seconds([cell], self.generator.runs, self._seen) for cell in self._left]
+        if any(one is None for one in asked):
+            return None
+        extra = sum(self._extra) / len(self._extra) if self._extra else 0.0
+        each = [(one or 0.0) + extra for one in asked]
+        return sum(each) - (each[0] * done if each else 0.0)
+
     def _report_progress(self, cell: BenchCell, done: int, requests: int) -> None:
-        instance, number, total, remaining = self._place
+        instance, number, total = self._place
         self.emit(
             BenchCellProgressed(
                 ts=self.ctx.clock.unix_time(), node=self.target.session.node.name, instance=instance, cell=cell, number=number,
-                total=total, done=done, requests=requests, remaining=remaining,
+                total=total, done=done, requests=requests, remaining=self._estimate_remaining(done / requests),
                 tokens_per_second=self.watch.compute_generation_rate() if done else None,
             )
         )  # fmt: skip
@@ -541,6 +556,7 @@ class RunBenches(Request):
         are_started: start what does not run without a question.
         everywhere: all nodes, where ranks of what has to stop may be.
         together: all at the same time; they have to run on different nodes.
+        estimate: about how many seconds it takes, by earlier benchmarks; None where one has none.
     """
 
     benches: tuple[RunBench, ...]
@@ -549,6 +565,7 @@ class RunBenches(Request):
     are_started: bool = False
     everywhere: Sequence[Node] = ()
     together: bool = False
+    estimate: float | None = None
 
     def format_as_command(self) -> tuple[str, ...]:
         """Return the words of its command line."""
@@ -565,8 +582,13 @@ class RunBenches(Request):
         cells = sum(len(one.cells) for one in self.benches)
         names = " and ".join(one.instance for one in self.benches)
         where = f" on {' and '.join(self.named_nodes)}" if self.named_nodes else ""
+        runs = max(one.runs for one in self.benches)
+        each = f"{runs} runs of each cell." if runs > 1 else "1 run of each cell, which has no spread."
         question = f"Measure {names}{where}: {cells} cell{'s' if cells != 1 else ''}?"
-        words = "Requests of others wait meanwhile, and disturb the figures. What was measured is kept whenever you stop it."
+        takes = "How long it takes is told after the warm-up."
+        if self.estimate is not None:
+            takes = f"It takes about {format_duration(self.estimate)}, by the last benchmark."
+        words = f"{each} {takes} Requests of others wait meanwhile, and disturb the figures. What was measured is kept whenever you stop it."
         told = ((question, SentenceTone.STRONG),), ((words, SentenceTone.PLAIN),)
         return Preview(
             sections=(*told, *describe_unreachable(now, self.named_nodes)),
