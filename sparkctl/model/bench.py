@@ -62,7 +62,7 @@ class CellResult:
     together, ``ttft`` in seconds, ``peak_rate`` the most tokens/s in any second, one value for each run; ``latency`` of the
     connection in seconds. The rest is what the engine and the node did from the first
     measured request to the end of the last: acceptance by the engine's counters, ``steps`` decode steps/s, ``bandwidth`` an
-    estimate in bytes/s of what they read of the memory,
+    estimate in bytes/s of what they read of the memory, the middle of ``bandwidth_range``,
     ``memory_peak`` bytes in use on the node, ``power`` in watts, ``tokens_per_joule`` generated, ``clock`` in MHz, all
     means but for the peak and ``celsius`` (the highest). ``throttled``: the driver slowed the GPU down for its heat or
     power. ``disturbed``: other clients generated tokens meanwhile. ``error``: why nothing was measured.
@@ -79,6 +79,7 @@ class CellResult:
     accept_positions: tuple[float, ...] | None = None
     steps: float | None = None
     bandwidth: float | None = None
+    bandwidth_range: tuple[float, float] | None = None
     memory_peak: int | None = None
     power: float | None = None
     tokens_per_joule: float | None = None

@@ -67,9 +67,17 @@ def _list_wide_columns(one: CellResult) -> tuple[str, ...]:
         _format_measurements(one.peak_rate, 0),
         _UNKNOWN if one.steps is None else f"{one.steps:.1f}",
         positions,
-        _UNKNOWN if one.bandwidth is None else f"{one.bandwidth / 1e9:.0f} GB/s",
+        _format_bandwidth(one),
         _UNKNOWN if one.celsius is None else f"{one.celsius:.0f} °C",
     )
+
+
+def _format_bandwidth(one: CellResult) -> str:
+    """Return ``189 GB/s``, a range where it depends on which experts were chosen."""
+    if one.bandwidth is None:
+        return _UNKNOWN
+    ends = dict.fromkeys(f"{end / 1e9:.0f}" for end in one.bandwidth_range or (one.bandwidth,))
+    return f"{'-'.join(ends)} GB/s"
 
 
 def _render_wide(run: BenchRun) -> list[TextRow]:

@@ -16,7 +16,7 @@ from sparkctl.model.events import SampleArrived
 from sparkctl.model.sample import Gpu, Sample
 from sparkctl.monitor.engine_probe import QueryMarkerSupport, request_engine
 from sparkctl.monitor.findings.gpu_detectors import THERMAL_REASONS
-from sparkctl.monitor.meters.bandwidth import DecodeStepReads, estimate_bandwidth
+from sparkctl.monitor.meters.bandwidth import BandwidthLimit, DecodeStepReads, estimate_bandwidth, get_bandwidth_limit
 from sparkctl.monitor.meters.engine_meters import LogMeter, StatsLineWindow
 from sparkctl.monitor.meters.metrics_window import MetricsInterval, MetricsReading, MetricsWindow, has_restarted
 from sparkctl.monitor.sampler import LOADING_INTERVAL, NodeSampler
@@ -43,7 +43,8 @@ class CellWatch:
         reads: DecodeStepReads | None = None,
     ) -> None:  # fmt: skip
         self._reads, self._window = reads, MetricsWindow()
-        self._bandwidths: list[tuple[float, float]] = []  # when, and bytes/s
+        self._limit = get_bandwidth_limit(session.node.memory_bandwidth_gb_s)
+        self._bandwidths: list[tuple[float, float, float]] = []  # when, and bytes/s from and to
         self._headers = headers  # with the engine's key, where it wants one
         self._session, self._engine, self._port, self._container = session, engine, port, container
         self._ahead = 0.0  # seconds by which the node's clock is ahead of ours
@@ -98,9 +99,10 @@ class CellWatch:
         result = add_engine_figures(result, readings, own_tokens, own_prompt_tokens)
         if result.accept_length is None:
             result = _add_acceptance(result, await self._read_log(ended - began))
-        read = [rate for when, rate in self._bandwidths if began < when <= ended + _LATE_SECONDS]
-        bandwidth = sum(read) / len(read) if read else None
-        return replace(add_node_figures(result, samples), bandwidth=bandwidth, seconds=ended - began)
+        result = replace(add_node_figures(result, samples), seconds=ended - began)
+        return add_bandwidth(
+            result, [pair for when, *pair in self._bandwidths if began < when <= ended + _LATE_SECONDS], self._limit
+        )
 
     async def _read_log(self, seconds: float) -> DraftAcceptance | None:
         """Return the acceptance by the engine's own stats lines of the last seconds, None without any."""
@@ -145,13 +147,13 @@ class CellWatch:
                 self._estimate_bandwidth(now, metrics)
 
     def _estimate_bandwidth(self, now: float, metrics: EngineMetrics) -> None:
-        """Keep the estimate of this moment, the middle of its range; none while prompts are read."""
+        """Keep the estimate of this moment; none while prompts are read."""
         self._window.add_reading(now, metrics)
         if self._reads is None:
             return
-        found = estimate_bandwidth(self._window.compute_meter(now), self._reads)
-        if found is not None and found.is_plausible:
-            self._bandwidths.append((now, (found.low + found.high) / 2))
+        found = estimate_bandwidth(self._window.compute_meter(now), self._reads, self._limit)
+        if found is not None:
+            self._bandwidths.append((now, found.low, found.high))
 
 
 def select_readings(readings: Sequence[MetricsReading], began: float) -> list[MetricsReading]:
@@ -212,6 +214,17 @@ def add_node_figures(result: CellResult, samples: Sequence[Sample]) -> CellResul
         celsius=max(heat, default=None),
         throttled=any(bits & sum(THERMAL_REASONS) for bits in reasons) if reasons else None,
     )
+
+
+def add_bandwidth(result: CellResult, pairs: Sequence[Sequence[float]], limit: BandwidthLimit) -> CellResult:
+    """Return the result with the mean of the estimates, each from low to high; none where it is more than the memory can do."""
+    if not pairs:
+        return result
+    low, high = (sum(pair[at] for pair in pairs) / len(pairs) for at in (0, 1))
+    if not limit.can_reach(low):
+        return result
+    low, high = min(low, limit.spec), min(high, limit.spec)
+    return replace(result, bandwidth=(low + high) / 2, bandwidth_range=(low, high))
 
 
 def _compute_mean(gpus: Sequence[Gpu], name: str) -> float | None:
