@@ -140,6 +140,23 @@ class DomainResult:
     disturbed: bool | None = None
     error: str | None = None
 
+    @property
+    def key(self) -> DomainKey:
+        """What it is of."""
+        return DomainKey(self.domain, self.thinking)
+
+
+@dataclass(frozen=True, slots=True)
+class DomainKey:
+    """A kind of text, where benchmarks have these in place of cells."""
+
+    domain: str
+    thinking: bool | None
+
+    def __str__(self) -> str:
+        """Return its name, with the pass."""
+        return self.domain if self.thinking is None else f"{self.domain}, thinking {'on' if self.thinking else 'off'}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchSetup:
@@ -170,7 +187,8 @@ class BenchSetup:
 class BenchRun:
     """One benchmark of one instance. ``number`` counts them on this machine; ``wanted``: all cells, measured or not.
 
-    One by kind of text has ``domains`` and no cells; ``baseline``: the number of the benchmark without drafts beside it.
+    One by kind of text has ``domains`` and no cells; ``wanted_domains``: all that were asked for, none in older files;
+    ``prompts``: the file of prompts, None for our own; ``baseline``: the number of the benchmark without drafts beside it.
     """
 
     number: int
@@ -183,6 +201,8 @@ class BenchRun:
     ended: float | None = None
     why: str | None = None  # why it ended early
     domains: tuple[DomainResult, ...] = ()
+    wanted_domains: tuple[DomainKey, ...] = ()
+    prompts: str | None = None
     baseline: int | None = None
 
     @property
@@ -190,3 +210,9 @@ class BenchRun:
         """The cells without a measurement, in order."""
         done = {one.cell for one in self.results if one.error is None}
         return tuple(cell for cell in self.wanted if cell not in done)
+
+    @property
+    def missing_domains(self) -> tuple[DomainKey, ...]:
+        """The kinds of text without a whole measurement, in order."""
+        done = {one.key for one in self.domains if one.error is None}
+        return tuple(key for key in self.wanted_domains if key not in done)

@@ -10,8 +10,8 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from sparkctl.engines import load_engines
-from sparkctl.history.bench_store import BenchComparison, DomainKey, FigureComparison, SourceFigure
-from sparkctl.model.bench import BenchCell, BenchRun, CellResult, DomainResult, Measurements
+from sparkctl.history.bench_store import BenchComparison, FigureComparison, SourceFigure
+from sparkctl.model.bench import BenchCell, BenchRun, CellResult, DomainKey, DomainResult, Measurements
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_duration
 from sparkctl.views.text.line_wrap import align_cells
@@ -151,11 +151,11 @@ def _render_domains(run: BenchRun, baseline: BenchRun | None) -> list[TextRow]:
         make_row(""),
         *(make_row(Span(text, style)) for text, style in zip(_join_columns(table), styles, strict=True)),
     ]
-    if run.why is not None:
-        rows += [
-            make_row(""),
-            make_row(Span(f"not measured to the end: {sanitize_line(run.why)}", TextStyle.ATTENTION)),
-        ]
+    notes = [f"not measured to the end: {sanitize_line(run.why)}"] if run.why is not None else []
+    there = {one.key for one in run.domains}  # one that failed has a row of its own
+    if left := [key for key in run.missing_domains if key not in there]:
+        notes.append(f"not measured: {', '.join(sanitize_line(str(key)) for key in left)}")
+    rows += [row for line in notes for row in (make_row(""), make_row(Span(line, TextStyle.ATTENTION)))]
     engine = next((one for one in load_engines() if one.name == setup.engine), None)
     is_untold = setup.draft_tokens != 0 and any(one.accept_length is None for one in run.domains)
     if engine is not None and engine.acceptance_steps and is_untold:
@@ -325,7 +325,9 @@ def list_run_rows(runs: Sequence[BenchRun]) -> list[tuple[str, ...]]:
     for run in runs:
         done = f"{len(run.wanted) - len(run.missing)} of {len(run.wanted)}"
         if run.setup.prompts:
-            done = f"{len({one.domain for one in run.domains})} kinds of text"
+            kinds = len({one.domain for one in run.domains})
+            all_kinds = len({one.domain for one in run.wanted_domains}) or kinds
+            done = f"{kinds} kinds of text" if kinds == all_kinds else f"{kinds} of {all_kinds} kinds of text"
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.began))
         engine = " ".join(word for word in (run.setup.engine, run.setup.engine_version) if word)
         rows.append(

@@ -125,8 +125,11 @@ def _write_profile(bench: Bench, command: Sparkctl, engine: str, name: str) -> N
 
 def _compare_cell(bench: Bench, engine: str, cell: dict[str, Any], seen: dict[str, Any]) -> None:
     """Hold one cell against llama-benchy's own file, and against the engine's two pages."""
-    own, ours = seen["result"]["benchmarks"][-1], cell["result"]
-    label = "pp{pp} tg{tg} d{depth} c{concurrency}".format(**cell["cell"])
+    label, ours = "pp{pp} tg{tg} d{depth} c{concurrency}".format(**cell["cell"]), cell["result"]
+    if ours["error"] not in (None, _ENDED_AT_ONCE) or seen["result"] is None:
+        bench.note(f"bench {engine}: {label}", 0.0, "no figures", f"not measured: {ours['error']}")
+        return
+    own = seen["result"]["benchmarks"][-1]
     if ours["error"] == _ENDED_AT_ONCE and own["tg_throughput"] is None:  # both say so
         bench.note(f"bench {engine}: {label}", 0.0, "random weights ended each answer at once", None)
         return

@@ -37,13 +37,9 @@ def main(directory: Path, command: list[str]) -> int:
         print(line, end="", flush=True)
     status = process.wait()
     result = Path(options["--save-result"])
-    if status == 0 and result.exists():
-        seen = {
-            "runs": int(options["--runs"]),
-            "pages": pages,
-            "result": json.loads(result.read_text(encoding="utf-8")),
-        }
-        (directory / f"{len(list(directory.iterdir()))}.json").write_text(json.dumps(seen), encoding="utf-8")
+    told = json.loads(result.read_text(encoding="utf-8")) if status == 0 and result.exists() else None
+    seen = {"runs": int(options["--runs"]), "pages": pages, "result": told}
+    (directory / f"{len(list(directory.iterdir()))}.json").write_text(json.dumps(seen), encoding="utf-8")
     return status
 
 
