@@ -60,7 +60,8 @@ class CellResult:
 
     The first five come from the load generator: ``generation_rate`` and ``prompt_rate`` in tokens/s of all requests
     together, ``ttft`` in seconds, ``peak_rate`` the most tokens/s in any second, one value for each run; ``latency`` of the
-    connection in seconds. The rest is what the engine and the node did from the first
+    connection in seconds. So do those that end with ``_each``, one value for each request, and ``first_response`` and
+    ``prompt_seconds`` in seconds, which leaderboards read. The rest is what the engine and the node did from the first
     measured request to the end of the last: acceptance by the engine's counters, ``steps`` decode steps/s, ``bandwidth`` an
     estimate in bytes/s of what they read of the memory, the middle of ``bandwidth_range``,
     ``memory_peak`` bytes in use on the node, ``power`` in watts, ``tokens_per_joule`` generated, ``clock`` in MHz, all
@@ -89,6 +90,11 @@ class CellResult:
     disturbed: bool | None = None
     seconds: float | None = None
     error: str | None = None
+    generation_rate_each: Measurements | None = None
+    prompt_rate_each: Measurements | None = None
+    peak_rate_each: Measurements | None = None
+    first_response: Measurements | None = None
+    prompt_seconds: Measurements | None = None
 
 
 def estimate_seconds(cells: Sequence[BenchCell], runs: int, seen: Sequence[CellResult]) -> float | None:

@@ -550,6 +550,10 @@ def build_leaderboard_document(run: BenchRun) -> dict[str, object]:
                 "response_size": one.cell.tg, "is_context_prefill_phase": False,
                 "pp_throughput": _build_metric(one.prompt_rate, 1), "tg_throughput": _build_metric(one.generation_rate, 1),
                 "peak_throughput": _build_metric(one.peak_rate, 1), "e2e_ttft": _build_metric(one.ttft, 1000),
+                "pp_req_throughput": _build_metric(one.prompt_rate_each, 1),
+                "tg_req_throughput": _build_metric(one.generation_rate_each, 1),
+                "peak_req_throughput": _build_metric(one.peak_rate_each, 1), "ttfr": _build_metric(one.first_response, 1000),
+                "est_ppt": _build_metric(one.prompt_seconds, 1000),
             }
             for one in sort_results(run) if one.error is None
         ],

@@ -318,19 +318,32 @@ def list_command(as_json: bool) -> int:
 
 @bench_command.command("show")
 @click.argument("number", type=click.IntRange(1), metavar="NO")
+@click.option(
+    "--as", "form", type=click.Choice(["table", "llama-benchy"]), default="table", metavar="FORM",
+    help="table (default), or llama-benchy: the document that leaderboards read.",
+)  # fmt: skip
 @wide_document_option
 @_plot_option
 @_png_option
 @_svg_option
-def show_command(number: int, as_json: bool, plot: bool, png: Path | None, svg: Path | None) -> int:  # fmt: skip
-    """Show benchmark NO: its cells, and what the Spark did meanwhile; with -o wide also steps, bandwidth and temperature."""
+def show_command(number: int, form: str, as_json: bool, plot: bool, png: Path | None, svg: Path | None) -> int:  # fmt: skip
+    """Show benchmark NO: its cells, and what the Spark did meanwhile; with -o wide also steps, bandwidth and temperature.
+
+    \b
+    sparkctl bench show 3
+    sparkctl bench show 3 --as llama-benchy > result.json
+    """
     from sparkctl.cli import stdout
     from sparkctl.history.bench_store import BenchStore
     from sparkctl.model.json_codec import to_json_data
-    from sparkctl.views.bench_view import render_run
+    from sparkctl.views.bench_view import build_leaderboard_document, render_run
 
     store = BenchStore()
     run = store.load(number)
+    if form == "llama-benchy":
+        _refuse_kinds_of_text(run)
+        stdout.print_json(build_leaderboard_document(run))
+        return 0
     if as_json:
         stdout.print_json({"schema": 1, "run": to_json_data(run)})
         return 0
@@ -391,10 +404,8 @@ def compare_command(
     from sparkctl.views import bench_view
 
     old, new = _choose_runs(BenchStore(), before, after)
-    if form == "json" and (old.domains or new.domains):
-        raise click.BadParameter(
-            "llama-benchy's schema has cells, no kinds of text: sparkctl bench show NO --json", param_hint="--as"
-        )
+    if form == "json":
+        _refuse_kinds_of_text(old, new)
     one = compare_benches(old, new, _find_reference)
     match form:
         case "markdown":
@@ -407,6 +418,13 @@ def compare_command(
             stdout.print_rows(bench_view.render_comparison(one, is_wide=output == "wide"))
     _show_pictures((old, new), plot and form == "table", png, svg)
     return 0
+
+
+def _refuse_kinds_of_text(*runs: BenchRun) -> None:
+    if any(run.domains for run in runs):
+        raise click.BadParameter(
+            "llama-benchy's schema has cells, no kinds of text: sparkctl bench show NO --json", param_hint="--as"
+        )
 
 
 def _find_reference(run: BenchRun) -> Sequence[Reference]:

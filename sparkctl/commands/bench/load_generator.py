@@ -260,15 +260,25 @@ def _parse_result(path: Path, cell: BenchCell, talk: _ProcessTalk) -> CellResult
         raise CellFailed(talk.describe_failure(0))
     if rate is None:
         raise CellFailed("no request generated more than one token")
-    seconds = _read_values(one, "e2e_ttft")
     return CellResult(
         cell=cell,
         generation_rate=rate,
         prompt_rate=_read_values(one, "pp_throughput"),
         peak_rate=_read_values(one, "peak_throughput"),
         latency=latency / 1000 if isinstance(latency, int | float) and not isinstance(latency, bool) else None,
-        ttft=None if seconds is None else Measurements(tuple(value / 1000 for value in seconds.values)),
+        ttft=_read_seconds(one, "e2e_ttft"),
+        generation_rate_each=_read_values(one, "tg_req_throughput"),
+        prompt_rate_each=_read_values(one, "pp_req_throughput"),
+        peak_rate_each=_read_values(one, "peak_req_throughput"),
+        first_response=_read_seconds(one, "ttfr"),
+        prompt_seconds=_read_seconds(one, "est_ppt"),
     )
+
+
+def _read_seconds(one: Mapping[str, Any], name: str) -> Measurements | None:
+    """Return figures that are told in milliseconds."""
+    found = _read_values(one, name)
+    return None if found is None else Measurements(tuple(value / 1000 for value in found.values))
 
 
 def _read_values(one: Mapping[str, Any], name: str) -> Measurements | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import shlex
 import sys
@@ -31,6 +32,7 @@ TOLERANCE = 0.02
 _ENDED_AT_ONCE = "no request generated more than one token"
 _SIZES = ("--pp", "128", "--tg", "512", "--depth", "0,256", "--concurrency", "1,2", "--runs", "3")
 _CELLS = 4
+PORT = 8202
 _DRAFTS_SINCE = (0, 20)  # of vLLM on a CPU
 _NAMES = {  # of the engines' counters: steps that drafted, drafts, accepted drafts
     "vllm": "vllm:spec_decode_num_{}_total",
@@ -47,7 +49,7 @@ def measure_engine(engine: str, bench: Bench, node: LabNode, command: Sparkctl) 
     """Start one engine, measure it, and compare."""
     del node
     name = f"{engine}-real"
-    _write_profile(bench, command, engine, name)
+    write_profile(bench, command, engine, name)
     began = time.monotonic()
     ran = command("up", name, "--node", NODE, "--json", timeout=WITHIN)
     if ran.code:
@@ -82,7 +84,39 @@ def measure_engine(engine: str, bench: Bench, node: LabNode, command: Sparkctl) 
         )
         for cell, one in zip(cells, measured_ones, strict=True):
             _compare_cell(bench, engine, cell, one)
+        whole = command("bench", "show", str(cells[-1]["benchmark"]), "--as", "llama-benchy")
+        told = {_read_sizes(one): one for one in json.loads(whole.out)["benchmarks"]}
+        theirs = [one["result"]["benchmarks"][-1] for one in measured_ones if one["result"] is not None]
+        apart = [
+            f"{name} of {_read_sizes(own)}"
+            for own in theirs
+            if (ours := told.get(_read_sizes(own))) is not None
+            for name, value in own.items()
+            if isinstance(value, dict) and not _is_same(value, ours.get(name))
+        ]
+        bench.note(
+            f"bench {engine}: its document",
+            0.0,
+            f"{len(told)} cells",
+            None if told and not apart else ", ".join(apart) or "none",
+        )
     command("down", "--all", "--node", NODE, "--json", timeout=WITHIN)
+
+
+def _read_sizes(one: dict[str, Any]) -> tuple[int, ...]:
+    return tuple(one[name] for name in ("prompt_size", "response_size", "context_size", "concurrency"))
+
+
+def _is_same(theirs: dict[str, Any], ours: dict[str, Any] | None) -> bool:
+    """Tell whether two figures are the same: ours have six digits."""
+    return ours is not None and all(
+        math.isclose(one, other, rel_tol=1e-4, abs_tol=1e-2)
+        for one, other in zip(
+            (theirs["mean"], theirs["std"], *theirs["values"]),
+            (ours["mean"], ours["std"], *ours["values"]),
+            strict=True,
+        )
+    )
 
 
 def _can_draft(install: Install) -> bool:
@@ -91,9 +125,10 @@ def _can_draft(install: Install) -> bool:
     return (int(major), int(minor)) >= _DRAFTS_SINCE
 
 
-def _write_profile(bench: Bench, command: Sparkctl, engine: str, name: str) -> None:
+def write_profile(bench: Bench, command: Sparkctl, engine: str, name: str, *, drafts: bool = True) -> None:
+    """Write a profile of an engine that this machine has; it drafts where it can, unless told otherwise."""
     common: dict[str, Any] = {
-        "engine": engine, "port": 8202, "container": {"gpus": "none", "network": "host", "shm_size": "1g"},
+        "engine": engine, "port": PORT, "container": {"gpus": "none", "network": "host", "shm_size": "1g"},
         "mounts": mount_install(bench),
     }  # fmt: skip
     fields: dict[str, Any]
@@ -108,7 +143,7 @@ def _write_profile(bench: Bench, command: Sparkctl, engine: str, name: str) -> N
         }
         args = {
             "enforce-eager": True, "max-model-len": 2048, "override-generation-config": {"temperature": 0},
-            **({"speculative-config": SPECULATION} if _can_draft(bench.install) else {}),
+            **({"speculative-config": SPECULATION} if drafts and _can_draft(bench.install) else {}),
         }  # fmt: skip
         fields = {"model": {"path": str(model), "served_name": random_model.NAME}, "env": environment | quiet}
     else:
