@@ -36,7 +36,7 @@ from sparkctl.context import CommandContext, CommandInterrupted, InterruptSignal
 from sparkctl.engines import load_engine
 from sparkctl.engines.base import Engine
 from sparkctl.engines.memory_estimate import map_path_to_node
-from sparkctl.errors import ConnectionLost, ExitCode, InvalidInput, OperationRefused, SparkctlError
+from sparkctl.errors import ConnectionLost, ExitCode, InvalidInput, NodeError, OperationRefused, SparkctlError
 from sparkctl.history.bench_store import BenchStore
 from sparkctl.history.model import OperationKind
 from sparkctl.logs.start_verdict import describe_memory_drop
@@ -348,12 +348,17 @@ class _Sweep:
 
 
 async def find_target(stack: AsyncExitStack, ctx: CommandContext, request: MeasureInstance, emit: Emit) -> BenchTarget:
-    """Connect to the node of a running instance. Raises `InvalidInput` where it does not run, or runs on several."""
+    """Connect to the node of a running instance. Raises `InvalidInput` where it does not run, or runs on several, `NodeError` where
+    a node that may have it could not be asked.
+    """
     served, failures = await list_endpoints(ctx, request.nodes)
     found = [one for one in served if one.instance == request.instance and one.ours]
     if not found:
         names = sorted({one.instance for one in served if one.ours})
-        reason = next((one.message for one in failures if one.instance in (request.instance, None)), None)
+        if (away := next((one for one in failures if one.is_node), None)) is not None:
+            words = f"{request.instance} was not found, and {away.where} could not be asked: {away.message}"
+            raise NodeError(away.where, words, away.hint)
+        reason = next((one.message for one in failures if one.instance == request.instance), None)
         hint = (
             f"start it first: sparkctl up {request.instance} --node NODE; or for the measurement alone: sparkctl bench "
             f"{request.instance} --node NODE --start"
