@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -219,7 +220,9 @@ def run_command(
         are_started=are_started,
         everywhere=add_other_nodes(nodes),
         together=together,
-        estimate=_estimate_seconds(benches, together=together),
+        estimate=_estimate_seconds(
+            benches if kept is None else [replace(benches[0], cells=kept.missing)], together=together
+        ),
     )
     return PreparedVerb(request=request, printer=lambda: BenchPrinter("ending this cell ..."))
 

@@ -30,7 +30,7 @@ from tests.tools.nightly.engines.scenes import Bench
 from tests.tools.nightly.lab_job import WITHIN
 
 ROUNDS = 30
-_TOKENS, _SETTLE_SECONDS = 1500, 1.0
+_TOKENS, _SETTLE_SECONDS = 600, 0.5
 _ENGINE = "vllm"
 
 
@@ -49,7 +49,11 @@ def run(rounds: int = ROUNDS) -> Report:
         write_profile(bench, command, _ENGINE, name, drafts=False)
         if (ran := command("up", name, "--node", NODE, "--json", timeout=WITHIN)).code:
             raise RuntimeError(f"{ran!r}"[-1500:])
-        taken.update(read_json_answer("tests.tools.bench.sampling", NODE, str(rounds), env=command.env, timeout=WITHIN))
+        taken.update(
+            read_json_answer(
+                "tests.tools.bench.sampling", NODE, str(rounds), env=command.env, timeout=WITHIN + 30.0 * rounds
+            )
+        )
         command("down", "--all", "--node", NODE, "--json", timeout=WITHIN)
 
     if reason := run_on_node(bench, play):
