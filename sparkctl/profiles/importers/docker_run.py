@@ -15,6 +15,9 @@ from sparkctl.profiles.importers.profile_draft import METADATA_COMMENT, ImportRe
 from sparkctl.profiles.importers.shell_parser import ShellWord
 
 DOCKER_PROGRAMS = ("docker", "podman", "nerdctl", "nvidia-docker")
+_DOCKER_OPTIONS_WITH_VALUE = (
+    "-H", "--host", "-c", "--context", "--config", "-l", "--log-level", "--tlscacert", "--tlscert", "--tlskey", "-n", "--namespace",
+)  # fmt: skip
 _BARE_FLAGS = frozenset({
     "detach", "interactive", "tty", "rm", "init", "privileged", "read-only", "no-healthcheck", "oom-kill-disable",
     "publish-all", "sig-proxy", "disable-content-trust", "quiet", "help", "use-api-socket", "replace", "rmi", "tls-verify",
@@ -115,12 +118,12 @@ def find_docker_run_words(words: Sequence[ShellWord]) -> list[ShellWord] | None:
     texts = [word.text for word in words[start : start + 8]]
     if not texts or texts[0].rpartition("/")[2] not in DOCKER_PROGRAMS:
         return None
-    for step, verb in enumerate(texts[1:]):
-        if verb in ("run", "create"):
-            return list(words[start + step + 2 :])
-        if verb in ("exec", "compose", "pull", "build", "stack", "service", "model"):
-            return None
-    return None
+    at = 1
+    while at < len(texts) and texts[at].startswith("-"):
+        at += 2 if texts[at] in _DOCKER_OPTIONS_WITH_VALUE else 1
+    if at < len(texts) and texts[at] == "container":
+        at += 1
+    return list(words[start + at + 1 :]) if at < len(texts) and texts[at] in ("run", "create") else None
 
 
 def read_docker_run_words(

@@ -239,3 +239,19 @@ def test_of_many_other_commands_of_a_script_the_report_shows_the_first() -> None
     assert "  left out  `echo 0` and 29 more (--json has them all): only the `docker run` is read" in lines
     assert any(line.startswith("  left out  --rm: ") for line in lines)
     assert len(imported.ledger.list_keys_by_outcome(KeyOutcome.UNSUPPORTED)) == 31
+
+
+@pytest.mark.parametrize(
+    "other",
+    ["docker network create llm", "docker volume create hub", "docker buildx create --use", "docker image rm run"],
+)
+def test_only_a_container_is_run_or_created(other: str) -> None:
+    assert import_docker_line(f"{other}\ndocker run --network llm -p 8000:8000 {IMAGE} --model org/m").image == IMAGE
+
+
+@pytest.mark.parametrize(
+    "docker",
+    ["docker --context spark1", "docker -H ssh://spark1 container", "sudo docker --log-level=error", "/usr/bin/docker"],
+)
+def test_options_before_the_verb_are_passed_over(docker: str) -> None:
+    assert import_docker_line(f"{docker} run -p 8000:8000 {IMAGE} --model org/m").image == IMAGE
