@@ -255,3 +255,13 @@ def test_only_a_container_is_run_or_created(other: str) -> None:
 )
 def test_options_before_the_verb_are_passed_over(docker: str) -> None:
     assert import_docker_line(f"{docker} run -p 8000:8000 {IMAGE} --model org/m").image == IMAGE
+
+
+def test_of_several_containers_the_one_of_an_engine_is_read() -> None:
+    helper = (
+        'docker run --rm --gpus all nvidia/cuda:13.0.1-base-ubuntu24.04 nvidia-smi\ndocker run -d "$EXTRA" helper:1\n'
+    )
+    written = import_and_check(f"{helper}docker run -p 8000:8000 {IMAGE} --model org/m\ndocker run -d grafana/grafana")
+    assert (written.profile.image, written.profile.engine) == (IMAGE, "vllm")
+    assert list(list_keys_of(written, KeyOutcome.UNSUPPORTED).values()) == ["another `docker run` is read"] * 3
+    assert import_docker_line("docker run -p 1:1 one:1\ndocker run -p 2:2 two:2").image == "one:1"
