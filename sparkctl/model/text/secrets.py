@@ -309,15 +309,6 @@ def is_key_line(text: str) -> bool:
     return _KEY_LINE_PATTERN.fullmatch(text) is not None
 
 
-def may_hold_secret(text: str, secrets: Iterable[str] = ()) -> bool:
-    """Tell whether `redact` could change ``text``, at low cost."""
-    return (
-        _has_secret(text.translate(_ONE_DIGIT))
-        or ("@" in text and _has_url(text))
-        or any(secret in text for secret in secrets)
-    )
-
-
 # An engine repeats its lines with other numbers. No check below tells one digit from another, except in %3d.
 _ONE_DIGIT = str.maketrans("012456789", "3" * 9)
 _SHAPE_FORMS = tuple(shape.translate(_ONE_DIGIT) for shape in _TOKEN_SHAPES)
@@ -760,7 +751,7 @@ _MAX_KEY_LINES = 200  # maximum lines of a private key without an end
 def mask_log_lines(lines: Sequence[LogLine], secrets: Collection[str]) -> tuple[LogLine, ...]:
     """Return the lines with secrets masked. Nearly all have no secret, and are the same objects.
 
-    The check is that of `may_hold_secret`, on the whole batch: most of its lines differ in their numbers alone.
+    A cheap check of the whole batch tells which lines `redact` could change: most differ in their numbers alone.
     """
     texts = [line.text for line in lines]
     block = "\n".join(texts)
