@@ -265,3 +265,14 @@ def test_of_several_containers_the_one_of_an_engine_is_read() -> None:
     assert (written.profile.image, written.profile.engine) == (IMAGE, "vllm")
     assert list(list_keys_of(written, KeyOutcome.UNSUPPORTED).values()) == ["another `docker run` is read"] * 3
     assert import_docker_line("docker run -p 1:1 one:1\ndocker run -p 2:2 two:2").image == "one:1"
+
+
+def test_a_variable_that_is_empty_unless_set_is_no_word() -> None:
+    command = (
+        f"docker run -p 8000:8000 -e A=${{A:-}} {IMAGE} --model org/m --tensor-parallel-size 1 ${{VLLM_EXTRA_ARGS:-}}"
+    )
+    written = import_and_check(command)
+    assert dict(written.profile.args) == {"tensor-parallel-size": "1"}
+    assert "VLLM_EXTRA_ARGS: not set in the text" in " ".join(remark.text for remark in written.imported.ledger.remarks)
+    spread = import_and_check(command, defined={"VLLM_EXTRA_ARGS": "--enforce-eager --kv-cache-dtype fp8"})
+    assert list(dict(spread.profile.args)) == ["tensor-parallel-size", "enforce-eager", "kv-cache-dtype"]
