@@ -30,7 +30,12 @@ from sparkctl.monitor.event_log import EventLogEntry, RecentLogLine, StartRefuse
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.sample_series import SampleSeries
 from sparkctl.monitor.startup_timeline import advance_timeline
-from sparkctl.views.overview.overview_view import NodeTile, OverviewScreenModel, render_overview
+from sparkctl.views.overview.overview_view import (
+    NodeTile,
+    OverviewScreenModel,
+    count_useful_rows,
+    render_overview,
+)
 from sparkctl.views.overview.tile_model import NodeTileModel
 from sparkctl.views.overview.tile_rows import DrawArea, choose_chart_minutes, describe_engine, render_engine_facts
 from sparkctl.views.text.frame_layout import MIN_TILE_LINES
@@ -375,7 +380,7 @@ def test_a_tile_that_was_asked_how_tall_it_would_be_looks_as_one_that_was_not(
     glance: NodeTileModel, columns: int, count: int
 ) -> None:
     asked = NodeTile(glance)
-    natural = asked.count_useful_lines(columns, count)
+    natural = count_useful_rows([asked], columns, count)
     assert natural <= max(count, MIN_TILE_LINES)
     assert asked.render_rows(columns, natural) == NodeTile(glance).render_rows(columns, natural)
 
