@@ -96,7 +96,10 @@ def _parse_numbers(ctx: click.Context, param: click.Parameter, value: str | None
 @click.option("--depth", callback=_parse_numbers, metavar="N,N", help="Tokens of context before the prompt.")
 @click.option("--concurrency", callback=_parse_numbers, metavar="N,N", help="Concurrent requests.")
 @click.option(
-    "--runs", type=click.IntRange(1, 100), metavar="N", help="Measure each cell N times (default 3; quick of one instance: 1)."
+    "--runs",
+    type=click.IntRange(1, 100),
+    metavar="N",
+    help="Measure each cell N times (default 3; quick of one instance: 1).",
 )
 @click.option(
     "--timeout", callback=parse_duration_option, metavar="TIME", help="Give up a cell after this long, e.g. 10m."
