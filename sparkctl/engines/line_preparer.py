@@ -40,6 +40,7 @@ _LOG_PREFIX = re.compile(
     r"|\[shutdown\] "  # vLLM 0.32 and later adds a tag to some records
     r"|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?(?: [A-Z_]+\d+)*\] ?"  # SGLang: [2026-05-01 10:00:00 DP1 TP0]
     r"|\[rank\d+\]: ?"  # torch, with several ranks
+    r"|\[(?:(?:DP|TP|PP|EP|CP)\d+ ?){1,5}\] "  # SGLang's ranks, where a paste lost the time
     r"|\[\d{4}-\d\d-\d\d\|\d\d:\d\d:\d\d\|\w+\] (?P<piped>[A-Z]+) +"
     r"|\d+\.\d\d\.\d{3}\.\d{3} (?P<letter>[DIWE]) "  # llama-server: 0.24.777.216 I
     # TensorRT-LLM: [12/20/2025-04:21:10] [TRT-LLM] [I] from its Python, [TensorRT-LLM][INFO] from its C++
