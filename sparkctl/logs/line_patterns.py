@@ -157,9 +157,7 @@ _SOURCE_NAME = (
     r")?+"
 )
 _TIMESTAMP = r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)\]? "
-_STREAM_NAME = (
-    r"(?:std(?:out|err) (?:[FP] )?|[\w.-]{1,99} >> |[\w.-]{1,64} [\w./@-]{1,64}\[\d+\]: )?+"  # kubernetes' stream, journald short-iso
-)
+_STREAM_NAME = r"(?:std(?:out|err) (?:[FP] )?|[\w.-]{1,99} >> |[\w.-]{1,64} [\w./@-]{1,64}\[\d+\]: )?+"  # kubernetes' stream, journald short-iso
 # In this order, each at most once. All of it is ASCII, so that the same words find it in bytes.
 PREFIX_PATTERN = f"{_SOURCE_NAME}(?:{_TIMESTAMP})?+{_STREAM_NAME}"
 _PREFIX_MATCHER = re.compile(f"{_SOURCE_NAME}(?P<when>{_TIMESTAMP})?+{_STREAM_NAME}", re.ASCII)

@@ -30,6 +30,7 @@ KERNEL_FAILURES = (
         r"(?P<what>This kernel only supports sm_?\d+\w*|Error occurred when running GEMM|Failed to run cutlass [\w ]{0,40}gemm[^.]{0,60}"
         r"|[\w ]{1,60}kernels? (?:are |is )?unavailable for .{0,80}on (?:the )?current platform"
         r"|[Cc]ould not construct (?:\w{1,20} ){1,3}op with the requested input combination.{0,120}"
+        r"|SM_?1[12]\d [\w .-]{1,60} has no [\w -]{0,40}kernel\b.{0,120}"
         r"|FlashInfer Internal Error: Invalid configuration\b.{0,160}"
         r"|(?:[Pp]latform|GPU|[Dd]evice) does not support [\w-]{1,40} quantization"
         r"|SM 1[12]\.x requires CUDA >= [\d.]{1,8}\d|only supports? sm\d{2,3}\w? and above)",
@@ -41,6 +42,7 @@ KERNEL_FAILURES = (
             "Error occurred when running GEMM",
             "Failed to run cutlass",
             "op with the requested input combination",
+            " has no ",
             "FlashInfer Internal Error: Invalid configuration",
             " does not support ",
             ".x requires CUDA >= ",
@@ -115,7 +117,8 @@ KERNEL_FAILURES = (
     ),
     failure_rule(
         r"(?P<what>No supported CUDA architectures found[^.]*|only supports? (?:SM|sm_?)\d+\w*[^.]{0,80}"
-        r"|(?:requires?|needs?|supported only on|is only supported on) (?:an? )?(?:GPUs? (?:with|of) )?(?:SM|sm_?|compute capability )(?:[789]|1[0-9])[\d.]*\w*[^.]{0,80}"
+        r"|(?:requires?|needs?|supported only on|is only supported on) (?:an? )?(?:GPUs? (?:with|of) )?"
+        r"(?:SM|sm_?|compute capability )(?:[789]|1[0-9])[\d.]*\w*[^.]{0,80}"
         r"|[\w ./-]{0,60}(?:not|un)supported (?:on|for|by) (?:(?:this|your|the current) GPU"
         r"|(?:device with )?(?:SM|sm_?|compute capability )\d[\d.]{0,6}\w?)"
         r"|[Aa]rch conditional MMA instruction used without targeting appropriate compute capability"
@@ -399,7 +402,8 @@ IMAGE_FAILURES = (
         r"|lib[\w.+-]{1,80}?\.so[\d.]{0,20}: cannot open shared object file|undefined symbol: \S+"
         r"|version `?(?:GLIBCXX|GLIBC|CXXABI|libcudart)[\w.]{0,40}'? not found|numpy\.dtype size changed"
         r"|A module that was compiled using NumPy 1\.x cannot be run in NumPy 2\S*|cannot import name '[^']*' from '[^']*'"
-        r"|(?:module|package) '[^']*' has no attribute '[^']*'|No module named '?(?!(?:sglang|vllm|tensorrt_llm)(?![\w.]))[\w.]{1,120}'?"
+        r"|(?:module|package) '[^']*' has no attribute '[^']*'"
+        r"|'_OpNamespace' '\w{1,60}' object has no attribute '[^']*'|No module named '?(?!(?:sglang|vllm|tensorrt_llm)(?![\w.]))[\w.]{1,120}'?"
         r"|The detected CUDA version .{0,60} mismatches the version that was used to compile|DistributionNotFound: .{0,120}"
         r"|requires? (?:the )?[\w.-]{1,60} ?[<>=!~]=?\s?[\d.]{1,20}.{0,40}(?:but|found|is required|installed).{0,60})",
         FailureCause.BROKEN_IMAGE,
@@ -414,6 +418,7 @@ IMAGE_FAILURES = (
             "CXXABI",
             "libcudart",
             "' has no attribute '",
+            "' object has no attribute '",
             ": cannot open shared object file",
             "A module that was compiled using NumPy 1.x cannot be run in NumPy 2",
             "DistributionNotFound:",

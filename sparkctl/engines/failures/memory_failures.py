@@ -75,7 +75,15 @@ HOST_MEMORY_FAILURES = (
         "It was killed (SIGKILL), by the word of what had started it.",
         "Most likely the machine ran out of memory: dmesg -T | grep -i oom on the node shows it. Let the model claim less, or "
         "stop what else holds memory there.",
-        needle=("exited with code 137", "signal: killed", "terminated by signal 9", "ode -9", "ode: -9", "status -9", "Signals.SIGKILL"),
+        needle=(
+            "exited with code 137",
+            "signal: killed",
+            "terminated by signal 9",
+            "ode -9",
+            "ode: -9",
+            "status -9",
+            "Signals.SIGKILL",
+        ),
         weight=FailureWeight.DEATH,
     ),
     failure_rule(

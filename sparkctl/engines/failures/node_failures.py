@@ -21,7 +21,7 @@ _DOCKER_FAILURES = (
         r"|failed to inject CDI devices|nvidia-container-(?:cli|runtime).*(?:(?:mount|detection|ldcache|device|container) error"
         r"|requirement error: (?!unsatisfied condition)"
         r"|initialization error|no such file or directory"
-        r"|not found in \$PATH)|unable to retrieve OCI runtime error.{0,300}: exec: \"nvidia-container-runtime\""
+        r"|command not found|not found in \$PATH)|unable to retrieve OCI runtime error.{0,300}: exec: \"nvidia-container-runtime\""
         r"|unresolvable CDI devices? (?P<device>\S+)",
         FailureCause.GPU_RUNTIME_MISSING,
         "Docker could not give the container a GPU[ ({device})]: the NVIDIA container toolkit is missing or not set up.",

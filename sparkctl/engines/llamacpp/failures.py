@@ -87,11 +87,11 @@ CUDA_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
-        r"^(?:\S+:\d+: )?CUDA error: (?P<what>.*)",
+        r"^(?:\S+:\d+: )?(?:CUDA|ROCm|HIP) error: (?P<what>.*)",
         FailureCause.CRASHED,
         "CUDA failed: {what}",
         "Read the lines after it; dmesg on the node may show more.",
-        needle="CUDA error: ",
+        needle=("CUDA error: ", "ROCm error: ", "HIP error: "),
         fatal=True,
         weight=FailureWeight.DEATH,
     ),

@@ -230,6 +230,22 @@ _ARGUMENT_FAILURES = (
 )
 _SETTING_FAILURES = (
     failure_rule(
+        rf"{EXCEPTION_PREFIX}\W?(?:[Rr]easoning (?:parser|helper):? '(?P<name>[^']{{1,80}})' not found)",
+        FailureCause.BAD_VALUE,
+        "This image knows no reasoning parser {name}.",
+        "Correct args.reasoning-parser; a parser that comes with the model wants its file in args.reasoning-parser-plugin.",
+        needle="' not found",
+        on="args.reasoning-parser",
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}\W?(?:[Tt]ool (?:call )?(?:parser|helper):? '(?P<name>[^']{{1,80}})' not found)",
+        FailureCause.BAD_VALUE,
+        "This image knows no tool call parser {name}.",
+        "Correct args.tool-call-parser.",
+        needle="' not found",
+        on="args.tool-call-parser",
+    ),
+    failure_rule(
         rf"{EXCEPTION_PREFIX}VLLM_PORT '(?P<value>[^']{{1,200}})' appears to be a URI",
         FailureCause.BAD_VALUE,
         "VLLM_PORT is no number: {value}. Kubernetes sets it for a service that is named vllm.",
