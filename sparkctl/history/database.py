@@ -56,6 +56,12 @@ SCHEMA: tuple[str, ...] = (
     CREATE INDEX shares_told ON shares (told);
     CREATE TABLE taken_over (content TEXT PRIMARY KEY, at REAL NOT NULL);
     """,
+    """
+    ALTER TABLE shares ADD COLUMN cold_ttft REAL;
+    ALTER TABLE shares ADD COLUMN cold_tokens_per_second REAL;
+    ALTER TABLE shares ADD COLUMN warm_ttft REAL;
+    ALTER TABLE shares ADD COLUMN warm_tokens_per_second REAL;
+    """,
 )
 SCHEMA_VERSION = len(SCHEMA)
 
