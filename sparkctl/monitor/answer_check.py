@@ -379,7 +379,8 @@ async def measure_requests(
     asker = _AnswerChecker(link, replace(target, service=service), manners, _FULL_SECONDS)
     first: float | None = None
     try:
-        first, again = await asker.measure_rate(clock), await asker.measure_rate(clock)
+        first = await asker.measure_rate(clock)
+        again = None if first is None else await asker.measure_rate(clock)
         began = clock.monotonic()
         told = await engine_probe.request_token(link, service, manners)
         ttft = clock.monotonic() - began if told.good and not told.unproven else None

@@ -278,16 +278,15 @@ SITUATIONS = {
     "plan-two": ("empty", "plan minimax-m27"),
     "plan-stops": ("two-stacks", "plan qwen36 --node spark1"),
     "plan-missing": ("fresh", "plan qwen36 --node spark1"),
-    "plan-built": ("fresh", "plan qwen35-122b --node spark1"),
     "up-full": ("two-stacks", "up qwen36 --node spark1"),
     "up-missing": ("fresh", "up qwen36 --node spark1"),
-    "up-flag": ("empty", "up qwen36 --node spark1 --set args.enable-prefix-caching=true"),
+    "up-port": ("two-stacks", "up qwen36 --node spark1 --set port=8003"),
+    "up-shares": ("two-stacks", "up orpheus-llm --node spark1 --set port=8003"),
     "up-image": ("empty", "up minimax-m27 --set image=x:missing-on-spark2"),
-    "pull-offline": ("fresh", "pull qwen36 --node spark1"),
-    "pull-built": ("fresh", "pull qwen35-122b --node spark1"),
-    "sync-same": ("empty", "sync qwen36 --from spark1 --to spark1"),
+    "pull-built": ("fresh", "pull minimax-m27"),
+    "pull-missing": ("fresh", "pull minimax-m27 --node spark1"),
+    "down-unknown": ("two-stacks", "down qwen"),
     "switch-full": ("two-stacks", "switch qwen36 --node spark1 --set args.mem-fraction-static=0.95"),
-    "doctor": ("trouble", "doctor"),
 }  # fmt: skip
 
 

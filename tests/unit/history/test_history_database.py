@@ -164,6 +164,17 @@ def test_whatever_bytes_lie_there_work_goes_on(
     history.get_last_starts()
 
 
+def test_a_schema_that_is_no_text_is_damage(history: OperationHistory) -> None:
+    record_operation(history)
+    path = history.directory / "history.db"
+    whole = path.read_bytes()
+    at = whole.index(b"CREATE INDEX operations_of_profile")
+    path.write_bytes(whole[:at] + b"\xf1+\xea\xfc7H" + whole[at + 6 :])
+    record_operation(history)
+    assert "was damaged" in (history.take_warning() or "")
+    assert len(history.list_operations()) == 1
+
+
 def test_another_program_s_database_is_left_alone(history: OperationHistory) -> None:
     history.directory.mkdir()
     path = history.directory / "history.db"

@@ -227,5 +227,5 @@ async def test_the_first_answer_of_a_start_is_timed_and_once_more(
         cold, warm = await measure_requests(
             link, CheckTarget(service=service, engine=load_engine("vllm"), command=()), clock
         )
-    assert asked == [16, 16, 1]
+    assert asked == ([16, 16, 1] if tokens == 16 else [16, 1])
     assert (cold.rate, warm.rate, warm.ttft) == ((4.0, 16.0, 0.5) if tokens == 16 else (None, None, 0.5))
