@@ -285,7 +285,6 @@ SITUATIONS = {
     "up-image": ("empty", "up minimax-m27 --set image=x:missing-on-spark2"),
     "pull-built": ("fresh", "pull minimax-m27"),
     "pull-missing": ("fresh", "pull minimax-m27 --node spark1"),
-    "down-unknown": ("two-stacks", "down qwen"),
     "switch-full": ("two-stacks", "switch qwen36 --node spark1 --set args.mem-fraction-static=0.95"),
 }  # fmt: skip
 
