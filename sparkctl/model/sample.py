@@ -123,7 +123,7 @@ class NodeProcess:
     """A process of a container or of the GPU. ``resident`` is anonymous + shared memory, ``rss`` adds mapped files.
 
     ``cpu`` is in cores. ``unit`` and ``parent_name``: the systemd unit and the parent of a process outside of
-    containers.
+    containers. ``start_ticks``: when it began, in clock ticks after the boot: with its number, this is the process for good.
     """
 
     pid: int
@@ -136,6 +136,7 @@ class NodeProcess:
     gpu_memory: int | None = None
     rss: int | None = None
     parent_name: str | None = None
+    start_ticks: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

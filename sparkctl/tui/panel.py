@@ -208,10 +208,10 @@ class Panel(App[tuple[str, ...]]):
     @property
     def progress_summary(self) -> str:
         """The running switch or transfer in a few words, for screens other than the overview; empty where none runs."""
-        from sparkctl.views.event_text import format_transfer_short
-
         if self.controller is None:
             return ""
+        from sparkctl.views.event_text import format_transfer_short
+
         course, going = self.controller.store.switches.running, self.controller.store.jobs.running_transfers
         words = [] if course is None or course.current_step is None else [f"switch: {course.current_step}"]
         return ", ".join([*words, *(format_transfer_short(one) for one in going[:1])])
