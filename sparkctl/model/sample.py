@@ -8,6 +8,7 @@ docs/memory-fit.md tells it to owners. A share of an engine's counts either all 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sparkctl.model.kernel_event import KernelReading
 from sparkctl.model.text.units import GIB, KIB
@@ -293,6 +294,7 @@ class MemoryBar:
     unaccounted: int | None = None
 
 
+@lru_cache(8)  # a paint asks for the same one several times
 def build_memory_bar(memory: MemoryReading, gpu_memory: int | None, process_memory: int | None = None) -> MemoryBar:
     """Return the four parts: free memory, reclaimable memory, GPU processes, and the rest."""
     free = min(max(0, memory.free), memory.total)
