@@ -581,6 +581,14 @@ ARGUMENT_FAILURES = (
         change=ChangeDirection.REMOVE,
     ),
     failure_rule(
+        r"^(?:[\w.-]{1,80}/){0,8}(?P<script>[\w-]{0,40}train[\w-]{0,40}\.py): error: (?P<what>unrecognized arguments: .*)",
+        FailureCause.UNKNOWN_FLAG,
+        "{script} is a training script, and does not have what it was given: {what}",
+        "Take the flags of its own --help. It is no engine: sparkctl starts engines, and trains nothing.",
+        needle=": error: ",
+        fatal=True,
+    ),
+    failure_rule(
         _ARGPARSE_ERROR + r"(?P<what>unrecognized arguments: --?(?P<flag>[\w.-]+).*)",
         FailureCause.UNKNOWN_FLAG,
         "The engine has no flag --{flag}: {what}",

@@ -220,10 +220,6 @@ class DockerClient:
                 self.node_name, f"no answer to its stop within {seconds + _STOP_MARGIN_SECONDS:g} s"
             ) from busy
 
-    async def kill_container(self, ref: str) -> None:
-        """Kill a container now. Raises DockerError if it does not run."""
-        await self._call_sdk(lambda api: api.kill(ref))
-
     async def rename_container(self, ref: str, name: str) -> None:
         """Give a container another name. Raises ContainerNameInUse, ContainerNotFound."""
         await self._call_sdk(lambda api: api.rename(ref, name))

@@ -70,11 +70,6 @@ class ContainerLogStream:
         """How far the log was read; None before the first fragment."""
         return self._joiner.position
 
-    @property
-    def has_gap(self) -> bool:
-        """Tell whether lines were rotated away between the last break and the reading that followed it."""
-        return self._joiner.gap
-
     def follow_lines(self) -> LogBatches:
         """Yield lines as they come, in batches, until the container ends; another call continues from `position`.
 
