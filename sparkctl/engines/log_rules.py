@@ -450,8 +450,10 @@ class LogRules:
         return LineSignal(said.phase, said.step, said.failure or self._find_failure(line), facts)
 
     def _find_failure(self, line: str) -> Failure | None:
-        if line[:1].isspace() and (line := _strip_indentation(line)) is None:
-            return None
+        if line[:1].isspace():
+            if (stripped := _strip_indentation(line)) is None:
+                return None
+            line = stripped
         said = line[:_MAX_MATCHED_CHARS]
         if self.retold is not None and (quoted := self.retold.search(said)) is not None:
             failure = self._match_first_rule(f"RuntimeError: {quoted['what']}")
