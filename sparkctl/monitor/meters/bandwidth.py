@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 
 from sparkctl.model.decode_step import DecodeStepSpec
 from sparkctl.model.engine_metrics import EngineActivity, EngineMeter
@@ -219,6 +220,7 @@ def estimate_instance_bandwidth(one: InstanceView, view: NodeTelemetryView) -> B
     return found if found is not None and 0 <= found.low <= found.high < math.inf else None
 
 
+@lru_cache(64)  # asked for at every paint, and always the same for an instance
 def build_decode_step_reads(facts: DecodeStepSpec | None) -> DecodeStepReads | None:
     """Return what one rank of a model reads in a step, None if the weights are not known.
 
