@@ -73,7 +73,7 @@ def _build_section(kind: type) -> FileSection:
         field = _build_field(attribute.name, spec, get_args(hint)[0], default)
         above, _, key = (spec.key or "").rpartition(".")
         if above:
-            section = ProfileField(FieldKind.SECTION, SECTIONS_OF_PROFILE[above])
+            section = ProfileField(kind=FieldKind.SECTION, help=SECTIONS_OF_PROFILE[above])
             empty = FileField(key=above, name=None, spec=section, allows_none=False, section=FileSection(None, {}))
             below = found.setdefault(above, empty).section
             assert below is not None

@@ -189,7 +189,7 @@ class LintContext:
         return f"{self.title} {self.catalogue.version}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FlagSetting:
     """The effective setting of a flag: the last one given. ``value``: None for a bare flag; ``values``: all words after
     it. ``name``: the spelling that was used (``--no-enable-prefix-caching``).
@@ -216,7 +216,11 @@ class FlagSettings:
             if reading.key is not None:
                 self._keys.setdefault(reading.flag.name, {})[reading.key] = value or ""
             self._found[reading.flag.name] = FlagSetting(
-                value if reading.key is None else None, one.where, one.in_args, one.values, reading.name
+                value=value if reading.key is None else None,
+                where=one.where,
+                in_args=one.in_args,
+                values=one.values,
+                name=reading.name,
             )
 
     def get_setting(self, name: str) -> FlagSetting | None:
