@@ -269,7 +269,12 @@ def _choose_cells(ctx: click.Context, preset: str, sizes: dict[str, Any]) -> tup
 @bench_command.command("list")
 @json_document_option
 def list_command(as_json: bool) -> int:
-    """List the benchmarks that were run from this machine, the newest first."""
+    """List the benchmarks that were run from this machine, the newest first.
+
+    \b
+    sparkctl bench list
+    sparkctl bench list --json
+    """
     from sparkctl.cli import stdout
     from sparkctl.history.bench_store import BenchStore
     from sparkctl.model.json_codec import to_json_data
@@ -290,7 +295,12 @@ def list_command(as_json: bool) -> int:
 @_png_option
 @_svg_option
 def show_command(number: int, as_json: bool, plot: bool, png: Path | None, svg: Path | None) -> int:  # fmt: skip
-    """Show benchmark NO: its cells, and what the Spark did meanwhile; with -o wide also steps, bandwidth and temperature."""
+    """Show benchmark NO: its cells, and what the Spark did meanwhile; with -o wide also steps, bandwidth and temperature.
+
+    \b
+    sparkctl bench show 12 --plot
+    sparkctl bench show 12 -o wide
+    """
     from sparkctl.cli import stdout
     from sparkctl.history.bench_store import BenchStore
     from sparkctl.model.json_codec import to_json_data
