@@ -12,7 +12,7 @@ from typing import Any
 
 from sparkctl.engines import engine_flags
 from sparkctl.engines.engine_flags import EngineFlag, FlagCatalogue, find_profile_script
-from sparkctl.engines.lint import FieldPath
+from sparkctl.engines.lint import FieldPath, LintMessage, LintRule, LintSeverity
 from sparkctl.model.profile import FlagValues, JsonValue, Profile
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.text.secrets import is_secret_name, redact
@@ -200,6 +200,18 @@ class FlagSetting:
     in_args: bool
     values: tuple[str, ...] = ()
     name: str = ""
+
+    def report_flag(self, kind: LintRule, level: LintSeverity, message: str, setting: str | None = None) -> LintMessage:
+        """Return a message about the flag."""
+        return LintMessage(
+            kind=kind, level=level, where=self.where, message=message, on_key=self.in_args, setting=setting
+        )
+
+    def report_value(
+        self, kind: LintRule, level: LintSeverity, message: str, setting: str | None = None
+    ) -> LintMessage:
+        """Return a message about the flag's value."""
+        return LintMessage(kind=kind, level=level, where=self.where, message=message, on_key=False, setting=setting)
 
 
 class FlagSettings:
