@@ -29,6 +29,7 @@ _CONTINUATION_PROMPT = re.compile(r"^[ \t]*>[ \t]+", re.MULTILINE)  # also the m
 _CODE_FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n]*$", re.MULTILINE)
 _CONTINUATION_WITH_BLANKS = re.compile(r"\\[ \t]++(?:#[^\n]*)?$", re.MULTILINE)  # a comment may stand behind it
 _BACKTICK_CONTINUATION = re.compile(r"[ \t]`[ \t]*$", re.MULTILINE)
+_EMPTY_REFERENCE = re.compile(r"\$\{(?P<name>[A-Za-z_]\w*):?-\}")
 _OPERATORS = ("&&", "||", ";;", "|&", ";", "|", "&", "(", ")")
 _PARAMETER_PATTERN = re.compile(
     r"\$(?:(?P<bare>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?:(?P<how>:?[-=])(?P<default>[^{}$`\"']*)|:?[?][^{}]*)?\})",
@@ -479,7 +480,11 @@ class _ShellReader:
         if not self.in_word:
             return
         word = ShellWord("".join(self.parts), tuple(self.unresolved), self.quoted)
-        if self.redirecting is not None:
+        if not self.quoted and (empty := _EMPTY_REFERENCE.fullmatch(word.text)) is not None and not self.in_array:
+            self._doubt(
+                (empty["name"], "not set in the text; the default stands, or nothing")
+            )  # outside of quotes it is no word
+        elif self.redirecting is not None:
             self.command.redirections.append(f"{self.redirecting} {word.text}")
             self.redirecting = None
         else:

@@ -13,6 +13,7 @@ LOG_CASES = (
     ("iostream-disk-full", RAISED + "RuntimeError: basic_ios::clear: iostream error", "disk-full"),
     ("template-file", VLLM_STARTS + RAISED + "ValueError: The supplied chat template (unsloth.jinja) looks like a file path, but it failed to be opened. Reason: [Errno 2] No such file or directory: 'unsloth.jinja'", "bad-value"),
     ("template-file", "[2026-01-01 10:00:00] server_args=ServerArgs(model_path='/m')\n" + RAISED + "RuntimeError: Chat template unsloth.jinja is not a built-in template name or a valid chat template file path.", "bad-value"),
+    ("cutlass-fp8", RAISED + "RuntimeError: cutlass_gemm_caller, /workspace/csrc/libtorch_stable/quantization/w8a8/cutlass/c3x/cutlass_gemm_caller.cuh:62, Error Internal", "kernel-unsupported"),
     ("cutlass-fp4", RAISED + "RuntimeError: [FP4 gemm Runner] Failed to run cutlass FP4 gemm on sm120. Error: Error Internal", "kernel-unsupported"),
     ("cutlass-fp4", "[TensorRT-LLM][ERROR] Assertion failed: Failed to initialize cutlass TMA WS grouped gemm. Error: Error Internal (/src/moe.inl:178)", "kernel-unsupported"),
     ("cutlass-moe-tactic", RAISED + "RuntimeError: [TensorRT-LLM][ERROR] Assertion failed: No valid tactics for the given gemm problem", "kernel-unsupported"),
