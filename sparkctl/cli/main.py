@@ -53,7 +53,7 @@ VERB_GROUPS = {
     },
     "Use and watch": {
         "status": ("status", "Show the nodes, their memory and what runs there."),
-        "endpoints": ("endpoints", "Print the URLs of running models, ready for client configs."),
+        "endpoints": ("shell", "Print the URLs of running models, ready for client configs."),
         "tunnel": ("shell", "Bring an instance's endpoint to localhost, over the SSH connection."),
         "say": ("ask", "Speak a text with a speech server, as a WAV file."),
         "check": ("ask", "Ask a running model whether its answers make sense."),
