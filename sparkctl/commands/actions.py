@@ -16,7 +16,6 @@ from sparkctl.commands import action_context as why
 from sparkctl.commands.action_context import ActionContext as ActionContext
 from sparkctl.commands.request import Request, ScreenTarget
 from sparkctl.model.node import NodeName
-from sparkctl.monitor.ranks import list_nodes_of_instance
 
 _KEY_PATTERN = re.compile(r"(?:(?:ctrl|shift|alt)\+)*(?:[a-z][a-z0-9_]*|[a-zA-Z0-9])")
 _NAMED_KEYS = frozenset(
@@ -216,6 +215,7 @@ def _drop_caches(now: ActionContext) -> Request:
 def _stop_selected(now: ActionContext, grace: float | None = None) -> Request:
     """Return the request to stop all ranks of the selected instance."""
     from sparkctl.commands.stop.stop_instance import StopInstance
+    from sparkctl.monitor.ranks import list_nodes_of_instance
 
     one = now.selected_instance
     names = (now.node,) if one is None else list_nodes_of_instance(one, now.views)

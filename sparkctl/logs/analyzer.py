@@ -515,11 +515,12 @@ class LogAnalyzer:
         return self._times.phase_durations
 
     def _has_survived(self, seen: EvidenceLine, failure: Failure) -> bool:
-        if self.whole and self.was_ready and not seen.serving:
+        since = self._life - seen.life
+        # Without the ready line, requests that were answered show that it was ready: of streams, some after the death.
+        if self.whole and self.was_ready and not seen.serving and (self.ready_line_seen or since >= SURVIVED_LINES):
             return True
         if self.whole and seen.serving and failure.cause in STARTUP_ONLY_CAUSES and self._lived_at > seen.number:
             return True  # a client's adapter, template or picture: the engine went on
-        since = self._life - seen.life
         if failure.fatal:
             if since >= _SURVIVED_LINES_FATAL:
                 return True
@@ -795,7 +796,8 @@ class LogAnalyzer:
             failure = replace(failure, weight=FailureWeight.AFTERMATH)
         if self.stopped is not None and failure.weight < FailureWeight.LIKELY:
             return  # messages of a server's parts about each other during a stop
-        if now and REFUSED_REQUEST.search(text):
+        refused = REFUSED_REQUEST.search(text) if "validation error" in text else None
+        if refused is not None and (now or not refused["may_be_settings"]):
             return
         self._times.advance_time(line)
         for at, seen in enumerate(self.failures):

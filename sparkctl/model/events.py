@@ -19,8 +19,8 @@ from sparkctl.model.memory_fit import MemoryFit
 from sparkctl.model.missing_part import MissingPart
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, PhaseDuration, Step
-from sparkctl.model.questions import SetupStep, SetupStepKind
 from sparkctl.model.sample import MemoryReading, Sample
+from sparkctl.model.setup_plan import SetupStep, SetupStepKind
 from sparkctl.model.switch_plan import SwitchJournalStatus, SwitchPlan, SwitchStep
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.verdict import Verdict

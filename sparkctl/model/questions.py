@@ -1,13 +1,14 @@
-"""Questions that only the operator can answer, and the steps of `setup` that one is about. Commands ask them; a terminal or the
-panel shows them."""
+"""Questions that only the operator can answer. Commands ask them; a terminal or the panel shows them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sparkctl.model.node import NodeName
+
+if TYPE_CHECKING:
+    from sparkctl.model.setup_plan import SetupStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,35 +38,6 @@ class RetryStartQuestion:
     node: NodeName
     profile: str
     failures: tuple[tuple[float, str], ...]
-
-
-class SetupStepKind(StrEnum):
-    """The steps of `setup`."""
-
-    DOCKER_GROUP = "docker-group"
-    DROP_CACHES = "drop-caches"
-    CABLE = "cable"
-    SSH = "ssh"
-    UNDO = "undo"
-
-
-@dataclass(frozen=True, slots=True)
-class FileChange:
-    """A file before and after. None: it is not there. ``mode``: as chmod takes it, of a file that is written."""
-
-    path: str
-    before: str | None
-    after: str | None
-    mode: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SetupStep:
-    """One step on one node. ``summary``: what it is good for."""
-
-    kind: SetupStepKind
-    summary: str
-    changes: tuple[FileChange, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,10 @@ class Reference:
     ready_warm: Annotated[
         float | None, ProfileField(kind=FieldKind.DURATION, help="time until ready, with warm caches")
     ] = None
+    generation_cold: Annotated[
+        FigureRange | None,
+        ProfileField(kind=FieldKind.FIGURE, help="tok/s of the first request after the start, such as `9.3`"),
+    ] = None
     context: Annotated[
         int | None,
         ProfileField(kind=FieldKind.INTEGER, help="tokens of context that it had room for", limits=(1, _MAX_COUNT)),
@@ -119,6 +123,11 @@ def name_source(source: str) -> str:
 def list_source_names(references: Iterable[Reference]) -> tuple[str, ...]:
     """Return the short names of those who measured with these very settings, each once."""
     return tuple(dict.fromkeys(name_source(one.source) for one in references if one.differs is None))
+
+
+def find_cold_rate(references: Iterable[Reference]) -> FigureRange | None:
+    """Return the tok/s of the first request after a start with these settings, None if no source says it."""
+    return _join_ranges(one.generation_cold for one in references if one.differs is None)
 
 
 def find_ready_seconds(references: Iterable[Reference]) -> float | None:

@@ -770,6 +770,7 @@ class ProcessReader:
             "rss": rss,
             "cpu": round((used - before) / (now - when), 3) if now > when else None,
             "gpu_memory": None,
+            "start_ticks": int(words[19]) if len(words) > 19 else None,
         }
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkctl.errors import InvalidInput, OperationRefused
-from sparkctl.history.bench_store import DomainKey
-from sparkctl.model.bench import BenchRun, CellResult
+from sparkctl.model.bench import BenchRun, CellResult, DomainKey
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row
 

@@ -10,7 +10,7 @@ from sparkctl.model.finding import Severity
 from sparkctl.model.guard_state import GuardAction, GuardCoverage
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.questions import FileChange, SetupStep, SetupStepKind
+from sparkctl.model.setup_plan import FileChange, SetupStep, SetupStepKind
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_clock, format_size
 from sparkctl.model.verdict import LAST_LINE_ORIGIN, FieldChange, Verdict

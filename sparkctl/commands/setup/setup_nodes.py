@@ -48,7 +48,8 @@ from sparkctl.model.events import (
     WarningEmitted,
 )
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.questions import FileChange, SetupQuestion, SetupStep, SetupStepKind, SudoPasswordQuestion
+from sparkctl.model.questions import SetupQuestion, SudoPasswordQuestion
+from sparkctl.model.setup_plan import FileChange, SetupStep, SetupStepKind
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_duration
 from sparkctl.node import peer_checks

@@ -51,6 +51,16 @@ def test_what_cannot_be_measured_is_refused_before(words: tuple[str, ...], code:
     assert says in ran.stderr + ran.stdout
 
 
+@pytest.mark.parametrize("more", [("--pp", "64", "--command", GENERATOR), ("--by-domain",)])
+def test_a_spark_that_cannot_be_reached_is_told(tmp_path: Path, more: tuple[str, ...]) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("nodes: [{name: spark1, host: 127.0.0.1, port: 1}]\n")
+    ran = run_in_process("bench", "qwen36", *more, "--json", env={"SPARKCTL_CONFIG": str(config)})
+    result = parse_result(ran)
+    assert (result["outcome"], result["exit_code"]) == ("unreachable", 3), ran
+    assert "spark1 could not be asked: 127.0.0.1:1 refuses connections" in result["message"]
+
+
 def test_bench_alone_lists_what_was_measured() -> None:
     ran = run_demo("bench", scenario="two-stacks")
     assert (ran.returncode, ran.stdout) == (0, "no benchmark was run from this machine: sparkctl bench INSTANCE\n"), ran

@@ -29,8 +29,8 @@ from sparkctl.model.memory_fit import EstimatePart, EstimateSource, FitOutcome, 
 from sparkctl.model.missing_part import MissingPart, PartKind
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.questions import FileChange, SetupStep, SetupStepKind
 from sparkctl.model.sample import Gpu, MemoryReading, Sample
+from sparkctl.model.setup_plan import FileChange, SetupStep, SetupStepKind
 from sparkctl.model.switch_plan import JournalPresence as JournalFound
 from sparkctl.model.switch_plan import (
     NodeSwitchPlan,

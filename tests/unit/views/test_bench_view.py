@@ -140,6 +140,7 @@ def test_the_leaderboards_document_has_every_field_that_llama_benchys_own_report
         generation_rate=Measurements((10.0, 12.0)),
         ttft=Measurements((0.25,)),
         peak_rate=Measurements((15.0,)),
+        first_response=Measurements((0.2,)),
         latency=0.002,
     )
     setup = BenchSetup(generator="llama-benchy 0.4.0", served="tiny")
@@ -161,6 +162,8 @@ def test_the_leaderboards_document_has_every_field_that_llama_benchys_own_report
                 "pp_throughput": None, "tg_throughput": {"mean": 11.0, "std": 1.0, "values": [10.0, 12.0]},
                 "peak_throughput": {"mean": 15.0, "std": 0.0, "values": [15.0]},
                 "e2e_ttft": {"mean": 250.0, "std": 0.0, "values": [250.0]},
+                "ttfr": {"mean": 200.0, "std": 0.0, "values": [200.0]},
+                "pp_req_throughput": None, "tg_req_throughput": None, "peak_req_throughput": None, "est_ppt": None,
             }
         ],
     }  # fmt: skip

@@ -18,7 +18,7 @@ from sparkctl.commands.setup.setup_plan import (
 )
 from sparkctl.errors import OperationRefused
 from sparkctl.model.node import NodeName
-from sparkctl.model.questions import SetupStepKind
+from sparkctl.model.setup_plan import SetupStepKind
 from sparkctl.node.node_inspection import NodeInspection, decode_inspection
 from sparkctl.node.setup_program import NodeFile, SetupReport, arm_cable, build_program, call, decode_report
 from sparkctl.views.event_text import format_diff
