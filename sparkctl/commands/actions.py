@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import lru_cache
 
 from sparkctl.commands import action_context as why
 from sparkctl.commands.action_context import ActionContext as ActionContext
@@ -524,11 +525,18 @@ def list_enabled_actions(
     """Return the actions that this panel has, with the operator's keys: without those of missing screens and, with
     ``readonly``, without those that change anything.
     """
+    return _list_enabled_actions(context.screens, context.readonly, tuple(keys))
+
+
+@lru_cache(maxsize=8)  # the panel asks for them with every key and every part of a screen that names one
+def _list_enabled_actions(
+    screens: frozenset[str], readonly: bool, keys: tuple[tuple[str, tuple[str, ...]], ...]
+) -> tuple[Action, ...]:
     own = dict(keys)
     return tuple(
         _with_keys(one, own.get(one.id))
         for one in ACTIONS
-        if has_screens(one, context.screens) and not (one.changes and context.readonly)
+        if has_screens(one, screens) and not (one.changes and readonly)
     )
 
 
