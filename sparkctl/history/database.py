@@ -56,6 +56,12 @@ SCHEMA: tuple[str, ...] = (
     CREATE INDEX shares_told ON shares (told);
     CREATE TABLE taken_over (content TEXT PRIMARY KEY, at REAL NOT NULL);
     """,
+    """
+    ALTER TABLE shares ADD COLUMN cold_ttft REAL;
+    ALTER TABLE shares ADD COLUMN cold_tokens_per_second REAL;
+    ALTER TABLE shares ADD COLUMN warm_ttft REAL;
+    ALTER TABLE shares ADD COLUMN warm_tokens_per_second REAL;
+    """,
 )
 SCHEMA_VERSION = len(SCHEMA)
 
@@ -113,12 +119,12 @@ class HistoryDatabase:
             try:
                 try:
                     done = self._try_transaction(work, writes=writes)
-                except sqlite3.DatabaseError as error:
-                    if _get_error_code(error) not in (_SQLITE_CORRUPT, _SQLITE_NOTADB):
+                except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+                    if not _is_damage(error):
                         raise
                     self._move_damaged_file()
                     done = self._try_transaction(work, writes=writes)
-            except (sqlite3.Error, OSError, DatabaseUnavailable) as error:
+            except (sqlite3.Error, UnicodeDecodeError, OSError, DatabaseUnavailable) as error:
                 self._waited += time.monotonic() - began
                 raise DatabaseUnavailable(self._report_error(error)) from error
         self._waited = 0.0
@@ -228,8 +234,8 @@ class HistoryDatabase:
                     file.execute("SELECT count(*) FROM sqlite_master").fetchone()
                     if next(iter(file.execute("PRAGMA quick_check(1)").fetchone())) == "ok":
                         return  # another sparkctl has renamed it already
-            except sqlite3.DatabaseError as error:
-                if _get_error_code(error) not in (_SQLITE_CORRUPT, _SQLITE_NOTADB):
+            except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+                if not _is_damage(error):
                     raise
             aside = _find_unused_path(
                 self.path.with_name(f"{DATABASE_FILE_NAME}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
@@ -320,6 +326,11 @@ def _has_tables(file: sqlite3.Connection) -> bool:
 def _get_error_code(error: Exception) -> int:
     """Return SQLite's primary code of an error, 0 for one that has none."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def _is_damage(error: Exception) -> bool:
+    """Tell whether the file is damaged. SQLite's message quotes the damaged text of a schema, which Python may fail to decode."""
+    return isinstance(error, UnicodeDecodeError) or _get_error_code(error) in (_SQLITE_CORRUPT, _SQLITE_NOTADB)
 
 
 def _find_unused_path(path: Path) -> Path:

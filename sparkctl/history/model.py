@@ -19,6 +19,10 @@ class OperationKind(StrEnum):
     REMOVE = "remove"  # a model or images from the disk
 
 
+# Of `NodeResult`: what one short request took, the first time and once more.
+REQUEST_FIGURES = ("cold_ttft", "cold_tokens_per_second", "warm_ttft", "warm_tokens_per_second")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeResult:
     """One instance's part of an operation on one node; a model over several Sparks has one for each node.
@@ -27,7 +31,8 @@ class NodeResult:
     took at most, and once it was ready; ``estimated``: the memory estimate. ``available_after``: MemAvailable after a stop, with
     ``freed`` and ``missing``. ``seconds`` to ready; ``cause``: why it failed. ``has_joined``: the start was already running, so
     ``seconds`` is not its full time. ``receipt``: the guard's, a path or a sentence. ``accept_length`` and
-    ``tokens_per_second`` (generation): as measured while it ran.
+    ``tokens_per_second`` (generation): as measured while it ran. ``cold_ttft``: seconds from the first request to its token,
+    ``cold_tokens_per_second``: of the first longer answer, over its whole time; ``warm_``: of the same requests, asked again.
     """
 
     node: NodeName
@@ -50,6 +55,10 @@ class NodeResult:
     parts: tuple[PhaseDuration, ...] = ()
     accept_length: float | None = None
     tokens_per_second: float | None = None
+    cold_ttft: float | None = None
+    cold_tokens_per_second: float | None = None
+    warm_ttft: float | None = None
+    warm_tokens_per_second: float | None = None
     receipt: str | None = None
     log: str | None = None
 

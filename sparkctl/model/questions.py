@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sparkctl.model.node import NodeName
-from sparkctl.model.setup_plan import SetupStep
+
+if TYPE_CHECKING:
+    from sparkctl.model.setup_plan import SetupStep
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ On several nodes the model is downloaded once, on the first, and copied to the o
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, aclosing
 from dataclasses import dataclass, field, replace
@@ -59,6 +60,7 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.log_line import LogLine
+from sparkctl.model.text.secrets import redact_words
 from sparkctl.profiles.fit_evaluation import list_checkpoint_paths
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.transport.docker.docker_responses import DockerInfo
@@ -257,7 +259,7 @@ class ProfilePuller:
                     "name another Spark in --from-cache, or leave it out",
                 )
             if part.kind is PartKind.IMAGE and part.source is None and not self._has_image_elsewhere(missing):
-                raise OperationRefused(part.sentence, self._describe_way_to_make(part))
+                raise OperationRefused(part.sentence, self._describe_way_to_make(part, wanted))
             if part.kind is not PartKind.IMAGE and self._request.from_node is None:
                 ModelDownload.from_part(self._request.profile, part, self._request.from_directory)
         await self._refuse_what_cannot_come([part for part in wanted if part.kind is not PartKind.IMAGE])
@@ -299,13 +301,12 @@ class ProfilePuller:
         """Tell whether another of the nodes has the image: it is copied from there."""
         return any(PartKind.IMAGE not in [part.kind for part in parts] for parts in missing.values())
 
-    def _describe_way_to_make(self, part: MissingPart) -> str:
-        alone = (
-            ""
-            if not self._request.model
-            else f"; the model alone: sparkctl pull {self._request.profile.name} --model-only"
-        )
-        return format_making_hint(part.made_by or "") + alone
+    def _describe_way_to_make(self, part: MissingPart, wanted: Sequence[MissingPart]) -> str:
+        models = [one for one in wanted if one.kind is not PartKind.IMAGE]
+        if not self._request.model or not models or any(one.source is None for one in models):
+            return format_making_hint(part.made_by or "")  # there is no model, or nobody publishes it either
+        words = redact_words(list(replace(self._request, image=False).format_as_command()))
+        return f"{format_making_hint(part.made_by or '')}; the model alone: {shlex.join(['sparkctl', *words])}"
 
     async def _refuse_what_cannot_come(self, models: Sequence[MissingPart]) -> None:
         """Raise `SparkctlError` where a model's source certainly does not give it, or the disk cannot hold it: the image

@@ -48,17 +48,19 @@ _PROOF_PATIENCE_SECONDS = 10.0  # a service that answers without proof for so lo
 _DOCKER_RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WatchResult:
     """How the watch ended: ready (no verdict), or with a verdict; ``timed_out``: the only reason is the time limit.
 
     ``proof``: what proved it ready, in words. ``unproved``: it is up, and this is why nothing proves that it works.
+    ``first_token``: seconds from the first request to its token; None where no token was asked for.
     """
 
     verdict: Verdict | None = None
     timed_out: bool = False
     proof: str | None = None
     unproved: str | None = None
+    first_token: float | None = None
 
 
 def collect_plan_secrets(plan: LaunchPlan) -> frozenset[str]:
@@ -177,7 +179,7 @@ class StartWatch:
             except ConnectionLost:
                 await self.session.link.reconnect()
             except ContainerNotFound:
-                return WatchResult(start_verdict.build_exit_verdict(self.plan, self.log, None, self.again))
+                return WatchResult(verdict=start_verdict.build_exit_verdict(self.plan, self.log, None, self.again))
             except DockerUnavailable as down:
                 if failures == 0:
                     self.emit(WarningEmitted(self.ctx.clock.unix_time(), self.plan.node, down.message, down.hint))
@@ -245,7 +247,7 @@ class StartWatch:
         verdict = start_verdict.build_exit_verdict(self.plan, self.log, container, self.again, requests)
         if self._unreadable is not None and self._unreadable.hint is not None:
             verdict = replace(verdict, remedy=f"No log says why: {self._unreadable.hint}.")
-        return WatchResult(verdict)
+        return WatchResult(verdict=verdict)
 
     # ready
 
@@ -256,9 +258,11 @@ class StartWatch:
             self._moved.clear()
             await self._moved.wait()
         proof: str | None = None
+        first_token: float | None = None
         token_question = "one token" if service.ready.probe not in PROVED_PROBES else service.ready.probe
         for asked in ("health", token_question, *((_KEY_QUESTION,) if self.plan.requires_key else ())):
             answered_at: float | None = None
+            asked_at = self.ctx.clock.monotonic()
             while True:
                 self._why_not = self._why_not or f"{asked}: asked, no answer yet"
                 try:
@@ -275,6 +279,8 @@ class StartWatch:
                     continue
                 if answer.good:
                     self._why_not = None
+                    if asked == "one token" and not answer.unproven and service.ready.probe != "none":
+                        first_token = self.ctx.clock.monotonic() - asked_at
                     break
                 told = answer.format_masked(self._secrets)
                 if asked == _KEY_QUESTION and self._why_not != told:
@@ -296,14 +302,14 @@ class StartWatch:
                         "give the profile the same key: args.api-key: ${VAR}",
                     )
                 )  # fmt: skip
-        return WatchResult(proof=proof if service.ready.probe in PROVED_PROBES else None)
+        return WatchResult(proof=proof if service.ready.probe in PROVED_PROBES else None, first_token=first_token)
 
     async def _wait_for_fatal(self) -> WatchResult:
         while (fatal := self.log.fatal_line) is None:
             self._moved.clear()
             await self._moved.wait()
         await self.ctx.clock.sleep(_FATAL_GRACE_SECONDS)
-        return WatchResult(start_verdict.build_fatal_line_verdict(self.plan, self.log, fatal))
+        return WatchResult(verdict=start_verdict.build_fatal_line_verdict(self.plan, self.log, fatal))
 
     # time
 
@@ -347,10 +353,11 @@ class StartWatch:
         await self._check_for_pause()
         if self._is_paused:
             return WatchResult(
-                start_verdict.build_pause_verdict(self.plan, self.log, phase, seconds, self.again), timed_out=True
+                verdict=start_verdict.build_pause_verdict(self.plan, self.log, phase, seconds, self.again),
+                timed_out=True,
             )
         return WatchResult(
-            start_verdict.build_timeout_verdict(self.plan, self.log, phase, seconds, limit, self._why_not),
+            verdict=start_verdict.build_timeout_verdict(self.plan, self.log, phase, seconds, limit, self._why_not),
             timed_out=True,
         )
 

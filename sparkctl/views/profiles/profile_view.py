@@ -18,6 +18,7 @@ from sparkctl.model.reference import (
     FigureRange,
     Reference,
     ReferenceFigure,
+    find_cold_rate,
     find_ready_seconds,
     list_source_names,
     select_comparable,
@@ -119,6 +120,8 @@ def summarize_reference(references: Sequence[Reference]) -> str | None:
         for at, (count, rate) in enumerate(rates)
     ]
     after = [] if ready is None else [f"ready after {format_duration(ready)}"]
+    if (cold := find_cold_rate(references)) is not None:
+        after.append(f"first request {cold.as_text()} tok/s")
     told = "; ".join([*([", ".join(words)] if words else []), *after])
     return f"{told} · {', '.join(list_source_names(references))}" if told else None
 
@@ -134,6 +137,7 @@ def _format_reference(one: Reference) -> list[str]:
     lines += [f"  not compared with yours: {one.differs}"] if one.differs else []
     times = (("ready after", one.ready_cold, "cold"), ("ready after", one.ready_warm, "warm"))
     told = [f"{name} {format_duration(seconds)} ({state})" for name, seconds, state in times if seconds is not None]
+    told += [] if one.generation_cold is None else [f"first request {one.generation_cold.as_text()} tok/s (cold)"]
     told += [] if one.context is None else [f"up to {one.context:,} tokens of context"]
     lines += [f"  {', '.join(told)}"] if told else []
     timed = [figure for figure in one.figures if figure.concurrency is not None]

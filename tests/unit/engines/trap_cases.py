@@ -90,6 +90,7 @@ PROFILE_CASES = (
     ("trtllm-moe-sglang", "sglang", "x/sglang:0.5.12", "/m", "args: {moe-runner-backend: flashinfer_trtllm}"),
     ("trtllm-moe-vllm", "vllm", "x/vllm:0.32.0", "/m", "args: {moe-backend: flashinfer_trtllm}"),
     ("flashinfer-moe-fp4", "vllm", "x/vllm:0.32.0", "/m", "env: {VLLM_USE_FLASHINFER_MOE_FP4: 1}"),
+    ("qwen35-nvfp4", "sglang", "x/sglang:0.5.12", "Sehyo/Qwen3.5-35B-A3B-NVFP4", ""),
     ("nvfp4-gemm-backend", "vllm", "x/vllm:0.19.1", "/m", "env: {VLLM_NVFP4_GEMM_BACKEND: cutlass}"),
     ("deep-gemm", "vllm", "x/vllm:0.19.1", "/m", "env: {VLLM_USE_DEEP_GEMM: 1}"),
     ("cuda-arch-list", "vllm", "x/vllm:0.19.1", "/m", "env: {TORCH_CUDA_ARCH_LIST: '9.0a 10.0a'}"),

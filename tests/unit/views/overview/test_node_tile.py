@@ -37,7 +37,7 @@ from sparkctl.views.overview.overview_view import (
     render_overview,
 )
 from sparkctl.views.overview.tile_model import NodeTileModel
-from sparkctl.views.overview.tile_rows import DrawArea, describe_engine, render_engine_facts
+from sparkctl.views.overview.tile_rows import DrawArea, choose_chart_minutes, describe_engine, render_engine_facts
 from sparkctl.views.text.frame_layout import MIN_TILE_LINES
 from sparkctl.views.text.styled_text import TextStyle, join_text, measure_row, to_ascii
 
@@ -536,3 +536,8 @@ def test_a_sick_spark_does_not_look_healthy(columns: int, count: int) -> None:
     assert "stuck clock" not in join_text(NodeTile(away).render_rows(columns, count)[0]), (
         "what is not known now is not said"
     )
+
+
+@pytest.mark.parametrize(("since", "minutes"), [(None, 1), (NOW - 30, 1), (NOW - 1000, 17), (NOW - 1e6, 360)])
+def test_the_curves_begin_where_they_are_asked_to(since: float | None, minutes: int) -> None:
+    assert choose_chart_minutes(make_tile(since=since)) == minutes
