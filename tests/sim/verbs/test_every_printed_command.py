@@ -105,9 +105,15 @@ def explain_refusal(words: tuple[str, ...]) -> str:
     if verb in _ONLY_PARSED or " ".join(words[:2]) in _ONLY_PARSED or is_endless:
         command = find_command(verb, " ".join(rest))
         inner = rest[1:] if rest and command.name == rest[0] else rest
-        command.make_context(verb, [one for one in inner if one != "show"] if verb == "bench" else inner)
+        # The command keeps its help option: here, too, it is that of the whole command line.
+        command.make_context(
+            verb,
+            [one for one in inner if one != "show"] if verb == "bench" else inner,
+            help_option_names=["-h", "--help"],
+        )
         return ""
-    ran = run_demo(*words, scenario="two-stacks")
+    # The whole check asks for a thousand tokens, which a demo makes no faster than a Spark.
+    ran = run_demo(*words, *(("--basic",) if verb == "check" else ()), scenario="two-stacks")
     is_fault = ran.returncode in (USAGE, DEFECT) or (ran.returncode == REFUSED) != (" ".join(words) in _REFUSED_THERE)
     return f"exit {ran.returncode}: {ran.stderr}" if is_fault else ""
 
