@@ -56,6 +56,7 @@ SCHEMA: tuple[str, ...] = (
     CREATE INDEX shares_told ON shares (told);
     CREATE TABLE taken_over (content TEXT PRIMARY KEY, at REAL NOT NULL);
     """,
+    "ALTER TABLE shares ADD COLUMN received INTEGER",
 )
 SCHEMA_VERSION = len(SCHEMA)
 
@@ -113,8 +114,8 @@ class HistoryDatabase:
             try:
                 try:
                     done = self._try_transaction(work, writes=writes)
-                except sqlite3.DatabaseError as error:
-                    if _get_error_code(error) not in (_SQLITE_CORRUPT, _SQLITE_NOTADB):
+                except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+                    if not _is_damage(error):
                         raise
                     self._move_damaged_file()
                     done = self._try_transaction(work, writes=writes)
@@ -228,8 +229,8 @@ class HistoryDatabase:
                     file.execute("SELECT count(*) FROM sqlite_master").fetchone()
                     if next(iter(file.execute("PRAGMA quick_check(1)").fetchone())) == "ok":
                         return  # another sparkctl has renamed it already
-            except sqlite3.DatabaseError as error:
-                if _get_error_code(error) not in (_SQLITE_CORRUPT, _SQLITE_NOTADB):
+            except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+                if not _is_damage(error):
                     raise
             aside = _find_unused_path(
                 self.path.with_name(f"{DATABASE_FILE_NAME}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
@@ -315,6 +316,11 @@ def _read_pragma(file: sqlite3.Connection, name: str) -> int:
 
 def _has_tables(file: sqlite3.Connection) -> bool:
     return bool(file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+
+
+def _is_damage(error: Exception) -> bool:
+    """Tell whether the file is damaged. SQLite's message quotes a damaged schema, which may be no text that Python reads."""
+    return isinstance(error, UnicodeDecodeError) or _get_error_code(error) in (_SQLITE_CORRUPT, _SQLITE_NOTADB)
 
 
 def _get_error_code(error: Exception) -> int:

@@ -17,6 +17,7 @@ class OperationKind(StrEnum):
     STOP = "stop"
     SWITCH = "switch"
     REMOVE = "remove"  # a model or images from the disk
+    PULL = "pull"  # an image or a model onto a node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,9 @@ class NodeResult:
     ``freed`` and ``missing``. ``seconds`` to ready; ``cause``: why it failed. ``has_joined``: the start was already running, so
     ``seconds`` is not its full time. ``receipt``: the guard's, a path or a sentence. ``accept_length`` and
     ``tokens_per_second`` (generation): as measured while it ran.
+
+    Of a pull it is one image or one model: ``instance`` is its name, ``image_digest`` the registry's, ``received`` the bytes
+    that came in ``seconds``; ``has_joined``: somebody else had begun it.
     """
 
     node: NodeName
@@ -52,6 +56,7 @@ class NodeResult:
     tokens_per_second: float | None = None
     receipt: str | None = None
     log: str | None = None
+    received: int | None = None
 
     def merge_result(self, more: NodeResult) -> NodeResult:
         """Return both in one; known values of ``more`` win."""

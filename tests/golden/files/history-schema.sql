@@ -1,5 +1,5 @@
 PRAGMA application_id = 1936747363;
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;
 PRAGMA journal_mode = wal;
 CREATE TABLE operations (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -57,6 +57,7 @@ CREATE TABLE shares (
     log TEXT,
     told INTEGER,
     told_at REAL,
+    received INTEGER,
     PRIMARY KEY (operation,
     node,
     instance) )
