@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
@@ -410,7 +409,7 @@ def write_config(nodes: Iterable[Node], path: Path | None = None, *, replace: bo
 
 
 def _write_atomically(text: str, path: Path, *, replace: bool) -> None:
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    fresh = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(file, "w", encoding="utf-8") as stream:

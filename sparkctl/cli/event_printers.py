@@ -42,7 +42,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.model.text.sanitize import sanitize_line, sanitize_lines
 from sparkctl.model.text.units import GIB, format_duration
-from sparkctl.views.bench_view import format_cell_progress, format_domain_progress, format_progress
+from sparkctl.views.bench_view import format_cell_progress, format_domain_progress, format_progress, format_sweep_time
 from sparkctl.views.event_text import (
     describe_missing_guard,
     format_cache_drop,
@@ -464,12 +464,17 @@ class BenchPrinter(TextPrinter):
     def __init__(self, on_interrupt: str) -> None:
         super().__init__(on_interrupt)
         self._benchmarks: dict[int, None] = {}  # in the order of their first results
+        self._estimated: set[tuple[str, str]] = set()  # instances and nodes whose time was told
 
     def print_event(self, event: Event) -> None:
         """Print one event."""
         if isinstance(event, BenchCellMeasured | BenchDomainMeasured) and event.benchmark is not None:
             self._benchmarks[event.benchmark] = None
         if isinstance(event, BenchCellProgressed):
+            if event.remaining is not None and (event.instance, event.node) not in self._estimated:
+                self._estimated.add((event.instance, event.node))
+                self.live.clear()
+                stderr.print_message(format_sweep_time(event))
             return self.live.update(make_row(Span(f"{event.node}  "), Span(format_cell_progress(event))))
         if isinstance(event, CommandEnded):
             self._print_tables()

@@ -149,7 +149,7 @@ def sparkctl_command(ctx: click.Context, replay: str | None, readonly: bool, pla
         return 0
     recording = None if replay is None else Path(replay)
     if plain:
-        from sparkctl.cli.panel_launcher import run_plain_mode
+        from sparkctl.cli.plain_mode import run_plain_mode
 
         return run_plain_mode(recording)
     from sparkctl.cli import panel_launcher

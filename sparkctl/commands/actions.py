@@ -11,12 +11,12 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import lru_cache
 
 from sparkctl.commands import action_context as why
 from sparkctl.commands.action_context import ActionContext as ActionContext
 from sparkctl.commands.request import Request, ScreenTarget
 from sparkctl.model.node import NodeName
-from sparkctl.monitor.ranks import list_nodes_of_instance
 
 _KEY_PATTERN = re.compile(r"(?:(?:ctrl|shift|alt)\+)*(?:[a-z][a-z0-9_]*|[a-zA-Z0-9])")
 _NAMED_KEYS = frozenset(
@@ -216,6 +216,7 @@ def _drop_caches(now: ActionContext) -> Request:
 def _stop_selected(now: ActionContext, grace: float | None = None) -> Request:
     """Return the request to stop all ranks of the selected instance."""
     from sparkctl.commands.stop.stop_instance import StopInstance
+    from sparkctl.monitor.ranks import list_nodes_of_instance
 
     one = now.selected_instance
     names = (now.node,) if one is None else list_nodes_of_instance(one, now.views)
@@ -517,11 +518,18 @@ def list_enabled_actions(
     """Return the actions that this panel has, with the operator's keys: without those of missing screens and, with
     ``readonly``, without those that change anything.
     """
+    return _list_enabled_actions(context.screens, context.readonly, tuple(keys))
+
+
+@lru_cache(maxsize=8)  # the panel asks for them with every key and every part of a screen that names one
+def _list_enabled_actions(
+    screens: frozenset[str], readonly: bool, keys: tuple[tuple[str, tuple[str, ...]], ...]
+) -> tuple[Action, ...]:
     own = dict(keys)
     return tuple(
         _with_keys(one, own.get(one.id))
         for one in ACTIONS
-        if has_screens(one, context.screens) and not (one.changes and context.readonly)
+        if has_screens(one, screens) and not (one.changes and readonly)
     )
 
 

@@ -282,11 +282,6 @@ class CommandFlags:
         is_shell = entrypoint is not None and find_shell_script((entrypoint, *command)) is not None
         self._words = _unwrap_script_words((entrypoint, *command) if entrypoint and is_shell else command)
 
-    @property
-    def all_words(self) -> tuple[str, ...]:
-        """Every word, as the engine gets it."""
-        return self._words
-
     def get_value(self, *flags: str) -> str | None:
         """Return the last value of these flags (names without dashes); "" for a bare flag, None if none is given."""
         wanted, found = {flag.replace("_", "-") for flag in flags}, None

@@ -16,7 +16,9 @@ _KNOWN_TEXTS = 4096  # an engine that restarts again and again repeats its lines
 _LOG_PREFIX = re.compile(
     # vLLM: (APIServer pid=1), (Worker_TP0 pid=7), formerly (VllmWorker rank=0 pid=7); Ray adds the address
     r"\((?:[\w-]{1,40} ){0,3}(?:\w++=[\w.:]++,? ?)++\) ?"
+    r"|\((?:EngineCore|APIServer|Worker)(?:_\w{1,12}){0,2}\) (?=[A-Z])"  # where a paste left the number out
     r"|(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[?[^\[\]\s]+:\d+\[?\] ?"
+    r"|(?P<undated>DEBUG|INFO|WARNING|ERROR|CRITICAL) \[[\w./-]{1,120}\.py:\d+\] ?"  # the same, where a paste left the date out
     # Python's logging with a date: 2024-12-19 21:40:35 ERROR 56542 [engine.py:64], 2025-01-01 10:00:00,123 - name - ERROR -
     r"|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)? {1,5}(?:- [\w.]+ - )?(?P<dated>DEBUG|INFO|WARNING|ERROR|CRITICAL)"
     r"(?: -)? (?:\d+ )?(?:\[[^\[\]\s]+:\d+\] ?|[\w.]{1,60}:\d+ -- )?"
@@ -40,6 +42,7 @@ _LOG_PREFIX = re.compile(
     r"|\[shutdown\] "  # vLLM 0.32 and later adds a tag to some records
     r"|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?(?: [A-Z_]+\d+)*\] ?"  # SGLang: [2026-05-01 10:00:00 DP1 TP0]
     r"|\[rank\d+\]: ?"  # torch, with several ranks
+    r"|\[(?:(?:DP|TP|PP|EP|CP)\d+ ?){1,5}\] "  # SGLang's ranks, where a paste lost the time
     r"|\[\d{4}-\d\d-\d\d\|\d\d:\d\d:\d\d\|\w+\] (?P<piped>[A-Z]+) +"
     r"|\d+\.\d\d\.\d{3}\.\d{3} (?P<letter>[DIWE]) "  # llama-server: 0.24.777.216 I
     # TensorRT-LLM: [12/20/2025-04:21:10] [TRT-LLM] [I] from its Python, [TensorRT-LLM][INFO] from its C++
@@ -76,9 +79,11 @@ def strip_log_prefix(line: str) -> tuple[str | None, str]:
     Prefixes are removed repeatedly: two vLLM workers that write at once put two of them on one line.
     """
     level: str | None = None
+    if line[:1] == " " and (bare := line.lstrip(" "))[:1] in _PREFIX_STARTS and _LOG_PREFIX.match(bare):
+        line = bare  # a paste indented it: source code has no header
     start = 0
     while start < len(line) and line[start] in _PREFIX_STARTS and (found := _LOG_PREFIX.match(line, start)):
-        word = found["level"] or found["word"] or found["dated"] or found["piped"] or found["named"]
+        word = found["level"] or found["word"] or found["dated"] or found["piped"] or found["named"] or found["undated"]
         word = word or found["barred"] or found["clocked"] or _LEVELS_BY_WORD.get((found["boxed"] or "").upper())
         level = (
             level

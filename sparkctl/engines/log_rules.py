@@ -434,9 +434,9 @@ class LogRules:
         if self._told_shapes and shape.startswith(self._told_shapes):
             return True
         if line[:1].isspace():
-            line, shape = line.lstrip(), shape.lstrip()
-            if not line.startswith((_CPP_MESSAGE, _DRIVER_MESSAGE)):
+            if (stripped := _strip_indentation(line)) is None:
                 return False
+            line, shape = stripped, shape.lstrip()
         return self._finder.depends_on_digits(line[:_MAX_MATCHED_CHARS], shape[:_MAX_MATCHED_CHARS])
 
     def _read_known_start(self, line: str) -> LineSignal | None:
@@ -450,11 +450,10 @@ class LogRules:
         return LineSignal(said.phase, said.step, said.failure or self._find_failure(line), facts)
 
     def _find_failure(self, line: str) -> Failure | None:
-        # Indented lines are source code in a traceback: they contain messages that were never printed.
         if line[:1].isspace():
-            line = line.lstrip()
-            if not line.startswith((_CPP_MESSAGE, _DRIVER_MESSAGE)):
+            if (stripped := _strip_indentation(line)) is None:
                 return None
+            line = stripped
         said = line[:_MAX_MATCHED_CHARS]
         if self.retold is not None and (quoted := self.retold.search(said)) is not None:
             failure = self._match_first_rule(f"RuntimeError: {quoted['what']}")
@@ -467,6 +466,14 @@ class LogRules:
             if (failure := rule.match_failure(said)) is not None:
                 return failure
         return None
+
+
+def _strip_indentation(line: str) -> str | None:
+    """Return an indented line without its indentation; None if it is source code, as in a traceback: that holds messages which
+    were never printed. Source is indented by two spaces and more."""
+    stripped = line.lstrip()
+    is_source = line.startswith(("  ", "\t")) and not stripped.startswith((_CPP_MESSAGE, _DRIVER_MESSAGE))
+    return None if is_source else stripped
 
 
 def loading_signal(step: str) -> LineSignal:

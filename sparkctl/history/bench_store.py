@@ -18,7 +18,7 @@ from sparkctl.errors import InvalidInput, OperationRefused
 from sparkctl.files import read_regular_file, write_private_file
 from sparkctl.history.database import make_private_directory
 from sparkctl.history.start_diff import StartDifference, diff_profiles, load_recorded_reference
-from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, DomainResult, Measurements
+from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, DomainKey, DomainResult, Measurements
 from sparkctl.model.json_codec import from_json_data, to_json_data
 from sparkctl.model.node import NodeName
 from sparkctl.model.reference import FigureRange, Reference, ReferenceFigure, name_source
@@ -132,18 +132,6 @@ class BenchStore:
 _UNTOLD_CONTEXT = 8192  # tokens: where a source tells no sizes, it was no longer context
 _RECORDED_FACTS = ("digest", "image_digest", "engine_version", "driver", "kernel")
 _NOT_COMPARED = ("digest", "text", "runs", "served", "profile", "context", "draft_tokens")
-
-
-@dataclass(frozen=True, slots=True)
-class DomainKey:
-    """A kind of text, where benchmarks have these in place of cells."""
-
-    domain: str
-    thinking: bool | None
-
-    def __str__(self) -> str:
-        """Return its name, with the pass."""
-        return self.domain if self.thinking is None else f"{self.domain}, thinking {'on' if self.thinking else 'off'}"
 
 
 class BenchFigure(StrEnum):
@@ -321,7 +309,7 @@ def _list_measured(run: BenchRun) -> dict[BenchCell | DomainKey, CellResult | Do
     }
     for one in run.domains:
         if one.generation_rate is not None:
-            found[DomainKey(one.domain, one.thinking)] = one
+            found[one.key] = one
     return found
 
 

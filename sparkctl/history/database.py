@@ -56,6 +56,12 @@ SCHEMA: tuple[str, ...] = (
     CREATE INDEX shares_told ON shares (told);
     CREATE TABLE taken_over (content TEXT PRIMARY KEY, at REAL NOT NULL);
     """,
+    """
+    ALTER TABLE shares ADD COLUMN cold_ttft REAL;
+    ALTER TABLE shares ADD COLUMN cold_tokens_per_second REAL;
+    ALTER TABLE shares ADD COLUMN warm_ttft REAL;
+    ALTER TABLE shares ADD COLUMN warm_tokens_per_second REAL;
+    """,
     "ALTER TABLE shares ADD COLUMN received INTEGER",
 )
 SCHEMA_VERSION = len(SCHEMA)
@@ -119,7 +125,7 @@ class HistoryDatabase:
                         raise
                     self._move_damaged_file()
                     done = self._try_transaction(work, writes=writes)
-            except (sqlite3.Error, OSError, DatabaseUnavailable) as error:
+            except (sqlite3.Error, UnicodeDecodeError, OSError, DatabaseUnavailable) as error:
                 self._waited += time.monotonic() - began
                 raise DatabaseUnavailable(self._report_error(error)) from error
         self._waited = 0.0
@@ -318,14 +324,14 @@ def _has_tables(file: sqlite3.Connection) -> bool:
     return bool(file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
 
 
-def _is_damage(error: Exception) -> bool:
-    """Tell whether the file is damaged. SQLite's message quotes a damaged schema, which may be no text that Python reads."""
-    return isinstance(error, UnicodeDecodeError) or _get_error_code(error) in (_SQLITE_CORRUPT, _SQLITE_NOTADB)
-
-
 def _get_error_code(error: Exception) -> int:
     """Return SQLite's primary code of an error, 0 for one that has none."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def _is_damage(error: Exception) -> bool:
+    """Tell whether the file is damaged. SQLite's message quotes the damaged text of a schema, which Python may fail to decode."""
+    return isinstance(error, UnicodeDecodeError) or _get_error_code(error) in (_SQLITE_CORRUPT, _SQLITE_NOTADB)
 
 
 def _find_unused_path(path: Path) -> Path:

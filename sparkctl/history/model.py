@@ -20,6 +20,10 @@ class OperationKind(StrEnum):
     PULL = "pull"  # an image or a model onto a node
 
 
+# Of `NodeResult`: what one short request took, the first time and once more.
+REQUEST_FIGURES = ("cold_ttft", "cold_tokens_per_second", "warm_ttft", "warm_tokens_per_second")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeResult:
     """One instance's part of an operation on one node; a model over several Sparks has one for each node.
@@ -28,7 +32,8 @@ class NodeResult:
     took at most, and once it was ready; ``estimated``: the memory estimate. ``available_after``: MemAvailable after a stop, with
     ``freed`` and ``missing``. ``seconds`` to ready; ``cause``: why it failed. ``has_joined``: the start was already running, so
     ``seconds`` is not its full time. ``receipt``: the guard's, a path or a sentence. ``accept_length`` and
-    ``tokens_per_second`` (generation): as measured while it ran.
+    ``tokens_per_second`` (generation): as measured while it ran. ``cold_ttft``: seconds from the first request to its token,
+    ``cold_tokens_per_second``: of the first longer answer, over its whole time; ``warm_``: of the same requests, asked again.
 
     Of a pull it is one image or one model: ``instance`` is its name, ``image_digest`` the registry's, ``received`` the bytes
     that came in ``seconds``; ``has_joined``: somebody else had begun it.
@@ -54,6 +59,10 @@ class NodeResult:
     parts: tuple[PhaseDuration, ...] = ()
     accept_length: float | None = None
     tokens_per_second: float | None = None
+    cold_ttft: float | None = None
+    cold_tokens_per_second: float | None = None
+    warm_ttft: float | None = None
+    warm_tokens_per_second: float | None = None
     receipt: str | None = None
     log: str | None = None
     received: int | None = None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from sparkctl.history.expected_durations import decode_durations, encode_durations, is_duration
-from sparkctl.history.model import NodeResult, OperationKind, OperationRecord, StepRecord
+from sparkctl.history.model import REQUEST_FIGURES, NodeResult, OperationKind, OperationRecord, StepRecord
 from sparkctl.model.json_codec import from_json_data, to_json_data
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import ExpectedDurations
@@ -233,7 +233,7 @@ def _read_node_results(file: sqlite3.Connection, numbers: Sequence[int]) -> dict
 def read_node_result(row: sqlite3.Row) -> NodeResult:
     """Return a row of ``shares``."""
     whole = ("available_before", "peak", "settled", "estimated", "available_after", "freed", "missing", "received")
-    figures = ("seconds", "accept_length", "tokens_per_second")
+    figures = ("seconds", "accept_length", "tokens_per_second", *REQUEST_FIGURES)
     values: dict[str, Any] = {
         name: _as_text(row[name]) for name in _SHARE_COLUMNS if name not in (*whole, *figures, "has_joined")
     }

@@ -246,6 +246,7 @@ _MAX_MESSAGE_CHARS = 2048
 _MAX_TRACEBACKS = 32
 _MAX_EXCEPTION_CHARS = 200
 _MAX_KNOWN_LINES = 4096
+_MAX_KNOWN_CHARS = 1000  # a longer line, of a request with its prompt for example, is not kept
 _STANDSTILL_LINES = 3  # in a row: one or two are said during a long compilation, too
 _STANDSTILL = Failure(
     cause=FailureCause.WEDGED,
@@ -515,11 +516,12 @@ class LogAnalyzer:
         return self._times.phase_durations
 
     def _has_survived(self, seen: EvidenceLine, failure: Failure) -> bool:
-        if self.whole and self.was_ready and not seen.serving:
+        since = self._life - seen.life
+        # Without the ready line, requests that were answered show that it was ready: of streams, some after the death.
+        if self.whole and self.was_ready and not seen.serving and (self.ready_line_seen or since >= SURVIVED_LINES):
             return True
         if self.whole and seen.serving and failure.cause in STARTUP_ONLY_CAUSES and self._lived_at > seen.number:
             return True  # a client's adapter, template or picture: the engine went on
-        since = self._life - seen.life
         if failure.fatal:
             if since >= _SURVIVED_LINES_FATAL:
                 return True
@@ -795,7 +797,8 @@ class LogAnalyzer:
             failure = replace(failure, weight=FailureWeight.AFTERMATH)
         if self.stopped is not None and failure.weight < FailureWeight.LIKELY:
             return  # messages of a server's parts about each other during a stop
-        if now and REFUSED_REQUEST.search(text):
+        refused = REFUSED_REQUEST.search(text) if "validation error" in text else None
+        if refused is not None and (now or not refused["may_be_settings"]):
             return
         self._times.advance_time(line)
         for at, seen in enumerate(self.failures):
@@ -831,8 +834,13 @@ class LogAnalyzer:
             self._times.start_phase(phase, name, line)
 
 
-@lru_cache(_MAX_KNOWN_LINES)  # an engine that restarts again and again repeats its lines
 def _read_contents(engine: Engine, raw: str) -> tuple[LineContent, ...] | None:
+    read = _read_known_contents if len(raw) <= _MAX_KNOWN_CHARS else _read_known_contents.__wrapped__
+    return read(engine, raw)
+
+
+@lru_cache(_MAX_KNOWN_LINES)  # an engine that restarts again and again repeats its lines
+def _read_known_contents(engine: Engine, raw: str) -> tuple[LineContent, ...] | None:
     """Return what a line says: nothing, or more than one thing if it was rewritten in place; None if it begins an error that
     takes several lines."""
     if "validation error" in raw:

@@ -64,8 +64,9 @@ SHUTDOWN_PHRASES = (
     "srv    operator(): operator(): cleaning up before exit",
 )
 # A server says that it ends its own processes because one failed: the shell's word for that is no reason.
-SELF_KILLS = ("SIGQUIT received.", "Received sigquit from a child process", "kill_process_tree called")
-REFUSED_REQUEST = re.compile(r"validation errors? for \w*(?:Request|Params?|Message)\b")  # a client's
+SELF_KILLS = ("SIGQUIT received.", "Received sigquit from a child proces", "kill_process_tree called")
+# A client's request, or an answer to one; settings have other names.
+REFUSED_REQUEST = re.compile(r"validation errors? for \w*(?:Request|Response|Message|(?P<may_be_settings>Params?))\b")
 # The header of a line by vLLM's code that answers one request: "ERROR 07-03 03:19:15 [serving_chat.py:200]".
 REQUEST_HANDLER = re.compile(r"[^\[\]]{0,120}?(?:ERROR|WARNING) [\d :.-]{5,40}\[?serving(?:_\w{1,40}+)?\.py:\d")
 TRACEBACK_STARTS = ("Traceback (most recent call last)", "usage: ")
@@ -143,6 +144,9 @@ def looks_like_error(text: str) -> bool:
 
 _SOURCE_NAME = (
     r"(?: {0,4}\| "  # buildkite
+    r"|(?:[ \t]{0,8}[*+-] {1,3})?`{1,3}(?=[^\s`])"  # Markdown: a list of lines, each as code
+    r"|[ \t]{0,8}Line \d{1,7}: |\d{1,7}[:-](?=[(\[]|(?:INFO|WARNING|ERROR|Traceback)\b)"  # what numbers the lines: an editor, grep -n
+    r"|\[[A-Za-z][\w -]{1,30}\] (?=\((?:[\w-]{1,40} ){0,3}(?:pid|rank)=)"  # a program's name for what another one prints
     r"|\[[a-z]+/[\w.-]{1,99}/[\w.-]{1,99}\] "  # kubectl --prefix: [pod/NAME/CONTAINER]
     r"|\w[\w.-]{0,63} +\| "  # compose: engine-1  | text
     r"|\[[\w.-]{1,63} std(?:out|err)\] (?:\[\d{1,9}\] )?"  # a program's router: [llamacpp-router stdout] [52717]
@@ -153,13 +157,11 @@ _SOURCE_NAME = (
     r")?+"
 )
 _TIMESTAMP = r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)\]? "
-_STREAM_NAME = (
-    r"(?:std(?:out|err) (?:[FP] )?|[\w.-]{1,64} [\w./@-]{1,64}\[\d+\]: )?+"  # kubernetes' stream, journald short-iso
-)
+_STREAM_NAME = r"(?:std(?:out|err) (?:[FP] )?|[\w.-]{1,99} >> |[\w.-]{1,64} [\w./@-]{1,64}\[\d+\]: )?+"  # kubernetes' stream, journald short-iso
 # In this order, each at most once. All of it is ASCII, so that the same words find it in bytes.
 PREFIX_PATTERN = f"{_SOURCE_NAME}(?:{_TIMESTAMP})?+{_STREAM_NAME}"
 _PREFIX_MATCHER = re.compile(f"{_SOURCE_NAME}(?P<when>{_TIMESTAMP})?+{_STREAM_NAME}", re.ASCII)
-_QUOTING_PATTERN = re.compile(r"(?:[ \t]{0,3}>[ \t]?)+| {3,}|\t+")
+_QUOTING_PATTERN = re.compile(r"(?:[ \t]{0,3}>[ \t]?)+| {2,}|\t+")
 # A colour code whose escape character was lost in a paste.
 _BROKEN_COLOUR_CODE = re.compile(r"\[\d{1,3}(?:;\d{1,3}){0,3}m")
 
@@ -188,8 +190,8 @@ def find_common_quoting(lines: Sequence[str]) -> str:
     least, most = (min(told), max(told)) if told else ("", "")  # the common prefix of these two is common to all
     alike = next((at for at, (one, other) in enumerate(zip(least, most, strict=False)) if one != other), len(least))
     found = _QUOTING_PATTERN.match(least[:alike])
-    if found is None or (">" not in found[0] and len(told) < 2):  # a single line may be source code
-        return ""
+    if found is None or (len(found[0]) == _FRAME_INDENTATION and any(FRAME_PATTERN.match(line) for line in told)):
+        return ""  # an excerpt that begins within a traceback
     return found[0]
 
 
@@ -266,6 +268,7 @@ TRACEBACK_HEADER = "Traceback (most recent call last):"
 # "OutOfResources"): not a log level, not a file, not a word of a sentence.
 _EXCEPTION = re.compile(r"(?P<name>(?:[A-Za-z_]\w*+\.)*+[A-Z]\w{1,99}+)(?:: |:?$)")
 _RAISED = re.compile(r"raise (?P<name>(?:[A-Za-z_]\w*+\.)*+[A-Z]\w++)\(")
+_FRAME_INDENTATION = 2
 FRAME_PATTERN = re.compile(r"\s+File \"[^\"]+\", line \d+, in ")
 _STRING = re.compile(r"""[rRfFbB]{0,2}(?:"(?P<double>(?:[^"\\]|\\.){0,500}+)"|'(?P<single>(?:[^'\\]|\\.){0,500}+)')""")
 _MARKERS = re.compile(r"[\s~^]*+$")  # the line below a source line that points at the expression

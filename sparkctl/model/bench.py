@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import fsum, log, sqrt
 from statistics import median
 
 from sparkctl.model.node import NodeName
@@ -58,9 +60,10 @@ class CellResult:
 
     The first five come from the load generator: ``generation_rate`` and ``prompt_rate`` in tokens/s of all requests
     together, ``ttft`` in seconds, ``peak_rate`` the most tokens/s in any second, one value for each run; ``latency`` of the
-    connection in seconds. The rest is what the engine and the node did from the first
+    connection in seconds. So do those that end with ``_each``, one value for each request, and ``first_response`` and
+    ``prompt_seconds`` in seconds, which leaderboards read. The rest is what the engine and the node did from the first
     measured request to the end of the last: acceptance by the engine's counters, ``steps`` decode steps/s, ``bandwidth`` an
-    estimate in bytes/s of what they read of the memory,
+    estimate in bytes/s of what they read of the memory, the middle of ``bandwidth_range``,
     ``memory_peak`` bytes in use on the node, ``power`` in watts, ``tokens_per_joule`` generated, ``clock`` in MHz, all
     means but for the peak and ``celsius`` (the highest). ``throttled``: the driver slowed the GPU down for its heat or
     power. ``disturbed``: other clients generated tokens meanwhile. ``error``: why nothing was measured.
@@ -77,6 +80,7 @@ class CellResult:
     accept_positions: tuple[float, ...] | None = None
     steps: float | None = None
     bandwidth: float | None = None
+    bandwidth_range: tuple[float, float] | None = None
     memory_peak: int | None = None
     power: float | None = None
     tokens_per_joule: float | None = None
@@ -86,6 +90,37 @@ class CellResult:
     disturbed: bool | None = None
     seconds: float | None = None
     error: str | None = None
+    generation_rate_each: Measurements | None = None
+    prompt_rate_each: Measurements | None = None
+    peak_rate_each: Measurements | None = None
+    first_response: Measurements | None = None
+    prompt_seconds: Measurements | None = None
+
+
+def estimate_seconds(cells: Sequence[BenchCell], runs: int, seen: Sequence[CellResult]) -> float | None:
+    """Return about how long the requests of these cells take, by the speed in cells that were measured; None without any.
+
+    Requests at a time share the steps, so their tokens/s together grow less than their number: by its square root, about.
+    """
+    known = [one for one in seen if one.generation_rate is not None and one.generation_rate.median > 0]
+    if not known:
+        return None if cells else 0.0
+    seconds = []
+    for cell in cells:
+        alike = min(known, key=lambda one: _compare_sizes(one.cell, cell))
+        rate = alike.generation_rate.median if alike.generation_rate else 0.0
+        together = rate * sqrt(cell.concurrency / alike.cell.concurrency)
+        prompts = (
+            (cell.pp + cell.depth) / alike.prompt_rate.median
+            if alike.prompt_rate and alike.prompt_rate.median > 0
+            else 0.0
+        )
+        seconds.append(runs * cell.concurrency * (prompts + cell.tg / together))
+    return fsum(seconds)
+
+
+def _compare_sizes(one: BenchCell, other: BenchCell) -> tuple[float, int]:
+    return abs(log(one.concurrency / other.concurrency)), abs(one.depth - other.depth)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +145,23 @@ class DomainResult:
     steps: float | None = None
     disturbed: bool | None = None
     error: str | None = None
+
+    @property
+    def key(self) -> DomainKey:
+        """What it is of."""
+        return DomainKey(self.domain, self.thinking)
+
+
+@dataclass(frozen=True, slots=True)
+class DomainKey:
+    """A kind of text, where benchmarks have these in place of cells."""
+
+    domain: str
+    thinking: bool | None
+
+    def __str__(self) -> str:
+        """Return its name, with the pass."""
+        return self.domain if self.thinking is None else f"{self.domain}, thinking {'on' if self.thinking else 'off'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +193,8 @@ class BenchSetup:
 class BenchRun:
     """One benchmark of one instance. ``number`` counts them on this machine; ``wanted``: all cells, measured or not.
 
-    One by kind of text has ``domains`` and no cells; ``baseline``: the number of the benchmark without drafts beside it.
+    One by kind of text has ``domains`` and no cells; ``wanted_domains``: all that were asked for, none in older files;
+    ``prompts``: the file of prompts, None for our own; ``baseline``: the number of the benchmark without drafts beside it.
     """
 
     number: int
@@ -154,6 +207,8 @@ class BenchRun:
     ended: float | None = None
     why: str | None = None  # why it ended early
     domains: tuple[DomainResult, ...] = ()
+    wanted_domains: tuple[DomainKey, ...] = ()
+    prompts: str | None = None
     baseline: int | None = None
 
     @property
@@ -161,3 +216,9 @@ class BenchRun:
         """The cells without a measurement, in order."""
         done = {one.cell for one in self.results if one.error is None}
         return tuple(cell for cell in self.wanted if cell not in done)
+
+    @property
+    def missing_domains(self) -> tuple[DomainKey, ...]:
+        """The kinds of text without a whole measurement, in order."""
+        done = {one.key for one in self.domains if one.error is None}
+        return tuple(key for key in self.wanted_domains if key not in done)

@@ -179,6 +179,19 @@ def _build_tuple_decoder(hint: object, parts: tuple[typing.Any, ...], is_strict:
 
 
 def _build_dataclass_decoder(kind: type, is_strict: bool) -> ValueDecoder:
+    def decode_tolerantly(data: typing.Any) -> object:
+        if type(data) is not dict and not isinstance(data, Mapping):
+            return None
+        built: dict[str, object] = {}
+        for name, decode, is_needed in _list_fields(kind, is_strict):
+            given = data.get(name)
+            value = None if given is None else decode(given)
+            if value is not None:
+                built[name] = value
+            elif is_needed:
+                return None
+        return kind(**built)
+
     def decode_dataclass(data: typing.Any) -> object:
         if not isinstance(data, Mapping):
             return _refuse_value(kind, data, is_strict)
@@ -188,15 +201,13 @@ def _build_dataclass_decoder(kind: type, is_strict: bool) -> ValueDecoder:
                 value = decode(data[name]) if name in data else None
             except (TypeError, ValueError, OverflowError) as wrong:
                 raise ValueError(f"{name}: {wrong}") from wrong
-            if value is not None or (is_strict and name in data):
+            if value is not None or name in data:
                 built[name] = value
-            elif is_strict and is_needed:
-                raise ValueError(f"{name} is missing")
             elif is_needed:
-                return None
+                raise ValueError(f"{name} is missing")
         return kind(**built)
 
-    return decode_dataclass
+    return decode_dataclass if is_strict else decode_tolerantly  # samples, several a second, are read by the second one
 
 
 @cache

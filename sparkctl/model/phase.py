@@ -26,10 +26,10 @@ class Phase(StrEnum):
     @property
     def order(self) -> int:
         """Position in a start; a start never goes back to a lower one."""
-        return _PHASE_ORDER.index(self)
+        return _PHASE_ORDER[self]
 
 
-_PHASE_ORDER = list(Phase)
+_PHASE_ORDER = {phase: place for place, phase in enumerate(Phase)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sparkctl.model.node import NodeName
-from sparkctl.model.setup_plan import SetupStep
 from sparkctl.model.text.units import format_duration, format_size
+
+if TYPE_CHECKING:
+    from sparkctl.model.setup_plan import SetupStep
 
 
 @dataclass(frozen=True, slots=True)

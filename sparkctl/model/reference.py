@@ -86,6 +86,9 @@ class Reference:
         ProfileField(FieldKind.DURATION, "time until ready, with an empty page cache or for the first time"),
     ] = None
     ready_warm: Annotated[float | None, ProfileField(FieldKind.DURATION, "time until ready, with warm caches")] = None
+    generation_cold: Annotated[
+        FigureRange | None, ProfileField(FieldKind.FIGURE, "tok/s of the first request after the start, such as `9.3`")
+    ] = None
     context: Annotated[
         int | None, ProfileField(FieldKind.INTEGER, "tokens of context that it had room for", limits=(1, _MAX_COUNT))
     ] = None
@@ -106,6 +109,11 @@ def name_source(source: str) -> str:
 def list_source_names(references: Iterable[Reference]) -> tuple[str, ...]:
     """Return the short names of those who measured with these very settings, each once."""
     return tuple(dict.fromkeys(name_source(one.source) for one in references if one.differs is None))
+
+
+def find_cold_rate(references: Iterable[Reference]) -> FigureRange | None:
+    """Return the tok/s of the first request after a start with these settings, None if no source says it."""
+    return _join_ranges(one.generation_cold for one in references if one.differs is None)
 
 
 def find_ready_seconds(references: Iterable[Reference]) -> float | None:

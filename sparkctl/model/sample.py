@@ -8,6 +8,7 @@ docs/memory-fit.md tells it to owners. A share of an engine's counts either all 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sparkctl.model.kernel_event import KernelReading
 from sparkctl.model.text.units import GIB, KIB
@@ -123,7 +124,7 @@ class NodeProcess:
     """A process of a container or of the GPU. ``resident`` is anonymous + shared memory, ``rss`` adds mapped files.
 
     ``cpu`` is in cores. ``unit`` and ``parent_name``: the systemd unit and the parent of a process outside of
-    containers.
+    containers. ``start_ticks``: when it began, in clock ticks after the boot: with its number, this is the process for good.
     """
 
     pid: int
@@ -136,6 +137,7 @@ class NodeProcess:
     gpu_memory: int | None = None
     rss: int | None = None
     parent_name: str | None = None
+    start_ticks: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +294,7 @@ class MemoryBar:
     unaccounted: int | None = None
 
 
+@lru_cache(8)  # a paint asks for the same one several times
 def build_memory_bar(memory: MemoryReading, gpu_memory: int | None, process_memory: int | None = None) -> MemoryBar:
     """Return the four parts: free memory, reclaimable memory, GPU processes, and the rest."""
     free = min(max(0, memory.free), memory.total)

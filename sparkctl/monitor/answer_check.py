@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sparkctl.clock import Clock
 from sparkctl.engines.base import Engine
 from sparkctl.errors import MetricsUnreadable
 from sparkctl.model.engine_metrics import EngineMetrics
@@ -29,9 +30,12 @@ from sparkctl.transport.node_connection import NodeConnection
 
 QUESTION = "What is the capital of France? Answer with one word."
 _PROMPT = "The capital of France is"  # for a server without chat
+_COUNT = "Count from 1 to 500, one number after the other."
+_NUMBERS = "1, 2, 3, 4, 5, 6, 7,"  # the same for a server without chat
 _ANSWERS = ("paris", "巴黎", "パリ", "париж", "باريس", "파리")
 _BASIC_TOKENS, _FULL_TOKENS, _STOP_TOKENS, _STREAM_TOKENS = 24, 512, 8, 240
 _BASIC_SECONDS, _FULL_SECONDS = 30.0, 180.0
+_RATE_TOKENS = 16  # few: it is asked at each start
 _CHAT_REFUSED = (400, 404, 405, 422, 501)
 _TOOL_PARSER_FLAGS = ("tool-call-parser", "tool-parser")
 _MIN_DRAFTED_STEPS = 40
@@ -355,16 +359,48 @@ async def check_answers(link: NodeConnection, target: CheckTarget, *, is_full: b
     return await _AnswerChecker(link, replace(target, service=service), manners).run(is_full=is_full)
 
 
+@dataclass(frozen=True, slots=True)
+class RequestSpeed:
+    """What one request gave: ``ttft``, seconds to a single token; ``rate``, tok/s of a longer answer, over its whole time."""
+
+    ttft: float | None = None
+    rate: float | None = None
+
+
+async def measure_requests(
+    link: NodeConnection, target: CheckTarget, clock: Clock
+) -> tuple[RequestSpeed, RequestSpeed]:
+    """Return what the first longer answer of a start gave, and the same request once more, with the time to one token then.
+
+    The first of the two meets an engine that has not decoded before. Raises `ConnectionLost`; where the engine fails, nothing is known.
+    """
+    manners = QueryMarkerSupport()
+    service = await engine_probe.resolve_served_model(link, target.service, manners)
+    asker = _AnswerChecker(link, replace(target, service=service), manners, _FULL_SECONDS)
+    first: float | None = None
+    try:
+        first = await asker.measure_rate(clock)
+        again = None if first is None else await asker.measure_rate(clock)
+        began = clock.monotonic()
+        told = await engine_probe.request_token(link, service, manners)
+        ttft = clock.monotonic() - began if told.good and not told.unproven else None
+    except (OSError, http_client.InvalidHttpResponse):
+        return RequestSpeed(rate=first), RequestSpeed()
+    return RequestSpeed(rate=first), RequestSpeed(ttft, again)
+
+
 _RunCheck = Callable[[], Awaitable[list[AnswerCheck]]]
 
 
 class _AnswerChecker:
     """One check of one instance."""
 
-    def __init__(self, link: NodeConnection, target: CheckTarget, manners: QueryMarkerSupport) -> None:
+    def __init__(
+        self, link: NodeConnection, target: CheckTarget, manners: QueryMarkerSupport, seconds: float = _BASIC_SECONDS
+    ) -> None:
         self._link, self._target, self._manners = link, target, manners
         self._thinking: Mapping[str, Any] = {"chat_template_kwargs": {"enable_thinking": False}}
-        self._seconds = _BASIC_SECONDS
+        self._seconds = seconds
 
     async def run(self, *, is_full: bool) -> tuple[AnswerCheck, ...]:
         """Run the checks in their order; the first that gets no answer is the last, and what was found before it stays."""
@@ -390,6 +426,20 @@ class _AnswerChecker:
                 break
         return tuple(found)
 
+    async def measure_rate(self, clock: Clock) -> float | None:
+        """Return tok/s of one answer, over its whole time; None where it was refused, or too short to tell."""
+        began = clock.monotonic()
+        reply = await self._chat(_COUNT, _RATE_TOKENS)
+        if reply.status == 400:
+            self._thinking, began = {}, clock.monotonic()
+            reply = await self._chat(_COUNT, _RATE_TOKENS)
+        if reply.status in _CHAT_REFUSED:
+            began = clock.monotonic()
+            reply = await self._post("/v1/completions", {"prompt": _NUMBERS, "max_tokens": _RATE_TOKENS})
+        seconds = clock.monotonic() - began
+        is_told = reply.status == 200 and reply.tokens is not None and reply.tokens >= _RATE_TOKENS // 2
+        return reply.tokens / seconds if is_told and reply.tokens and seconds > 0 else None
+
     async def _ask_question(self, tokens: int) -> list[AnswerCheck]:
         reply = await self._chat(QUESTION, tokens)
         if reply.status == 400:  # a server that does not know the setting, or no chat template
@@ -410,8 +460,7 @@ class _AnswerChecker:
         return [] if found is None else [found]
 
     async def _check_stop(self) -> list[AnswerCheck]:
-        asked = "Count from 1 to 500, one number after the other."
-        return [judge_stop(await self._chat(asked, _STOP_TOKENS), _STOP_TOKENS)]
+        return [judge_stop(await self._chat(_COUNT, _STOP_TOKENS), _STOP_TOKENS)]
 
     async def _check_json(self) -> list[AnswerCheck]:
         asked = 'Answer in JSON: the capital of France, in the key "city".'

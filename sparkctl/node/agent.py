@@ -770,6 +770,7 @@ class ProcessReader:
             "rss": rss,
             "cpu": round((used - before) / (now - when), 3) if now > when else None,
             "gpu_memory": None,
+            "start_ticks": int(words[19]) if len(words) > 19 else None,
         }
 
 
@@ -826,6 +827,10 @@ class GpuReader:
             found = [self.read_gpu(index, self.nvml.nvmlDeviceGetHandleByIndex(index)) for index in range(count)]
         except self.nvml.NVMLError as error:
             self.trouble, self.retry_at = f"NVML: {error}", time.monotonic() + ABSENT_RETRY_SECONDS
+            if self.begun:  # after a driver that was loaded again, only a new start answers
+                self.begun = False
+                with contextlib.suppress(self.nvml.NVMLError):
+                    self.nvml.nvmlShutdown()
             return {"gpus": None, "trouble": self.trouble}
         self.trouble = None
         return {"gpus": found, "trouble": None}

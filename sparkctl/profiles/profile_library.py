@@ -122,16 +122,6 @@ class ProfileLibrary:
         path = Path(name).expanduser() if _is_path(name) else self.find_profile_file(name)
         return self._load_path(path, overrides)
 
-    def find_issues(self, path: Path) -> tuple[FileIssue, ...]:
-        """Return every fault of one file and of the profiles it extends. Raises `InvalidInput` if it is unreadable."""
-        from sparkctl.profiles.yaml_reader import InvalidFile
-
-        try:
-            self._load_path(path, ())
-        except InvalidFile as error:
-            return error.faults
-        return ()
-
     def find_profile_file(self, name: str) -> Path:
         """Return the file of a profile, the operator's before the shipped one. Raises `InvalidInput` for an unknown
         name.

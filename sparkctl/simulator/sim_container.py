@@ -69,11 +69,6 @@ class ContainerLog:
         self._news = asyncio.Event()
         self._open = False
 
-    @property
-    def newest_nanoseconds(self) -> int:
-        """Unix nanoseconds of the newest line, 0 without any."""
-        return self._last
-
     def open_run(self) -> None:
         """Begin a run of the container: followers wait for more."""
         self._open = True

@@ -25,6 +25,7 @@ from sparkctl.simulator.http_server import RequestHandler
 from sparkctl.simulator.sim_container import SimContainer
 
 UNLINK_SCRIPT_MARKER = "# sparkctl unlink 1"
+KILL_SCRIPT_MARKER = "# sparkctl kill 1"
 TMPFS_DEVICE = 27  # 0:1b, of the tmpfs
 ORPHAN_TITLE = "VLLM::EngineCore"
 SHARED_MEMORY_BYTES = 96 * 1024 * KIB  # bytes that an engine with ipc=host shares between its processes
@@ -46,7 +47,7 @@ class ProcessLeftovers:
     user may read the engines' memory maps; they run as root, so mostly not.
     """
 
-    born: dict[int, float] = field(default_factory=dict)
+    born: dict[int, int] = field(default_factory=dict)
     lost: dict[int, str] = field(default_factory=dict)
     files: dict[str, SimShmFile] = field(default_factory=dict)
     sees_maps: bool = False
@@ -67,15 +68,13 @@ class ProcessLeftovers:
 
 def format_processes(node: SimNode) -> list[str]:
     """Return the processes as the node inspection prints them."""
-    boot = node.unix_time() - node.uptime
     titles = dict.fromkeys(node.processes, "python3") | node.remains.lost
     rest = " ".join(["0"] * 17)
     stats, words = [], []
     for pid, title in sorted({1: "systemd", **titles}.items()):
-        start = round((node.remains.born.get(pid, boot) - boot) * 100)
-        stats.append(f"{pid} ({title[:15]}) S {0 if pid == 1 else 1} {rest} {start} 0 0 0")
+        stats.append(f"{pid} ({title[:15]}) S {0 if pid == 1 else 1} {rest} {node.read_start_ticks(pid)} 0 0 0")
         words.append(f"/proc/{pid}/cmdline:{title}")
-    return ["@@ procs", f"btime {boot:.0f}", *stats, "@@ commands", *words]
+    return ["@@ procs", f"btime {node.unix_time() - node.uptime:.0f}", *stats, "@@ commands", *words]
 
 
 def format_shared_memory(node: SimNode) -> list[str]:
@@ -86,6 +85,20 @@ def format_shared_memory(node: SimNode) -> list[str]:
         if node.remains.sees_maps:
             lines += [f"/proc/{pid}/maps:00:{TMPFS_DEVICE:x} {one.inode}   {path}" for pid in sorted(one.users)]
     return lines
+
+
+def end_process(node: SimNode, words: list[str]) -> str:
+    """Do what `node/end_process.sh` does: a process of a container is root's, what outlived its container is not."""
+    _, number, start, _ = words
+    pid, lost = int(number), node.list_lost_processes()
+    if pid not in lost and pid not in node.processes:
+        return "gone\n"
+    if start not in ("-", str(node.read_start_ticks(pid))):
+        return f"other {'python3' if pid in node.processes else ORPHAN_TITLE[:15]}\n"
+    if pid in node.processes:
+        return f"refused kill: ({pid}) - Operation not permitted\n"
+    node.end_lost_process(pid)
+    return "sent\n"
 
 
 def remove_shared_files(node: SimNode, words: list[str]) -> str:
@@ -419,7 +432,7 @@ class SimNode:
         """Return the pid of a new process of a container."""
         self._last_pid += 1 + self.random.randrange(7)
         self.processes[self._last_pid] = container
-        self.remains.born[self._last_pid] = self.unix_time()
+        self.remains.born[self._last_pid] = round(self.uptime * 100)
         return self._last_pid
 
     async def end_processes(self, pids: list[int]) -> None:
@@ -444,13 +457,9 @@ class SimNode:
         self.remains.lost.pop(pid, None)
         self.memory.release(pid, 1.0)
 
-    def _read_process_name(self, path: str) -> str | None:
-        """Return what /proc/PID/comm has."""
-        word = path.removeprefix("/proc/").removesuffix("/comm")
-        if not path.endswith("/comm") or not word.isdecimal():
-            return None
-        pid = int(word)
-        return "python3" if pid in self.processes else ORPHAN_TITLE[:15] if pid in self.list_lost_processes() else None
+    def read_start_ticks(self, pid: int) -> int:
+        """Return when a process began, in clock ticks after the boot."""
+        return self.remains.born.get(pid, 0)
 
     def read_file(self, path: str) -> bytes | None:
         """Return the content of a readable file of this node, None if there is no such file."""
@@ -465,7 +474,7 @@ class SimNode:
         }
         if path.endswith("/tokenizer.json") and not self.lacks_path(path.removesuffix("/tokenizer.json")):
             return build_byte_tokenizer().encode()
-        text = texts.get(path) or self._read_process_name(path)
+        text = texts.get(path)
         return None if text is None else text.encode()
 
     def format_vmstat(self) -> str:

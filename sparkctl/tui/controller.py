@@ -337,7 +337,9 @@ class PanelController:
         elif isinstance(event, WarningEmitted):
             is_shown = self._panel.already_shows(event.message)  # checked now, while the message is new
             self.show_notice(*describe_warning(event), is_shown=is_shown)
-        elif isinstance(event, TunnelStateChanged):  # the last one takes the place of "is open", which is no longer true
+        elif isinstance(
+            event, TunnelStateChanged
+        ):  # the last one takes the place of "is open", which is no longer true
             is_open = event.state is TunnelState.OPEN
             self.show_notice(format_tunnel_state(event), TextStyle.GOOD if is_open else TextStyle.ATTENTION)
         if isinstance(event, GuardActed) and (notice := describe_guard_action(event)) is not None:

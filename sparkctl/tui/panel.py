@@ -11,6 +11,7 @@ from asyncio.subprocess import PIPE
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from rich.segment import Segment
@@ -132,6 +133,11 @@ class AsciiFilter(LineFilter):
 _ASCII_FILTER = AsciiFilter()
 
 
+@lru_cache(2)  # each paint asks several times
+def _list_actions(keys: tuple[tuple[str, tuple[str, ...]], ...], *, readonly: bool) -> tuple[Action, ...]:
+    return list_enabled_actions(ActionContext(readonly=readonly, screens=AVAILABLE_SCREENS), keys)
+
+
 class Panel(App[tuple[str, ...]]):
     """The app without its life: `PanelApp` adds start, keys and exit. ``pasted``: the text of an import that was cancelled.
 
@@ -189,9 +195,7 @@ class Panel(App[tuple[str, ...]]):
     @property
     def actions(self) -> tuple[Action, ...]:
         """The actions of this panel, with the operator's keys."""
-        return list_enabled_actions(
-            ActionContext(readonly=self.setup.readonly, screens=AVAILABLE_SCREENS), self.setup.keys
-        )
+        return _list_actions(self.setup.keys, readonly=self.setup.readonly)
 
     def displayed_time(self) -> float:
         """Return the displayed time in unix seconds; a recording has its own."""
@@ -208,10 +212,10 @@ class Panel(App[tuple[str, ...]]):
     @property
     def progress_summary(self) -> str:
         """The running switch or transfer in a few words, for screens other than the overview; empty where none runs."""
-        from sparkctl.views.event_text import format_transfer_short
-
         if self.controller is None:
             return ""
+        from sparkctl.views.event_text import format_transfer_short
+
         course, going = self.controller.store.switches.running, self.controller.store.jobs.running_transfers
         words = [] if course is None or course.current_step is None else [f"switch: {course.current_step}"]
         return ", ".join([*words, *(format_transfer_short(one) for one in going[:1])])

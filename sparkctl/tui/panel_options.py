@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from sparkctl.model.node import Node, NodeName
-from sparkctl.model.questions import Prompter
 
 if TYPE_CHECKING:
     from sparkctl.clock import Clock
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from sparkctl.config import Config
     from sparkctl.context import CommandContext
     from sparkctl.model.events import Event
+    from sparkctl.model.questions import Prompter
 
 
 # The screens other than the overview: the module in `screens`, imported when the screen opens, and the function that

@@ -26,6 +26,8 @@ class TextSurface(Widget, can_focus=False):
         super().__init__(id=id)
         self._tones = tones
         self._rows: Sequence[TextRow] = rows
+        self._base = Style.null()
+        self._styles: dict[TextStyle, Style] = {}  # on the background
 
     @property
     def plain_lines(self) -> list[str]:
@@ -48,16 +50,24 @@ class TextSurface(Widget, can_focus=False):
 
     def set_text_styles(self, tones: Mapping[TextStyle, Style]) -> None:
         """Use other styles."""
-        self._tones = tones
+        self._tones, self._styles = tones, {}
         self.refresh()
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return the lines of a region. Its style is looked up once: each look asks all widgets around it."""
+        base = self.rich_style
+        if base != self._base or not self._styles:
+            self._base = base
+            self._styles = {tone: base + style for tone, style in self._tones.items()}
+        return super().render_lines(crop)
 
     def render_line(self, y: int) -> Strip:
         """Return one line, as wide as the widget."""
-        base, wide = self.rich_style, self.size.width
+        wide, styles = self.size.width, self._styles
         if y >= len(self._rows):
-            return Strip.blank(wide, base)
-        strip = Strip([Segment(span.text, base + self._tones[span.tone]) for span in self._rows[y] if span.text])
-        return strip.adjust_cell_length(wide, base)
+            return Strip.blank(wide, self._base)
+        strip = Strip([Segment(span.text, styles[span.tone]) for span in self._rows[y] if span.text])
+        return strip.adjust_cell_length(wide, self._base)
 
 
 def _find_changed_region(y: int, old: TextRow, new: TextRow) -> Region:

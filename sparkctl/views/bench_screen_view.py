@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sparkctl.logs.search import FilterPattern
 from sparkctl.model.bench import BenchRun
@@ -121,7 +121,10 @@ def render_bench_page(scene: BenchScreenModel, columns: int, lines: int) -> Scro
     rows = list(draw_frame(_render_title(run, event), page.rows, columns, high))
     if meters:
         room = rest - high - 2
-        title = make_row(Span("meanwhile on ", TextStyle.LABEL), sanitize_span(run.nodes[0], TextStyle.TITLE))
+        title = make_row(
+            Span("meanwhile on ", TextStyle.LABEL), sanitize_span(run.nodes[0], TextStyle.TITLE),
+            Span("   since it began", TextStyle.LABEL),
+        )  # fmt: skip
         rows += draw_frame(title, drop_least_important(expand_charts(meters, room), room), columns, rest - high)
     list_rows, top, there = _render_list(scene, columns - 4, lines - len(rows) - 2)
     title = make_row(Span("benchmarks", TextStyle.LABEL), Span(f"   {len(scene.visible_runs)}", TextStyle.VALUE))
@@ -185,9 +188,10 @@ def _render_progress(event: BenchEvent, columns: int) -> TextRow:
 
 def _build_meters(scene: BenchScreenModel, columns: int) -> list[RowBlock]:
     """Return the figures and curves of the node and the instance that is measured."""
-    seen, run = scene.seen, scene.selected
-    if seen is None or run is None:
+    run = scene.selected
+    if scene.seen is None or run is None:
         return []
+    seen = replace(scene.seen, since=run.began)
     space = DrawArea(columns, TALL_CHART_ROWS)
     one = next((each for each in seen.view.instances if each.ours and each.name == run.instance), None)
     blocks: list[RowBlock | None] = [build_memory_bar(seen, space)]

@@ -10,8 +10,8 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from sparkctl.engines import load_engines
-from sparkctl.history.bench_store import BenchComparison, DomainKey, FigureComparison, SourceFigure
-from sparkctl.model.bench import BenchCell, BenchRun, CellResult, DomainResult, Measurements
+from sparkctl.history.bench_store import BenchComparison, FigureComparison, SourceFigure
+from sparkctl.model.bench import BenchCell, BenchRun, CellResult, DomainKey, DomainResult, Measurements
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_duration
 from sparkctl.views.text.line_wrap import align_cells
@@ -67,9 +67,17 @@ def _list_wide_columns(one: CellResult) -> tuple[str, ...]:
         _format_measurements(one.peak_rate, 0),
         _UNKNOWN if one.steps is None else f"{one.steps:.1f}",
         positions,
-        _UNKNOWN if one.bandwidth is None else f"{one.bandwidth / 1e9:.0f} GB/s",
+        _format_bandwidth(one),
         _UNKNOWN if one.celsius is None else f"{one.celsius:.0f} °C",
     )
+
+
+def _format_bandwidth(one: CellResult) -> str:
+    """Return ``189 GB/s``, a range where it depends on which experts were chosen."""
+    if one.bandwidth is None:
+        return _UNKNOWN
+    ends = dict.fromkeys(f"{end / 1e9:.0f}" for end in one.bandwidth_range or (one.bandwidth,))
+    return f"{'-'.join(ends)} GB/s"
 
 
 def _render_wide(run: BenchRun) -> list[TextRow]:
@@ -92,7 +100,7 @@ def render_run(run: BenchRun, baseline: BenchRun | None = None, *, is_wide: bool
     setup, when = run.setup, time.strftime("%Y-%m-%d %H:%M", time.localtime(run.began))
     what = " ".join(word for word in (setup.engine, setup.engine_version) if word)
     generator = sanitize_line(setup.generator or "load generator not known")
-    how = f"{setup.runs} run{'s' if setup.runs > 1 else ''} of each cell, {generator}"
+    how = f"{_format_runs(setup.runs)}, {generator}"
     rows = [
         make_row(
             Span(f"benchmark {run.number}", TextStyle.STRONG),
@@ -111,6 +119,14 @@ def render_run(run: BenchRun, baseline: BenchRun | None = None, *, is_wide: bool
     words += [f"not measured: {left}"] if left else []
     rows += [row for line in words for row in (make_row(""), make_row(Span(line, TextStyle.ATTENTION)))]
     return rows
+
+
+def _format_runs(runs: int) -> str:
+    return (
+        f"{runs} runs of each cell"
+        if runs > 1
+        else "1 run of each cell (no spread: --runs 3 tells a difference from chance)"
+    )
 
 
 _DOMAIN_HEADINGS = ("kind of text", "thinking", "tok/s", "first token", "accepted", "steps", "")
@@ -135,11 +151,11 @@ def _render_domains(run: BenchRun, baseline: BenchRun | None) -> list[TextRow]:
         make_row(""),
         *(make_row(Span(text, style)) for text, style in zip(_join_columns(table), styles, strict=True)),
     ]
-    if run.why is not None:
-        rows += [
-            make_row(""),
-            make_row(Span(f"not measured to the end: {sanitize_line(run.why)}", TextStyle.ATTENTION)),
-        ]
+    notes = [f"not measured to the end: {sanitize_line(run.why)}"] if run.why is not None else []
+    there = {one.key for one in run.domains}  # one that failed has a row of its own
+    if left := [key for key in run.missing_domains if key not in there]:
+        notes.append(f"not measured: {', '.join(sanitize_line(str(key)) for key in left)}")
+    rows += [row for line in notes for row in (make_row(""), make_row(Span(line, TextStyle.ATTENTION)))]
     engine = next((one for one in load_engines() if one.name == setup.engine), None)
     is_untold = setup.draft_tokens != 0 and any(one.accept_length is None for one in run.domains)
     if engine is not None and engine.acceptance_steps and is_untold:
@@ -309,7 +325,9 @@ def list_run_rows(runs: Sequence[BenchRun]) -> list[tuple[str, ...]]:
     for run in runs:
         done = f"{len(run.wanted) - len(run.missing)} of {len(run.wanted)}"
         if run.setup.prompts:
-            done = f"{len({one.domain for one in run.domains})} kinds of text"
+            kinds = len({one.domain for one in run.domains})
+            all_kinds = len({one.domain for one in run.wanted_domains}) or kinds
+            done = f"{kinds} kinds of text" if kinds == all_kinds else f"{kinds} of {all_kinds} kinds of text"
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.began))
         engine = " ".join(word for word in (run.setup.engine, run.setup.engine_version) if word)
         rows.append(
@@ -333,6 +351,15 @@ def format_cell_progress(event: BenchCellProgressed) -> str:
     left = f"   about {format_duration(event.remaining)} left" if event.remaining else ""
     asked = f"{event.done} of {event.requests} requests" if event.done else "beginning"
     return f"{event.number}/{event.total}  {event.cell}   {asked}{rate}{left}"
+
+
+def format_sweep_time(event: BenchCellProgressed) -> str:
+    """Return how much is measured, and how long it takes."""
+    runs = max(1, event.requests // event.cell.concurrency)
+    left = event.total - event.number + 1
+    cells = f"{left} cell{'s' if left > 1 else ''}"
+    each = f"{runs} runs each" if runs > 1 else "1 run each, which has no spread"
+    return f"{sanitize_line(event.instance)} on {event.node}: {cells}, {each}: about {format_duration(event.remaining or 0.0)}"
 
 
 def render_comparison(one: BenchComparison, *, is_wide: bool = False) -> list[TextRow]:
@@ -523,6 +550,10 @@ def build_leaderboard_document(run: BenchRun) -> dict[str, object]:
                 "response_size": one.cell.tg, "is_context_prefill_phase": False,
                 "pp_throughput": _build_metric(one.prompt_rate, 1), "tg_throughput": _build_metric(one.generation_rate, 1),
                 "peak_throughput": _build_metric(one.peak_rate, 1), "e2e_ttft": _build_metric(one.ttft, 1000),
+                "pp_req_throughput": _build_metric(one.prompt_rate_each, 1),
+                "tg_req_throughput": _build_metric(one.generation_rate_each, 1),
+                "peak_req_throughput": _build_metric(one.peak_rate_each, 1), "ttfr": _build_metric(one.first_response, 1000),
+                "est_ppt": _build_metric(one.prompt_seconds, 1000),
             }
             for one in sort_results(run) if one.error is None
         ],

@@ -34,6 +34,7 @@ from sparkctl.views.text.styled_text import (
 if TYPE_CHECKING:
     from sparkctl.history.start_diff import StartDiff, StartDifference
     from sparkctl.logs.search import FilterPattern
+    from sparkctl.model.reference import Reference
 
 _UNKNOWN_END = "not known how it ended"
 _LATE_RATIO = 1.25  # of the usual time
@@ -405,6 +406,8 @@ def _render_speed(one: OperationRecord) -> Iterator[TextRow]:
     rate = None if reference is None else reference.rates_by_concurrency.get(1)
     name = "" if reference is None else name_source(reference.source)
     for share in one.shares:
+        if told := _describe_requests(share, load_recorded_reference(one.text)):
+            yield _render_label_value(_describe_share(one, share), told)
         words = []
         if share.accept_length is not None:
             beside = "" if length is None else f" ({name}: {length.as_text()})"
@@ -414,6 +417,26 @@ def _render_speed(one: OperationRecord) -> Iterator[TextRow]:
             words.append(f"{share.tokens_per_second:.1f} tokens/s of a request{beside}")
         if words:
             yield _render_label_value(_describe_share(one, share), ", ".join(words))
+
+
+def _describe_requests(share: NodeResult, references: Sequence[Reference]) -> str:
+    """Return what the first request after a start took, beside the source's, and once more: ``first request: ...; again: ...``."""
+    cold = next((one for one in references if one.differs is None and one.generation_cold is not None), None)
+    parts = []
+    for label, ttft, rate in (
+        ("first request", share.cold_ttft, share.cold_tokens_per_second),
+        ("again", share.warm_ttft, share.warm_tokens_per_second),
+    ):
+        told = (
+            []
+            if ttft is None
+            else [f"a token after {ttft:.2f} s" if ttft < 10 else f"a token after {format_duration(ttft)}"]
+        )
+        told += [] if rate is None else [f"{rate:.1f} tokens/s"]
+        if told and label == "first request" and cold is not None and cold.generation_cold is not None:
+            told[-1] += f" ({name_source(cold.source)}: {cold.generation_cold.as_text()} tokens/s)"
+        parts += [f"{label}: {', '.join(told)}"] if told else []
+    return "; ".join(parts)
 
 
 def _render_node_facts(share: NodeResult) -> Iterator[TextRow]:

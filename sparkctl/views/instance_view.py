@@ -363,7 +363,7 @@ def _build_live_charts(scene: InstanceScreenModel, space: DrawArea) -> list[RowB
         make_chart(series.get_generation_rates, "tok/s", "decode", 10.0),
         make_chart(series.get_accept_lengths, "per step", "accept", 2.0),
         None
-        if read is None or not steps
+        if read is None or not read.is_plausible or not steps
         else make_chart(
             series.get_step_rates, "GB/s est.", "reads", 100.0, (read.low + read.high) / 2e9 / steps, TextStyle.GPU
         ),

@@ -99,9 +99,9 @@ def format_bandwidth(seen: Bandwidth | None) -> str:
     """
     if seen is None:
         return ""
-    amount = _format_number_range(seen.low / GB, seen.high / GB)
     if not seen.is_plausible:
-        return f"≈ {amount} GB/s est. · more than the memory can do: {seen.suspect}"
+        return f"not known: the estimate is more than the memory can do, {seen.suspect}"
+    amount = _format_number_range(seen.low / GB, seen.high / GB)
     spec = f"{_format_percent_range(seen.get_spec_shares())} % of {seen.ceiling.spec / GB:.0f} spec"
     if seen.source is BandwidthSource.COUNTER:
         return f"{amount} GB/s measured · {spec}"

@@ -14,6 +14,7 @@ from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.text.units import GIB, format_gib
 from sparkctl.monitor.node_views import NodeStatusView
 from sparkctl.views.event_text import format_phase_name, format_step
+from sparkctl.views.meter_view import format_reference_rate
 from sparkctl.views.text.line_wrap import align_cells, wrap_line
 from sparkctl.views.text.styled_text import (
     Span,
@@ -190,7 +191,10 @@ def _describe_origin(one: InstanceView) -> str:
     rate = None if one.numbers is None else one.numbers.generation_rate
     named = (("image", one.image), ("profile", one.profile), ("engine", one.engine), ("started by", one.operator))
     words = [f"{label} {sanitize_line(text)}" for label, text in named if text]
-    return " · ".join([*words, *([] if rate is None else [f"{rate:.1f} tok/s"])])
+    if rate is not None:
+        words.append(f"{rate:.1f} tok/s")
+        words += [] if one.reference_rate is None else [format_reference_rate(one.reference_rate)]
+    return " · ".join(words)
 
 
 def _format_switch_notice(view: NodeStatusView, width: int | None) -> list[str]:

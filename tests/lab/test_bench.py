@@ -91,6 +91,30 @@ def test_an_engine_that_dies_ends_the_run_and_after_a_new_start_the_rest_is_meas
     assert_kept_once(sparkctl, 1, 2, 3)
 
 
+def test_by_domain_an_engine_that_dies_ends_the_run_and_the_rest_is_measured_later(
+    spark1: LabNode, sparkctl: Sparkctl
+) -> None:
+    prompts = sparkctl.home / "prompts.jsonl"
+    kinds = ("coding", "prose", "math")
+    prompts.write_text("".join(f'{{"category": "{kind}", "turns": ["Tell me."]}}\n' for kind in kinds))
+    name = sparkctl.profile(env={"LAB_TOKEN_S": "0.1"})
+    assert_ended(sparkctl("up", name, "--node", "spark1", "--json"), 0, "ready")
+    words = ("--by-domain", "--prompts", str(prompts), "--max-tokens", "20", "--json")
+    bench = sparkctl.start("bench", name, *words)
+    bench.await_text(r'"event": ?"domain".*"number": ?1')
+    spark1.docker("kill", list_own_containers(spark1)[0])
+    ran = bench.end()
+    assert (ran.code, ran.result["outcome"]) == (1, "failed"), ran
+    assert "1 of 3 kinds of text are measured and saved" in ran.result["message"]
+    assert ran.result["hint"] == "measure the rest: sparkctl bench --resume 1"
+    assert_ended(sparkctl("up", name, "--node", "spark1", "--json"), 0, "ready")
+    again = sparkctl("bench", "--resume", "1", "--json")
+    assert_ended(again, 0, "done")
+    assert [event["domain"] for event in again.events if event["event"] == "domain"] == ["prose", "math"]
+    run = sparkctl("bench", "show", "1", "--json").events[0]["run"]
+    assert [one["domain"] for one in run["domains"]] == list(kinds)
+
+
 def test_a_guard_that_stops_the_model_ends_the_run_and_is_named(
     clean_nodes: Lab, spark1: LabNode, sparkctl: Sparkctl
 ) -> None:

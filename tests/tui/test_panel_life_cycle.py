@@ -6,13 +6,15 @@ import asyncio
 import json
 import re
 import subprocess
+import sys
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from sparkctl.cli.panel_launcher import ChangeReporter, _ConfigReloader
+from sparkctl.cli.panel_launcher import _ConfigReloader
+from sparkctl.cli.plain_mode import ChangeReporter
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
 from sparkctl.errors import InvalidInput
@@ -48,11 +50,41 @@ from tests.tui.panel_driver import (
     wait_until_true,
 )
 
+# what the first frame does without: each of these costs as much as a quarter of an empty Textual app, or more
+LATE = ("asyncssh", "pydantic", "sparkctl.engines", "sparkctl.model.events", "sparkctl.model.sample", "sparkctl.monitor",
+        "sparkctl.transport", "sparkctl.tui.controller", "sparkctl.views.event_text", "sparkctl.views.overview")  # fmt: skip
+_FIRST_FRAME = """
+import sys
+from sparkctl.cli.command_line_parser import CommandLineParser
+from sparkctl.cli.main import sparkctl_command
+from sparkctl.cli.panel_launcher import can_open_panel
+from sparkctl.config import Config
+from sparkctl.model.node import Node
+from sparkctl.tui.app import PanelApp
+from sparkctl.tui.panel_options import PanelOptions
+from sparkctl.tui.text_surface import TextSurface
+class FirstFrame(PanelApp):
+    def post_display_hook(self):
+        rows = [line for surface in self.screen.query(TextSurface) for line in surface.plain_lines]
+        if any("spark2" in row for row in rows):
+            self.exit(tuple(sys.modules))
+config = Config(nodes=tuple(Node(name=name, host=name) for name in ("spark1", "spark2")))
+options = PanelOptions(nodes=config.nodes, make_context=None, commands=CommandLineParser(sparkctl_command))
+print(*FirstFrame(options).run(headless=True), sep="\\n")
+"""
+
 QUICK = ["demo", "--scenario", "two-stacks", "--speed", "40"]
 
 
 def run_sparkctl(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
     return run_in_process(*words, env=env)
+
+
+def test_the_first_frame_imports_nothing_that_it_does_without() -> None:
+    done = subprocess.run([sys.executable, "-c", _FIRST_FRAME], capture_output=True, text=True, timeout=60, check=True)
+    there = done.stdout.split()
+    assert "sparkctl.tui.screens.overview_screen" in there
+    assert [name for name in there if name.startswith(LATE)] == []
 
 
 @pytest.fixture

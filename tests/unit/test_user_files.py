@@ -81,7 +81,7 @@ def test_readers_of_what_the_user_writes_say_what_lies_there(lies_there: tuple[P
         load_config,
         read_for_editing,
         lambda place: list(read_recording(place)),
-        ProfileLibrary().find_issues,
+        lambda place: ProfileLibrary().load_profile(str(place)),
     ):
         with pytest.raises(InvalidInput, match=words):
             read_it(path)

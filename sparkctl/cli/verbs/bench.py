@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +27,11 @@ from sparkctl.cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sparkctl.commands.bench.run_bench import RunBench
     from sparkctl.commands.start.start_request import StartInstance
     from sparkctl.history.bench_store import BenchStore
     from sparkctl.model.bench import BenchCell, BenchRun
+    from sparkctl.model.node import Node
     from sparkctl.model.reference import Reference
 
 _plot_option = click.option("--plot", is_flag=True, help="Also plot it here, in the terminal.")
@@ -93,7 +96,10 @@ def _parse_numbers(ctx: click.Context, param: click.Parameter, value: str | None
 @click.option("--depth", callback=_parse_numbers, metavar="N,N", help="Tokens of context before the prompt.")
 @click.option("--concurrency", callback=_parse_numbers, metavar="N,N", help="Concurrent requests.")
 @click.option(
-    "--runs", type=click.IntRange(1, 100), metavar="N", help="Measure each cell N times (default 3; quick: 1)."
+    "--runs",
+    type=click.IntRange(1, 100),
+    metavar="N",
+    help="Measure each cell N times (default 3; quick of one instance: 1).",
 )
 @click.option(
     "--timeout", callback=parse_duration_option, metavar="TIME", help="Give up a cell after this long, e.g. 10m."
@@ -133,7 +139,7 @@ def _parse_numbers(ctx: click.Context, param: click.Parameter, value: str | None
     help="With --by-domain: at most this many tokens for each answer.",
 )
 @click.option(
-    "--baseline", metavar="NAME", help="With --by-domain: compare with this instance, which runs without drafts."
+    "--baseline", metavar="NAME", help="With --by-domain: compare with this instance or profile, which has no drafts."
 )
 @node_option(many=True)
 @json_option
@@ -150,7 +156,7 @@ def run_command(
     sparkctl bench qwen36 --pp 2048 --tg 128 --depth 0,8192 --concurrency 1,4
     sparkctl bench qwen36-ngram qwen36-vllm --node spark1 --start      one after the other, overnight
     sparkctl bench --resume 7
-    sparkctl bench qwen36-mtp --by-domain --baseline qwen36      what drafts gain or cost, by kind of text
+    sparkctl bench qwen36-mtp --by-domain --baseline qwen36 --start      what drafts gain or cost, by kind of text
 
     Each cell is its own process of llama-benchy, with prompts that no cache knows. A cell that other clients disturbed, or in
     which the GPU was throttled, says so. Exit 1: a cell was not measured, or the engine ended. Exit 6: nothing was done, for
@@ -164,36 +170,45 @@ def run_command(
     from sparkctl.history.bench_store import BenchStore
 
     nodes = select_configured_nodes(node)
-    if by_domain:
+    kept = None if resume is None else BenchStore().load(resume)
+    if kept is not None and len(instances) > 1:
+        raise click.UsageError("--resume continues one benchmark", ctx)
+    if kept is not None and by_domain and kept.setup.prompts is None:
+        raise click.UsageError(f"benchmark {resume} is of cells: sparkctl bench --resume {resume}", ctx)
+    if by_domain or (kept is not None and kept.setup.prompts is not None):
         _refuse_cell_options(ctx)
+        instances = instances or (() if kept is None else (kept.instance,))
         if len(instances) != 1:
             raise click.UsageError("--by-domain measures one instance: sparkctl bench INSTANCE --by-domain", ctx)
+        if baseline == instances[0]:
+            raise click.UsageError(f"{baseline} cannot be its own baseline", ctx)
+        if kept is not None:
+            prompts = prompts or (None if kept.prompts is None else Path(kept.prompts))
+            domains = tuple(one.domain for one in kept.wanted_domains)
+            max_tokens = kept.setup.answer_tokens or max_tokens
         own = RunDomains(
             instance=instances[0], nodes=nodes, names_nodes=bool(node), prompts=prompts, domains=tuple(dict.fromkeys(domains)),
-            tokens=max_tokens, timeout=timeout, baseline=baseline,
+            tokens=max_tokens, timeout=timeout, baseline=baseline, resume=resume,
+            start=None if resume else _prepare_start(instances[0], node, is_wanted=False),
+            baseline_start=None if baseline is None else _prepare_start(baseline, node, is_wanted=False, fallback=nodes),
+            are_started=are_started, everywhere=add_other_nodes(nodes),
         )  # fmt: skip
         return PreparedVerb(request=own, printer=lambda: BenchPrinter("ending this kind of text ..."))
     for name in ("domains", "prompts", "max_tokens", "baseline"):
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"{_OPTION_NAMES.get(name, f'--{name}')} goes with --by-domain", ctx)
     generator = generator or load_config(required=False).bench_command
-    if resume is not None:
-        kept = BenchStore().load(resume)
-        if kept.setup.prompts is not None:
-            raise click.UsageError(
-                f"benchmark {resume} is by kind of text; measure it again: sparkctl bench {kept.instance} --by-domain",
-                ctx,
-            )
+    if kept is not None:
         instances, cells, runs = instances or (kept.instance,), kept.wanted, kept.setup.runs
     else:
         cells = _choose_cells(ctx, preset, sizes)
-        runs = runs or (DEFAULT_RUNS if any(sizes.values()) else PRESET_RUNS.get(preset, DEFAULT_RUNS))
+        is_comparison = len(instances) > 1  # which needs a spread
+        own_cells = any(sizes.values())
+        runs = runs or (DEFAULT_RUNS if own_cells or is_comparison else PRESET_RUNS.get(preset, DEFAULT_RUNS))
     if not instances:
         raise click.UsageError("which instance? sparkctl status shows what runs", ctx)
     hash_book(book)  # a file that is not there is told before anything starts
     refuse_missing_tokenizer(tokenizer)
-    if resume is not None and len(instances) > 1:
-        raise click.UsageError("--resume continues one benchmark", ctx)
     benches = tuple(
         RunBench(
             instance=name, nodes=nodes, names_nodes=bool(node), cells=cells, runs=runs,
@@ -210,8 +225,28 @@ def run_command(
         are_started=are_started,
         everywhere=add_other_nodes(nodes),
         together=together,
+        estimate=_estimate_seconds(
+            benches if kept is None else [replace(benches[0], cells=kept.missing)], together=together
+        ),
     )
     return PreparedVerb(request=request, printer=lambda: BenchPrinter("ending this cell ..."))
+
+
+def _estimate_seconds(benches: Sequence[RunBench], *, together: bool) -> float | None:
+    """Return about how long these take, by the newest benchmark of each; None where one was never measured."""
+    from sparkctl.history.bench_store import BenchStore
+    from sparkctl.model.bench import estimate_seconds
+
+    runs, found = BenchStore().list_runs(), list[float]()
+    for one in benches:
+        seen = next(
+            (run.results for run in runs if run.results and one.instance in (run.instance, run.setup.profile)), ()
+        )
+        took = estimate_seconds(one.cells, one.runs, seen)
+        if took is None:
+            return None
+        found.append(took)
+    return max(found) if together else sum(found)
 
 
 _OPTION_NAMES = {
@@ -221,7 +256,7 @@ _OPTION_NAMES = {
     "generator": "--command",
 }
 _CELL_OPTIONS = (
-    "preset", "pp", "tg", "depth", "concurrency", "runs", "tokenizer", "book", "generator", "resume", "are_started", "together",
+    "preset", "pp", "tg", "depth", "concurrency", "runs", "tokenizer", "book", "generator", "together",
 )  # fmt: skip
 
 
@@ -232,15 +267,21 @@ def _refuse_cell_options(ctx: click.Context) -> None:
             raise click.UsageError(f"{_OPTION_NAMES.get(name, f'--{name}')} does not go with --by-domain", ctx)
 
 
-def _prepare_start(name: str, node: tuple[str, ...], *, is_wanted: bool) -> StartInstance | None:
-    """Return how a profile of this name is started, None if it cannot be. Raises `SparkctlError` then, where it ``is_wanted``."""
+def _prepare_start(
+    name: str, node: tuple[str, ...], *, is_wanted: bool, fallback: Sequence[Node] = ()
+) -> StartInstance | None:
+    """Return how a profile of this name is started, None if it cannot be. Raises `SparkctlError` then, where it ``is_wanted``.
+
+    ``fallback``: of these one of a single Spark gets the first where no node was named.
+    """
     from sparkctl.commands.start.start_request import build_start_request
     from sparkctl.errors import SparkctlError
     from sparkctl.profiles.profile_library import ProfileLibrary
 
     try:
         profile = ProfileLibrary().load_profile(name)
-        return build_start_request(profile, select_rank_nodes(node, profile), name)
+        is_free = bool(fallback) and not node and profile.nodes == 1
+        return build_start_request(profile, fallback[:1] if is_free else select_rank_nodes(node, profile), name)
     except (SparkctlError, click.UsageError):
         if is_wanted:
             raise
@@ -285,19 +326,32 @@ def list_command(as_json: bool) -> int:
 
 @bench_command.command("show")
 @click.argument("number", type=click.IntRange(1), metavar="NO")
+@click.option(
+    "--as", "form", type=click.Choice(["table", "llama-benchy"]), default="table", metavar="FORM",
+    help="table (default), or llama-benchy: the document that leaderboards read.",
+)  # fmt: skip
 @wide_document_option
 @_plot_option
 @_png_option
 @_svg_option
-def show_command(number: int, as_json: bool, plot: bool, png: Path | None, svg: Path | None) -> int:  # fmt: skip
-    """Show benchmark NO: its cells, and what the Spark did meanwhile; with -o wide also steps, bandwidth and temperature."""
+def show_command(number: int, form: str, as_json: bool, plot: bool, png: Path | None, svg: Path | None) -> int:  # fmt: skip
+    """Show benchmark NO: its cells, and what the Spark did meanwhile; with -o wide also steps, bandwidth and temperature.
+
+    \b
+    sparkctl bench show 3
+    sparkctl bench show 3 --as llama-benchy > result.json
+    """
     from sparkctl.cli import stdout
     from sparkctl.history.bench_store import BenchStore
     from sparkctl.model.json_codec import to_json_data
-    from sparkctl.views.bench_view import render_run
+    from sparkctl.views.bench_view import build_leaderboard_document, render_run
 
     store = BenchStore()
     run = store.load(number)
+    if form == "llama-benchy":
+        _refuse_kinds_of_text(run)
+        stdout.print_json(build_leaderboard_document(run))
+        return 0
     if as_json:
         stdout.print_json({"schema": 1, "run": to_json_data(run)})
         return 0
@@ -358,10 +412,8 @@ def compare_command(
     from sparkctl.views import bench_view
 
     old, new = _choose_runs(BenchStore(), before, after)
-    if form == "json" and (old.domains or new.domains):
-        raise click.BadParameter(
-            "llama-benchy's schema has cells, no kinds of text: sparkctl bench show NO --json", param_hint="--as"
-        )
+    if form == "json":
+        _refuse_kinds_of_text(old, new)
     one = compare_benches(old, new, _find_reference)
     match form:
         case "markdown":
@@ -374,6 +426,13 @@ def compare_command(
             stdout.print_rows(bench_view.render_comparison(one, is_wide=output == "wide"))
     _show_pictures((old, new), plot and form == "table", png, svg)
     return 0
+
+
+def _refuse_kinds_of_text(*runs: BenchRun) -> None:
+    if any(run.domains for run in runs):
+        raise click.BadParameter(
+            "llama-benchy's schema has cells, no kinds of text: sparkctl bench show NO --json", param_hint="--as"
+        )
 
 
 def _find_reference(run: BenchRun) -> Sequence[Reference]:

@@ -197,7 +197,7 @@ def _run_demo_verb(verb: tuple[str, ...], scenario: str, speed: float) -> int:
 
 def _run_demo_plain(scenario: str | None, speed: float) -> int:
     """Print changes on simulated Sparks as sentences until Ctrl-C."""
-    from sparkctl.cli.panel_launcher import run_plain_mode
+    from sparkctl.cli.plain_mode import run_plain_mode
 
     with _temporary_home(scenario or _BUSY_SCENARIO, speed=speed):
         return run_plain_mode()

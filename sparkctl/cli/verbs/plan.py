@@ -20,7 +20,7 @@ from sparkctl.cli.options import (
     select_rank_nodes,
 )
 from sparkctl.errors import ExitCode
-from sparkctl.model.events import CommandEnded, Event, MemoryFitEvaluated, PartsMissing
+from sparkctl.model.events import CommandEnded, Event, MemoryFitEvaluated, PartsMissing, WarningEmitted
 from sparkctl.model.json_codec import encode_event, to_json_data
 from sparkctl.model.memory_fit import MemoryFit
 from sparkctl.model.missing_part import MissingPart
@@ -90,17 +90,20 @@ def _paint_answer(fit: MemoryFit) -> TextRow:
 
 
 class EstimateJsonPrinter:
-    """Prints everything at the end, as one document: ``{"schema": 1, "profile": ..., "nodes": [...]}``."""
+    """Prints everything at the end, as one document: ``{"schema": 1, "profile": ..., "nodes": [...], "warnings": [...]}``."""
 
     def __init__(self, profile: Profile, assumed: str | None = None) -> None:
         self._profile, self._assumed = profile, assumed
         self._judged: list[MemoryFitEvaluated] = []
+        self._warnings: list[WarningEmitted] = []
         self._missing: dict[int, tuple[MissingPart, ...]] = {}  # by the number of the answer before
 
     def print_event(self, event: Event) -> None:
         """Keep the answers; print them when the verb has ended."""
         if isinstance(event, MemoryFitEvaluated):
             self._judged.append(event)
+        if isinstance(event, WarningEmitted):
+            self._warnings.append(event)
         if isinstance(event, PartsMissing):
             self._missing[len(self._judged) - 1] = event.parts
         if not isinstance(event, CommandEnded):
@@ -127,6 +130,7 @@ class EstimateJsonPrinter:
             whole["message"] = event.message
         if self._assumed is not None:
             whole["assumed"] = self._assumed
+        whole["warnings"] = [{"node": one.node, "message": one.message, "hint": one.hint} for one in self._warnings]
         stdout.print_json({**whole, "nodes": to_json_data(nodes), "needs": to_json_data(needs)})
 
     def refresh(self) -> None:

@@ -23,6 +23,7 @@ from sparkctl.cli.options import (
 if TYPE_CHECKING:
     from sparkctl.commands.stop.pending_stops import PendingStop
     from sparkctl.context import CommandContext
+    from sparkctl.model.instance import InstanceView
     from sparkctl.model.node import Node
     from sparkctl.monitor.node_views import NodeStatusView
     from sparkctl.views.text.styled_text import TextRow
@@ -113,11 +114,13 @@ async def _add_rates(
     from sparkctl.monitor.watch_nodes import read_load_views
 
     loads = await read_load_views(context, [one for one in nodes if one.name in {view.name for view in views}])
-    numbers = {one.container_id: one.numbers for load in loads for one in load.instances}
-    return [
-        replace(view, instances=tuple(replace(one, numbers=numbers.get(one.container_id)) for one in view.instances))
-        for view in views
-    ]
+    loaded = {one.container_id: one for load in loads for one in load.instances}
+
+    def add_figures(one: InstanceView) -> InstanceView:
+        same = loaded.get(one.container_id)
+        return one if same is None else replace(one, numbers=same.numbers, facts=same.facts, reference=same.reference)
+
+    return [replace(view, instances=tuple(map(add_figures, view.instances))) for view in views]
 
 
 def _choose_exit_code(views: Sequence[NodeStatusView], check: bool) -> int:

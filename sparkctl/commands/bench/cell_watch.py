@@ -16,7 +16,7 @@ from sparkctl.model.events import SampleArrived
 from sparkctl.model.sample import Gpu, Sample
 from sparkctl.monitor.engine_probe import QueryMarkerSupport, request_engine
 from sparkctl.monitor.findings.gpu_detectors import THERMAL_REASONS
-from sparkctl.monitor.meters.bandwidth import DecodeStepReads, estimate_bandwidth
+from sparkctl.monitor.meters.bandwidth import BandwidthLimit, DecodeStepReads, estimate_bandwidth, get_bandwidth_limit
 from sparkctl.monitor.meters.engine_meters import LogMeter, StatsLineWindow
 from sparkctl.monitor.meters.metrics_window import MetricsInterval, MetricsReading, MetricsWindow, has_restarted
 from sparkctl.monitor.sampler import LOADING_INTERVAL, NodeSampler
@@ -43,7 +43,8 @@ class CellWatch:
         reads: DecodeStepReads | None = None,
     ) -> None:  # fmt: skip
         self._reads, self._window = reads, MetricsWindow()
-        self._bandwidths: list[tuple[float, float]] = []  # when, and bytes/s
+        self._limit = get_bandwidth_limit(session.node.memory_bandwidth_gb_s)
+        self._bandwidths: list[tuple[float, float, float]] = []  # when, and bytes/s from and to
         self._headers = headers  # with the engine's key, where it wants one
         self._session, self._engine, self._port, self._container = session, engine, port, container
         self._ahead = 0.0  # seconds by which the node's clock is ahead of ours
@@ -52,7 +53,6 @@ class CellWatch:
         self._samples: list[tuple[float, Sample]] = []
         self._readings: list[MetricsReading] = []
         self._span: tuple[float, float | None] | None = None
-        self._settled: float | None = None
         self._wake = asyncio.Event()
         self._tasks = BackgroundTasks(lambda _: None)  # what cannot be read is not known in the result
 
@@ -66,19 +66,12 @@ class CellWatch:
         await self._tasks.aclose(None)
 
     async def prepare(self) -> None:
-        """Forget the cell before, and read the engine once more."""
+        """Forget what was before, and read the engine once more: until `begin` the load generator has it generate nothing."""
         self._samples, self._readings, self._span, self._bandwidths = self._samples[-1:], [], None, []
-        self._settled = None
         await self._read_engine()
 
-    def note_settled(self) -> None:
-        """Mark that the warm-up is over, or that there is none: the engine is read now, and generates nothing until `begin`."""
-        if self._settled is None:
-            self._settled = self._clock.monotonic()
-        self._wake.set()
-
     def begin(self) -> None:
-        """Mark the beginning of what is measured: readings from before it are those of the warm-up."""
+        """Mark the beginning of what is measured."""
         self._span = (self._clock.monotonic(), None)
         self._wake.set()
 
@@ -101,14 +94,15 @@ class CellWatch:
             return result
         began, ended = self._span[0], self._span[1]
         await self._read_engine()
-        readings = select_readings(self._readings, began, self._settled)
+        readings = select_readings(self._readings, began)
         samples = [one for when, one in self._samples if began <= when <= ended + LOADING_INTERVAL]
         result = add_engine_figures(result, readings, own_tokens, own_prompt_tokens)
         if result.accept_length is None:
             result = _add_acceptance(result, await self._read_log(ended - began))
-        read = [rate for when, rate in self._bandwidths if began < when <= ended + _LATE_SECONDS]
-        bandwidth = sum(read) / len(read) if read else None
-        return replace(add_node_figures(result, samples), bandwidth=bandwidth, seconds=ended - began)
+        result = replace(add_node_figures(result, samples), seconds=ended - began)
+        return add_bandwidth(
+            result, [pair for when, *pair in self._bandwidths if began < when <= ended + _LATE_SECONDS], self._limit
+        )
 
     async def _read_log(self, seconds: float) -> DraftAcceptance | None:
         """Return the acceptance by the engine's own stats lines of the last seconds, None without any."""
@@ -153,28 +147,21 @@ class CellWatch:
                 self._estimate_bandwidth(now, metrics)
 
     def _estimate_bandwidth(self, now: float, metrics: EngineMetrics) -> None:
-        """Keep the estimate of this moment, the middle of its range; none while prompts are read."""
+        """Keep the estimate of this moment; none while prompts are read."""
         self._window.add_reading(now, metrics)
         if self._reads is None:
             return
-        found = estimate_bandwidth(self._window.compute_meter(now), self._reads)
-        if found is not None and found.is_plausible:
-            self._bandwidths.append((now, (found.low + found.high) / 2))
+        found = estimate_bandwidth(self._window.compute_meter(now), self._reads, self._limit)
+        if found is not None:
+            self._bandwidths.append((now, found.low, found.high))
 
 
-def select_readings(readings: Sequence[MetricsReading], began: float, settled: float | None) -> list[MetricsReading]:
-    """Return the readings of a cell, the first as of its beginning.
-
-    ``settled``: when the warm-up was over, None if the load generator did not tell. What was read between that and the
-    beginning holds for the beginning. Otherwise the reading that `CellWatch.begin` caused is the first; where that came
-    late, the last one before it.
+def select_readings(readings: Sequence[MetricsReading], began: float) -> list[MetricsReading]:
+    """Return the readings of a cell. The last before its beginning is the first, as of the beginning: the load generator had the
+    engine generate nothing since it was prepared, and what is read after the beginning has steps of the cell already.
     """
     before = [one for one in readings if one.when <= began]
-    since = [one for one in readings if one.when > began]
-    if settled is not None and before and before[-1].when > settled:
-        return [replace(before[-1], when=began), *since]
-    is_late = not since or since[0].when > began + _LATE_SECONDS
-    return [*(before[-1:] if is_late else ()), *since]
+    return [*(replace(one, when=began) for one in before[-1:]), *(one for one in readings if one.when > began)]
 
 
 def add_engine_figures(
@@ -227,6 +214,17 @@ def add_node_figures(result: CellResult, samples: Sequence[Sample]) -> CellResul
         celsius=max(heat, default=None),
         throttled=any(bits & sum(THERMAL_REASONS) for bits in reasons) if reasons else None,
     )
+
+
+def add_bandwidth(result: CellResult, pairs: Sequence[Sequence[float]], limit: BandwidthLimit) -> CellResult:
+    """Return the result with the mean of the estimates, each from low to high; none where it is more than the memory can do."""
+    if not pairs:
+        return result
+    low, high = (sum(pair[at] for pair in pairs) / len(pairs) for at in (0, 1))
+    if not limit.can_reach(low):
+        return result
+    low, high = min(low, limit.spec), min(high, limit.spec)
+    return replace(result, bandwidth=(low + high) / 2, bandwidth_range=(low, high))
 
 
 def _compute_mean(gpus: Sequence[Gpu], name: str) -> float | None:

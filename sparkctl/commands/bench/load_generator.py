@@ -111,9 +111,8 @@ def hash_book(book: Path | None) -> str:
 @dataclass(slots=True, kw_only=True)
 class LoadGenerator:
     """llama-benchy, ready for cells. ``home``: a directory for its cache; ``timeout``: seconds for a cell; ``book``: the text
-    that prompts are cut from, None: ours.
-
-    ``begin`` is called when the first measured request is sent, ``end`` when the last one has ended.
+    that prompts are cut from, None: ours. Each cell is a process, and `warm_up` one of its own before the first: no request of it
+    falls into what is measured.
     """
 
     words: Sequence[str]
@@ -124,31 +123,48 @@ class LoadGenerator:
     book: Path | None = None
     is_warm: bool = field(default=False, init=False)
 
+    async def warm_up(self, cell: BenchCell) -> CellResult | None:
+        """Have the engine answer a cell once; no figure of it is for the benchmark. None: too short an answer for a figure.
+
+        Raises `CellFailed`; a cancelled call ends the process.
+        """
+        talk = _ProcessTalk(expected=cell.concurrency)
+        file = await self._run_process(cell, talk, 1)
+        if talk.errors:
+            raise CellFailed(talk.describe_failure(0))
+        self.is_warm = True
+        with suppress(CellFailed):
+            return _parse_result(file, cell, talk)
+        return None
+
     async def run_cell(
         self,
         cell: BenchCell,
         begin: Callable[[], None],
         end: Callable[[], None],
         report: Callable[[int, int], None] | None = None,
-        settle: Callable[[], None] | None = None,
     ) -> CellResult:
-        """Measure one cell; ``report`` gets how many of its requests have ended, and their number; ``settle`` is called when
-        the warm-up is over, ``begin`` at the first measured request, ``end`` after the last.
+        """Measure one cell; ``begin`` is called at the first measured request, ``end`` after the last, ``report`` gets how many
+        of its requests have ended, and their number.
 
         Raises `CellFailed`; a cancelled call ends the process.
         """
+        talk = _ProcessTalk(begin, end, report, expected=self.runs * cell.concurrency)
+        return _parse_result(await self._run_process(cell, talk, self.runs), cell, talk)
+
+    async def _run_process(self, cell: BenchCell, talk: _ProcessTalk, runs: int) -> Path:
+        """Run llama-benchy once, and return the file of its result. Raises `CellFailed`."""
         result_file = self.home / "result.json"
         try:
             _put_book_into_cache(self.home, self.book or _BOOK)
             result_file.unlink(missing_ok=True)
             process = await asyncio.create_subprocess_exec(
-                *self.words, *self._build_options(cell, result_file), stdin=asyncio.subprocess.DEVNULL,
+                *self.words, *self._build_options(cell, result_file, runs), stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, limit=_LINE_LIMIT,
                 env=_build_environment(self.home), start_new_session=True,
             )  # fmt: skip
         except OSError as error:  # a full disk, a generator that was removed overnight: this cell's trouble alone
             raise CellFailed(f"{error.filename or self.words[0]}: {error.strerror or error}") from error
-        talk = _ProcessTalk(begin, end, report, settle, expected=self.runs * cell.concurrency)
         try:
             async with asyncio.timeout(self.timeout):
                 await asyncio.gather(talk.read_progress(process.stdout), talk.read_messages(process.stderr))
@@ -159,20 +175,18 @@ class LoadGenerator:
             await _end_process(process)
         if status or not result_file.exists():
             raise CellFailed(talk.describe_failure(status))
-        self.is_warm = True
-        return _parse_result(result_file, cell, talk)
+        return result_file
 
-    def _build_options(self, cell: BenchCell, result_file: Path) -> list[str]:
+    def _build_options(self, cell: BenchCell, result_file: Path, runs: int) -> list[str]:
         target = self.target
         options = {
             "--base-url": target.url, "--model": target.model, "--served-model-name": target.model, "--tokenizer": target.tokenizer,
             "--pp": str(cell.pp), "--tg": str(cell.tg), "--depth": str(cell.depth), "--concurrency": str(cell.concurrency),
-            "--runs": str(self.runs), "--book-url": _BOOK_URL, "--save-result": str(result_file), "--format": "json",
+            "--runs": str(runs), "--book-url": _BOOK_URL, "--save-result": str(result_file), "--format": "json",
             "--emit-progress": "-",
         }  # fmt: skip
         words = [word for pair in options.items() for word in pair]
-        words += ["--skip-coherence", "--no-cache"]
-        words += ["--no-warmup"] if self.is_warm else []
+        words += ["--skip-coherence", "--no-cache", "--no-warmup"]  # its own warm-up would be a run of each cell
         return words + [word for name, value in target.extra for word in ("--extra-body", f"{name}={value}")]
 
 
@@ -181,13 +195,13 @@ class _ProcessTalk:
 
     def __init__(
         self,
-        begin: Callable[[], None],
-        end: Callable[[], None],
-        report: Callable[[int, int], None] | None,
-        settle: Callable[[], None] | None,
+        begin: Callable[[], None] | None = None,
+        end: Callable[[], None] | None = None,
+        report: Callable[[int, int], None] | None = None,
+        *,
         expected: int,
     ) -> None:
-        self._begin, self._end, self._report, self._settle = begin, end, report, settle
+        self._begin, self._end, self._report = begin, end, report
         self._expected = self._left = expected
         self._has_begun = False
         self.errors: list[str] = []
@@ -202,16 +216,15 @@ class _ProcessTalk:
         kind = event["type"]
         if kind == "request_start" and not self._has_begun:
             self._has_begun = True
-            self._begin()
-        elif kind == "latency_measured" and self._settle is not None:  # its last request before the measured ones
-            self._settle()
+            if self._begin is not None:
+                self._begin()
         elif kind == "request_end":
             if event.get("error"):
                 self.errors.append(sanitize_line(str(event["error"])))
             self._left -= 1
             if self._report is not None:
                 self._report(self._expected - self._left, self._expected)
-            if self._left == 0:
+            if self._left == 0 and self._end is not None:
                 self._end()
 
     async def read_messages(self, stream: asyncio.StreamReader | None) -> None:
@@ -247,15 +260,25 @@ def _parse_result(path: Path, cell: BenchCell, talk: _ProcessTalk) -> CellResult
         raise CellFailed(talk.describe_failure(0))
     if rate is None:
         raise CellFailed("no request generated more than one token")
-    seconds = _read_values(one, "e2e_ttft")
     return CellResult(
         cell=cell,
         generation_rate=rate,
         prompt_rate=_read_values(one, "pp_throughput"),
         peak_rate=_read_values(one, "peak_throughput"),
         latency=latency / 1000 if isinstance(latency, int | float) and not isinstance(latency, bool) else None,
-        ttft=None if seconds is None else Measurements(tuple(value / 1000 for value in seconds.values)),
+        ttft=_read_seconds(one, "e2e_ttft"),
+        generation_rate_each=_read_values(one, "tg_req_throughput"),
+        prompt_rate_each=_read_values(one, "pp_req_throughput"),
+        peak_rate_each=_read_values(one, "peak_req_throughput"),
+        first_response=_read_seconds(one, "ttfr"),
+        prompt_seconds=_read_seconds(one, "est_ppt"),
     )
+
+
+def _read_seconds(one: Mapping[str, Any], name: str) -> Measurements | None:
+    """Return figures that are told in milliseconds."""
+    found = _read_values(one, name)
+    return None if found is None else Measurements(tuple(value / 1000 for value in found.values))
 
 
 def _read_values(one: Mapping[str, Any], name: str) -> Measurements | None:

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from sparkctl.commands.bench.cell_watch import CellWatch
 from sparkctl.commands.bench.load_generator import (
@@ -36,11 +36,11 @@ from sparkctl.context import CommandContext, CommandInterrupted, InterruptSignal
 from sparkctl.engines import load_engine
 from sparkctl.engines.base import Engine
 from sparkctl.engines.memory_estimate import map_path_to_node
-from sparkctl.errors import ConnectionLost, ExitCode, InvalidInput, OperationRefused, SparkctlError
+from sparkctl.errors import ConnectionLost, ExitCode, InvalidInput, NodeError, OperationRefused, SparkctlError
 from sparkctl.history.bench_store import BenchStore
 from sparkctl.history.model import OperationKind
 from sparkctl.logs.start_verdict import describe_memory_drop
-from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult
+from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, estimate_seconds
 from sparkctl.model.container import Container
 from sparkctl.model.events import (
     BenchCellMeasured,
@@ -55,6 +55,7 @@ from sparkctl.model.events import (
 from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.questions import BenchStartQuestion, NonInteractivePrompter
+from sparkctl.model.text.units import format_duration
 from sparkctl.monitor.guard_client import read_receipt, save_receipt
 from sparkctl.monitor.meters.bandwidth import build_decode_step_reads
 from sparkctl.monitor.node_status import read_node_statuses
@@ -96,11 +97,18 @@ DEFAULT_RUNS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunBench(Request):
-    """A request to measure an instance.
+class MeasureInstance(Request):
+    """A request to measure an instance, by cells or by kind of text; ``nodes``: where it is looked for."""
+
+    instance: str
+    nodes: Sequence[Node]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunBench(MeasureInstance):
+    """A request to measure an instance by cells. A profile of its name that does not run is not started.
 
     Attributes:
-        instance: its name; a profile of this name that does not run is not started.
         runs: how often each cell is measured.
         drops_long_cells: leave out cells that are longer than the model's context, in place of refusing.
         timeout: seconds for a cell; None: no limit.
@@ -110,8 +118,6 @@ class RunBench(Request):
         resume: the number of a benchmark whose missing cells are measured.
     """
 
-    instance: str
-    nodes: Sequence[Node]
     cells: tuple[BenchCell, ...]
     runs: int = DEFAULT_RUNS
     drops_long_cells: bool = False
@@ -207,36 +213,29 @@ class _Sweep:
     target: BenchTarget
     generator: LoadGenerator
     watch: CellWatch
-    _place: tuple[str, int, int, float | None] = (
-        "",
-        0,
-        0,
-        None,
-    )  # instance, number of the cell, of how many, seconds left
+    _place: tuple[str, int, int] = ("", 0, 0)  # instance, number of the cell, of how many
+    _left: tuple[BenchCell, ...] = ()  # this cell, and those after it
+    _seen: list[CellResult] = field(default_factory=list)  # what tells how long the rest takes
+    _extra: list[float] = field(default_factory=list)  # seconds of each cell beside its requests
 
     async def measure_all(self, run: BenchRun) -> BenchRun:
         """Measure what is missing; the run is on disk after each cell. Ctrl-C and the end of the engine end it early."""
-        cells, took = run.missing, list[float]()
+        cells = run.missing
         done = len(run.wanted) - len(cells)
+        self._seen += [one for one in run.results if one.error is None]
         for index, cell in enumerate(cells):
-            began = self.ctx.clock.monotonic()
-            self._place = (
-                run.instance,
-                done + index + 1,
-                len(run.wanted),
-                sum(took) / len(took) * (len(cells) - index) if took else None,
-            )
+            self._place, self._left = (run.instance, done + index + 1, len(run.wanted)), cells[index:]
             try:
                 result = await self.ctx.interrupt.run_interruptible(self._measure(cell), "interrupted")
             except CommandInterrupted:
                 return self._save(replace(run, why="interrupted"))
-            took.append(self.ctx.clock.monotonic() - began)
             rest = [one for one in run.results if one.cell != cell]
             run = self._save(replace(run, results=(*rest, result)))
+            self._left = cells[index + 1 :]
             self.emit(
                 BenchCellMeasured.from_result(
                     self.ctx.clock.unix_time(), self.target.session.node.name, run.instance, result,
-                    number=done + index + 1, total=len(run.wanted), remaining=sum(took) / len(took) * (len(cells) - index - 1),
+                    number=done + index + 1, total=len(run.wanted), remaining=self._estimate_remaining(),
                     benchmark=run.number or None,
                 )
             )  # fmt: skip
@@ -250,32 +249,53 @@ class _Sweep:
         return self._save(replace(run, ended=self.ctx.clock.unix_time(), why=None))
 
     async def _measure(self, cell: BenchCell) -> CellResult:
+        generator, requests = self.generator, self.generator.runs * cell.concurrency
         try:
+            self._report_progress(cell, 0, requests)
+            if not generator.is_warm:
+                began = self.ctx.clock.monotonic()
+                self._note_speed(await generator.warm_up(cell), 1, began)
+                self._report_progress(cell, 0, requests)  # now it is known how long all takes
             await self.watch.prepare()
-            if self.generator.is_warm:
-                self.watch.note_settled()
-            self._report_progress(cell, 0, self.generator.runs * cell.concurrency)
-            result = await self.generator.run_cell(
+            began = self.ctx.clock.monotonic()
+            result = await generator.run_cell(
                 cell,
                 self.watch.begin,
                 self.watch.end,
                 lambda done, requests: self._report_progress(cell, done, requests),
-                self.watch.note_settled,
             )
             runs = len(result.generation_rate.values) if result.generation_rate else 1
-            requests = cell.concurrency * max(runs, self.generator.runs)
-            return await self.watch.complete(result, cell.tg * requests, (cell.pp + cell.depth) * requests)
+            sent = cell.concurrency * max(runs, generator.runs)
+            result = await self.watch.complete(result, cell.tg * sent, (cell.pp + cell.depth) * sent)
+            self._note_speed(result, generator.runs, began)
+            return result
         except CellFailed as failed:
             return CellResult(cell=cell, error=failed.message)
         except ConnectionLost as lost:
             return CellResult(cell=cell, error=lost.message)
 
+    def _note_speed(self, result: CellResult | None, runs: int, began: float) -> None:
+        """Keep what a cell tells of the time that others take."""
+        if result is None or (asked := estimate_seconds([result.cell], runs, [result])) is None:
+            return
+        self._extra.append(max(0.0, self.ctx.clock.monotonic() - began - asked))
+        self._seen.append(result)
+
+    def _estimate_remaining(self, done: float = 0.0) -> float | None:
+        """Return about how many seconds are left, None before a cell was measured; ``done``: the share of the first of those left."""
+        asked = [estimate_seconds([cell], self.generator.runs, self._seen) for cell in self._left]
+        if any(one is None for one in asked):
+            return None
+        extra = sum(self._extra) / len(self._extra) if self._extra else 0.0
+        each = [(one or 0.0) + extra for one in asked]
+        return sum(each) - (each[0] * done if each else 0.0)
+
     def _report_progress(self, cell: BenchCell, done: int, requests: int) -> None:
-        instance, number, total, remaining = self._place
+        instance, number, total = self._place
         self.emit(
             BenchCellProgressed(
                 ts=self.ctx.clock.unix_time(), node=self.target.session.node.name, instance=instance, cell=cell, number=number,
-                total=total, done=done, requests=requests, remaining=remaining,
+                total=total, done=done, requests=requests, remaining=self._estimate_remaining(done / requests),
                 tokens_per_second=self.watch.compute_generation_rate() if done else None,
             )
         )  # fmt: skip
@@ -327,23 +347,18 @@ class _Sweep:
         return run
 
 
-class _BenchRequest(Protocol):
-    """What is measured, and where it is looked for."""
-
-    @property
-    def instance(self) -> str: ...
-
-    @property
-    def nodes(self) -> Sequence[Node]: ...
-
-
-async def find_target(stack: AsyncExitStack, ctx: CommandContext, request: _BenchRequest, emit: Emit) -> BenchTarget:
-    """Connect to the node of a running instance. Raises `InvalidInput` where it does not run, or runs on several."""
+async def find_target(stack: AsyncExitStack, ctx: CommandContext, request: MeasureInstance, emit: Emit) -> BenchTarget:
+    """Connect to the node of a running instance. Raises `InvalidInput` where it does not run, or runs on several, `NodeError` where
+    a node that may have it could not be asked.
+    """
     served, failures = await list_endpoints(ctx, request.nodes)
     found = [one for one in served if one.instance == request.instance and one.ours]
     if not found:
         names = sorted({one.instance for one in served if one.ours})
-        reason = next((one.message for one in failures if one.instance in (request.instance, None)), None)
+        if (away := next((one for one in failures if one.is_node), None)) is not None:
+            words = f"{request.instance} was not found, and {away.where} could not be asked: {away.message}"
+            raise NodeError(away.where, words, away.hint)
+        reason = next((one.message for one in failures if one.instance == request.instance), None)
         hint = (
             f"start it first: sparkctl up {request.instance} --node NODE; or for the measurement alone: sparkctl bench "
             f"{request.instance} --node NODE --start"
@@ -399,11 +414,15 @@ async def _fetch_tokenizer(target: BenchTarget, home: Path) -> str:
 
 
 async def _open_relay(target: BenchTarget) -> SocketRelay:
-    """Listen on a free port of this machine's loopback; each client gets a connection to the engine."""
+    """Listen on a free port of this machine's loopback; each request gets a connection to the engine.
+
+    A server may end a connection after a streamed answer without having said so. The load generator would send its next request on
+    it before that is known here.
+    """
 
     async def connect_client() -> tuple[ByteReader, ByteWriter]:
         reader, writer = await target.session.link.open_tcp(_LOOPBACK, target.port)
-        return reader, HeaderWriter(writer, target.auth_headers) if target.auth_headers else writer
+        return reader, HeaderWriter(writer, target.auth_headers)
 
     return await SocketRelay.listen_tcp(connect_client, 0)
 
@@ -431,11 +450,7 @@ def _prepare_run(
         ]
         if not generator.startswith(run.setup.generator or ""):  # older benchmarks have no version of it
             changed.append("generator")
-        if changed:
-            raise OperationRefused(
-                f"benchmark {run.number} had another (or unknown) {', '.join(changed).replace('_', ' ')}: its cells cannot be compared with new ones",
-                f"measure again: sparkctl bench {request.instance}",
-            )
+        refuse_changed_setup(run, changed)
         return replace(run, why=None, ended=None)
     long = [cell for cell in request.cells if setup.context is not None and cell.context > setup.context]
     cells = tuple(cell for cell in request.cells if cell not in long)
@@ -453,9 +468,19 @@ def _prepare_run(
     )  # fmt: skip
 
 
+def refuse_changed_setup(run: BenchRun, changed: Sequence[str]) -> None:
+    """Raise `OperationRefused` where something in the set-up of a benchmark has ``changed`` since it began."""
+    if changed:
+        more = " --by-domain" if run.setup.prompts else ""
+        raise OperationRefused(
+            f"benchmark {run.number} had another (or unknown) {', '.join(changed).replace('_', ' ')}: its figures cannot be compared with new ones",
+            f"measure again: sparkctl bench {run.instance}{more}",
+        )
+
+
 def describe_setup(
     ctx: CommandContext,
-    request: _BenchRequest,
+    request: MeasureInstance,
     target: BenchTarget,
     generator: str | None,
     book: str | None,
@@ -541,6 +566,7 @@ class RunBenches(Request):
         are_started: start what does not run without a question.
         everywhere: all nodes, where ranks of what has to stop may be.
         together: all at the same time; they have to run on different nodes.
+        estimate: about how many seconds it takes, by earlier benchmarks; None where one has none.
     """
 
     benches: tuple[RunBench, ...]
@@ -549,6 +575,7 @@ class RunBenches(Request):
     are_started: bool = False
     everywhere: Sequence[Node] = ()
     together: bool = False
+    estimate: float | None = None
 
     def format_as_command(self) -> tuple[str, ...]:
         """Return the words of its command line."""
@@ -565,8 +592,13 @@ class RunBenches(Request):
         cells = sum(len(one.cells) for one in self.benches)
         names = " and ".join(one.instance for one in self.benches)
         where = f" on {' and '.join(self.named_nodes)}" if self.named_nodes else ""
+        runs = max(one.runs for one in self.benches)
+        each = f"{runs} runs of each cell." if runs > 1 else "1 run of each cell, which has no spread."
         question = f"Measure {names}{where}: {cells} cell{'s' if cells != 1 else ''}?"
-        words = "Requests of others wait meanwhile, and disturb the figures. What was measured is kept whenever you stop it."
+        takes = "How long it takes is told after the warm-up."
+        if self.estimate is not None:
+            takes = f"It takes about {format_duration(self.estimate)}, by the last benchmark."
+        words = f"{each} {takes} Requests of others wait meanwhile, and disturb the figures. What was measured is kept whenever you stop it."
         told = ((question, SentenceTone.STRONG),), ((words, SentenceTone.PLAIN),)
         return Preview(
             sections=(*told, *describe_unreachable(now, self.named_nodes)),
@@ -582,53 +614,93 @@ class RunBenches(Request):
 
 def run_benches(ctx: CommandContext, request: RunBenches) -> AsyncGenerator[Event, None]:
     """Measure each instance; what fails for one is a warning, and the others are measured all the same."""
-    return stream_events(ctx, lambda emit: _BenchSeries(ctx=ctx, request=request, emit=emit).run(), on_interrupt=None)
+
+    async def run_series(emit: Emit) -> CommandEnded:
+        starts = request.starts or (None,) * len(request.benches)
+        series = BenchSeries(
+            ctx=ctx, emit=emit, pairs=tuple(zip(request.benches, starts, strict=True)), nodes=request.nodes,
+            everywhere=request.everywhere, are_started=request.are_started, together=request.together,
+        )  # fmt: skip
+        return await series.run()
+
+    return stream_events(ctx, run_series, on_interrupt=None)
 
 
 @dataclass(slots=True, kw_only=True)
-class _BenchSeries:
-    """``stopped``: what ran before and stopped for a measurement, each with the start that repeats its own."""
+class BenchSeries:
+    """Measurements, each with the start of its profile, None where there is none.
+
+    Attributes:
+        nodes, everywhere, are_started, together: as in `RunBenches`.
+        stopped: what ran before and stopped for a measurement, each with the start that repeats its own.
+        ends: of the measurements, in their order.
+    """
 
     ctx: CommandContext
-    request: RunBenches
     emit: Emit
+    pairs: Sequence[tuple[MeasureInstance, StartInstance | None]]
+    nodes: Sequence[Node]
+    everywhere: Sequence[Node] = ()
+    are_started: bool = False
+    together: bool = False
     stopped: dict[str, StartInstance] = field(default_factory=dict)
+    ends: list[CommandEnded] = field(default_factory=list)
+    _answers: dict[str, bool] = field(default_factory=dict)  # whether to start it, by instance
 
     async def run(self) -> CommandEnded:
         """Measure all, then start again what stopped for it."""
         began = self.ctx.clock.monotonic()
-        starts = self.request.starts or (None,) * len(self.request.benches)
-        pairs = tuple(zip(self.request.benches, starts, strict=True))
-        ends: list[CommandEnded] = []
-        if self.request.together:
-            await self._require_different_nodes(pairs)
+        if self.together:
+            await self._require_different_nodes(self.pairs)
+        await self._ask_before()
         try:
-            if self.request.together:
-                ends += await gather_or_cancel(*(self._measure_one(*pair) for pair in pairs))
+            if self.together:
+                self.ends += await gather_or_cancel(*(self._measure_one(*pair) for pair in self.pairs))
             else:
-                for pair in pairs:
-                    ends.append(await self._measure_one(*pair))
+                for pair in self.pairs:
+                    self.ends.append(await self._measure_one(*pair))
                     if self.ctx.interrupt.presses:
                         break
         finally:
             await self._start_again()
-        return _merge_ends(self.ctx, self.request, ends, self.ctx.clock.monotonic() - began)
+        return _merge_ends(self.ctx, len(self.pairs), self.ends, self.ctx.clock.monotonic() - began)
 
-    async def _measure_one(self, bench: RunBench, start: StartInstance | None) -> CommandEnded:
-        may_start = self.request.are_started or type(self.ctx.asker) is not NonInteractivePrompter
-        if start is None or not may_start or await self._is_served(bench.instance, bench.nodes):
-            return await forward_events(bench.run(self.ctx), self.emit)
-        start, was_there = self.stopped.get(bench.instance, start), await self._may_be_there(bench.instance, start)
-        switch = SwitchInstance(
+    @property
+    def may_start(self) -> bool:
+        """Tell whether anything may be started: it was said before, or there is somebody to ask."""
+        return self.are_started or type(self.ctx.asker) is not NonInteractivePrompter
+
+    async def _ask_before(self) -> None:
+        """Ask for each that does not run, before the first is measured: nobody waits for a question in the night."""
+        if self.are_started or not self.may_start or len(self.pairs) < 2:
+            return
+        for bench, start in self.pairs:
+            if start is None or await self.is_served(bench.instance, bench.nodes):
+                continue
+            stops, refused = await self._plan_stops(self._build_switch(start))
+            if refused is None:
+                nodes = tuple(node.name for node in start.nodes)
+                question = BenchStartQuestion(bench.instance, nodes, stops)
+                self._answers[bench.instance] = await self.ctx.asker.ask_yes_no(question)
+
+    def _build_switch(self, start: StartInstance) -> SwitchInstance:
+        return SwitchInstance(
             profile=start.profile, engine=start.engine, nodes=start.nodes, names_nodes=start.names_nodes,
-            known=tuple({one.name: one for one in (*start.nodes, *self.request.everywhere)}.values()), environ=start.environ,
+            known=tuple({one.name: one for one in (*start.nodes, *self.everywhere)}.values()), environ=start.environ,
             words=start.words,
         )  # fmt: skip
+
+    async def _measure_one(self, bench: MeasureInstance, start: StartInstance | None) -> CommandEnded:
+        if start is None or not self.may_start or await self.is_served(bench.instance, bench.nodes):
+            return await forward_events(bench.run(self.ctx), self.emit)
+        start, was_there = self.stopped.get(bench.instance, start), await self._may_be_there(bench.instance, start)
+        switch = self._build_switch(start)
         stops, refused = await self._plan_stops(switch)
         if refused is not None:
             return refused
         question = BenchStartQuestion(bench.instance, tuple(node.name for node in start.nodes), stops)
-        if not self.request.are_started and not await self.ctx.asker.ask_yes_no(question):
+        is_wanted = self.are_started or self._answers.get(bench.instance)
+        if not (await self.ctx.asker.ask_yes_no(question) if is_wanted is None else is_wanted):
             return await forward_events(bench.run(self.ctx), self.emit)  # it tells that it does not run
         is_left = False
         try:
@@ -663,15 +735,15 @@ class _BenchSeries:
 
     async def _remember_starts(self, stops: Sequence[str]) -> None:
         """Keep how to start again what stops now. Raises `SparkctlError` where that cannot be done: then nothing stops."""
-        views = await read_node_statuses(self.ctx, self.request.everywhere or self.request.nodes) if stops else ()
+        views = await read_node_statuses(self.ctx, self.everywhere or self.nodes) if stops else ()
         for name in stops:
             found = choose_instance(views, name)
-            self.stopped.setdefault(name, build_restart(self.ctx, found, self.request.everywhere)[0])
+            self.stopped.setdefault(name, build_restart(self.ctx, found, self.everywhere)[0])
 
     async def _start_again(self) -> None:
         """Start what ran before and does not run now."""
         for name, start in self.stopped.items():
-            if await self._is_served(name, start.nodes):
+            if await self.is_served(name, start.nodes):
                 continue
             ended = await forward_events(start.run(_without_interrupt(self.ctx)), self.emit)
             if ended.outcome is not Outcome.READY:
@@ -679,7 +751,7 @@ class _BenchSeries:
                 self.emit(WarningEmitted(self.ctx.clock.unix_time(), ended.node, words, ended.hint))
 
     async def _stop(self, name: str, start: StartInstance) -> None:
-        stopping = StopInstance(instance=name, nodes=start.nodes, everywhere=self.request.nodes)
+        stopping = StopInstance(instance=name, nodes=start.nodes, everywhere=self.nodes)
         ended = await forward_events(stopping.run(_without_interrupt(self.ctx)), self.emit)
         if ended.exit_code:
             words = f"{name} was not stopped: {ended.message}"
@@ -695,9 +767,9 @@ class _BenchSeries:
             for view in views
         )
 
-    async def _require_different_nodes(self, pairs: Sequence[tuple[RunBench, StartInstance | None]]) -> None:
+    async def _require_different_nodes(self, pairs: Sequence[tuple[MeasureInstance, StartInstance | None]]) -> None:
         """Raise `OperationRefused` where two instances that are measured together share a node, as they would share its memory."""
-        views = await read_node_statuses(self.ctx, self.request.everywhere or self.request.nodes)
+        views = await read_node_statuses(self.ctx, self.everywhere or self.nodes)
         taken: dict[NodeName, str] = {}
         for bench, start in pairs:
             running = {
@@ -711,7 +783,8 @@ class _BenchSeries:
                     )
                 taken[node] = bench.instance
 
-    async def _is_served(self, name: str, nodes: Sequence[Node]) -> bool:
+    async def is_served(self, name: str, nodes: Sequence[Node]) -> bool:
+        """Tell whether an instance of ours answers on one of these nodes."""
         served, _ = await list_endpoints(self.ctx, nodes)
         return any(one.ours and one.instance == name for one in served)
 
@@ -721,9 +794,9 @@ def _without_interrupt(ctx: CommandContext) -> CommandContext:
     return replace(ctx, interrupt=InterruptSignal())
 
 
-def _merge_ends(ctx: CommandContext, request: RunBenches, ends: Sequence[CommandEnded], seconds: float) -> CommandEnded:
+def _merge_ends(ctx: CommandContext, count: int, ends: Sequence[CommandEnded], seconds: float) -> CommandEnded:
     """Return the end of all: done if all are, else the first that is not, with what became of the others."""
-    if len(request.benches) == 1 and ends:
+    if count == 1 and ends:
         return replace(ends[0], ts=ctx.clock.unix_time(), seconds=seconds)
     bad = next((one for one in ends if one.exit_code), None)
     if bad is None:
@@ -732,5 +805,5 @@ def _merge_ends(ctx: CommandContext, request: RunBenches, ends: Sequence[Command
             message="; ".join(one.message for one in ends if one.message) or None, hint="sparkctl bench compare",
         )  # fmt: skip
     done = sum(not one.exit_code for one in ends)
-    words = f"{bad.instance or 'one'}: {bad.message or bad.outcome}; {done} of {len(request.benches)} were measured completely"
+    words = f"{bad.instance or 'one'}: {bad.message or bad.outcome}; {done} of {count} were measured completely"
     return replace(bad, ts=ctx.clock.unix_time(), seconds=seconds, message=words)

@@ -10,20 +10,29 @@ import asyncio
 import hashlib
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sparkctl.commands.bench.chat_stream import RequestRefused, StreamedAnswer, stream_chat
-from sparkctl.commands.bench.run_bench import BenchTarget, describe_setup, find_target, keep_run
+from sparkctl.commands.bench.run_bench import (
+    BenchSeries,
+    BenchTarget,
+    MeasureInstance,
+    describe_setup,
+    find_target,
+    keep_run,
+    refuse_changed_setup,
+)
 from sparkctl.commands.event_stream import stream_events
-from sparkctl.commands.request import Request
+from sparkctl.commands.list_endpoints import list_endpoints
+from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.context import CommandContext, CommandInterrupted
 from sparkctl.errors import ConnectionLost, ExitCode, InvalidInput, MetricsUnreadable, OperationRefused, SparkctlError
 from sparkctl.files import read_regular_file
 from sparkctl.history.bench_store import BenchStore
-from sparkctl.model.bench import BenchRun, BenchSetup, DomainResult, Measurements
+from sparkctl.model.bench import BenchRun, BenchSetup, DomainKey, DomainResult, Measurements
 from sparkctl.model.engine_metrics import EngineMetrics
 from sparkctl.model.events import BenchDomainMeasured, CommandEnded, Emit, Event, Outcome, WarningEmitted
 from sparkctl.model.launch_plan import find_flag_value
@@ -47,7 +56,7 @@ _PARSER_FLAGS = ("reasoning-parser", "reasoning-format")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunDomains(Request):
+class RunDomains(MeasureInstance):
     """A request to measure an instance by kind of text.
 
     Attributes:
@@ -55,28 +64,38 @@ class RunDomains(Request):
         domains: the kinds to measure, all without any.
         tokens: at most, of each answer.
         timeout: seconds for an answer.
-        baseline: an instance or profile without drafts that is compared with: measured before, or running now.
+        baseline: an instance or profile without drafts that is compared with: measured before, or now.
+        resume: the number of a benchmark whose missing kinds of text are measured.
+        start, baseline_start: the starts of both, where they are profiles.
+        are_started: start what does not run without a question.
+        everywhere: all nodes, where ranks of what has to stop may be.
     """
 
-    instance: str
-    nodes: Sequence[Node]
     prompts: Path | None = None
     domains: tuple[str, ...] = ()
     tokens: int = 256
     timeout: float | None = None
     baseline: str | None = None
+    resume: int | None = None
+    start: StartInstance | None = None
+    baseline_start: StartInstance | None = None
+    are_started: bool = False
+    everywhere: Sequence[Node] = ()
 
     def format_as_command(self) -> tuple[str, ...]:
         """Return the words of its command line."""
+        more = [*(["--baseline", self.baseline] if self.baseline else []), *(["--start"] if self.are_started else [])]
+        if self.resume is not None:
+            return ("bench", "--resume", str(self.resume), *self.format_node_options(), *more)
         options = [word for name in self.domains for word in ("--domain", name)]
         options += ["--prompts", str(self.prompts)] if self.prompts else []
-        options += ["--baseline", self.baseline] if self.baseline else []
         return (
             "bench",
             self.instance,
             *self.format_node_options(),
             "--by-domain",
             *options,
+            *more,
             "--max-tokens",
             str(self.tokens),
         )
@@ -87,30 +106,103 @@ class RunDomains(Request):
 
 
 def run_domains(ctx: CommandContext, request: RunDomains) -> AsyncGenerator[Event, None]:
-    """Measure each kind of text, with one event each; what was measured is kept whatever happens later."""
+    """Measure each kind of text, with one event each; what was measured is kept whatever happens later.
+
+    A profile that does not run is started for it, and stopped again; the baseline after the instance, unless it was measured before.
+    """
 
     async def measure(emit: Emit) -> CommandEnded:
-        began, store = ctx.clock.monotonic(), BenchStore()
-        prompts = load_prompts(request.prompts).select(request.domains)
-        async with AsyncExitStack() as stack:
-            target = await find_target(stack, ctx, request, emit)
-            setup = _describe_domain_setup(ctx, request, target, prompts)
-            run = BenchRun(
-                number=0, began=ctx.clock.unix_time(), instance=request.instance, nodes=(target.session.node.name,), setup=setup,
-                wanted=(),
-            )  # fmt: skip
-            baseline = None
-            if request.baseline is not None:
-                baseline = _find_baseline(store, run, request.baseline, prompts)
-                if baseline is None:
-                    baseline = await _measure_baseline(ctx, emit, store, request, prompts)
-            run = replace(run, baseline=None if baseline is None else baseline.number)
-            run = stack.enter_context(keep_run(ctx, emit, store, run))
-            sweep = _Sweep(ctx=ctx, emit=emit, store=store, target=target, request=request, prompts=prompts)
-            run = await sweep.measure_all(run)
-        return _build_end(ctx, run, prompts, ctx.clock.monotonic() - began)
+        if request.start is None and request.baseline is None:
+            return await _measure_alone(ctx, emit, request)
+        return await _measure_with_baseline(ctx, emit, request)
 
     return stream_events(ctx, measure, request.instance, on_interrupt=None)
+
+
+async def _measure_alone(ctx: CommandContext, emit: Emit, request: RunDomains) -> CommandEnded:
+    """Measure the instance, which runs."""
+    began, store = ctx.clock.monotonic(), BenchStore()
+    prompts = load_prompts(request.prompts).select(request.domains)
+    async with AsyncExitStack() as stack:
+        target = await find_target(stack, ctx, request, emit)
+        setup = _describe_domain_setup(ctx, request, target, prompts)
+        if request.resume is None:
+            run = BenchRun(
+                number=0, began=ctx.clock.unix_time(), instance=request.instance, nodes=(target.session.node.name,), setup=setup,
+                wanted=(), wanted_domains=tuple(DomainKey(name, None) for name in prompts.domains),
+                prompts=None if request.prompts is None else str(request.prompts.absolute()),
+            )  # fmt: skip
+        else:
+            run = _continue_run(store.load(request.resume), request, setup)
+        run = stack.enter_context(keep_run(ctx, emit, store, run))
+        sweep = _Sweep(ctx=ctx, emit=emit, store=store, target=target, request=request, prompts=prompts)
+        run = await sweep.measure_all(run)
+    return _build_end(ctx, run, ctx.clock.monotonic() - began)
+
+
+def _continue_run(run: BenchRun, request: RunDomains, setup: BenchSetup) -> BenchRun:
+    """Return the benchmark to continue. Raises `OperationRefused` where something has changed that changes its figures."""
+    if run.instance != request.instance:
+        raise InvalidInput(f"benchmark {run.number} is of {run.instance}", f"sparkctl bench {run.instance} --by-domain")
+    refuse_changed_setup(
+        run,
+        [
+            name
+            for name in ("digest", "image_digest", "prompts", "answer_tokens")
+            if getattr(setup, name) is None or getattr(run.setup, name) != getattr(setup, name)
+        ],
+    )
+    return replace(run, why=None, ended=None)
+
+
+async def _measure_with_baseline(ctx: CommandContext, emit: Emit, request: RunDomains) -> CommandEnded:
+    """Measure the instance, then the baseline unless it was measured with these prompts; each is started where it does not run."""
+    store, prompts = BenchStore(), load_prompts(request.prompts).select(request.domains)
+    own = replace(request, baseline=None, start=None, baseline_start=None)
+    pairs: list[tuple[MeasureInstance, StartInstance | None]] = [(own, request.start)]
+    known = None if request.baseline is None else _find_baseline(store, request, prompts)
+    numbers: dict[str, int | None] = {request.instance: request.resume}
+
+    def keep_number(event: Event) -> None:
+        if isinstance(event, BenchDomainMeasured) and event.benchmark is not None:
+            numbers[event.instance] = event.benchmark
+        emit(event)
+
+    if request.baseline is not None and known is None:
+        start = request.baseline_start
+        if start is not None and not request.names_nodes and len(start.nodes) == 1:
+            start = replace(start, nodes=await _find_own_nodes(ctx, request) or start.nodes)
+        pairs.append((replace(own, instance=request.baseline, resume=None), start))
+    series = BenchSeries(
+        ctx=ctx, emit=keep_number, pairs=pairs, nodes=request.nodes, everywhere=request.everywhere,
+        are_started=request.are_started,
+    )  # fmt: skip
+    for bench, start in pairs[1:]:
+        if (start is None or not series.may_start) and not await series.is_served(bench.instance, bench.nodes):
+            raise OperationRefused(
+                f"the baseline {bench.instance} has no benchmark with these prompts, and is not running",
+                "--start starts it for its measurement; what has to stop for it runs again at the end",
+            )
+    ended = await series.run()
+    number, baseline = (
+        numbers.get(request.instance),
+        numbers.get(request.baseline or "") if known is None else known.number,
+    )
+    if number is not None and baseline is not None:
+        with suppress(InvalidInput, OSError):
+            store.save(replace(store.load(number), baseline=baseline))
+    return (
+        ended
+        if number is None
+        else replace(ended, hint=f"sparkctl bench show {number}" if not ended.exit_code else ended.hint)
+    )
+
+
+async def _find_own_nodes(ctx: CommandContext, request: RunDomains) -> tuple[Node, ...]:
+    """Return the node of the measured instance: a baseline elsewhere would compare two Sparks, too."""
+    served, _ = await list_endpoints(ctx, request.nodes)
+    names = {one.node for one in served if one.ours and one.instance == request.instance}
+    return tuple(node for node in request.nodes if node.name in names)[:1]
 
 
 def _describe_domain_setup(
@@ -123,43 +215,19 @@ def _describe_domain_setup(
     )  # fmt: skip
 
 
-def _find_baseline(store: BenchStore, run: BenchRun, name: str, prompts: PromptSet) -> BenchRun | None:
+def _find_baseline(store: BenchStore, request: RunDomains, prompts: PromptSet) -> BenchRun | None:
     """Return the newest benchmark of the baseline with these prompts, None without a whole one."""
     wanted = set(prompts.domains)
     return next(
         (
             one
             for one in store.list_runs()
-            if name in (one.instance, one.setup.profile)
-            and (one.setup.prompts, one.setup.answer_tokens) == (prompts.digest, run.setup.answer_tokens)
+            if request.baseline in (one.instance, one.setup.profile)
+            and (one.setup.prompts, one.setup.answer_tokens) == (prompts.digest, request.tokens)
             and wanted <= {each.domain for each in one.domains if each.generation_rate is not None}
         ),
         None,
     )
-
-
-async def _measure_baseline(
-    ctx: CommandContext, emit: Emit, store: BenchStore, request: RunDomains, prompts: PromptSet
-) -> BenchRun:
-    """Measure the baseline, which runs beside. Raises `OperationRefused` where it does not."""
-    name = request.baseline or ""
-    own = replace(request, instance=name, baseline=None)
-    async with AsyncExitStack() as stack:
-        try:
-            target = await find_target(stack, ctx, own, emit)
-        except InvalidInput as error:
-            raise OperationRefused(
-                f"the baseline {name} has no benchmark with these prompts, and is not running: {error.message}",
-                f"measure it first: sparkctl up {name} --node NODE, then sparkctl bench {name} --by-domain; then switch back and repeat this command",
-            ) from error
-        setup = _describe_domain_setup(ctx, own, target, prompts)
-        run = BenchRun(
-            number=0, began=ctx.clock.unix_time(), instance=name, nodes=(target.session.node.name,),
-            setup=setup, wanted=(),
-        )  # fmt: skip
-        run = stack.enter_context(keep_run(ctx, emit, store, run))
-        sweep = _Sweep(ctx=ctx, emit=emit, store=store, target=target, request=own, prompts=prompts)
-        return await sweep.measure_all(run)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -182,26 +250,29 @@ class _Sweep:
             return self._save(replace(run, why="interrupted"))
         except (ConnectionLost, ConnectionError) as lost:
             return self._save(replace(run, why=_describe_loss(lost)))
-        wanted = [(thinking, domain) for thinking in passes for domain in self.prompts.domains]
-        began = self.ctx.clock.monotonic()
-        for number, (thinking, domain) in enumerate(wanted, 1):
+        keys = tuple(DomainKey(domain, thinking) for thinking in passes for domain in self.prompts.domains)
+        run = self._save(replace(run, wanted_domains=keys))
+        left, began = run.missing_domains, self.ctx.clock.monotonic()
+        done = len(keys) - len(left)
+        for number, key in enumerate(left, 1):
             try:
                 result = await self.ctx.interrupt.run_interruptible(
-                    self._measure_domain(domain, thinking), "interrupted"
+                    self._measure_domain(key.domain, key.thinking), "interrupted"
                 )
             except CommandInterrupted:
                 return self._save(replace(run, why="interrupted"))
             except (ConnectionLost, ConnectionError) as lost:
                 return self._save(replace(run, why=_describe_loss(lost)))
-            run = self._save(replace(run, domains=(*run.domains, result)))
-            left = (self.ctx.clock.monotonic() - began) / number * (len(wanted) - number)
+            found = {**{one.key: one for one in run.domains}, key: result}
+            run = self._save(replace(run, domains=tuple(found[one] for one in keys if one in found)))
+            remaining = (self.ctx.clock.monotonic() - began) / number * (len(left) - number)
             self.emit(
                 BenchDomainMeasured.from_result(
-                    self.ctx.clock.unix_time(), self.target.session.node.name, run.instance, result, number=number,
-                    total=len(wanted), remaining=left, benchmark=run.number or None,
+                    self.ctx.clock.unix_time(), self.target.session.node.name, run.instance, result, number=done + number,
+                    total=len(keys), remaining=remaining, benchmark=run.number or None,
                 )
             )  # fmt: skip
-        return self._save(replace(run, ended=self.ctx.clock.unix_time()))
+        return self._save(replace(run, ended=self.ctx.clock.unix_time(), why=None))
 
     async def _choose_passes(self) -> tuple[bool | None, ...]:
         """Return the passes: without and with thinking, or one where the model has no such choice.
@@ -365,10 +436,12 @@ def _weigh(pairs: Sequence[tuple[float, float]]) -> float | None:
     return sum(value * tokens for value, tokens in pairs) / weight if weight else None
 
 
-def _build_end(ctx: CommandContext, run: BenchRun, prompts: PromptSet, seconds: float) -> CommandEnded:
+def _build_end(ctx: CommandContext, run: BenchRun, seconds: float) -> CommandEnded:
     outcome, code, message = Outcome.DONE, ExitCode.DONE, None
     failed = [one for one in run.domains if one.error is not None]
-    kept = f"{len(run.domains)} kinds of text are measured and saved"
+    total = len(run.wanted_domains)
+    kept = f"{total - len(run.missing_domains)} of {total} kinds of text are measured and saved"
+    hint = f"sparkctl bench show {run.number}"
     if run.why == "interrupted":
         outcome, code, message = Outcome.INTERRUPTED, ExitCode.INTERRUPTED, kept
     elif run.why is not None:
@@ -379,9 +452,11 @@ def _build_end(ctx: CommandContext, run: BenchRun, prompts: PromptSet, seconds: 
         message = f"{one.domain}: {one.failed} of {one.prompts} prompts gave no figure: {one.error}"
     else:
         message = f"benchmark {run.number} is kept" if run.number else None
+    if run.missing_domains and run.number:
+        hint = f"measure the rest: sparkctl bench --resume {run.number}"
     return CommandEnded(
         ts=ctx.clock.unix_time(), outcome=outcome, exit_code=int(code), seconds=seconds, node=run.nodes[0], instance=run.instance,
-        message=message, hint=f"sparkctl bench show {run.number}",
+        message=message, hint=hint,
     )  # fmt: skip
 
 

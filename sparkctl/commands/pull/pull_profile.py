@@ -285,7 +285,7 @@ class ProfilePuller:
                     "name another Spark in --from-cache, or leave it out",
                 )
             if part.kind is PartKind.IMAGE and part.source is None and not self._has_image_elsewhere(missing):
-                raise OperationRefused(part.sentence, self._describe_way_to_make(part))
+                raise OperationRefused(part.sentence, self._describe_way_to_make(part, wanted))
             if part.kind is not PartKind.IMAGE and self._request.from_node is None:
                 ModelDownload.from_part(self._request.profile, part, self._request.from_directory)
         if unavailable is not None:
@@ -331,13 +331,12 @@ class ProfilePuller:
         """Tell whether another of the nodes has the image: it is copied from there."""
         return any(PartKind.IMAGE not in [part.kind for part in parts] for parts in missing.values())
 
-    def _describe_way_to_make(self, part: MissingPart) -> str:
-        alone = (
-            ""
-            if not self._request.model
-            else f"; the model alone: sparkctl pull {self._request.profile.name} --model-only"
-        )
-        return format_making_hint(part.made_by or "") + alone
+    def _describe_way_to_make(self, part: MissingPart, wanted: Sequence[MissingPart]) -> str:
+        models = [one for one in wanted if one.kind is not PartKind.IMAGE]
+        if not self._request.model or not models or any(one.source is None for one in models):
+            return format_making_hint(part.made_by or "")  # there is no model, or nobody publishes it either
+        words = redact_words(list(replace(self._request, image=False).format_as_command()))
+        return f"{format_making_hint(part.made_by or '')}; the model alone: {shlex.join(['sparkctl', *words])}"
 
     async def _refuse_what_cannot_come(self, models: Sequence[MissingPart]) -> None:
         """Raise `SparkctlError` where a model's source certainly does not give it, or the disk cannot hold it: the image

@@ -46,7 +46,7 @@ from sparkctl.model.missing_part import MissingPart
 from sparkctl.model.phase import ExpectedDurations, Phase
 from sparkctl.model.questions import RetryStartQuestion
 from sparkctl.model.text.units import format_duration
-from sparkctl.model.verdict import ChangeDirection, Evidence, FailureCause, Verdict
+from sparkctl.model.verdict import ChangeDirection, Evidence, FailureCause, FieldChange, Verdict
 from sparkctl.monitor import engine_probe, guard_client, switch_journal_io
 from sparkctl.monitor.engine_probe import ProbeResult, QueryMarkerSupport, request_proof
 from sparkctl.node import model_files_decoder
@@ -148,7 +148,7 @@ class RankStart(RankWatch):
             again=request.retry_command,
             timeout=request.timeout,
         )
-        self.request, self._alone = request, launch.alone
+        self.request, self._alone, self._proof = request, launch.alone, proof
         self.scene: PreflightInspection | None = None
         self._weights: tuple[WeightsCheck, ...] | None = None
         self.measured: node_fit.MeasuredNode | None = None
@@ -211,6 +211,7 @@ class RankStart(RankWatch):
                 replace=self.request.replace,
                 again=self.request.retry_command,
                 made_by=self.request.profile.image_made_by,
+                propose=self._propose_change,
             )
         except ImageNotFound:
             self._report_missing(self._find_missing())
@@ -222,6 +223,10 @@ class RankStart(RankWatch):
             self._refuse_without_model()
             await verify_port_access(self.session, self.plan)
             self.fit.check_fit(self._alone, self.measured, self.decision.stop)
+
+    def _propose_change(self, change: FieldChange) -> str | None:
+        changes = (change,) if self.request.forced else self._proof.prove_changes(change)
+        return None if changes is None else self.request.build_retry_command(*changes)
 
     def _refuse_without_model(self) -> None:
         """Raise `OperationRefused` where the model is certainly not there whole; the image was looked at before."""

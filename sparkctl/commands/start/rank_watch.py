@@ -239,8 +239,8 @@ ClockOffsets = dict[NodeName, ClockOffset]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceWatchResult:
-    """How the watch ended: ready (no verdict), or failed or late; ``rank`` is the one to name then. ``proof`` and
-    ``unproved`` as in `WatchResult`.
+    """How the watch ended: ready (no verdict), or failed or late; ``rank`` is the one to name then. ``proof``,
+    ``unproved`` and ``first_token`` as in `WatchResult`.
     """
 
     rank: RankWatch
@@ -250,6 +250,7 @@ class InstanceWatchResult:
     more_logs: tuple[tuple[NodeName, str], ...] = ()  # of the other ranks
     proof: str | None = None
     unproved: str | None = None
+    first_token: float | None = None
 
 
 async def measure_clock_offsets(ranks: Sequence[RankWatch]) -> ClockOffsets:
@@ -275,7 +276,9 @@ async def watch_ranks(ctx: CommandContext, ranks: Sequence[RankWatch], clocks: C
         watched = next(task for task in tasks if task.done()).result()
         if watched.timed_out:
             return await _build_timeout_result(ranks, watched)
-        return InstanceWatchResult(rank=ranks[0], proof=watched.proof, unproved=watched.unproved)
+        return InstanceWatchResult(
+            rank=ranks[0], proof=watched.proof, unproved=watched.unproved, first_token=watched.first_token
+        )
     finally:
         for task in tasks:
             task.cancel()

@@ -30,7 +30,7 @@ from sparkctl.commands.stop.pending_stops import withdraw_pending_stops
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext, CommandInterrupted, NodeLock
 from sparkctl.errors import DockerError, ExitCode, NodeError, OperationRefused
-from sparkctl.history.model import OperationKind
+from sparkctl.history.model import NodeResult, OperationKind
 from sparkctl.logs import start_verdict
 from sparkctl.model.events import (
     CommandEnded,
@@ -51,7 +51,13 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.units import format_duration
 from sparkctl.model.verdict import Verdict
-from sparkctl.monitor.answer_check import QUESTION_PROBES, CheckTarget, build_answer_finding, check_answers
+from sparkctl.monitor.answer_check import (
+    QUESTION_PROBES,
+    CheckTarget,
+    build_answer_finding,
+    check_answers,
+    measure_requests,
+)
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.profile_lint import StartWarning, list_start_warnings, refuse_missing_flags
 from sparkctl.profiles.setting_proof import SettingProof
@@ -346,22 +352,29 @@ class _StartRun:
         if end.verdict is None:
             for rank in self.ranks:
                 await rank.record_ready(end.proof)
-            return await self._check_answers(
-                replace(self._build_end(Outcome.READY), proof=end.proof, hint=self._suggest_first_request())
-            )
+            ended = replace(self._build_end(Outcome.READY), proof=end.proof, hint=self._suggest_first_request())
+            if self.head.timing.has_joined:  # somebody else's request may have been the first
+                return await self._check_answers(ended)
+            self._record_request_figures(cold_ttft=end.first_token)
+            return await self._check_answers(ended, is_first=True)
         root, verdict = end.rank, self._add_retry_command(end.verdict)
         has_failed = not end.timed_out
         rank_start.record_start_failure(self.ctx, root.plan, root.container_id, verdict, root.warn, counts=has_failed)
         outcome = Outcome.TIMED_OUT if end.timed_out else Outcome.FAILED
         return replace(self._build_end(outcome, root, verdict=verdict, log=end.log), more_logs=end.more_logs)
 
-    async def _check_answers(self, ended: CommandEnded) -> CommandEnded:
-        """Check what a ready instance answers. Ready stays ready: what fails is a warning, with ``--strict`` exit 5."""
+    async def _check_answers(self, ended: CommandEnded, *, is_first: bool = False) -> CommandEnded:
+        """Check what a ready instance answers. Ready stays ready: what fails is a warning, with ``--strict`` exit 5.
+
+        ``is_first``: nobody has had a longer answer of it yet, so its speed is recorded.
+        """
         level, plan = self.request.profile.start.check, self.head.plan
         if level == "off" or plan.readiness_target.ready.probe not in QUESTION_PROBES:
             return ended
         target = CheckTarget(service=plan.readiness_target, engine=self.request.engine, command=plan.command)
         try:
+            if is_first:
+                await self.ctx.interrupt.run_interruptible(self._measure_requests(target), "interrupted")
             found = await self.ctx.interrupt.run_interruptible(
                 check_answers(self.head.session.link, target, is_full=level == "full"), "interrupted"
             )
@@ -381,6 +394,17 @@ class _StartRun:
             self.emit(FindingReported.from_finding(self.ctx.clock.unix_time(), finding))
         code = ExitCode.UNHEALTHY if failed and self.request.strict else ExitCode.DONE
         return replace(ended, ts=self.ctx.clock.unix_time(), exit_code=int(code))
+
+    async def _measure_requests(self, target: CheckTarget) -> None:
+        """Record what the first longer answer gave, and what the same request gives once more."""
+        cold, warm = await measure_requests(self.head.session.link, target, self.ctx.clock)
+        self._record_request_figures(
+            cold_tokens_per_second=cold.rate, warm_ttft=warm.ttft, warm_tokens_per_second=warm.rate
+        )
+
+    def _record_request_figures(self, **figures: float | None) -> None:
+        plan = self.head.plan
+        self.ctx.record_node_result(NodeResult(node=plan.node, instance=plan.instance, **figures))  # type: ignore[arg-type]
 
     # report
 

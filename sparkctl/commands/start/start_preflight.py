@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -24,6 +24,7 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.secrets import redact_words
 from sparkctl.model.text.units import GIB, MIB, format_gib
+from sparkctl.model.verdict import FieldChange
 from sparkctl.node.node_inspection import NodeInspection
 from sparkctl.profiles.container_labels import parse_rank_nodes_label, parse_start_id_label
 from sparkctl.transport.docker.docker_responses import DockerInfo, ImageInfo
@@ -67,11 +68,18 @@ class MountCaution:
 
 
 def decide_start(
-    plan: LaunchPlan, inspection: PreflightInspection, *, replace: bool, again: str, made_by: str | None = None
+    plan: LaunchPlan,
+    inspection: PreflightInspection,
+    *,
+    replace: bool,
+    again: str,
+    made_by: str | None = None,
+    propose: Callable[[FieldChange], str | None] | None = None,
 ) -> StartDecision:
     """Return what to do, or raise the error of the first obstacle.
 
-    ``again``: the command that repeats the start, for hints. ``made_by``: as `Profile.image_made_by`.
+    ``again``: the command that repeats the start, for hints. ``made_by``: as `Profile.image_made_by`. ``propose``: the command
+    that starts it with a change, None where that would be refused.
     """
     existing = _find_containers_of_instance(plan, inspection.containers)
     sweep: list[Container] = []
@@ -104,7 +112,7 @@ def decide_start(
             )
     _refuse_without_image(plan, inspection, again, made_by)
     _refuse_without_gpu(plan, inspection)
-    _refuse_busy_port(plan, inspection, stop, again)
+    _refuse_busy_port(plan, inspection, stop, again=again, propose=propose)
     warnings = _warn_low_disk(plan, inspection) + tuple(
         (one.message, one.hint) for one in check_mounts(plan, inspection)
     )
@@ -176,7 +184,14 @@ def _refuse_without_gpu(plan: LaunchPlan, inspection: PreflightInspection) -> No
         )
 
 
-def _refuse_busy_port(plan: LaunchPlan, inspection: PreflightInspection, stop: Container | None, again: str) -> None:
+def _refuse_busy_port(
+    plan: LaunchPlan,
+    inspection: PreflightInspection,
+    stop: Container | None,
+    *,
+    again: str,
+    propose: Callable[[FieldChange], str | None] | None,
+) -> None:
     port = plan.node_port
     if port is None or inspection.look.listening is None or port not in inspection.look.listening:
         return
@@ -188,13 +203,12 @@ def _refuse_busy_port(plan: LaunchPlan, inspection: PreflightInspection, stop: C
         if c.is_alive and (c.get_label(ContainerLabel.PORT) == str(port) or port in c.ports)
     ]
     who = f"the container {holders[0].name}" if holders else "another process"
-    other = f"start on another port: {again} --set port={port + 1}"
+    change = FieldChange("port", str(port + 1))
+    moved = f"{again} --set {change.set_argument}" if propose is None else propose(change)
     ours = holders[0].get_label(ContainerLabel.INSTANCE) if holders else None
-    raise PortInUse(
-        plan.node,
-        f"port {port} on {plan.node} is in use by {who}",
-        f"{to_switch_command(again)}   or {other}" if ours else f"stop it, or {other}",
-    )
+    first = to_switch_command(again) if ours else "stop it"
+    other = "" if moved is None else f"{'   ' if ours else ', '}or start on another port: {moved}"
+    raise PortInUse(plan.node, f"port {port} on {plan.node} is in use by {who}", first + other)
 
 
 def _warn_low_disk(plan: LaunchPlan, inspection: PreflightInspection) -> tuple[tuple[str, str | None], ...]:

@@ -53,12 +53,14 @@ class WatchResult:
     """How the watch ended: ready (no verdict), or with a verdict; ``timed_out``: the only reason is the time limit.
 
     ``proof``: what proved it ready, in words. ``unproved``: it is up, and this is why nothing proves that it works.
+    ``first_token``: seconds from the first request to its token; None where no token was asked for.
     """
 
     verdict: Verdict | None = None
     timed_out: bool = False
     proof: str | None = None
     unproved: str | None = None
+    first_token: float | None = None
 
 
 def collect_plan_secrets(plan: LaunchPlan) -> frozenset[str]:
@@ -256,9 +258,11 @@ class StartWatch:
             self._moved.clear()
             await self._moved.wait()
         proof: str | None = None
+        first_token: float | None = None
         token_question = "one token" if service.ready.probe not in PROVED_PROBES else service.ready.probe
         for asked in ("health", token_question, *((_KEY_QUESTION,) if self.plan.requires_key else ())):
             answered_at: float | None = None
+            asked_at = self.ctx.clock.monotonic()
             while True:
                 self._why_not = self._why_not or f"{asked}: asked, no answer yet"
                 try:
@@ -275,6 +279,8 @@ class StartWatch:
                     continue
                 if answer.good:
                     self._why_not = None
+                    if asked == "one token" and not answer.unproven and service.ready.probe != "none":
+                        first_token = self.ctx.clock.monotonic() - asked_at
                     break
                 told = answer.format_masked(self._secrets)
                 if asked == _KEY_QUESTION and self._why_not != told:
@@ -296,7 +302,7 @@ class StartWatch:
                         "give the profile the same key: args.api-key: ${VAR}",
                     )
                 )  # fmt: skip
-        return WatchResult(proof=proof if service.ready.probe in PROVED_PROBES else None)
+        return WatchResult(proof=proof if service.ready.probe in PROVED_PROBES else None, first_token=first_token)
 
     async def _wait_for_fatal(self) -> WatchResult:
         while (fatal := self.log.fatal_line) is None:

@@ -230,16 +230,6 @@ class FileTransfer:
     mode: int
     have: int = 0
 
-    @property
-    def target_path(self) -> str:
-        """The path of the target."""
-        return f"{self.base.rstrip('/')}/{self.name}"
-
-    @property
-    def part_file_name(self) -> str:
-        """The name of the incomplete file, next to the final one."""
-        return part_name(self.name, self.size, self.mtime)
-
 
 @dataclass(frozen=True, slots=True)
 class SymbolicLink:

@@ -28,7 +28,12 @@ def _describe_shared_memory_limit(said: MatchGroups) -> MatchGroups:
 KERNEL_FAILURES = (
     failure_rule(
         r"(?P<what>This kernel only supports sm_?\d+\w*|Error occurred when running GEMM|Failed to run cutlass [\w ]{0,40}gemm[^.]{0,60}"
-        r"|[\w ]{1,60}kernels? (?:are |is )?unavailable for .{0,80}on (?:the )?current platform)",
+        r"|[\w ]{1,60}kernels? (?:are |is )?unavailable for .{0,80}on (?:the )?current platform"
+        r"|[Cc]ould not construct (?:\w{1,20} ){1,3}op with the requested input combination.{0,120}"
+        r"|SM_?1[12]\d [\w .-]{1,60} has no [\w -]{0,40}kernel\b.{0,120}"
+        r"|FlashInfer Internal Error: Invalid configuration\b.{0,160}"
+        r"|(?:[Pp]latform|GPU|[Dd]evice) does not support [\w-]{1,40} quantization"
+        r"|SM 1[12]\.x requires CUDA >= [\d.]{1,8}\d|only supports? sm\d{2,3}\w? and above)",
         FailureCause.KERNEL_UNSUPPORTED,
         "A GPU kernel was not made for this GPU (a GB10 is sm_121): {what}",
         _OTHER_BACKEND,
@@ -36,6 +41,12 @@ KERNEL_FAILURES = (
             "This kernel only supports",
             "Error occurred when running GEMM",
             "Failed to run cutlass",
+            "op with the requested input combination",
+            " has no ",
+            "FlashInfer Internal Error: Invalid configuration",
+            " does not support ",
+            ".x requires CUDA >= ",
+            " and above",
             "on current platform",
             "on the current platform",
         ),
@@ -89,6 +100,14 @@ KERNEL_FAILURES = (
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
+        r"[Ff]ailed to set the (?:allowed|maximum) dynamic shared memory size to (?P<wants>\d+)",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "A GPU kernel needs {wants} bytes of shared memory for a block, more than this GPU has (a GB10: 101376).",
+        _OTHER_BACKEND,
+        needle="dynamic shared memory size to ",
+        on="args.attention-backend",
+    ),
+    failure_rule(
         r"out of resource: (?P<what>threads|registers|tensor memory)\b.*",
         FailureCause.KERNEL_UNSUPPORTED,
         "A Triton kernel needs more {what} than this GPU has.",
@@ -98,7 +117,8 @@ KERNEL_FAILURES = (
     ),
     failure_rule(
         r"(?P<what>No supported CUDA architectures found[^.]*|only supports? (?:SM|sm_?)\d+\w*[^.]{0,80}"
-        r"|(?:requires?|needs?|supported only on|is only supported on) (?:SM|sm_?|compute capability )(?:[789]|1[0-9])[\d.]*\w*[^.]{0,80}"
+        r"|(?:requires?|needs?|supported only on|is only supported on) (?:an? )?(?:GPUs? (?:with|of) )?"
+        r"(?:SM|sm_?|compute capability )(?:[789]|1[0-9])[\d.]*\w*[^.]{0,80}"
         r"|[\w ./-]{0,60}(?:not|un)supported (?:on|for|by) (?:(?:this|your|the current) GPU"
         r"|(?:device with )?(?:SM|sm_?|compute capability )\d[\d.]{0,6}\w?)"
         r"|[Aa]rch conditional MMA instruction used without targeting appropriate compute capability"
@@ -286,6 +306,14 @@ GPU_FAULTS = (
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
+        r"^(?:\.{3} )?Memory access fault by GPU node",
+        FailureCause.GPU_FAULT,
+        "A GPU kernel read or wrote where it may not.",
+        _GPU_FAULT_REMEDY,
+        needle="Memory access fault by GPU",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
         r"Process group watchdog thread terminated with exception: CUDA error: (?P<what>[\w -]{1,80})",
         FailureCause.GPU_FAULT,
         "A GPU kernel failed while it ran ({what}); nothing here says which.",
@@ -309,7 +337,7 @@ GPU_FAULTS = (
         "An index is out of range: most often a token, a position or a draft that the model does not have. Try without drafts, and "
         "with the context that the model was made for. " + _GPU_FAULT_REMEDY,
         needle="], thread: [",
-        weight=FailureWeight.EXCEPTION,
+        weight=FailureWeight.DEATH,
     ),
     failure_rule(
         r"(?P<what>device-side assert triggered|Failed to encode tensor map: 7\d\d"
@@ -374,7 +402,8 @@ IMAGE_FAILURES = (
         r"|lib[\w.+-]{1,80}?\.so[\d.]{0,20}: cannot open shared object file|undefined symbol: \S+"
         r"|version `?(?:GLIBCXX|GLIBC|CXXABI|libcudart)[\w.]{0,40}'? not found|numpy\.dtype size changed"
         r"|A module that was compiled using NumPy 1\.x cannot be run in NumPy 2\S*|cannot import name '[^']*' from '[^']*'"
-        r"|(?:module|package) '[^']*' has no attribute '[^']*'|No module named '?(?!(?:sglang|vllm|tensorrt_llm)(?![\w.]))[\w.]{1,120}'?"
+        r"|(?:module|package) '[^']*' has no attribute '[^']*'"
+        r"|'_OpNamespace' '\w{1,60}' object has no attribute '[^']*'|No module named '?(?!(?:sglang|vllm|tensorrt_llm)(?![\w.]))[\w.]{1,120}'?"
         r"|The detected CUDA version .{0,60} mismatches the version that was used to compile|DistributionNotFound: .{0,120}"
         r"|requires? (?:the )?[\w.-]{1,60} ?[<>=!~]=?\s?[\d.]{1,20}.{0,40}(?:but|found|is required|installed).{0,60})",
         FailureCause.BROKEN_IMAGE,
@@ -389,6 +418,7 @@ IMAGE_FAILURES = (
             "CXXABI",
             "libcudart",
             "' has no attribute '",
+            "' object has no attribute '",
             ": cannot open shared object file",
             "A module that was compiled using NumPy 1.x cannot be run in NumPy 2",
             "DistributionNotFound:",
@@ -551,6 +581,14 @@ ARGUMENT_FAILURES = (
         change=ChangeDirection.REMOVE,
     ),
     failure_rule(
+        r"^(?:[\w.-]{1,80}/){0,8}(?P<script>[\w-]{0,40}train[\w-]{0,40}\.py): error: (?P<what>unrecognized arguments: .*)",
+        FailureCause.UNKNOWN_FLAG,
+        "{script} is a training script, and does not have what it was given: {what}",
+        "Take the flags of its own --help. It is no engine: sparkctl starts engines, and trains nothing.",
+        needle=": error: ",
+        fatal=True,
+    ),
+    failure_rule(
         _ARGPARSE_ERROR + r"(?P<what>unrecognized arguments: --?(?P<flag>[\w.-]+).*)",
         FailureCause.UNKNOWN_FLAG,
         "The engine has no flag --{flag}: {what}",
@@ -693,12 +731,29 @@ CRASH_FAILURES = (
         weight=FailureWeight.EXCEPTION,
     ),
     failure_rule(
+        r"^\d+ validation errors? for (?!\w*(?:Request|Response|Message)\b)\w+: (?:[\w.]+: )?(?:(?:Value|Assertion) (?:error|failed), )?"
+        r"(?P<what>.*?)(?: \[type=.*)?$",
+        FailureCause.BAD_VALUE,
+        "The engine refused its settings: {what}",
+        "Correct the setting that the message names.",
+        needle="validation error",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
         r"^what\(\):\s+(?P<what>\S.*)",
         FailureCause.CRASHED,
         "The program ended on an error: {what}",
         "Read the log around this line.",
         needle="what(): ",
         weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(
+        r"^It looks like (?P<what>\w{2,20}_init) failed for some reason",
+        FailureCause.CRASHED,
+        "Open MPI did not start: {what} failed.",
+        "The lines after it name the step that failed.",
+        needle="_init failed for some reason",
+        weight=FailureWeight.DEATH,
     ),
     failure_rule(
         r"^Fatal Python error: (?P<what>.*)",

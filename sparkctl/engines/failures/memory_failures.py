@@ -68,12 +68,22 @@ HOST_MEMORY_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
-        r"^(?:[\w.-]{1,63} )?exited with code 137\b|\bsignal: killed$|\bterminated by signal 9\b",
+        r"^(?:[\w.-]{1,63} )?exited with code 137\b|\bsignal: killed$|\bterminated by signal 9\b"
+        r"|\b(?:exited|terminated|died|failed) (?:unexpectedly )?(?:with|on) (?:exit |return )?(?:code:? |status )-9\b"
+        r"|\bdied with <Signals\.SIGKILL: 9>",
         FailureCause.KILLED,
         "It was killed (SIGKILL), by the word of what had started it.",
         "Most likely the machine ran out of memory: dmesg -T | grep -i oom on the node shows it. Let the model claim less, or "
         "stop what else holds memory there.",
-        needle=("exited with code 137", "signal: killed", "terminated by signal 9"),
+        needle=(
+            "exited with code 137",
+            "signal: killed",
+            "terminated by signal 9",
+            "ode -9",
+            "ode: -9",
+            "status -9",
+            "Signals.SIGKILL",
+        ),
         weight=FailureWeight.DEATH,
     ),
     failure_rule(

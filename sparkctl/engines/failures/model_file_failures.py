@@ -198,6 +198,15 @@ _CORRUPT_FAILURES = (
         on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
+        r"^\d+ validation errors? for ModelConfig: .{0,80}?(?P<what>(?:Expecting (?:value|property name|',' delimiter|':' delimiter)"
+        r"|Extra data|Unterminated string starting at|Invalid (?:control character|\\escape)).{0,60}: line \d+ column \d+)",
+        FailureCause.MODEL_FILES,
+        "A JSON file of the model cannot be read: {what}.",
+        "Look at config.json and the tokenizer's files: cut short, empty, or a Git LFS pointer. " + _DOWNLOAD_REMEDY,
+        needle=" validation error",
+        on=_MODEL_PATH_FIELD,
+    ),
+    failure_rule(
         rf"{EXCEPTION_PREFIX}.*(?:Couldn't instantiate the backend tokenizer|Can't load tokenizer for|Unable to load vocabulary"
         r"|Tokenizer class (?P<name>\S+) does not exist)",
         FailureCause.MODEL_FILES,
@@ -229,7 +238,7 @@ _CORRUPT_FAILURES = (
         needle=("Following weights were not initialized from checkpoint", "There is no module or parameter named '"),
     ),
     failure_rule(
-        r"^KeyError: '(?P<name>(?:\w+\.)+\w*(?:weight|scale|bias|zeros|zero_point|g_idx)\w*)'"
+        r"^KeyError: '(?P<name>(?:\w+\.)+\w*(?:weight|scale|bias|zeros|zero_point|g_idx)\w*(?:\.\w+){0,4})'"
         rf"|{EXCEPTION_PREFIX}Attempted to load weight (?P<has>.{{1,80}}?) into parameter (?P<wants>.{{1,80}})",
         FailureCause.MODEL_FILES,
         "The weights do not match the format they are loaded as[: no place for {name}][: a weight of {has} for one of {wants}].",

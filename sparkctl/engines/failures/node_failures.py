@@ -21,7 +21,7 @@ _DOCKER_FAILURES = (
         r"|failed to inject CDI devices|nvidia-container-(?:cli|runtime).*(?:(?:mount|detection|ldcache|device|container) error"
         r"|requirement error: (?!unsatisfied condition)"
         r"|initialization error|no such file or directory"
-        r"|not found in \$PATH)|unable to retrieve OCI runtime error.{0,300}: exec: \"nvidia-container-runtime\""
+        r"|command not found|not found in \$PATH)|unable to retrieve OCI runtime error.{0,300}: exec: \"nvidia-container-runtime\""
         r"|unresolvable CDI devices? (?P<device>\S+)",
         FailureCause.GPU_RUNTIME_MISSING,
         "Docker could not give the container a GPU[ ({device})]: the NVIDIA container toolkit is missing or not set up.",
@@ -276,9 +276,10 @@ _FILE_SYSTEM_FAILURES = (
     failure_rule(
         rf"^(?:ERROR:\s+|[\w.]*Error: )?\[Errno 98\]|{EXCEPTION_PREFIX}.*[Aa]ddress already in use|couldn't bind HTTP server socket"
         r"|server socket has failed to listen on any local network address"
-        r"|: bind: address already in use|failed to bind host port for (?P<host>\S+)|Bind for (?P<bind>\S+) failed: port is already allocated",
+        r"|: bind: address already in use|failed to bind host port for (?P<host>\S+)|Bind for (?P<bind>\S+) failed: port is already allocated"
+        r"|Ports are not available: exposing port \w+ (?P<exposed>\S+)",
         FailureCause.PORT_IN_USE,
-        "The port[ ({host})][ ({bind})] is in use by another process.",
+        "The port[ ({host})][ ({bind})][ ({exposed})] is in use by another process.",
         "Stop the other process (ss -ltnp on the node shows it), or choose another port.",
         needle=(
             "failed: port is already allocated",
@@ -287,13 +288,24 @@ _FILE_SYSTEM_FAILURES = (
             "ddress already in use",
             "failed to listen on any local network address",
             "failed to bind host port for",
+            "Ports are not available: exposing port ",
         ),
         on="port",
         fatal=True,
     ),
 )
 
-NODE_FAILURES = _DOCKER_FAILURES + _CUDA_FAILURES + _FILE_SYSTEM_FAILURES
+_OTHER_DOCKER_FAILURES = (
+    failure_rule(
+        r"(?:Error response from daemon|OCI runtime create failed|failed to create (?:shim )?task(?: for container)?): (?P<what>\S.*)",
+        FailureCause.DOCKER_REFUSED,
+        "Docker refused: {what}",
+        "Correct what Docker names: a mount, a network, a device, a limit.",
+        needle=("Error response from daemon: ", "OCI runtime create failed: ", "failed to create "),
+        weight=FailureWeight.LIKELY,
+    ),
+)
+NODE_FAILURES = _DOCKER_FAILURES + _CUDA_FAILURES + _FILE_SYSTEM_FAILURES + _OTHER_DOCKER_FAILURES
 
 
 _CHECK_OTHER_NODE = "Look at the log of the other node and at the link between the two."

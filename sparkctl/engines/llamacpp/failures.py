@@ -87,22 +87,33 @@ CUDA_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
-        r"^(?:\S+:\d+: )?CUDA error: (?P<what>.*)",
+        r"^(?:\S+:\d+: )?(?:CUDA|ROCm|HIP) error: (?P<what>.*)",
         FailureCause.CRASHED,
         "CUDA failed: {what}",
         "Read the lines after it; dmesg on the node may show more.",
-        needle="CUDA error: ",
+        needle=("CUDA error: ", "ROCm error: ", "HIP error: "),
         fatal=True,
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
-        r"^(?:\S+:\d+: )?GGML_ASSERT\((?P<what>.*)\) failed|^\.{0,200}GGML_ASSERT: (?P<place>\S.*)",
+        r"^(?:[\w.]{1,40} abort:\d+: |\S+:\d+: )?GGML_ASSERT\((?P<what>.*)\) failed|^\.{0,200}GGML_ASSERT: (?P<place>\S.*)",
         FailureCause.CRASHED,
         "llama.cpp ended on a check of its own[: {what}][: {place}]",
         "Take a newer build, and look for this check among the issues of llama.cpp.",
         needle="GGML_ASSERT",
         fatal=True,
         weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"^ggml_cuda_init: failed to initialize (?:CUDA|ROCm): (?!.*(?:driver version is insufficient|forward compatibility))(?P<what>.*)",
+        FailureCause.GPU_RUNTIME_MISSING,
+        "llama.cpp finds no GPU: {what}. It goes on without one, many times slower.",
+        "Set container.gpus: all; on the node, nvidia-smi and the NVIDIA container toolkit have to work. After a driver update "
+        "reboot the node.",
+        needle="ggml_cuda_init: failed",
+        on="container.gpus",
+        weight=FailureWeight.LIKELY,
+        at_any_level=True,
     ),
 )
 MODEL_FAILURES = (

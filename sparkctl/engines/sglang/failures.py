@@ -178,6 +178,17 @@ _FLAG_FAILURES = (
         to="{most}",
     ),
 )
+_QUANTIZATION_FAILURES = (
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.*ModelOptFp8Config only supports static FP8 quantization",
+        FailureCause.BAD_VALUE,
+        "The weights are not FP8, as args.quantization says: the model's own files name another format.",
+        "For NVFP4 weights set args.quantization: modelopt_fp4, or leave it out.",
+        needle="ModelOptFp8Config only supports",
+        on="args.quantization",
+        to="modelopt_fp4",
+    ),
+)
 _KERNEL_LOG_REMEDY = "Most often the machine ran out of memory: look at dmesg -T | grep -i oom on the node."
 _EXIT_FAILURES = (
     failure_rule(
@@ -265,11 +276,11 @@ _EXIT_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
-        r"^Scheduler watchdog timeout \((?:self\.watchdog_timeout=(?P<seconds>[\d.]+))?",
+        r"^(?:Scheduler watchdog|Watchdog) timeout \((?!.{0,80}self\.soft=True)(?:self\.watchdog_timeout=(?P<seconds>[\d.]+))?",
         FailureCause.WEDGED,
         "The scheduler stood still[ for {seconds} s] and was ended by its watchdog.",
         "Look at the log of the other node if there is one; else raise args.watchdog-timeout.",
-        needle="watchdog timeout",
+        needle="atchdog timeout (",
         on="args.watchdog-timeout",
         fatal=True,
         weight=FailureWeight.DEATH,
@@ -301,5 +312,11 @@ _EXIT_FAILURES = (
 )
 
 FAILURES = (
-    build_trap_rules("sglang") + _MEMORY_FAILURES + _FLAG_FAILURES + _EXIT_FAILURES + COMMON_CAUSES + CRASH_FAILURES
+    build_trap_rules("sglang")
+    + _MEMORY_FAILURES
+    + _FLAG_FAILURES
+    + _QUANTIZATION_FAILURES
+    + _EXIT_FAILURES
+    + COMMON_CAUSES
+    + CRASH_FAILURES
 )

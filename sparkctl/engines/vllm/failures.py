@@ -228,6 +228,41 @@ _ARGUMENT_FAILURES = (
         change=ChangeDirection.REMOVE,
     ),
 )
+_SETTING_FAILURES = (
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}\W?(?:[Rr]easoning (?:parser|helper):? '(?P<name>[^']{{1,80}})' not found)",
+        FailureCause.BAD_VALUE,
+        "This image knows no reasoning parser {name}.",
+        "Correct args.reasoning-parser; a parser that comes with the model wants its file in args.reasoning-parser-plugin.",
+        needle="' not found",
+        on="args.reasoning-parser",
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}\W?(?:[Tt]ool (?:call )?(?:parser|helper):? '(?P<name>[^']{{1,80}})' not found)",
+        FailureCause.BAD_VALUE,
+        "This image knows no tool call parser {name}.",
+        "Correct args.tool-call-parser.",
+        needle="' not found",
+        on="args.tool-call-parser",
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}VLLM_PORT '(?P<value>[^']{{1,200}})' appears to be a URI",
+        FailureCause.BAD_VALUE,
+        "VLLM_PORT is no number: {value}. Kubernetes sets it for a service that is named vllm.",
+        "Give the service another name, or set enableServiceLinks: false in the pod.",
+        needle="VLLM_PORT '",
+        on="env.VLLM_PORT",
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}Hybrid KV cache manager is disabled but failed to convert",
+        FailureCause.BAD_VALUE,
+        "The model has layers with different kinds of KV cache, and what keeps them together is switched off.",
+        "Leave out args.disable-hybrid-kv-cache-manager; a KV connector (args.kv-transfer-config) may switch it off, too.",
+        needle="Hybrid KV cache manager is disabled",
+        on="args.disable-hybrid-kv-cache-manager",
+        change=ChangeDirection.REMOVE,
+    ),
+)
 # The one-line form of pydantic's error (see engines.line_preparer). Matched after the common rules, which are more exact.
 _VALIDATION_FAILURES = (
     failure_rule(
@@ -362,6 +397,7 @@ FAILURES = (
     build_trap_rules("vllm")
     + MEMORY_FAILURES
     + _ARGUMENT_FAILURES
+    + _SETTING_FAILURES
     + _EXIT_FAILURES
     + _WORKER_ERROR_FAILURES
     + COMMON_CAUSES

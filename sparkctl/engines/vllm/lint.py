@@ -243,8 +243,12 @@ def _check_dflash(
     where = _find_json_key_path(setting, "method")
     backend = str(drafts.get("attention_backend") or settings.get_value("--attention-backend") or "")
     if backend.casefold() != "flash_attn" and not has_env_reference(backend):
-        instead = f", not on {quote_value(backend)}: others refuse it, or accept hardly a draft" if backend else ""
-        message = f"DFlash drafts run on flash_attn alone{instead}: set --attention-backend flash_attn"
+        instead = f", and {quote_value(backend)} is set" if backend else ""
+        message = (
+            f"DFlash drafts need attention that is not causal: flash_attn has it{instead}. Others refuse it; FlashInfer took "
+            "it, but accepted hardly a draft on a Blackwell GPU until the summer of 2026 "
+            "(github.com/vllm-project/vllm/pull/48167): set --attention-backend flash_attn"
+        )
         yield LintMessage(
             kind=LintRule.BAD_COMBINATION,
             level=LintSeverity.WARNING,

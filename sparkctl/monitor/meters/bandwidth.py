@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 
 from sparkctl.model.decode_step import DecodeStepSpec
 from sparkctl.model.engine_metrics import EngineActivity, EngineMeter
@@ -41,6 +42,10 @@ class BandwidthLimit:
 
     measured: float | None = _GB10_BYTES_PER_SECOND
     spec: float = GB10_BANDWIDTH_GB_S * GB
+
+    def can_reach(self, rate: float) -> bool:
+        """Tell whether the memory can do so many bytes/s."""
+        return rate <= self.spec * _SPEC_TOLERANCE
 
 
 GB10 = BandwidthLimit()
@@ -131,7 +136,7 @@ class Bandwidth:
     @property
     def is_plausible(self) -> bool:
         """Tell whether the memory can reach it; if not, an input is wrong."""
-        return self.low <= self.ceiling.spec * _SPEC_TOLERANCE
+        return self.ceiling.can_reach(self.low)
 
     def get_measured_shares(self) -> tuple[float, float] | None:
         """Return the shares of the measured limit, None if none was measured."""
@@ -156,7 +161,11 @@ class Bandwidth:
 def estimate_bandwidth(
     numbers: EngineMeter, reads: DecodeStepReads, ceiling: BandwidthLimit = GB10
 ) -> Bandwidth | None:
-    """Return the bandwidth that the engine's steps need; None while it processes prompts, idles, or is not known."""
+    """Return the bandwidth that the engine's steps need; None while it processes prompts, idles, or is not known.
+
+    What is chosen of a mixture of experts is a range, and the memory's specification ends it: only the smallest choice can be
+    too much for it.
+    """
     if numbers.activity is not EngineActivity.DECODING or not numbers.steps or _explain_blank(numbers):
         return None
     tokens = _count_step_tokens(numbers, reads)
@@ -164,9 +173,12 @@ def estimate_bandwidth(
     draft = (reads.draft or 0) * reads.draft_passes
     context = _context_bytes(numbers, reads)
     always = reads.weights + draft + (context or 0.0)
+    low, high = numbers.steps * (always + least), numbers.steps * (always + most)
+    if ceiling.can_reach(low):
+        low, high = min(low, ceiling.spec), min(high, ceiling.spec)
     found = Bandwidth(
-        low=numbers.steps * (always + least),
-        high=numbers.steps * (always + most),
+        low=low,
+        high=high,
         ceiling=ceiling,
         inputs=(*_list_step_inputs(numbers), *_list_read_inputs(numbers, reads, tokens, context)),
     )
@@ -208,6 +220,7 @@ def estimate_instance_bandwidth(one: InstanceView, view: NodeTelemetryView) -> B
     return found if found is not None and 0 <= found.low <= found.high < math.inf else None
 
 
+@lru_cache(64)  # asked for at every paint, and always the same for an instance
 def build_decode_step_reads(facts: DecodeStepSpec | None) -> DecodeStepReads | None:
     """Return what one rank of a model reads in a step, None if the weights are not known.
 

@@ -201,7 +201,7 @@ def _take_engine_command(
         draft.ledger.add_remark(
             f"The line names no image; {draft.image} is a guess (--define container=IMAGE names another).", "image"
         )
-    if found.model is not None:
+    if found.model:
         draft.name = found.model.rstrip("/").rpartition("/")[2].removesuffix(".gguf")
         _mount_model(draft, found.model)
     draft.by_ranks = not is_solo

@@ -5,16 +5,22 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
+from sparkctl.engines import FALLBACK_ENGINE
 from sparkctl.errors import InvalidInput
 from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec
 from sparkctl.profiles.docker_options import FIELDS_INSTEAD_OF_OPTIONS
 from sparkctl.profiles.env_references import escape_references, format_reference, resolve_defaults
 from sparkctl.profiles.importers import docker_flags, shell_parser
+from sparkctl.profiles.importers.engine_command import parse_engine_command
 from sparkctl.profiles.importers.profile_draft import METADATA_COMMENT, ImportReport, ProfileDraft, SourceFormat
 from sparkctl.profiles.importers.shell_parser import ShellWord
 
 DOCKER_PROGRAMS = ("docker", "podman", "nerdctl", "nvidia-docker")
+_DOCKER_OPTIONS_WITH_VALUE = (
+    "-H", "--host", "-c", "--context", "--config", "-l", "--log-level", "--tlscacert", "--tlscert", "--tlskey", "-n", "--namespace",
+)  # fmt: skip
 _BARE_FLAGS = frozenset({
     "detach", "interactive", "tty", "rm", "init", "privileged", "read-only", "no-healthcheck", "oom-kill-disable",
     "publish-all", "sig-proxy", "disable-content-trust", "quiet", "help", "use-api-socket", "replace", "rmi", "tls-verify",
@@ -51,7 +57,7 @@ def has_docker_run(text: str) -> bool:
 
 
 def import_docker_run(text: str, ledger: ImportReport, defined: Mapping[str, str]) -> ProfileDraft:
-    """Return the draft of the first `docker run` in a text. ``defined``: values of variables that the text does not
+    """Return the draft of the `docker run` in a text that starts an engine. ``defined``: values of variables that the text does not
     set.
 
     Raises `InvalidInput` if there is none, or it has no image.
@@ -63,11 +69,12 @@ def import_docker_run(text: str, ledger: ImportReport, defined: Mapping[str, str
         commands = shell_parser.parse_shell(text, defined)
     else:
         commands = shell_parser.parse_script(text, defined, lambda words: find_docker_run_words(words) is not None)
+    chosen = _find_engine_run(commands)
     found: list[ShellWord] | None = None
     exported = dict(defined)
     for command in commands:
         words = find_docker_run_words(command.words)
-        if words is not None and found is None:
+        if words is not None and command is chosen:
             if command.unclosed is not None:
                 raise InvalidInput(
                     f"a quote is not closed: {command.unclosed}", "is the line cut off? Paste all of it, quotes and all"
@@ -92,6 +99,18 @@ def import_docker_run(text: str, ledger: ImportReport, defined: Mapping[str, str
     return draft
 
 
+def _find_engine_run(commands: Sequence[shell_parser.ShellCommand]) -> shell_parser.ShellCommand | None:
+    """Return the first `docker run` that starts an engine: scripts start helpers before it. If none does, the first."""
+    runs = [(command, words) for command in commands if (words := find_docker_run_words(command.words)) is not None]
+    for command, words in runs if len(runs) > 1 else ():
+        draft = ProfileDraft(kind=SourceFormat.DOCKER, ledger=ImportReport())
+        with suppress(InvalidInput):
+            read_docker_run_words(draft, words)
+            if parse_engine_command(draft.words or (), draft.image or "", None).engine != FALLBACK_ENGINE:
+                return command
+    return runs[0][0] if runs else None
+
+
 def _is_assignment(command: shell_parser.ShellCommand) -> bool:
     words = command.words[1:] if command.words[0].text in ("export", "local", "readonly") else command.words
     return all(shell_parser.parse_assignment(word) for word in words)
@@ -105,7 +124,7 @@ def find_metadata(text: str) -> str | None:
 
 def _report_other_command(draft: ProfileDraft, command: shell_parser.ShellCommand, *, second: bool) -> None:
     line = command.as_text()[:100]
-    why = "only the first `docker run` is read" if second else "only the `docker run` is read"
+    why = "another `docker run` is read" if second else "only the `docker run` is read"
     draft.ledger.add_unsupported(f"`{line}`", why)
 
 
@@ -115,12 +134,12 @@ def find_docker_run_words(words: Sequence[ShellWord]) -> list[ShellWord] | None:
     texts = [word.text for word in words[start : start + 8]]
     if not texts or texts[0].rpartition("/")[2] not in DOCKER_PROGRAMS:
         return None
-    for step, verb in enumerate(texts[1:]):
-        if verb in ("run", "create"):
-            return list(words[start + step + 2 :])
-        if verb in ("exec", "compose", "pull", "build", "stack", "service", "model"):
-            return None
-    return None
+    at = 1
+    while at < len(texts) and texts[at].startswith("-"):
+        at += 2 if texts[at] in _DOCKER_OPTIONS_WITH_VALUE else 1
+    if at < len(texts) and texts[at] == "container":
+        at += 1
+    return list(words[start + at + 1 :]) if at < len(texts) and texts[at] in ("run", "create") else None
 
 
 def read_docker_run_words(

@@ -5,6 +5,7 @@ First undo what forums do to a line: prompts, code fences, curly quotes, long da
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,10 +24,12 @@ MAX_CHARS = 128 * 1024  # a longer text is read up to here
 _TYPOGRAPHY = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'", "\u00a0": " ", "\u200b": None,
                              "\ufeff": None, "\u2028": "\n", "\u2029": "\n"})  # fmt: skip
 _LONG_DASH = re.compile(r"(?<![^\s])[\u2013\u2014](?=[A-Za-z])")
-_SHELL_PROMPT = re.compile(r"^[ \t]*(?:[\w.-]+@[\w.-]+(?::[^\s$#]*)?[$#]|\$|>)[ \t]+", re.MULTILINE)
+_SHELL_PROMPT = re.compile(r"^[ \t]*(?:[\w.-]+@[\w.-]+(?::[^\s$#]*)?[$#]|\$)[ \t]+", re.MULTILINE)
+_CONTINUATION_PROMPT = re.compile(r"^[ \t]*>[ \t]+", re.MULTILINE)  # also the mark of a quoted text
 _CODE_FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n]*$", re.MULTILINE)
 _CONTINUATION_WITH_BLANKS = re.compile(r"\\[ \t]++(?:#[^\n]*)?$", re.MULTILINE)  # a comment may stand behind it
 _BACKTICK_CONTINUATION = re.compile(r"[ \t]`[ \t]*$", re.MULTILINE)
+_EMPTY_REFERENCE = re.compile(r"\$\{(?P<name>[A-Za-z_]\w*):?-\}")
 _OPERATORS = ("&&", "||", ";;", "|&", ";", "|", "&", "(", ")")
 _PARAMETER_PATTERN = re.compile(
     r"\$(?:(?P<bare>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?:(?P<how>:?[-=])(?P<default>[^{}$`\"']*)|:?[?][^{}]*)?\})",
@@ -91,11 +94,28 @@ def clean_pasted_text(text: str) -> str:
     """Return pasted text without the changes of a forum, a chat or a terminal's prompt."""
     text = text[:MAX_CHARS].replace("\r\n", "\n").replace("\r", "\n").translate(_TYPOGRAPHY)
     text = _CODE_FENCE.sub("", _LONG_DASH.sub("--", text))
+    if _has_continuation_prompts(text):
+        text = _CONTINUATION_PROMPT.sub("", text)
     text = _SHELL_PROMPT.sub("", text)
     text = _CONTINUATION_WITH_BLANKS.sub(r"\\", text)
     if _BACKTICK_CONTINUATION.search(text) and text.count("`") == len(_BACKTICK_CONTINUATION.findall(text)):
         text = _BACKTICK_CONTINUATION.sub(r" \\", text)  # PowerShell's line continuation
     return re.sub(r"(?<!\\)\n(?=[ \t]*--?[A-Za-z])", r" \\\n", text)  # a flag never begins a command
+
+
+def _has_continuation_prompts(text: str) -> bool:
+    """Tell whether ``>`` at the beginning of a line is a prompt or the mark of a quote, and not a redirection."""
+    lines = text.strip("\n").split("\n")
+    if _CONTINUATION_PROMPT.match(lines[0]):
+        return True
+    continued = [line for before, line in itertools.pairwise(lines) if before.rstrip().endswith("\\")]
+    if not continued or not all(map(_CONTINUATION_PROMPT.match, continued)):
+        return False
+    return (
+        len(continued) > 1
+        or re.match(r"[ \t]*>[ \t]+-", continued[0]) is not None
+        or _SHELL_PROMPT.match(lines[0]) is not None
+    )
 
 
 def split_heredocs(text: str) -> tuple[str, list[str]]:
@@ -460,7 +480,11 @@ class _ShellReader:
         if not self.in_word:
             return
         word = ShellWord("".join(self.parts), tuple(self.unresolved), self.quoted)
-        if self.redirecting is not None:
+        if not self.quoted and (empty := _EMPTY_REFERENCE.fullmatch(word.text)) is not None and not self.in_array:
+            self._doubt(
+                (empty["name"], "not set in the text; the default stands, or nothing")
+            )  # outside of quotes it is no word
+        elif self.redirecting is not None:
             self.command.redirections.append(f"{self.redirecting} {word.text}")
             self.redirecting = None
         else:

@@ -36,6 +36,7 @@ from sparkctl.simulator.node_programs.sim_guard import GUARD_SOCKET, SimGuard
 from sparkctl.simulator.node_programs.sim_transfer import run_model_program, run_survey, run_transfer
 from sparkctl.simulator.sim_node import (
     KERNEL_VERSION,
+    KILL_SCRIPT_MARKER,
     PING_SCRIPT_MARKER,
     SUDO_PASSWORD,
     UNLINK_SCRIPT_MARKER,
@@ -44,6 +45,7 @@ from sparkctl.simulator.sim_node import (
     SimNode,
     SudoRule,
     answer_pings,
+    end_process,
     open_sim_kernel_log,
     remove_shared_files,
 )
@@ -381,22 +383,11 @@ async def _run_true(_node: SimNode, _argv: list[str], _streams: CommandStreams) 
     return 0
 
 
-async def _run_kill(node: SimNode, argv: list[str], streams: CommandStreams) -> int:
-    """End a process that outlived its container; those of containers are root's."""
-    if len(argv) != 4 or argv[1] != "-s" or not argv[3].isdecimal():
-        return await _reject_command(node, argv, streams)
-    pid = int(argv[3])
-    if pid not in node.list_lost_processes():
-        said = "Operation not permitted" if pid in node.processes else "No such process"
-        return _report_failure(streams, f"kill: ({pid}) - {said}", 1)
-    node.end_lost_process(pid)
-    return 0
-
-
 _SCRIPT_HANDLERS = {
     INSPECTION_SCRIPT_MARKER: format_inspection,
     PING_SCRIPT_MARKER: answer_pings,
     UNLINK_SCRIPT_MARKER: remove_shared_files,
+    KILL_SCRIPT_MARKER: end_process,
     switch_journal_codec.SCRIPT_MARKER: _write_journal,
     peer_checks.LOGIN_SCRIPT_MARKER: _format_login,
 }
@@ -409,7 +400,6 @@ _COMMAND_HANDLERS: dict[str, CommandHandler] = {
     "head": _run_head,
     "date": _run_date,
     "true": _run_true,
-    "kill": _run_kill,
     "env": _run_env,
     "test": _run_test,
 }

@@ -266,6 +266,7 @@ class SimAgent(agent.NodeAgent):
         if NodeFault.ORPHAN in self.node.options.troubles:
             lost = self.node.list_lost_processes()
             found = [{"pid": pid, "parent": 1, "name": "VLLM::EngineCor", "unit": "session-12.scope"} for pid in lost]
+            found = [{**one, "start_ticks": self.node.read_start_ticks(one["pid"])} for one in found]
         return found + [
             {
                 "pid": pid,
@@ -275,6 +276,7 @@ class SimAgent(agent.NodeAgent):
                 "resident": memory.anonymous.get(pid, 0),
                 "rss": memory.anonymous.get(pid, 0) + MAPPED_FILE_BYTES // 4,
                 "cpu": round(busy, 3) if self.sequence else None,
+                "start_ticks": self.node.read_start_ticks(pid),
             }
             for pid, container in sorted(self.node.processes.items())
         ]

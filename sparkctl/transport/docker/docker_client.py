@@ -220,10 +220,6 @@ class DockerClient:
                 self.node_name, f"no answer to its stop within {seconds + _STOP_MARGIN_SECONDS:g} s"
             ) from busy
 
-    async def kill_container(self, ref: str) -> None:
-        """Kill a container now. Raises DockerError if it does not run."""
-        await self._call_sdk(lambda api: api.kill(ref))
-
     async def rename_container(self, ref: str, name: str) -> None:
         """Give a container another name. Raises ContainerNameInUse, ContainerNotFound."""
         await self._call_sdk(lambda api: api.rename(ref, name))
@@ -262,9 +258,14 @@ class DockerClient:
                 self.node_name, f"Docker on {self.node_name} broke off: {error.message}", _STATUS_HINT
             ) from error
 
+    def _explain_refusal(self, status: int, said: str) -> DockerError:
+        if "client version" in said:  # Docker was replaced meanwhile by one that does not speak this version
+            self._api = None
+        return error_for_response(self.node_name, status, said)
+
     def _decode_answer(self, answer: http_client.HttpResponse) -> object:
         if not answer.is_success:
-            raise error_for_response(self.node_name, answer.status, answer.body.decode("utf-8", "replace"))
+            raise self._explain_refusal(answer.status, answer.body.decode("utf-8", "replace"))
         try:
             return docker_responses.parse_json(answer.body)
         except ValueError as error:
@@ -303,8 +304,7 @@ class DockerClient:
         try:
             return await asyncio.to_thread(run_call)
         except docker.errors.APIError as error:
-            said = str(error.explanation or error)
-            raise error_for_response(self.node_name, error.status_code or 0, said) from error
+            raise self._explain_refusal(error.status_code or 0, str(error.explanation or error)) from error
         except requests.exceptions.Timeout as error:
             raise await self._explain_timeout(limit) from error
         except (  # in the middle of a stream the errors of urllib3 come as they are

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 import h11
 
-from sparkctl.errors import ContainerNotFound, DockerUnavailable
+from sparkctl.errors import ContainerNotFound, DockerError, DockerUnavailable
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.transport import http_client
 from sparkctl.transport.docker.docker_client import DockerClient
@@ -70,11 +70,6 @@ class ContainerLogStream:
         """How far the log was read; None before the first fragment."""
         return self._joiner.position
 
-    @property
-    def has_gap(self) -> bool:
-        """Tell whether lines were rotated away between the last break and the reading that followed it."""
-        return self._joiner.gap
-
     def follow_lines(self) -> LogBatches:
         """Yield lines as they come, in batches, until the container ends; another call continues from `position`.
 
@@ -125,6 +120,9 @@ class ContainerLogStream:
                 yield lines
         except (InvalidLogStream, http_client.InvalidHttpResponse, h11.ProtocolError, ConnectionError) as error:
             raise _stream_cut_error(self._link.node.name) from error
+        except DockerError:
+            self._about = None  # Docker may have been replaced by one that speaks another version
+            raise
         except DaemonError as error:
             raise error_for_response(self._link.node.name, _HTTP_OK, error.text) from error
         finally:

@@ -260,6 +260,7 @@ class BoundedSession(asyncssh.SSHUNIXSession[bytes], asyncssh.SSHTCPSession[byte
 MIN_BACKOFF_SECONDS = 0.5
 MAX_BACKOFF_SECONDS = 15.0
 TRANSIENT_ERRORS = (NodeUnreachable, NodeStarved, ConnectionLost)  # waiting may fix them
+_STDIO_SECONDS = 60.0  # after a refusal, until the socket is tried again
 _DIAL_STDIO_COMMAND = ("docker", "system", "dial-stdio")
 
 
@@ -285,7 +286,8 @@ class SshConnection:
         self._waiting = 0
         self._last_failure: NodeError | None = None
         self._relay: SocketRelay | None = None
-        self._by_stdio = False  # use `docker system dial-stdio` for Docker, where sshd forwards no sockets
+        self._relay_lock = asyncio.Lock()  # two first calls at once make one relay
+        self._stdio_until = 0.0  # until then `docker system dial-stdio` is used for Docker: sshd forwarded no socket
 
     @property
     def status(self) -> ConnectionStatus:
@@ -307,7 +309,7 @@ class SshConnection:
             except NodeError as error:
                 self._publish_status(ConnectionStatus(node_state_for_error(error), error.message))
                 raise
-            self._by_stdio = False
+            self._stdio_until = 0.0
             self._publish_status(ConnectionStatus(NodeState.OK))
 
     async def reconnect(self, give_up_after: float | None = None) -> None:
@@ -385,7 +387,7 @@ class SshConnection:
         For Docker's socket the error says why it is not usable: DockerPermissionDenied, DockerUnavailable or ForwardingForbidden.
         Another socket raises ConnectionRefusedError.
         """
-        if path == docker_errors.DOCKER_SOCKET and self._by_stdio:
+        if path == docker_errors.DOCKER_SOCKET and asyncio.get_running_loop().time() < self._stdio_until:
             return await self._open_docker_stdio()
         try:
             _, flow = await self._require_connection().create_unix_connection(
@@ -396,7 +398,7 @@ class SshConnection:
             if path != docker_errors.DOCKER_SOCKET:
                 raise ConnectionRefusedError(f"{self.node.name}: {path}: {error.reason}") from error
             await docker_errors.raise_socket_error(self)
-            self._by_stdio = True
+            self._stdio_until = asyncio.get_running_loop().time() + _STDIO_SECONDS
             return await self._open_docker_stdio()
         except CONNECTION_ERRORS as error:
             raise self._make_lost_error(error) from error
@@ -425,9 +427,10 @@ class SshConnection:
 
     async def docker_socket(self) -> Path:
         """Return a local socket in a 0700 directory, which is relayed to the node's Docker."""
-        if self._relay is None:
-            self._relay = await SocketRelay.listen_unix(lambda: self.open_unix(docker_errors.DOCKER_SOCKET))
-        return self._relay.path
+        async with self._relay_lock:
+            if self._relay is None:
+                self._relay = await SocketRelay.listen_unix(lambda: self.open_unix(docker_errors.DOCKER_SOCKET))
+            return self._relay.path
 
     async def close(self) -> None:
         """End the connection and remove the local socket."""
@@ -497,6 +500,7 @@ class SshConnection:
         """Handle the end of a logged-in connection; asyncssh also calls this after our own close."""
         if self._connection is None:
             return
+        self._connection.abort_jumps()
         self._connection = None
         self._publish_status(
             ConnectionStatus(NodeState.UNREACHABLE, str(error) if error else "the node ended the connection")

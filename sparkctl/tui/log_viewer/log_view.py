@@ -35,7 +35,7 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 
-from sparkctl.logs.buffer import BufferedLine, LineKey, LineOrder, LogBuffer
+from sparkctl.logs.buffer import BufferedLine, LineOrder, LogBuffer
 from sparkctl.logs.search import LogFilter
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.sanitize import sanitize_line
@@ -168,11 +168,6 @@ class LogScrollView(ScrollView, can_focus=True):
     def is_following(self) -> bool:
         """Whether the view follows the newest line."""
         return self.place.is_following
-
-    def go_to_line(self, key: LineKey) -> None:
-        """Make a line the current one and scroll to it."""
-        self.place.scroll_to_line(key)
-        self.repaint()
 
     def follow_end(self) -> None:
         """Follow the newest line."""

@@ -124,12 +124,12 @@ class OverviewScreen(PanelScreen):
 
     def _build_model(self) -> OverviewScreenModel | None:
         """Return what the store knows of all nodes; None before the first paint."""
+        panel, controller = self.panel, self.panel.controller
+        if controller is None:
+            return None  # and nothing is imported that the first frame does without
         from sparkctl.views.event_text import TRANSITION_PHASES
         from sparkctl.views.overview.overview_view import OverviewScreenModel
 
-        panel, controller = self.panel, self.panel.controller
-        if controller is None:
-            return None
         store = controller.store
         glances = tuple(
             self.build_node_tile(controller, name, panel.chosen_instances.get(name)) for name in panel.node_names

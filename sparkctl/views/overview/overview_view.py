@@ -92,10 +92,6 @@ class NodeTile:
         self._seen, self._chart_rows = seen, chart_rows
         self._made: dict[tuple[int, bool], TileSections] = {}
 
-    def count_useful_lines(self, columns: int, lines: int) -> int:
-        """Return how many of at most ``lines`` the tile can use."""
-        return count_useful_rows([self], columns, lines)
-
     def render_rows(self, columns: int, lines: int, *, chosen: bool = False) -> tuple[TextRow, ...]:
         """Return exactly ``lines`` rows of exactly ``columns``: state, memory, throughput, draft acceptance,
         temperature."""

@@ -78,7 +78,7 @@ class NodeTileModel:
     ``drafting`` is by container id; ``starts``, ``courses`` and ``ends`` are by instance; ``jobs`` are running jobs
     of this panel. ``heads``: the head of each instance that is only a worker here. ``ready``: since when (Unix time
     in seconds) an instance is ready, if known. ``most_power``: upper end of power curves in watts, common to all
-    Sparks.
+    Sparks. ``since``: when the curves begin (Unix time in seconds); None: as far back as is known.
     """
 
     view: NodeTelemetryView
@@ -100,6 +100,7 @@ class NodeTileModel:
     start_key: str | None = None  # the key that starts a profile; None if none can be started here
     kernel: tuple[KernelEvent, ...] = ()  # what its kernel logged in this boot
     offers: tuple[StartOffer, ...] = ()  # what could be started while nothing runs
+    since: float | None = None
 
     @property
     def name(self) -> NodeName:

@@ -5,6 +5,7 @@ All curves start at zero, so that half the height is half the value on each Spar
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from sparkctl.model.text.units import GIB
 from sparkctl.monitor.kernel_log import is_worth_a_line
 from sparkctl.monitor.meters.bandwidth import estimate_instance_bandwidth, explain_missing_estimate, get_node_bandwidth
 from sparkctl.monitor.ranks import count_ranks
-from sparkctl.monitor.sample_series import SeriesName
+from sparkctl.monitor.sample_series import COARSE_SPAN, SeriesName
 from sparkctl.views import meter_view as words
 from sparkctl.views.event_text import TRANSITION_PHASES
 from sparkctl.views.meter_view import find_worst_clock_limit
@@ -106,7 +107,9 @@ class DrawArea:
 
 
 def choose_chart_minutes(seen: NodeTileModel) -> int:
-    """Return how many minutes the curves show."""
+    """Return how many minutes the curves show: those since ``seen.since``, else those that are known."""
+    if seen.since is not None:
+        return min(int(COARSE_SPAN // 60), max(1, math.ceil((seen.now - seen.since) / 60)))
     span = 0.0 if seen.rings is None else seen.rings.span_seconds
     return next((minutes for minutes in _CHART_MINUTES if minutes * 60 >= span), _CHART_MINUTES[-1])
 

@@ -18,6 +18,7 @@ from sparkctl.model.reference import (
     FigureRange,
     Reference,
     ReferenceFigure,
+    find_cold_rate,
     find_ready_seconds,
     list_source_names,
     select_comparable,
@@ -119,6 +120,8 @@ def summarize_reference(references: Sequence[Reference]) -> str | None:
         for at, (count, rate) in enumerate(rates)
     ]
     after = [] if ready is None else [f"ready after {format_duration(ready)}"]
+    if (cold := find_cold_rate(references)) is not None:
+        after.append(f"first request {cold.as_text()} tok/s")
     told = "; ".join([*([", ".join(words)] if words else []), *after])
     return f"{told} · {', '.join(list_source_names(references))}" if told else None
 
@@ -134,6 +137,7 @@ def _format_reference(one: Reference) -> list[str]:
     lines += [f"  not compared with yours: {one.differs}"] if one.differs else []
     times = (("ready after", one.ready_cold, "cold"), ("ready after", one.ready_warm, "warm"))
     told = [f"{name} {format_duration(seconds)} ({state})" for name, seconds, state in times if seconds is not None]
+    told += [] if one.generation_cold is None else [f"first request {one.generation_cold.as_text()} tok/s (cold)"]
     told += [] if one.context is None else [f"up to {one.context:,} tokens of context"]
     lines += [f"  {', '.join(told)}"] if told else []
     timed = [figure for figure in one.figures if figure.concurrency is not None]
@@ -204,6 +208,7 @@ def _mask_secrets(value: object, own: frozenset[str]) -> Any:
     return redact(value, own) if isinstance(value, str) else value
 
 
+_MAX_SAME_REASON = 4  # a script has dozens of other commands: of more than this only the first is shown
 _OUTCOME_WORDS = {KeyOutcome.KEPT: "kept", KeyOutcome.UNSUPPORTED: "left out", KeyOutcome.WITHHELD: "withheld"}
 
 
@@ -220,12 +225,28 @@ def format_import_report(imported: ImportResult, allows: str = " (--allow takes 
     parts += [f"{counts[KeyOutcome.WITHHELD]} withheld{allows}"] if counts[KeyOutcome.WITHHELD] else []
     lines = [f"{_redact_text(imported.profile.name)} from {imported.kind.value}: {', '.join(parts)}"]
     for fate in (KeyOutcome.WITHHELD, KeyOutcome.UNSUPPORTED, KeyOutcome.KEPT):
-        lines += [
-            f"  {_OUTCOME_WORDS[fate]:9} {_format_key_outcome(account, _format_allow_argument(ledger, account) if allows else None)}"
-            for account in ledger.list_keys_by_outcome(fate)
-        ]
+        for why, accounts in _group_by_reason(ledger.list_keys_by_outcome(fate)):
+            if len(accounts) > _MAX_SAME_REASON and fate is KeyOutcome.UNSUPPORTED:
+                key = _redact_text(accounts[0].key)
+                lines.append(
+                    f"  left out  {key} and {len(accounts) - 1} more (--json has them all): {_redact_text(why)}"
+                )
+                continue
+            lines += [
+                f"  {_OUTCOME_WORDS[fate]:9} "
+                + _format_key_outcome(account, _format_allow_argument(ledger, account) if allows else None)
+                for account in accounts
+            ]
     lines += [f"  note      {_redact_text(remark.text)}" for remark in ledger.remarks]
     return lines
+
+
+def _group_by_reason(accounts: Sequence[KeyRecord]) -> list[tuple[str, list[KeyRecord]]]:
+    """Return the keys by the reason why they are not in the profile, both in the order of the source."""
+    groups: dict[str, list[KeyRecord]] = {}
+    for account in accounts:
+        groups.setdefault(account.why or "", []).append(account)
+    return list(groups.items())
 
 
 def build_import_json(

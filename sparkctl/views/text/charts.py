@@ -31,7 +31,7 @@ _ALL_DOTS_MASK = (1 << _CELL_DOT_ROWS) - 1
 _BRAILLE_SYMBOLS = " " + "".join(map(chr, range(0x2801, 0x2900)))
 _RUN_PATTERN = re.compile(" +|[^ ]+")
 _ROUND_STEPS = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
-_CACHED_CURVES = 24  # number of curves of one picture; the picture is painted more often than readings come
+_CACHED_CURVES = 64  # curves of one picture and their last cells; it is painted more often than they change
 
 ChartValues = Sequence[float | None]
 
@@ -151,11 +151,6 @@ class AxisScale:
     least: float
     most: float
 
-    def normalize(self, value: float) -> float:
-        """Return the position of a value on the axis, 0..1."""
-        spread = self.most - self.least
-        return 0.5 if spread <= 0 else min(1.0, max(0.0, (value - self.least) / spread))
-
 
 def fit_axis_scale(values: ChartValues, least_spread: float, floor: float = 0.0) -> AxisScale | None:
     """Return the scale from the smallest to the largest value, at least ``least_spread`` wide and not below
@@ -181,13 +176,12 @@ def round_above(value: float, least: float) -> float:
 
 def render_sparkline(values: ChartValues, scale: AxisScale, tone: TextStyle = TextStyle.ACCENT) -> TextRow:
     """Return a curve in one row, two values per cell; unknown values are gaps."""
-    return _render_curve(tuple(values), scale, tone)
+    return _render_curve(tuple(_compute_dot_levels(values, scale, _CELL_DOT_ROWS)), tone)
 
 
 @lru_cache(_CACHED_CURVES)
-def _render_curve(values: tuple[float | None, ...], scale: AxisScale, tone: TextStyle) -> TextRow:
-    strokes = _compute_dot_strokes(_compute_dot_levels(values, scale, _CELL_DOT_ROWS), filled=False)
-    return _paint_line_row(strokes, tone)
+def _render_curve(dots: tuple[int | None, ...], tone: TextStyle) -> TextRow:
+    return _paint_line_row(_compute_dot_strokes(dots, filled=False), tone)
 
 
 DangerLimits = tuple[float, float]  # from which value on a curve warns, and from which it is bad
@@ -199,17 +193,30 @@ def render_area_chart(
     """Return a filled curve of ``height`` rows in a hue, the highest first, two values per cell; unknown values are
     gaps. Where it comes near the limits of ``danger``, it goes over into the colour of a warning, and then of a problem, the higher
     the more."""
-    return _render_area(tuple(values), scale, height, tone, danger)
+    dots = tuple(_compute_dot_levels(values, scale, _CELL_DOT_ROWS * height))
+    levels = (0,) * (-(-len(dots) // 2))
+    if danger is not None:
+        levels = tuple(_rate_danger(max(pair, default=0.0), danger) for pair in _pair_known_values(values))
+    # A new reading moves the last cell alone until the next interval begins: the others are kept as they were painted.
+    cells = max(0, len(levels) - 1)
+    before = _render_area(dots[: 2 * cells], levels[:cells], height, tone)
+    last = _render_area(dots[2 * cells :], levels[cells:], height, tone)
+    return tuple(_join_rows(left, right) for left, right in zip(before, last, strict=True))
+
+
+def _join_rows(left: TextRow, right: TextRow) -> TextRow:
+    """Return two rows beside each other, with one span where both meet in one style."""
+    if left and right and left[-1].tone is right[0].tone:
+        return (*left[:-1], Span(left[-1].text + right[0].text, right[0].tone), *right[1:])
+    return (*left, *right)
 
 
 @lru_cache(_CACHED_CURVES)
 def _render_area(
-    values: tuple[float | None, ...], scale: AxisScale, height: int, tone: TextStyle, danger: DangerLimits | None
+    dots: tuple[int | None, ...], levels: tuple[int, ...], height: int, tone: TextStyle
 ) -> tuple[TextRow, ...]:
-    strokes = _compute_dot_strokes(_compute_dot_levels(values, scale, _CELL_DOT_ROWS * height), filled=True)
-    levels = [0] * (len(strokes) // 2)
-    if danger is not None:
-        levels = [_rate_danger(max(pair, default=0.0), danger) for pair in _pair_known_values(values)]
+    """Return the curve; kept by its dots, which most new readings leave where they are."""
+    strokes = _compute_dot_strokes(dots, filled=True)
     return tuple(_paint_area_row(strokes, at, levels, tone) for at in reversed(range(height)))
 
 
@@ -243,7 +250,10 @@ def fill_gaps(values: ChartValues, most: int) -> list[float | None]:
 
 def _compute_dot_levels(values: ChartValues, scale: AxisScale, dots: int) -> list[int | None]:
     """Return for each value the level of its highest dot, counted from 0."""
-    return [None if value is None else min(dots - 1, int(scale.normalize(value) * dots)) for value in values]
+    least, spread, top = scale.least, scale.most - scale.least, dots - 1
+    if spread <= 0:
+        return [None if value is None else int(0.5 * dots) for value in values]
+    return [None if value is None else min(top, max(0, int((value - least) / spread * dots))) for value in values]
 
 
 def _compute_dot_strokes(levels: Sequence[int | None], *, filled: bool) -> list[int]:

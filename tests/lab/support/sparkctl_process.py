@@ -22,6 +22,7 @@ from typing import Any
 
 from tests.lab.bed.lab import KEYS, format_known_hosts
 from tests.lab.bed.names import ADDRESSES, IMAGE, USER
+from tests.lab.support.forked_command import ForkedCommand
 
 PATIENCE = 60.0
 ROOT = Path(__file__).parents[3]
@@ -74,7 +75,7 @@ class StillRunning(AssertionError):
 class Running:
     """A command in the background; its output can be waited for."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: ForkedCommand) -> None:
         self.process = process
         self._streams = {"out": bytearray(), "err": bytearray()}
         self._changed = threading.Condition()
@@ -124,7 +125,7 @@ class Running:
         """Wait for its end."""
         try:
             self.process.wait(timeout)
-        except subprocess.TimeoutExpired:
+        except TimeoutError:
             self.process.kill()
             self.process.wait()
             raise StillRunning(f"did not end in {timeout} s\n{self.so_far()}") from None
@@ -198,15 +199,7 @@ class Sparkctl:
 
     def start(self, *words: str, env: Mapping[str, str] | None = None) -> Running:
         """Run in the background."""
-        process = subprocess.Popen(
-            self.argv(*words),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**self.env, **(env or {})},
-            cwd=self.home,
-        )
-        self._running.append(Running(process))
+        self._running.append(Running(ForkedCommand(words, {**self.env, **(env or {})}, self.home)))
         return self._running[-1]
 
     def __call__(self, *words: str, timeout: float = PATIENCE, env: Mapping[str, str] | None = None) -> Ran:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.cli.panel_launcher import ChangeReporter
+from sparkctl.cli.plain_mode import ChangeReporter
 from sparkctl.commands.list_endpoints import list_endpoints
 from sparkctl.commands.show_log import ShowLog, show_log
 from sparkctl.context import CommandContext

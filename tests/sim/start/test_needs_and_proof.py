@@ -285,7 +285,7 @@ async def test_a_need_that_ran_before_a_switch_outlives_its_rollback(
 async def test_a_rollback_removes_what_was_started_for_it_on_the_other_spark(
     speech: SpeechScene, tmp_path: Path
 ) -> None:
-    write_profile(tmp_path, "helper", "kokoro-tts", f"needs: [{MODEL}]", "port: 18777", "container: {name: helper}")
+    write_profile(tmp_path, "helper", "kokoro-tts", f"needs: [{MODEL}]", "container: {name: helper}")
     write_profile(tmp_path, "voice", "kokoro-tts", "group: speech", "needs: ['helper@spark1']")
     write_profile(tmp_path, "plain", "kokoro-tts", "group: speech")
     assert (await speech.up("plain"))[1].exit_code == 0

@@ -50,7 +50,8 @@ async def start_and_end_by(sparks: SimulatedSparks, state: Path, profile: str, h
             elif how == "kill":
                 async with NodeSession(node) as session:
                     await session.link.connect()
-                    ending.append(asyncio.ensure_future(session.docker.kill_container(container)))
+                    killing = session.docker._call_sdk(lambda api: api.kill(container))  # noqa: B023 - awaited below
+                    ending.append(asyncio.ensure_future(killing))
                     await ending[0]
             else:
                 if how == "oom":

@@ -432,7 +432,7 @@ async def test_the_logs_of_both_ranks_are_one_by_time_whatever_their_clocks_say(
     sparks.nodes["spark2"].clock_ahead = ahead
     assert find_command_end(await collect_events(ctx, make_start_request(sparks))).outcome is Outcome.READY
     nodes = load_config(sparks.config_path).nodes
-    for tail in (None, 20):
+    for tail in (None, 40):
         told = [
             (parse_log_time(line.when, ""), event.node)
             async for event in show_log(ctx, ShowLog(instance="qwen36-tp2", nodes=nodes, tail=tail))

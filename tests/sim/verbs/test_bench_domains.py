@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -42,7 +43,8 @@ def test_each_kind_of_text_has_its_speed_and_acceptance(tmp_path: Path) -> None:
         (PROMPTS + '{"category": "a", "turns": []}\n', (), "prompts.jsonl:3: turns"),
         ("\n", (), "it contains no prompt"),
         (PROMPTS, ("--depth", "9"), "--depth does not go with --by-domain"),
-        (PROMPTS, ("--start",), "--start does not go with --by-domain"),
+        (PROMPTS, ("--together",), "--together does not go with --by-domain"),
+        (PROMPTS, ("--baseline", "qwen36-vllm"), "cannot be its own baseline"),
     ],
 )
 def test_bad_input_is_refused_before(tmp_path: Path, content: str, words: tuple[str, ...], says: str) -> None:
@@ -83,6 +85,64 @@ def test_a_baseline_that_was_not_measured_and_does_not_run_is_refused() -> None:
     ran = run_demo("bench", "qwen36-vllm", "--by-domain", "--baseline", "qwen36", scenario="two-stacks")
     assert ran.returncode == 6, ran
     assert "the baseline qwen36 has no benchmark with these prompts" in ran.stderr
+
+
+def test_a_baseline_is_started_for_its_measurement_and_what_stopped_for_it_runs_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text(PROMPTS)
+    monkeypatch.setenv("SPARKCTL_STATE", str(tmp_path / "state"))
+    words = ["--by-domain", "--prompts", str(file), "--max-tokens", "12", "--baseline", "qwen36", "--start", "--json"]
+    with run_in_background(scenario="two-stacks", speed=50.0) as config:  # qwen36-vllm is on spark2, alone
+        monkeypatch.setenv("SPARKCTL_CONFIG", str(config))
+        assert invoke_command_line(["bench", "qwen36-vllm", *words]) == 0, capfd.readouterr()
+        events = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    seen = [
+        (event["event"], event["instance"], event["node"])
+        for event in events
+        if event["event"] in ("domain", "released") or (event["event"] == "phase" and event["phase"] == "ready")
+    ]
+    assert list(dict.fromkeys(seen)) == [
+        ("domain", "qwen36-vllm", "spark2"), ("released", "qwen36-vllm", "spark2"), ("phase", "qwen36", "spark2"),
+        ("domain", "qwen36", "spark2"), ("released", "qwen36", "spark2"), ("phase", "qwen36-vllm", "spark2"),
+    ], events  # fmt: skip
+    kept = [json.loads((tmp_path / f"state/bench/{number}.json").read_text())["run"] for number in (1, 2)]
+    assert [(one["instance"], one["baseline"]) for one in kept] == [("qwen36-vllm", 2), ("qwen36", None)]
+
+
+def test_what_is_missing_is_measured_later_and_not_with_other_prompts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file, kept = tmp_path / "prompts.jsonl", tmp_path / "state/bench/1.json"
+    file.write_text(PROMPTS)
+    monkeypatch.setenv("SPARKCTL_STATE", str(tmp_path / "state"))
+
+    def run(*words: str) -> tuple[int, list[dict[str, Any]]]:
+        code = invoke_command_line(["bench", *words, "--json"])
+        return code, [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+    with run_in_background(scenario="two-stacks", speed=50.0) as config:
+        monkeypatch.setenv("SPARKCTL_CONFIG", str(config))
+        code, events = run("qwen36-vllm", "--by-domain", "--prompts", str(file), "--max-tokens", "12")
+        assert code == 0, events
+        whole = json.loads(kept.read_text())
+        first = whole["run"]["domains"][0]
+        whole["run"] |= {"domains": [first], "ended": None, "why": "the engine no longer answers"}
+        kept.write_text(json.dumps(whole))
+        code, events = run("--resume", "1")
+        measured = [(one["domain"], one["number"], one["total"]) for one in events if one["event"] == "domain"]
+        assert (code, measured) == (0, [("prose", 2, 2)]), events
+        after = json.loads(kept.read_text())["run"]
+        assert (after["domains"][0], [one["domain"] for one in after["domains"]], after["why"]) == (
+            first, ["coding", "prose"], None,
+        )  # fmt: skip
+        code, events = run("--resume", "1")  # nothing is left
+        assert (code, [one for one in events if one["event"] == "domain"]) == (0, [])
+        file.write_text(PROMPTS.replace("a loop", "two loops"))
+        code, events = run("--resume", "1")
+        assert code == 6
+        assert "had another (or unknown) prompts" in events[-1]["message"]
 
 
 def test_a_keyed_instance_is_measured_and_its_key_goes_nowhere(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+import shlex
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -103,9 +105,15 @@ def explain_refusal(words: tuple[str, ...]) -> str:
     if verb in _ONLY_PARSED or " ".join(words[:2]) in _ONLY_PARSED or is_endless:
         command = find_command(verb, " ".join(rest))
         inner = rest[1:] if rest and command.name == rest[0] else rest
-        command.make_context(verb, [one for one in inner if one != "show"] if verb == "bench" else inner)
+        # The command keeps its help option: here, too, it is that of the whole command line.
+        command.make_context(
+            verb,
+            [one for one in inner if one != "show"] if verb == "bench" else inner,
+            help_option_names=["-h", "--help"],
+        )
         return ""
-    ran = run_demo(*words, scenario="two-stacks")
+    # The whole check asks for a thousand tokens, which a demo makes no faster than a Spark.
+    ran = run_demo(*words, *(("--basic",) if verb == "check" else ()), scenario="two-stacks")
     is_fault = ran.returncode in (USAGE, DEFECT) or (ran.returncode == REFUSED) != (" ".join(words) in _REFUSED_THERE)
     return f"exit {ran.returncode}: {ran.stderr}" if is_fault else ""
 
@@ -263,3 +271,48 @@ def test_a_change_that_a_verdict_proposes_is_taken(engine: str) -> None:
     for words, pattern in proposals.items():
         ran = run_demo("up", *words, "--dry-run", "--force")
         assert ran.returncode == 0, f"{pattern}: up {' '.join(words)}: {ran.stderr}"
+
+
+# --- commands that are put together from words: what plan, up, pull, sync and doctor say of a situation ---
+
+_SPARKCTL = re.compile(r"\bsparkctl ([a-z][^\n`;]*?)(?=,? or (?:start|--)|, which| \(|; |[.,]?$)", re.MULTILINE)
+_DRY_RUN_VERBS = frozenset({"up", "switch", "pull", "sync"})
+# What is asked, in which scenario; each ends with a sentence that names a command.
+SITUATIONS = {
+    "plan-share": ("empty", "plan qwen36 --node spark1 --set args.mem-fraction-static=0.82"),
+    "plan-fits": ("empty", "plan qwen36-as-posted --node spark1"),
+    "plan-two": ("empty", "plan minimax-m27"),
+    "plan-stops": ("two-stacks", "plan qwen36 --node spark1"),
+    "plan-missing": ("fresh", "plan qwen36 --node spark1"),
+    "up-full": ("two-stacks", "up qwen36 --node spark1"),
+    "up-missing": ("fresh", "up qwen36 --node spark1"),
+    "up-port": ("two-stacks", "up qwen36 --node spark1 --set port=8003"),
+    "up-shares": ("two-stacks", "up orpheus-llm --node spark1 --set port=8003"),
+    "up-image": ("empty", "up minimax-m27 --set image=x:missing-on-spark2"),
+    "pull-built": ("fresh", "pull minimax-m27"),
+    "pull-missing": ("fresh", "pull minimax-m27 --node spark1"),
+    "switch-full": ("two-stacks", "switch qwen36 --node spark1 --set args.mem-fraction-static=0.95"),
+}  # fmt: skip
+
+
+def list_printed_commands(text: str) -> list[list[str]]:
+    """The commands in what sparkctl wrote; one whose rest is to be filled in (an ellipsis, capitals) is only named."""
+    found = [shlex.split(match[1]) for match in _SPARKCTL.finditer(text)]
+    return [words for words in found if words[0] in VERBS and not any(word.isupper() or "…" in word for word in words)]
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_a_command_that_an_answer_names_is_taken(name: str) -> None:
+    scenario, asked = SITUATIONS[name]
+    told = run_demo(*asked.split(), scenario=scenario)
+    assert told.returncode not in (USAGE, DEFECT), told.stderr
+    commands = {tuple(words) for words in list_printed_commands(told.stdout + told.stderr) if words[0] != "demo"}
+    assert commands, told.stdout + told.stderr
+    for words in commands:
+        find_command(words[0], " ".join(words[1:]))
+        if words[0] in _ONLY_PARSED | {"setup"}:
+            continue
+        again = run_demo(*words, *(["--dry-run"] if words[0] in _DRY_RUN_VERBS else []), scenario=scenario)
+        is_missing = scenario == "fresh" and words[0] in ("up", "plan")  # the model is still to be pulled
+        assert again.returncode not in (USAGE, DEFECT), f"{words}: {again.stderr}"
+        assert is_missing or again.returncode != REFUSED, f"{words}: {again.stderr}"

@@ -48,6 +48,8 @@ def test_plan_names_a_trap_of_the_flags_with_a_way_out_as_up_does() -> None:
         "try: sparkctl up qwen36-as-posted --node spark1 --set args.speculative-num-draft-tokens=20 --set" in ran.stderr
     )
     assert "qwen36 or qwen36-ngram instead" in ran.stderr
+    _, document = run_plan("qwen36-as-posted", "--node", "spark1")
+    assert any("without speculative-num-draft-tokens" in one["message"] for one in document["warnings"])
     assert "▲" not in run_demo("plan", "qwen36", "--node", "spark1").stderr
 
 

@@ -25,6 +25,7 @@ BENCHES = (
     "switch",
     "sync",
     "pull",
+    "sampling",
 )
 
 

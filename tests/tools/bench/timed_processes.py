@@ -55,7 +55,7 @@ def measure_processor_time(argv: Sequence[str], env: Mapping[str, str] | None = 
     return used.ru_utime + used.ru_stime
 
 
-def read_json_answer(module: str, *words: str, env: Mapping[str, str]) -> dict[str, Any]:
+def read_json_answer(module: str, *words: str, env: Mapping[str, str], timeout: float = 300.0) -> dict[str, Any]:
     """Run ``python -m module`` from the repository and return the JSON object that it prints. Raises where it fails."""
     command = [sys.executable, "-m", module, *words]
     done = subprocess.run(
@@ -63,7 +63,7 @@ def read_json_answer(module: str, *words: str, env: Mapping[str, str]) -> dict[s
         env=build_operator_env(env),
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=300,
+        timeout=timeout,
         check=False,
         cwd=ROOT,
     )

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.commands.bench.cell_watch import add_engine_figures, add_node_figures, select_readings
+from sparkctl.commands.bench.cell_watch import add_bandwidth, add_engine_figures, add_node_figures, select_readings
 from sparkctl.model.bench import BenchCell, CellResult, Measurements
 from sparkctl.model.engine_metrics import EngineMetrics
 from sparkctl.model.sample import Gpu, Sample
+from sparkctl.monitor.meters.bandwidth import GB10
 from sparkctl.monitor.meters.metrics_window import MetricsReading
 
 CELL = CellResult(cell=BenchCell(pp=64, tg=100), generation_rate=Measurements((30.0, 20.0, 25.0)))
@@ -87,14 +88,20 @@ def test_a_gpu_that_was_hot_once_is_throttled() -> None:
     assert add_node_figures(CELL, [sample(1, reasons=0), sample(2, reasons=THERMAL), sample(3, reasons=0)]).throttled
 
 
-def test_what_was_read_after_the_warm_up_holds_for_the_beginning() -> None:
+def test_what_was_read_last_before_a_cell_holds_for_its_beginning() -> None:
     """The reading that the beginning causes comes when some steps are counted already."""
-    warm, settled, early, last = (
+    first, before, early, last = (
         MetricsReading(when, replace(BEFORE, drafts=drafts))
-        for when, drafts in ((8.0, 190.0), (9.5, 200.0), (10.4, 215.0), (20.0, 300.0))
+        for when, drafts in ((8.0, 200.0), (9.5, 200.0), (10.4, 215.0), (20.0, 300.0))
     )
-    readings = [warm, settled, early, last]
-    assert select_readings(readings, 10.0, 9.0) == [replace(settled, when=10.0), early, last]
-    assert select_readings(readings, 10.0, 9.9) == [early, last], "read before the warm-up was over"
-    assert select_readings(readings, 10.0, None) == [early, last]
-    assert select_readings([settled, last], 10.0, None) == [settled, last], "the one at the beginning came late"
+    assert select_readings([first, before, early, last], 10.0) == [replace(before, when=10.0), early, last]
+    assert select_readings([early, last], 10.0) == [early, last]
+
+
+def test_an_estimate_beyond_the_specification_is_no_figure() -> None:
+    """A cell of a mixture of experts told 338 GB/s once, the middle of 240 and 436: the memory does 273."""
+    ranged = add_bandwidth(CELL, [(230e9, 400e9), (250e9, 472e9)], GB10)
+    assert ranged.bandwidth_range == (240e9, 273e9)
+    assert ranged.bandwidth == pytest.approx(256.5e9)
+    assert add_bandwidth(CELL, [(300e9, 400e9), (320e9, 330e9)], GB10) == CELL
+    assert add_bandwidth(CELL, [], GB10) == CELL

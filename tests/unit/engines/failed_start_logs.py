@@ -529,6 +529,14 @@ SGLANG = (
         "args.enable-prefix-caching",
         where="bare",
     ),
+    # its flags by the audit of forums.developer.nvidia.com/t/362200
+    EngineDeath(
+        FailureCause.UNKNOWN_FLAG,
+        "train_drafter.py: error: unrecognized arguments: --drafter_arch lstm --use_marlin True",
+        None,
+        where="bare",
+        says="train_drafter.py is a training script",
+    ),
     EngineDeath(
         FailureCause.UNKNOWN_FLAG,
         "sglang serve: error: ambiguous option: --cuda-graph-max-bs could match --cuda-graph-max-bs-decode, "

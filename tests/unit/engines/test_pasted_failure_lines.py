@@ -25,6 +25,71 @@ _FRACTION, _KV_FRACTION = "args.mem-fraction-static", "args.kv_cache_free_gpu_me
 
 DEATHS = [
     (
+        "RuntimeError: Check failed: (false) is false: Could not construct fused moe op with the\nrequested input combination "
+        "Activation: bfloat16, Weight: uint8, Output: bfloat16",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "image",
+        "fused moe op",
+    ),
+    (
+        "ValueError: SM121 sparse-MLA has no decode kernel\nfor this shape",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "image",
+        "no decode kernel",
+    ),
+    ("RuntimeError: FlashInfer requires GPUs with sm75 or higher", FailureCause.KERNEL_UNSUPPORTED, "image", "sm75"),
+    (
+        "RuntimeError: Worker failed with error 'Failed to set the allowed dynamic\nshared memory size to 106496'",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "args.attention-backend",
+        "106496 bytes",
+    ),
+    (
+        "AttributeError: '_OpNamespace' '_C' object has no attribute 'scaled_fp4_quant'",
+        FailureCause.BROKEN_IMAGE,
+        "image",
+        "scaled_fp4_quant",
+    ),
+    (
+        f"{_DAEMON}Cannot link to /redis, as it does not belong to the default network.",
+        FailureCause.DOCKER_REFUSED,
+        None,
+        "/redis",
+    ),
+    (
+        f"{_DAEMON}Ports are not available: exposing port TCP 0.0.0.0:8000 -> 0.0.0.0:0: listen tcp 0.0.0.0:8000: bind: access",
+        FailureCause.PORT_IN_USE,
+        "port",
+        "0.0.0.0:8000",
+    ),
+    ("nvidia-container-cli: command not found", FailureCause.GPU_RUNTIME_MISSING, None, "toolkit"),
+    (
+        "[TRT-LLM] [E] Failed to parse the arguments for the LLM constructor: 1 validation error for TrtLlmArgs\n"
+        "  Value error, max_batch_size [2048] is greater than build_config.max_batch_size [64] [type=value_error]\n"
+        "    For further information visit https://errors.pydantic.dev/2.10/v/value_error",
+        FailureCause.BAD_VALUE,
+        None,
+        "greater than build_config",
+    ),
+    (
+        "(EngineCore pid=81) ValueError: VLLM_PORT 'tcp://10.1.2.3:8000' appears to be a URI.",
+        FailureCause.BAD_VALUE,
+        "env.VLLM_PORT",
+        "Kubernetes",
+    ),
+    (
+        "(APIServer pid=8) KeyError: \"tool helper: 'opanai' not found in tool_parsers\"",
+        FailureCause.BAD_VALUE,
+        "args.tool-call-parser",
+        "opanai",
+    ),
+    (
+        "(APIServer pid=8) KeyError: \"Reasoning parser 'super_v3' not found.\"",
+        FailureCause.BAD_VALUE,
+        "args.reasoning-parser",
+        "super_v3",
+    ),
+    (
         "(EngineCore pid=108) RuntimeError: Model does not support EAGLE3 interface but aux_hidden_state_outputs was requested",
         FailureCause.ENGINE_BUG,
         "args.speculative-config",

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from sparkctl.clock import SystemClock
 from sparkctl.history.database import SCHEMA, SCHEMA_VERSION
-from sparkctl.history.model import NodeResult, OperationKind, OperationRecord
+from sparkctl.history.model import REQUEST_FIGURES, NodeResult, OperationKind, OperationRecord
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.history.operation_recorder import OperationRecorder
 from sparkctl.model.node import NodeName
@@ -162,6 +162,17 @@ def test_whatever_bytes_lie_there_work_goes_on(
     history.get_expected_durations("qwen36", "h", "spark1", "k")
     record_operation(history)
     history.get_last_starts()
+
+
+def test_a_schema_that_is_no_text_is_damage(history: OperationHistory) -> None:
+    record_operation(history)
+    path = history.directory / "history.db"
+    whole = path.read_bytes()
+    at = whole.index(b"CREATE INDEX operations_of_profile")
+    path.write_bytes(whole[:at] + b"\xf1+\xea\xfc7H" + whole[at + 6 :])
+    record_operation(history)
+    assert "was damaged" in (history.take_warning() or "")
+    assert len(history.list_operations()) == 1
 
 
 def test_another_program_s_database_is_left_alone(history: OperationHistory) -> None:
@@ -455,6 +466,21 @@ def test_a_file_of_an_older_sparkctl_is_brought_up_with_all_that_is_in_it(
     with closing(sqlite3.connect(history.directory / "history.db")) as file:
         assert file.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION + 1,)
         assert file.execute("SELECT count(colour), count(*) FROM operations").fetchone() == (0, 2)
+
+
+def test_a_file_from_before_the_first_requests_were_kept_is_read_and_goes_on(history: OperationHistory) -> None:
+    record_operation(history)
+    with closing(sqlite3.connect(history.directory / "history.db")) as file, file:
+        for name in REQUEST_FIGURES:
+            file.execute(f"ALTER TABLE shares DROP COLUMN {name}")
+        file.execute("PRAGMA user_version = 1")
+    older = OperationHistory(history.directory)
+    entry = begin_operation(older)
+    entry.record_node_result(NodeResult(node=SPARK1, instance="qwen36", cold_ttft=4.5, warm_tokens_per_second=35.9))
+    entry.record_end("ready", 0)
+    new, old = older.list_operations()
+    assert [getattr(new.shares[0], name) for name in REQUEST_FIGURES] == [4.5, None, None, 35.9]
+    assert all(getattr(share, name) is None for share in old.shares for name in REQUEST_FIGURES)
 
 
 def test_a_step_up_that_fails_leaves_the_file_as_it_was(

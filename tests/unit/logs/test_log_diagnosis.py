@@ -401,6 +401,38 @@ def test_a_paste_is_read_though_each_line_is_quoted(quoting: str) -> None:
         assert diagnose_bytes("\n".join([*quoted, ""]).encode()) == diagnose_lines(*log)
 
 
+_GATED = "OSError: You are trying to access a gated repo."
+_HEADED = f"(EngineCore pid=164) ERROR 03-17 07:16:07 [core.py:1108] {_GATED}"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"  Line 118: {_HEADED}",
+        f"118:{_HEADED}",
+        f"- `{_GATED}`",
+        f"`{_HEADED}",
+        f"[VLLM LOG] {_HEADED}",
+        f"[2025-12-18T16:24:02+08:00] run-8b-3da56 >> {_HEADED}",
+        f"ERROR [multiproc_executor.py:912] {_GATED}",
+        f"(Worker_TP0) ERROR [multiproc_executor.py:912] {_GATED}",
+        f"[TP0 EP0] {_GATED}",
+        f"    {_HEADED}",
+        f" {_GATED}",
+    ],
+)
+def test_a_line_is_read_whatever_stands_before_it(line: str) -> None:
+    for log in ((line,), ("a note above it", line)):
+        found = diagnose_lines(*log).verdict
+        assert found is not None, log
+        assert found.cause is FailureCause.MODEL_GATED, log
+        assert diagnose_bytes("\n".join([*log, ""]).encode()).verdict == found
+
+
+def test_an_indented_line_in_an_excerpt_of_a_traceback_is_source_code() -> None:
+    assert diagnose_lines('  File "/x/hub.py", line 3, in get', f"  {_GATED}", "    pass").verdict is None
+
+
 # that it is the same, whichever way it is read
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +14,7 @@ from sparkctl.model.reference import (
     Reference,
     ReferenceFigure,
     estimate_request_context,
+    find_cold_rate,
     find_comparable_rate,
     find_ready_seconds,
     format_reference_label,
@@ -89,6 +91,13 @@ def test_the_time_of_a_cold_start_comes_before_that_of_a_warm_one() -> None:
     assert find_ready_seconds([warm]) == 90.0
     assert find_ready_seconds([warm, cold]) == 570.0
     assert find_ready_seconds([]) is None
+
+
+def test_the_first_request_of_a_start_is_no_rate_to_compare_with_a_live_one() -> None:
+    cold = Reference(source="x", generation_cold=FigureRange(9.3, 9.3))
+    assert find_cold_rate([cold]) == FigureRange(9.3, 9.3)
+    assert select_comparable([cold, POST]) == select_comparable([POST])
+    assert find_cold_rate([replace(cold, differs="compiled")]) is None
 
 
 def test_the_label_carries_what_is_comparable() -> None:

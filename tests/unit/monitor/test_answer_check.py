@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from sparkctl.clock import SystemClock
 from sparkctl.engines import load_engine
 from sparkctl.model.engine_metrics import EngineMetrics
 from sparkctl.model.finding import Severity
@@ -27,6 +28,7 @@ from sparkctl.monitor.answer_check import (
     judge_stop,
     judge_stream,
     judge_tool_call,
+    measure_requests,
     parse_reply,
 )
 from sparkctl.transport.node_session import open_connection
@@ -182,3 +184,48 @@ async def test_a_check_that_gets_no_answer_is_named_and_what_was_found_before_st
         ("question", Severity.GOOD), ("max-tokens", Severity.GOOD), ("json", Severity.WARNING),
     ]  # fmt: skip
     assert "broke off" in found[-1].summary
+
+
+class _HandClock(SystemClock):
+    """Time passes where the engine says so."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(("tokens", "refuses_chat"), [(16, False), (16, True), (2, False), (None, False)])
+async def test_the_first_answer_of_a_start_is_timed_and_once_more(
+    plan: LaunchPlan, tokens: int | None, refuses_chat: bool
+) -> None:
+    """The first answer takes four times as long as the second; an answer too short, or without a count, tells no rate."""
+    asked: list[int] = []
+    clock = _HandClock()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        size = next((int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")), 0)
+        question = json.loads(await reader.readexactly(size))
+        is_refused = refuses_chat and "messages" in question and question["max_tokens"] > 1
+        if not is_refused:
+            asked.append(question["max_tokens"])
+            clock.now += 4.0 if len(asked) == 1 else 0.5 if question["max_tokens"] == 1 else 1.0
+        usage = {} if tokens is None else {"usage": {"completion_tokens": min(tokens, question["max_tokens"])}}
+        body = json.dumps({"choices": [{"message": {"content": "1 2 3"}}], **usage}).encode()
+        status = "404 Not Found" if is_refused else "200 OK"
+        writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
+        writer.close()
+
+    link = open_connection(Node(name=NodeName("here"), host="local"))
+    await link.connect()
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        service = replace(
+            ReadinessTarget(server.sockets[0].getsockname()[1], replace(plan.ready, probe="chat")), served_model="m"
+        )
+        cold, warm = await measure_requests(
+            link, CheckTarget(service=service, engine=load_engine("vllm"), command=()), clock
+        )
+    assert asked == ([16, 16, 1] if tokens == 16 else [16, 1])
+    assert (cold.rate, warm.rate, warm.ttft) == ((4.0, 16.0, 0.5) if tokens == 16 else (None, None, 0.5))

@@ -123,7 +123,7 @@ def test_a_suggested_change_fits(one: EstimateInput, there: MemoryBudget) -> Non
     for advised in (found.largest, found.least):
         if advised is not None:
             flag = advised.field.removeprefix("args.")
-            words = [*one.words.all_words, f"--{flag}", advised.value]
+            words = [*one.words._words, f"--{flag}", advised.value]
             assert evaluate_fit(replace(one, words=CommandFlags(words)), there).answer in GOOD
     if found.stops:
         gone = tuple(replace(each, is_replaced=True) if each.name in found.stops else each for each in there.holders)

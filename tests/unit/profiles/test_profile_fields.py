@@ -92,6 +92,7 @@ reference:
     differs: another image
     ready_cold: 9m
     ready_warm: 90s
+    generation_cold: 9.3
     context: 8192
     figures:
       - {concurrency: 1, prompt: 512, generated: 128, depth: 4096, task: JSON, generation: 12.7, prefill: 1253, \

@@ -15,7 +15,7 @@ from sparkctl.model.decode_step import RoutedExperts
 from sparkctl.model.profile import FlagValues, JsonValue
 from sparkctl.profiles.profile_library import ProfileLibrary, profile_json_schema
 from sparkctl.profiles.validation import compute_profile_hash
-from sparkctl.profiles.yaml_reader import InvalidFile
+from sparkctl.profiles.yaml_reader import FileIssue, InvalidFile
 
 HEAD = "schema: 1\nname: mine\nengine: sglang\nimage: x/y:1\n"
 
@@ -27,10 +27,18 @@ def library(tmp_path: Path) -> ProfileLibrary:
     return ProfileLibrary(tmp_path / "user", tmp_path / "shipped")
 
 
+def find_issues(library: ProfileLibrary, path: Path) -> tuple[FileIssue, ...]:
+    try:
+        library.load_profile(str(path))
+    except InvalidFile as error:
+        return error.faults
+    return ()
+
+
 def list_faults(library: ProfileLibrary, text: str) -> list[str]:
     path = library.user.parent / "mine.yaml"
     path.write_text(text)
-    return [str(fault).removeprefix(str(path) + ":") for fault in library.find_issues(path)]
+    return [str(fault).removeprefix(str(path) + ":") for fault in find_issues(library, path)]
 
 
 TOKEN = "hf_" + "a" * 30
@@ -230,7 +238,7 @@ def test_a_variant_merges_maps_replaces_lists_and_removes_with_null(library: Pro
 def test_faults_of_a_base_are_in_the_base(library: ProfileLibrary) -> None:
     base = write_profile(library.shipped, "base", BASE + "prot: 1\n")
     variant = write_profile(library.user, "variant", "extends: base\nport: x\n")
-    lines = [str(fault) for fault in library.find_issues(variant)]
+    lines = [str(fault) for fault in find_issues(library, variant)]
     assert lines == [
         f"{variant}:4:7: port: must be a whole number, not `x`",
         f"{base}:8:1: prot: unknown key; did you mean `port`?",
@@ -252,22 +260,22 @@ def test_a_users_profile_wins_and_may_extend_the_shipped_one_of_its_name(library
 def test_circles_strangers_and_long_chains_are_faults(library: ProfileLibrary) -> None:
     first = write_profile(library.user, "first", "extends: second\n")
     write_profile(library.user, "second", "extends: first\n")
-    assert "`first` leads back to here" in str(library.find_issues(first)[0])
+    assert "`first` leads back to here" in str(find_issues(library, first)[0])
     itself = write_profile(library.user, "itself", "extends: itself\n")
-    assert str(library.find_issues(itself)[0]).endswith("3:10: extends: `itself` is this profile itself")
+    assert str(find_issues(library, itself)[0]).endswith("3:10: extends: `itself` is this profile itself")
     stranger = write_profile(library.user, "stranger", "extends: frist\n")
-    assert str(library.find_issues(stranger)[0]).endswith(
+    assert str(find_issues(library, stranger)[0]).endswith(
         "3:10: extends: no profile is called `frist`; did you mean `first`?"
     )
     for number in range(10):
         write_profile(library.user, f"long{number}", f"extends: long{number + 1}\n")
-    assert "more than 8" in str(library.find_issues(library.user / "long0.yaml")[0])
+    assert "more than 8" in str(find_issues(library, library.user / "long0.yaml")[0])
     assert all(summary.faults for summary in library.list_summaries())
 
 
 def test_a_profile_is_called_as_its_file(library: ProfileLibrary) -> None:
     (library.user / "other.yaml").write_text(HEAD)
-    assert str(library.find_issues(library.user / "other.yaml")[0]).endswith(
+    assert str(find_issues(library, library.user / "other.yaml")[0]).endswith(
         "2:7: name: must be `other`, like the file"
     )
     with pytest.raises(InvalidFile):
@@ -415,7 +423,7 @@ def test_any_map_is_a_profile_or_has_located_faults(
 
     path = tmp_path_factory.getbasetemp() / "any.yaml"
     path.write_text(json.dumps({"schema": 1, "name": "any", "engine": "vllm", "image": "x", **data}))
-    for fault in ProfileLibrary(path.parent / "none", path.parent / "none").find_issues(path):
+    for fault in find_issues(ProfileLibrary(path.parent / "none", path.parent / "none"), path):
         assert fault.place.line is not None
         assert str(fault).isprintable()
 

@@ -105,7 +105,8 @@ async def test_the_place_is_kept_while_a_thousand_lines_drop(tmp_path: Path, wra
         await wait_until_settled(pilot)
         if wrapped:
             await press_keys(pilot, "w")
-        app.view.go_to_line((0, 1500))
+        app.view.place.scroll_to_line((0, 1500))
+        app.view.repaint()
         await wait_until_settled(pilot)
         before = app.rows()
         for first in range(2001, 3001, 100):
@@ -143,7 +144,8 @@ async def test_a_filter_keeps_the_place_and_gives_it_back(app: LogApp) -> None:
     async with app.run_test(size=(80, 12)) as pilot:
         app.view.add_lines(0, make_numbered_lines(500))
         await wait_until_settled(pilot)
-        app.view.go_to_line((0, 250))
+        app.view.place.scroll_to_line((0, 250))
+        app.view.repaint()
         await wait_until_settled(pilot)
         before = app.rows()
         await press_keys(pilot, "ampersand", "0", "enter")

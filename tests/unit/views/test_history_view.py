@@ -225,6 +225,23 @@ def test_what_a_start_took_stands_beside_what_the_source_needed() -> None:
         assert not any("ready after" in line for line in render_lines(other))
 
 
+def test_the_first_request_stands_beside_the_same_one_asked_again_and_the_source_s() -> None:
+    text = (
+        "schema: 1\nname: qwen36\nengine: sglang\nimage: an:1\nreference:\n"
+        "  - {source: 'https://example.org/post', generation_cold: 9.3}\n"
+        "  - {source: 'https://example.org/post', differs: compiled, generation_cold: 13.7}\n"
+    )
+    figures = {"cold_ttft": 4.25, "cold_tokens_per_second": 9.84, "warm_ttft": 0.4, "warm_tokens_per_second": 35.94}
+    cold = replace(GOOD, text=text, shares=(replace(GOOD.shares[0], **figures),))
+    assert (
+        "  spark1      first request: a token after 4.25 s, 9.8 tokens/s (example.org: 9.3 tokens/s); "
+        "again: a token after 0.40 s, 35.9 tokens/s"
+    ) in render_lines(cold)
+    slow = replace(cold, text=None, shares=(replace(GOOD.shares[0], cold_ttft=171.0),))
+    assert "  spark1      first request: a token after 2 min 51 s" in render_lines(slow)
+    assert not any("first request" in line for line in render_lines(GOOD))
+
+
 def test_averages_stand_beside_what_the_source_measured() -> None:
     text = (
         "schema: 1\nname: qwen36\nengine: sglang\nimage: an:1\nreference:\n  - source: https://example.org/post\n    figures:\n"

@@ -86,10 +86,19 @@ def test_a_mixture_of_experts_is_told_as_a_range() -> None:
     assert said == "≈ 114–131 GB/s est. · 50–57 % of 230 measured, 42–48 % of 273 spec"
 
 
+def test_the_specification_ends_the_range() -> None:
+    reads = DecodeStepReads(weights=2_000_000_000, experts=ExpertReads(64_000_000_000, 128, 8), draft_tokens=3)
+    said = words.format_bandwidth(estimate_bandwidth(replace(SEEN, steps=16.0), reads))
+    assert said.startswith("≈ 251–273 GB/s est.")
+    assert "100 % of 273 spec" in said
+
+
 def test_an_impossible_estimate_is_said_to_be_one() -> None:
     fast = replace(SEEN, steps=20.0)
     said = words.format_bandwidth(estimate_bandwidth(fast, DENSE))
-    assert said.startswith("≈ 540 GB/s est. · more than the memory can do: model.weights in the profile must be wrong")
+    assert said.startswith(
+        "not known: the estimate is more than the memory can do, model.weights in the profile must be wrong"
+    )
 
 
 def test_a_counter_is_a_measurement_and_another_machine_has_another_ceiling() -> None:

@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 
 from sparkctl.model.container import ContainerState
+from sparkctl.model.engine_metrics import EngineActivity, EngineMeter
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
+from sparkctl.model.reference import ComparableReference, FigureRange, ReferenceRate
 from sparkctl.model.sample import MemoryReading
 from sparkctl.model.text.units import GIB
 from sparkctl.monitor.node_views import NodeStatusView
@@ -143,3 +145,13 @@ def test_age_is_that_of_docker(status: str, age: str) -> None:
 def test_details_name_the_image() -> None:
     text = "\n".join(format_status([make_status_view(make_instance_view("a"))], 80, with_details=True))
     assert "image lmsysorg/sglang:v0.5.12-cu130-runtime" in text
+
+
+def test_details_name_the_source_s_figure_beside_the_live_one() -> None:
+    reference = ComparableReference("https://example.org/post", (ReferenceRate(1, FigureRange(12.7, 12.7)),))
+    live = EngineMeter(activity=EngineActivity.DECODING, generation_rate=12.4, running=1)
+    one = replace(make_instance_view("a"), numbers=live, reference=reference)
+    text = "\n".join(format_status([make_status_view(one)], 200, with_details=True))
+    assert text.endswith("· 12.4 tok/s · source 12.7")
+    two = replace(one, numbers=replace(live, running=4))
+    assert "source" not in "\n".join(format_status([make_status_view(two)], 200, with_details=True))

@@ -187,7 +187,8 @@ class Answers(BaseHTTPRequestHandler):
         if asked.get("stream"):
             events = [json.dumps(answer | {"object": "chunk"}), "[DONE]"]
             if pause := setting("TOKEN_S", 0):
-                self.stream(count, pause)
+                wants_usage = (asked.get("stream_options") or {}).get("include_usage")
+                self.stream(count, pause, usage if wants_usage else None)
                 return
             self.reply(200, "".join(f"data: {event}\n\n" for event in events).encode(), "text/event-stream")
         else:
@@ -200,8 +201,8 @@ class Answers(BaseHTTPRequestHandler):
             f"# TYPE {self.prefix}:{k} counter\n{self.prefix}:{k}{label} {float(v)}\n" for k, v in values.items()
         )
 
-    def stream(self, count: int, pause: float) -> None:
-        """Send a token at a time, in chunks, as engines do."""
+    def stream(self, count: int, pause: float, usage: dict | None) -> None:
+        """Send a token at a time, in chunks, as engines do, and how many it were where that was asked."""
         self.send_response_only(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
@@ -212,6 +213,8 @@ class Answers(BaseHTTPRequestHandler):
                 f"data: {json.dumps({'id': 'lab-1', 'model': self.model, 'choices': [choice]})}\n\n".encode()
             )
             time.sleep(pause)
+        if usage is not None:
+            self.send_chunk(f"data: {json.dumps({'id': 'lab-1', 'choices': [], 'usage': usage})}\n\n".encode())
         self.send_chunk(b"data: [DONE]\n\n")
         self.send_chunk(b"")
 

@@ -2,33 +2,28 @@
 
 ``python -m tests.tools.nightly.engines.bench_start`` installs what is missing as the job ``engines`` does, and llama-benchy into an
 environment of its own; starts each engine by `sparkctl up`, measures it, and holds the table against llama-benchy's own result, and
-the acceptance beside each cell against the engine's counters over the same time, and the speed against that of the same load
-without sparkctl's sampling. Exit 0: all was as it should be.
+the acceptance beside each cell against the engine's counters over the same time. Exit 0: all was as it should be.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
+import math
 import re
 import shlex
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-from sparkctl.commands.bench.load_generator import CellFailed, LoadGenerator, LoadTarget
-from sparkctl.model.bench import BenchCell
 from tests.lab.bed.node import LabNode
 from tests.lab.support.sparkctl_process import Sparkctl
 from tests.tools.nightly.engines import benchy_spy, random_model
-from tests.tools.nightly.engines.install import Install, NotInstalled, cache_directory
+from tests.tools.nightly.engines.install import VLLM, Install, NotInstalled, cache_directory
 from tests.tools.nightly.engines.lab_start import NODE, mount_install, run_on_node
 from tests.tools.nightly.engines.scenes import SPECULATION, Bench, format_row
 from tests.tools.nightly.lab_job import WITHIN
@@ -37,8 +32,8 @@ TOLERANCE = 0.02
 _ENDED_AT_ONCE = "no request generated more than one token"
 _SIZES = ("--pp", "128", "--tg", "512", "--depth", "0,256", "--concurrency", "1,2", "--runs", "3")
 _CELLS = 4
-_CELL, _RUNS, _ROUNDS = BenchCell(pp=128, tg=512), 3, 5  # of the comparison with and without our sampling
-_OVERHEAD = 0.05
+PORT = 8202
+_DRAFTS_SINCE = (0, 20)  # of vLLM on a CPU
 _NAMES = {  # of the engines' counters: steps that drafted, drafts, accepted drafts
     "vllm": "vllm:spec_decode_num_{}_total",
     "llamacpp": "llamacpp:spec_decode_num_{}_total",
@@ -54,7 +49,7 @@ def measure_engine(engine: str, bench: Bench, node: LabNode, command: Sparkctl) 
     """Start one engine, measure it, and compare."""
     del node
     name = f"{engine}-real"
-    _write_profile(bench, command, engine, name)
+    write_profile(bench, command, engine, name)
     began = time.monotonic()
     ran = command("up", name, "--node", NODE, "--json", timeout=WITHIN)
     if ran.code:
@@ -79,55 +74,61 @@ def measure_engine(engine: str, bench: Bench, node: LabNode, command: Sparkctl) 
         bench.note(
             f"bench {engine}", time.monotonic() - began, f"{len(measured)} of {len(cells)} cells with figures", wrong
         )
-        seen = [json.loads((Path(scratch) / f"{number}.json").read_text()) for number in range(len(cells))]
-        for cell, one in zip(cells, seen, strict=True):
+        seen = [json.loads((Path(scratch) / f"{number}.json").read_text()) for number in range(len(cells) + 1)]
+        warm_up, *measured_ones = seen
+        bench.note(
+            f"bench {engine}: warm-up",
+            0.0,
+            "a process of its own",
+            None if warm_up["runs"] == 1 else "the first has more runs",
+        )
+        for cell, one in zip(cells, measured_ones, strict=True):
             _compare_cell(bench, engine, cell, one)
-    _compare_overhead(bench, engine, name, command)
+        whole = command("bench", "show", str(cells[-1]["benchmark"]), "--as", "llama-benchy")
+        told = {_read_sizes(one): one for one in json.loads(whole.out)["benchmarks"]}
+        theirs = [one["result"]["benchmarks"][-1] for one in measured_ones if one["result"] is not None]
+        apart = [
+            f"{name} of {_read_sizes(own)}"
+            for own in theirs
+            if (ours := told.get(_read_sizes(own))) is not None
+            for name, value in own.items()
+            if isinstance(value, dict) and not _is_same(value, ours.get(name))
+        ]
+        bench.note(
+            f"bench {engine}: its document",
+            0.0,
+            f"{len(told)} cells",
+            None if told and not apart else ", ".join(apart) or "none",
+        )
     command("down", "--all", "--node", NODE, "--json", timeout=WITHIN)
 
 
-def _compare_overhead(bench: Bench, engine: str, name: str, command: Sparkctl) -> None:
-    """Measure one cell by turns: with what sparkctl reads beside, and by the same load generator over a tunnel without that."""
-    began, tokenizer = time.monotonic(), str(bench.models / random_model.NAME)
-    opened = command.start("tunnel", name, "--json")
-    url = json.loads(opened.await_text(r'^\{.*"event": ?"tunnel".*"open".*$'))["url"]
-    sampled, bare = list[float](), list[float]()
-    words = ("--pp", str(_CELL.pp), "--tg", str(_CELL.tg), "--runs", str(_RUNS), "--tokenizer", tokenizer)
-    for _ in range(_ROUNDS):
-        ran = command("bench", name, *words, "--command", str(bench.install.benchy), "--json", timeout=WITHIN)
-        for event in ran.events:
-            if event["event"] == "cell" and event["result"]["generation_rate"] is not None:
-                sampled += event["result"]["generation_rate"]["values"]
-        with tempfile.TemporaryDirectory(prefix="sparkctl-nightly-bench-") as home:
-            generator = LoadGenerator(
-                words=(str(bench.install.benchy),), home=Path(home), runs=_RUNS,
-                target=LoadTarget(url=f"{url}/v1", model=random_model.NAME, tokenizer=tokenizer),
-            )  # fmt: skip
-            with suppress(CellFailed):
-                measured = asyncio.run(generator.run_cell(_CELL, lambda: None, lambda: None))
-                bare += measured.generation_rate.values if measured.generation_rate else ()
-    opened.interrupt()
-    opened.end()
-    if not sampled or not bare:
-        bench.note(
-            f"bench {engine}: overhead", time.monotonic() - began, "no figures", "nothing was measured in one of both"
+def _read_sizes(one: dict[str, Any]) -> tuple[int, ...]:
+    return tuple(one[name] for name in ("prompt_size", "response_size", "context_size", "concurrency"))
+
+
+def _is_same(theirs: dict[str, Any], ours: dict[str, Any] | None) -> bool:
+    """Tell whether two figures are the same: ours have six digits."""
+    return ours is not None and all(
+        math.isclose(one, other, rel_tol=1e-4, abs_tol=1e-2)
+        for one, other in zip(
+            (theirs["mean"], theirs["std"], *theirs["values"]),
+            (ours["mean"], ours["std"], *ours["values"]),
+            strict=True,
         )
-        return
-    share = median(sampled) / median(bare) - 1
-    shown = [f"{median(one):.1f} tok/s ({min(one):.1f} to {max(one):.1f}, {len(one)} runs)" for one in (sampled, bare)]
-    is_slower = share < -_OVERHEAD and max(sampled) < min(bare)
-    wrong = f"our sampling costs {-share:.1%}" if is_slower else None
-    bench.note(
-        f"bench {engine}: overhead",
-        time.monotonic() - began,
-        f"{shown[0]} with our sampling, {shown[1]} without: {share:+.1%}",
-        wrong,
     )
 
 
-def _write_profile(bench: Bench, command: Sparkctl, engine: str, name: str) -> None:
+def _can_draft(install: Install) -> bool:
+    """Tell whether this vLLM drafts on a CPU."""
+    major, minor, *_ = install.vllm_version.split(".")
+    return (int(major), int(minor)) >= _DRAFTS_SINCE
+
+
+def write_profile(bench: Bench, command: Sparkctl, engine: str, name: str, *, drafts: bool = True) -> None:
+    """Write a profile of an engine that this machine has; it drafts where it can, unless told otherwise."""
     common: dict[str, Any] = {
-        "engine": engine, "port": 8202, "container": {"gpus": "none", "network": "host", "shm_size": "1g"},
+        "engine": engine, "port": PORT, "container": {"gpus": "none", "network": "host", "shm_size": "1g"},
         "mounts": mount_install(bench),
     }  # fmt: skip
     fields: dict[str, Any]
@@ -141,8 +142,8 @@ def _write_profile(bench: Bench, command: Sparkctl, engine: str, name: str) -> N
             "OMP_NUM_THREADS": "1",
         }
         args = {
-            "enforce-eager": True, "max-model-len": 2048, "speculative-config": SPECULATION,
-            "override-generation-config": {"temperature": 0},
+            "enforce-eager": True, "max-model-len": 2048, "override-generation-config": {"temperature": 0},
+            **({"speculative-config": SPECULATION} if drafts and _can_draft(bench.install) else {}),
         }  # fmt: skip
         fields = {"model": {"path": str(model), "served_name": random_model.NAME}, "env": environment | quiet}
     else:
@@ -159,8 +160,11 @@ def _write_profile(bench: Bench, command: Sparkctl, engine: str, name: str) -> N
 
 def _compare_cell(bench: Bench, engine: str, cell: dict[str, Any], seen: dict[str, Any]) -> None:
     """Hold one cell against llama-benchy's own file, and against the engine's two pages."""
-    own, ours = seen["result"]["benchmarks"][-1], cell["result"]
-    label = "pp{pp} tg{tg} d{depth} c{concurrency}".format(**cell["cell"])
+    label, ours = "pp{pp} tg{tg} d{depth} c{concurrency}".format(**cell["cell"]), cell["result"]
+    if ours["error"] not in (None, _ENDED_AT_ONCE) or seen["result"] is None:
+        bench.note(f"bench {engine}: {label}", 0.0, "no figures", f"not measured: {ours['error']}")
+        return
+    own = seen["result"]["benchmarks"][-1]
     if ours["error"] == _ENDED_AT_ONCE and own["tg_throughput"] is None:  # both say so
         bench.note(f"bench {engine}: {label}", 0.0, "random weights ended each answer at once", None)
         return
@@ -178,7 +182,9 @@ def _compare_cell(bench: Bench, engine: str, cell: dict[str, Any], seen: dict[st
     steps, accepted = (_count(engine, seen["pages"], name) for name in ("drafts", "accepted_tokens"))
     length = 1 + accepted / steps if steps else None
     far = None if length is None or cell["accept_length"] is None else abs(cell["accept_length"] / length - 1)
-    if wrong is None and (far is None or far > TOLERANCE):
+    is_without = engine == "vllm" and not _can_draft(bench.install)
+    is_told = (cell["accept_length"] is None and steps == 0) if is_without else (far is not None and far <= TOLERANCE)
+    if wrong is None and not is_told:
         wrong = f"accepted {cell['accept_length']} a step, the counters say {length}"
     apart = "" if far is None else f", {100 * far:.3f} % apart"
     what = f"{cell['tokens_per_second']:.1f} tok/s; accepted {cell['accept_length']}, counters {length}{apart} ({steps:.0f} steps)"
@@ -196,9 +202,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.tools.nightly.engines.bench_start", description=__doc__)
     parser.add_argument("--cache", type=Path, default=cache_directory(), help="where the engines are installed")
     parser.add_argument("--jobs", type=int, default=1, help="compilers at a time")
+    parser.add_argument(
+        "--vllm", default=VLLM, metavar="VERSION", help="another vLLM; before 0.20 it drafts nothing on a CPU"
+    )
     parser.add_argument("--engine", choices=sorted(_NAMES), action="append", help="this one alone; repeatable")
     options = parser.parse_args()
-    install = Install(options.cache.absolute(), options.jobs)
+    install = Install(options.cache.absolute(), options.jobs, options.vllm)
     bench = Bench(install, install.root / "models", Path(tempfile.gettempdir()), 0.0)
     random_model.write_directory(bench.models / random_model.NAME)
     random_model.write_gguf(bench.models / f"{random_model.NAME}.gguf")

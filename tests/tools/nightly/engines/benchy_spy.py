@@ -1,8 +1,9 @@
 """Runs the real llama-benchy in sparkctl's place, and notes for itself what the engine counted meanwhile.
 
-``python benchy_spy.py DIRECTORY COMMAND WORDS...``: COMMAND gets WORDS. At the first measured request, and after the last, the
-engine's page of figures is read, without sparkctl's code; both and the result go into a file of DIRECTORY. It imports nothing of
-the project: it runs in whatever Python is named.
+``python benchy_spy.py DIRECTORY COMMAND WORDS...``: COMMAND gets WORDS. Just before the first measured request (llama-benchy has
+told the latency then, and generates nothing until that), and after the last, the engine's page of figures is read, without
+sparkctl's code; both and the result go into a file of DIRECTORY. It imports nothing of the project: it runs in whatever Python is
+named.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def main(directory: Path, command: list[str]) -> int:
     assert process.stdout is not None
     for line in process.stdout:
         kind = _read_kind(line)
-        if kind == "request_start" and not pages:
+        if kind == "latency_measured":
             pages.append(_read_page(page))
         elif kind == "request_end":
             left -= 1
@@ -36,9 +37,9 @@ def main(directory: Path, command: list[str]) -> int:
         print(line, end="", flush=True)
     status = process.wait()
     result = Path(options["--save-result"])
-    if status == 0 and result.exists():
-        seen = {"pages": pages, "result": json.loads(result.read_text(encoding="utf-8"))}
-        (directory / f"{len(list(directory.iterdir()))}.json").write_text(json.dumps(seen), encoding="utf-8")
+    told = json.loads(result.read_text(encoding="utf-8")) if status == 0 and result.exists() else None
+    seen = {"runs": int(options["--runs"]), "pages": pages, "result": told}
+    (directory / f"{len(list(directory.iterdir()))}.json").write_text(json.dumps(seen), encoding="utf-8")
     return status
 
 

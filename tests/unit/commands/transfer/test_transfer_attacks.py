@@ -22,7 +22,13 @@ from hypothesis import strategies as st
 
 from sparkctl.clock import SystemClock
 from sparkctl.commands.transfer import transfer_profile, transfer_stream
-from sparkctl.commands.transfer.transfer_files import TransferPlan, TransferReporter, plan_transfer, transfer_files
+from sparkctl.commands.transfer.transfer_files import (
+    TransferPlan,
+    TransferReporter,
+    part_name,
+    plan_transfer,
+    transfer_files,
+)
 from sparkctl.commands.transfer.transfer_stream import (
     TransferRoute,
     TransferStream,
@@ -509,7 +515,7 @@ async def test_a_part_that_is_no_plain_file_of_its_own_is_not_written_to(tmp_pat
     (source / "w").write_bytes(b"new")
     victim.write_bytes(b"")
     found = plan_transfer([(make_listing(str(source), file_entry(source / "w", "w")), make_listing(str(target)))])
-    part = target / found.send[0].part_file_name
+    part = target / part_name("w", found.send[0].size, found.send[0].mtime)
     if kind == "link":
         part.symlink_to(victim)
     elif kind == "hard link":

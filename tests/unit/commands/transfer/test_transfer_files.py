@@ -16,6 +16,7 @@ from sparkctl.commands.transfer.transfer_files import (
     TransferPlan,
     TransferReporter,
     compare_checksums,
+    part_name,
     plan_transfer,
     transfer_files,
 )
@@ -108,7 +109,7 @@ async def test_a_part_is_gone_on_with_and_a_damaged_one_thrown_away(tmp_path: Pa
     (source / "w").write_bytes(data)
     async with open_two_sessions() as (one, two):
         found = await plan_between(one, source, target)
-        part = target / found.send[0].part_file_name
+        part = target / part_name("w", found.send[0].size, found.send[0].mtime)
         (target / ".w.1-1.sparkctl-part").write_bytes(b"of another state")
         part.write_bytes(b"X" + data[1:1_000_000])
         found = await plan_between(one, source, target)

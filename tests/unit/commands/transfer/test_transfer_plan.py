@@ -56,9 +56,9 @@ def test_only_changed_files_are_sent() -> None:
     )
     target = make_listing(make_model_file("a"), make_model_file("c", 8), make_model_file("d"), make_model_file("own"))
     found = plan_transfer([(source, target)])
-    assert [(one.name, one.source, one.target_path) for one in found.send] == [
-        ("b", "/x/m/b", "/models/m/b"),
-        ("c", "/x/m/c", "/models/m/c"),
+    assert [(one.name, one.source, one.base) for one in found.send] == [
+        ("b", "/x/m/b", "/models/m"),
+        ("c", "/x/m/c", "/models/m"),
     ]
     assert [one.name for one in found.doubtful] == ["d"]
     assert found.links == (SymbolicLink("/models/m", "l", "a"),)
@@ -105,7 +105,7 @@ def test_checksums_decide_about_doubtful_files() -> None:
     )
     done = resolve_doubtful_files(found, {one.number: one.name == "a" for one in found.doubtful})
     assert [one.name for one in done.send] == ["b"]
-    assert [(one.target_path, one.mtime) for one in done.touch] == [("/models/m/a", SECOND)]
+    assert [(one.base, one.name, one.mtime) for one in done.touch] == [("/models/m", "a", SECOND)]
     assert (done.same, done.doubtful) == (1, ())
     assert {one.number for one in done.send}.isdisjoint({one.number for one in found.send})
 

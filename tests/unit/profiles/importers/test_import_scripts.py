@@ -7,6 +7,7 @@ import pytest
 from sparkctl.errors import InvalidInput
 from sparkctl.model.profile import FlagValues
 from sparkctl.profiles.importers.profile_draft import KeyOutcome
+from sparkctl.views.profiles.profile_view import format_import_report
 from tests.unit.profiles.importers.import_text import (
     get_container_argv,
     import_and_check,
@@ -200,3 +201,78 @@ def test_a_list_of_names_in_an_array_is_one_flag() -> None:
         f'N=(a b)\ndocker run -p 1:1 {IMAGE} --model m --served-model-name "${{N[@]}}" --seed 1'
     )
     assert dict(profile.args)["served-model-name"] == FlagValues(("a", "b"))
+
+
+@pytest.mark.parametrize("redirection", ["> /tmp/serve.log 2>&1", "> serve.log", ">> serve.log"])
+def test_a_redirection_on_a_line_of_its_own_is_no_prompt(redirection: str) -> None:
+    for flags in ("--kv-cache-dtype fp8", "--kv-cache-dtype \\\n  fp8"):
+        written = import_and_check(f"docker run -p 8000:8000 {IMAGE} --model org/m {flags} \\\n  {redirection}\n")
+        assert dict(written.profile.args) == {"kv-cache-dtype": "fp8"}, flags
+        assert "serve.log" in " ".join(list_keys_of(written, KeyOutcome.UNSUPPORTED))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"$ docker run -p 8000:8000 \\\n> {IMAGE} \\\n> --model org/m",
+        f"docker run -p 8000:8000 {IMAGE} \\\n> --model org/m",
+        f"> docker run -p 8000:8000 {IMAGE} \\\n> --model org/m",
+        f"milo@spark1:~$ docker run -p 8000:8000 {IMAGE} --model \\\n> org/m",
+    ],
+)
+def test_prompts_and_marks_of_a_quote_are_taken_away(text: str) -> None:
+    assert import_docker_line(text).model.path == "org/m"
+
+
+def test_how_many_tokens_a_batch_holds_is_no_secret() -> None:
+    profile = import_docker_line(
+        'BATCH_TOKENS="${BATCH_TOKENS:-8192}"\n'
+        f'docker run -p 8000:8000 {IMAGE} --model org/m --max-num-batched-tokens "$BATCH_TOKENS"'
+    )
+    assert "8192" in str(dict(profile.args)["max-num-batched-tokens"])
+
+
+def test_of_many_other_commands_of_a_script_the_report_shows_the_first() -> None:
+    text = "".join(f"echo {number}\n" for number in range(30)) + f"docker run -p 8000:8000 --rm {IMAGE} --model org/m\n"
+    imported = import_and_check(text).imported
+    lines = format_import_report(imported)
+    assert "  left out  `echo 0` and 29 more (--json has them all): only the `docker run` is read" in lines
+    assert any(line.startswith("  left out  --rm: ") for line in lines)
+    assert len(imported.ledger.list_keys_by_outcome(KeyOutcome.UNSUPPORTED)) == 31
+
+
+@pytest.mark.parametrize(
+    "other",
+    ["docker network create llm", "docker volume create hub", "docker buildx create --use", "docker image rm run"],
+)
+def test_only_a_container_is_run_or_created(other: str) -> None:
+    assert import_docker_line(f"{other}\ndocker run --network llm -p 8000:8000 {IMAGE} --model org/m").image == IMAGE
+
+
+@pytest.mark.parametrize(
+    "docker",
+    ["docker --context spark1", "docker -H ssh://spark1 container", "sudo docker --log-level=error", "/usr/bin/docker"],
+)
+def test_options_before_the_verb_are_passed_over(docker: str) -> None:
+    assert import_docker_line(f"{docker} run -p 8000:8000 {IMAGE} --model org/m").image == IMAGE
+
+
+def test_of_several_containers_the_one_of_an_engine_is_read() -> None:
+    helper = (
+        'docker run --rm --gpus all nvidia/cuda:13.0.1-base-ubuntu24.04 nvidia-smi\ndocker run -d "$EXTRA" helper:1\n'
+    )
+    written = import_and_check(f"{helper}docker run -p 8000:8000 {IMAGE} --model org/m\ndocker run -d grafana/grafana")
+    assert (written.profile.image, written.profile.engine) == (IMAGE, "vllm")
+    assert list(list_keys_of(written, KeyOutcome.UNSUPPORTED).values()) == ["another `docker run` is read"] * 3
+    assert import_docker_line("docker run -p 1:1 one:1\ndocker run -p 2:2 two:2").image == "one:1"
+
+
+def test_a_variable_that_is_empty_unless_set_is_no_word() -> None:
+    command = (
+        f"docker run -p 8000:8000 -e A=${{A:-}} {IMAGE} --model org/m --tensor-parallel-size 1 ${{VLLM_EXTRA_ARGS:-}}"
+    )
+    written = import_and_check(command)
+    assert dict(written.profile.args) == {"tensor-parallel-size": "1"}
+    assert "VLLM_EXTRA_ARGS: not set in the text" in " ".join(remark.text for remark in written.imported.ledger.remarks)
+    spread = import_and_check(command, defined={"VLLM_EXTRA_ARGS": "--enforce-eager --kv-cache-dtype fp8"})
+    assert list(dict(spread.profile.args)) == ["tensor-parallel-size", "enforce-eager", "kv-cache-dtype"]

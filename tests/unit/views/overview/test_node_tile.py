@@ -30,9 +30,14 @@ from sparkctl.monitor.event_log import EventLogEntry, RecentLogLine, StartRefuse
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.sample_series import SampleSeries
 from sparkctl.monitor.startup_timeline import advance_timeline
-from sparkctl.views.overview.overview_view import NodeTile, OverviewScreenModel, render_overview
+from sparkctl.views.overview.overview_view import (
+    NodeTile,
+    OverviewScreenModel,
+    count_useful_rows,
+    render_overview,
+)
 from sparkctl.views.overview.tile_model import NodeTileModel
-from sparkctl.views.overview.tile_rows import DrawArea, describe_engine, render_engine_facts
+from sparkctl.views.overview.tile_rows import DrawArea, choose_chart_minutes, describe_engine, render_engine_facts
 from sparkctl.views.text.frame_layout import MIN_TILE_LINES
 from sparkctl.views.text.styled_text import TextStyle, join_text, measure_row, to_ascii
 
@@ -375,7 +380,7 @@ def test_a_tile_that_was_asked_how_tall_it_would_be_looks_as_one_that_was_not(
     glance: NodeTileModel, columns: int, count: int
 ) -> None:
     asked = NodeTile(glance)
-    natural = asked.count_useful_lines(columns, count)
+    natural = count_useful_rows([asked], columns, count)
     assert natural <= max(count, MIN_TILE_LINES)
     assert asked.render_rows(columns, natural) == NodeTile(glance).render_rows(columns, natural)
 
@@ -531,3 +536,8 @@ def test_a_sick_spark_does_not_look_healthy(columns: int, count: int) -> None:
     assert "stuck clock" not in join_text(NodeTile(away).render_rows(columns, count)[0]), (
         "what is not known now is not said"
     )
+
+
+@pytest.mark.parametrize(("since", "minutes"), [(None, 1), (NOW - 30, 1), (NOW - 1000, 17), (NOW - 1e6, 360)])
+def test_the_curves_begin_where_they_are_asked_to(since: float | None, minutes: int) -> None:
+    assert choose_chart_minutes(make_tile(since=since)) == minutes
