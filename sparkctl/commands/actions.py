@@ -266,7 +266,14 @@ def _check_fit(now: ActionContext) -> Request:
 
     profile = ProfileLibrary().load_profile(str(now.profile))
     nodes = assign_nodes_to_ranks(profile, (), now.config_nodes) if profile.nodes > 1 else now.config_nodes
-    return CheckFit(profile, nodes, os.environ, (str(now.profile),), known=now.config_nodes, names_nodes=False)
+    return CheckFit(
+        profile=profile,
+        nodes=nodes,
+        environ=os.environ,
+        words=(str(now.profile),),
+        known=now.config_nodes,
+        names_nodes=False,
+    )
 
 
 def _open_tunnel(now: ActionContext) -> Request:

@@ -51,9 +51,8 @@ from sparkctl.monitor.recording import RecordingPlayer
 from sparkctl.monitor.store import Store, StoreEvent, Topic, TopicKind
 from sparkctl.monitor.switch_journal_io import format_step_number
 from sparkctl.profiles.profile_library import ProfileOffer, list_startable_profiles
-from sparkctl.tui.estimate_cache import MemoryEstimateCache
+from sparkctl.tui.estimate_cache import MemoryEstimateCache, StartOfferCache
 from sparkctl.tui.panel_options import DemoStep, PanelOptions, PreparedCommand
-from sparkctl.tui.start_offers import StartOfferCache
 from sparkctl.views.command_result_view import (
     describe_guard_action,
     describe_running_instances,

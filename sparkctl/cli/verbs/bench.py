@@ -310,7 +310,12 @@ def _choose_cells(ctx: click.Context, preset: str, sizes: dict[str, Any]) -> tup
 @bench_command.command("list")
 @json_document_option
 def list_command(as_json: bool) -> int:
-    """List the benchmarks that were run from this machine, the newest first."""
+    """List the benchmarks that were run from this machine, the newest first.
+
+    \b
+    sparkctl bench list
+    sparkctl bench list --json
+    """
     from sparkctl.cli import stdout
     from sparkctl.history.bench_store import BenchStore
     from sparkctl.model.json_codec import to_json_data

@@ -49,7 +49,7 @@ from sparkctl.transport.hub_client import HubClient
 from sparkctl.transport.node_session import NodeSession, SharedSession, isolate_node_failures
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckFit(Request):
     """A request to check whether a profile fits.
 
@@ -349,7 +349,9 @@ async def suggest_profile(ctx: CommandContext, nodes: Sequence[Node], environ: M
                         continue
                     fits: list[str] = []
                     missing: dict[str, PartsMissing] = {}
-                    async for event in check_fit(shared, CheckFit(profile, there, environ, (offer.name,))):
+                    async for event in check_fit(
+                        shared, CheckFit(profile=profile, nodes=there, environ=environ, words=(offer.name,))
+                    ):
                         if isinstance(event, MemoryFitEvaluated) and not event.fit.is_refused:
                             fits.append(event.node)
                         elif isinstance(event, PartsMissing):

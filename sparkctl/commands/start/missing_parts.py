@@ -207,7 +207,11 @@ def build_missing_event(
     nodes = [word for each in together or (node,) for word in ("--node", each)]
     command = shlex.join(["sparkctl", "pull", profile, *nodes, *settings])
     return PartsMissing(
-        ctx.clock.unix_time(), node, profile, tuple(parts), (command,) if all(part.source for part in parts) else ()
+        ts=ctx.clock.unix_time(),
+        node=node,
+        instance=profile,
+        parts=tuple(parts),
+        commands=(command,) if all(part.source for part in parts) else (),
     )
 
 

@@ -232,10 +232,6 @@ class DockerClient:
             if "already in progress" not in error.message:
                 raise
 
-    async def aclose(self) -> None:
-        """Do nothing: no call leaves anything open, and the connection belongs to its owner."""
-        self._api = None
-
     async def api_version(self) -> str:
         """Return the API version, negotiated once."""
         return self._api if self._api is not None else await self.ping()

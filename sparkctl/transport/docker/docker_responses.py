@@ -80,7 +80,7 @@ class DockerInfo:
         return known and image.architecture != self.machine
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImageInfo:
     """An image on the node. ``architecture`` in Go's spelling: arm64, amd64. ``size`` in bytes.
 
@@ -161,8 +161,8 @@ def parse_image(data: Json) -> ImageInfo:
         content = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     labels = dict(_parse_labels(config.get("Labels")))
     return ImageInfo(
-        _get_text(data, "Id") or "", _get_text(data, "Architecture"), _get_number(data, "Size"), content,
-        labels.get(ContainerLabel.BUILD),
+        id=_get_text(data, "Id") or "", architecture=_get_text(data, "Architecture"), size=_get_number(data, "Size"), content=content,
+        built_from=labels.get(ContainerLabel.BUILD),
     )  # fmt: skip
 
 

@@ -400,7 +400,7 @@ async def test_the_question_says_how_much_is_to_come_and_the_plan_what_is_free(
         )
         profile = make_request(sparks).profile
         spark2 = load_config(sparks.config_path).nodes[1:]
-        events = await collect_events(check_fit(ctx, CheckFit(profile, spark2, hub=HubClient(environ))))
+        events = await collect_events(check_fit(ctx, CheckFit(profile=profile, nodes=spark2, hub=HubClient(environ))))
         (lacking,) = [one for one in events if isinstance(one, PartsMissing)]
         assert [part.free for part in lacking.parts] == [FULL_DISK_FREE_BYTES, FULL_DISK_FREE_BYTES]
         large = replace(lacking.parts[1], size=FULL_DISK_FREE_BYTES + (1 << 30))
@@ -451,12 +451,12 @@ async def test_a_plan_asks_the_hub_for_what_is_not_there(sparks: SimulatedSparks
     with run_hub(hub) as url:
         environ = {"HF_ENDPOINT": url}
         profile = make_request(sparks, "model.weights=null").profile
-        events = await collect_events(check_fit(ctx, CheckFit(profile, nodes, hub=HubClient(environ))))
+        events = await collect_events(check_fit(ctx, CheckFit(profile=profile, nodes=nodes, hub=HubClient(environ))))
         proposed = propose_profile(f"hf:{repository}", ("args.gpu-memory-utilization=0.5",))
-        request = CheckFit(proposed, nodes, is_proposal=True, hub=HubClient(environ))
+        request = CheckFit(profile=proposed, nodes=nodes, is_proposal=True, hub=HubClient(environ))
         proposal = await collect_events(check_fit(ctx, request))
         hub.gated.add(repository)
-        gated = await collect_events(check_fit(ctx, CheckFit(profile, nodes, hub=HubClient(environ))))
+        gated = await collect_events(check_fit(ctx, CheckFit(profile=profile, nodes=nodes, hub=HubClient(environ))))
     assert find_command_end(events).exit_code == 6, "it is not there"
     (fit,) = [one.fit for one in events if isinstance(one, MemoryFitEvaluated)]
     (weights,) = [part for part in fit.parts if part.name == "weights"]
