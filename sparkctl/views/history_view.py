@@ -580,11 +580,11 @@ def render_history_page(past: HistoryScreenModel, columns: int, lines: int) -> S
         words = (
             "reading the history ..."
             if past.operations is None
-            else "No entry matches. Esc clears the filter."
+            else f"No entry is about {past.pattern.typed}. Esc shows all {len(past.operations)}."
             if past.pattern
             else _EMPTY_HISTORY_TEXT
         )
-        rows += [(), make_row("  ", Span(words, TextStyle.STALE))]
+        rows += [(), make_row("  ", sanitize_span(words, TextStyle.STALE))]
         return ScrollPage(pad_screen(rows, columns, lines))
     made = [build_history_row(one) for one in past.visible_operations]
     fields, wide = _format_page_table(made, columns)
