@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import asyncssh
 
@@ -46,6 +46,7 @@ from sparkctl.transport.ssh.ssh_login import JumpChain, LoginPrompter, LoginTime
 CONNECTION_ERRORS = (asyncssh.DisconnectError, ConnectionError, BrokenPipeError, ValueError, LookupError)
 _EXIT_GRACE_SECONDS = 2.0  # seconds that a command gets to end by itself
 
+T = TypeVar("T")
 LostErrorFactory = Callable[[BaseException | None], ConnectionLost]
 
 
@@ -390,9 +391,10 @@ class SshConnection:
         if path == docker_errors.DOCKER_SOCKET and asyncio.get_running_loop().time() < self._stdio_until:
             return await self._open_docker_stdio()
         try:
-            _, flow = await self._require_connection().create_unix_connection(
+            opening = self._require_connection().create_unix_connection(
                 BoundedSession, path, encoding=None, window=WINDOW_BYTES
             )
+            _, flow = await _open_or_close(opening, _close_socket)
         except asyncssh.ChannelOpenError as error:
             self._raise_if_lost(error)
             if path != docker_errors.DOCKER_SOCKET:
@@ -407,9 +409,10 @@ class SshConnection:
     async def open_tcp(self, host: str, port: int) -> tuple[ByteReader, ByteWriter]:
         """Open a TCP connection from the node; ConnectionRefusedError if nobody listens."""
         try:
-            _, flow = await self._require_connection().create_connection(
+            opening = self._require_connection().create_connection(
                 BoundedSession, host, port, encoding=None, window=WINDOW_BYTES
             )
+            _, flow = await _open_or_close(opening, _close_socket)
         except asyncssh.ChannelOpenError as error:
             self._raise_if_lost(error)
             if error.code == asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED:
@@ -449,7 +452,7 @@ class SshConnection:
         line, script = build_remote_command(argv)
         ssh = self._require_connection()
         try:
-            process = await ssh.create_process(line, encoding=None)
+            process = await _open_or_close(ssh.create_process(line, encoding=None), _kill_process)
         except asyncssh.ChannelOpenError as error:
             self._raise_if_lost(error)
             raise NodeUnreachable(
@@ -516,6 +519,29 @@ def compute_backoff_seconds(attempt: int, chance: float) -> float:
     """Return the seconds to wait after the ``attempt``-th failure; ``chance`` in 0..1 shortens them by up to half."""
     full = min(MAX_BACKOFF_SECONDS, MIN_BACKOFF_SECONDS * 2.0 ** min(attempt - 1, 10))
     return float(full * (1.0 - 0.5 * chance))
+
+
+async def _open_or_close(opening: Awaitable[T], close: Callable[[T], None]) -> T:
+    """Return the channel that ``opening`` opens. If this is cancelled, ``close`` gets the channel once the node has opened it.
+
+    asyncssh 2.24 leaves a channel open whose opening is cancelled: the node then holds it until the connection ends.
+    """
+    # no TaskGroup: it outlives a caller that gives up, and ends with the connection
+    task = asyncio.ensure_future(opening)
+
+    def close_late(late: asyncio.Task[T]) -> None:
+        if not late.cancelled() and late.exception() is None:
+            close(late.result())
+
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.add_done_callback(close_late)
+        raise
+
+
+def _close_socket(opened: tuple[Any, object]) -> None:
+    opened[0].close()
 
 
 def _kill_process(process: asyncssh.SSHClientProcess[bytes]) -> None:

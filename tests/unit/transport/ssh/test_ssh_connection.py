@@ -140,6 +140,38 @@ async def test_a_port_without_listener_is_unreachable(link: SshConnection, tmp_p
         await link.open_unix(str(tmp_path / "none"))
 
 
+@pytest.mark.parametrize("kind", ["session", "unix", "tcp"])
+async def test_a_channel_that_is_given_up_while_it_opens_is_closed(
+    link: SshConnection, server: Server, tmp_path: Path, kind: str
+) -> None:
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with (
+        await asyncio.start_unix_server(hold, tmp_path / "s"),
+        await asyncio.start_server(hold, "127.0.0.1", 0) as tcp,
+    ):
+        if kind == "session":
+            opening: asyncio.Task[Any] = asyncio.create_task(link.start_process(["cat"]))
+        elif kind == "unix":
+            opening = asyncio.create_task(link.open_unix(str(tmp_path / "s")))
+        else:
+            opening = asyncio.create_task(link.open_tcp("127.0.0.1", tcp.sockets[0].getsockname()[1]))
+        channels: dict[int, Any] = server.connections[0]._channels  # those that the node holds open
+        async with asyncio.timeout(LIMITED):
+            while not channels:  # noqa: ASYNC110 - asyncssh sets no event
+                await asyncio.sleep(0)
+        assert not opening.done()
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        async with asyncio.timeout(5.0):
+            while channels:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    assert (await link.run(["echo", "alive"])).stdout == b"alive\n"
+
+
 async def test_the_local_docker_socket_is_ours_alone_and_goes_away(link: SshConnection) -> None:
     path = await link.docker_socket()
     assert path.parent.stat().st_mode & 0o777 == 0o700
