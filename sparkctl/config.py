@@ -20,6 +20,7 @@ from sparkctl.profiles.yaml_reader import (
     InvalidFile,
     YamlEntry,
     YamlValue,
+    describe_value,
     quote_source,
     read_yaml,
     resolve_scalar,
@@ -168,7 +169,7 @@ def _make_text_rule(what: str, pattern: re.Pattern[str] | None = None) -> Callab
 
 def _parse_port(item: YamlValue) -> int:
     if isinstance(item.value, bool) or not isinstance(item.value, int):
-        raise ValueError(f"must be a whole number, not {_describe_value(item)}")
+        raise ValueError(f"must be a whole number, not {describe_value(item)}")
     if not 1 <= item.value <= 65535:
         raise ValueError(f"{item.value} is not a port; ports are 1 to 65535")
     return item.value
@@ -176,7 +177,7 @@ def _parse_port(item: YamlValue) -> int:
 
 def _parse_bandwidth(item: YamlValue) -> float:
     if isinstance(item.value, bool) or not isinstance(item.value, int | float):
-        raise ValueError(f"must be a number of GB/s, not {_describe_value(item)}")
+        raise ValueError(f"must be a number of GB/s, not {describe_value(item)}")
     if not 0 < item.value <= 100_000:
         raise ValueError(f"{item.raw} GB/s is out of range: above 0, at most 100000")
     return float(item.value)
@@ -213,7 +214,7 @@ def _parse_nodes(root: YamlValue, faults: list[FileIssue]) -> tuple[Node, ...]:
         return ()
     if not isinstance(listed.item.value, tuple):
         faults.append(
-            FileIssue(listed.item.place, f"nodes: must be a list of nodes, not {_describe_value(listed.item)}")
+            FileIssue(listed.item.place, f"nodes: must be a list of nodes, not {describe_value(listed.item)}")
         )
         return ()
     found = [(item, _parse_node(item, index, faults)) for index, item in enumerate(listed.item.value)]
@@ -273,7 +274,7 @@ def _parse_keymap(root: YamlValue, faults: list[FileIssue]) -> tuple[tuple[str, 
 
     if not isinstance(entry.item.value, dict):
         faults.append(
-            FileIssue(entry.item.place, f"keys: must be a map of actions and keys, not {_describe_value(entry.item)}")
+            FileIssue(entry.item.place, f"keys: must be a map of actions and keys, not {describe_value(entry.item)}")
         )
         return ()
     found: dict[str, tuple[str, ...]] = {}
@@ -304,9 +305,7 @@ def _parse_readonly(root: YamlValue, faults: list[FileIssue]) -> bool:
     if entry is None or entry.item.value is None:
         return False
     if not isinstance(entry.item.value, bool):
-        faults.append(
-            FileIssue(entry.item.place, f"readonly: must be true or false, not {_describe_value(entry.item)}")
-        )
+        faults.append(FileIssue(entry.item.place, f"readonly: must be true or false, not {describe_value(entry.item)}"))
     return entry.item.value is True
 
 
@@ -317,7 +316,7 @@ def _parse_theme(root: YamlValue, faults: list[FileIssue]) -> str | None:
         return None
     if not isinstance(entry.item.value, str) or not _THEME_PATTERN.fullmatch(entry.item.value):
         faults.append(
-            FileIssue(entry.item.place, f"theme: must be a name as spark-light, not {_describe_value(entry.item)}")
+            FileIssue(entry.item.place, f"theme: must be a name as spark-light, not {describe_value(entry.item)}")
         )
         return None
     return entry.item.value
@@ -330,7 +329,7 @@ def _parse_bench_command(root: YamlValue, faults: list[FileIssue]) -> str | None
         return None
     if not isinstance(entry.item.value, dict):
         faults.append(
-            FileIssue(entry.item.place, f"bench: must be a map with `command`, not {_describe_value(entry.item)}")
+            FileIssue(entry.item.place, f"bench: must be a map with `command`, not {describe_value(entry.item)}")
         )
         return None
     for key, one in entry.item.value.items():
@@ -346,16 +345,8 @@ def _parse_bench_command(root: YamlValue, faults: list[FileIssue]) -> str | None
     except ValueError:  # a quote that is not closed
         pass
     words = "must be the command that starts llama-benchy, as you would type it in a shell"
-    faults.append(FileIssue(command.item.place, f"bench.command: {words}, not {_describe_value(command.item)}"))
+    faults.append(FileIssue(command.item.place, f"bench.command: {words}, not {describe_value(command.item)}"))
     return None
-
-
-def _describe_value(item: YamlValue) -> str:
-    if isinstance(item.value, dict):
-        return "a map"
-    if isinstance(item.value, tuple):
-        return "a list"
-    return quote_source(item.raw)
 
 
 def _list_permission_warnings(path: Path) -> tuple[str, ...]:

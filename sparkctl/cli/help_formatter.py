@@ -82,7 +82,7 @@ def fit_example_lines(lines: Sequence[str], width: int) -> list[str]:
         else:
             indent = len(comment["indent"]) + _HANG
             found += _wrap_command(line[: comment.end("words")], width)
-            found += [f"{'':{indent}}{row}" for row in _fill(comment["comment"].split(), width - indent)]
+            found += [f"{'':{indent}}{row}" for row in fill_words(comment["comment"].split(), width - indent)]
     return found
 
 
@@ -91,13 +91,13 @@ def _wrap_command(line: str, width: int) -> list[str]:
         return [line]
     indent = len(line) - len(line.lstrip())
     if _COMMAND.search(line) is None:
-        return [f"{'':{indent}}{row}" for row in _fill(line.split(), width - indent)]
-    first, *more = _fill(_WORD.findall(line), width - indent - _HANG - 2)
+        return [f"{'':{indent}}{row}" for row in fill_words(line.split(), width - indent)]
+    first, *more = fill_words(_WORD.findall(line), width - indent - _HANG - 2)
     rows = [f"{'':{indent}}{first}", *(f"{'':{indent + _HANG}}{row}" for row in more)]
     return [*(f"{row} \\" for row in rows[:-1]), rows[-1]]
 
 
-def _fill(words: Iterable[str], width: int) -> list[str]:
+def fill_words(words: Iterable[str], width: int) -> list[str]:
     """Return rows of whole words, as many as fit."""
     rows: list[str] = []
     for word in words:

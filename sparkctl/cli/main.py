@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -17,6 +17,9 @@ from sparkctl.cli import stderr, stdout
 from sparkctl.cli.help_formatter import HelpContext
 from sparkctl.cli.options import VERB_ALIASES, ascii_option, colour_option, prepare_command, refuse_unknown_command
 from sparkctl.errors import ExitCode, SparkctlError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _INTERNAL_ERROR_EXIT_CODE = 70  # EX_SOFTWARE of sysexits.h
 _DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT}
@@ -50,10 +53,10 @@ VERB_GROUPS = {
     },
     "Use and watch": {
         "status": ("status", "Show the nodes, their memory and what runs there."),
-        "endpoints": ("endpoints", "Print the URLs of running models, ready for client configs."),
+        "endpoints": ("shell", "Print the URLs of running models, ready for client configs."),
         "tunnel": ("shell", "Bring an instance's endpoint to localhost, over the SSH connection."),
-        "say": ("ask", "Speak a text with a speech server, as a WAV file."),
-        "check": ("ask", "Ask a running model whether its answers make sense."),
+        "say": ("shell", "Speak a text with a speech server, as a WAV file."),
+        "check": ("shell", "Ask a running model whether its answers make sense."),
         "bench": ("bench", "Measure a running model, and compare two measurements."),
         "top": ("top", "Show memory, GPU, CPU, links and instances, live."),
         "metrics": ("metrics", "Print nodes and instances as Prometheus metrics, or serve them."),
@@ -109,6 +112,13 @@ class LazyVerbGroup(click.Group):
         if args[0] not in VERBS and not args[0].startswith("-"):
             refuse_unknown_command(args[0], VERBS)
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete verbs and options, without importing the verbs."""
+        from click.shell_completion import CompletionItem
+
+        verbs = [CompletionItem(verb, help=about) for verb, (_, about) in VERBS.items() if verb.startswith(incomplete)]
+        return [*verbs, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the verbs by what one wants to do, without importing them."""

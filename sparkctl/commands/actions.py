@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import lru_cache
 
 from sparkctl.commands import action_context as why
 from sparkctl.commands.action_context import ActionContext as ActionContext
@@ -265,7 +266,14 @@ def _check_fit(now: ActionContext) -> Request:
 
     profile = ProfileLibrary().load_profile(str(now.profile))
     nodes = assign_nodes_to_ranks(profile, (), now.config_nodes) if profile.nodes > 1 else now.config_nodes
-    return CheckFit(profile, nodes, os.environ, (str(now.profile),), known=now.config_nodes, names_nodes=False)
+    return CheckFit(
+        profile=profile,
+        nodes=nodes,
+        environ=os.environ,
+        words=(str(now.profile),),
+        known=now.config_nodes,
+        names_nodes=False,
+    )
 
 
 def _open_tunnel(now: ActionContext) -> Request:
@@ -517,11 +525,18 @@ def list_enabled_actions(
     """Return the actions that this panel has, with the operator's keys: without those of missing screens and, with
     ``readonly``, without those that change anything.
     """
+    return _list_enabled_actions(context.screens, context.readonly, tuple(keys))
+
+
+@lru_cache(maxsize=8)  # the panel asks for them with every key and every part of a screen that names one
+def _list_enabled_actions(
+    screens: frozenset[str], readonly: bool, keys: tuple[tuple[str, tuple[str, ...]], ...]
+) -> tuple[Action, ...]:
     own = dict(keys)
     return tuple(
         _with_keys(one, own.get(one.id))
         for one in ACTIONS
-        if has_screens(one, context.screens) and not (one.changes and context.readonly)
+        if has_screens(one, screens) and not (one.changes and readonly)
     )
 
 

@@ -431,7 +431,7 @@ def _check_disks(node: Node, look: NodeInspection, info: DockerInfo) -> Iterator
             )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionCheck:
     """The result of a first connection. ``problem`` is None where a start has all that it needs.
 
@@ -459,9 +459,15 @@ async def check_connection(ctx: CommandContext, node: Node) -> ConnectionCheck:
             who = look.identity
             words = f"{who.user}@{who.host}, {who.product or who.machine}" if who else "it answers"
         except NodeError as error:
-            return ConnectionCheck(node, _NOT_REACHED, error.message, error.hint, isinstance(error, LoginRefused))
+            return ConnectionCheck(
+                node=node,
+                words=_NOT_REACHED,
+                problem=error.message,
+                remedy=error.hint,
+                is_login_refused=isinstance(error, LoginRefused),
+            )
         try:
             info = await session.docker.read_info()
         except DockerError as error:
-            return ConnectionCheck(node, words, error.message, error.hint)
-        return ConnectionCheck(node, f"{words}, Docker {info.server_version}")
+            return ConnectionCheck(node=node, words=words, problem=error.message, remedy=error.hint)
+        return ConnectionCheck(node=node, words=f"{words}, Docker {info.server_version}")

@@ -249,7 +249,7 @@ class EngineDefaults:
     gpus: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogSignature:
     """How to recognise an engine's log and its progress. ``marks``: regex, searched in a line with its header, that
     matches no other program's log; ``hints``: words that make the engine likely.

@@ -22,6 +22,7 @@ from sparkctl import engines
 from sparkctl.engines.base import EngineDefaults
 from sparkctl.errors import InvalidInput
 from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, Profile
+from sparkctl.model.text.sanitize import load_json_map
 
 if TYPE_CHECKING:
     from sparkctl.model.profile import Profile
@@ -316,11 +317,7 @@ class CommandFlags:
 
     def get_json(self, *flags: str) -> Mapping[str, Any]:
         """Return a flag's JSON map, an empty one if there is none."""
-        try:
-            value = json.loads(self.get_value(*flags) or "")
-        except (ValueError, RecursionError):
-            return {}
-        return value if isinstance(value, dict) else {}
+        return load_json_map(self.get_value(*flags)) or {}
 
     def get_served_model(self) -> str | None:
         """Return the model after ``serve``, if it is given without a flag."""

@@ -166,7 +166,7 @@ class LinePreparer:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressBarState:
     """One state of a progress bar. ``done``/``total`` are counts, None for bars that count bytes (``1.2G/4.0G``). ``rest``: what
     another process wrote behind it, on the same line."""
@@ -194,5 +194,7 @@ def parse_progress_bar(line: str) -> ProgressBarState | None:
     fraction = min(1.0, int(found["percent"]) / 100)
     done, total, rest = found["done"], found["total"], line[found.end() :]
     if not (done.isdecimal() and total.isdecimal() and len(done) <= 15 and len(total) <= 15):
-        return ProgressBarState(found["title"].strip(), fraction, rest=rest)
-    return ProgressBarState(found["title"].strip(), fraction, int(done), int(total), rest)
+        return ProgressBarState(title=found["title"].strip(), fraction=fraction, rest=rest)
+    return ProgressBarState(
+        title=found["title"].strip(), fraction=fraction, done=int(done), total=int(total), rest=rest
+    )

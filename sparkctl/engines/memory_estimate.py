@@ -9,7 +9,6 @@ size for each request.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,6 +19,7 @@ from sparkctl.engines import load_engine, load_engine_part
 from sparkctl.engines.engine_flags import CommandFlags, parse_positive_int
 from sparkctl.model.launch_plan import DockerRunSpec, LaunchPlan
 from sparkctl.model.memory_fit import CheckpointFiles, EstimatePart, EstimateSource
+from sparkctl.model.text.sanitize import load_json_map
 from sparkctl.model.text.units import GIB
 
 CUDA_CONTEXT_BYTES = int(2.3 * GIB)
@@ -275,18 +275,15 @@ class KvCacheLayout:
 
 def parse_kv_layout(text: str | None) -> KvCacheLayout | None:
     """Return the layout from a config.json, None if it does not say enough."""
-    try:
-        said = json.loads(text or "")
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(said, dict):
+    config = load_json_map(text)
+    if config is None:
         return None
     for inner in ("text_config", "llm_config", "language_config", "thinker_config"):
-        nested = said.get(inner)
+        nested = config.get(inner)
         if isinstance(nested, dict) and ("num_hidden_layers" in nested or "text_config" in nested):
-            said = nested.get("text_config") if isinstance(nested.get("text_config"), dict) else nested
-            break
-    return _build_kv_layout(said)
+            deeper = nested.get("text_config")
+            return _build_kv_layout(deeper if isinstance(deeper, dict) else nested)
+    return _build_kv_layout(config)
 
 
 def _build_kv_layout(said: Mapping[str, Any]) -> KvCacheLayout | None:

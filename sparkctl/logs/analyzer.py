@@ -246,6 +246,7 @@ _MAX_MESSAGE_CHARS = 2048
 _MAX_TRACEBACKS = 32
 _MAX_EXCEPTION_CHARS = 200
 _MAX_KNOWN_LINES = 4096
+_MAX_KNOWN_CHARS = 1000  # a longer line, of a request with its prompt for example, is not kept
 _STANDSTILL_LINES = 3  # in a row: one or two are said during a long compilation, too
 _STANDSTILL = Failure(
     cause=FailureCause.WEDGED,
@@ -833,8 +834,13 @@ class LogAnalyzer:
             self._times.start_phase(phase, name, line)
 
 
-@lru_cache(_MAX_KNOWN_LINES)  # an engine that restarts again and again repeats its lines
 def _read_contents(engine: Engine, raw: str) -> tuple[LineContent, ...] | None:
+    read = _read_known_contents if len(raw) <= _MAX_KNOWN_CHARS else _read_known_contents.__wrapped__
+    return read(engine, raw)
+
+
+@lru_cache(_MAX_KNOWN_LINES)  # an engine that restarts again and again repeats its lines
+def _read_known_contents(engine: Engine, raw: str) -> tuple[LineContent, ...] | None:
     """Return what a line says: nothing, or more than one thing if it was rewritten in place; None if it begins an error that
     takes several lines."""
     if "validation error" in raw:

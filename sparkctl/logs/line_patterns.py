@@ -279,7 +279,7 @@ _MAX_FOREIGN_LINES = 20  # lines of other processes within a traceback
 _MAX_SOURCE_LINES = 12  # lines of one raise statement
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class TracebackReader:
     """Reads prepared lines one by one. ``raise_line``: number of the last ``raise`` statement that a traceback showed.
     ``assertion``: the ``assert`` statement above the last line, if this is a bare ``AssertionError``. ``first_line``: the number of

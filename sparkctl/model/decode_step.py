@@ -15,10 +15,10 @@ class RoutedExperts:
 
     weights: Annotated[
         int,
-        ProfileField(FieldKind.MODEL_SIZE, "size of all routed experts of a mixture of experts"),
+        ProfileField(kind=FieldKind.MODEL_SIZE, help="size of all routed experts of a mixture of experts"),
     ]
-    count: Annotated[int, ProfileField(FieldKind.POSITIVE_COUNT, "how many experts there are")]
-    per_token: Annotated[int, ProfileField(FieldKind.POSITIVE_COUNT, "how many experts one token uses")]
+    count: Annotated[int, ProfileField(kind=FieldKind.POSITIVE_COUNT, help="how many experts there are")]
+    per_token: Annotated[int, ProfileField(kind=FieldKind.POSITIVE_COUNT, help="how many experts one token uses")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

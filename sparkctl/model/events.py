@@ -158,7 +158,7 @@ class MemoryFitEvaluated:
     commands: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartsMissing:
     """What a start of a profile lacks on a node, empty if nothing. ``commands`` get it."""
 
@@ -479,7 +479,7 @@ class SetupPlanned:
     fine: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetupStepDone:
     """A step of `setup` is done on a node, or was taken back (``is_back``): ``detail`` says why."""
 

@@ -110,17 +110,17 @@ class PhaseTimeouts:
     """How long each phase may last, in seconds, before the start counts as timed out."""
 
     creating: Annotated[
-        float, ProfileField(FieldKind.DURATION, "limit for creating the container", shows_default=False)
+        float, ProfileField(kind=FieldKind.DURATION, help="limit for creating the container", shows_default=False)
     ] = 120.0  # create + start calls
-    starting: Annotated[float, ProfileField(FieldKind.DURATION, "limit for starting it", shows_default=False)] = (
-        300.0  # the container runs; the engine has not reported loading yet
-    )
-    loading: Annotated[float, ProfileField(FieldKind.DURATION, "limit for loading the model", shows_default=False)] = (
-        2400.0
-    )
-    warming: Annotated[float, ProfileField(FieldKind.DURATION, "limit for warming up", shows_default=False)] = (
-        900.0  # from the end of loading to the probe's token
-    )
+    starting: Annotated[
+        float, ProfileField(kind=FieldKind.DURATION, help="limit for starting it", shows_default=False)
+    ] = 300.0  # the container runs; the engine has not reported loading yet
+    loading: Annotated[
+        float, ProfileField(kind=FieldKind.DURATION, help="limit for loading the model", shows_default=False)
+    ] = 2400.0
+    warming: Annotated[
+        float, ProfileField(kind=FieldKind.DURATION, help="limit for warming up", shows_default=False)
+    ] = 900.0  # from the end of loading to the probe's token
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,18 +136,18 @@ class GuardRule:
     floor: Annotated[
         int,
         ProfileField(
-            FieldKind.GUARD_FLOOR,
-            "available memory under which the [guard](guard.md) acts; `start: {guard: off}` turns the guard off",
+            kind=FieldKind.GUARD_FLOOR,
+            help="available memory under which the [guard](guard.md) acts; `start: {guard: off}` turns the guard off",
             shows_default=False,
         ),
     ] = DEFAULT_FLOOR_BYTES
     cache_below: Annotated[
         int | None,
-        ProfileField(FieldKind.SIZE, "free memory under which the guard drops page cache while weights load"),
+        ProfileField(kind=FieldKind.SIZE, help="free memory under which the guard drops page cache while weights load"),
     ] = None
     limit: Annotated[
         float | None,
-        ProfileField(FieldKind.TIME_LIMIT, "how long the guard watches the start, with its unit"),
+        ProfileField(kind=FieldKind.TIME_LIMIT, help="how long the guard watches the start, with its unit"),
     ] = None
 
 

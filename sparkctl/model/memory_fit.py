@@ -68,7 +68,7 @@ class MemoryHolder:
     is_replaced: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryBudget:
     """A node's memory now. ``droppable``: page cache within ``available`` that CUDA can use only after a drop.
     ``reserved``: what a profile that is needed and starts first will take.

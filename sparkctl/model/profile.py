@@ -56,13 +56,13 @@ class ModelSpec:
     ``draft_weights``: the draft model or head, without ``weights``. ``kv_per_token``: bytes of KV cache for one token.
     """
 
-    path: Annotated[str | None, ProfileField(FieldKind.TEXT, "path in the container, or a hub id")] = None
-    served_name: Annotated[str | None, ProfileField(FieldKind.TEXT, "the model's name for clients")] = None
+    path: Annotated[str | None, ProfileField(kind=FieldKind.TEXT, help="path in the container, or a hub id")] = None
+    served_name: Annotated[str | None, ProfileField(kind=FieldKind.TEXT, help="the model's name for clients")] = None
     source: Annotated[
         str | None,
         ProfileField(
-            FieldKind.MODEL_SOURCE,
-            "where `pull` gets it: `hf:ORG/NAME` (`@REVISION`), `https://…/FILE` (`#sha256:HEX`) or `file:/DIRECTORY` of the node; "
+            kind=FieldKind.MODEL_SOURCE,
+            help="where `pull` gets it: `hf:ORG/NAME` (`@REVISION`), `https://…/FILE` (`#sha256:HEX`) or `file:/DIRECTORY` of the node; "
             "a hub id in `path` needs none",
             is_hashed=False,
         ),
@@ -70,64 +70,74 @@ class ModelSpec:
     include: Annotated[
         tuple[str, ...],
         ProfileField(
-            FieldKind.WORD,
-            "names of the files that `pull` gets, with `*`; without it the weights, tokenizer and templates in the root",
+            kind=FieldKind.WORD,
+            help="names of the files that `pull` gets, with `*`; without it the weights, tokenizer and templates in the root",
             is_hashed=False,
         ),
     ] = ()
     exclude: Annotated[
-        tuple[str, ...], ProfileField(FieldKind.WORD, "names of files that `pull` leaves out", is_hashed=False)
+        tuple[str, ...],
+        ProfileField(kind=FieldKind.WORD, help="names of files that `pull` leaves out", is_hashed=False),
     ] = ()
     draft_source: Annotated[
-        str | None, ProfileField(FieldKind.MODEL_SOURCE, "where `pull` gets the draft model", is_hashed=False)
+        str | None, ProfileField(kind=FieldKind.MODEL_SOURCE, help="where `pull` gets the draft model", is_hashed=False)
     ] = None
     weights: Annotated[
         int | None,
         ProfileField(
-            FieldKind.MODEL_SIZE,
-            "the checkpoint, where its files cannot be read; `27GB` is 27 × 10⁹ bytes, `25GiB` is binary",
+            kind=FieldKind.MODEL_SIZE,
+            help="the checkpoint, where its files cannot be read; `27GB` is 27 × 10⁹ bytes, `25GiB` is binary",
         ),
     ] = None
     active_parameters: Annotated[
         int | None,
-        ProfileField(FieldKind.PARAMETER_COUNT, "number of parameters that one token uses", follows="parameters"),
+        ProfileField(
+            kind=FieldKind.PARAMETER_COUNT, help="number of parameters that one token uses", follows="parameters"
+        ),
     ] = None
-    parameters: Annotated[int | None, ProfileField(FieldKind.PARAMETER_COUNT, "number of parameters")] = None
+    parameters: Annotated[int | None, ProfileField(kind=FieldKind.PARAMETER_COUNT, help="number of parameters")] = None
     experts: Annotated[
         RoutedExperts | None,
         ProfileField(
-            FieldKind.SECTION,
-            "The routed experts of a mixture of experts: bytes of all of them, their number, and how many each token uses.",
+            kind=FieldKind.SECTION,
+            help="The routed experts of a mixture of experts: bytes of all of them, their number, and how many each token uses.",
         ),
     ] = None
     draft_weights: Annotated[
-        int | None, ProfileField(FieldKind.MODEL_SIZE, "size of a draft model or head, in addition to `weights`")
+        int | None,
+        ProfileField(kind=FieldKind.MODEL_SIZE, help="size of a draft model or head, in addition to `weights`"),
     ] = None
-    kv_per_token: Annotated[int | None, ProfileField(FieldKind.NONZERO_SIZE, "KV cache per token, such as `64KiB`")] = (
-        None
-    )
+    kv_per_token: Annotated[
+        int | None, ProfileField(kind=FieldKind.NONZERO_SIZE, help="KV cache per token, such as `64KiB`")
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerOptions:
     """``docker run`` options. ``options`` are further flags (name without dashes, value; "true" = bare flag)."""
 
-    name: Annotated[str | None, ProfileField(FieldKind.NAME, "name of the container")] = None
-    gpus: Annotated[str | None, ProfileField(FieldKind.GPUS, "GPUs that the container gets")] = None
-    shm_size: Annotated[str | None, ProfileField(FieldKind.SHM_SIZE, "size of `/dev/shm`", is_in_launch=True)] = None
-    ipc: Annotated[str | None, ProfileField(FieldKind.TEXT, "IPC mode, such as `host`", is_in_launch=True)] = None
-    network: Annotated[str | None, ProfileField(FieldKind.TEXT, "network mode, such as `host`")] = None
+    name: Annotated[str | None, ProfileField(kind=FieldKind.NAME, help="name of the container")] = None
+    gpus: Annotated[str | None, ProfileField(kind=FieldKind.GPUS, help="GPUs that the container gets")] = None
+    shm_size: Annotated[
+        str | None, ProfileField(kind=FieldKind.SHM_SIZE, help="size of `/dev/shm`", is_in_launch=True)
+    ] = None
+    ipc: Annotated[
+        str | None, ProfileField(kind=FieldKind.TEXT, help="IPC mode, such as `host`", is_in_launch=True)
+    ] = None
+    network: Annotated[str | None, ProfileField(kind=FieldKind.TEXT, help="network mode, such as `host`")] = None
     entrypoint: Annotated[
-        str | None, ProfileField(FieldKind.TEXT, "entry point in place of the image's", is_in_launch=True)
+        str | None, ProfileField(kind=FieldKind.TEXT, help="entry point in place of the image's", is_in_launch=True)
     ] = None
     ulimits: Annotated[
         tuple[tuple[str, str], ...],
-        ProfileField(FieldKind.ULIMITS, "limits, such as `memlock: -1`", is_in_launch=True),
+        ProfileField(kind=FieldKind.ULIMITS, help="limits, such as `memlock: -1`", is_in_launch=True),
     ] = ()
-    devices: Annotated[tuple[str, ...], ProfileField(FieldKind.DEVICE, "devices of the node", is_in_launch=True)] = ()
+    devices: Annotated[
+        tuple[str, ...], ProfileField(kind=FieldKind.DEVICE, help="devices of the node", is_in_launch=True)
+    ] = ()
     options: Annotated[
         tuple[tuple[str, str], ...],
-        ProfileField(FieldKind.DOCKER_OPTIONS, "further `docker run` flags", is_in_launch=True),
+        ProfileField(kind=FieldKind.DOCKER_OPTIONS, help="further `docker run` flags", is_in_launch=True),
     ] = ()
 
 
@@ -141,49 +151,51 @@ class StartOptions:
     drop_caches: Annotated[
         bool,
         ProfileField(
-            FieldKind.BOOLEAN,
-            "drop the page cache before the start; `false` also keeps the guard from dropping it",
+            kind=FieldKind.BOOLEAN,
+            help="drop the page cache before the start; `false` also keeps the guard from dropping it",
         ),
     ] = True
     ready_line: Annotated[
         str | None,
         ProfileField(
-            FieldKind.REGEX,
-            "regular expression of the log line that means ready (no repetition inside a repetition), or `none`",
+            kind=FieldKind.REGEX,
+            help="regular expression of the log line that means ready (no repetition inside a repetition), or `none`",
         ),
     ] = None
-    health: Annotated[str | None, ProfileField(FieldKind.HTTP_PATH, "path that must answer, or `none`")] = None
+    health: Annotated[str | None, ProfileField(kind=FieldKind.HTTP_PATH, help="path that must answer, or `none`")] = (
+        None
+    )
     probe: Annotated[
         str | None,
         ProfileField(
-            FieldKind.CHOICE,
+            kind=FieldKind.CHOICE,
             choices=PROBE_KINDS,
             help="what proves it ready: a token, or for other services [sound, a vector, scores, an answer](speech.md#proof)",
         ),
     ] = None
-    prompt: Annotated[str | None, ProfileField(FieldKind.TEXT, "text of the test request")] = None
+    prompt: Annotated[str | None, ProfileField(kind=FieldKind.TEXT, help="text of the test request")] = None
     check: Annotated[
         str,
         ProfileField(
-            FieldKind.CHOICE,
+            kind=FieldKind.CHOICE,
             choices=("basic", "full", "off"),
             help="what is asked once it is ready, to see whether its answers make sense; see [Does it make sense?]"
             "(findings.md#how-answers-is-found)",
             is_hashed=False,
         ),
     ] = "basic"
-    timeouts: Annotated[PhaseTimeouts, ProfileField(FieldKind.SECTION, "How long each phase may take.")] = field(
-        default_factory=PhaseTimeouts
+    timeouts: Annotated[PhaseTimeouts, ProfileField(kind=FieldKind.SECTION, help="How long each phase may take.")] = (
+        field(default_factory=PhaseTimeouts)
     )
     expected: Annotated[
         float | None,
-        ProfileField(FieldKind.DURATION, "usual length of a start, before sparkctl has measured one"),
+        ProfileField(kind=FieldKind.DURATION, help="usual length of a start, before sparkctl has measured one"),
     ] = None
     guard: Annotated[
         GuardRule | None,
         ProfileField(
-            FieldKind.SECTION,
-            "When the guard on the node acts; `off` instead of the map turns it off.",
+            kind=FieldKind.SECTION,
+            help="When the guard on the node acts; `off` instead of the map turns it off.",
         ),
     ] = field(default_factory=GuardRule)
 
@@ -196,34 +208,36 @@ class Profile:
     ``args`` keep the order of the file. ``env`` values have ``${VAR}`` replaced only in the plan, never here.
     """
 
-    name: Annotated[str, ProfileField(FieldKind.NAME, "name of the profile; the file is `NAME.yaml`")]
-    title: Annotated[str | None, ProfileField(FieldKind.TEXT, "one line for lists", is_hashed=False)] = None
+    name: Annotated[str, ProfileField(kind=FieldKind.NAME, help="name of the profile; the file is `NAME.yaml`")]
+    title: Annotated[str | None, ProfileField(kind=FieldKind.TEXT, help="one line for lists", is_hashed=False)] = None
     engine: Annotated[
         str,
-        ProfileField(FieldKind.ENGINE, "`container` is any other image; it needs a rule for when it is ready"),
+        ProfileField(
+            kind=FieldKind.ENGINE, help="`container` is any other image; it needs a rule for when it is ready"
+        ),
     ]
     engine_version: Annotated[
         str | None,
         ProfileField(
-            FieldKind.ENGINE_VERSION,
-            "set it if the image's tag does not show it (`latest`, your own build); flags are checked against it",
+            kind=FieldKind.ENGINE_VERSION,
+            help="set it if the image's tag does not show it (`latest`, your own build); flags are checked against it",
             is_hashed=False,
         ),
     ] = None
     patched_flags: Annotated[
         tuple[str, ...],
         ProfileField(
-            FieldKind.FLAG_NAME,
-            "flags that your image's patched engine takes and no published version has; they are not checked",
+            kind=FieldKind.FLAG_NAME,
+            help="flags that your image's patched engine takes and no published version has; they are not checked",
             is_hashed=False,
         ),
     ] = ()
-    image: Annotated[str, ProfileField(FieldKind.IMAGE, "Docker image", is_in_launch=True)]
+    image: Annotated[str, ProfileField(kind=FieldKind.IMAGE, help="Docker image", is_in_launch=True)]
     build: Annotated[
         str | None,
         ProfileField(
-            FieldKind.BUILD_SOURCE,
-            "from what `pull` builds `image` on the node: a directory of your machine with a Dockerfile (relative to the "
+            kind=FieldKind.BUILD_SOURCE,
+            help="from what `pull` builds `image` on the node: a directory of your machine with a Dockerfile (relative to the "
             "profile), or a git repository `URL#REF:FOLDER`; FOLDER may end in the name of its Dockerfile",
             is_hashed=False,
         ),
@@ -231,8 +245,8 @@ class Profile:
     made_by: Annotated[
         str | None,
         ProfileField(
-            FieldKind.TEXT,
-            "what makes `image`, and a model without `source`, on the node: nobody publishes it, and `pull` says this instead of "
+            kind=FieldKind.TEXT,
+            help="what makes `image`, and a model without `source`, on the node: nobody publishes it, and `pull` says this instead of "
             "asking a registry",
             is_hashed=False,
         ),
@@ -240,29 +254,31 @@ class Profile:
     needs: Annotated[
         tuple[str, ...],
         ProfileField(
-            FieldKind.NEED,
-            "profiles that [start before it and stop after it](speech.md), on the same Spark or on another (`NAME@NODE`)",
+            kind=FieldKind.NEED,
+            help="profiles that [start before it and stop after it](speech.md), on the same Spark or on another (`NAME@NODE`)",
             is_hashed=False,
         ),
     ] = ()
     model: Annotated[
         ModelSpec,
         ProfileField(
-            FieldKind.SECTION,
-            "The model: a path in the container or a hub id, and the figures from which `top` estimates bandwidth.",
+            kind=FieldKind.SECTION,
+            help="The model: a path in the container or a hub id, and the figures from which `top` estimates bandwidth.",
         ),
     ] = field(default_factory=ModelSpec)
-    nodes: Annotated[int, ProfileField(FieldKind.INTEGER, limits=(1, 8), help="number of Sparks that it runs on")] = 1
-    port: Annotated[int | None, ProfileField(FieldKind.INTEGER, limits=(1, 65535), help="port on the node")] = None
+    nodes: Annotated[
+        int, ProfileField(kind=FieldKind.INTEGER, limits=(1, 8), help="number of Sparks that it runs on")
+    ] = 1
+    port: Annotated[int | None, ProfileField(kind=FieldKind.INTEGER, limits=(1, 65535), help="port on the node")] = None
     command: Annotated[
         tuple[str, ...] | None,
-        ProfileField(FieldKind.WORD, "launch command in place of the engine's own", is_in_launch=True),
+        ProfileField(kind=FieldKind.WORD, help="launch command in place of the engine's own", is_in_launch=True),
     ] = None
     args: Annotated[
         tuple[tuple[str, ArgValue], ...],
         ProfileField(
-            FieldKind.ARGS,
-            "engine flags without dashes: `true` is a bare flag, `false` leaves it out, a list repeats the flag, a map "
+            kind=FieldKind.ARGS,
+            help="engine flags without dashes: `true` is a bare flag, `false` leaves it out, a list repeats the flag, a map "
             "becomes JSON, a list in a list is several values for one flag (`[[1, 2, 4]]`)",
             is_in_launch=True,
         ),
@@ -270,23 +286,23 @@ class Profile:
     env: Annotated[
         tuple[tuple[str, str], ...],
         ProfileField(
-            FieldKind.ENV,
-            "environment of the container; `${VAR}` and `${VAR:-default}` come from your environment (in `args` too)",
+            kind=FieldKind.ENV,
+            help="environment of the container; `${VAR}` and `${VAR:-default}` come from your environment (in `args` too)",
             is_in_launch=True,
         ),
     ] = ()
     env_file: Annotated[
         str | None,
         ProfileField(
-            FieldKind.TEXT,
-            "file with variables on your machine; a relative path starts at the profile; `env` wins over it",
+            kind=FieldKind.TEXT,
+            help="file with variables on your machine; a relative path starts at the profile; `env` wins over it",
             is_in_launch=True,
         ),
     ] = None
     api_key: Annotated[
         str | None,
         ProfileField(
-            FieldKind.CHOICE,
+            kind=FieldKind.CHOICE,
             choices=("generate",),
             help="sparkctl makes a key that clients need; see [Keys](security.md#keys-of-your-own-models)",
         ),
@@ -294,22 +310,22 @@ class Profile:
     mounts: Annotated[
         tuple[str, ...],
         ProfileField(
-            FieldKind.MOUNT,
-            "`source:target[:ro]`; `~` is the node user's home; no part of a path may be `..`, `.` or empty (devices too)",
+            kind=FieldKind.MOUNT,
+            help="`source:target[:ro]`; `~` is the node user's home; no part of a path may be `..`, `.` or empty (devices too)",
             is_in_launch=True,
         ),
     ] = ()
-    container: Annotated[ContainerOptions, ProfileField(FieldKind.SECTION, "How Docker runs it.")] = field(
+    container: Annotated[ContainerOptions, ProfileField(kind=FieldKind.SECTION, help="How Docker runs it.")] = field(
         default_factory=ContainerOptions
     )
     expected_memory: Annotated[
         int | None,
-        ProfileField(FieldKind.SIZE, key="memory.expected", help="memory it is expected to hold"),
+        ProfileField(kind=FieldKind.SIZE, key="memory.expected", help="memory it is expected to hold"),
     ] = None
     floor_memory: Annotated[
         int | None,
         ProfileField(
-            FieldKind.SIZE,
+            kind=FieldKind.SIZE,
             key="memory.floor",
             help="memory that must stay available; `1GB`, `1g` and `1GiB` are all 2³⁰ bytes, as in Docker (only the figures "
             "of `model` tell GB from GiB)",
@@ -318,7 +334,7 @@ class Profile:
     draft_workspace: Annotated[
         str | None,
         ProfileField(
-            FieldKind.CHOICE,
+            kind=FieldKind.CHOICE,
             key="memory.draft_workspace",
             choices=("before-weights",),
             help="the image allocates the draft workspace first; see [Will it fit?](memory-fit.md)",
@@ -327,37 +343,41 @@ class Profile:
     ] = None
     start: Annotated[
         StartOptions,
-        ProfileField(FieldKind.SECTION, "What happens before the start, and when it counts as ready."),
+        ProfileField(kind=FieldKind.SECTION, help="What happens before the start, and when it counts as ready."),
     ] = field(default_factory=StartOptions)
     stop_grace: Annotated[
-        float, ProfileField(FieldKind.DURATION, key="stop.grace", help="time between SIGTERM and SIGKILL")
+        float, ProfileField(kind=FieldKind.DURATION, key="stop.grace", help="time between SIGTERM and SIGKILL")
     ] = 30.0
     liveness: Annotated[
         str | None,
         ProfileField(
-            FieldKind.CHOICE,
+            kind=FieldKind.CHOICE,
             choices=("none",),
             help="do not ask it for a token while it is idle; see *not-generating* in [Findings](findings.md)",
         ),
     ] = None
     group: Annotated[
         str | None,
-        ProfileField(FieldKind.NAME, "a Spark carries one model at a time of each group; `switch` stops the other one"),
+        ProfileField(
+            kind=FieldKind.NAME, help="a Spark carries one model at a time of each group; `switch` stops the other one"
+        ),
     ] = None
     notes: Annotated[
         str | None,
-        ProfileField(FieldKind.TEXT, "what an owner should know before starting it", is_hashed=False),
+        ProfileField(kind=FieldKind.TEXT, help="what an owner should know before starting it", is_hashed=False),
     ] = None
-    source: Annotated[str | None, ProfileField(FieldKind.TEXT, "where the settings come from", is_hashed=False)] = None
+    source: Annotated[
+        str | None, ProfileField(kind=FieldKind.TEXT, help="where the settings come from", is_hashed=False)
+    ] = None
     reference: Annotated[
         tuple[Reference, ...],
-        ProfileField(FieldKind.SECTION, "What others measured with these settings.", is_hashed=False),
+        ProfileField(kind=FieldKind.SECTION, help="What others measured with these settings.", is_hashed=False),
     ] = ()
     extra: Annotated[
         tuple[tuple[str, JsonValue], ...],
         ProfileField(
-            FieldKind.EXTRA,
-            "what an import found and sparkctl does not use; kept as it is",
+            kind=FieldKind.EXTRA,
+            help="what an import found and sparkctl does not use; kept as it is",
             is_hashed=False,
         ),
     ] = ()
@@ -383,10 +403,10 @@ SECTIONS_OF_PROFILE = {
 }
 # Fields of the file alone: its version, and the profile that it extends.
 FIELDS_OF_FILE = {
-    "schema": ProfileField(FieldKind.INTEGER, limits=(1, 1), help="version of the format"),
+    "schema": ProfileField(kind=FieldKind.INTEGER, limits=(1, 1), help="version of the format"),
     "extends": ProfileField(
-        FieldKind.NAME,
-        "another profile as the base: maps merge, lists and scalars replace, null deletes",
+        kind=FieldKind.NAME,
+        help="another profile as the base: maps merge, lists and scalars replace, null deletes",
         follows="title",
     ),
 }

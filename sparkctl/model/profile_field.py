@@ -50,7 +50,7 @@ class FieldKind(StrEnum):
     SECTION = "section"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileField:
     """A field's declaration; its type and default are those of the attribute. A tuple is a list of values of ``kind``.
 

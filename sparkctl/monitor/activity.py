@@ -290,7 +290,7 @@ _PASSING_SECONDS = 60.0  # seconds for which good news or a hint without an inst
 _GONE_PHASES = (Phase.STOPPING, Phase.STOPPED, Phase.FAILED)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
     """A notice of ``when`` (unix seconds); it holds while the instances in ``rests`` serve, and those in ``failed`` are failed."""
 
@@ -324,7 +324,10 @@ class NoticeBoard:
         rests = frozenset(one for phase, one in named if is_good and phase is Phase.READY)
         failed = frozenset(one for phase, one in named if not is_good and phase is Phase.FAILED)
         current = self.list_current(event.ts)[1 - _MAX_NOTICES :]
-        self._notices = [*current, Notice(text, event.severity, rests, event.ts, failed)]
+        self._notices = [
+            *current,
+            Notice(text=text, severity=event.severity, rests=rests, when=event.ts, failed=failed),
+        ]
 
     def list_current(self, now: float) -> list[Notice]:
         """Return the notices that hold at ``now`` (unix seconds), the latest last."""

@@ -81,7 +81,7 @@ _MAX_SHOWN_CHARS = 200  # characters of an answer's body
 _API_KEY_STATUSES = (401, 403)  # an API key is required: the server is alive
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeResult:
     """``good``: the probe succeeded. ``what``: in our words. ``unproven``: alive, but it gives us no further answer.
 
@@ -111,7 +111,7 @@ async def check_health(
     """Ask the health path once. Raises `ConnectionLost`; every fault of the engine is a `ProbeResult`."""
     port = service.port
     if service.ready.health is None or port is None:
-        return ProbeResult(True, "health is not asked")
+        return ProbeResult(good=True, what="health is not asked")
     path = service.ready.health
     try:
         response = await request_engine(
@@ -120,14 +120,14 @@ async def check_health(
     except ConnectionLost:
         raise
     except ConnectionRefusedError:
-        return ProbeResult(False, f"port {port} refuses connections")
+        return ProbeResult(good=False, what=f"port {port} refuses connections")
     except TimeoutError:
-        return ProbeResult(False, f"GET {path} did not answer within {timeout:.0f} s")
+        return ProbeResult(good=False, what=f"GET {path} did not answer within {timeout:.0f} s")
     except (ConnectionError, http_client.InvalidHttpResponse) as broken:
-        return ProbeResult(False, f"GET {path}:", said=sanitize_line(str(broken)) or "connection closed")
+        return ProbeResult(good=False, what=f"GET {path}:", said=sanitize_line(str(broken)) or "connection closed")
     if is_alive_status(response.status):
-        return ProbeResult(True, f"GET {path} answered {response.status}")
-    return ProbeResult(False, f"GET {path} answered {response.status}", said=format_body_line(response.body))
+        return ProbeResult(good=True, what=f"GET {path} answered {response.status}")
+    return ProbeResult(good=False, what=f"GET {path} answered {response.status}", said=format_body_line(response.body))
 
 
 async def request_status(link: NodeConnection, port: int, path: str, timeout: float) -> int | None:
@@ -181,7 +181,7 @@ async def check_key_required(
     """Check that a request without the key is refused. It is no whole request: without a key nothing is generated, too."""
     port, path = service.port, "/v1/chat/completions"
     if port is None:
-        return ProbeResult(False, "the profile gives no port to ask")
+        return ProbeResult(good=False, what="the profile gives no port to ask")
     headers = [("Content-Type", "application/json")]
     try:
         response = await request_engine(
@@ -197,10 +197,14 @@ async def check_key_required(
     except ConnectionLost:
         raise
     except (OSError, http_client.InvalidHttpResponse) as broken:
-        return ProbeResult(False, f"POST {path} without its key:", said=sanitize_line(str(broken)) or "no answer")
+        return ProbeResult(
+            good=False, what=f"POST {path} without its key:", said=sanitize_line(str(broken)) or "no answer"
+        )
     if response.status in _API_KEY_STATUSES:
-        return ProbeResult(True, f"a request without its key is refused ({response.status})")
-    return ProbeResult(False, f"it does not refuse a request without its key (POST {path} answered {response.status})")
+        return ProbeResult(good=True, what=f"a request without its key is refused ({response.status})")
+    return ProbeResult(
+        good=False, what=f"it does not refuse a request without its key (POST {path} answered {response.status})"
+    )
 
 
 async def request_token(
@@ -209,7 +213,7 @@ async def request_token(
     """Request one token by the rule's API; fall back to a chat request if there is no /v1/completions."""
     manners = manners or QueryMarkerSupport()
     if service.ready.probe == "none":
-        return ProbeResult(True, "no token is asked of this engine")
+        return ProbeResult(good=True, what="no token is asked of this engine")
     if service.ready.probe == "completions":
         answer, status = await _request_completion(
             link, service, manners, "/v1/completions", {"prompt": service.ready.prompt}
@@ -226,7 +230,7 @@ async def _request_completion(
 ) -> tuple[ProbeResult, int | None]:
     port = service.port
     if port is None:
-        return ProbeResult(False, "the profile gives no port to ask"), None
+        return ProbeResult(good=False, what="the profile gives no port to ask"), None
     question = {"model": service.served_model or "default", **body, "max_tokens": 1, "temperature": 0, "stream": False}
     headers = [("Content-Type", "application/json"), *service.auth_headers]
     try:
@@ -237,22 +241,26 @@ async def _request_completion(
     except ConnectionLost:
         raise
     except ConnectionRefusedError:
-        return ProbeResult(False, f"port {port} refuses connections"), None
+        return ProbeResult(good=False, what=f"port {port} refuses connections"), None
     except TimeoutError:
-        return ProbeResult(False, f"POST {path} gave no token within {_TOKEN_TIMEOUT:.0f} s"), None
+        return ProbeResult(good=False, what=f"POST {path} gave no token within {_TOKEN_TIMEOUT:.0f} s"), None
     except (ConnectionError, http_client.InvalidHttpResponse) as broken:
-        return ProbeResult(False, f"POST {path}:", said=sanitize_line(str(broken)) or "connection closed"), None
+        return ProbeResult(
+            good=False, what=f"POST {path}:", said=sanitize_line(str(broken)) or "connection closed"
+        ), None
     if response.status in _API_KEY_STATUSES:
-        return ProbeResult(True, f"POST {path} needs an API key ({response.status})", unproven=True), response.status
+        return ProbeResult(
+            good=True, what=f"POST {path} needs an API key ({response.status})", unproven=True
+        ), response.status
     if response.status != 200:
         return ProbeResult(
-            False, f"POST {path} answered {response.status}", said=format_body_line(response.body)
+            good=False, what=f"POST {path} answered {response.status}", said=format_body_line(response.body)
         ), response.status
     if not contains_token(response.body):
         return ProbeResult(
-            False, f"POST {path} answered without a token:", said=format_body_line(response.body)
+            good=False, what=f"POST {path} answered without a token:", said=format_body_line(response.body)
         ), response.status
-    return ProbeResult(True, f"POST {path} gave a token"), response.status
+    return ProbeResult(good=True, what=f"POST {path} gave a token"), response.status
 
 
 def contains_token(body: bytes) -> bool:
@@ -312,7 +320,7 @@ async def request_proof(
     if probe not in PROVED_PROBES:
         return await request_token(link, service, manners)
     if service.port is None:
-        return ProbeResult(False, "the profile gives no port to ask")
+        return ProbeResult(good=False, what="the profile gives no port to ask")
     if probe == "speech":
         began = clock.monotonic()
         answer = await request_speech(link, service, service.ready.prompt, timeout=timeout, manners=manners)
@@ -363,7 +371,9 @@ async def request_speech(
         return SpeechAnswer(
             _build_unproved(SPEECH_PATH, f"gave {_name_content(answer.body, kind)} instead of sound", answer)
         )
-    return SpeechAnswer(ProbeResult(True, f"POST {SPEECH_PATH} gave sound", status=answer.status), clip, answer.body)
+    return SpeechAnswer(
+        ProbeResult(good=True, what=f"POST {SPEECH_PATH} gave sound", status=answer.status), clip, answer.body
+    )
 
 
 def _judge_clip(answer: SpeechAnswer, took: float) -> ProbeResult:
@@ -375,7 +385,7 @@ def _judge_clip(answer: SpeechAnswer, took: float) -> ProbeResult:
         return _build_unproved(SPEECH_PATH, f"gave {fault}")
     rate = f": {clip.seconds / took:.1f} s of sound per second of work" if took > 0.05 else ""
     return ProbeResult(
-        True, f"{clip.seconds:.1f} s of sound ({clip.form}) in {format_duration(took)}{rate}", status=200
+        good=True, what=f"{clip.seconds:.1f} s of sound ({clip.form}) in {format_duration(took)}{rate}", status=200
     )
 
 
@@ -437,14 +447,16 @@ class _ServiceAsker:
         if not answer.is_success:
             return _build_refusal(_choose_method(body), path, answer)
         if body is None:
-            return ProbeResult(True, f"{_choose_method(body)} {path} answered {answer.status}", status=answer.status)
+            return ProbeResult(
+                good=True, what=f"{_choose_method(body)} {path} answered {answer.status}", status=answer.status
+            )
         try:
             wrong = judge(load_json(answer.body))
         except (ValueError, RecursionError):
             wrong = f"gave {_name_content(answer.body, answer.get_header('content-type') or '')} instead of JSON"
         if wrong is not None:
             return _build_unproved(path, wrong, answer)
-        return ProbeResult(True, f"{_choose_method(body)} {path} gave a proper answer", status=answer.status)
+        return ProbeResult(good=True, what=f"{_choose_method(body)} {path} gave a proper answer", status=answer.status)
 
     async def ask(self, path: str, body: dict[str, object] | None) -> HttpResponse | ProbeResult:
         """Return the answer; a result without a status where there is none."""
@@ -460,11 +472,13 @@ class _ServiceAsker:
         except ConnectionLost:
             raise
         except ConnectionRefusedError:
-            return ProbeResult(False, f"port {self.service.port} refuses connections")
+            return ProbeResult(good=False, what=f"port {self.service.port} refuses connections")
         except TimeoutError:
-            return ProbeResult(False, f"{method} {path} did not answer within {self.timeout:.0f} s")
+            return ProbeResult(good=False, what=f"{method} {path} did not answer within {self.timeout:.0f} s")
         except (ConnectionError, InvalidHttpResponse) as broken:
-            return ProbeResult(False, f"{method} {path}:", said=sanitize_line(str(broken)) or "connection closed")
+            return ProbeResult(
+                good=False, what=f"{method} {path}:", said=sanitize_line(str(broken)) or "connection closed"
+            )
 
 
 def _choose_method(body: dict[str, object] | None) -> str:
@@ -473,12 +487,12 @@ def _choose_method(body: dict[str, object] | None) -> str:
 
 def _build_refusal(method: str, path: str, answer: HttpResponse) -> ProbeResult:
     said = format_body_line(answer.body)
-    return ProbeResult(False, f"{method} {path} answered {answer.status}", said=said, status=answer.status)
+    return ProbeResult(good=False, what=f"{method} {path} answered {answer.status}", said=said, status=answer.status)
 
 
 def _build_unproved(path: str, what: str, answer: HttpResponse | None = None) -> ProbeResult:
     said = "" if answer is None or _looks_binary(answer.body) else format_body_line(answer.body)
-    return ProbeResult(False, f"POST {path} {what}", said=said, status=200)
+    return ProbeResult(good=False, what=f"POST {path} {what}", said=said, status=200)
 
 
 def _looks_binary(body: bytes) -> bool:

@@ -333,11 +333,12 @@ def save_receipt(ctx: CommandContext, session: NodeSession, receipt: GuardReceip
     try:
         if ctx.history.find_receipt(instance, node, receipt.container) is not None:
             return False
-        ctx.history.save_receipt(instance, node, receipt.container, json.dumps(to_json_data(receipt)) + "\n")
         if receipt.profile is not None and receipt.role is not GuardRole.SERVING:
             ctx.history.record_failure(
                 receipt.profile, "", node, FailureCause.GUARD_STOPPED, receipt.container, receipt.at
             )
+        # last: what was saved is not looked at again
+        ctx.history.save_receipt(instance, node, receipt.container, json.dumps(to_json_data(receipt)) + "\n")
     except OSError as error:
         warn(f"the guard's receipt for {instance} was not saved: {error}")
     return True

@@ -68,7 +68,7 @@ class KernelHistory:
         self.trouble: str | None = None
         self._boot: str | None = None
         self._news_from: float | None = None
-        self._known: set[tuple[float, str]] = set()
+        self._known: dict[tuple[float, str], None] = {}  # the oldest first
 
     def add_sample(self, sample: Sample, boot: str | None) -> tuple[KernelEvent, ...]:
         """Add the events of a sample; return those that are news: logged since sparkctl looks."""
@@ -82,9 +82,9 @@ class KernelHistory:
             return ()
         self.trouble = sample.kernel.trouble
         lines = [line for line in sample.kernel.lines if (line.at, line.text) not in self._known]
-        if len(self._known) > 4 * _MAX_EVENTS:
-            self._known.clear()
-        self._known.update((line.at, line.text) for line in lines)
+        self._known.update(((line.at, line.text), None) for line in lines)
+        for old in list(self._known)[: max(0, len(self._known) - 4 * _MAX_EVENTS)]:
+            del self._known[old]
         began = sample.time - sample.uptime
         found = decode_kernel_lines(lines, lambda at: began + at)
         self.events += found

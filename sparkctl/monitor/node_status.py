@@ -382,7 +382,9 @@ async def _describe_oom_kill(session: NodeSession, container: Container) -> str 
     key = (container.id, container.finished)
     if key not in session.oom_kills:
         log = await read_kernel_log_if_possible(session)
-        kill = None if log is None else find_oom_kill(log, container)
+        if log is None:
+            return None  # the next look may have it
+        kill = find_oom_kill(log, container)
         session.oom_kills[key] = None if kill is None else f"ended because {kill.meaning}"
     return session.oom_kills[key]
 

@@ -10,7 +10,6 @@ from sparkctl.errors import OperationRefused
 from sparkctl.model.node import NodeName
 from sparkctl.model.switch_plan import FORWARD_STEPS, JournalPresence, SwitchJournal, SwitchJournalStatus, SwitchStep
 from sparkctl.node import switch_journal_codec
-from sparkctl.node import switch_journal_codec as travelling
 from sparkctl.node.node_inspection import JournalFile
 from sparkctl.transport.node_session import NodeSession
 
@@ -29,7 +28,7 @@ async def read_journal(session: NodeSession) -> SwitchJournalStatus:
 async def read_journal_with_text(session: NodeSession) -> tuple[SwitchJournalStatus, str]:
     """Return the journal on a node and its exact text, as an older version may have written fewer fields. Raises `NodeError`."""
     seen = (await session.read_node("journal")).journal
-    return build_journal_view(seen), travelling.NO_JOURNAL if seen is None else seen.text
+    return build_journal_view(seen), switch_journal_codec.NO_JOURNAL if seen is None else seen.text
 
 
 def build_journal_view(seen: JournalFile | None) -> SwitchJournalStatus:
@@ -53,26 +52,26 @@ async def write_journal(session: NodeSession, text: str, over: Sequence[str]) ->
 
     Raises `NodeError`, and `OperationRefused` if the node cannot store it.
     """
-    return await _run_journal_script(session, travelling.build_write_command(text, over), "written")
+    return await _run_journal_script(session, switch_journal_codec.build_write_command(text, over), "written")
 
 
 async def remove_journal(session: NodeSession, over: Sequence[str]) -> bool:
     """Remove the journal, under the same conditions as `write_journal`."""
-    return await _run_journal_script(session, travelling.build_remove_command(over), "removed")
+    return await _run_journal_script(session, switch_journal_codec.build_remove_command(over), "removed")
 
 
 async def _run_journal_script(session: NodeSession, argv: list[str], what: str) -> bool:
-    done = await session.run(argv, stdin=travelling.read_journal_script(), timeout=_TIMEOUT_SECONDS)
-    match travelling.decode_write_result(done.stdout):
-        case travelling.JournalWriteResult.DONE:
+    done = await session.run(argv, stdin=switch_journal_codec.read_journal_script(), timeout=_TIMEOUT_SECONDS)
+    match switch_journal_codec.decode_write_result(done.stdout):
+        case switch_journal_codec.JournalWriteResult.DONE:
             return True
-        case travelling.JournalWriteResult.OTHER:
+        case switch_journal_codec.JournalWriteResult.OTHER:
             return False
     said = done.stderr.decode("utf-8", "replace").strip().splitlines()
     name = session.node.name
     raise OperationRefused(
         f"the journal of the switch could not be {what} on {name}" + (f": {said[-1]}" if said else ""),
-        f"on {name}: df -h ~; ls -ld {travelling.JOURNAL_PATH}",
+        f"on {name}: df -h ~; ls -ld {switch_journal_codec.JOURNAL_PATH}",
     )
 
 
@@ -96,7 +95,7 @@ def build_switch_refusal(node: str, view: SwitchJournalStatus, *, is_held: bool)
     if view.journal is None:
         return SwitchInProgress(
             f"there is a journal of a switch on {node}, but {view.why}: its content is not known",
-            f"look at it on {node}: {travelling.JOURNAL_PATH}; what runs: sparkctl status; once nothing is left to finish, remove it",
+            f"look at it on {node}: {switch_journal_codec.JOURNAL_PATH}; what runs: sparkctl status; once nothing is left to finish, remove it",
         )
     hint = (
         f"wait for it: sparkctl status --node {node} --watch" if is_held else list_finish_commands(view.journal, node)

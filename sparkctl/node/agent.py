@@ -144,10 +144,14 @@ def read_text_file(path: str) -> str | None:
 
 
 def list_directory(path: str) -> list[str]:
-    """Return a directory's entries, none if it does not exist."""
+    """Return a directory's entries, none if it does not exist. Raises OSError if this process, or the node, has no room
+    for one more open file: that says nothing about the directory.
+    """
     try:
         return sorted(os.listdir(path))  # noqa: PTH208  # pathlib costs the node a megabyte
-    except OSError:
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise
         return []
 
 
@@ -472,9 +476,11 @@ class DeviceReader:
             self.psutil = self.processes.psutil = PsutilModule.import_installed()
         now = time.monotonic()
         if now - self.found_at >= ABSENT_RETRY_SECONDS:  # the ConnectX appears and disappears with its cable
-            self.found_at = now
-            self.sensors = find_temperature_sensors(self.root)
+            sensors = find_temperature_sensors(self.root)
             self.ports.discover_ports()
+            for _, _, _, source in self.sensors:
+                source.close()
+            self.sensors, self.found_at = sensors, now
         return {
             "temperatures": self.read_cached("temperatures", now, SLOW_READ_SECONDS, self.read_temperatures),
             "disks": self.read_cached("disks", now, 30, self.read_disks),
@@ -624,6 +630,10 @@ class NetworkPorts:
         known = {port["name"] for port in self.rdma}
         base = self.root + "/sys/class/infiniband"
         present = list_directory(base)
+        for port in self.rdma:
+            if port["name"] not in present:
+                for source in port["files"]:
+                    source.close()
         self.rdma = [port for port in self.rdma if port["name"] in present]
         for name in present:
             if name not in known:
@@ -650,6 +660,7 @@ class NetworkPorts:
         state, rate = KernelFile(base + "/state"), KernelFile(base + "/rate")
         errors = [(error, KernelFile(f"{base}/counters/{error}")) for error in self.ERRORS]
         errors += [(error, KernelFile(f"{base}/hw_counters/{error}")) for error in self.HARDWARE]
+        receive, send = KernelFile(base + "/counters/port_rcv_data"), KernelFile(base + "/counters/port_xmit_data")
         interfaces = list_directory(device + "/device/net")
 
         def read_slow_fields() -> Json:
@@ -660,9 +671,10 @@ class NetworkPorts:
             "name": name,
             "port": port,
             "interface": interfaces[0] if interfaces else None,
-            "receive": KernelFile(base + "/counters/port_rcv_data"),
-            "send": KernelFile(base + "/counters/port_xmit_data"),
+            "receive": receive,
+            "send": send,
             "slow": read_slow_fields,
+            "files": [receive, send, state, rate, *(source for _, source in errors)],
         }
 
 
@@ -827,6 +839,10 @@ class GpuReader:
             found = [self.read_gpu(index, self.nvml.nvmlDeviceGetHandleByIndex(index)) for index in range(count)]
         except self.nvml.NVMLError as error:
             self.trouble, self.retry_at = f"NVML: {error}", time.monotonic() + ABSENT_RETRY_SECONDS
+            if self.begun:  # after a driver that was loaded again, only a new start answers
+                self.begun = False
+                with contextlib.suppress(self.nvml.NVMLError):
+                    self.nvml.nvmlShutdown()
             return {"gpus": None, "trouble": self.trouble}
         self.trouble = None
         return {"gpus": found, "trouble": None}

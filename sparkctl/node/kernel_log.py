@@ -225,7 +225,7 @@ class KernelLogReader:
         if text.startswith(b"oom-kill:"):
             return
         line = text[:MAX_LINE_CHARS].decode("utf-8", "replace")
-        shape = re.sub(r"[0-9]+|0x[0-9a-f]+", "0", line)
+        shape = re.sub(r"0x[0-9a-fA-F]+|[0-9]+", "0", line)
         for other in self.waiting:
             if other["shape"] == shape and other["container"] == container and "Killed process" not in line:
                 other["count"] += 1

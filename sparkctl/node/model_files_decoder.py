@@ -151,7 +151,7 @@ _MAX_FAULTS = 20  # maximum faults of one place
 _MAX_TENSOR_BYTES = 1 << 50  # more than any model has
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WeightsCheck:
     """The check of one place: how many files were found, and what is wrong with which of them, a sentence each.
 
@@ -188,7 +188,11 @@ def decode_weights_check(answer: bytes) -> tuple[WeightsCheck, ...]:
         )
         found.append(
             WeightsCheck(
-                str(said["place"]), int(said["files"]), faults, unread, _decode_tensor_sizes(said.get("tensors"))
+                place=str(said["place"]),
+                files=int(said["files"]),
+                faults=faults,
+                unread=unread,
+                tensors=_decode_tensor_sizes(said.get("tensors")),
             )
         )
     if not is_whole:

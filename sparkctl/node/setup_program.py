@@ -27,7 +27,7 @@ class NodeFile:
     text: str | None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class SetupReport:
     """What the program printed. ``words``: how it ended, as "confirmed" or "changed PATH"."""
 

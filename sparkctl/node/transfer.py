@@ -921,7 +921,10 @@ def _add_gguf_parts(place: str, found: dict[str, Any]) -> None:
 
 def _add_directory(directory: str, root: str, below: str, seen: set[str], found: dict[str, Any]) -> None:
     real = os.path.realpath(directory)
-    if real in seen or len(found["entries"]) > MAX_ENTRIES:
+    if real in seen:
+        return
+    if len(found["entries"]) > MAX_ENTRIES:
+        found["denied"].append(f"more than {MAX_ENTRIES:,} files")
         return
     seen = seen | {real}  # on the path down to here only: a directory with two names is listed under both
     is_own = real == os.path.normpath(os.path.join(root, below))  # elsewhere a link would lead to another place

@@ -16,7 +16,7 @@ from sparkctl.model.decode_step import DecodeStepSpec, RoutedExperts
 from sparkctl.model.launch_plan import PROBE_KINDS, ContainerLabel, DockerRunSpec, ReadinessRule
 from sparkctl.model.node import NodeName
 from sparkctl.model.profile import ModelSpec
-from sparkctl.model.text.sanitize import load_json
+from sparkctl.model.text.sanitize import load_json, load_json_map
 
 _MAX_STOP_GRACE_SECONDS = 3600.0
 _MAX_RANKS = 64
@@ -178,11 +178,7 @@ def format_decode_step_label(facts: DecodeStepSpec) -> str | None:
 
 def parse_decode_step_label(text: str | None) -> DecodeStepSpec | None:
     """Return the content of a label, None if it is not valid."""
-    try:
-        said = json.loads(text or "")
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(said, dict):
+    if (said := load_json_map(text)) is None:
         return None
     found: dict[str, int | None] = {}
     for name in (field.name for field in fields(DecodeStepSpec) if field.name not in _OTHER_FIELDS):

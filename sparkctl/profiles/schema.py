@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
@@ -73,7 +74,7 @@ def _build_section(kind: type) -> FileSection:
         field = _build_field(attribute.name, spec, get_args(hint)[0], default)
         above, _, key = (spec.key or "").rpartition(".")
         if above:
-            section = ProfileField(FieldKind.SECTION, SECTIONS_OF_PROFILE[above])
+            section = ProfileField(kind=FieldKind.SECTION, help=SECTIONS_OF_PROFILE[above])
             empty = FileField(key=above, name=None, spec=section, allows_none=False, section=FileSection(None, {}))
             below = found.setdefault(above, empty).section
             assert below is not None
@@ -133,10 +134,11 @@ def build_json_schema() -> dict[str, Any]:
     definitions: dict[str, Any] = {}
     shape = load_file_shape()
     root = _build_section_schema(
-        shape, "ProfileFile", "A sparkctl profile: everything a start of one model needs.", definitions
+        shape, "sparkctl profile", "A sparkctl profile: everything a start of one model needs.", definitions
     )
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "urn:sparkctl:profile:1",
         "title": root.pop("title"),
         "$defs": dict(sorted(definitions.items())),
         **root,
@@ -162,8 +164,10 @@ def build_field_schema(field: FileField, definitions: dict[str, Any]) -> dict[st
     """Return the JSON Schema of a field; the sections in it are added to ``definitions``."""
     if field.section is not None:
         return _build_reference_schema(field, field.section, definitions)
-    title = {"title": field.key.replace("_", " ").title()}
     own = _build_value_schema(field)
+    words = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", field.spec.help)  # without links: they are of the documentation
+    about = f"{words}. {own['description']}" if "description" in own else words
+    title = {"title": field.key.replace("_", " ").title(), "description": about}
     if field.default is None or not field.spec.shows_default:
         return {"anyOf": [own, {"type": "null"}], "default": None, **title}
     if field.default is MISSING or field.is_list:

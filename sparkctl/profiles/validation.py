@@ -27,6 +27,7 @@ from sparkctl.profiles.yaml_reader import (
     YamlEntry,
     YamlPath,
     YamlValue,
+    describe_value,
     find_forbidden_character,
     find_position,
     find_value,
@@ -125,7 +126,8 @@ class _ProfileReader:
             if key in entries:
                 self._read_field(field, entries[key].item, (*path, key), found)
             elif field.default is dataclasses.MISSING:
-                self._add_fault((*path, key), "is missing", at_key=True)
+                more = "; add `schema: 1` as the first line" if (*path, key) == ("schema",) else ""
+                self._add_fault((*path, key), f"is missing{more}", at_key=True)
         for key in entries.keys() - section.fields.keys():
             self._add_fault((*path, key), f"unknown key{_suggest_key((*path, key))}", at_key=True)
         for key, other, message in _find_conflicts(section.type, found):
@@ -155,23 +157,21 @@ class _ProfileReader:
         elif isinstance(item.value, tuple):
             value = tuple(self._read_value(field.spec, each, (*path, at)) for at, each in enumerate(item.value))
         else:
-            self._add_fault(path, f"must be a list, not {_describe_value(item)}")
+            self._add_fault(path, f"must be a list, not {describe_value(item)}")
         if field.name is not None and len(self.faults) == before:
             found[field.name] = value
 
     def read_section_list(self, section: FileSection, item: YamlValue, path: YamlPath) -> tuple[Any, ...]:
         """Return the values of a list of maps of one type."""
         if not isinstance(item.value, tuple):
-            self._add_fault(path, f"must be a list of maps ({', '.join(section.fields)}), not {_describe_value(item)}")
+            self._add_fault(path, f"must be a list of maps ({', '.join(section.fields)}), not {describe_value(item)}")
             return ()
         assert section.type is not None
         found = []
         for at, each in enumerate(item.value):
             before = len(self.faults)
             if not isinstance(each.value, dict):
-                self._add_fault(
-                    (*path, at), f"must be a map ({', '.join(section.fields)}), not {_describe_value(each)}"
-                )
+                self._add_fault((*path, at), f"must be a map ({', '.join(section.fields)}), not {describe_value(each)}")
                 continue
             inner = self.read_section(section, each, (*path, at))
             if len(self.faults) == before:
@@ -181,7 +181,7 @@ class _ProfileReader:
     def _read_map(self, spec: ProfileField, item: YamlValue, path: YamlPath) -> tuple[tuple[str, Any], ...]:
         """Return a map with free keys as pairs in the order of the file."""
         if not isinstance(item.value, dict):
-            self._add_fault(path, f"must be a map, not {_describe_value(item)}")
+            self._add_fault(path, f"must be a map, not {describe_value(item)}")
         found: list[tuple[str, Any]] = []
         for key, entry in item.entries.items():
             try:
@@ -222,7 +222,7 @@ def _parse_value(spec: ProfileField, item: YamlValue, path: YamlPath) -> Any:
     is_number = isinstance(item.value, int | float) and not isinstance(item.value, bool)
     if spec.kind is FieldKind.BOOLEAN:
         if not isinstance(item.value, bool):
-            raise ValueError(f"must be true or false, not {_describe_value(item)}")
+            raise ValueError(f"must be true or false, not {describe_value(item)}")
         return item.value
     if spec.limits is not None:
         return _parse_integer(item, spec.limits, path)
@@ -232,7 +232,7 @@ def _parse_value(spec: ProfileField, item: YamlValue, path: YamlPath) -> Any:
         return item.raw
     if not isinstance(item.value, str) and not is_number:
         quotes = "; put it in quotes" if isinstance(item.value, bool) else ""
-        raise ValueError(f"must be text, not {_describe_value(item)}{quotes}")
+        raise ValueError(f"must be text, not {describe_value(item)}{quotes}")
     text = item.raw or ""
     if not text.strip() and spec.kind not in (FieldKind.WORD, FieldKind.ENGINE):
         raise ValueError("must not be empty")
@@ -243,11 +243,11 @@ def _parse_integer(item: YamlValue, limits: tuple[int, int], path: YamlPath) -> 
     low, high = limits
     is_integer = isinstance(item.value, int) and not isinstance(item.value, bool)
     if path == ("schema",) and not (is_integer and item.value == high):
-        raise ValueError(f"is {_describe_value(item)}; this sparkctl reads `schema: {high}`")
+        raise ValueError(f"is {describe_value(item)}; this sparkctl reads `schema: {high}`")
     if not is_integer:
-        raise ValueError(f"must be a whole number, not {_describe_value(item)}")
+        raise ValueError(f"must be a whole number, not {describe_value(item)}")
     if not low <= int(str(item.value)) <= high:
-        raise ValueError(f"must be {low} to {high}, not {_describe_value(item)}")
+        raise ValueError(f"must be {low} to {high}, not {describe_value(item)}")
     return int(str(item.value))
 
 
@@ -272,8 +272,8 @@ def _find_conflicts(kind: type | None, found: Mapping[str, Any]) -> Iterator[tup
 
 def _describe_bad_section(field: FileField, section: FileSection, item: YamlValue) -> str:
     if not field.can_be_off:
-        return f"must be a map, not {_describe_value(item)}"
-    return f"must be a map ({', '.join(section.fields)}) or off, not {_describe_value(item)}"
+        return f"must be a map, not {describe_value(item)}"
+    return f"must be a map ({', '.join(section.fields)}) or off, not {describe_value(item)}"
 
 
 def _format_dotted_path(path: YamlPath) -> str:
@@ -297,15 +297,7 @@ def _suggest_key(path: YamlPath) -> str:
 def _describe_bad_choice(item: YamlValue, choices: tuple[str, ...]) -> str:
     near = find_closest_match(item.raw, choices) if item.raw else None
     listed = " or ".join(filter(None, (", ".join(choices[:-1]), choices[-1])))
-    return f"must be {listed}, not {_describe_value(item)}" + (f"; did you mean `{near}`?" if near else "")
-
-
-def _describe_value(item: YamlValue) -> str:
-    if isinstance(item.value, dict):
-        return "a map"
-    if isinstance(item.value, tuple):
-        return "a list"
-    return quote_source(item.raw)
+    return f"must be {listed}, not {describe_value(item)}" + (f"; did you mean `{near}`?" if near else "")
 
 
 # --- trees before they are checked ---

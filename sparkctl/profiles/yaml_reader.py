@@ -97,6 +97,13 @@ def quote_source(text: object) -> str:
     return f"`{redact(truncate_text(sanitize_line(str(text)), 60))}`"
 
 
+def describe_value(item: YamlValue) -> str:
+    """Return what is in the file for a message that something else must be there."""
+    if isinstance(item.value, dict):
+        return "a map"
+    return "a list" if isinstance(item.value, tuple) else quote_source(item.raw)
+
+
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 20
 MAX_ALIASES = 32

@@ -196,7 +196,6 @@ class NodeSession:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.is_over = True
-        await self.docker.aclose()
         await self.link.close()
 
 

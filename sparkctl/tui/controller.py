@@ -51,9 +51,8 @@ from sparkctl.monitor.recording import RecordingPlayer
 from sparkctl.monitor.store import Store, StoreEvent, Topic, TopicKind
 from sparkctl.monitor.switch_journal_io import format_step_number
 from sparkctl.profiles.profile_library import ProfileOffer, list_startable_profiles
-from sparkctl.tui.estimate_cache import MemoryEstimateCache
+from sparkctl.tui.estimate_cache import MemoryEstimateCache, StartOfferCache
 from sparkctl.tui.panel_options import DemoStep, PanelOptions, PreparedCommand
-from sparkctl.tui.start_offers import StartOfferCache
 from sparkctl.views.command_result_view import (
     describe_guard_action,
     describe_running_instances,
@@ -337,13 +336,13 @@ class PanelController:
         elif isinstance(event, WarningEmitted):
             is_shown = self._panel.already_shows(event.message)  # checked now, while the message is new
             self.show_notice(*describe_warning(event), is_shown=is_shown)
-        elif isinstance(event, TunnelStateChanged) and event.state is not TunnelState.CLOSED:
-            is_open = event.state is TunnelState.OPEN
-            self.show_notice(format_tunnel_state(event), TextStyle.GOOD if is_open else TextStyle.ATTENTION)
         if isinstance(event, GuardActed) and (notice := describe_guard_action(event)) is not None:
             self.show_notice(*notice)
         if topics := self.store.apply_event(event, job):
             self.schedule_repaint(topics)
+        if isinstance(event, TunnelStateChanged) and event.state is not TunnelState.CLOSED and not self.is_replaying:
+            is_open = event.state is TunnelState.OPEN  # what was said of it before has gone from the store by now
+            self.show_notice(format_tunnel_state(event), TextStyle.GOOD if is_open else TextStyle.ATTENTION)
 
     def schedule_repaint(self, topics: Iterable[Topic] = ()) -> None:
         """Schedule a repaint, never from within this call: sooner after a change of state than after new figures."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkctl.errors import InvalidInput, OperationRefused
-from sparkctl.model.bench import BenchRun, CellResult, DomainKey
+from sparkctl.model.bench import BenchCell, BenchRun, CellResult, DomainKey
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row
 
@@ -67,30 +67,36 @@ def _name_run(run: BenchRun, runs: Sequence[BenchRun]) -> str:
 
 
 def _build_size_charts(runs: Sequence[BenchRun], along: str, fixed: str, axis: str) -> list[Chart]:
-    """Return throughput along one size of the cells, at the smallest value of the other; one cell alone has no depth chart."""
+    """Return throughput along one size of the cells, at the smallest sizes beside it that all runs have; where they have none in
+    common, each at its own, which its name tells. One cell alone has no depth chart.
+    """
+
+    def read_others(cell: BenchCell) -> tuple[int, int, int]:
+        return getattr(cell, fixed), cell.pp, cell.tg
+
+    measured = {run.number: [one for one in run.results if one.generation_rate is not None] for run in runs}
+    known = [run for run in runs if measured[run.number]]
+    if not known:
+        return []
+    common = set.intersection(*({read_others(one.cell) for one in measured[run.number]} for run in known))
     series = []
-    for run in runs:
-        known = [one for one in run.results if one.generation_rate is not None]
-        if not known:
-            continue
-        first = min(known, key=lambda one: (getattr(one.cell, fixed), one.cell.pp, one.cell.tg)).cell
-        line = [
-            one
-            for one in known
-            if (getattr(one.cell, fixed), one.cell.pp, one.cell.tg) == (getattr(first, fixed), first.pp, first.tg)
-        ]
-        series.append(
-            (
-                _name_run(run, runs),
-                tuple(sorted((_make_point(one, along) for one in line), key=lambda one: int(one.at))),
-            )
-        )
+    for run in known:
+        others = min(common or {read_others(one.cell) for one in measured[run.number]})
+        line = [one for one in measured[run.number] if read_others(one.cell) == others]
+        name = _name_run(run, runs) + ("" if common else f", {_name_sizes(fixed, *others)}")
+        series.append((name, tuple(sorted((_make_point(one, along) for one in line), key=lambda one: int(one.at)))))
+    title = f"Generation by {along}" + (f", {_name_sizes(fixed, *min(common))}" if common else "")
     places = {point.at for _, points in series for point in points}
-    if not series or (len(places) < 2 and along == "depth"):
+    if len(places) < 2 and along == "depth":
         return []
     if len(places) < 2 and any(len({one.cell.depth for one in run.results}) > 1 for run in runs):
         return []  # by depth it says more
-    return [Chart(title=f"Generation by {along}", axis=axis, unit="tokens/s", series=tuple(series))]
+    return [Chart(title=title, axis=axis, unit="tokens/s", series=tuple(series))]
+
+
+def _name_sizes(fixed: str, value: int, pp: int, tg: int) -> str:
+    more = f" c{value}" if fixed == "concurrency" else f" @ d{value}" if value else ""
+    return f"pp{pp} tg{tg}{more}"
 
 
 def _make_point(one: CellResult, along: str) -> ChartPoint:

@@ -96,7 +96,10 @@ def _parse_numbers(ctx: click.Context, param: click.Parameter, value: str | None
 @click.option("--depth", callback=_parse_numbers, metavar="N,N", help="Tokens of context before the prompt.")
 @click.option("--concurrency", callback=_parse_numbers, metavar="N,N", help="Concurrent requests.")
 @click.option(
-    "--runs", type=click.IntRange(1, 100), metavar="N", help="Measure each cell N times (default 3; quick: 1)."
+    "--runs",
+    type=click.IntRange(1, 100),
+    metavar="N",
+    help="Measure each cell N times (default 3; quick of one instance: 1).",
 )
 @click.option(
     "--timeout", callback=parse_duration_option, metavar="TIME", help="Give up a cell after this long, e.g. 10m."
@@ -199,7 +202,9 @@ def run_command(
         instances, cells, runs = instances or (kept.instance,), kept.wanted, kept.setup.runs
     else:
         cells = _choose_cells(ctx, preset, sizes)
-        runs = runs or (DEFAULT_RUNS if any(sizes.values()) else PRESET_RUNS.get(preset, DEFAULT_RUNS))
+        is_comparison = len(instances) > 1  # which needs a spread
+        own_cells = any(sizes.values())
+        runs = runs or (DEFAULT_RUNS if own_cells or is_comparison else PRESET_RUNS.get(preset, DEFAULT_RUNS))
     if not instances:
         raise click.UsageError("which instance? sparkctl status shows what runs", ctx)
     hash_book(book)  # a file that is not there is told before anything starts
@@ -305,7 +310,12 @@ def _choose_cells(ctx: click.Context, preset: str, sizes: dict[str, Any]) -> tup
 @bench_command.command("list")
 @json_document_option
 def list_command(as_json: bool) -> int:
-    """List the benchmarks that were run from this machine, the newest first."""
+    """List the benchmarks that were run from this machine, the newest first.
+
+    \b
+    sparkctl bench list
+    sparkctl bench list --json
+    """
     from sparkctl.cli import stdout
     from sparkctl.history.bench_store import BenchStore
     from sparkctl.model.json_codec import to_json_data

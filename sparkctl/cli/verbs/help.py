@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
+
+from sparkctl.cli.help_formatter import fill_words, fit_example_lines
 
 
 def _complete_subjects(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -35,7 +38,7 @@ def help_command(ctx: click.Context, words: tuple[str, ...], as_man: bool) -> in
     if as_man and (found := _find_command(root, words)) is not None:
         stdout.print_lines(format_man_page(found).splitlines())
     elif not words:
-        stdout.print_lines([root.get_help(), "", f"Topics: {', '.join(_list_topics())}"])
+        stdout.print_lines([root.get_help(), "", *_fit_terminal([f"Topics: {', '.join(_list_topics())}"])])
     elif words == ("version",):
         stdout.print_line(f"sparkctl {__version__}")
     elif (found := _find_command(root, words)) is not None:
@@ -43,17 +46,17 @@ def help_command(ctx: click.Context, words: tuple[str, ...], as_man: bool) -> in
         if words[0] in _list_topics() and len(words) == 1:
             stdout.print_lines(["", f"The page of the documentation: sparkctl help {words[0]} page"])
     elif len(words) == 1 and (section := _find_section(words[0])):
-        stdout.print_lines(section)
+        stdout.print_lines(_fit_terminal(section))
     elif words[0] in _list_topics() and words[1:] in ((), ("page",)):
         page = (_docs_dir() / f"{words[0]}.md").read_text(encoding="utf-8")
-        lines = [line for line in page.splitlines() if not line.startswith("<!--")]
+        lines = _fit_terminal([line for line in page.splitlines() if not line.startswith("<!--")])
         if stdout.is_terminal():
             click.echo_via_pager("\n".join(lines))
         else:
             stdout.print_lines(lines)
     elif sections := _find_headings(" ".join(words)):
         page, heading, lines = sections[0]
-        stdout.print_lines([f"{heading}  (sparkctl help {page})", *lines])
+        stdout.print_lines([f"{heading}  (sparkctl help {page})", *_fit_terminal(lines)])
         if len(sections) > 1:
             stdout.print_lines(
                 ["", "See also:", *(f"  {more}  (sparkctl help {where})" for where, more, _ in sections[1:8])]
@@ -116,6 +119,91 @@ def _find_headings(words: str) -> list[tuple[str, str, list[str]]]:
                 lines = [line for line in body.replace("\0#", "#").strip().splitlines() if not line.startswith("<!--")]
                 found.append((topic, heading, lines))
     return sorted(found, key=lambda one: (len(one[1]), one[0]))
+
+
+def _fit_terminal(lines: Sequence[str]) -> list[str]:
+    """Return lines of a page (Markdown) as they fit the terminal; in a pipe as they are."""
+    from sparkctl.cli import stdout
+
+    columns = stdout.terminal_columns(sys.stdout)
+    return list(lines) if columns is None else format_page(lines, columns)
+
+
+def format_page(lines: Sequence[str], columns: int) -> list[str]:
+    """Return a page of the documentation as text no wider than ``columns``, as far as its words allow: paragraphs are filled
+    anew, examples stay, a table that is too wide becomes one cell below the other. Headings and code keep their marks."""
+    found: list[str] = []
+    for kind, block in _split_blocks(lines):
+        if kind == "```sh":
+            found += (f"    {line}" for line in fit_example_lines(block, columns - 4))
+        elif kind.startswith("```"):
+            found += (f"    {line}" for line in block)
+        elif kind == "|":
+            found += _format_table(block, columns)
+        else:
+            mark = match[0] if (match := _ITEM.match(block[0])) else ""
+            text = " ".join([block[0][len(mark) :], *block[1:]])
+            found += _fill_text(_drop_marks(text), columns, mark, " " * len(mark)) or [""]
+    return found
+
+
+def _fill_text(text: str, columns: int, first: str = "", later: str = "") -> list[str]:
+    """Return rows of whole words, of which a quoted command is one: ``first`` begins the first row, ``later`` the others."""
+    rows = fill_words(_WORD.findall(text), columns - len(later))
+    return [f"{later if number else first}{row}" for number, row in enumerate(rows)]
+
+
+_WORD = re.compile(r"[^\s`]*(?:`[^`]+`[^\s`]*)+|\S+")
+_ITEM = re.compile(r" *(?:[-*]|\d+\.) +")  # the mark of a list item
+
+
+def _split_blocks(lines: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the parts of a page: the lines of an example (its kind is its fence, ``\x60\x60\x60sh``) or of a table (``|``); those
+    of a paragraph, an item or a heading, or one empty line ("")."""
+    kind, block = "", list[str]()
+    for line in lines:
+        if line.startswith("```"):
+            if block:
+                yield kind, block
+            kind, block = "" if kind.startswith("```") else line, []
+            continue
+        if not kind.startswith("```"):
+            now = "|" if line.startswith("|") else ""
+            begins = not now and (not line or line.startswith("#") or _ITEM.match(line) is not None)
+            if block and (now != kind or begins or block[0] == "" or block[0].startswith("#")):
+                yield kind, block
+                block = []
+            kind = now
+        block.append(line)
+    if block:
+        yield kind, block
+
+
+def _format_table(rows: Sequence[str], columns: int) -> list[str]:
+    """Return a table in columns; where it is too wide, each row's first cell with the others below it."""
+    from sparkctl.views.text.styled_text import measure_text, pad_text
+
+    cells = [[_drop_marks(cell).strip() for cell in re.split(r"(?<!\\)\|", row.strip())[1:-1]] for row in rows]
+    head, body = cells[0], cells[2:]
+    widths = [max(measure_text(row[at]) for row in (head, *body) if at < len(row)) for at in range(len(head))]
+    if sum(widths) + 2 * len(widths) <= columns:
+        return [
+            "  ".join(pad_text(cell, wide) for cell, wide in zip(row, widths, strict=False)).rstrip()
+            for row in (head, *body)
+        ]
+    found: list[str] = []
+    for row in body:
+        found += _fill_text(row[0], columns, "", "    ")
+        for name, cell in zip(head[1:], row[1:], strict=False):
+            label = f"{name}: " if name and len(head) > 2 else ""
+            found += _fill_text(f"{label}{cell}", columns, "    ", "      ") if cell else []
+    return found
+
+
+def _drop_marks(text: str) -> str:
+    """Return a text without the marks of Markdown; headings and code keep theirs, a link its words; no pictures."""
+    text = re.sub(r"!\[[^]]*\]\([^)]*\)", "", text)
+    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text).replace("**", "").replace("\\|", "|")
 
 
 def _docs_dir() -> Path:

@@ -53,7 +53,12 @@ def guard_command() -> None:
 @node_option(many=True)
 @json_document_option
 def guard_status_command(node: tuple[str, ...], as_json: bool) -> int:
-    """Show what is guarded, what the guard did, and what it stopped. Exit 3 if a node or its guard cannot be read."""
+    """Show what is guarded, what the guard did, and what it stopped. Exit 3 if a node or its guard cannot be read.
+
+    \b
+    sparkctl guard status
+    sparkctl guard status --node spark1 --json
+    """
     from sparkctl.cli import stdout
     from sparkctl.commands.arm_guard import read_guard_status
     from sparkctl.errors import ExitCode
@@ -92,6 +97,10 @@ def guard_arm_command(
 ) -> int:  # fmt: skip
     """Guard INSTANCE, or every running instance that sparkctl started.
 
+    \b
+    sparkctl guard arm qwen36-vllm
+    sparkctl guard arm --node spark2 --floor 6GiB --for 2h
+
     When memory runs out, the guard stops the instance that grew most, and nothing starts it again. It stops a container
     that sparkctl did not start only if you name it with --foreign.
     """
@@ -113,7 +122,12 @@ def guard_arm_command(
 @node_option(many=True)
 @json_option
 def guard_disarm_command(instance: str | None, node: tuple[str, ...], as_json: bool) -> int:
-    """Stop guarding INSTANCE, or everything, including a start in progress."""
+    """Stop guarding INSTANCE, or everything, including a start in progress.
+
+    \b
+    sparkctl guard disarm qwen36-vllm
+    sparkctl guard disarm --node spark2
+    """
     from sparkctl.cli.event_printers import JsonPrinter, TextPrinter
     from sparkctl.cli.verb_runner import run_verb
     from sparkctl.commands.arm_guard import disarm_guard as end

@@ -188,8 +188,8 @@ def plan_command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...]
         chosen, assumed = ProfileLibrary().load_profile(profile, overrides=overrides), None
     nodes = select_rank_nodes(node, chosen) if chosen.nodes > 1 else select_configured_nodes(node)
     request = CheckFit(
-        chosen, nodes, os.environ, (profile, *format_overrides(overrides)), is_proposed, HubClient(os.environ),
-        known=list_nodes() if chosen.needs else (), names_nodes=bool(node),
+        profile=chosen, nodes=nodes, environ=os.environ, words=(profile, *format_overrides(overrides)),
+        is_proposal=is_proposed, hub=HubClient(os.environ), known=list_nodes() if chosen.needs else (), names_nodes=bool(node),
     )  # fmt: skip
     return PreparedVerb(
         request=request,

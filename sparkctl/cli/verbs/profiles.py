@@ -450,7 +450,12 @@ def profiles_command() -> None:
 @profiles_command.command("list")
 @json_document_option
 def list_command(as_json: bool) -> int:
-    """List all profiles and where each comes from."""
+    """List all profiles and where each comes from.
+
+    \b
+    sparkctl profiles list
+    sparkctl profiles list --json
+    """
     from sparkctl.cli import stderr, stdout
     from sparkctl.model.json_codec import to_json_data
     from sparkctl.profiles.profile_library import ProfileLibrary
@@ -474,7 +479,12 @@ def list_command(as_json: bool) -> int:
 @click.option("--set", "overrides", multiple=True, metavar="FIELD=VALUE", help="As for up.")
 @json_document_option
 def show_command(name: str, overrides: tuple[str, ...], as_json: bool) -> int:
-    """Show a profile, including everything it inherits with `extends`."""
+    """Show a profile, including everything it inherits with `extends`.
+
+    \b
+    sparkctl profiles show qwen36-vllm
+    sparkctl profiles show qwen36-vllm --set args.max-model-len=32768 --json
+    """
     from sparkctl.cli import stdout
     from sparkctl.profiles.profile_library import ProfileLibrary
     from sparkctl.views.profiles.profile_view import build_profile_json, format_profile
@@ -498,6 +508,10 @@ def show_command(name: str, overrides: tuple[str, ...], as_json: bool) -> int:
 @json_document_option
 def check_command(files: tuple[str, ...], engine_version: str | None, fix: bool, as_json: bool) -> int:
     """Check profiles, given by file or name: the file itself, and each flag against the catalogue of its engine's version.
+
+    \b
+    sparkctl profiles check qwen36-vllm
+    sparkctl profiles check ./mine.yaml --engine-version 0.19.1 --fix
 
     Prints a line for each finding: file:line:column: level[kind]: message. Exit 2 if one is an error.
     """
@@ -565,7 +579,12 @@ def _find_file(library: ProfileLibrary, text: str) -> Path:
 
 @profiles_command.command("schema")
 def schema_command() -> int:
-    """Print the JSON Schema of profiles, for editors."""
+    """Print the JSON Schema of profiles, for editors.
+
+    \b
+    sparkctl profiles schema
+    sparkctl profiles schema > ~/.config/sparkctl/profile.schema.json
+    """
     import json
 
     from sparkctl.cli import stdout

@@ -149,6 +149,10 @@ def images_remove_command(
 ) -> int:  # fmt: skip
     """Remove each IMAGE, a name with its tag or an id of 12 digits, from the nodes; with --node from these alone.
 
+    \b
+    sparkctl images remove vllm/vllm-openai:v0.18.0 --node spark1
+    sparkctl images remove --old-builds --dry-run
+
     It asks before; in a script say --yes. Exit 6, and nothing is removed: a container was made of one of them, running or
     not, or no node has it. Nothing else is removed: sparkctl never tidies up what nobody named.
     """

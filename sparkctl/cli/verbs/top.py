@@ -56,6 +56,10 @@ class TopPrinter:
 @click.command("top", short_help="Show memory, GPU, CPU, links and instances, live.")
 @node_option(many=True)
 @click.option("--once", is_flag=True, help="Print once and exit.")
+@click.option(
+    "-d", "--delay", type=click.FloatRange(0.5, 60.0), metavar="SECONDS",
+    help="Take a sample each so many seconds (default 2), 0.5 to 60.",
+)  # fmt: skip
 @click.option("--plain", is_flag=True, help="Print again instead of repainting the screen.")
 @json_document_option
 @click.option(
@@ -71,10 +75,10 @@ class TopPrinter:
 @click.option("--speed", type=click.FloatRange(min=0.01), metavar="N", help="Replay N times as fast.")
 @click.pass_context
 def top_command(
-    ctx: click.Context, node: tuple[str, ...], once: bool, plain: bool, as_json: bool, explain: bool,
+    ctx: click.Context, node: tuple[str, ...], once: bool, delay: float | None, plain: bool, as_json: bool, explain: bool,
     record: Path | None, overwrite: bool, replay: Path | None, speed: float | None,
 ) -> int:  # fmt: skip
-    """Show the load of every node, every two seconds until Ctrl-C. The agent is sent over SSH and leaves no files behind.
+    """Show the load of every node, every two seconds (or --delay) until Ctrl-C. The agent is sent over SSH and leaves no files behind.
 
     \b
     sparkctl top
@@ -85,6 +89,8 @@ def top_command(
     read.
     """
     printer = TopPrinter(as_json, plain, explain)
+    if delay is not None and (once or replay is not None):
+        raise click.UsageError("--delay is for a live display, not for --once or --replay", ctx)
     if replay is not None:
         return _play_recording(
             ctx, replay, names=node, once=once, printer=printer, record=record, overwrite=overwrite, speed=speed
@@ -98,7 +104,7 @@ def top_command(
             return choose_exit_code(
                 verb_runner.run_async(_print_top_once(context, nodes, printer, recording)), recording
             )
-        return choose_exit_code(verb_runner.run_async(_watch_top(context, nodes, printer, recording)), recording)
+        return choose_exit_code(verb_runner.run_async(_watch_top(context, nodes, printer, recording, delay)), recording)
 
 
 def _play_recording(
@@ -136,11 +142,13 @@ async def _print_top_once(
 
 
 async def _watch_top(
-    context: CommandContext, nodes: Sequence[Node], printer: TopPrinter, recording: EventRecorder | None
-) -> int:
+    context: CommandContext, nodes: Sequence[Node], printer: TopPrinter, recording: EventRecorder | None, delay: float | None
+) -> int:  # fmt: skip
+    from sparkctl.monitor.sampler import INTERACTIVE_INTERVAL
     from sparkctl.monitor.watch_nodes import watch_load_views
 
-    await _print_updates(watch_load_views(context, nodes, record=recording.write if recording else None), printer)
+    record = recording.write if recording else None
+    await _print_updates(watch_load_views(context, nodes, delay or INTERACTIVE_INTERVAL, record), printer)
     return 0
 
 

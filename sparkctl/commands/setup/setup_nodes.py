@@ -148,7 +148,7 @@ class CableRolledBack(OperationRefused):
     exit_code = ExitCode.TIMED_OUT
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class SetupState:
     """What is to be done: the steps of each node, the ends of the cable, and what was noted or is fine."""
 
@@ -247,7 +247,7 @@ class NodeSetup:
         for shell, calls in todo:
             node = shell.session.node.name
             self._report_warnings(node, await shell.run(*calls))
-            self._emit(SetupStepDone(self._ctx.clock.unix_time(), node, SetupStepKind.UNDO))
+            self._emit(SetupStepDone(ts=self._ctx.clock.unix_time(), node=node, step=SetupStepKind.UNDO))
         return Outcome.DONE, "done; the nodes are as they were before"
 
     async def _acquire_locks(self, stack: AsyncExitStack, nodes: Iterable[NodeName]) -> None:
@@ -298,7 +298,7 @@ class NodeSetup:
             calls.append(call("join_group", DOCKER_GROUP, _get_user(look)))
         self._report_warnings(node, await self._shells[node].run(*calls))
         detail = _GROUP_ADVICE if step.kind is SetupStepKind.DOCKER_GROUP else None
-        self._emit(SetupStepDone(self._ctx.clock.unix_time(), node, step.kind, detail=detail))
+        self._emit(SetupStepDone(ts=self._ctx.clock.unix_time(), node=node, step=step.kind, detail=detail))
         if step.kind is SetupStepKind.DROP_CACHES:
             now = await self._sessions[node].read_node("sudo")
             if now.drop_right == "denied":
@@ -342,7 +342,7 @@ class NodeSetup:
             for peer in state.sides.values():
                 if peer is not side:
                     await self._try_login(side, peer)
-            self._emit(SetupStepDone(self._ctx.clock.unix_time(), node, SetupStepKind.SSH))
+            self._emit(SetupStepDone(ts=self._ctx.clock.unix_time(), node=node, step=SetupStepKind.SSH))
 
     async def _try_login(self, side: SshSide, peer: SshSide) -> None:
         address = list_shared_addresses(side, peer)[0]
@@ -386,7 +386,7 @@ class NodeSetup:
             await asyncio.gather(keeping, return_exceptions=True)
             raise
         for end in state.ends:
-            self._emit(SetupStepDone(self._ctx.clock.unix_time(), end.node, SetupStepKind.CABLE))
+            self._emit(SetupStepDone(ts=self._ctx.clock.unix_time(), node=end.node, step=SetupStepKind.CABLE))
 
     async def _keep_cable(self, ends: Sequence[CableEnd], end_of_limit: float) -> None:
         """Have both ends keep their files. Raises `CableRolledBack` where one does not."""
@@ -447,7 +447,9 @@ class NodeSetup:
             with suppress(SparkctlError, TimeoutError):
                 await shell.session.link.reconnect(_RETURN_SECONDS)
                 if "back" in (await shell.run(call("give_cable_back", NETPLAN_FILE))).words:
-                    step = SetupStepDone(now.unix_time(), end.node, SetupStepKind.CABLE, True, why.message)
+                    step = SetupStepDone(
+                        ts=now.unix_time(), node=end.node, step=SetupStepKind.CABLE, is_back=True, detail=why.message
+                    )
                     self._emit(step)
                     return True
             if end.node in confirmed:
@@ -463,7 +465,7 @@ class NodeSetup:
 
 def plan_setup(looks: Mapping[NodeName, NodeInspection], nodes: Sequence[Node]) -> SetupState:
     """Return what is to be done on these nodes. Pure."""
-    state = SetupState({})
+    state = SetupState(steps={})
     steps: dict[NodeName, list[SetupStep]] = {}
     for node, look in looks.items():
         own, notes = plan_own_steps(node, look)

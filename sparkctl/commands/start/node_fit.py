@@ -95,7 +95,10 @@ def read_memory_budget(
         )
     memory = look.memory
     return MemoryBudget(
-        memory.total, max(0, memory.available), min(memory.reclaimable, max(0, memory.available)), tuple(holders)
+        total=memory.total,
+        available=max(0, memory.available),
+        droppable=min(memory.reclaimable, max(0, memory.available)),
+        holders=tuple(holders),
     )
 
 
@@ -120,7 +123,9 @@ def memory_budget_of_view(view: NodeTelemetryView, instance: str) -> MemoryBudge
             )
         )
     available = max(0, memory.available)
-    return MemoryBudget(memory.total, available, min(memory.reclaimable, available), tuple(holders))
+    return MemoryBudget(
+        total=memory.total, available=available, droppable=min(memory.reclaimable, available), holders=tuple(holders)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,7 +48,7 @@ _PROOF_PATIENCE_SECONDS = 10.0  # a service that answers without proof for so lo
 _DOCKER_RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WatchResult:
     """How the watch ended: ready (no verdict), or with a verdict; ``timed_out``: the only reason is the time limit.
 
@@ -179,7 +179,7 @@ class StartWatch:
             except ConnectionLost:
                 await self.session.link.reconnect()
             except ContainerNotFound:
-                return WatchResult(start_verdict.build_exit_verdict(self.plan, self.log, None, self.again))
+                return WatchResult(verdict=start_verdict.build_exit_verdict(self.plan, self.log, None, self.again))
             except DockerUnavailable as down:
                 if failures == 0:
                     self.emit(WarningEmitted(self.ctx.clock.unix_time(), self.plan.node, down.message, down.hint))
@@ -247,7 +247,7 @@ class StartWatch:
         verdict = start_verdict.build_exit_verdict(self.plan, self.log, container, self.again, requests)
         if self._unreadable is not None and self._unreadable.hint is not None:
             verdict = replace(verdict, remedy=f"No log says why: {self._unreadable.hint}.")
-        return WatchResult(verdict)
+        return WatchResult(verdict=verdict)
 
     # ready
 
@@ -309,7 +309,7 @@ class StartWatch:
             self._moved.clear()
             await self._moved.wait()
         await self.ctx.clock.sleep(_FATAL_GRACE_SECONDS)
-        return WatchResult(start_verdict.build_fatal_line_verdict(self.plan, self.log, fatal))
+        return WatchResult(verdict=start_verdict.build_fatal_line_verdict(self.plan, self.log, fatal))
 
     # time
 
@@ -353,10 +353,11 @@ class StartWatch:
         await self._check_for_pause()
         if self._is_paused:
             return WatchResult(
-                start_verdict.build_pause_verdict(self.plan, self.log, phase, seconds, self.again), timed_out=True
+                verdict=start_verdict.build_pause_verdict(self.plan, self.log, phase, seconds, self.again),
+                timed_out=True,
             )
         return WatchResult(
-            start_verdict.build_timeout_verdict(self.plan, self.log, phase, seconds, limit, self._why_not),
+            verdict=start_verdict.build_timeout_verdict(self.plan, self.log, phase, seconds, limit, self._why_not),
             timed_out=True,
         )
 

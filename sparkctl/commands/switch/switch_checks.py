@@ -424,7 +424,7 @@ def _build_need(
     of, launch, has_image = need
     if any(is_running_need(one, launch) for one in seen.containers):
         nothing = MemoryFit(node=session.node.name, profile=launch.profile, answer=FitOutcome.FITS)
-        return IncomingRank(launch, True, lambda _: nothing)
+        return IncomingRank(plan=launch, has_image=True, fit=lambda _: nothing)
     return replace(
         _build_new_launch(ctx, of, session, seen, launch, earlier), has_image=has_image, alone=None, fit_changed=None
     )
@@ -452,4 +452,10 @@ def _build_new_launch(
         before = sum(need.fit(gone).needed_bytes or 0 for need in needs)
         return replace(measured, reserved=before).evaluate(request.profile, gone)
 
-    return IncomingRank(launch, seen.has_image, calculate_fit_without, seen.alone, measured.evaluate)
+    return IncomingRank(
+        plan=launch,
+        has_image=seen.has_image,
+        fit=calculate_fit_without,
+        alone=seen.alone,
+        fit_changed=measured.evaluate,
+    )

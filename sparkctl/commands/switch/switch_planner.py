@@ -24,7 +24,7 @@ _MAX_EXHAUSTIVE_INSTANCES = 8  # of more instances only each one alone, and the 
 _TRANSIENT_STATES = (ContainerState.REMOVING, ContainerState.UNKNOWN)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IncomingRank:
     """What is to start on a node. ``fit``: the estimate with these containers (ids) gone. ``alone``: the launch as a
     model on one node, whose arguments describe the model, unlike those of one rank; None: same as ``plan``.

@@ -66,7 +66,8 @@ def check_flag_value(one: ProfileFlag, reading: FlagMatch, held: LintContext) ->
         takes_many = flag.takes in (FlagArity.MANY, FlagArity.ANY)
         if one.in_args and len(one.values) > 1 and not takes_many:
             first = quote_value(one.values[0], reading.name)
-            message = f"{reading.name} takes one value, and the {len(one.values) - 1} after {first} are refused"
+            rest = "the word" if len(one.values) == 2 else f"the {len(one.values) - 1} words"
+            message = f"{reading.name} takes one value: the engine refuses {rest} after {first}"
             yield _build_value_message(LintRule.BAD_VALUE, one, message)
         words = one.values if takes_many else one.values[:1]
         for word in words:

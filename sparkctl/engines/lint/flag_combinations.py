@@ -72,9 +72,7 @@ def check_port_and_name(profile: Profile, settings: FlagSettings, port: int | No
     own = settings.get_setting("--port")
     if own is not None and own.value and not has_env_reference(own.value) and own.value != str(asked):
         message = f"the engine listens on {quote_value(own.value)}, and sparkctl asks it on {asked}: set port: instead"
-        yield LintMessage(
-            kind=LintRule.BAD_COMBINATION, level=LintSeverity.WARNING, where=own.where, message=message, on_key=False
-        )
+        yield own.report_value(LintRule.BAD_COMBINATION, LintSeverity.WARNING, message)
     named, name = (
         settings.get_setting("--served-model-name") or settings.get_setting("--alias"),
         profile.model.served_name or profile.model.path,
@@ -89,9 +87,7 @@ def check_port_and_name(profile: Profile, settings: FlagSettings, port: int | No
         message = (
             f"the engine calls the model {quote_value(named.values[0])}, and {asks}: set model.served_name instead"
         )
-        yield LintMessage(
-            kind=LintRule.BAD_COMBINATION, level=LintSeverity.WARNING, where=named.where, message=message, on_key=False
-        )
+        yield named.report_value(LintRule.BAD_COMBINATION, LintSeverity.WARNING, message)
 
 
 def check_long_context(profile: Profile, setting: FlagSetting | None, flag: str, cost: str) -> Iterator[LintMessage]:
@@ -102,9 +98,7 @@ def check_long_context(profile: Profile, setting: FlagSetting | None, flag: str,
     per_token = profile.model.kv_per_token
     fills = f" ({format_gib(per_token * int(length))} at {per_token} bytes a token)" if per_token else ""
     message = f"{flag} {quote_value(setting.value or '')}: {cost}{fills}; for 150k tokens of use, 163840 or 196608 leave room for others"
-    yield LintMessage(
-        kind=LintRule.LONG_CONTEXT, level=LintSeverity.INFO, where=setting.where, message=message, on_key=False
-    )
+    yield setting.report_value(LintRule.LONG_CONTEXT, LintSeverity.INFO, message)
 
 
 def check_cpu_offload(settings: FlagSettings, flag: str) -> Iterator[LintMessage]:
@@ -113,14 +107,8 @@ def check_cpu_offload(settings: FlagSettings, flag: str) -> Iterator[LintMessage
     if setting is None or not parse_size_number(setting.value):
         return
     message = f"{flag}: a Spark has one memory for CPU and GPU; offloading to the CPU frees none of it, and costs time: leave it out"
-    yield LintMessage(
-        kind=LintRule.BAD_COMBINATION,
-        level=LintSeverity.WARNING,
-        where=setting.where,
-        message=message,
-        on_key=setting.in_args,
-        setting=f"args.{flag.removeprefix('--')}=null" if setting.in_args else None,
-    )
+    change = f"args.{flag.removeprefix('--')}=null" if setting.in_args else None
+    yield setting.report_flag(LintRule.BAD_COMBINATION, LintSeverity.WARNING, message, change)
 
 
 _FAMILY_PATTERN = re.compile(

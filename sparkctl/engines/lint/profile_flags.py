@@ -12,7 +12,7 @@ from typing import Any
 
 from sparkctl.engines import engine_flags
 from sparkctl.engines.engine_flags import EngineFlag, FlagCatalogue, find_profile_script
-from sparkctl.engines.lint import FieldPath
+from sparkctl.engines.lint import FieldPath, LintMessage, LintRule, LintSeverity
 from sparkctl.model.profile import FlagValues, JsonValue, Profile
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.text.secrets import is_secret_name, redact
@@ -189,7 +189,7 @@ class LintContext:
         return f"{self.title} {self.catalogue.version}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FlagSetting:
     """The effective setting of a flag: the last one given. ``value``: None for a bare flag; ``values``: all words after
     it. ``name``: the spelling that was used (``--no-enable-prefix-caching``).
@@ -200,6 +200,18 @@ class FlagSetting:
     in_args: bool
     values: tuple[str, ...] = ()
     name: str = ""
+
+    def report_flag(self, kind: LintRule, level: LintSeverity, message: str, setting: str | None = None) -> LintMessage:
+        """Return a message about the flag."""
+        return LintMessage(
+            kind=kind, level=level, where=self.where, message=message, on_key=self.in_args, setting=setting
+        )
+
+    def report_value(
+        self, kind: LintRule, level: LintSeverity, message: str, setting: str | None = None
+    ) -> LintMessage:
+        """Return a message about the flag's value."""
+        return LintMessage(kind=kind, level=level, where=self.where, message=message, on_key=False, setting=setting)
 
 
 class FlagSettings:
@@ -216,7 +228,11 @@ class FlagSettings:
             if reading.key is not None:
                 self._keys.setdefault(reading.flag.name, {})[reading.key] = value or ""
             self._found[reading.flag.name] = FlagSetting(
-                value if reading.key is None else None, one.where, one.in_args, one.values, reading.name
+                value=value if reading.key is None else None,
+                where=one.where,
+                in_args=one.in_args,
+                values=one.values,
+                name=reading.name,
             )
 
     def get_setting(self, name: str) -> FlagSetting | None:

@@ -72,12 +72,8 @@ def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintConte
             "llama-server shows /metrics only with a key, and sparkctl does not read its key file: the panel knows only "
             "what its log reports"
         )
-        yield LintMessage(
-            kind=LintRule.NO_METRICS, level=LintSeverity.INFO, where=key.where, message=message, on_key=key.in_args
-        )
+        yield key.report_flag(LintRule.NO_METRICS, LintSeverity.INFO, message)
     cache, flash = settings.get_setting("--cache-type-v"), settings.get_value("--flash-attn")
     if cache is not None and cache.value not in _UNQUANTIZED_CACHE_TYPES and flash in _OFF_VALUES:
         message = "a quantized V cache needs flash attention, and that is off"
-        yield LintMessage(
-            kind=LintRule.BAD_COMBINATION, level=LintSeverity.ERROR, where=cache.where, message=message, on_key=False
-        )
+        yield cache.report_value(LintRule.BAD_COMBINATION, LintSeverity.ERROR, message)

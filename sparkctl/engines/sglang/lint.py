@@ -132,14 +132,7 @@ def _check_speculative_sizes(settings: FlagSettings, algorithm: str) -> Iterator
     depth, breadth = parse_size_number(steps.value), parse_size_number(topk.value) if topk is not None else None
     # The number that the owner used who reported this first: 20 for 5 steps of 4.
     value = f"{int(depth * breadth)}" if depth and breadth else "6" if topk is not None else "1"
-    yield LintMessage(
-        kind=LintRule.KNOWN_TRAP,
-        level=LintSeverity.WARNING,
-        where=steps.where,
-        message=message,
-        on_key=steps.in_args,
-        setting=f"args.{lacking}={value}",
-    )
+    yield steps.report_flag(LintRule.KNOWN_TRAP, LintSeverity.WARNING, message, setting=f"args.{lacking}={value}")
 
 
 def _check_draft_workspace(
@@ -165,12 +158,10 @@ def _check_draft_workspace(
         f"what CUDA has free before {so}; `sparkctl plan` has the sum"
     )
     is_known = weights is not None and flag.in_args
-    yield LintMessage(
-        kind=LintRule.MEMORY_SHARE,
-        level=LintSeverity.INFO,
-        where=flag.where,
-        message=message,
-        on_key=False,
+    yield flag.report_value(
+        LintRule.MEMORY_SHARE,
+        LintSeverity.INFO,
+        message,
         setting=f"args.{_SHARE_FLAG.removeprefix('--')}={int(most * 100) / 100:g}" if is_known else None,
     )
 
@@ -185,13 +176,7 @@ def _check_unused_draft_sizes(settings: FlagSettings) -> Iterator[LintMessage]:
                 f"{flag} without {_ALGORITHM_FLAG} drafts nothing: set that, too (NEXTN for a model with draft layers of "
                 "its own, as Qwen3.5 and 3.6 have)"
             )
-            yield LintMessage(
-                kind=LintRule.MISSING_FLAG,
-                level=LintSeverity.WARNING,
-                where=setting.where,
-                message=message,
-                on_key=setting.in_args,
-            )
+            yield setting.report_flag(LintRule.MISSING_FLAG, LintSeverity.WARNING, message)
             return
 
 
@@ -203,13 +188,7 @@ def _check_encoder(settings: FlagSettings) -> Iterator[LintMessage]:
             "--language-only leaves the encoder to other servers, and --encoder-urls names none: it does not start; "
             "name them, or leave --language-only out"
         )
-        yield LintMessage(
-            kind=LintRule.MISSING_FLAG,
-            level=LintSeverity.WARNING,
-            where=alone.where,
-            message=message,
-            on_key=alone.in_args,
-        )
+        yield alone.report_flag(LintRule.MISSING_FLAG, LintSeverity.WARNING, message)
 
 
 def _check_fp4_cache(profile: Profile, settings: FlagSettings) -> Iterator[LintMessage]:
@@ -226,13 +205,8 @@ def _check_fp4_cache(profile: Profile, settings: FlagSettings) -> Iterator[LintM
             f"a KV cache of fp4_e2m1 does not go with {flag} {quote_value(setting.value)}: "
             f"SGLang 0.5.12 stops unless it is one of {', '.join(_FP4_CACHE_BACKENDS)}"
         )
-        yield LintMessage(
-            kind=LintRule.BAD_COMBINATION,
-            level=LintSeverity.WARNING,
-            where=setting.where,
-            message=message,
-            on_key=False,
-            setting=f"args.{flag.removeprefix('--')}=triton",
+        yield setting.report_value(
+            LintRule.BAD_COMBINATION, LintSeverity.WARNING, message, setting=f"args.{flag.removeprefix('--')}=triton"
         )
 
 
@@ -270,10 +244,4 @@ def _check_draft_model(profile: Profile, settings: FlagSettings, algorithm: str)
         reads_layers = algorithm in _HIDDEN_STATE_METHODS
         if why := find_draft_mismatch(profile.model.path, draft.value, by_hidden_states=reads_layers):
             message = f"this draft model will hardly be accepted: {why}"
-            yield LintMessage(
-                kind=LintRule.FAMILY_MISMATCH,
-                level=LintSeverity.WARNING,
-                where=draft.where,
-                message=message,
-                on_key=False,
-            )
+            yield draft.report_value(LintRule.FAMILY_MISMATCH, LintSeverity.WARNING, message)

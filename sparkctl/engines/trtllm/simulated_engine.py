@@ -25,9 +25,18 @@ class SimulatedTrtllm(SimulatedEngine):
 
     @classmethod
     def read_ranks(cls, argv: tuple[str, ...], env: Mapping[str, str]) -> tuple[tuple[str, ...], RankRendezvous | None]:
-        """Return its words, and its workers' sshds if mpirun starts it."""
+        """Return its words, and its workers' sshds if mpirun starts it; of such an sshd no words, and its own address."""
         if argv[:2] != ("sh", "-c") or _RANKS_MARK not in argv[2]:
             return argv, None
+        if "--" not in argv:
+            return (), RankRendezvous(
+                bond=RendezvousKind.MPI,
+                places=((argv[4], _MPI_PORT),),
+                own=argv[4],
+                patience=None,
+                is_head=False,
+                count=0,
+            )
         workers = tuple((address, _MPI_PORT) for address in argv[4 : argv.index("--")])
         return argv[argv.index("trtllm-llmapi-launch") + 1 :], RankRendezvous(
             bond=RendezvousKind.MPI,
@@ -75,13 +84,6 @@ class SimulatedMpiWorker(SimulatedTrtllm):
     def rate_launch(cls, image: str, argv: Sequence[str]) -> int:
         """Return 3 for the sshd of a worker."""
         return 3 if tuple(argv[:2]) == ("sh", "-c") and _RANKS_MARK in argv[2] and "--" not in argv else 0
-
-    @classmethod
-    def read_ranks(cls, argv: tuple[str, ...], env: Mapping[str, str]) -> tuple[tuple[str, ...], RankRendezvous | None]:
-        """Return no words of an engine, and its own address."""
-        return (), RankRendezvous(
-            bond=RendezvousKind.MPI, places=((argv[4], _MPI_PORT),), own=argv[4], patience=None, is_head=False, count=0
-        )
 
 
 SIMULATED_ENGINES = (SimulatedTrtllm, SimulatedMpiWorker)

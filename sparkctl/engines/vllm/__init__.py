@@ -6,7 +6,6 @@ kernel's class.
 
 from __future__ import annotations
 
-import json
 import re
 
 from sparkctl.engines import engine_flags, metrics_parser
@@ -27,6 +26,7 @@ from sparkctl.engines.vllm.failures import FAILURES, MEMORY_UTILIZATION_FIELD, Q
 from sparkctl.model.engine_metrics import EngineFactName, EngineMetrics, StatsLine, StatsLineKind
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
+from sparkctl.model.text.sanitize import load_json_map
 
 _ENGINE_INIT_START = "Initializing a V1 LLM engine"
 _NO_FP4_TEXT, _NO_FP8_TEXT = (
@@ -223,12 +223,9 @@ DRAFT_PASSES = {
 
 def read_speculative_config(words: tuple[str, ...]) -> dict[str, str]:
     """Return method and num_speculative_tokens as text, from JSON, dotted keys, or the short flags of 0.32 and later."""
-    try:
-        said = json.loads(engine_flags.find_flag_value(words, "speculative-config", "sc") or "{}")
-    except (ValueError, RecursionError):
-        said = {}
+    said = load_json_map(engine_flags.find_flag_value(words, "speculative-config", "sc")) or {}
     short = {"method": "spec-method", "num_speculative_tokens": "spec-tokens"}
-    found = {key: str(said[key]) for key in short if isinstance(said, dict) and key in said}
+    found = {key: str(said[key]) for key in short if key in said}
     for key, flag in short.items():
         dotted = f"speculative-config.{key.replace('_', '-')}"
         given = engine_flags.find_flag_value(words, dotted, f"sc.{key.replace('_', '-')}", flag)

@@ -77,13 +77,7 @@ def check_engine_flags(profile: Profile, settings: FlagSettings, held: LintConte
     tools = settings.get_setting("--enable-auto-tool-choice")
     if tools is not None and settings.get_setting("--tool-call-parser") is None:
         message = "--enable-auto-tool-choice needs --tool-call-parser"
-        yield LintMessage(
-            kind=LintRule.MISSING_FLAG,
-            level=LintSeverity.ERROR,
-            where=tools.where,
-            message=message,
-            on_key=tools.in_args,
-        )
+        yield tools.report_flag(LintRule.MISSING_FLAG, LintSeverity.ERROR, message)
     yield from flag_combinations.check_long_context(
         profile,
         settings.get_setting("--max-model-len"),
@@ -134,12 +128,10 @@ def _check_mamba_block_size(settings: FlagSettings) -> Iterator[LintMessage]:
     if size is None or caching is None or not caching.name.startswith(("--no-", "--disable-")):
         return
     message = f"--mamba-block-size needs the prefix cache, which {caching.name} turns off: leave one of them out"
-    yield LintMessage(
-        kind=LintRule.BAD_COMBINATION,
-        level=LintSeverity.WARNING,
-        where=size.where,
-        message=message,
-        on_key=size.in_args,
+    yield size.report_flag(
+        LintRule.BAD_COMBINATION,
+        LintSeverity.WARNING,
+        message,
         setting="args.mamba-block-size=false" if size.in_args else None,
     )
 
@@ -170,12 +162,10 @@ def _check_draft_batch(settings: FlagSettings, held: LintContext, drafts: dict[s
             "--max-num-seqs or a higher --max-num-batched-tokens (vLLM 0.26 does not start: "
             "github.com/vllm-project/vllm/issues/50708)"
         )
-        yield LintMessage(
-            kind=LintRule.BAD_COMBINATION,
-            level=LintSeverity.WARNING,
-            where=setting.where,
-            message=message,
-            on_key=False,
+        yield setting.report_value(
+            LintRule.BAD_COMBINATION,
+            LintSeverity.WARNING,
+            message,
             setting=f"args.max-num-seqs={max(1, int(batch // (2 * max(1, tokens - 1))))}",
         )
 
@@ -187,9 +177,7 @@ def _check_speculation(profile: Profile, settings: FlagSettings, drafts: dict[st
     method, draft = str(drafts.get("method", "")).casefold(), drafts.get("model")
     if "num_speculative_tokens" not in drafts:
         message = "num_speculative_tokens is not set, and only some draft models define it themselves"
-        yield LintMessage(
-            kind=LintRule.MISSING_FLAG, level=LintSeverity.WARNING, where=setting.where, message=message, on_key=False
-        )
+        yield setting.report_value(LintRule.MISSING_FLAG, LintSeverity.WARNING, message)
     if isinstance(draft, str) and draft and profile.model.path:
         why = find_draft_mismatch(profile.model.path, draft, by_hidden_states=method in _HIDDEN_STATE_METHODS)
         if why is not None:
@@ -203,9 +191,7 @@ def _check_speculation(profile: Profile, settings: FlagSettings, drafts: dict[st
             )
     if method in _METHODS_WITH_MODEL and not draft:
         message = f"{method} drafts come from a model of their own, which is not named: set model in the map"
-        yield LintMessage(
-            kind=LintRule.MISSING_FLAG, level=LintSeverity.WARNING, where=setting.where, message=message, on_key=False
-        )
+        yield setting.report_value(LintRule.MISSING_FLAG, LintSeverity.WARNING, message)
     if method == "dflash":
         yield from _check_dflash(profile, settings, setting, drafts)
 
@@ -243,8 +229,12 @@ def _check_dflash(
     where = _find_json_key_path(setting, "method")
     backend = str(drafts.get("attention_backend") or settings.get_value("--attention-backend") or "")
     if backend.casefold() != "flash_attn" and not has_env_reference(backend):
-        instead = f", not on {quote_value(backend)}: others refuse it, or accept hardly a draft" if backend else ""
-        message = f"DFlash drafts run on flash_attn alone{instead}: set --attention-backend flash_attn"
+        instead = f", and {quote_value(backend)} is set" if backend else ""
+        message = (
+            f"DFlash drafts need attention that is not causal: flash_attn has it{instead}. Others refuse it; FlashInfer took "
+            "it, but accepted hardly a draft on a Blackwell GPU until the summer of 2026 "
+            "(github.com/vllm-project/vllm/pull/48167): set --attention-backend flash_attn"
+        )
         yield LintMessage(
             kind=LintRule.BAD_COMBINATION,
             level=LintSeverity.WARNING,

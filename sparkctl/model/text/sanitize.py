@@ -61,3 +61,12 @@ def load_json(text: str | bytes) -> Any:
     if _SURROGATE_PATTERN.search(text):
         data = json.loads(json.dumps(data, ensure_ascii=False).encode("utf-8", "replace"))
     return data
+
+
+def load_json_map(text: str | None) -> dict[str, Any] | None:
+    """Return a JSON object that anybody may have written, None for anything else."""
+    try:
+        found = json.loads(text or "")
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

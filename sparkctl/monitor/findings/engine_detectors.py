@@ -89,7 +89,7 @@ class RejectedDraftsDetector:
         return found
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class PrefixUse:
     """Prompt tokens of one engine: ``kept`` were found in its prefix cache, ``anew`` computed since it last helped."""
 
@@ -122,7 +122,7 @@ class LostPrefixDetector:
             here = {get_container_key(one) for one in sight.instances}
             self._uses = {key: use for key, use in self._uses.items() if key in here}
         for one, meter in meters:
-            use = self._uses.setdefault(get_container_key(one), PrefixUse(now))
+            use = self._uses.setdefault(get_container_key(one), PrefixUse(last=now))
             self._count_tokens(use, meter, sight)
             if use.kept >= self.KEPT and use.anew >= self.ANEW:
                 found.append(self._build_finding(sight, one, meter, use))

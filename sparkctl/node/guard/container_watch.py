@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 DOCKER_ANSWER_SECONDS = 3.0  # how long Docker has to answer a request, and how long to wait before sending it again
+CLIENT_SILENCE_SECONDS = 30.0  # a client of a start sends a command every few seconds
 CONTAINER_ID_PATTERN = re.compile(r"[0-9a-f]{64}")
 IDENTITY_FIELDS = ("container", "instance", "profile", "operator")
 
@@ -67,6 +68,10 @@ class ContainerWatch:
         self.health_at = now
         self.asking: HttpConnection | None = None
         self.receipt = -1
+
+    def is_attended(self) -> bool:
+        """Tell whether a client looks after its start: one that is silent is gone, though its connection may stand for long."""
+        return self.client is not None and self.clock.monotonic() - self.client.heard_at < CLIENT_SILENCE_SECONDS
 
     def to_json(self) -> Json:
         """Return it as the guard reports it."""

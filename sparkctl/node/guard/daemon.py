@@ -241,7 +241,7 @@ class GuardDaemon:
                 self.kills.handle_container_end(asked, ended)
         else:
             watch = next(one for one in self.watches if one.asking is link)
-            if record_health_answer(watch, status) and watch.client is None:
+            if record_health_answer(watch, status) and not watch.is_attended():
                 self.watches.end_watch(watch, "it is ready, and nobody is attached")
 
     # -- commands
@@ -264,6 +264,7 @@ class GuardDaemon:
     def run_command(self, said: Json, client: GuardConnection) -> Json:
         """Run one command and return the answer. Raises ValueError with a sentence if the command is not valid."""
         command, now = said.get("do"), self.clock.monotonic()
+        client.heard_at = now
         watch: ContainerWatch | None
         if command == "watch":
             watch = ContainerWatch(said, self.clock)

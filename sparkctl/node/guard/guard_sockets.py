@@ -200,6 +200,7 @@ class GuardConnection:
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
         self.socket = connection
+        self.heard_at = 0.0  # when it sent its last command
         self.taken = b""
         self.unsent = b""
         self.is_gone = False

@@ -516,7 +516,7 @@ class DockerPoller:
     def poll_health(self, now: float, watches: WatchRegistry) -> None:
         """Ask engines that load, and have no client attached, whether they are ready."""
         for watch in watches:
-            if watch.client is not None or watch.port is None or watch.health is None or watch.role != "loading":
+            if watch.is_attended() or watch.port is None or watch.health is None or watch.role != "loading":
                 continue
             if now - watch.health_at < self.every:
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -33,6 +34,7 @@ _DOCKER_FLAGS = {  # keys with one value, or a list of values, and the docker ru
     "stop_grace_period": "stop-timeout", "restart": "restart", "platform": "platform", "tty": "tty", "stdin_open": "interactive",
     "pull_policy": "pull", "userns_mode": "userns",
 }  # fmt: skip
+_SPREAD_DEFAULT = re.compile(r"(?<!\$)\$\{(?P<name>[A-Za-z_]\w*):?-(?P<default>|[^{}\s]*\s[^{}]*)\}")
 _TOP_LEVEL_KEYS = ("version", "name", "services", "volumes", "networks", "configs", "secrets")
 
 
@@ -179,10 +181,23 @@ class _ComposeReader:
             return []
         if isinstance(value, list):
             return [self.to_profile_text(one) for one in value]
+        text = _SPREAD_DEFAULT.sub(self._spread_default, (scalar_text(value) or "").replace("\\\n", " "))
         try:
-            return [self.to_profile_text(word) for word in shlex.split((scalar_text(value) or "").replace("\\\n", " "))]
+            return [self.to_profile_text(word) for word in shlex.split(text)]
         except ValueError as error:
             raise InvalidInput(f"the command cannot be read: {error}", "is a quote left open?") from error
+
+    def _spread_default(self, match: re.Match[str]) -> str:
+        """Return what stands in a command for a variable whose default is no word, or several: compose puts it in before
+        it splits the command.
+        """
+        name, default = match["name"], match["default"]
+        if name in self.defined:
+            return self.defined[name]
+        self.ledger.add_remark(
+            f"{name}: not set in the text; the default stands, or nothing; --define {name}=VALUE gives it."
+        )
+        return default
 
     def read_environment(self, key: str, value: object) -> None:
         for name, one in as_mapping(value).items():

@@ -66,7 +66,7 @@ class ShellWord:
         return self.text
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class ShellCommand:
     """One simple command. ``after``: the operator after it, empty at the end of a line; ``unclosed``: the beginning of
     a quote that is still open at the end of the text; ``doubts``: names whose value is not certain, and why.

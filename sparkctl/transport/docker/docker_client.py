@@ -232,10 +232,6 @@ class DockerClient:
             if "already in progress" not in error.message:
                 raise
 
-    async def aclose(self) -> None:
-        """Do nothing: no call leaves anything open, and the connection belongs to its owner."""
-        self._api = None
-
     async def api_version(self) -> str:
         """Return the API version, negotiated once."""
         return self._api if self._api is not None else await self.ping()
@@ -258,9 +254,14 @@ class DockerClient:
                 self.node_name, f"Docker on {self.node_name} broke off: {error.message}", _STATUS_HINT
             ) from error
 
+    def _explain_refusal(self, status: int, said: str) -> DockerError:
+        if "client version" in said:  # Docker was replaced meanwhile by one that does not speak this version
+            self._api = None
+        return error_for_response(self.node_name, status, said)
+
     def _decode_answer(self, answer: http_client.HttpResponse) -> object:
         if not answer.is_success:
-            raise error_for_response(self.node_name, answer.status, answer.body.decode("utf-8", "replace"))
+            raise self._explain_refusal(answer.status, answer.body.decode("utf-8", "replace"))
         try:
             return docker_responses.parse_json(answer.body)
         except ValueError as error:
@@ -284,6 +285,7 @@ class DockerClient:
         import docker  # imported late: it takes a tenth of a second
         import docker.errors
         import requests.exceptions
+        import urllib3.exceptions
 
         version = await self.api_version()
         path = await self._link.docker_socket()
@@ -298,11 +300,15 @@ class DockerClient:
         try:
             return await asyncio.to_thread(run_call)
         except docker.errors.APIError as error:
-            said = str(error.explanation or error)
-            raise error_for_response(self.node_name, error.status_code or 0, said) from error
+            raise self._explain_refusal(error.status_code or 0, str(error.explanation or error)) from error
         except requests.exceptions.Timeout as error:
             raise await self._explain_timeout(limit) from error
-        except (requests.exceptions.RequestException, docker.errors.DockerException, OSError) as error:
+        except (  # in the middle of a stream the errors of urllib3 come as they are
+            requests.exceptions.RequestException,
+            urllib3.exceptions.HTTPError,
+            docker.errors.DockerException,
+            OSError,
+        ) as error:
             raise await self._explain_broken_call(error) from error
 
     async def _explain_timeout(self, limit: float) -> SparkctlError:

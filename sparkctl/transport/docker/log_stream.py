@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 import h11
 
-from sparkctl.errors import ContainerNotFound, DockerUnavailable
+from sparkctl.errors import ContainerNotFound, DockerError, DockerUnavailable
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.transport import http_client
 from sparkctl.transport.docker.docker_client import DockerClient
@@ -120,6 +120,9 @@ class ContainerLogStream:
                 yield lines
         except (InvalidLogStream, http_client.InvalidHttpResponse, h11.ProtocolError, ConnectionError) as error:
             raise _stream_cut_error(self._link.node.name) from error
+        except DockerError:
+            self._about = None  # Docker may have been replaced by one that speaks another version
+            raise
         except DaemonError as error:
             raise error_for_response(self._link.node.name, _HTTP_OK, error.text) from error
         finally:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import asyncssh
 
@@ -46,6 +46,7 @@ from sparkctl.transport.ssh.ssh_login import JumpChain, LoginPrompter, LoginTime
 CONNECTION_ERRORS = (asyncssh.DisconnectError, ConnectionError, BrokenPipeError, ValueError, LookupError)
 _EXIT_GRACE_SECONDS = 2.0  # seconds that a command gets to end by itself
 
+T = TypeVar("T")
 LostErrorFactory = Callable[[BaseException | None], ConnectionLost]
 
 
@@ -260,6 +261,7 @@ class BoundedSession(asyncssh.SSHUNIXSession[bytes], asyncssh.SSHTCPSession[byte
 MIN_BACKOFF_SECONDS = 0.5
 MAX_BACKOFF_SECONDS = 15.0
 TRANSIENT_ERRORS = (NodeUnreachable, NodeStarved, ConnectionLost)  # waiting may fix them
+_STDIO_SECONDS = 60.0  # after a refusal, until the socket is tried again
 _DIAL_STDIO_COMMAND = ("docker", "system", "dial-stdio")
 
 
@@ -285,7 +287,8 @@ class SshConnection:
         self._waiting = 0
         self._last_failure: NodeError | None = None
         self._relay: SocketRelay | None = None
-        self._by_stdio = False  # use `docker system dial-stdio` for Docker, where sshd forwards no sockets
+        self._relay_lock = asyncio.Lock()  # two first calls at once make one relay
+        self._stdio_until = 0.0  # until then `docker system dial-stdio` is used for Docker: sshd forwarded no socket
 
     @property
     def status(self) -> ConnectionStatus:
@@ -307,7 +310,7 @@ class SshConnection:
             except NodeError as error:
                 self._publish_status(ConnectionStatus(node_state_for_error(error), error.message))
                 raise
-            self._by_stdio = False
+            self._stdio_until = 0.0
             self._publish_status(ConnectionStatus(NodeState.OK))
 
     async def reconnect(self, give_up_after: float | None = None) -> None:
@@ -385,18 +388,19 @@ class SshConnection:
         For Docker's socket the error says why it is not usable: DockerPermissionDenied, DockerUnavailable or ForwardingForbidden.
         Another socket raises ConnectionRefusedError.
         """
-        if path == docker_errors.DOCKER_SOCKET and self._by_stdio:
+        if path == docker_errors.DOCKER_SOCKET and asyncio.get_running_loop().time() < self._stdio_until:
             return await self._open_docker_stdio()
         try:
-            _, flow = await self._require_connection().create_unix_connection(
+            opening = self._require_connection().create_unix_connection(
                 BoundedSession, path, encoding=None, window=WINDOW_BYTES
             )
+            _, flow = await _open_or_close(opening, _close_socket)
         except asyncssh.ChannelOpenError as error:
             self._raise_if_lost(error)
             if path != docker_errors.DOCKER_SOCKET:
                 raise ConnectionRefusedError(f"{self.node.name}: {path}: {error.reason}") from error
             await docker_errors.raise_socket_error(self)
-            self._by_stdio = True
+            self._stdio_until = asyncio.get_running_loop().time() + _STDIO_SECONDS
             return await self._open_docker_stdio()
         except CONNECTION_ERRORS as error:
             raise self._make_lost_error(error) from error
@@ -405,9 +409,10 @@ class SshConnection:
     async def open_tcp(self, host: str, port: int) -> tuple[ByteReader, ByteWriter]:
         """Open a TCP connection from the node; ConnectionRefusedError if nobody listens."""
         try:
-            _, flow = await self._require_connection().create_connection(
+            opening = self._require_connection().create_connection(
                 BoundedSession, host, port, encoding=None, window=WINDOW_BYTES
             )
+            _, flow = await _open_or_close(opening, _close_socket)
         except asyncssh.ChannelOpenError as error:
             self._raise_if_lost(error)
             if error.code == asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED:
@@ -425,9 +430,10 @@ class SshConnection:
 
     async def docker_socket(self) -> Path:
         """Return a local socket in a 0700 directory, which is relayed to the node's Docker."""
-        if self._relay is None:
-            self._relay = await SocketRelay.listen_unix(lambda: self.open_unix(docker_errors.DOCKER_SOCKET))
-        return self._relay.path
+        async with self._relay_lock:
+            if self._relay is None:
+                self._relay = await SocketRelay.listen_unix(lambda: self.open_unix(docker_errors.DOCKER_SOCKET))
+            return self._relay.path
 
     async def close(self) -> None:
         """End the connection and remove the local socket."""
@@ -446,7 +452,7 @@ class SshConnection:
         line, script = build_remote_command(argv)
         ssh = self._require_connection()
         try:
-            process = await ssh.create_process(line, encoding=None)
+            process = await _open_or_close(ssh.create_process(line, encoding=None), _kill_process)
         except asyncssh.ChannelOpenError as error:
             self._raise_if_lost(error)
             raise NodeUnreachable(
@@ -497,6 +503,7 @@ class SshConnection:
         """Handle the end of a logged-in connection; asyncssh also calls this after our own close."""
         if self._connection is None:
             return
+        self._connection.abort_jumps()
         self._connection = None
         self._publish_status(
             ConnectionStatus(NodeState.UNREACHABLE, str(error) if error else "the node ended the connection")
@@ -512,6 +519,29 @@ def compute_backoff_seconds(attempt: int, chance: float) -> float:
     """Return the seconds to wait after the ``attempt``-th failure; ``chance`` in 0..1 shortens them by up to half."""
     full = min(MAX_BACKOFF_SECONDS, MIN_BACKOFF_SECONDS * 2.0 ** min(attempt - 1, 10))
     return float(full * (1.0 - 0.5 * chance))
+
+
+async def _open_or_close(opening: Awaitable[T], close: Callable[[T], None]) -> T:
+    """Return the channel that ``opening`` opens. If this is cancelled, ``close`` gets the channel once the node has opened it.
+
+    asyncssh 2.24 leaves a channel open whose opening is cancelled: the node then holds it until the connection ends.
+    """
+    # no TaskGroup: it outlives a caller that gives up, and ends with the connection
+    task = asyncio.ensure_future(opening)
+
+    def close_late(late: asyncio.Task[T]) -> None:
+        if not late.cancelled() and late.exception() is None:
+            close(late.result())
+
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.add_done_callback(close_late)
+        raise
+
+
+def _close_socket(opened: tuple[Any, object]) -> None:
+    opened[0].close()
 
 
 def _kill_process(process: asyncssh.SSHClientProcess[bytes]) -> None:

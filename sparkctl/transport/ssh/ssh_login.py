@@ -139,6 +139,11 @@ class JumpChain:
     ssh: asyncssh.SSHClientConnection
     under: list[asyncssh.SSHClientConnection] = field(default_factory=list)
 
+    def abort_jumps(self) -> None:
+        """End the jump connections at once: the connection through them is lost."""
+        for ssh in reversed(self.under):
+            ssh.abort()
+
     async def close(self) -> None:
         """Close all of them, the outermost first."""
         for ssh in (self.ssh, *reversed(self.under)):
@@ -288,7 +293,7 @@ class _SshHop:
             _refuse_irregular_keys(self.route)
         except OSError as error:
             raise ssh_errors.unusable_key_file_error(self.node.name, self.where, error) from error
-        questioning = KeyboardInteractive(self.questions, self.route.host, self.limits.login)
+        questioning = KeyboardInteractive(self.questions, self.route.host, self.limits.login, is_node=not self.where)
         greeter = _LoginClient(on_lost, questioning, self.limits.login)
         sock = await self._open_socket() if via is None and not self.route.proxy else None
         try:
@@ -494,9 +499,12 @@ class LoginPrompter:
 
 
 class KeyboardInteractive:
-    """The prompts of one server in one login. ``limit``: seconds for the login, which pause while the operator types."""
+    """The prompts of one server in one login. ``limit``: seconds for the login, which pause while the operator types.
+    ``is_node``: it is the node itself, and no jump host, which must not get the node's password.
+    """
 
-    def __init__(self, questions: LoginPrompter, host: str, limit: float) -> None:
+    def __init__(self, questions: LoginPrompter, host: str, limit: float, *, is_node: bool) -> None:
+        self._is_node = is_node
         self._questions, self._host, self._limit = questions, host, limit
         self.login_timeout: asyncio.Timeout | None = None
         self._tries = 0
@@ -505,7 +513,9 @@ class KeyboardInteractive:
         self.was_asked = False
 
     def take_password(self) -> str | None:
-        """Return the password for a login without a key, once; None: there is none, or it was wrong."""
+        """Return the password for a login without a key, once; None: there is none for this server, or it was wrong."""
+        if not self._is_node:
+            return None
         password, self._questions.password = self._questions.password, None
         return password
 

@@ -36,7 +36,7 @@ class Dialog(ModalScreen[T], Generic[T]):
     """A framed dialog in the middle; no frame in a small terminal. Escape always cancels."""
 
     WRAPS: ClassVar[bool] = False  # rows are sentences and may be wrapped
-    HINT: ClassVar[str] = ""  # below the rows
+    hint = ""  # below the rows
     BELOW: ClassVar[int] = 0  # rows of an input field: in the frame, or below the text without a frame
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -74,7 +74,7 @@ class Dialog(ModalScreen[T], Generic[T]):
 
     def render_footer_rows(self) -> Sequence[TextRow]:
         """Return the rows below; they stay visible where the terminal is too small for all rows."""
-        return [make_row(Span(self.HINT, TextStyle.LABEL))] if self.HINT else ()
+        return [make_row(Span(self.hint, TextStyle.LABEL))] if self.hint else ()
 
     def compose(self) -> ComposeResult:
         """Create the text surface."""
@@ -218,7 +218,7 @@ class InputDialog(RefreshingDialog):
     """A question with a typed answer; a password is not shown. An empty answer is None, unless it ``may_be_empty``."""
 
     WRAPS = True
-    HINT = "enter confirms, esc continues without"
+    hint = "enter confirms, esc continues without"
     BELOW = 1
 
     def __init__(
@@ -266,7 +266,6 @@ class TextDialog(Dialog[None]):
         super().__init__(title, tone)
         self._body = body
         self._from = 0
-        self._says = ""
 
     def render_rows(self) -> Sequence[TextRow]:
         """Return the visible part of the text."""
@@ -275,12 +274,9 @@ class TextDialog(Dialog[None]):
         shown = max(1, high - 1)
         self._from = max(0, min(self._from, len(body) - shown))
         more = len(body) - shown - self._from
-        self._says = "" if len(body) <= shown else f"{more} more below   " if more else "the end   "
+        place = "" if len(body) <= shown else f"{more} more below   " if more else "the end   "
+        self.hint = f"{place}esc goes back"
         return body[self._from : self._from + shown]
-
-    def render_footer_rows(self) -> Sequence[TextRow]:
-        """Return how many rows follow, and the key that closes the dialog."""
-        return [make_row(Span(f"{self._says}esc goes back", TextStyle.LABEL))]
 
     def on_mouse_scroll_down(self) -> None:
         """Scroll down by the wheel."""
@@ -322,13 +318,10 @@ class FilterTextDialog(TextDialog, inherit_bindings=False):
 
     def render_footer_rows(self) -> Sequence[TextRow]:
         """Return what was typed, or that typing searches; and the key that closes the dialog."""
-        if self._typed:
-            search = make_row(
-                Span("/ ", TextStyle.KEY), sanitize_span(self._typed, TextStyle.STRONG), Span("▏   ", TextStyle.ACCENT)
-            )
-        else:
-            return [make_row(Span(f"{self._says}esc goes back   type to search", TextStyle.LABEL))]
-        return [make_row(*search, Span(f"{self._says}esc goes back", TextStyle.LABEL))]
+        if not self._typed:
+            return [make_row(Span(f"{self.hint}   type to search", TextStyle.LABEL))]
+        search = Span("/ ", TextStyle.KEY), sanitize_span(self._typed, TextStyle.STRONG), Span("▏   ", TextStyle.ACCENT)
+        return [make_row(*search, Span(self.hint, TextStyle.LABEL))]
 
     def on_key(self, event: events.Key) -> None:
         """Add a typed character to the search."""

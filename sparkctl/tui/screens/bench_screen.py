@@ -48,7 +48,7 @@ class BenchScreen(ListScreen[int]):
 
     def add_selection(self, now: ActionContext) -> ActionContext:
         """Return the action context with the selected benchmark's instance, and its node where the config has it."""
-        run = self._build_model().selected
+        run = self._build_bench_model().selected
         if run is None:
             return now
         node = run.nodes[0] if run.nodes and run.nodes[0] in now.names else now.node
@@ -56,14 +56,14 @@ class BenchScreen(ListScreen[int]):
 
     def paint_body(self) -> None:
         """Paint; where another cell was measured, read the files again."""
-        model = self._build_model()
+        model = self._build_bench_model()
         self.show_page(render_bench_page(model, *self.surface_size(self.list_surface)))
         places = {key: (type(event), event.number) for key, event in model.live.items()}
         if places != self._read_for:
             self._read_for = places
             self._start_refresh()
 
-    def _build_model(self) -> BenchScreenModel:
+    def _build_bench_model(self) -> BenchScreenModel:
         controller = self.panel.controller
         model = BenchScreenModel(
             runs=self._runs, live={} if controller is None else controller.store.jobs.measuring, chosen=self._selected_key,
@@ -76,7 +76,7 @@ class BenchScreen(ListScreen[int]):
 
     def list_keys(self) -> tuple[tuple[int, ...], int | None]:
         """Return the numbers of the benchmarks and of the selected one."""
-        model = self._build_model()
+        model = self._build_bench_model()
         run = model.selected
         return tuple(one.number for one in model.visible_runs), None if run is None else run.number
 
@@ -101,7 +101,7 @@ class BenchScreen(ListScreen[int]):
 
     def _copy_command(self) -> None:
         """Copy the command that shows the benchmark in full."""
-        run = self._build_model().selected
+        run = self._build_bench_model().selected
         if run is not None:
             self.panel.copy_text(f"sparkctl bench show {run.number}", f"sparkctl bench show {run.number}")
 

@@ -37,13 +37,13 @@ class DoctorScreen(ListScreen[tuple[str, ...]]):
 
     def add_selection(self, now: ActionContext) -> ActionContext:
         """Return the action context with the selected finding's remedy."""
-        one = self._build_model().selected
+        one = self._build_doctor_model().selected
         return now if one is None else replace(now, remedy=one.remedy_command, deed=one.fix_argv)
 
     def paint_body(self) -> None:
         """Paint; the first time that the controller exists, run `doctor`."""
         self._start_first_run()
-        self.show_page(render_doctor(self._build_model(), *self.surface_size(self.list_surface)))
+        self.show_page(render_doctor(self._build_doctor_model(), *self.surface_size(self.list_surface)))
 
     def _start_first_run(self) -> None:
         controller = self.panel.controller
@@ -56,7 +56,7 @@ class DoctorScreen(ListScreen[tuple[str, ...]]):
         if any(one is None or controller.displayed_time() - one > _FRESH_SECONDS for one in when):
             controller.run_doctor(self.panel.config_nodes)
 
-    def _build_model(self) -> DoctorScreenModel:
+    def _build_doctor_model(self) -> DoctorScreenModel:
         panel = self.panel
         controller = panel.controller
         if controller is None:
@@ -84,7 +84,7 @@ class DoctorScreen(ListScreen[tuple[str, ...]]):
 
     def list_keys(self) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...] | None]:
         """Return the keys of the findings and of the selected one."""
-        model = self._build_model()
+        model = self._build_doctor_model()
         one = model.selected
         return tuple(each.stable_key for each in model.visible_findings), None if one is None else one.stable_key
 
@@ -104,12 +104,12 @@ class DoctorScreen(ListScreen[tuple[str, ...]]):
 
     def _copy_remedy(self) -> None:
         """Copy the command of the remedy."""
-        one = self._build_model().selected
+        one = self._build_doctor_model().selected
         if one is not None and one.remedy_command is not None:
             self.panel.copy_text(one.remedy_command, "the remedy")
 
     def _apply_remedy(self) -> None:
         """Run the remedy after a confirmation."""
-        selected = self._build_model().selected
+        selected = self._build_doctor_model().selected
         if selected is not None and selected.fix_argv is not None:
             self.panel.run_command_line(selected.fix_argv, find_action(ActionId.MEND))

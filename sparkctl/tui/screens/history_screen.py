@@ -57,7 +57,7 @@ class HistoryScreen(ListScreen[int]):
 
     def add_selection(self, now: ActionContext) -> ActionContext:
         """Return the action context with the selected operation's node, instance and profile."""
-        one = self._build_model().selected
+        one = self._build_history_model().selected
         if one is None:
             return now
         node = one.nodes[0] if one.nodes and one.nodes[0] in now.names else now.node
@@ -65,14 +65,14 @@ class HistoryScreen(ListScreen[int]):
 
     def paint_body(self) -> None:
         """Paint, and read the detail of the selected operation."""
-        model = self._build_model()
+        model = self._build_history_model()
         self.show_page(render_history_page(model, *self.surface_size(self.list_surface)))
         one = model.selected
         if one is not None and self._reading != one.id and (self._detail is None or self._detail.operation != one):
             self._reading = one.id
             self.panel.spawn_task(self._refresh_detail(one))
 
-    def _build_model(self) -> HistoryScreenModel:
+    def _build_history_model(self) -> HistoryScreenModel:
         return HistoryScreenModel(
             operations=self._operations,
             chosen=self._selected_key,
@@ -84,7 +84,7 @@ class HistoryScreen(ListScreen[int]):
 
     def list_keys(self) -> tuple[tuple[int, ...], int | None]:
         """Return the ids of the operations and of the selected one."""
-        model = self._build_model()
+        model = self._build_history_model()
         one = model.selected
         return tuple(each.id for each in model.visible_operations), None if one is None else one.id
 
@@ -94,7 +94,7 @@ class HistoryScreen(ListScreen[int]):
 
     def _copy_command(self) -> None:
         """Copy the command that repeats the operation."""
-        one = self._build_model().selected
+        one = self._build_history_model().selected
         if one is not None and one.command is not None:
             self.panel.copy_text(one.command, one.command)
         else:
@@ -110,7 +110,11 @@ class HistoryScreen(ListScreen[int]):
         found, word = await asyncio.to_thread(_load_operations, store)
         self._trouble = word or self._trouble
         if found != self._operations:
-            if self._selected_key is None and self._operations and (one := self._build_model().selected) is not None:
+            if (
+                self._selected_key is None
+                and self._operations
+                and (one := self._build_history_model().selected) is not None
+            ):
                 self._selected_key = one.id  # the visible one stays selected when newer ones arrive
             self._operations = found
             if self.is_attached:

@@ -236,7 +236,7 @@ class InstanceScreen(ScrollScreen):
 
     def paint_body(self) -> None:
         """Paint the current state."""
-        surface, model = self.query_one("#instance", TextSurface), self._build_model()
+        surface, model = self.query_one("#instance", TextSurface), self._build_instance_model()
         wide, high = surface.size
         if not wide or not high:
             wide, high = self.size.width, self.size.height - 2
@@ -247,7 +247,7 @@ class InstanceScreen(ScrollScreen):
         self._further = page.further
         surface.set_rows(page.rows)
 
-    def _build_model(self) -> InstanceScreenModel | None:
+    def _build_instance_model(self) -> InstanceScreenModel | None:
         controller = self.panel.controller
         if controller is None or self._node not in controller.store.nodes:
             return None
@@ -367,7 +367,7 @@ class InstanceScreen(ScrollScreen):
         """Show the whole launch plan."""
         from sparkctl.tui.dialogs.base import TextDialog as Page
 
-        model = self._build_model()
+        model = self._build_instance_model()
         if model is None or model.run is None:
             self.panel.show_toast((model and model.run_trouble) or "the launch plan is still being read")
             return

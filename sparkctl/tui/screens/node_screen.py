@@ -42,14 +42,14 @@ class NodeScreen(ListScreen[int]):
     def toggle_freeze(self) -> None:
         """Pause the figures; the selection can still be moved."""
         super().toggle_freeze()
-        self._held = None if self.frozen_at is None else self._build_model()
+        self._held = None if self.frozen_at is None else self._build_node_model()
 
     def paint_body(self) -> None:
         """Paint the current state."""
-        if (model := self._build_model()) is not None:
+        if (model := self._build_node_model()) is not None:
             self.show_page(render_node(model, *self.surface_size(self.list_surface)))
 
-    def _build_model(self) -> NodeScreenModel | None:
+    def _build_node_model(self) -> NodeScreenModel | None:
         controller, name = self.panel.controller, self.panel.selected_node
         if controller is None or name is None or name not in controller.store.nodes:
             return None
@@ -63,7 +63,7 @@ class NodeScreen(ListScreen[int]):
 
     def list_keys(self) -> tuple[tuple[int, ...], int | None]:
         """Return the numbers of the processes and of the selected one."""
-        model = self._build_model()
+        model = self._build_node_model()
         one = None if model is None else model.selected
         return () if model is None else tuple(each.pid for each in model.processes), None if one is None else one.pid
 
@@ -89,7 +89,7 @@ class NodeScreen(ListScreen[int]):
 
     def _ask_to_kill(self) -> None:
         """Ask how to end the selected process; an engine of sparkctl is stopped as an instance instead."""
-        model = self._build_model()
+        model = self._build_node_model()
         one = None if model is None else model.selected
         if model is None or one is None:
             self.panel.show_toast("no process is selected")

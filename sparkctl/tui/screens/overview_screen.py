@@ -64,7 +64,7 @@ class OverviewScreen(PanelScreen):
     def toggle_freeze(self) -> None:
         """Pause the figures; the selection can still be moved."""
         super().toggle_freeze()
-        self._held = None if self.frozen_at is None else deepcopy(self._build_model())
+        self._held = None if self.frozen_at is None else deepcopy(self._build_overview_model())
 
     def action_handlers(self) -> ActionHandlers:
         """Return its own handler: enter opens a finding, too."""
@@ -108,7 +108,7 @@ class OverviewScreen(PanelScreen):
         if not wide or not high:
             wide, high = self.size.width, self.size.height - 2
         panel = self.panel
-        model = self._build_model() if self._held is None else self._update_held_model(self._held)
+        model = self._build_overview_model() if self._held is None else self._update_held_model(self._held)
         if panel.setup.recording is not None and not panel.node_names:
             tiles.set_rows(pad_screen(render_recording_wait(), wide, high))
         elif model is not None:
@@ -122,7 +122,7 @@ class OverviewScreen(PanelScreen):
         else:
             tiles.set_rows(pad_screen(render_welcome(), wide, high))
 
-    def _build_model(self) -> OverviewScreenModel | None:
+    def _build_overview_model(self) -> OverviewScreenModel | None:
         """Return what the store knows of all nodes; None before the first paint."""
         panel, controller = self.panel, self.panel.controller
         if controller is None:

@@ -199,12 +199,12 @@ class ProfilesScreen(ListScreen[str]):
 
     def add_selection(self, now: ActionContext) -> ActionContext:
         """Return the action context with the selected profile and the instance of the same name."""
-        one = self._build_model().selected
+        one = self._build_profiles_model().selected
         return now if one is None else replace(now, profile=one.summary.name, instance=one.summary.name)
 
     def paint_body(self) -> None:
         """Paint, and check the visible profiles."""
-        model = self._build_model()
+        model = self._build_profiles_model()
         page = render_profiles_screen(model, *self.surface_size(self.list_surface))
         self.show_page(page)
         seen = [one for one in (model.selected, *(model.visible_entries[at] for at in page.entries)) if one is not None]
@@ -217,7 +217,7 @@ class ProfilesScreen(ListScreen[str]):
 
     # --- what is shown ---
 
-    def _build_model(self) -> ProfilesScreenModel:
+    def _build_profiles_model(self) -> ProfilesScreenModel:
         panel = self.panel
         controller = panel.controller
         names = panel.node_names
@@ -348,7 +348,7 @@ class ProfilesScreen(ListScreen[str]):
 
     def list_keys(self) -> tuple[tuple[str, ...], str | None]:
         """Return the names of the filtered profiles and of the selected one."""
-        model = self._build_model()
+        model = self._build_profiles_model()
         one = model.selected
         return tuple(each.summary.name for each in model.visible_entries), None if one is None else one.summary.name
 
@@ -373,7 +373,7 @@ class ProfilesScreen(ListScreen[str]):
 
     def _get_readable_profile(self) -> tuple[str, Profile] | None:
         """Return the selected profile with its name; say so where it cannot be read."""
-        one = self._build_model().selected
+        one = self._build_profiles_model().selected
         if one is None or one.profile is None:
             self.panel.show_toast("this profile cannot be read: e edits it", severity="warning")
             return None
@@ -394,7 +394,7 @@ class ProfilesScreen(ListScreen[str]):
 
     def _copy_docker_command(self) -> None:
         """Copy the shown docker command."""
-        one = self._build_model()
+        one = self._build_profiles_model()
         if one.preview.lines:
             self.panel.copy_text("\n".join(one.preview.lines), "the docker run line")
         else:
@@ -402,7 +402,7 @@ class ProfilesScreen(ListScreen[str]):
 
     def _edit_profile(self) -> None:
         """Open the selected profile in the editor; a shipped one is copied first."""
-        one = self._build_model().selected
+        one = self._build_profiles_model().selected
         if one is not None:
             self.panel.spawn_terminal_task(self._edit_and_reload(one.summary.name))
 
@@ -433,7 +433,7 @@ class ProfilesScreen(ListScreen[str]):
 
     def _fix_profile(self) -> None:
         """Apply the safe fixes to the selected profile; a shipped one is copied first."""
-        one = self._build_model().selected
+        one = self._build_profiles_model().selected
         if one is not None:
             self.panel.spawn_task(self._fix_and_reload(one.summary.name))
 

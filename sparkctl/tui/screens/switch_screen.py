@@ -79,7 +79,7 @@ class SwitchScreen(ScrollScreen):
     def _find_shown_command(self) -> str | None:
         """Return the command that the screen offers as a remedy, else this switch's own command."""
         own = None if self._request is None else shlex.join(("sparkctl", *self._request.format_as_command()))
-        return find_offered_command(self._build_model()) or own
+        return find_offered_command(self._build_switch_model()) or own
 
     def _why_not(self, now: ActionContext) -> str | None:
         course = self._get_switch_progress()
@@ -120,11 +120,11 @@ class SwitchScreen(ScrollScreen):
         wide, high = surface.size
         if not wide or not high:
             wide, high = self.size.width, self.size.height - 2
-        page = render_switch(self._build_model(), wide, high)
+        page = render_switch(self._build_switch_model(), wide, high)
         self._further = page.further
         surface.set_rows(page.rows)
 
-    def _build_model(self) -> SwitchScreenModel:
+    def _build_switch_model(self) -> SwitchScreenModel:
         panel, controller = self.panel, self.panel.controller
         views = () if controller is None else controller.store.get_views(panel.node_names)
         trouble, hint = self._refusal or (None, None)

@@ -22,7 +22,7 @@ _PROGRAM_NAMES = r"(?:sudo|sparkctl|docker|ssh|ssh-[a-z-]+|systemctl|journalctl|
 # A command starts a line, or follows a colon or the gap after a label; it ends with the sentence, a backtick or a gap.
 _COMMAND_START = r"(?:(?<=: )|(?<=  )|(?<=^))"
 _COMMAND_REGEX = rf"{_COMMAND_START}{_PROGRAM_NAMES} .+?(?=; |\. |, or |   |$)"
-_PIECE_PATTERN = re.compile(rf"\S*`[^`]+`\S*|{_COMMAND_REGEX}|\S+")
+_PIECE_PATTERN = re.compile(rf"[^\s`]*(?:`[^`]+`[^\s`]*)+|{_COMMAND_REGEX}|\S+")
 _COMMAND_PATTERN = re.compile(_COMMAND_REGEX)
 _MIN_TEXT_COLUMNS = 8  # a sentence beside a head gets at least this many columns
 _WORD_PATTERN = re.compile(r"""(?:'[^']*'|"[^"]*"|\\.|\S)+""")

@@ -45,7 +45,6 @@ async def docker(sparks: SimulatedSparks) -> AsyncIterator[DockerClient]:
     await link.connect()
     opened = DockerClient(link)
     yield opened
-    await opened.aclose()
     await link.close()
 
 
@@ -87,5 +86,4 @@ async def test_no_gpu_runtime_has_its_class(tmp_path: Path) -> None:
         with pytest.raises(GpuRuntimeMissing):
             await docker.start_container(made)
         assert (await docker.inspect_container(made)).state is ContainerState.CREATED
-        await docker.aclose()
         await link.close()

@@ -98,7 +98,7 @@ def list_read_commands(
         "endpoints": lambda: list_endpoints(ctx, nodes),
         "doctor": lambda: collect_events(check_nodes(ctx, nodes)),
         "guard": lambda: arm_guard.read_guard_status(ctx, nodes),
-        "plan": lambda: collect_events(check_fit(ctx, CheckFit(profile, nodes))),
+        "plan": lambda: collect_events(check_fit(ctx, CheckFit(profile=profile, nodes=nodes))),
         "collect": lambda: collect_events(collect_support_bundle(ctx, nodes, tmp_path / "bundle.tar.gz", None, {})),
         "logs": lambda: collect_events(show_log(ctx, ShowLog(instance="qwen36-vllm", nodes=nodes, tail=5))),
         "logs of the bad one": lambda: collect_events(

@@ -169,7 +169,9 @@ async def test_everything_is_looked_at_before_anything_starts(speech: SpeechScen
     assert (ended.exit_code, ended.instance) == (6, "voice")
     assert list_phases(events, Phase.CREATING) == []
     assert speech.sparks.docker["spark2"].containers == {}
-    plan = CheckFit(ProfileLibrary().load_profile("voice"), (speech.node,), os.environ, ("voice",))
+    plan = CheckFit(
+        profile=ProfileLibrary().load_profile("voice"), nodes=(speech.node,), environ=os.environ, words=("voice",)
+    )
     events, ended = await collect_events_and_end(plan.run(speech.ctx))
     fits = [one.fit for one in events if isinstance(one, MemoryFitEvaluated)]
     assert [(one.profile, one.is_refused) for one in fits] == [("big-llm", False), ("voice", True)]
@@ -285,7 +287,7 @@ async def test_a_need_that_ran_before_a_switch_outlives_its_rollback(
 async def test_a_rollback_removes_what_was_started_for_it_on_the_other_spark(
     speech: SpeechScene, tmp_path: Path
 ) -> None:
-    write_profile(tmp_path, "helper", "kokoro-tts", f"needs: [{MODEL}]", "port: 18777", "container: {name: helper}")
+    write_profile(tmp_path, "helper", "kokoro-tts", f"needs: [{MODEL}]", "container: {name: helper}")
     write_profile(tmp_path, "voice", "kokoro-tts", "group: speech", "needs: ['helper@spark1']")
     write_profile(tmp_path, "plain", "kokoro-tts", "group: speech")
     assert (await speech.up("plain"))[1].exit_code == 0
@@ -346,7 +348,7 @@ async def test_a_model_over_both_sparks_may_need_something_on_one_of_them(speech
     write_profile(tmp_path, "large", "minimax-m27", f"needs: ['{MODEL}@spark2']")
     large = ProfileLibrary().load_profile("large")
     pair = tuple(speech.nodes)
-    plan = CheckFit(large, pair, os.environ, ("large",), known=speech.nodes)
+    plan = CheckFit(profile=large, nodes=pair, environ=os.environ, words=("large",), known=speech.nodes)
     events, ended = await collect_events_and_end(plan.run(speech.ctx))
     fits = {(one.fit.profile, one.fit.node): one.fit for one in events if isinstance(one, MemoryFitEvaluated)}
     assert set(fits) == {("large", "spark1"), (MODEL, "spark2"), ("large", "spark2")}
@@ -365,7 +367,7 @@ async def test_plan_looks_at_what_is_needed_on_the_other_spark(speech: SpeechSce
     write_profile(tmp_path, "far", MODEL, "memory: {expected: 400GiB}")
     write_profile(tmp_path, "voice", "kokoro-tts", "needs: ['far@spark1']")
     voice = ProfileLibrary().load_profile("voice")
-    plan = CheckFit(voice, (speech.node,), os.environ, ("voice",), known=speech.nodes)
+    plan = CheckFit(profile=voice, nodes=(speech.node,), environ=os.environ, words=("voice",), known=speech.nodes)
     events, ended = await collect_events_and_end(plan.run(speech.ctx))
     fits = [one.fit for one in events if isinstance(one, MemoryFitEvaluated)]
     assert [(one.profile, one.node, one.is_refused) for one in fits] == [

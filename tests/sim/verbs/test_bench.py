@@ -5,15 +5,26 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sparkctl.cli.main import invoke_command_line
-from sparkctl.simulator import run_in_background
+from sparkctl.commands.bench.run_bench import RunBench, RunBenches
+from sparkctl.commands.start.start_request import build_start_request
+from sparkctl.config import load_config
+from sparkctl.context import CommandContext
+from sparkctl.files import shipped_profiles_dir
+from sparkctl.model.bench import BenchCell
+from sparkctl.model.events import BenchCellMeasured, Event
+from sparkctl.model.questions import BenchStartQuestion, NonInteractivePrompter, YesNoQuestion
+from sparkctl.profiles.profile_library import ProfileLibrary
+from sparkctl.simulator import SimulatedSparks, run_in_background
 from tests.support import load_generator_stand_in
 from tests.support.run_command import parse_result, run_demo, run_in_process
+from tests.support.sim_clients import FAST
 
 GENERATOR = shlex.join([sys.executable, load_generator_stand_in.__file__])
 SIZES = ("--pp", "64", "--tg", "8", "--runs", "2", "--command", GENERATOR)
@@ -154,6 +165,31 @@ def test_a_model_that_does_not_start_is_told_and_the_other_is_measured(
     assert parse_result(ran)["message"].startswith("bad: ")
     assert "1 of 2 were measured completely" in parse_result(ran)["message"]
     assert parse_result(ran)["exit_code"] == 1
+
+
+@pytest.mark.simulation(scenario="empty", **FAST)
+async def test_all_questions_come_before_the_first_is_measured(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    events: list[Event] = []
+    asked: list[tuple[str, int]] = []  # the profile, and how many events there were
+
+    class Choosing(NonInteractivePrompter):
+        async def ask_yes_no(self, question: YesNoQuestion) -> bool:
+            assert isinstance(question, BenchStartQuestion)
+            asked.append((question.profile, len(events)))
+            return question.profile == "qwen36"
+
+    nodes, names = load_config(sparks.config_path).nodes[:1], ("qwen36", "qwen36-vllm")
+    library = ProfileLibrary(user=shipped_profiles_dir() / "none")
+    request = RunBenches(
+        benches=tuple(
+            RunBench(instance=name, nodes=nodes, cells=(BenchCell(pp=8, tg=4),), runs=1, generator=GENERATOR) for name in names
+        ),
+        nodes=nodes, starts=tuple(build_start_request(library.load_profile(name), nodes, name) for name in names),
+    )  # fmt: skip
+    async for event in request.run(replace(ctx, asker=Choosing())):
+        events.append(event)
+    assert asked == [("qwen36", 0), ("qwen36-vllm", 0)]
+    assert [event.instance for event in events if isinstance(event, BenchCellMeasured)] == ["qwen36"]
 
 
 def test_without_a_terminal_and_without_a_yes_nothing_is_started() -> None:

@@ -233,7 +233,7 @@ async def test_a_start_keeps_what_it_took_and_the_next_sum_says_so(tmp_path: Pat
         assert abs(seen.peak - held) < GIB
         again = [
             event.fit
-            async for event in check_fit(ctx, CheckFit(profile, [node]))
+            async for event in check_fit(ctx, CheckFit(profile=profile, nodes=[node]))
             if isinstance(event, MemoryFitEvaluated)
         ]
     assert again[0].parts[0].obtained is EstimateSource.HISTORY
@@ -273,7 +273,7 @@ async def test_a_model_that_is_not_there_is_refused_and_takes_nothing_when_force
         assert "the model /home/milo/models/Qwen3.6-27B-FP8 is not there on spark1" in (refused.message or "")
         request = replace(request, forced=True)
         events = [event async for event in start_instance(ctx, request)]
-        planned_events = [event async for event in check_fit(ctx, CheckFit(profile, [node]))]
+        planned_events = [event async for event in check_fit(ctx, CheckFit(profile=profile, nodes=[node]))]
     assert isinstance(events[-1], CommandEnded)
     assert events[-1].outcome is Outcome.DETACHED
     told = [event.message for event in events if isinstance(event, WarningEmitted)]

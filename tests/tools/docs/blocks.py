@@ -163,9 +163,9 @@ def _kind_words(form: Mapping[str, Any]) -> str:
     if "examples" in form:
         return ", ".join(f"`{value}`" for value in form["examples"]) + ", ..."
     description = form.get("description", "")
-    if description.startswith("Bytes"):
+    if "Bytes, as in" in description:
         return "size"
-    if description.startswith("A duration"):
+    if "A duration" in description:
         return "time"
     kind = form["type"] if isinstance(form["type"], str) else form["type"][0]
     names = {"string": "text", "object": "map", "array": "list", "boolean": "true or false", "integer": "number"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +17,7 @@ from sparkctl.cli.main import sparkctl_command
 from sparkctl.clock import SystemClock
 from sparkctl.commands.actions import ACTIONS, LOGS, parse_key
 from sparkctl.logs.line_patterns import is_own_request
+from sparkctl.logs.reader import _readers
 from sparkctl.model.container import ContainerState
 from sparkctl.model.events import ContainersListed, Event, LogArrived, PhaseChanged, SampleArrived
 from sparkctl.model.instance import InstanceView
@@ -27,6 +29,7 @@ from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.units import GIB
 from sparkctl.monitor.store import Store
 from sparkctl.simulator import SimulatedSparks
+from sparkctl.simulator.sim_container import ContainerLog, LogQuery
 from sparkctl.tui.log_viewer.log_pane import LogPane
 from sparkctl.tui.log_viewer.log_subscription import RECOVERY_NOTICE_SECONDS
 from sparkctl.tui.log_viewer.log_view import LogView
@@ -43,6 +46,8 @@ from tests.support.sim_clients import FAST
 from tests.tui.panel_driver import (
     build_panel_options,
     controller_of,
+    is_idle,
+    open_demo_panel,
     open_panel,
     open_panel_on,
     panel_of,
@@ -462,3 +467,51 @@ def test_with_those_of_its_spark_the_other_ranks_stay() -> None:
     assert set(of_spark) == {*of_it, LogSource(here, "small")}
     assert format_log_title(LogScope.SPARK, of_spark, big) == "big and all of spark1 › logs"
     assert set(list_log_sources(store, LogScope.ALL, big)) == {*of_spark, LogSource(there, "other")}
+
+
+async def test_the_start_the_log_screen_the_meters_and_the_saved_file_share_one_docker_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container's log is followed once at any time, whoever reads it: Docker here counts who follows it."""
+    following = 0
+    counts: list[int] = []
+    read_records = ContainerLog.read_records
+
+    async def count_follows(log: ContainerLog, wanted: LogQuery) -> AsyncGenerator[bytes, None]:
+        nonlocal following
+        following += wanted.follow
+        counts.append(following)
+        try:
+            async for records in read_records(log, wanted):
+                yield records
+        finally:
+            following -= wanted.follow
+
+    def count_subscribers() -> int:
+        return max((len(one._feeds) for readers in _readers.values() for one in readers.values()), default=0)
+
+    def list_log_sizes() -> list[int]:
+        return [path.stat().st_size for path in tmp_path.glob("state/logs/qwen36-ngram/spark1/*.log")]
+
+    monkeypatch.setattr(ContainerLog, "read_records", count_follows)
+    async with (
+        SimulatedSparks("empty", speed=8.0, decode_speed=50.0) as sparks,
+        open_demo_panel(sparks, tmp_path, monkeypatch) as pilot,
+    ):
+        await wait_for_text(pilot, lambda text: text.count("○ nothing runs") == 2)
+        await type_line(
+            pilot, "up qwen36-ngram --node spark1"
+        )  # it answers no /metrics: its figures are those of its log
+        await wait_for_text(pilot, "loading")
+        await pilot.press("l")
+        await wait_for_log_view(pilot, lambda view: len(view.book.spool) > 3)
+        await wait_until_true(pilot, lambda: count_subscribers() == 2)  # the watch, which writes the file; the screen
+        store = controller_of(pilot).store
+        (container,) = sparks.docker["spark1"].containers
+        await wait_until_true(pilot, lambda: store.get_meter_series(NodeName("spark1"), container) is not None)
+        await wait_until_true(pilot, lambda: not store.jobs.running and count_subscribers() == 2)  # meters, screen
+        assert list_log_sizes() > [1000], "and the file has the log"
+        await pilot.press("escape")
+        await wait_for_text(pilot, is_idle)
+        assert following == 1
+    assert max(counts) == 1

@@ -57,6 +57,9 @@ def test_completion_imports_neither_yaml_nor_ssh() -> None:
     code = (
         "import sys; from click.shell_completion import ShellComplete; from sparkctl.cli.main import sparkctl_command as c;"
         "s = ShellComplete(c, {}, 'sparkctl', 'X');"
+        "items = s.get_completions([], '');"
+        "assert {one.value: one.help for one in items}['up'].startswith('Start a profile'), items;"
+        "assert not [name for name in sys.modules if name.startswith('sparkctl.cli.verbs.')], 'verbs complete from a table';"
         "[s.get_completions([verb], '') for verb in ('down', 'logs', 'restart', 'up', 'check')];"
         "heavy = {'yaml', 'asyncssh', 'docker', 'textual', 'sqlite3', 'sparkctl.model.profile', 'sparkctl.cli.event_printers'};"
         "print(sorted(heavy & set(sys.modules)))"

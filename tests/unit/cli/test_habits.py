@@ -10,6 +10,8 @@ import yaml
 from sparkctl.cli.help_formatter import fit_example_lines
 from sparkctl.cli.main import VERB_GROUPS, VERBS
 from sparkctl.cli.options import SUBCOMMAND_ALIASES, VERB_ALIASES, VERB_HINTS
+from sparkctl.cli.verbs.help import format_page
+from sparkctl.files import docs_dir
 from sparkctl.model.verdict import FailureCause
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.profile_lint import list_start_warnings
@@ -22,10 +24,9 @@ def test_each_verb_is_in_one_group_and_has_two_examples() -> None:
     for path, context in CONTEXTS.items():
         text = context.command.get_help(context)
         examples = [
-            line for line in text.splitlines() if line.strip().startswith(("sparkctl ", "eval ", "bash: ", "zsh: "))
+            line for line in text.splitlines() if re.match(r" +(?:[A-Z]+=\S+ )?(?:sparkctl|eval|bash:|zsh:) ", line)
         ]
-        if path.count(" ") == 1:
-            assert len(examples) >= 2, path
+        assert len(examples) >= 2, path
     shown = set(re.findall(r"(?m)^  ([a-z-]+)  ", run_command("--help").stdout))
     assert set(VERBS) <= shown
     assert not set(VERB_ALIASES) & shown
@@ -172,3 +173,49 @@ def test_exec_without_a_command_gives_an_example(line: str) -> None:
     run = run_command(line)
     assert (run.exit_code, run.stdout) == (2, "")
     assert "sparkctl exec qwen36 -- nvidia-smi" in run.stderr
+
+
+PAGE = """# A page
+
+A paragraph whose **first** line ends here and
+goes on with `sparkctl up qwen36 --node spark1`, [a link](panel.md#keys) and more words than fit.
+
+![a picture](../x.svg)
+
+- an item that is longer than the line of
+  a small terminal
+
+```sh
+sparkctl up qwen36 --node spark1   # a comment that does not fit beside it
+```
+
+```console
+as it is, however wide that may be in the end
+```
+
+| what | why |
+| --- | --- |
+| a \\| b | short |
+""".splitlines()
+
+
+def test_a_page_is_set_for_the_width_of_the_terminal() -> None:
+    assert format_page(PAGE, 40) == [
+        "# A page", "",
+        "A paragraph whose first line ends here", "and goes on with", "`sparkctl up qwen36 --node spark1`, a", "link and more words than fit.", "",
+        "", "",
+        "- an item that is longer than the line", "  of a small terminal", "",
+        "    sparkctl up qwen36 --node spark1", "        # a comment that does not fit", "        beside it", "",
+        "    as it is, however wide that may be in the end", "",
+        "what   why", "a | b  short",
+    ]  # fmt: skip
+    assert format_page(PAGE[-3:], 11) == ["a | b", "    short"]
+
+
+@pytest.mark.parametrize("topic", sorted(page.stem for page in docs_dir().glob("*.md") if page.stem != "README"))
+def test_no_sentence_of_a_page_is_wider_than_the_terminal(topic: str) -> None:
+    """What a reader copies stays whole: an address, a path, a quoted command, an example of output."""
+    lines = (docs_dir() / f"{topic}.md").read_text(encoding="utf-8").splitlines()
+    for columns in (60, 80, 120):
+        wide = [row for row in format_page(lines, columns) if len(row) > columns and not row.startswith("    ")]
+        assert [row for row in wide if " " in re.sub("`[^`]*`", "", row).strip()] == []

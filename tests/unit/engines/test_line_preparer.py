@@ -50,8 +50,8 @@ def test_every_state_of_a_bar_is_a_line() -> None:
     raw = "\rShards:   0% Completed | 0/4 [00:00<?, ?it/s]\rShards: 100% Completed | 4/4 [00:00<00:00, 41.49it/s]\r"
     lines = LinePreparer().prepare_lines(raw)
     assert [parse_progress_bar(line) for line in lines] == [
-        ProgressBarState("Shards", 0.0, 0, 4),
-        ProgressBarState("Shards", 1.0, 4, 4),
+        ProgressBarState(title="Shards", fraction=0.0, done=0, total=4),
+        ProgressBarState(title="Shards", fraction=1.0, done=4, total=4),
     ]
 
 
@@ -59,7 +59,9 @@ def test_what_another_process_wrote_behind_a_bar_is_kept() -> None:
     state = parse_progress_bar(
         "Capturing batches:   0%| | 0/11 [00:00<?, ?it/s] (SGLangWorker pid=38138) ValueError: no kernel"
     )
-    assert state == ProgressBarState("Capturing batches", 0.0, 0, 11, "(SGLangWorker pid=38138) ValueError: no kernel")
+    assert state == ProgressBarState(
+        title="Capturing batches", fraction=0.0, done=0, total=11, rest="(SGLangWorker pid=38138) ValueError: no kernel"
+    )
 
 
 def test_colours_and_empty_lines_are_gone() -> None:

@@ -176,3 +176,13 @@ def test_tests_of_a_profile_are_linear() -> None:
                 if time.perf_counter() - began > 0.5:
                     slow.append(f"{trap.name}: {test}")
     assert slow == []
+
+
+@pytest.mark.parametrize("memory", ["0", "0g", "'0'"])
+def test_no_limit_of_memory_is_no_trap(tmp_path: Path, memory: str) -> None:
+    lines = lint_case(tmp_path, "vllm", "x/vllm:0.19.1", "/m", f"container: {{options: {{memory: {memory}}}}}")
+    assert not find_trap_lines(TRAPS["hard-memory-limit"], lines)
+    assert not find_trap_lines(
+        TRAPS["hard-memory-limit"],
+        lint_case(tmp_path, "container", "x/proxy:1", "/m", "container: {options: {memory: 2g}}"),
+    )

@@ -111,7 +111,10 @@ SAMPLES: list[events.Event] = [
                 EstimatePart(name="weights", size=27, obtained=EstimateSource.MEASURED, words="7 files", within=True),
             ),
             standing=MemoryBudget(
-                130, 100, 30, (MemoryHolder(name="other", ours=False, held=None, coming=5, is_replaced=True),)
+                total=130,
+                available=100,
+                droppable=30,
+                holders=(MemoryHolder(name="other", ours=False, held=None, coming=5, is_replaced=True),),
             ),
             floor=1,
             stops=("other",),
@@ -127,16 +130,16 @@ SAMPLES: list[events.Event] = [
         1.0, NODE, "id", (EngineFact(EngineFactName.QUANTIZATION_PATH, "Marlin fallback", is_fallback=True),)
     ),
     events.PartsMissing(
-        1.0,
-        NODE,
-        "tiny",
-        (
+        ts=1.0,
+        node=NODE,
+        instance="tiny",
+        parts=(
             MissingPart(kind=PartKind.MODEL, node=NODE, name="/m", reason="is not there", source="hf:a/b"),
             MissingPart(
                 kind=PartKind.IMAGE, node=NODE, name="a:1", reason="is not there", source=None, is_required=False
             ),
         ),
-        ("sparkctl pull tiny --node spark1",),
+        commands=("sparkctl pull tiny --node spark1",),
     ),
     events.PhaseChanged(
         ts=1.0,
@@ -295,7 +298,7 @@ SAMPLES: list[events.Event] = [
         (SetupStep(SetupStepKind.CABLE, "the cable", (FileChange("/etc/netplan/x.yaml", None, "a\n", "0600"),)),),
         ("Docker: milo may use it",),
     ),
-    events.SetupStepDone(1.0, NodeName("spark1"), SetupStepKind.CABLE, True, "no link"),
+    events.SetupStepDone(ts=1.0, node=NodeName("spark1"), step=SetupStepKind.CABLE, is_back=True, detail="no link"),
     events.TunnelStateChanged(
         ts=1.0, node=NodeName("spark1"), instance="qwen36", state=events.TunnelState.OPEN, url="http://127.0.0.1:8000"
     ),

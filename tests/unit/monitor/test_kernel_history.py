@@ -32,6 +32,17 @@ def test_old_lines_are_events_and_no_news() -> None:
     assert [one.kind for one in history.events] == [KernelEventKind.FILESYSTEM, KernelEventKind.XID]
 
 
+def test_many_events_do_not_make_the_latest_news_again() -> None:
+    history = KernelHistory()
+    history.add_sample(make_sample(5_000.0), "boot")
+    for number in range(900):
+        history.add_sample(
+            make_sample(5_001.0 + number, KernelLine(at=5_001.0 + number, text=f"{NEW.text} ({number})")), "boot"
+        )
+    latest = KernelLine(at=5_900.0, text=f"{NEW.text} (899)")
+    assert history.add_sample(make_sample(5_950.0, latest), "boot") == ()
+
+
 def test_another_boot_begins_anew() -> None:
     history = KernelHistory()
     history.add_sample(make_sample(5_000.0, OLD), "boot")

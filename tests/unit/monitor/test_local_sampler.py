@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -22,7 +23,12 @@ HERE = Node(name=NodeName("here"), host="local")
 
 def list_agent_processes() -> list[psutil.Process]:
     """The probes that this process has started."""
-    return [child for child in psutil.Process().children() if "sparkctl.node.agent" in child.cmdline()]
+    found = []
+    for child in psutil.Process().children():
+        with suppress(psutil.NoSuchProcess):  # also a child of an earlier test that nobody has waited for
+            if "sparkctl.node.agent" in child.cmdline():
+                found.append(child)
+    return found
 
 
 async def collect_samples(count: int, events: object) -> list[SampleArrived]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import os
+import resource
 import select
 import shutil
 import signal
@@ -490,3 +491,46 @@ def test_who_adopted_a_process_of_the_gpu_is_told(tmp_path: Path) -> None:
     }
     (found,) = agent.ProcessReader(write_machine_files(tmp_path, files)).read([7])
     assert (found["parent"], found["parent_name"], found["unit"]) == (2100, "systemd", "vte-spawn-3f.scope")
+
+
+def _count_open_files(under: Path) -> int:
+    links = list(Path("/proc/self/fd").iterdir())
+    return sum(str(under) in str(link.readlink()) for link in links if link.is_symlink())
+
+
+def test_looking_for_devices_again_keeps_no_file_of_the_look_before(tmp_path: Path) -> None:
+    port = "/sys/class/infiniband/rocep1s0f1/ports/1"
+    root = write_machine_files(
+        tmp_path,
+        {f"/sys/class/hwmon/hwmon{chip}/temp{at}_input": "50000" for chip in range(3) for at in range(1, 5)}
+        | {f"{port}/counters/{name}": "4" for name in ("port_rcv_data", "port_xmit_data", "link_downed")}
+        | {f"{port}/state": "4: ACTIVE", f"{port}/rate": "200 Gb/sec", f"{port}/hw_counters/np_cnp_sent": "7"},
+    )
+    reader = agent.DeviceReader(root, [])
+    assert len(reader.read([])["temperatures"]) == 12
+    before = _count_open_files(tmp_path)
+    assert before == 12 + 6
+    for _ in range(3):
+        reader.found_at = -agent.ABSENT_RETRY_SECONDS
+        reader.held.clear()
+        assert len(reader.read([])["temperatures"]) == 12
+    assert _count_open_files(tmp_path) == before
+    shutil.rmtree(tmp_path / "sys/class/infiniband/rocep1s0f1")
+    reader.found_at = -agent.ABSENT_RETRY_SECONDS
+    assert reader.read([])["rdma"] == []
+    assert _count_open_files(tmp_path / "sys/class/infiniband") == 0
+
+
+def test_devices_that_cannot_be_listed_are_an_error_and_not_absent(tmp_path: Path) -> None:
+    root = write_machine_files(tmp_path, {"/sys/class/hwmon/hwmon0/temp1_input": "50000"})
+    reader = agent.DeviceReader(root, [])
+    assert agent.list_directory(f"{root}/absent") == []
+    assert agent.list_directory(f"{root}/sys/class/hwmon/hwmon0/temp1_input") == []
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            reader.read([])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert len(reader.read([])["temperatures"]) == 1, "not only a minute later"

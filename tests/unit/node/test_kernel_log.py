@@ -87,6 +87,14 @@ def test_lines_that_differ_in_figures_alone_are_counted(kmsg: KmsgOnDisk) -> Non
     assert (line["count"], line["at"], line["last"]) == (300, 0.0, 299.0)
 
 
+def test_addresses_are_figures_too(kmsg: KmsgOnDisk) -> None:
+    for number in range(4):
+        fault = f"NVRM: Xid (PCI:000f:01:00): 31, MMU Fault: ENGINE GRAPHICS faulted @ 0x7fab_12cd{number}e0f"
+        kmsg.log(fault.replace("_", ""), number)
+    (line,) = collect(kernel_log.open_kernel_log(str(kmsg.root)))
+    assert line["count"] == 4
+
+
 def test_a_flood_is_skipped_and_counted(kmsg: KmsgOnDisk) -> None:
     reader = kernel_log.open_kernel_log(str(kmsg.root))
     kmsg.log("first")

@@ -40,7 +40,7 @@ def test_complete_weights_have_no_problem(tmp_path: Path) -> None:
         write_shard(tmp_path / name)
     write_index(tmp_path, "a.safetensors", "b.safetensors")
     (found,) = check_weights(tmp_path)
-    assert replace(found, tensors=None) == WeightsCheck(str(tmp_path), 2)
+    assert replace(found, tensors=None) == WeightsCheck(place=str(tmp_path), files=2)
 
 
 def test_what_is_cut_off_or_missing_is_named(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from sparkctl.profiles.fit_evaluation import evaluate_memory_fit
 from tests.unit.engines import model_configs
 
 TOTAL = 127_600_592 * KIB
-SPARK = MemoryBudget(TOTAL, available=116 * GIB, droppable=38 * GIB)
+SPARK = MemoryBudget(total=TOTAL, available=116 * GIB, droppable=38 * GIB)
 NODE = NodeName("spark1")
 
 
@@ -171,7 +171,12 @@ def test_a_share_of_what_is_free_is_told_as_it_is_once_what_has_to_stop_is_gone(
     words = CommandFlags(["trtllm-serve", "m", "--kv_cache_free_gpu_memory_fraction", "0.7", "--tp_size", "2"])
     one = EstimateInput(engine="trtllm", words=words, weights=make_weights_size(133), ranks=2)
     free = evaluate_fit(one, replace(SPARK, available=118 * GIB))
-    beside = MemoryBudget(TOTAL, 18 * GIB, 10 * GIB, (MemoryHolder(name="minimax-m27", ours=True, held=100 * GIB),))
+    beside = MemoryBudget(
+        total=TOTAL,
+        available=18 * GIB,
+        droppable=10 * GIB,
+        holders=(MemoryHolder(name="minimax-m27", ours=True, held=100 * GIB),),
+    )
     busy = evaluate_fit(one, beside)
     assert (free.answer, busy.answer, busy.stops) == (
         FitOutcome.AFTER_DROP_CACHES,
@@ -219,7 +224,10 @@ def test_what_is_not_known_is_not_promised_and_a_whole_figure_decides() -> None:
 
 def test_what_is_replaced_comes_back_and_what_still_loads_is_taken() -> None:
     busy = MemoryBudget(
-        TOTAL, 18 * GIB, 10 * GIB, (MemoryHolder(name="it", ours=True, held=96 * GIB, is_replaced=True),)
+        total=TOTAL,
+        available=18 * GIB,
+        droppable=10 * GIB,
+        holders=(MemoryHolder(name="it", ours=True, held=96 * GIB, is_replaced=True),),
     )
     assert not evaluate_fit(fit_qwen36("NGRAM"), busy).is_refused
     silent = replace(busy, holders=(MemoryHolder(name="it", ours=True, held=None, is_replaced=True),))
@@ -235,7 +243,7 @@ def test_one_that_is_enough_is_stopped_before_several_and_ours_before_others() -
         MemoryHolder(name="foreign", ours=False, held=45 * GIB),
         MemoryHolder(name="odd", ours=False, held=None),
     )
-    crowded = MemoryBudget(TOTAL, 25 * GIB, 5 * GIB, holders)
+    crowded = MemoryBudget(total=TOTAL, available=25 * GIB, droppable=5 * GIB, holders=holders)
     assert fit_vllm(0.5, crowded).stops == ("ours",)
     assert fit_vllm(0.55, crowded).stops == ("ours", "tts")
     assert fit_vllm(0.8, crowded).stops == ("foreign", "ours")

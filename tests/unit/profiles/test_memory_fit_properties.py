@@ -38,7 +38,9 @@ HOLDERS = st.lists(
 def draw_memory_budget(draw: st.DrawFn) -> MemoryBudget:
     total = draw(st.integers(GIB, 256 * GIB))
     available = draw(st.integers(0, total))
-    return MemoryBudget(total, available, draw(st.integers(0, available)), draw(HOLDERS))
+    return MemoryBudget(
+        total=total, available=available, droppable=draw(st.integers(0, available)), holders=draw(HOLDERS)
+    )
 
 
 @st.composite

@@ -162,7 +162,7 @@ def test_faults_of_the_head(library: ProfileLibrary) -> None:
     ]
     assert "did you mean `sglang`?" in list_faults(library, text)[2]
     assert list_faults(library, "a: 1\n")[:3] == [
-        "1:1: schema: is missing",
+        "1:1: schema: is missing; add `schema: 1` as the first line",
         "1:1: name: is missing",
         "1:1: engine: is missing",
     ]

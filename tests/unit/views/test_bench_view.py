@@ -167,3 +167,20 @@ def test_the_leaderboards_document_has_every_field_that_llama_benchys_own_report
             }
         ],
     }  # fmt: skip
+
+
+def test_a_picture_shows_the_same_cells_of_both_and_says_which() -> None:
+    def measure(number: int, *prompts: int) -> BenchRun:
+        cells = tuple(BenchCell(pp=pp, tg=8, concurrency=at) for pp in prompts for at in (1, 2))
+        results = tuple(CellResult(cell=cell, generation_rate=Measurements((float(cell.pp),))) for cell in cells)
+        return BenchRun(
+            number=number, began=0.0, instance=f"model-{number}", nodes=(NodeName("spark1"),), setup=BenchSetup(), wanted=cells,
+            results=results,
+        )  # fmt: skip
+
+    (chart,) = build_charts([measure(1, 512, 2048), measure(2, 2048)])
+    assert chart.title == "Generation by concurrency, pp2048 tg8"
+    assert [[point.value for point in points] for _, points in chart.series] == [[2048.0, 2048.0]] * 2
+    (chart,) = build_charts([measure(1, 512), measure(2, 2048)])
+    assert chart.title == "Generation by concurrency"
+    assert [name for name, _ in chart.series] == ["model-1, pp512 tg8", "model-2, pp2048 tg8"]

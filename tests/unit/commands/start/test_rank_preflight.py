@@ -25,7 +25,7 @@ from tests.unit.commands.start.test_start_preflight import make_inspection
 TWO = Profile(name="big", engine="sglang", image="img:1", origin="big.yaml", shipped=False, nodes=2)
 ONE = replace(TWO, nodes=1)
 SPARKS = tuple(Node(name=NodeName(f"spark{number}"), host=f"10.0.0.{number}") for number in (1, 2, 3))
-IMAGE = ImageInfo("sha256:aa", "arm64", 1)
+IMAGE = ImageInfo(id="sha256:aa", architecture="arm64", size=1)
 
 
 @pytest.fixture

@@ -106,7 +106,7 @@ def make_inventory(
             )
             for one in occupants
         )
-        standing = MemoryBudget(TOTAL, TOTAL - held, 0, holders)
+        standing = MemoryBudget(total=TOTAL, available=TOTAL - held, droppable=0, holders=holders)
         size = (need or 0) * GIB
         foreign = tuple(
             one.name for one in occupants if not one.container.is_managed and room + (one.held or 0) >= size
@@ -122,7 +122,11 @@ def make_inventory(
             stops=stops,
         )
 
-    coming = None if need is None else IncomingRank(make_launch_plan(node, port=port, group=group), has_image, fit)
+    coming = (
+        None
+        if need is None
+        else IncomingRank(plan=make_launch_plan(node, port=port, group=group), has_image=has_image, fit=fit)
+    )
     return NodeInventory(
         node=node,
         occupants=tuple(occupants),
@@ -347,7 +351,8 @@ def test_where_the_sum_is_not_known_who_holds_most_is_named_with_what_frees_it()
             NODES[:1],
             [
                 replace(
-                    make_inventory(NODES[0], *there, need=1), coming=IncomingRank(make_launch_plan(NODES[0]), True, fit)
+                    make_inventory(NODES[0], *there, need=1),
+                    coming=IncomingRank(plan=make_launch_plan(NODES[0]), has_image=True, fit=fit),
                 ),
                 *others,
             ],

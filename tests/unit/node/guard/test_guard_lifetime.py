@@ -21,6 +21,8 @@ from sparkctl.model.guard_state import GuardProcess, GuardRefusal, GuardState
 from sparkctl.model.text.units import GIB, MIB
 from sparkctl.monitor.guard_client import decode_guard_start
 from sparkctl.node import bootstrap
+from sparkctl.node.guard.container_watch import CLIENT_SILENCE_SECONDS, ContainerWatch
+from sparkctl.node.guard.guard_sockets import GuardConnection
 from tests.unit.node.agent_process import list_pythons
 from tests.unit.node.guard.guard_process import LOADING, SERVING, THIRD, GuardedMachine, run_guard, wait_until
 
@@ -200,6 +202,29 @@ def test_it_ends_when_the_engine_is_ready_and_nobody_is_attached(tmp_path: Path)
                 connection.sendall(b"HTTP/1.1 " + answer + b"\r\nContent-Length: 0\r\n\r\n")
         wait_until("the end of the watch", lambda: len(other.state().watches) == 1)
         assert other.state().events[-1].why == "it is ready, and nobody is attached", "another one's client is nobody"
+
+
+def test_a_client_that_is_silent_for_long_looks_after_nothing() -> None:
+    class Clock:
+        now = 100.0
+
+        def monotonic(self) -> float:
+            return self.now
+
+        time = monotonic
+
+    clock = Clock()
+    said = {"container": SERVING, "instance": "q", "role": "loading", "floor": 1, "limit": 1}
+    watch = ContainerWatch(said, clock)
+    assert not watch.is_attended()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        watch.client = GuardConnection(ours)
+        watch.client.heard_at = clock.now
+        clock.now += CLIENT_SILENCE_SECONDS - 1
+        assert watch.is_attended()
+        clock.now += 2  # the laptop is gone, and the node does not know it yet
+        assert not watch.is_attended()
 
 
 @pytest.mark.parametrize(

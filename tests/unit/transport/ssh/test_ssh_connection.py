@@ -24,12 +24,14 @@ from sparkctl.errors import (
     UnknownHostKey,
 )
 from sparkctl.model.node import Node, NodeName, NodeState
+from sparkctl.model.questions import NonInteractivePrompter
 from sparkctl.transport.node_connection import ConnectionStatus, OutputTooLong
 from sparkctl.transport.ssh import ssh_config
 from sparkctl.transport.ssh.ssh_connection import (
     MIN_BACKOFF_SECONDS,
     SshConnection,
 )
+from sparkctl.transport.ssh.ssh_login import KeyboardInteractive, LoginPrompter
 from tests.unit.transport.ssh.ssh_servers import QUICK, Operator, Server, listen_silently, serve_ssh
 
 CLIENT = asyncssh.generate_private_key("ssh-ed25519")
@@ -136,6 +138,38 @@ async def test_a_port_without_listener_is_unreachable(link: SshConnection, tmp_p
         await link.open_tcp("127.0.0.1", free_port())
     with pytest.raises(ConnectionRefusedError):
         await link.open_unix(str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize("kind", ["session", "unix", "tcp"])
+async def test_a_channel_that_is_given_up_while_it_opens_is_closed(
+    link: SshConnection, server: Server, tmp_path: Path, kind: str
+) -> None:
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with (
+        await asyncio.start_unix_server(hold, tmp_path / "s"),
+        await asyncio.start_server(hold, "127.0.0.1", 0) as tcp,
+    ):
+        if kind == "session":
+            opening: asyncio.Task[Any] = asyncio.create_task(link.start_process(["cat"]))
+        elif kind == "unix":
+            opening = asyncio.create_task(link.open_unix(str(tmp_path / "s")))
+        else:
+            opening = asyncio.create_task(link.open_tcp("127.0.0.1", tcp.sockets[0].getsockname()[1]))
+        channels: dict[int, Any] = server.connections[0]._channels  # those that the node holds open
+        async with asyncio.timeout(LIMITED):
+            while not channels:  # noqa: ASYNC110 - asyncssh sets no event
+                await asyncio.sleep(0)
+        assert not opening.done()
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        async with asyncio.timeout(5.0):
+            while channels:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    assert (await link.run(["echo", "alive"])).stdout == b"alive\n"
 
 
 async def test_the_local_docker_socket_is_ours_alone_and_goes_away(link: SshConnection) -> None:
@@ -368,6 +402,23 @@ async def test_a_jump_host_is_crossed_with_its_own_key_check(home: Path, server:
         await link.close()
 
 
+async def test_a_lost_node_leaves_no_login_on_its_jump_host(home: Path, server: Server) -> None:
+    async with serve_ssh(CLIENT, OTHER) as jump:
+        (home / ".ssh").mkdir()
+        (home / ".ssh" / "config").write_text(f"Host door\n  HostName 127.0.0.1\n  Port {jump.port}\n"
+                                              f"  User milo\n  IdentityFile {home}/key\n")  # fmt: skip
+        known = home / "known_hosts"
+        known.write_text(known.read_text() + format_known_host(jump.port, OTHER))
+        link = SshConnection(make_node_at_port(home, server.port, jump="door"), limits=QUICK)
+        await link.connect()
+        (through,) = jump.connections
+        server.cut()
+        async with asyncio.timeout(LIMITED):
+            await through.wait_closed()
+        assert link.status.state is NodeState.UNREACHABLE
+        await link.close()
+
+
 async def test_a_jump_host_that_is_off_is_named(home: Path, server: Server) -> None:
     node = make_node_at_port(home, server.port, jump=f"milo@127.0.0.1:{free_port()}")
     with pytest.raises(NodeUnreachable, match=r"jump host 127\.0\.0\.1: .* refuses connections"):
@@ -435,3 +486,11 @@ async def test_reconnecting_announces_each_try_and_comes_back(link: SshConnectio
 async def test_reconnecting_gives_up_in_time_with_the_last_error(home: Path) -> None:
     with pytest.raises(NodeUnreachable):
         await SshConnection(make_node_at_port(home, free_port()), limits=QUICK).reconnect(give_up_after=0.1)
+
+
+def test_the_nodes_password_is_not_for_a_jump_host() -> None:
+    questions = LoginPrompter(NodeName("spark1"), NonInteractivePrompter(), "of spark1")
+    jump = KeyboardInteractive(questions, "gateway", 5.0, is_node=False)
+    node = KeyboardInteractive(questions, "spark1", 5.0, is_node=True)
+    assert jump.take_password() is None
+    assert (node.take_password(), node.take_password()) == ("of spark1", None)

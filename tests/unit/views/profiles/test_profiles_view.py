@@ -309,7 +309,7 @@ def test_the_command_comes_before_the_sum_which_says_what_adds_up(shelf: Profile
 
 def make_half_fit(node: NodeName, free: int, answer: FitOutcome, stops: tuple[str, ...] = ()) -> MemoryFit:
     """Of a model over two Sparks: 90 GiB on each."""
-    there = MemoryBudget(122 * GIB, free * GIB, 0)
+    there = MemoryBudget(total=122 * GIB, available=free * GIB, droppable=0)
     parts = (EstimatePart(name="share", size=90 * GIB, obtained=EstimateSource.FLAGS),)
     return MemoryFit(
         node=node, profile="minimax-m27", answer=answer, parts=parts, standing=there, floor=GIB, stops=stops, sparks=2
@@ -352,10 +352,10 @@ def test_what_fits_with_little_to_spare_looks_like_nothing_else(shelf: ProfilesS
         profile="qwen36",
         answer=FitOutcome.FITS,
         parts=parts,
-        standing=MemoryBudget(122 * GIB, 93 * GIB, 0),
+        standing=MemoryBudget(total=122 * GIB, available=93 * GIB, droppable=0),
         floor=GIB,
     )
-    roomy = replace(tight, standing=MemoryBudget(122 * GIB, 110 * GIB, 0))
+    roomy = replace(tight, standing=MemoryBudget(total=122 * GIB, available=110 * GIB, droppable=0))
     assert (tight.is_tight, roomy.is_tight) == (True, False)
     assert not replace(tight, answer=FitOutcome.SHORT).is_tight, "what does not fit is more than tight"
     show = to_ascii if ascii_only else str

@@ -92,3 +92,12 @@ def test_what_a_terminal_has_no_room_for_is_counted() -> None:
     assert limit_height(lines, 4) == lines
     assert limit_height(lines, 3) == ["a", "b", "(2 more lines: make the window taller, or choose with --node)"]
     assert len(limit_height(lines, 1)) == 1
+
+
+def test_words_between_two_quoted_commands_are_no_command() -> None:
+    assert wrap_line("`top` asks for one token; so does `status NAME`, once", 20) == [
+        "`top` asks for one",
+        "  token; so does",
+        "  `status NAME`,",
+        "  once",
+    ]
