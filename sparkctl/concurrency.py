@@ -16,6 +16,7 @@ Work = Coroutine[Any, Any, A]
 
 
 _INPUT_WAIT_SECONDS = 0.002  # seconds between two checks whether the input is handled
+_LOOK_AGAIN_SECONDS = 0.05  # seconds until a task that is being cancelled is looked at again
 has_pending_input: ContextVar[Callable[[], bool] | None] = ContextVar("has_pending_input", default=None)
 
 
@@ -96,14 +97,24 @@ async def cancel_and_wait(tasks: Iterable[asyncio.Future[Any]], within: float | 
     clean-up, and its error is left to its own done callback.
     """
     left = {task for task in tasks if not task.done()}
-    for task in left:
-        if not isinstance(task, asyncio.Task) or not task.cancelling():
-            task.cancel()
-    if left:
-        ended, _ = await asyncio.wait(left, timeout=within)
+    asked = set[asyncio.Future[Any]]()
+    limit = None if within is None else asyncio.get_running_loop().time() + within
+    while left:
+        for task in left - asked:
+            if not isinstance(task, asyncio.Task) or not task.cancelling():
+                asked.add(task)
+                task.cancel()
+        # One that is being cancelled ends, or it was only a time limit within it that has passed: then it goes on, and is asked then.
+        again = None if left <= asked else _LOOK_AGAIN_SECONDS
+        rest = None if limit is None else max(0.0, limit - asyncio.get_running_loop().time())
+        ended, left = await asyncio.wait(
+            left, timeout=min((one for one in (again, rest) if one is not None), default=None)
+        )
         for task in ended:
             if not task.cancelled():
                 task.exception()  # retrieved, so that asyncio does not log it
+        if limit is not None and asyncio.get_running_loop().time() >= limit:
+            return
 
 
 class BackgroundTasks:

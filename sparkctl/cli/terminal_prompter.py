@@ -22,7 +22,6 @@ from sparkctl.model.questions import (
     YesNoQuestion,
 )
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.model.text.units import format_size
 
 _MAX_ANSWER_BYTES = 4096
 
@@ -86,7 +85,9 @@ class TerminalPrompter:
             if isinstance(question, RetryStartQuestion):
                 return await self._confirm_retry_start(question)
             if isinstance(question, PullQuestion):
-                size = "" if question.model_bytes is None else f" ({format_size(question.model_bytes)} of model files)"
+                for part in question.parts if question.size is not None else ():  # now with their sizes
+                    stderr.print_message(f"missing: {sanitize_line(part)}")
+                size = "" if (words := question.amount_words) is None else f" ({words})"
                 return await _confirm(
                     f"Get what {sanitize_line(question.profile)} lacks first{size}, then start it? [y/N] "
                 )

@@ -142,7 +142,8 @@ class HistoryWriter:
 
     def _record_end(self, event: CommandEnded) -> None:
         is_removal = self.entry.operation.kind is OperationKind.REMOVE and event.outcome is Outcome.DONE
-        if not (self._is_done_to or is_removal) and event.exit_code in _UNRECORDED_EXIT_CODES:
+        is_stopped_pull = self.entry.operation.kind is OperationKind.PULL and bool(self.entry.operation.shares)
+        if not (self._is_done_to or is_removal or is_stopped_pull) and event.exit_code in _UNRECORDED_EXIT_CODES:
             self.entry.delete_row()
             return
         touched = tuple(dict.fromkeys(share.node for share in self.entry.operation.shares))

@@ -34,12 +34,14 @@ class ImageUse:
         last_used: when a start with it began, or a container was made of it, in unix seconds; None: not known.
         profiles: those that name it.
         containers: that were made of it, running or not; it cannot be removed while there are any.
+        instances: those of them that sparkctl started, by the name of their instance.
     """
 
     image: StoredImage
     last_used: float | None
     profiles: tuple[str, ...]
     containers: tuple[str, ...]
+    instances: tuple[str, ...] = ()
 
     @property
     def is_old_build(self) -> bool:
@@ -85,7 +87,11 @@ async def read_images(
     await session.link.connect()
     images, containers = await gather_or_cancel(session.docker.list_images(), session.docker.list_containers())
     starts = ctx.history.list_operations(node=session.node.name, most=-1)
-    began = [(_complete_name(one.image), one.began) for one in starts if one.image is not None]
+    began = [
+        (_complete_name(one.image), one.began)
+        for one in starts
+        if one.image is not None and one.kind is not OperationKind.PULL
+    ]
     found = []
     for image in images:
         users = [one for one in containers if _is_made_of(one, image)]
@@ -93,6 +99,7 @@ async def read_images(
         found.append(
             ImageUse(
                 image=image, last_used=max(times, default=None), containers=tuple(sorted(one.name for one in users)),
+                instances=tuple(sorted(one.instance_name for one in users if one.is_managed)),
                 profiles=tuple(sorted(name for name, wanted in profiles if wanted in (*image.names, *image.digests))),
             )
         )  # fmt: skip
@@ -217,9 +224,12 @@ def refuse_used_images(node: NodeName, uses: Sequence[ImageUse]) -> None:
     """Raise `OperationRefused` where a container was made of one of them."""
     for use in uses:
         if use.containers:
+            way = (
+                shlex.join(["sparkctl", "down", use.instances[0], "--node", node]) if use.instances
+                else f"sparkctl did not start it; on {node}: {shlex.join(['docker', 'rm', use.containers[0]])}"
+            )  # fmt: skip
             raise OperationRefused(
-                f"{_name(use)} is in use on {node} by {' and '.join(use.containers)}; nothing was removed",
-                f"sparkctl down {shlex.quote(use.containers[0])} --node {node}; a container that sparkctl did not start: docker rm",
+                f"{_name(use)} is in use on {node} by {' and '.join(use.containers)}; nothing was removed", way
             )
 
 

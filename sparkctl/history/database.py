@@ -62,6 +62,7 @@ SCHEMA: tuple[str, ...] = (
     ALTER TABLE shares ADD COLUMN warm_ttft REAL;
     ALTER TABLE shares ADD COLUMN warm_tokens_per_second REAL;
     """,
+    "ALTER TABLE shares ADD COLUMN received INTEGER",
 )
 SCHEMA_VERSION = len(SCHEMA)
 

@@ -17,6 +17,7 @@ class OperationKind(StrEnum):
     STOP = "stop"
     SWITCH = "switch"
     REMOVE = "remove"  # a model or images from the disk
+    PULL = "pull"  # an image or a model onto a node
 
 
 # Of `NodeResult`: what one short request took, the first time and once more.
@@ -33,6 +34,9 @@ class NodeResult:
     ``seconds`` is not its full time. ``receipt``: the guard's, a path or a sentence. ``accept_length`` and
     ``tokens_per_second`` (generation): as measured while it ran. ``cold_ttft``: seconds from the first request to its token,
     ``cold_tokens_per_second``: of the first longer answer, over its whole time; ``warm_``: of the same requests, asked again.
+
+    Of a pull it is one image or one model: ``instance`` is its name, ``image_digest`` the registry's, ``received`` the bytes
+    that came in ``seconds``; ``has_joined``: somebody else had begun it.
     """
 
     node: NodeName
@@ -61,6 +65,7 @@ class NodeResult:
     warm_tokens_per_second: float | None = None
     receipt: str | None = None
     log: str | None = None
+    received: int | None = None
 
     def merge_result(self, more: NodeResult) -> NodeResult:
         """Return both in one; known values of ``more`` win."""

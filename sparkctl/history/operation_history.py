@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from sparkctl.files import open_regular_file
@@ -281,6 +282,15 @@ class OperationHistory(LogArchive):
             records = (one for one in records if one.has_failed and (refused if one.is_refusal else failed))
         wanted = list(records)
         return tuple(wanted if most < 0 else wanted[:most])
+
+    def estimate_pull_seconds(self, node: str, size: int, *, is_image: bool) -> float | None:
+        """Return how long so many bytes of an image or of a model take at the rate of earlier pulls onto a node, the median
+        of the last ones; None: there were none."""
+        from sparkctl.history import tables
+
+        nothing: list[float] = []
+        rates = self._file.read_transaction(lambda file: tables.read_pull_rates(file, node, is_image=is_image), nothing)
+        return size / median(rates) if rates else None
 
     def get_operation(self, number: int) -> OperationRecord | None:
         """Return the operation of this number, None where there is none."""

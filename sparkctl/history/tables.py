@@ -17,6 +17,8 @@ from sparkctl.model.verdict import Verdict
 
 _MAX_OPERATIONS = 3000  # operations; the oldest go
 _MAX_START_RESULTS = 500  # starts that `list_start_results` returns
+_MAX_RATED_PULLS = 5
+_MIN_RATED_BYTES, _MIN_RATED_SECONDS = 16 << 20, 1.0  # of a pull whose rate says something
 
 _PLAIN_COLUMNS = ("profile", "instance", "hash", "text", "engine", "image", "alike", "command", "ended", "seconds", "outcome",
           "exit_code", "why", "hint")  # fmt: skip
@@ -179,6 +181,17 @@ def list_start_results(file: sqlite3.Connection) -> list[dict[str, Any]]:
     ]
 
 
+def read_pull_rates(file: sqlite3.Connection, node: str, *, is_image: bool) -> list[float]:
+    """Return the bytes per second of the last images, or of the last models, that came onto a node."""
+    rows = file.execute(
+        "SELECT s.received / s.seconds AS rate FROM shares s JOIN operations o ON o.id = s.operation "
+        "WHERE o.kind = 'pull' AND s.node = ? AND s.received >= ? AND s.seconds >= ? AND s.has_joined IS NULL "
+        "AND (s.image_digest IS NOT NULL) = ? ORDER BY o.id DESC LIMIT ?",
+        (node, _MIN_RATED_BYTES, _MIN_RATED_SECONDS, is_image, _MAX_RATED_PULLS),
+    ).fetchall()
+    return [float(row["rate"]) for row in rows]
+
+
 def query_operations(
     file: sqlite3.Connection, *, profile: str | None = None, node: str | None = None, most: int = 100,
     number: int | None = None, before: int | None = None, parent: int | None = None,
@@ -219,7 +232,7 @@ def _read_node_results(file: sqlite3.Connection, numbers: Sequence[int]) -> dict
 
 def read_node_result(row: sqlite3.Row) -> NodeResult:
     """Return a row of ``shares``."""
-    whole = ("available_before", "peak", "settled", "estimated", "available_after", "freed", "missing")
+    whole = ("available_before", "peak", "settled", "estimated", "available_after", "freed", "missing", "received")
     figures = ("seconds", "accept_length", "tokens_per_second", *REQUEST_FIGURES)
     values: dict[str, Any] = {
         name: _as_text(row[name]) for name in _SHARE_COLUMNS if name not in (*whole, *figures, "has_joined")

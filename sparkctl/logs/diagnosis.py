@@ -292,8 +292,9 @@ class LogDiagnoser:
         else:
             if not text.startswith("usage: "):
                 return
+        head = sanitize_line(text)
         for name, opens in _load_start_patterns():
-            if name == self._engine or not opens(sanitize_line(text)):
+            if name == self._engine or not opens(head):
                 continue
             old = self._readers[str(self._engine)].get_last_run_analyzer()
             fresh = self._create_analyzer(name)

@@ -333,7 +333,9 @@ class TracebackReader:
         source = " ".join(self._statement)
         raised = _RAISED.match(source)
         said = "".join(found["double"] or found["single"] or "" for found in _STRING.finditer(source))
-        return f"{raised['name']}: {said}" if raised and said else None
+        if raised is None:
+            return None
+        return f"{raised['name']}: {said}" if said else str(raised["name"])
 
     def _read_frame_line(self, number: int, text: str) -> None:
         source = text.strip()

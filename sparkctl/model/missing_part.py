@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from sparkctl.model.node import NodeName
-from sparkctl.model.text.units import GIB, format_size
+from sparkctl.model.text.units import GIB, format_duration, format_size
 
 KEPT_FREE_BYTES = 5 * GIB  # that a download leaves on the disk
 
@@ -158,7 +158,9 @@ class MissingPart:
         source: where `pull` gets it; None: nothing says so.
         made_by: what makes it on the node, where nobody publishes it (`made_by` of the profile).
         is_built: an image that `docker build` makes of ``source``.
-        size: bytes of it whole; None: not known.
+        size: bytes of it whole, of an image as its registry keeps it, packed; None: not known.
+        unpacked: bytes of an image on the disk; None: not known.
+        seconds: how long it takes at the rate of earlier pulls on that node; None: there were none.
         is_required: `up` refuses without it; False: the engine gets it itself.
         free: bytes free on the disk where it goes; None: not known.
         beside: bytes of the other missing parts that go onto that disk, as far as they are known.
@@ -173,15 +175,26 @@ class MissingPart:
     is_built: bool = False
     made_by: str | None = None
     size: int | None = None
+    unpacked: int | None = None
+    seconds: float | None = None
     free: int | None = None
     beside: int = 0
 
     @property
+    def room(self) -> int | None:
+        """Bytes that it takes on the disk while it comes: an image packed and unpacked; None: not known."""
+        if self.size is None or self.kind is not PartKind.IMAGE:
+            return self.size
+        return self.size + (self.size if self.unpacked is None else self.unpacked)  # it is packed: at least as much
+
+    @property
     def is_too_large(self) -> bool:
-        """Tell whether the disk certainly cannot hold it, with the other parts and what `pull` keeps free."""
-        if self.size is None or self.free is None:
+        """Tell whether the disk cannot hold it, with the other parts and what `pull` keeps free. Of an image layers may
+        be there already, which its size does not tell.
+        """
+        if self.room is None or self.free is None:
             return False
-        return self.size + self.beside + KEPT_FREE_BYTES > self.free
+        return self.room + self.beside + KEPT_FREE_BYTES > self.free
 
     @property
     def _what(self) -> str:
@@ -214,8 +227,10 @@ class MissingPart:
         if self.made_by is not None:
             origin = f"; nobody publishes it: {self.made_by}"
         size = "" if self.size is None else f", {format_size(self.size)}"
-        if self.kind is PartKind.IMAGE and self.source == self.name and self.size is None:
-            size = ", size not known"  # Docker tells it only of an image that it has
+        if self.kind is PartKind.IMAGE and self.source == self.name:
+            size = f"{size} packed" if size else ", size not known"
+            size += "" if self.unpacked is None else f" and {format_size(self.unpacked)} unpacked"
+        size += "" if self.seconds is None else f", about {format_duration(self.seconds)} as fast as pulls before"
         only = "only " if self.is_too_large else ""
         room = "" if self.free is None else f"; {only}{format_size(self.free)} free there"
         return f"{self.state_words} on {self.node}{origin}{size}{room}"

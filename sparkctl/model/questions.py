@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from sparkctl.model.node import NodeName
+from sparkctl.model.text.units import format_duration, format_size
 
 if TYPE_CHECKING:
     from sparkctl.model.setup_plan import SetupStep
@@ -51,12 +52,23 @@ class SetupQuestion:
 class PullQuestion:
     """A start lacks parts of the profile: get them first? Answered yes or no.
 
-    ``parts``: what is missing, in sentences. ``model_bytes``: of the models whose size is known; None: of none.
+    ``parts``: what is missing, in sentences. ``size``: bytes of those whose size is known; None: of none. ``is_whole``: of all.
+    ``seconds``: how long they take at the rate of earlier pulls; None: of one of them it is not known.
     """
 
     profile: str
     parts: tuple[str, ...]
-    model_bytes: int | None = None
+    size: int | None = None
+    is_whole: bool = True
+    seconds: float | None = None
+
+    @property
+    def amount_words(self) -> str | None:
+        """How much is to come, and how long that takes; None: not known."""
+        if self.size is None:
+            return None
+        took = "" if self.seconds is None else f", about {format_duration(self.seconds)} as fast as pulls before"
+        return f"{'' if self.is_whole else 'at least '}{format_size(self.size)}{took}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -346,6 +346,7 @@ class _CoarseRing:
 
 T = TypeVar("T")
 _MAX_READINGS = 450  # a quarter of an hour of readings, one every two seconds
+_MAX_KEPT_CURVES = 24  # curves whose buckets are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,6 +370,8 @@ class MeterSeries:
             array("d", [math.nan]) * _MAX_READINGS for _ in range(6)
         )
         self._next = 0  # the place of the next reading
+        self._is_ordered = True  # no reading is older than the one before it: the clock was never set back
+        self._kept: dict[tuple[int, float], tuple[int, dict[int, float]]] = {}  # by series and width of a bucket
         self.ttft: LastValue[Quantiles] | None = None
         self.inter_token: LastValue[Quantiles] | None = None
         self.positions: LastValue[tuple[float, ...]] | None = None
@@ -380,6 +383,7 @@ class MeterSeries:
         seen = None if numbers is None else numbers.acceptance
         rate = None if numbers is None else 0.0 if numbers.activity is EngineActivity.IDLE else numbers.generation_rate
         length = None if seen is None else seen.length
+        self._is_ordered = self._is_ordered and not ts < self._at[self._next - 1]
         self._at[self._next] = ts
         self._lengths[self._next] = math.nan if length is None else length
         self._rates[self._next] = math.nan if rate is None else rate
@@ -429,13 +433,27 @@ class MeterSeries:
     def _compute_bucket_means(
         self, values: array[float], now: float, width: float, count: int
     ) -> tuple[float | None, ...]:
-        sums, seen = [0.0] * count, [0] * count
+        """Return the mean of each bucket. Buckets before that of the newest reading are kept: no reading comes to them any more."""
         last = int(now / width)
-        for ts, value in zip(self._at, values, strict=True):
-            if math.isnan(value):
-                continue
-            at = count - 1 - max(0, last - int(ts / width))
-            if at >= 0:
-                sums[at] += value
-                seen[at] += 1
-        return tuple(total / times if times else None for total, times in zip(sums, seen, strict=True))
+        first = last - count + 1
+        until, kept = self._kept.get((id(values), width), (first, {}))  # the buckets before ``until`` are kept
+        if not self._is_ordered or until > last:
+            until, kept = first, {}
+        newest = until
+        found: dict[int, list[float]] = {}
+        for back in range(1, _MAX_READINGS + 1):
+            place = (self._next - back) % _MAX_READINGS
+            ts = self._at[place]
+            if math.isnan(ts):
+                break
+            at = min(last, int(ts / width))
+            if at < until and self._is_ordered:
+                break
+            newest = max(newest, at)
+            if at >= first and not math.isnan(values[place]):
+                found.setdefault(at, []).append(values[place])
+        means = kept | {at: sum(reversed(each)) / len(each) for at, each in found.items()}
+        if len(self._kept) >= _MAX_KEPT_CURVES:
+            self._kept.clear()  # another size of the terminal has other curves
+        self._kept[id(values), width] = newest, {at: mean for at, mean in means.items() if first <= at < newest}
+        return tuple(means.get(at) for at in range(first, last + 1))

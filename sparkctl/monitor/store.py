@@ -29,6 +29,7 @@ from sparkctl.model.events import (
     SampleArrived,
     SwitchJournalReported,
     TransferProgressed,
+    TunnelStateChanged,
 )
 from sparkctl.model.finding import Finding, FindingKind, Severity, sort_by_severity
 from sparkctl.model.guard_state import GuardAction
@@ -39,6 +40,7 @@ from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import MemoryBar, MemoryReading, Sample
 from sparkctl.model.switch_plan import SwitchJournalStatus
+from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_clock, format_size
 from sparkctl.monitor.activity import (
     JobEnded,
@@ -299,10 +301,18 @@ class Store:
             case StartRefused():
                 self.event_log.add_event(event)
             case JobStarted() | JobEnded():
+                ended = self.jobs.running.get(event.job) if isinstance(event, JobEnded) else None
+                if ended is not None and ended.started.verb == "tunnel":
+                    self._drop_tunnel_notices(ended.started.words[1])
                 self.jobs.apply_event(event, job)
             case _:
                 return self._follow_commands(event, job)
         return True
+
+    def _drop_tunnel_notices(self, instance: str) -> None:
+        """Drop what was said of the tunnel to an instance: it has another state now, or is gone."""
+        for words in (f"tunnel to {sanitize_line(instance)} is ", f"tunnel to {sanitize_line(instance)}: "):
+            self.notices.drop_naming(words)
 
     def _follow_commands(self, event: Event, job: int | None) -> bool:
         """Apply an event of a command or of the monitoring; return whether it changed the activity."""
@@ -325,6 +335,8 @@ class Store:
                     is_news |= self._record_start_result(event)
             case NodeStateChanged() if event.state is not NodeState.OK:
                 self.switches.forget_journal(event.node)
+            case TunnelStateChanged():
+                self._drop_tunnel_notices(event.instance)
             case _:
                 pass
         self.event_log.add_event(event)

@@ -21,6 +21,7 @@ import re
 import shutil
 import sys
 import threading
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -40,6 +41,7 @@ SOURCE_FILE = ".sparkctl-source"  # in a model's directory: where sparkctl got i
 # everybody counts it as an unfinished file.
 UNPROVED_FILE = "blobs/sparkctl-unproved.incomplete"
 REPORT_SECONDS = 1.0  # seconds between two reports
+_RETRY_SECONDS = 3.0  # until a file that broke off is tried once more; the client itself tries several times before
 _GGUF_PART = re.compile(r"-0000[2-9]-of-|-000[1-9]\d-of-")  # of a model in several files, all but the first
 _READ_BYTES = 8 << 20
 _FORGET_BYTES = 256 << 20  # bytes after which written pages are given back
@@ -209,6 +211,11 @@ def explain_errors(hub: Any, repo: str) -> Iterator[None]:
             raise DownloadError("disk-full", str(error)) from error
         status = getattr(getattr(error, "response", None), "status_code", None)
         raise DownloadError("unauthorized" if status in (401, 403) else "broken", str(error) or repo) from error
+    except Exception as error:
+        # Errors of httpx's connections are no OSError. While one thread reports one, the client closes what all share.
+        if not type(error).__module__.startswith("httpx"):
+            raise
+        raise DownloadError("broken", f"{type(error).__name__}: {error}") from error
 
 
 class HubOrigin:
@@ -240,7 +247,16 @@ class HubOrigin:
         self._where = {"cache_dir": target.parent} if is_cache else {}
 
     def fetch(self, one: WantedFile, part: Path, *, is_again: bool) -> Path:
-        """Fetch a file; return where it is."""
+        """Fetch a file, once more where its connection broke; return where it is."""
+        try:
+            return self._fetch(one, part, is_again=is_again)
+        except DownloadError as error:
+            if error.kind != "broken":
+                raise
+        time.sleep(_RETRY_SECONDS)
+        return self._fetch(one, part, is_again=is_again)
+
+    def _fetch(self, one: WantedFile, part: Path, *, is_again: bool) -> Path:
         where = self._where or {"local_dir": part}
         with explain_errors(self._hub, self._repo):
             return Path(

@@ -21,6 +21,7 @@ from sparkctl.simulator.sim_container import STREAM_NUMBERS, JsonBody, LogQuery,
 from sparkctl.simulator.sim_node import IMAGE_BYTES, KERNEL_VERSION, ByteSink, NodeFault, SimNode
 
 BYTES_PER_SECOND = 300e6  # bytes/s, a good line
+_PACKED_BYTES = 9 << 30  # bytes of an image as its registry keeps it
 _LAYER_SHARES = (0.02, 0.08, 0.55, 0.3, 0.05)
 _TICK_SECONDS = 2.0
 _BUILD_STEP_SECONDS = 20.0
@@ -29,7 +30,7 @@ _BUILD_STEP_SECONDS = 20.0
 async def pull_layers(node: SimNode, name: str, tag: str) -> AsyncIterator[bytes]:
     """Yield what Docker says while it pulls an image; at the end the image exists."""
     layers = [
-        (hashlib.sha256(f"{name} {at}".encode()).hexdigest()[:12], int(share * IMAGE_BYTES))
+        (hashlib.sha256(f"{name} {at}".encode()).hexdigest()[:12], int(share * _PACKED_BYTES))
         for at, share in enumerate(_LAYER_SHARES)
     ]
     yield _encode({"status": f"Pulling from {name.partition(':')[0]}", "id": tag})
@@ -44,6 +45,14 @@ async def pull_layers(node: SimNode, name: str, tag: str) -> AsyncIterator[bytes
         yield _encode({"status": "Pull complete", "progressDetail": {}, "id": layer})
     node.images.add_image(name, "sha256:" + hashlib.sha256(name.encode()).hexdigest())
     yield _encode({"status": f"Status: Downloaded newer image for {name}"})
+
+
+def build_registry_answer(request: dict[str, Any]) -> dict[str, Any]:
+    """Answer as `node/registry.py` does: how large the image is that a pull brings."""
+    if "missing" in f"{request['repository']}:{request['reference']}":
+        return {"error": "not-found", "message": "HTTP 404"}
+    size = sum(int(share * _PACKED_BYTES) for share in _LAYER_SHARES)
+    return {"digest": None, "size": size, "unpacked": IMAGE_BYTES}
 
 
 def _encode(message: dict[str, Any]) -> bytes:
@@ -154,6 +163,7 @@ class SimDockerDaemon:
         self.node = node
         self.fabric = fabric
         self.containers: dict[str, SimContainer] = {}  # by id, oldest first
+        node.containers = self.containers
         self.running: dict[str, EngineProcess | SimDownload] = {}
         self.start_seconds = 0.0  # how long it takes to start a container
         self._tasks: set[asyncio.Task[None]] = set()

@@ -22,6 +22,7 @@ from sparkctl.model.text.units import GIB, KIB
 from sparkctl.node.agent import KernelFile
 from sparkctl.node.kernel_log import KernelLogReader
 from sparkctl.simulator.http_server import RequestHandler
+from sparkctl.simulator.sim_container import SimContainer
 
 UNLINK_SCRIPT_MARKER = "# sparkctl unlink 1"
 KILL_SCRIPT_MARKER = "# sparkctl kill 1"
@@ -346,6 +347,7 @@ class SimNode:
         self.is_fresh = False  # nothing is in its user's home but what was downloaded
         self.git_commit = "3f" * 20  # what every ref of every repository means
         self.downloaded: set[str] = set()  # models, by path
+        self.containers: Mapping[str, SimContainer] = {}  # its Docker's, by id
         self.is_cabled: Callable[[], bool] = lambda: True
         self.guard: GuardProtocol | None = None
         self.address = "127.0.0.1"  # its address on the cable, if there is one

@@ -336,13 +336,13 @@ class PanelController:
         elif isinstance(event, WarningEmitted):
             is_shown = self._panel.already_shows(event.message)  # checked now, while the message is new
             self.show_notice(*describe_warning(event), is_shown=is_shown)
-        elif isinstance(event, TunnelStateChanged) and event.state is not TunnelState.CLOSED:
-            is_open = event.state is TunnelState.OPEN
-            self.show_notice(format_tunnel_state(event), TextStyle.GOOD if is_open else TextStyle.ATTENTION)
         if isinstance(event, GuardActed) and (notice := describe_guard_action(event)) is not None:
             self.show_notice(*notice)
         if topics := self.store.apply_event(event, job):
             self.schedule_repaint(topics)
+        if isinstance(event, TunnelStateChanged) and event.state is not TunnelState.CLOSED and not self.is_replaying:
+            is_open = event.state is TunnelState.OPEN  # what was said of it before has gone from the store by now
+            self.show_notice(format_tunnel_state(event), TextStyle.GOOD if is_open else TextStyle.ATTENTION)
 
     def schedule_repaint(self, topics: Iterable[Topic] = ()) -> None:
         """Schedule a repaint, never from within this call: sooner after a change of state than after new figures."""

@@ -56,6 +56,8 @@ def describe_command_result(
     if verb == "free" and ended.outcome is Outcome.DONE:
         told = "; ".join((ended.message or "").splitlines())
         return f"{sign} everything that sparkctl started{where} has stopped{f'; {told}' if told else ''}", tone
+    if verb == "tunnel" and good:
+        return f"{sign} the tunnel to {ended.instance} has ended", tone
     if ended.message:
         return f"{sign} {ended.message}" + (format_hints(ended.hint) if not good else ""), tone
     what = f"{ended.instance} {_VERB_PAST_FORMS.get(verb, verb)}" if ended.instance else verb

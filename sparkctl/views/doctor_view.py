@@ -159,7 +159,8 @@ def merge_findings(
         return (
             _SEVERITY_ORDER.index(each.severity),
             names.index(each.node) if each.node in names else len(names),
-            kinds.index(each.check) if each.check in kinds else len(kinds),
+            # what is good stands in the order of the examination, as on the command line
+            kinds.index(each.check) if each.check in kinds and each.severity is not Severity.GOOD else len(kinds),
         )
 
     return tuple(sorted((*live, *looks), key=sort_key))

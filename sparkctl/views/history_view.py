@@ -14,7 +14,7 @@ from sparkctl.model.reference import name_source, select_comparable
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.model.text.sanitize import sanitize_line, sanitize_lines
 from sparkctl.model.text.units import format_clock, format_duration, format_gib, format_size
-from sparkctl.views.event_text import format_phase_name, format_step_name, format_verdict
+from sparkctl.views.event_text import format_byte_rate, format_phase_name, format_step_name, format_verdict
 from sparkctl.views.text.line_wrap import align_cells, wrap_rows
 from sparkctl.views.text.styled_text import (
     ScrollPage,
@@ -135,6 +135,8 @@ def choose_outcome_style(one: OperationRecord) -> TextStyle:
 def describe_duration(one: OperationRecord) -> str:
     """Return how long an operation took, with the usual time if known: ``6 min 55 s of about 6 min 40 s``."""
     seconds = next((share.seconds for share in one.shares if share.seconds is not None), one.seconds)
+    if one.kind is OperationKind.PULL:  # of several things
+        seconds = one.seconds
     if seconds is None:
         return ""
     usual = one.usual.seconds
@@ -438,6 +440,10 @@ def _describe_requests(share: NodeResult, references: Sequence[Reference]) -> st
 
 
 def _render_node_facts(share: NodeResult) -> Iterator[TextRow]:
+    if share.received is not None:
+        took = "" if share.seconds is None else f" in {format_duration(share.seconds)}"
+        took += f", {format_byte_rate(share.received / share.seconds)}" if share.seconds else ""
+        yield _render_label_value("came", f"{format_size(share.received)}{took}")
     known = (
         ("container", share.container and share.container[:12]), ("digest", share.image_digest), ("driver", share.driver),
         ("kernel", share.kernel), ("version", share.engine_version),
@@ -574,11 +580,11 @@ def render_history_page(past: HistoryScreenModel, columns: int, lines: int) -> S
         words = (
             "reading the history ..."
             if past.operations is None
-            else "No entry matches. Esc clears the filter."
+            else f"No entry is about {past.pattern.typed}. Esc shows all {len(past.operations)}."
             if past.pattern
             else _EMPTY_HISTORY_TEXT
         )
-        rows += [(), make_row("  ", Span(words, TextStyle.STALE))]
+        rows += [(), make_row("  ", sanitize_span(words, TextStyle.STALE))]
         return ScrollPage(pad_screen(rows, columns, lines))
     made = [build_history_row(one) for one in past.visible_operations]
     fields, wide = _format_page_table(made, columns)

@@ -342,7 +342,7 @@ def _render_processes(scene: NodeScreenModel, columns: int, lines: int) -> tuple
     selected = scene.selected
     at = 0 if selected is None else processes.index(selected)
     there = compute_visible_range(len(processes), at, max(1, lines))
-    owner = max(10, columns - _NAME_COLUMNS - 50)
+    owner = max(10, columns - _NAME_COLUMNS - 45)
     head = f"  {'PID':>8}  {'NAME':<{_NAME_COLUMNS}}  {'OF':<{owner}}{'CPU':>7}  {'GPU':>10}  {'MEMORY':>10}"
     rows = [make_row(Span(head, TextStyle.UNIT))]
     for one in (processes[each] for each in there):

@@ -72,6 +72,91 @@ def test_the_progress_of_an_image_is_its_bytes(registry: Registry, spark1: LabNo
         moved = [one for one in map(json.loads, pulled.out.splitlines()) if one.get("what") == f"image {image}"]
         assert moved[-1]["done"] == moved[-1]["total"] > size
         assert [one["done"] for one in moved] == sorted(one["done"] for one in moved)
+        # before a byte came the registry told what comes, and what of that is unpacked
+        (lacking,) = next(one for one in pulled.events if one["event"] == "missing")["parts"]
+        assert lacking["size"] == moved[-1]["total"]
+        assert size < lacking["unpacked"] < size + 100_000, "a tar of it"
+        shown = json.loads(sparkctl("history", "--json").out)["operations"][0]
+        assert (shown["kind"], shown["outcome"], shown["nodes"]) == ("pull", "done", ["spark1"])
+        (share,) = shown["shares"]
+        assert (share["instance"], share["received"]) == (image, lacking["size"])
+        assert share["image_digest"] in spark1.docker("inspect", "--format", "{{.RepoDigests}}", image)
+    finally:
+        spark1.docker("rmi", "-f", image, check=False)
+
+
+def test_an_image_that_breaks_off_in_the_middle_is_not_there_and_a_lost_registry_costs_no_byte_twice(
+    registry: Registry, spark1: LabNode, sparkctl: Sparkctl
+) -> None:
+    image, size = f"{REGISTRY}/lab/parts:1", 6_000_000
+    spark1.sh("mkdir", "-p", "/tmp/parts")
+    for at in range(5):
+        spark1.sh("sh", "-c", f"head -c {size} /dev/urandom >/tmp/parts/{at}")
+    lines = [f"COPY {at} /layer{at}" for at in range(5)]
+    spark1.put("/tmp/parts/Dockerfile", "\n".join([f"FROM {IMAGE}", *lines]) + "\n")
+    spark1.docker("build", "-q", "-t", image, "/tmp/parts")
+    spark1.docker("push", image)
+    spark1.docker("rmi", image)
+    pull = ("pull", sparkctl.profile(image=image), "--node", "spark1", "--image-only", "--json")
+    spark1.sh("tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", "24mbit", "burst", "256kb", "latency", "400ms")
+    again: Registry | None = None
+    try:  # Docker gets three layers at a time
+        running = sparkctl.start(*pull)
+        running.await_text(r'"done": ?[5-9]\d{6}\b')
+        running.interrupt()
+        cut = running.end()
+        assert_ended(cut, 130, "interrupted")
+        assert cut.result["message"] == "interrupted; Docker keeps an image when it is whole"
+        assert not spark1.docker("images", "-q", image)
+        before_it = count_loopback_bytes(spark1)
+        whole = sparkctl.start(*pull)
+        whole.await_text(r'"done": ?[5-9]\d{6}\b')
+        registry.close()
+        whole.await_text(r'"state": ?"Retrying in \d+ seconds?"')
+        again = Registry(spark1)
+        assert_ended(whole.end(120), 0, "done")
+        came = count_loopback_bytes(spark1) - before_it
+    finally:
+        spark1.sh("tc", "qdisc", "del", "dev", "lo", "root")
+        spark1.sh("rm", "-rf", "/tmp/parts")
+        spark1.docker("rmi", "-f", image, check=False)
+        if again is not None:
+            again.close()
+    moved = [one for one in map(json.loads, whole.so_far().out.splitlines()) if one["event"] == "moved"]
+    assert moved[-1]["done"] == moved[-1]["total"] > 5 * size
+    after, before = json.loads(sparkctl("history", "--json").out)["operations"][:2]
+    assert (before["kind"], before["outcome"], before["shares"]) == ("pull", "interrupted", [])
+    assert after["shares"][0]["received"] == moved[-1]["total"] < came < 1.2 * moved[-1]["total"], (
+        "hardly a byte came twice"
+    )
+
+
+def count_loopback_bytes(node: LabNode) -> int:
+    return int(node.sh("cat", "/sys/class/net/lo/statistics/rx_bytes"))
+
+
+def test_a_disk_that_the_image_fills_is_told_and_nothing_of_it_looks_whole(
+    registry: Registry, spark1: LabNode, sparkctl: Sparkctl
+) -> None:
+    image, place = f"{REGISTRY}/lab/wide:1", "/var/lib/docker"
+    make = f"cd /tmp && head -c 60000000 /dev/urandom >blob && tar c blob | docker import - {image}; rm blob"
+    spark1.sh("sh", "-c", make)
+    spark1.docker("push", image)
+    spark1.docker("rmi", image)
+    pull = ("pull", sparkctl.profile(image=image), "--node", "spark1", "--image-only", "--json")
+    size, used = spark1.sh("df", "--output=size,used", "-k", place).split()[-2:]
+    spark1.sh("mount", "-o", f"remount,size={int(used) + 30_000}k", place)
+    try:
+        full = sparkctl(*pull)
+        assert_ended(full, 6, "refused")
+        assert "no space left on device" in full.result["message"], full
+        assert "docker system df" in full.result["hint"]
+        assert any("may not hold" in one.get("message", "") for one in full.events)
+        assert not spark1.docker("images", "-q", image)
+    finally:
+        spark1.sh("mount", "-o", f"remount,size={size}k", place)
+    try:
+        assert_ended(sparkctl(*pull), 0, "done")
     finally:
         spark1.docker("rmi", "-f", image, check=False)
 
@@ -127,14 +212,16 @@ def test_an_image_is_built_from_a_repository_and_again_when_it_moves(build_sourc
 
 
 def test_an_image_is_built_from_a_directory_here(build_source: LabNode, sparkctl: Sparkctl, tmp_path: Path) -> None:
-    (tmp_path / "Dockerfile").write_text(f"FROM {IMAGE}\nCOPY word /word\n")
-    (tmp_path / "word").write_text("three" * 200_000)
-    name = sparkctl.profile(image=BUILT, build=str(tmp_path))
+    place = tmp_path / "context"  # beside it are sparkctl's own files, which change
+    place.mkdir()
+    (place / "Dockerfile").write_text(f"FROM {IMAGE}\nCOPY word /word\n")
+    (place / "word").write_text("three" * 200_000)
+    name = sparkctl.profile(image=BUILT, build=str(place))
     pull = ("pull", name, "--node", "spark1", "--image-only", "--json")
     assert_ended(sparkctl(*pull), 0, "done")
     assert len(read_word(build_source)) == 1_000_000
     assert "nothing to get" in sparkctl(*pull).result["message"]
-    (tmp_path / "Dockerfile").write_text(f"FROM {IMAGE}\nCOPY gone /word\n")
+    (place / "Dockerfile").write_text(f"FROM {IMAGE}\nCOPY gone /word\n")
     failed = sparkctl(*pull)
     assert_ended(failed, 6, "refused")
     assert "gone" in failed.result["message"]

@@ -1,5 +1,5 @@
-"""`setup` on real nodes: real sudo, visudo, usermod and interfaces. netplan has a stand-in, because it needs systemd to apply
-a file: it reads the addresses and the MTU of each interface in `/etc/netplan/*.yaml` and sets them."""
+"""`setup` on real nodes: real sudo, visudo, usermod, interfaces, netplan and systemd-networkd. No systemd runs there, so one step
+of `netplan apply` has a stand-in: it ends systemd-networkd and starts it again itself, and waits for its addresses."""
 
 from __future__ import annotations
 
@@ -21,12 +21,21 @@ SUDOERS = "/etc/sudoers.d/sparkctl"
 NETPLAN = "/etc/netplan/90-sparkctl.yaml"
 LINE = f"{USER} ALL=(root) NOPASSWD: /usr/bin/tee /proc/sys/vm/drop_caches\n"
 STAND_IN = r"""#!/bin/sh
-[ "$1" = apply ] || exit 0
-for file in /etc/netplan/*.yaml; do
-  [ -e "$file" ] || continue
-  awk '/^    [^ ].*:$/ { sub(":", "", $1); name = $1 } $1 == "mtu:" { print "link set " name " mtu " $2 }
-    $1 == "addresses:" { gsub("[][]", "", $2); print "addr replace " $2 " dev " name }' "$file"
-done | ip -batch -
+[ "$1" = apply ] || exec /usr/sbin/netplan "$@"
+/usr/sbin/netplan generate || exit 1
+if [ -e /run/networkd.pid ]; then
+  kill "$(cat /run/networkd.pid)"
+  while kill -0 "$(cat /run/networkd.pid)"; do sleep 0.05; done
+fi 2>/dev/null
+mkdir -p /run/systemd/netif/links /run/systemd/netif/leases /run/systemd/netif/lldp
+chown -R systemd-network /run/systemd/netif
+# it waits for no udev where /sys can only be read
+unshare --mount sh -c 'mount -o remount,bind,ro /sys && echo $$ >/run/networkd.pid && exec /lib/systemd/systemd-networkd' \
+  >/run/networkd.log 2>&1 </dev/null &
+for address in $(sed -n 's/^Address=//p' /run/systemd/network/*.network 2>/dev/null); do
+  tries=0
+  until ip -o addr show dev FABRIC | grep -qF " $address " || [ $tries -gt 200 ]; do sleep 0.05; tries=$((tries + 1)); done
+done
 if [ -e /run/lab/no-link ] && [ -e /etc/netplan/90-sparkctl.yaml ]; then state=down; else state=up; fi
 ip link set FABRIC "$state"
 """
@@ -34,7 +43,7 @@ ip link set FABRIC "$state"
 
 @pytest.fixture
 def bare(clean_nodes: Lab) -> Iterator[Lab]:
-    """Both nodes with a cable that has no addresses, sudo with a password, and the stand-in of netplan."""
+    """Both nodes with a cable that has no addresses, sudo with a password, and netplan without systemd."""
     for name, node in clean_nodes.nodes.items():
         node.sh("mkdir", "-p", "/etc/netplan")
         node.sh("rm", "-rf", NETPLAN, "/var/lib/sparkctl", "/run/sparkctl-cable", SUDOERS)
@@ -47,6 +56,7 @@ def bare(clean_nodes: Lab) -> Iterator[Lab]:
         assert name in ADDRESSES
     yield clean_nodes
     for name, node in clean_nodes.nodes.items():
+        node.sh("sh", "-c", "[ ! -e /run/networkd.pid ] || kill $(cat /run/networkd.pid)", check=False)
         node.sh(
             "rm",
             "-rf",
@@ -55,6 +65,8 @@ def bare(clean_nodes: Lab) -> Iterator[Lab]:
             "/var/lib/sparkctl",
             "/run/lab/no-link",
             "/usr/local/sbin/netplan",
+            "/run/networkd.pid",
+            "/run/systemd/network",
         )
         node.put(SUDOERS, LINE)
         node.sh("chmod", "440", SUDOERS)

@@ -319,6 +319,9 @@ async def test_one_key_opens_a_tunnel_and_ends_it(tmp_path: Path, monkeypatch: p
             pass
         await pilot.press("L")
         await wait_until_true(pilot, lambda: not controller_of(pilot).store.jobs.running)
+        await wait_for_text(
+            pilot, lambda text: "is open: http" not in text and "the tunnel to qwen36-ngram has ended" in text
+        )
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port), timeout=10)
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
-from sparkctl.concurrency import gather_or_cancel, run_in_background, run_until_first
+from sparkctl.concurrency import cancel_and_wait, gather_or_cancel, run_in_background, run_until_first
+
+PATIENCE = 10.0
 
 
 class Ended:
@@ -107,3 +110,47 @@ async def test_an_error_of_the_winner_is_raised_and_one_of_a_loser_is_not() -> N
         await run_until_first(ended.wait("a"), fail(ValueError("winner")))
     assert await run_until_first(give(1), ended.wait("b", clean_up_fails=True)) == (0, 1)
     assert ended.words == ["a", "b"]
+
+
+async def test_a_task_whose_own_time_limit_has_just_passed_is_cancelled_all_the_same() -> None:
+    """Such a limit cancels its task, too, which then goes on: a watch that read every second outlived its end on a busy machine."""
+    limits: list[asyncio.Timeout] = []
+
+    async def look_again_and_again() -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None) as limit:
+                    limits.append(limit)
+                    await asyncio.Event().wait()
+
+    task = asyncio.create_task(look_again_and_again())
+    await asyncio.sleep(0)
+    limits[0].reschedule(asyncio.get_running_loop().time())
+    await asyncio.sleep(0)
+    assert task.cancelling(), "the limit has passed, and the task has not seen it yet"
+    async with asyncio.timeout(PATIENCE):  # not wait_for, which would let it go on first
+        await cancel_and_wait([task])
+    assert task.cancelled()
+    assert len(limits) == 2, "it went on, and was asked then"
+
+
+async def test_a_clean_up_is_not_interrupted_by_a_second_cancel() -> None:
+    done = list[str]()
+    goes_on = asyncio.Event()
+
+    async def clean_up_at_the_end() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await goes_on.wait()
+            done.append("cleaned up")
+
+    task = asyncio.create_task(clean_up_at_the_end())
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.sleep(0)
+    await cancel_and_wait([task], 0.2)
+    assert not task.done()
+    goes_on.set()
+    await cancel_and_wait([task])
+    assert done == ["cleaned up"]

@@ -100,7 +100,7 @@ def pull_command(
         for name, one in chosen.items()
     )  # fmt: skip
     request = pulls[0] if len(pulls) == 1 else PullProfiles(pulls=pulls, names_nodes=bool(node))
-    return PreparedVerb(request=request, printer=create_transfer_printer)
+    return PreparedVerb(request=request, printer=create_pull_printer)
 
 
 @click.command("sync", cls=RequestCommand, short_help="Copy a profile's image and model from one Spark to another.")
@@ -157,6 +157,13 @@ def sync_command(
         environ=os.environ, words=(profile, *format_overrides(overrides)),
     )  # fmt: skip
     return PreparedVerb(request=request, printer=create_transfer_printer)
+
+
+def create_pull_printer() -> EventPrinter:
+    """Return the printer of what comes."""
+    from sparkctl.cli.event_printers import TextPrinter
+
+    return TextPrinter("stopping ...")
 
 
 def create_transfer_printer() -> EventPrinter:

@@ -7,51 +7,46 @@ from what it was made in a label; it is built again only when that has changed.
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
 import re
 import shlex
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sparkctl.commands.start.image_registry import get_registry, get_registry_host, read_registry_login
 from sparkctl.commands.transfer.transfer_files import TransferReporter
 from sparkctl.concurrency import run_in_background
-from sparkctl.errors import DockerError, ImageNotFound, NodeError, NodeStarved, OperationRefused, UnreadableAnswer
+from sparkctl.errors import DockerError, ImageNotFound, NodeError, OperationRefused
 from sparkctl.model.events import TransferPart
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.missing_part import GitContext, parse_build_source
 from sparkctl.model.phase import Step
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import format_size
 from sparkctl.transport.docker.docker_client import BuildContext, pack_build_context
 from sparkctl.transport.node_connection import RemoteProcess
 from sparkctl.transport.node_session import NodeSession
 
-_DOCKER_HUB = "docker.io"
-_REGISTRY_HOSTS = {_DOCKER_HUB: "registry-1.docker.io"}
-_DOCKER_HUB_LOGIN = "https://index.docker.io/v1/"  # under which name `docker login` keeps that of Docker Hub
-_LOGIN_TIMEOUT_SECONDS = 20.0
-_OWN_LOGIN_TIMEOUT_SECONDS = 60.0  # here a helper may ask its user for a passphrase
-_KILL_SECONDS = 1.0
-_HELPER_NAME = re.compile(r"[\w.-]+")
-_READ_CONFIG = 'cat -- "${DOCKER_CONFIG:-$HOME/.docker}/config.json" 2>/dev/null || echo "{}"'
-
-
 _WAITING_STATES = ("Pulling fs layer", "Waiting")
-_FINISHED_STATES = ("Pull complete", "Already exists")
+_PRESENT_STATE = "Already exists"
+_FINISHED_STATES = ("Pull complete", _PRESENT_STATE)
+_DIGEST_WORDS = "Digest: "
 
 
 class LayerProgress:
     """The bytes of an image that have arrived, from Docker's messages on its layers.
 
-    Docker tells the size of a layer only when it begins with it: the total grows until all layers have begun.
+    Docker tells the size of a layer only when it begins with it. ``size``: of all layers as the registry tells it, None: not
+    known.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, size: int | None = None) -> None:
         self._layers: dict[str, TransferPart] = {}
+        self._size = size
+        self.digest: str | None = None  # of the image, at the end
 
     def update(self, message: Mapping[str, object]) -> None:
         """Take one message of Docker's."""
@@ -59,11 +54,18 @@ class LayerProgress:
         detail = message.get("progressDetail")
         total = detail.get("total") if isinstance(detail, dict) else None
         done = detail.get("current") if isinstance(detail, dict) else None
+        if state.startswith(_DIGEST_WORDS):
+            self.digest = state.removeprefix(_DIGEST_WORDS).strip()
         if not name or state.startswith("Pulling from"):
             return
         before = self._layers.get(name)
         if state == "Downloading" and isinstance(total, int) and isinstance(done, int) and total > 0:
-            self._layers[name] = TransferPart(name, state, min(done, total), total)
+            whole = max(
+                total, (before.total or 0) if before is not None else 0
+            )  # after a retry it counts what was left
+            self._layers[name] = TransferPart(name, state, whole - total + min(done, total), whole)
+        elif before is not None and state.startswith("Retrying"):  # it broke off, and goes on where it was
+            self._layers[name] = replace(before, state=state)
         elif before is not None and before.total is not None:  # checked, unpacked or there: all of it has arrived
             self._layers[name] = TransferPart(name, state, before.total, before.total)
         else:
@@ -76,10 +78,19 @@ class LayerProgress:
 
     @property
     def total(self) -> int | None:
-        """Bytes in all; None while some layers have not begun."""
-        if any(one.state in _WAITING_STATES for one in self._layers.values()):
-            return None
+        """Bytes in all; None: not known, while some layers have not begun and others were there before."""
+        states = {one.state for one in self._layers.values()}
+        if not states or states.intersection(_WAITING_STATES):
+            return None if _PRESENT_STATE in states else self._size
         return sum(one.total or 0 for one in self._layers.values()) or None
+
+    def describe_missing(self) -> str:
+        """Return what is missing where a download broke off, as the end of a sentence; empty before any layer is known."""
+        left = [one for one in self._layers.values() if one.state not in _FINISHED_STATES]
+        if not left:
+            return ""
+        came = f", {format_size(self.done)} of {format_size(self.total)} had come" if self.total else ""
+        return f"; {len(left)} of {len(self._layers)} layers are missing{came}"
 
     @property
     def unfinished(self) -> tuple[TransferPart, ...]:
@@ -96,18 +107,19 @@ async def pull_image(
     name: str,
     machine: str | None,
     progress: TransferReporter,
-    own_login: dict[str, str] | None = None,
-) -> str:
-    """Download an image, and prove that it is there; return that as a sentence. Raises `DockerError`, and `NodeError`
-    where the node cannot reach the registry.
+    own_login: Mapping[str, str] | None = None,
+    size: int | None = None,
+) -> tuple[str, str]:
+    """Download an image, and prove that it is there; return that as a sentence, and its digest, the registry's. Raises
+    `DockerError`, and `NodeError` where the node cannot reach the registry.
 
     ``machine``: the node's processor in Docker's word; None: not known, Docker chooses. ``own_login``: the operator's, in
-    place of that of the node's user.
+    place of that of the node's user. ``size``: bytes of all its layers, None: not known.
     """
     node = session.node.name
-    layers = LayerProgress()
+    layers = LayerProgress(size)
     what = f"image {name}"
-    progress.begin_item(what, None)
+    progress.begin_item(what, size)
 
     def report(message: dict[str, object]) -> None:
         layers.update(message)
@@ -117,8 +129,11 @@ async def pull_image(
     login = own_login or await read_registry_login(session, get_registry(name))
     try:
         await session.docker.pull_image(name, f"linux/{machine}" if machine else "", login, report)
+    except NodeError as lost:
+        raise type(lost)(node, f"{lost.message}{layers.describe_missing()}", lost.hint) from lost
     except DockerError as error:
-        raise explain_pull_error(error, name, node, machine) from error
+        told = explain_pull_error(error, name, node, machine)
+        raise type(told)(node, f"{told.message}{layers.describe_missing()}", told.hint) from error
     image = await session.docker.inspect_image(name)
     if image is None:
         raise DockerError(
@@ -129,119 +144,7 @@ async def pull_image(
             DockerError(node, f"what came is for {image.architecture}; no matching manifest"), name, node, machine
         )
     progress.report_progress(layers.done, is_last=True)
-    return f"the image {name} is there ({image.id[:19]})"
-
-
-def get_registry(name: str) -> str:
-    """Return the host of an image's registry; without one in the name it is Docker Hub."""
-    first, slash, _ = name.partition("/")
-    return first if slash and ("." in first or ":" in first or first == "localhost") else _DOCKER_HUB
-
-
-async def read_registry_login(session: NodeSession, registry: str) -> dict[str, str] | None:
-    """Return the login that the node's user has for a registry (`docker login`), None without one.
-
-    It is held in memory for the one call. A credential helper that does not answer counts as none.
-    """
-    done = await session.run(["sh", "-c", _READ_CONFIG, "sparkctl-login"], timeout=_LOGIN_TIMEOUT_SECONDS)
-
-    async def ask_helper(helper: str, key: str) -> bytes | None:
-        try:
-            answer = await session.run(
-                [f"docker-credential-{helper}", "get"], stdin=key.encode(), timeout=_LOGIN_TIMEOUT_SECONDS
-            )
-        except (NodeStarved, UnreadableAnswer):
-            return None
-        return answer.stdout if answer.status == 0 else None
-
-    return await find_login(done.stdout, registry, ask_helper)
-
-
-async def read_own_login(environ: Mapping[str, str], registry: str) -> dict[str, str]:
-    """Return the login that the operator has for a registry on this computer. Raises `OperationRefused` without one."""
-    directory = Path(environ.get("DOCKER_CONFIG") or Path(environ.get("HOME", "~"), ".docker"))
-    try:
-        text = await asyncio.to_thread((directory / "config.json").read_bytes)
-    except OSError:
-        text = b"{}"
-
-    async def ask_helper(helper: str, key: str) -> bytes | None:
-        pipe = asyncio.subprocess.PIPE
-        try:
-            process = await asyncio.create_subprocess_exec(
-                f"docker-credential-{helper}", "get", stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL
-            )
-        except OSError:
-            return None
-        try:
-            async with asyncio.timeout(_OWN_LOGIN_TIMEOUT_SECONDS):
-                answer, _ = await process.communicate(key.encode())
-        except TimeoutError:
-            return None
-        finally:
-            if process.returncode is None:
-                process.kill()
-                with suppress(TimeoutError):  # a child of it may keep its pipes open
-                    async with asyncio.timeout(_KILL_SECONDS):
-                        await process.wait()
-        return answer if process.returncode == 0 else None
-
-    found = await find_login(text, registry, ask_helper)
-    if found is None:
-        raise OperationRefused(
-            f"this computer has no login for the registry {registry} ({directory / 'config.json'})",
-            f"here: docker login {registry}",
-        )
-    return found
-
-
-async def find_login(
-    text: bytes, registry: str, ask_helper: Callable[[str, str], Awaitable[bytes | None]]
-) -> dict[str, str] | None:
-    """Return the login for a registry that a config.json of Docker has, itself or by its credential helper."""
-    try:
-        config = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(config, dict):
-        return None
-    keys = [_DOCKER_HUB_LOGIN, _DOCKER_HUB] if registry == _DOCKER_HUB else [registry, f"https://{registry}"]
-    helpers = config.get("credHelpers")
-    helpers = helpers if isinstance(helpers, dict) else {}
-    for key in keys:
-        helper = str(helpers.get(key) or config.get("credsStore") or "")
-        if (
-            _HELPER_NAME.fullmatch(helper)
-            and (found := _decode_helper_answer(await ask_helper(helper, key))) is not None
-        ):
-            return found
-    logins = config.get("auths")
-    logins = logins if isinstance(logins, dict) else {}
-    return next((found for key in keys if (found := _decode_login(logins.get(key))) is not None), None)
-
-
-def _decode_helper_answer(text: bytes | None) -> dict[str, str] | None:
-    try:
-        answer = json.loads(text or b"{}")
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(answer, dict) or not answer.get("Secret"):
-        return None
-    if answer.get("Username") == "<token>":
-        return {"identitytoken": str(answer["Secret"])}
-    return {"username": str(answer.get("Username", "")), "password": str(answer["Secret"])}
-
-
-def _decode_login(entry: object) -> dict[str, str] | None:
-    if not isinstance(entry, dict):
-        return None
-    if entry.get("identitytoken"):
-        return {"identitytoken": str(entry["identitytoken"])}
-    try:
-        user, colon, password = base64.b64decode(str(entry.get("auth") or "")).decode().partition(":")
-    except ValueError:
-        return None
-    return {"username": user, "password": password} if colon else None
+    return f"the image {name} is there ({image.id[:19]})", layers.digest or image.id
 
 
 _Explanation = tuple[
@@ -274,7 +177,7 @@ _EXPLANATIONS: tuple[_Explanation, ...] = (
         NodeError,
         lambda name, node, _, registry: (
             f"Docker on {node} cannot reach the registry {registry}",
-            f"on {node}: curl -sSI https://{_REGISTRY_HOSTS.get(registry, registry)}/v2/; repeat the command to continue",
+            f"on {node}: curl -sSI https://{get_registry_host(registry)}/v2/; repeat the command to continue",
         ),
     ),
 )

@@ -53,6 +53,7 @@ from sparkctl.transport.node_session import NodeSession
 _MOUNTED_FOLDER = "/run/sparkctl"  # with the token, in the container
 _COMMAND_TIMEOUT_SECONDS = 20.0
 _IS_FOREIGN = 14  # exit code of `_PREPARE`
+_RUNS_ALREADY = 15  # exit code of `_START_ON_NODE`
 _REMOVE_FOLDER = 'rm -rf -- "/dev/shm/$1"'
 _REMOVE_TOKENS = 'rm -rf -- "/dev/shm/$1" "/dev/shm/$1"-*'
 _START_SECONDS = 60.0  # seconds after which nobody starts a container any more that was created
@@ -75,16 +76,22 @@ for tool in hf huggingface-cli; do
 done
 found=$(command -v uv) && echo "$found run --no-project --quiet --with huggingface_hub python3"
 """
+# One at a time looks at such folders, begins one or removes one: the lock of the directory itself leaves nothing behind.
+_ALONE = "exec 9</dev/shm; flock 9; "
+_IS_RUNNING = 'grep -qF "$d/program.py" "/proc/$(cat "$d/pid" 2>/dev/null)/cmdline" 2>/dev/null'
 # A process of its own, which outlives the connection; its folder is in memory, for its user alone.
-_START_ON_NODE = """set -e; umask 077; d=/dev/shm/$1; request=$2 origin=$3 profile=$4; shift 4
+_START_ON_NODE = f"""{_ALONE}umask 077; d=/dev/shm/$1; request=$2 origin=$3 profile=$4; shift 4
+{_IS_RUNNING} && exit {_RUNS_ALREADY}
+set -e
 rm -rf -- "$d"; mkdir -m 700 -- "$d"; printf '%s' "$origin" >"$d/origin"; printf '%s' "$profile" >"$d/profile"; cat >"$d/program.py"
 HF_HUB_DISABLE_TELEMETRY=1 HF_HUB_DISABLE_PROGRESS_BARS=1 setsid sh -c 'd=$1; shift; echo $$ >"$d/pid"; exec "$@"' sparkctl-download \
-  "$d" "$@" "$d/program.py" "$request" >"$d/log" 2>&1 </dev/null &
+  "$d" "$@" "$d/program.py" "$request" >"$d/log" 2>&1 </dev/null 9<&- &
 while ! [ -s "$d/pid" ]; do sleep 0.1; done
 """
 # By its arguments: after a while its number may be another program's. Prints what it gets.
-_IS_ON_NODE = 'd=/dev/shm/$1; grep -qF "$d/program.py" "/proc/$(cat "$d/pid")/cmdline" 2>/dev/null && cat "$d/origin"'
-_STOP_ON_NODE = f'{_IS_ON_NODE} >/dev/null && kill -s TERM -- "-$(cat "$d/pid")"; rm -rf -- "$d"'
+_IS_ON_NODE = f'd=/dev/shm/$1; {_IS_RUNNING} && cat "$d/origin"'
+_STOP_ON_NODE = f'{_ALONE}{_IS_ON_NODE} >/dev/null && kill -s TERM -- "-$(cat "$d/pid")"; rm -rf -- "$d"'
+_REMOVE_ENDED = f'{_ALONE}d=/dev/shm/$1; {_IS_RUNNING} || rm -rf -- "$d"'  # what runs is another, begun since
 _FOLLOW_ON_NODE = """exec 3<&0; d=/dev/shm/$1
 tail -n +1 -f --pid="$(cat "$d/pid")" "$d/log" & tail=$!
 { cat <&3; kill $tail; } >/dev/null 2>&1 &
@@ -187,8 +194,9 @@ class ModelDownload:
 
 async def download_model(
     session: NodeSession, wanted: ModelDownload, environ: Mapping[str, str], progress: TransferReporter
-) -> str:
-    """Download a model, or watch the download that goes on there; return what was done, as a sentence.
+) -> tuple[str, bool]:
+    """Download a model, or watch the download that goes on there; return what was done, as a sentence, and whether it had
+    begun before.
 
     Raises `SparkctlError`; a lost connection leaves the download at work.
     """
@@ -209,7 +217,7 @@ async def download_model(
     if said.get("done"):
         amount = f"{said.get('files')} files, {format_size(int(said.get('total') or 0))}"
         proof = ", each verified with the Hub's checksum" if isinstance(wanted.source, HubSource) else ""
-        return f"{wanted.source} is in {wanted.target}: {amount}{proof}"
+        return f"{wanted.source} is in {wanted.target}: {amount}{proof}", container is not None or on_node is not None
     raise explain_download_error(said, wanted, session.node.name)
 
 
@@ -288,7 +296,12 @@ async def _start_on_node(
         stdin=_read_program().encode(),
         timeout=_COMMAND_TIMEOUT_SECONDS,
     )
-    if done.status != 0:
+    if done.status != 0 and folder:  # nobody reads its token
+        await session.run(["sh", "-c", _REMOVE_FOLDER, "sparkctl-download", folder], timeout=_COMMAND_TIMEOUT_SECONDS)
+    if done.status == _RUNS_ALREADY:  # another pull began it at the same moment
+        if (other := await _read_origin_on_node(session, wanted)) is not None:
+            _refuse_other_source(session, wanted, other)
+    elif done.status != 0:
         why = sanitize_line(done.stderr.decode("utf-8", "replace").strip())
         raise OperationRefused(
             f"the download did not start on {session.node.name}: {why}", _format_manual_download(wanted)
@@ -311,7 +324,7 @@ async def _watch_on_node(session: NodeSession, wanted: ModelDownload, progress: 
     if not last and await _read_origin_on_node(session, wanted) is not None:
         raise _explain_lost_watch(NodeError(session.node.name, "the log of the download ended", None))
     await session.run(
-        ["sh", "-c", _REMOVE_FOLDER, "sparkctl-download", wanted.node_folder], timeout=_COMMAND_TIMEOUT_SECONDS
+        ["sh", "-c", _REMOVE_ENDED, "sparkctl-download", wanted.node_folder], timeout=_COMMAND_TIMEOUT_SECONDS
     )
     await _remove_token_folders(session, wanted)
     return last or {"error": "ended", "message": " ".join(words)}
@@ -517,6 +530,8 @@ def _report_message(message: Mapping[str, Any], progress: TransferReporter) -> N
     total, at = message.get("total"), message.get("at", message.get("have"))
     if isinstance(total, int):
         progress.set_total(total)
+    if isinstance(have := message.get("have"), int):
+        progress.set_present(have)
     if isinstance(at, int):
         progress.report_progress(at)
     if message.get("done") and isinstance(total, int):

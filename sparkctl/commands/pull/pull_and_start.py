@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 
 from sparkctl.commands.event_stream import build_end_from_error, run_in_turn
-from sparkctl.commands.start.missing_parts import read_missing_from_hub
+from sparkctl.commands.start.image_registry import measure_images
+from sparkctl.commands.start.missing_parts import estimate_pull_times, read_missing_from_hub
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_needs import list_chain, start_with_needs
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.context import CommandContext
 from sparkctl.errors import ExitCode, SparkctlError
 from sparkctl.model.events import CommandEnded, Event, PartsMissing
-from sparkctl.model.missing_part import MissingPart
+from sparkctl.model.missing_part import MissingPart, PartKind
 from sparkctl.model.questions import NonInteractivePrompter, PullQuestion
 
 
@@ -60,9 +61,31 @@ async def _confirm_pull(
     for name, part in missing:
         parts, _, _ = await read_missing_from_hub(hub, chain.get(name, request.profile), (part,), ())
         sized += parts
-    sizes = [part.size for part in sized if part.size is not None]
-    question = PullQuestion(request.profile.name, tuple(part.sentence for part in sized), sum(sizes) if sizes else None)
+    parts = await _measure_images(ctx, request, sized)
+    sizes = [part.size for part in parts if part.size is not None]
+    times = [part.seconds for part in parts if part.seconds is not None]
+    question = PullQuestion(
+        request.profile.name, tuple(part.sentence for part in parts), sum(sizes) if sizes else None,
+        is_whole=len(sizes) == len(parts), seconds=sum(times) if len(times) == len(parts) else None,
+    )  # fmt: skip
     return await ctx.asker.ask_yes_no(question)
+
+
+async def _measure_images(
+    ctx: CommandContext, request: StartInstance, parts: Sequence[MissingPart]
+) -> tuple[MissingPart, ...]:
+    """Return the parts, images with their size where their registry tells it, and how long each takes."""
+    found = list[MissingPart]()
+    nodes = {one.name: one for each in list_chain(request) for one in each.nodes}
+    for part in parts:
+        measured: tuple[MissingPart, ...] = (part,)
+        if part.kind is PartKind.IMAGE and (node := nodes.get(part.node)) is not None:
+            with suppress(SparkctlError):  # then it is not known; the pull says why
+                async with ctx.create_session(node) as session:
+                    await session.link.connect()
+                    measured, _ = await measure_images(session, (part,), await session.docker.read_info())
+        found += measured
+    return estimate_pull_times(ctx.history, found)
 
 
 async def _pull_and_start(ctx: CommandContext, request: StartInstance) -> AsyncGenerator[Event, None]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, aclosing
+from contextlib import AsyncExitStack, ExitStack, aclosing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import PurePosixPath
@@ -19,12 +19,11 @@ from sparkctl.commands.event_stream import (
     run_in_turn,
     stream_events,
 )
+from sparkctl.commands.history_writer import OperationSubject, record_operation
 from sparkctl.commands.pull.image_pull import (
     ImageBuild,
     build_image,
-    get_registry,
     pull_image,
-    read_own_login,
     resolve_build,
 )
 from sparkctl.commands.pull.model_download import (
@@ -35,25 +34,27 @@ from sparkctl.commands.pull.model_download import (
     stop_download,
 )
 from sparkctl.commands.request import Request, list_flags
+from sparkctl.commands.start.image_registry import get_registry, measure_images, read_own_login
 from sparkctl.commands.start.launch_plans import build_rank_launches
 from sparkctl.commands.start.missing_parts import (
     build_missing_event,
     build_missing_image,
+    describe_full_disk,
+    estimate_pull_times,
     find_missing_models,
     measure_free_space,
     read_missing_parts,
 )
 from sparkctl.commands.start.node_fit import find_loading_containers
-from sparkctl.commands.start.start_needs import find_need_node
 from sparkctl.commands.start.start_preflight import format_making_hint
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.transfer.transfer_files import TransferReporter
-from sparkctl.commands.transfer.transfer_profile import TransferProfile, transfer_profile
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
 from sparkctl.errors import ExitCode, OperationRefused, SparkctlError
-from sparkctl.model.events import CommandEnded, Emit, Event, LogArrived, Outcome, PhaseChanged
+from sparkctl.history.model import NodeResult, OperationKind
+from sparkctl.model.events import CommandEnded, Emit, Event, LogArrived, Outcome, PhaseChanged, WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.missing_part import DirectorySource, HubSource, MissingPart, PartKind
 from sparkctl.model.node import Node, NodeName
@@ -63,6 +64,7 @@ from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.secrets import redact_words
 from sparkctl.profiles.fit_evaluation import list_checkpoint_paths
 from sparkctl.profiles.profile_library import ProfileLibrary
+from sparkctl.transport.docker.docker_client import preload_docker_sdk
 from sparkctl.transport.docker.docker_responses import DockerInfo
 from sparkctl.transport.hub_client import HubClient, HubUnreachable
 from sparkctl.transport.node_session import NodeSession
@@ -121,6 +123,8 @@ class PullProfile(Request):
 
         Raises `InvalidInput` for a need on a node that nobody knows.
         """
+        from sparkctl.commands.start.start_needs import find_need_node  # imported late: most profiles need nothing
+
         heads = self.nodes if self.profile.nodes == 1 else self.nodes[:1]
         for need in ProfileLibrary().load_needs(self.profile):
             nodes = (
@@ -190,14 +194,27 @@ async def _pull_with_needs(ctx: CommandContext, request: PullProfile) -> AsyncGe
 
 def pull_profile(ctx: CommandContext, request: PullProfile) -> AsyncGenerator[Event, None]:
     """Yield what is missing (`PartsMissing`), the progress, then the end: 0 when all is there, 6 if refused, 3 after a
-    failure; repeat the command to continue.
+    failure; repeat the command to continue. What was done is in the history.
     """
 
+    def stream_pull(own: CommandContext) -> AsyncGenerator[Event, None]:
+        return _stream_pull(own, request)
+
+    if request.dry_run:
+        return stream_pull(ctx)
+    command = shlex.join(("sparkctl", *redact_words(request.format_as_command())))
+    subject = OperationSubject(kind=OperationKind.PULL, nodes=request.nodes, profile=request.profile, command=command)
+    return record_operation(ctx, subject, stream_pull)
+
+
+def _stream_pull(ctx: CommandContext, request: PullProfile) -> AsyncGenerator[Event, None]:
     async def run_pull(emit: Emit) -> CommandEnded:
         began = ctx.clock.monotonic()
         async with AsyncExitStack() as stack:
             resources = stack.enter_context(ExitStack())
             sessions = [await open_session(stack, ctx, node, emit) for node in request.nodes]
+            if request.image and not request.stop:
+                preload_docker_sdk()
             plans = await _build_plans(ctx, request, sessions)
             build = None
             if request.profile.build is not None and request.image and not request.stop:
@@ -213,7 +230,15 @@ def pull_profile(ctx: CommandContext, request: PullProfile) -> AsyncGenerator[Ev
             node=request.nodes[0].name if len(request.nodes) == 1 else None, instance=request.profile.name, message=message,
         )  # fmt: skip
 
-    stays = "interrupted; what has arrived is kept. A model's download that has begun continues there; to stop it: sparkctl pull PROFILE --stop"
+    stays = "interrupted; Docker keeps an image when it is whole"
+    if request.stop:
+        stays = "interrupted; some downloads may go on"
+    elif request.model:
+        stopping = replace(
+            request, stop=True, image=True, own_login=False, forced=False, from_directory=None, from_node=None
+        )
+        words = shlex.join(("sparkctl", *redact_words(stopping.format_as_command())))
+        stays += f", and what has arrived of a model is kept. A model's download that has begun continues there; to stop it: {words}"
     return stream_events(ctx, run_pull, request.profile.name, None, on_interrupt=stays)
 
 
@@ -242,10 +267,11 @@ class ProfilePuller:
         self._sessions, self._plans, self._build = sessions, plans, build
         self._began = ctx.clock.monotonic()
         self._engines: dict[NodeName, DockerInfo] = {}
+        self._own_login: dict[str, str] | None = None
 
     async def pull(self) -> str:
         """Get everything that is missing; return what was done, as sentences. Raises `SparkctlError`."""
-        missing = await self._read_missing()
+        missing, unavailable = await self._measure(await self._read_missing())
         words = self._request.words or (self._request.profile.name,)
         for node, parts in missing.items():
             self._emit(replace(build_missing_event(self._ctx, words, node, parts), commands=()))  # it is being done
@@ -262,7 +288,12 @@ class ProfilePuller:
                 raise OperationRefused(part.sentence, self._describe_way_to_make(part, wanted))
             if part.kind is not PartKind.IMAGE and self._request.from_node is None:
                 ModelDownload.from_part(self._request.profile, part, self._request.from_directory)
+        if unavailable is not None:
+            raise unavailable
         await self._refuse_what_cannot_come([part for part in wanted if part.kind is not PartKind.IMAGE])
+        for part in wanted:
+            if part.kind is PartKind.IMAGE and (full := describe_full_disk(part)) is not None:
+                self._emit(WarningEmitted(self._ctx.clock.unix_time(), part.node, full, None))
         if self._request.dry_run:
             return "\n".join(f"would get {part.origin_words} onto {part.node}" for part in wanted)
         if not self._request.forced:
@@ -288,7 +319,6 @@ class ProfilePuller:
     async def _read_node(self, session: NodeSession, plan: LaunchPlan) -> tuple[tuple[MissingPart, ...], DockerInfo]:
         """Return what a node lacks; an image that `pull` built of something that has changed since is lacking, too."""
         parts, engine = await read_missing_parts(session, self._request.profile, plan)
-        parts = await measure_free_space(session, parts, engine)
         if self._build is None or any(part.kind is PartKind.IMAGE for part in parts):
             return parts, engine
         image = await session.docker.inspect_image(plan.image)
@@ -315,26 +345,54 @@ class ProfilePuller:
         if models and self._request.from_node is not None:
             await self._refuse_lacking_source(self._request.from_node, {part.kind for part in models})
             return
-        hub, sized = HubClient(self._request.environ), list[tuple[MissingPart, ModelDownload]]()
-        for part in models:
-            session = next(one for one in self._sessions if one.node.name == part.node)
-            download = ModelDownload.from_part(self._request.profile, part, self._request.from_directory)
-            if isinstance(download.source, DirectorySource):
-                await refuse_missing_directory(session, download.source)
-            elif isinstance(download.source, HubSource):
-                try:
-                    model = await hub.measure_model(
-                        download.source, download.include, self._request.profile.model.exclude
-                    )
-                except HubUnreachable:  # by this computer: the node may reach it
-                    continue
-                sized.append((replace(part, size=model.size), download))
         for session in self._sessions:
-            parts = [part for part, _ in sized if part.node == session.node.name]
-            ways = [download for part, download in sized if part.node == session.node.name]
+            parts = [part for part in models if part.node == session.node.name and part.size is not None]
             placed = await measure_free_space(session, parts, self._engines[session.node.name])
-            for part, download in zip(placed, ways, strict=True):
-                await refuse_full_disk(session, download, (part.size or 0) + part.beside, part.free)
+            for part in placed:
+                wanted = ModelDownload.from_part(self._request.profile, part, self._request.from_directory)
+                await refuse_full_disk(session, wanted, (part.size or 0) + part.beside, part.free)
+
+    async def _measure(
+        self, missing: Mapping[NodeName, tuple[MissingPart, ...]]
+    ) -> tuple[dict[NodeName, tuple[MissingPart, ...]], SparkctlError | None]:
+        """Return the parts with their sizes as far as their sources tell them, and why one of them certainly cannot come."""
+        hub = HubClient(self._request.environ)
+
+        async def measure_on_node(session: NodeSession) -> tuple[tuple[MissingPart, ...], SparkctlError | None]:
+            sized, unavailable = list[MissingPart](), None
+            for part in missing[session.node.name]:
+                try:
+                    part = await self._measure_part(session, part, hub)
+                except SparkctlError as error:
+                    unavailable = unavailable or error
+                sized.append(part)
+            placed = await measure_free_space(session, sized, self._engines[session.node.name])
+            return estimate_pull_times(self._ctx.history, placed), unavailable
+
+        found = await gather_or_cancel(*(measure_on_node(session) for session in self._sessions))
+        errors = [error for _, error in found if error is not None]
+        by_node = {session.node.name: parts for session, (parts, _) in zip(self._sessions, found, strict=True)}
+        return by_node, errors[0] if errors else None
+
+    async def _measure_part(self, session: NodeSession, part: MissingPart, hub: HubClient) -> MissingPart:
+        if part.source is None:
+            return part
+        if part.kind is PartKind.IMAGE:
+            if self._request.own_login:
+                self._own_login = await read_own_login(self._request.environ, get_registry(part.name))
+            # what the registry refuses now it refuses to Docker, which says why
+            (part,), _ = await measure_images(session, (part,), self._engines[part.node], self._own_login)
+            return part
+        if self._request.from_node is not None:
+            return part
+        wanted = ModelDownload.from_part(self._request.profile, part, self._request.from_directory)
+        if isinstance(wanted.source, DirectorySource):
+            await refuse_missing_directory(session, wanted.source)
+        elif isinstance(wanted.source, HubSource):
+            with suppress(HubUnreachable):  # by this computer: the node may reach it
+                exclude = self._request.profile.model.exclude
+                return replace(part, size=(await hub.measure_model(wanted.source, wanted.include, exclude)).size)
+        return part
 
     async def _refuse_lacking_source(self, node: Node, kinds: set[PartKind]) -> None:
         """Raise `OperationRefused` where another Spark certainly does not have the model that shall come from there."""
@@ -393,12 +451,22 @@ class ProfilePuller:
         part = next((one for one in missing[session.node.name] if one.kind is PartKind.IMAGE), None)
         if part is None:
             return None
-        machine = self._engines[session.node.name].machine
-        login = None
-        if self._request.own_login:
-            login = await read_own_login(self._request.environ, get_registry(part.name))
+        machine, began = self._engines[session.node.name].machine, self._ctx.clock.monotonic()
         progress = self._report_progress(session.node.name, "image")
-        return await pull_image(session, part.name, machine, progress, login)
+        said, digest = await pull_image(session, part.name, machine, progress, self._own_login, part.size)
+        self._record(part, progress.received, self._ctx.clock.monotonic() - began, digest=digest)
+        return said
+
+    def _record(
+        self, part: MissingPart, received: int, seconds: float, *, digest: str | None = None, has_joined: bool = False
+    ) -> None:
+        """Record in the history what came."""
+        self._ctx.record_node_result(
+            NodeResult(
+                node=part.node, instance=part.name, image_digest=digest, received=received, seconds=seconds,
+                has_joined=has_joined or None,
+            )
+        )  # fmt: skip
 
     async def _refuse_while_loading(self, names: set[NodeName]) -> None:
         """Raise `OperationRefused` where an engine loads its weights: a download would take its disk and memory."""
@@ -431,13 +499,20 @@ class ProfilePuller:
         elif not having:
             session, part = lacking.pop(0)
             wanted = ModelDownload.from_part(self._request.profile, part, self._request.from_directory)
-            progress = self._report_progress(session.node.name, "model")
-            said.append(await download_model(session, wanted, self._request.environ, progress))
+            progress, began = self._report_progress(session.node.name, "model"), self._ctx.clock.monotonic()
+            sentence, had_begun = await download_model(session, wanted, self._request.environ, progress)
+            self._record(part, progress.received, self._ctx.clock.monotonic() - began, has_joined=had_begun)
+            said.append(sentence)
         for session, _ in lacking:
             said.append(await self._copy_part(source, session.node, is_image=False))
         return said
 
     async def _copy_part(self, source: Node, target: Node, *, is_image: bool) -> str:
+        from sparkctl.commands.transfer.transfer_profile import (
+            TransferProfile,
+            transfer_profile,
+        )  # imported late, for two nodes
+
         transfer = TransferProfile(
             profile=self._request.profile, source=source, targets=(target,), image=is_image, model=not is_image,
             environ=self._request.environ, words=self._request.words,
@@ -471,6 +546,7 @@ class ProfilePuller:
                 # where it goes tells which download it is; what it gets, only the one who began it knows
                 wanted = ModelDownload.from_part(self._request.profile, part, str(PurePosixPath(part.name).parent))
                 if await stop_download(session, wanted):
+                    self._ctx.record_node_result(NodeResult(node=part.node, instance=part.name))
                     said.append(
                         f"the download into {wanted.target} on {session.node.name} was stopped; what has arrived is kept"
                     )

@@ -16,9 +16,12 @@ from pathlib import Path
 from sparkctl.commands.event_stream import stream_events
 from sparkctl.commands.request import Request
 from sparkctl.commands.start import node_fit
+from sparkctl.commands.start.image_registry import measure_images
 from sparkctl.commands.start.launch_plans import build_changed_plan, build_rank_launches
 from sparkctl.commands.start.missing_parts import (
     build_missing_event,
+    describe_full_disk,
+    estimate_pull_times,
     find_missing_parts,
     measure_free_space,
     read_missing_from_hub,
@@ -315,8 +318,10 @@ async def _check_node(
     if request.hub is not None:
         missing, models, cautions = await read_missing_from_hub(request.hub, request.profile, missing, look.models)
         measured = replace(measured, look=replace(look, models=models))
-    missing = await measure_free_space(session, missing, engine)
-    cautions += tuple(f"the disk of {one.node} cannot hold {one.name}" for one in missing if one.is_too_large)
+        missing, unknown = await measure_images(session, missing, engine)
+        cautions += unknown
+    missing = estimate_pull_times(ctx.history, await measure_free_space(session, missing, engine))
+    cautions += tuple(words for one in missing if (words := describe_full_disk(one)) is not None)
     fit = measured.evaluate_in_place(request.profile)
     return CheckedNode(replace(fit, cautions=(*fit.cautions, *cautions)), measured, missing)
 

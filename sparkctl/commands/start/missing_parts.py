@@ -13,6 +13,7 @@ from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines.memory_estimate import map_path_to_node
 from sparkctl.errors import SparkctlError
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import PartsMissing
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.memory_fit import CheckpointFiles
@@ -102,6 +103,15 @@ def _explain_missing_files(files: CheckpointFiles) -> str | None:
     return None
 
 
+def estimate_pull_times(history: OperationHistory, parts: Sequence[MissingPart]) -> tuple[MissingPart, ...]:
+    """Return the parts with how long each takes to come at the rate of earlier pulls onto its node."""
+    return tuple(
+        part if part.size is None or part.is_built
+        else replace(part, seconds=history.estimate_pull_seconds(part.node, part.size, is_image=part.kind is PartKind.IMAGE))
+        for part in parts
+    )  # fmt: skip
+
+
 _GGUF_NUMBER = re.compile(r"-\d{5}-of-")
 
 
@@ -150,12 +160,21 @@ async def measure_free_space(
     return tuple(
         part if disk is None else replace(
             part, free=disk.free, beside=sum(
-                other.size or 0 for other, at in found
+                other.room or 0 for other, at in found
                 if other is not part and at is not None and at.mount is not None and at.mount == disk.mount
             ),
         )
         for part, disk in found
     )  # fmt: skip
+
+
+def describe_full_disk(part: MissingPart) -> str | None:
+    """Return that the disk cannot hold a part; None where it can, or that is not known."""
+    if not part.is_too_large:
+        return None
+    if part.kind is PartKind.IMAGE:
+        return f"the disk of {part.node} may not hold {part.name}, unless many of its layers are there already"
+    return f"the disk of {part.node} cannot hold {part.name}"
 
 
 def _list_directories_above(part: MissingPart, engine: DockerInfo) -> tuple[str, ...]:

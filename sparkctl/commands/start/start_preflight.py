@@ -160,7 +160,12 @@ def format_pull_hint(plan: LaunchPlan, again: str) -> str:
     """Return the command that gets what a launch lacks. ``again``: the command that repeats the start."""
     if again.startswith("sparkctl up "):
         return f"{again} --pull"
-    return shlex.join(["sparkctl", "pull", plan.profile, "--node", plan.node])
+    words = shlex.split(again)
+    options = ["--node", plan.node]
+    if plan.profile in words[2:3]:  # not what it needs: all its nodes, and its changes of the profile
+        options = [word for flag, value in pairwise(words) if flag in ("--node", "--set") for word in (flag, value)]
+    options = options if "--node" in options else ["--node", plan.node, *options]
+    return shlex.join(["sparkctl", "pull", plan.profile, *options])
 
 
 def _refuse_without_gpu(plan: LaunchPlan, inspection: PreflightInspection) -> None:

@@ -41,15 +41,16 @@ class TransferReporter:
         self._pace = TransferRate(None, [])
         self._what = ""
         self._told_at = 0.0
+        self._present = self._done = 0
 
     def begin_item(self, what: str, total: int | None, done: int = 0) -> None:
         """Begin a new item."""
-        self._pace, self._what, self._told_at = TransferRate(total, []), what, 0.0
+        self._pace, self._what, self._told_at, self._present = TransferRate(total, []), what, 0.0, done
         self.report_progress(done)
 
     def report_progress(self, done: int, *, is_last: bool = False, parts: Sequence[TransferPart] = ()) -> None:
         """Report the bytes that have arrived."""
-        now = self.clock.monotonic()
+        now, self._done = self.clock.monotonic(), done
         rate, left = self._pace.add_sample(now, done)
         if is_last or self._told_at == 0.0 or now - self._told_at >= _PROGRESS_SECONDS:
             self._told_at = now
@@ -70,6 +71,15 @@ class TransferReporter:
     def set_total(self, total: int | None) -> None:
         """Set the bytes in all, where they become known only on the way."""
         self._pace.total = total
+
+    def set_present(self, done: int) -> None:
+        """Set the bytes that were there before it began, where they become known only on the way."""
+        self._present = done
+
+    @property
+    def received(self) -> int:
+        """The bytes of the item that have come since it began."""
+        return max(0, self._done - self._present)
 
     def warn(self, words: str, hint: str | None = None) -> None:
         """Emit a warning."""

@@ -117,9 +117,9 @@ KERNEL_FAILURES = (
     ),
     failure_rule(
         r"(?P<what>No supported CUDA architectures found[^.]*|only supports? (?:SM|sm_?)\d+\w*[^.]{0,80}"
-        r"|(?:requires?|needs?|supported only on|is only supported on) (?:an? )?(?:GPUs? (?:with|of) )?"
-        r"(?:SM|sm_?|compute capability )(?:[789]|1[0-9])[\d.]*\w*[^.]{0,80}"
-        r"|[\w ./-]{0,60}(?:not|un)supported (?:on|for|by) (?:(?:this|your|the current) GPU"
+        r"|(?:requires?|needs?|supported only on|is only supported on) (?:an? )?(?:GPUs? (?:with |of )?)?"
+        r"(?:SM ?|sm_?|compute capability )(?:>=? ?)?(?:[789]|1[0-9])[\d.]*\w*[^.]{0,80}"
+        r"|[\w ./-]{0,60}(?:not |un)supported (?:on|for|by) (?:(?:this|your|the current) GPU"
         r"|(?:device with )?(?:SM|sm_?|compute capability )\d[\d.]{0,6}\w?)"
         r"|[Aa]rch conditional MMA instruction used without targeting appropriate compute capability"
         r"|tcgen05[\w.]{0,40} .{0,40}(?:not supported|requires)"
@@ -502,6 +502,23 @@ DISTRIBUTED_FAILURES = (
         needle=("A worker died or was killed while executing a task", "The actor is ", "The actor died "),
         weight=FailureWeight.DEATH,
     ),
+    # Its own traceback follows, with the reason at its end.
+    failure_rule(
+        r"\bRayTaskError\((?:[\w.]{1,60}\.)?OutOfMemoryError\): ",
+        FailureCause.CUDA_OUT_OF_MEMORY,
+        "A task under Ray ran out of the GPU's memory.",
+        "Take a smaller share of the memory for the KV cache, a smaller context or batch, or a smaller model.",
+        needle="RayTaskError(",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"\bRayTaskError\((?P<kind>[\w.]{1,80})\): (?P<what>.{0,120})",
+        FailureCause.RAY,
+        "A task under Ray failed with {kind}: {what}",
+        "The end of its traceback names the reason; where it is cut, the log of the other node has it.",
+        needle="RayTaskError(",
+        weight=FailureWeight.LOST,
+    ),
     failure_rule(
         r"[Pp]rocess was signaled to shutdown with signal (?P<signal>4)\b",
         FailureCause.BROKEN_IMAGE,
@@ -764,7 +781,8 @@ CRASH_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
-        rf"^(?P<what>(?:(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception)|{EXCEPTION_WITHOUT_ERROR}): .*)",
+        r"^(?:(?!DEBUG|INFO|WARN)\w{1,40}: {1,8})?"
+        rf"(?P<what>(?:(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception)|{EXCEPTION_WITHOUT_ERROR}): .*)",
         FailureCause.CRASHED,
         "The engine stopped on an error: {what}",
         "Read the log around this line.",

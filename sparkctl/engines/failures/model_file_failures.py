@@ -246,6 +246,14 @@ _CORRUPT_FAILURES = (
         needle=("Attempted to load weight", "KeyError: '"),
     ),
     failure_rule(
+        rf"{EXCEPTION_PREFIX}.*?(?P<name>\w{{0,40}}(?:weight|scale)\w{{0,40}} for layer '[^']{{1,120}}') was never loaded",
+        FailureCause.MODEL_FILES,
+        "The model's files lack a weight: {name}.",
+        "Take a checkpoint that has it, or start without the part that wants it: a draft that was left out of a quantization.",
+        needle=" was never loaded",
+        on=_MODEL_PATH_FIELD,
+    ),
+    failure_rule(
         rf"{EXCEPTION_PREFIX}The size of tensor a \((?P<has>\d+)\) must match the size of tensor b \((?P<wants>\d+)\)",
         FailureCause.MODEL_FILES,
         "A weight in the files has a different size than the model needs ({has}, {wants}).",

@@ -122,6 +122,9 @@ def _check_word(one: ProfileFlag, flag: EngineFlag, word: str, held: LintContext
         yield _build_value_message(
             LintRule.BAD_CHOICE, one, _describe_bad_choice(flag.name, flag.name, word, flag.values, held)
         )
+    elif near := _find_misspelt_parser(flag, word, held):
+        message = f"no {held.title} that sparkctl knows has a {flag.name} {quote_value(word, flag.name)}; did you mean {near}?"
+        yield _build_value_message(LintRule.BAD_CHOICE, one, message, LintSeverity.WARNING)
     elif word in flag.old_values:
         message = f"{flag.name} {quote_value(word, flag.name)} is deprecated in {held}"
         yield _build_value_message(LintRule.DEPRECATED_FLAG, one, message, LintSeverity.WARNING)
@@ -184,6 +187,16 @@ def _check_json_key(
             on_key=False,
             flag=one.word,
         )
+
+
+def _find_misspelt_parser(flag: EngineFlag, word: str, held: LintContext) -> str | None:
+    """Return the parser of another version that is nearly called so; None if the word is one, or nothing is near. The names of this
+    version's parsers may not be known."""
+    if flag.values is not None or not flag.name.endswith("-parser"):
+        return None
+    same = (one.by_name.get(flag.name) for one in held.others)
+    known = {value for other in same if other is not None for value in other.values or ()}
+    return None if word in known else find_closest_match(word, tuple(sorted(known)))
 
 
 def _describe_bad_choice(what: str, name: str, word: str, choices: tuple[str, ...], held: LintContext) -> str:

@@ -17,7 +17,14 @@ from typing import Any
 import asyncssh
 
 from sparkctl.node import collect, kernel_log, peer_checks, switch_journal_codec
-from sparkctl.simulator.docker_daemon import DOCKER_VERSION, SimDockerDaemon, build_docker_api, run_build
+from sparkctl.node.registry import ANSWER_MARK
+from sparkctl.simulator.docker_daemon import (
+    DOCKER_VERSION,
+    SimDockerDaemon,
+    build_docker_api,
+    build_registry_answer,
+    run_build,
+)
 from sparkctl.simulator.http_server import ReadStream, RequestHandler, serve_connection
 from sparkctl.simulator.node_programs.inspection_output import (
     INSPECTION_SCRIPT_MARKER,
@@ -226,6 +233,9 @@ async def _run_python(node: SimNode, argv: list[str], streams: CommandStreams) -
         await run_agent(node, words[1:], streams.stdin, streams.stdout)
     elif mark == "sparkctl-models":
         streams.stdout.write(await run_model_program(node, streams.stdin))
+    elif mark == "sparkctl-registry":
+        request = json.loads(await streams.stdin.read(1 << 16))
+        streams.stdout.write(ANSWER_MARK.encode() + json.dumps(build_registry_answer(request)).encode() + b"\n")
     elif mark in ("sparkctl-survey", "sparkctl-carry"):
         work = run_survey if mark == "sparkctl-survey" else run_transfer
         return await work(node, streams.stdin, streams.stdout)

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import re
+import zlib
 from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -81,13 +82,29 @@ async def run_model_program(node: SimNode, stdin: ReadStream) -> bytes:
         node.downloaded.discard(request["place"])
     elif request["role"] == "list":
         answer = {"entries": entries, "models": [
-            {"place": entry, "size": size, "used": node.unix_time(), "faults": [], "unread": False,
+            {"place": entry, "size": size, "used": _find_last_use(node, entry), "faults": [], "unread": False,
              "brought": entry in node.downloaded, "link": False}
             for entry, size in sizes.items() if size
         ]}  # fmt: skip
     else:
         return b""  # whether pages go without the right is tried on real machines
     return ANSWER_MARK.encode() + json.dumps(answer).encode() + b"\n"
+
+
+def _find_last_use(node: SimNode, place: str) -> float:
+    """Return when a container that names the model was last started; where none does, when it came: now, or some days
+    before the boot.
+    """
+    name = place.rpartition("/")[2]
+    names = {name, name.removeprefix("models--").replace("--", "/", 1)}
+    starts = [
+        one.started / 1e9
+        for one in node.containers.values()
+        if one.started is not None and any(each in word for each in names for word in one.command)
+    ]
+    is_new = place in node.downloaded
+    old = node.unix_time() - node.uptime - 86_400.0 * (zlib.crc32(place.encode()) % 20)
+    return max(starts, default=node.unix_time() if is_new else old)
 
 
 def _survey_place(node: SimNode, place: str) -> Json:

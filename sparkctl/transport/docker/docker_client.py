@@ -285,6 +285,7 @@ class DockerClient:
         import docker  # imported late: it takes a tenth of a second
         import docker.errors
         import requests.exceptions
+        import urllib3.exceptions
 
         version = await self.api_version()
         path = await self._link.docker_socket()
@@ -302,7 +303,12 @@ class DockerClient:
             raise self._explain_refusal(error.status_code or 0, str(error.explanation or error)) from error
         except requests.exceptions.Timeout as error:
             raise await self._explain_timeout(limit) from error
-        except (requests.exceptions.RequestException, docker.errors.DockerException, OSError) as error:
+        except (  # in the middle of a stream the errors of urllib3 come as they are
+            requests.exceptions.RequestException,
+            urllib3.exceptions.HTTPError,
+            docker.errors.DockerException,
+            OSError,
+        ) as error:
             raise await self._explain_broken_call(error) from error
 
     async def _explain_timeout(self, limit: float) -> SparkctlError:

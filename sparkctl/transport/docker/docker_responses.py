@@ -6,8 +6,10 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from ipaddress import ip_address, ip_network
 
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.launch_plan import ContainerLabel
@@ -39,7 +41,10 @@ _MAX_LONG_LABEL_CHARS = 16384
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DockerInfo:
-    """The Docker Engine's own description. ``cdi``: it accepts CDI device names (default since version 28)."""
+    """The Docker Engine's own description. ``cdi``: it accepts CDI device names (default since version 28).
+
+    ``insecure_registries``: those that it asks without proof of who they are, as hosts and as networks.
+    """
 
     server_version: str
     api_version: str
@@ -49,11 +54,25 @@ class DockerInfo:
     cgroup_version: str | None
     runtimes: tuple[str, ...]
     cdi: bool
+    insecure_registries: tuple[str, ...] = ()
 
     @property
     def machine(self) -> str | None:
         """The node's processor in an image's word (arm64); None: not known."""
         return _ARCHITECTURES.get(self.architecture or "")
+
+    def is_insecure_registry(self, registry: str) -> bool:
+        """Tell whether it asks a registry, ``HOST`` or ``HOST:PORT``, without proof of who that is."""
+        host = registry.rpartition(":")[0].strip("[]") or registry if ":" in registry else registry
+        if registry in self.insecure_registries or host == "localhost":
+            return True
+        try:
+            address = ip_address(host)
+        except ValueError:
+            return False
+        return address.is_loopback or any(
+            "/" in one and address in ip_network(one, strict=False) for one in self.insecure_registries
+        )
 
     def is_wrong_for(self, image: ImageInfo) -> bool:
         """Tell whether an image is certainly for another processor."""
@@ -114,7 +133,22 @@ def parse_info(data: Json, api_version: str) -> DockerInfo:
         cgroup_version=_get_text(data, "CgroupVersion"),
         runtimes=tuple(sorted(str(name) for name in runtimes)) if isinstance(runtimes, dict) else (),
         cdi=bool(data.get("CDISpecDirs")),
+        insecure_registries=_parse_insecure_registries(_get_object(data, "RegistryConfig")),
     )
+
+
+def _parse_insecure_registries(data: Json) -> tuple[str, ...]:
+    hosts = [
+        name
+        for name, one in _get_object(data, "IndexConfigs").items()
+        if isinstance(one, dict) and one.get("Secure") is False
+    ]
+    networks = data.get("InsecureRegistryCIDRs")
+    found = hosts
+    for one in networks if isinstance(networks, list) else []:
+        with suppress(ValueError):
+            found.append(str(ip_network(str(one), strict=False)))
+    return tuple(found)
 
 
 def parse_image(data: Json) -> ImageInfo:

@@ -151,7 +151,10 @@ class ProfilePicker(Dialog[PickedStart]):
             (),
         ]  # the first row may show how many profiles follow
         shown = max(2, high - len(below) - 2)
-        legend = format_symbol_legend()
+        waits = [one.profile for one in self._offers if one.profile is not None]
+        legend = format_symbol_legend(is_counting=any(self._worst_estimate(one) is None for one in waits))
+        if measure_row(legend) > self.inner_size[0]:
+            legend = format_symbol_legend()
         if high >= _MIN_LEGEND_LINES and measure_row(legend) <= self.inner_size[0]:
             below.insert(1, legend)
             shown = max(2, shown - 1)
@@ -171,7 +174,9 @@ class ProfilePicker(Dialog[PickedStart]):
         return [self._render_filter(), *rows, *blank, *below]
 
     def _render_filter(self) -> TextRow:
-        """Return what was typed, or that typing filters."""
+        """Return what was typed, or that typing filters; nothing where there is one profile only."""
+        if len(self._every) == 1:
+            return ()
         if not self._typed:
             return make_row(Span("  type to filter", TextStyle.STALE))
         return make_row(
@@ -304,6 +309,8 @@ class ProfilePicker(Dialog[PickedStart]):
 
     def _filter(self, typed: str) -> None:
         """Show the profiles with all typed words in name or title, those with the whole text in the name first."""
+        if len(self._every) == 1:
+            return
         chosen = self._offers[self._at].name if self._offers else None
         self._typed = typed.lstrip()
         words = self._typed.casefold().split()

@@ -61,6 +61,8 @@ class DialogPrompter:
 
     async def _ask_to_pull(self, question: PullQuestion) -> bool:
         body = [row for part in question.parts for row in render_sentence(f"{part}.")]
+        if (words := question.amount_words) is not None:
+            body += render_sentence(f"To come: {words}.")
         choices = (("no", "Cancel"), ("yes", "get it, then start"))
         title = f"get what {question.profile} lacks?"
         return await self._show_unrequested_dialog(ChoiceDialog(title, body, choices, TextStyle.ATTENTION)) == "yes"

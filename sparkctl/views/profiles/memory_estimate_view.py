@@ -225,14 +225,15 @@ def render_estimate_symbol(fit: MemoryFit | None) -> Span:
     return Span(*_choose_symbol(fit))
 
 
-def format_symbol_legend() -> TextRow:
-    """Return the legend of the symbols."""
+def format_symbol_legend(*, is_counting: bool = False) -> TextRow:
+    """Return the legend of the symbols; ``is_counting``: with the one of an estimate that is not there yet."""
     told = (
         (FitOutcome.FITS, "fits"), (FitOutcome.AFTER_DROP_CACHES, "drop caches"), (FitOutcome.IF_STOPPED, "stop first"),
         (FitOutcome.SHORT, "too big"), (FitOutcome.SEVERAL, "for several"),
     )  # fmt: skip
     parts = [(_OUTCOME_SYMBOLS[answer], words) for answer, words in told]
     parts[1:1] = [(_TIGHT_SYMBOL, "tight")]
+    parts += [(("·", TextStyle.STALE), "calculating")] if is_counting else []
     return tuple(
         span for (sign, tone), words in parts for span in (Span(f"  {sign}", tone), Span(f" {words}", TextStyle.LABEL))
     )

@@ -1,5 +1,5 @@
 PRAGMA application_id = 1936747363;
-PRAGMA user_version = 2;
+PRAGMA user_version = 3;
 PRAGMA journal_mode = wal;
 CREATE TABLE operations (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -61,6 +61,7 @@ CREATE TABLE shares (
     cold_tokens_per_second REAL,
     warm_ttft REAL,
     warm_tokens_per_second REAL,
+    received INTEGER,
     PRIMARY KEY (operation,
     node,
     instance) )

@@ -61,10 +61,8 @@ def test_an_image_that_a_container_was_made_of_stays() -> None:
     refused = run_demo("images", "remove", IMAGE, "--node", "spark2", "--yes", scenario="two-stacks")
     assert refused.returncode == 6
     assert "is in use on spark2 by" in refused.stderr
-    named = run_demo("down", one["containers"][0], "--node", "spark2", scenario="two-stacks")
-    assert named.returncode == 6
-    assert f"{one['containers'][0]} on spark2 is a container of qwen36-vllm" in named.stderr
-    assert "sparkctl down qwen36-vllm --node spark2" in named.stderr
+    assert one["instances"]
+    assert f"sparkctl down {one['instances'][0]} --node spark2" in refused.stderr
     unasked = run_demo("images", "remove", IMAGE, scenario="two-stacks")
     assert unasked.returncode == 2
     assert "add --yes" in unasked.stderr

@@ -19,6 +19,7 @@ from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
 from sparkctl.engines.simulation.engine_launch import build_model_config
 from sparkctl.files import shipped_profiles_dir
+from sparkctl.history.model import OperationKind
 from sparkctl.model.events import (
     CommandEnded,
     Event,
@@ -390,7 +391,9 @@ async def test_the_question_says_how_much_is_to_come_and_the_plan_what_is_free(
         await collect_events(start.run(replace(ctx, asker=asker)))
         (question,) = asker.questions
         assert isinstance(question, PullQuestion)
-        assert 3_000_000 < (question.model_bytes or 0) < 3_010_000
+        assert (9 << 30) + 3_000_000 - 5 < (question.size or 0) < (9 << 30) + 3_010_000
+        assert (question.is_whole, question.seconds) == (True, None)
+        assert question.parts[0].endswith(", 9.0 GiB packed and 20.0 GiB unpacked")
         assert "from hf:nvidia/Qwen3.6-27B-NVFP4, 3 MiB" in question.parts[1]
         sparks.nodes["spark2"].options = replace(
             sparks.nodes["spark2"].options, troubles=frozenset({NodeFault.FULL_DISK})
@@ -402,8 +405,15 @@ async def test_the_question_says_how_much_is_to_come_and_the_plan_what_is_free(
         assert [part.free for part in lacking.parts] == [FULL_DISK_FREE_BYTES, FULL_DISK_FREE_BYTES]
         large = replace(lacking.parts[1], size=FULL_DISK_FREE_BYTES + (1 << 30))
         assert large.is_too_large
-        assert not lacking.parts[1].is_too_large
-        assert ", size not known; " in lacking.parts[0].sentence
+        assert lacking.parts[0].is_too_large
+        assert lacking.parts[1].beside == (lacking.parts[0].size or 0) + (20 << 30), (
+            "the image comes packed, and is unpacked"
+        )
+        assert not replace(lacking.parts[1], beside=0).is_too_large
+        cautions = [word for one in events if isinstance(one, MemoryFitEvaluated) for word in one.fit.cautions]
+        assert f"the disk of spark2 may not hold {IMAGE}, unless many of its layers are there already" in cautions
+        unknown = replace(lacking.parts[0], size=None, unpacked=None)
+        assert ", size not known; " in unknown.sentence
         room = FULL_DISK_FREE_BYTES - (6 << 30)
         assert not replace(large, size=room, beside=0).is_too_large
         assert replace(large, size=room, beside=2 << 30).is_too_large, "with what comes beside it"
@@ -584,3 +594,23 @@ async def test_what_a_profile_needs_is_fetched_first_each_on_its_spark(
     unknown = replace(request, known=())
     ended = find_command_end(await collect_events(unknown.run(ctx)))
     assert (ended.exit_code, "no node is called that" in (ended.message or "")) == (2, True)
+
+
+@FRESH
+async def test_a_pull_is_in_the_history_with_what_came(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    request = make_request(sparks, nodes=1)
+    await collect_events(pull_profile(ctx, replace(request, dry_run=True)))
+    assert ctx.history.list_operations() == ()
+    events = await collect_events(pull_profile(ctx, request))
+    assert find_command_end(events).exit_code == 0
+    (row,) = ctx.history.list_operations()
+    assert (row.kind, row.outcome, row.operator, row.nodes) == (OperationKind.PULL, "done", ctx.operator, ("spark1",))
+    assert (row.command or "").startswith("sparkctl pull qwen36-vllm")
+    image, model = row.shares
+    assert (image.instance, model.instance) == (IMAGE, MODEL)
+    assert image.image_digest
+    assert image.received == sum(int(share * (9 << 30)) for share in (0.02, 0.08, 0.55, 0.3, 0.05))
+    assert image.seconds
+    assert model.received
+    await collect_events(pull_profile(ctx, request))
+    assert len(ctx.history.list_operations()) == 1, "one that had nothing to get is no row"

@@ -122,6 +122,6 @@ async def test_a_profile_that_does_not_run_is_started_for_it_and_stopped_again(
         await wait_for_text(pilot, "Start qwen36-vllm")
         await wait_until_true(pilot, lambda: not panel_of(pilot).keyboard.is_deaf)
         await pilot.press("y")
-        await wait_for_text(pilot, lambda text: "● done" in text)
+        await wait_for_text(pilot, lambda text: "● done" in text, within=180.0)  # eight cells, each a process
         assert "8 of 8" in read_screen(pilot)
         await wait_until_true(pilot, lambda: not sparks.docker["spark1"].running)

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.commands.pull import image_pull
-from sparkctl.commands.pull.image_pull import LayerProgress, find_login, get_registry, read_own_login
+from sparkctl.commands.pull.image_pull import LayerProgress
+from sparkctl.commands.start import image_registry
+from sparkctl.commands.start.image_registry import find_login, get_registry, read_own_login, split_image_name
 from sparkctl.errors import OperationRefused
+from sparkctl.transport.docker.docker_responses import parse_info
 
 LOGIN = base64.b64encode(b"milo:pass:word").decode()
 EXPECTED = {"username": "milo", "password": "pass:word"}
@@ -84,7 +86,7 @@ async def test_a_helper_here_that_hangs_is_ended(tmp_path: Path, monkeypatch: py
         await asking
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
-    monkeypatch.setattr(image_pull, "_OWN_LOGIN_TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(image_registry, "_OWN_LOGIN_TIMEOUT_SECONDS", 0.3)
     with pytest.raises(OperationRefused, match="no login for the registry"):
         await read_own_login({"DOCKER_CONFIG": str(tmp_path)}, "ghcr.io")
 
@@ -95,3 +97,38 @@ async def test_a_config_that_is_nested_too_deeply_holds_no_login() -> None:
 
     assert await find_login(b"[" * 200_000, "ghcr.io", ask_nobody) is None
     assert await find_login(b'{"credsStore": "x"}', "ghcr.io", answer_deeply) is None
+
+
+def test_a_total_is_the_registrys_until_all_layers_have_begun_and_a_layer_that_broke_off_has_not_arrived() -> None:
+    layers = LayerProgress(300)
+    assert layers.total == 300
+    layers.update({"id": "a", "status": "Pulling fs layer", "progressDetail": {}})
+    layers.update({"id": "b", "status": "Downloading", "progressDetail": {"current": 20, "total": 100}})
+    layers.update({"id": "b", "status": "Retrying in 5 seconds", "progressDetail": {}})
+    assert (layers.done, layers.total) == (20, 300)
+    layers.update({"id": "b", "status": "Downloading", "progressDetail": {"current": 10, "total": 80}})
+    assert layers.done == 30, "Docker counts what was left"
+    layers.update({"id": "c", "status": "Already exists", "progressDetail": {}})
+    assert layers.total is None, "how much of the 300 was there nobody tells"
+    layers.update({"status": "Digest: sha256:abc"})
+    assert layers.digest == "sha256:abc"
+
+
+@pytest.mark.parametrize(("name", "expected"), [
+    ("vllm/vllm-openai:v0.19.1", ("vllm/vllm-openai", "v0.19.1")), ("python", ("library/python", "latest")),
+    ("docker.io/python:3", ("library/python", "3")), ("ghcr.io/a/b/c", ("a/b/c", "latest")),
+    ("127.0.0.1:5000/lab/engine:1@sha256:abc", ("lab/engine", "sha256:abc")),
+])  # fmt: skip
+def test_an_image_is_asked_for_by_the_name_that_its_registry_knows(name: str, expected: tuple[str, str]) -> None:
+    assert split_image_name(name) == expected
+
+
+def test_registries_are_insecure_where_docker_says_so() -> None:
+    config = {
+        "IndexConfigs": {"docker.io": {"Secure": True}, "reg.lan:5000": {"Secure": False}},
+        "InsecureRegistryCIDRs": ["127.0.0.0/8", "10.7.0.0/16", "nonsense"],
+    }
+    info = parse_info({"RegistryConfig": config}, "1.51")
+    asked = ("localhost:5000", "127.0.0.1:5000", "reg.lan:5000", "10.7.1.2", "reg.lan", "docker.io", "10.8.1.2:5000")
+    assert [info.is_insecure_registry(one) for one in asked] == [True] * 4 + [False] * 3
+    assert not parse_info({}, "1.51").is_insecure_registry("ghcr.io")

@@ -25,6 +25,37 @@ _FRACTION, _KV_FRACTION = "args.mem-fraction-static", "args.kv_cache_free_gpu_me
 
 DEATHS = [
     (
+        "RuntimeError: NVFP4 is not supported on this GPU",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "image",
+        "not supported on this GPU",
+    ),
+    (
+        "AssertionError: modelopt w4a4 requires GPU compute capability >= 8.9",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "image",
+        "compute capability",
+    ),
+    (
+        "RuntimeError: NVFP4 weight_scale for\nlayer 'parallel_lm_head' was never loaded (still NaN)",
+        FailureCause.MODEL_FILES,
+        "model.path",
+        "parallel_lm_head",
+    ),
+    (
+        "ray.exceptions.RayTaskError(OutOfMemoryError): ray::Worker.load() (pid=7, ip=10.0.0.1)",
+        FailureCause.CUDA_OUT_OF_MEMORY,
+        None,
+        "under Ray",
+    ),
+    (
+        "ray.exceptions.RayTaskError(KeyError): ray::Worker.load() (pid=7, ip=10.0.0.1)\n"
+        '  File "/x/load.py", line 3, in load\n    get()\nRuntimeError: the rope is odd',
+        FailureCause.CRASHED,
+        None,
+        "the rope is odd",
+    ),
+    (
         "RuntimeError: Check failed: (false) is false: Could not construct fused moe op with the\nrequested input combination "
         "Activation: bfloat16, Weight: uint8, Output: bfloat16",
         FailureCause.KERNEL_UNSUPPORTED,

@@ -471,7 +471,7 @@ def test_a_file_of_an_older_sparkctl_is_brought_up_with_all_that_is_in_it(
 def test_a_file_from_before_the_first_requests_were_kept_is_read_and_goes_on(history: OperationHistory) -> None:
     record_operation(history)
     with closing(sqlite3.connect(history.directory / "history.db")) as file, file:
-        for name in REQUEST_FIGURES:
+        for name in (*REQUEST_FIGURES, "received"):
             file.execute(f"ALTER TABLE shares DROP COLUMN {name}")
         file.execute("PRAGMA user_version = 1")
     older = OperationHistory(history.directory)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkctl.clock import SystemClock
-from sparkctl.history.model import OperationKind
+from sparkctl.history.model import NodeResult, OperationKind
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import ExpectedDurations, Phase, PhaseDuration
@@ -443,3 +443,24 @@ def test_a_row_that_is_deleted_twice_closes_the_file_of_no_other(history: Operat
     other.record_end("done", 0)
     assert history._file._held is None
     assert [row.instance for row in history.list_operations()] == ["qwen36"]
+
+
+def test_how_long_a_pull_takes_is_told_by_the_last_ones_of_its_kind_on_its_node(history: OperationHistory) -> None:
+    def record(received: int, seconds: float, node: str = "spark1", **facts: object) -> None:
+        row = history.begin_operation(OperationKind.PULL, SystemClock(), "milo", [NodeName(node)])
+        share = NodeResult(node=NodeName(node), instance="x", received=received, seconds=seconds, **facts)  # type: ignore[arg-type]
+        row.record_node_result(share)
+        row.record_end("done", 0)
+
+    assert history.estimate_pull_seconds("spark1", 10**9, is_image=True) is None
+    for rate in (1, 50, 100, 150, 9000, 100):  # the first is too old
+        record(rate * 10**8, 100.0, image_digest="sha256:abc")
+    assert history.estimate_pull_seconds("spark1", 10**9, is_image=True) == 10.0
+    assert history.estimate_pull_seconds("spark2", 10**9, is_image=True) is None
+    assert history.estimate_pull_seconds("spark1", 10**9, is_image=False) is None
+    record(1000, 100.0)  # nearly all of it was there
+    record(10**9, 2.0, has_joined=True)  # of which only the end was seen
+    assert history.estimate_pull_seconds("spark1", 10**9, is_image=False) is None
+    record(10**9, 2.0)
+    assert history.estimate_pull_seconds("spark1", 10**9, is_image=False) == 2.0
+    assert history.list_operations()[0].shares[0].received == 10**9

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from sparkctl.model.container import ContainerState
-from sparkctl.model.events import ContainersListed, NodeStateChanged
+from sparkctl.model.events import ContainersListed, NodeStateChanged, TunnelState, TunnelStateChanged
 from sparkctl.model.finding import Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
-from sparkctl.monitor.activity import NoticesCleared, NoticeShown
+from sparkctl.monitor.activity import JobEnded, JobStarted, NoticesCleared, NoticeShown
 from sparkctl.monitor.store import Store
 
 ONE = NodeName("spark1")
@@ -75,6 +77,27 @@ def test_it_stays_where_that_is_not_known_and_what_rests_on_nothing_stays() -> N
     assert node.read() == ["● qwen36-ngram stopped", "a b", "c"], "three at most"
     node.store.apply_event(NoticesCleared(NOW))
     assert node.read() == []
+
+
+@pytest.mark.parametrize("end", ["closed", "failed"])
+def test_what_is_said_of_a_tunnel_goes_with_its_state(end: str) -> None:
+    node, url = NoticedNode(), "http://127.0.0.1:8000"
+    node.store.apply_event(
+        JobStarted(ts=NOW, job=1, verb="tunnel", words=("tunnel", "qwen36", "--node", "spark1"), nodes=(ONE,))
+    )
+    for state, words in (("open", "is open"), ("lost", "is cut")):
+        node.store.apply_event(
+            TunnelStateChanged(ts=NOW, node=ONE, instance="qwen36", state=TunnelState(state), url=url), 1
+        )
+        node.show(f"tunnel to qwen36 {words}: {url}", Severity.GOOD)
+        assert node.read() == [WORDS, f"tunnel to qwen36 {words}: {url}"]
+    node.show(f"tunnel to qwen36-ngram is open: {url}1", Severity.GOOD)
+    if end == "closed":
+        closed = TunnelStateChanged(ts=NOW, node=ONE, instance="qwen36", state=TunnelState.CLOSED, url=url)
+        node.store.apply_event(closed, 1)
+    else:
+        node.store.apply_event(JobEnded(NOW, 1))
+    assert node.read() == [WORDS, f"tunnel to qwen36-ngram is open: {url}1"]
 
 
 def test_good_news_that_rests_on_nothing_is_news_for_a_minute_and_bad_news_stays() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import replace
 
 import pytest
@@ -209,3 +210,25 @@ def test_a_meter_series_keeps_steps_cache_and_first_tokens_with_gaps_where_nothi
     assert series.get_first_token_times(*ask) == (0.4, None, None, None)
     assert series.get_generation_rates(*ask) == (12.0, 14.0, None, 0.0), "idle is zero, unknown is a gap"
     assert series.get_kv_usages(103.9, 4.0, 2) == (0.375, 0.0)
+
+
+@pytest.mark.parametrize("is_set_back", [False, True])
+def test_kept_buckets_are_those_that_all_readings_would_give(is_set_back: bool) -> None:
+    chance, series, now = random.Random(7), MeterSeries(), 1_800_000_000.0
+    readings: list[tuple[float, float]] = []
+    for step in range(500):
+        now += chance.choice((0.5, 1.0, 2.0, 20.0 if step % 50 == 0 else 2.0))
+        if is_set_back and step == 300:
+            now -= 90.0
+        if chance.random() < 0.7:
+            rate = chance.uniform(1.0, 50.0)
+            series.add_meter(now, EngineMeter(activity=EngineActivity.DECODING, generation_rate=rate))
+            readings.append((now, rate))
+        for seconds, count in ((60.0, 66), (900.0, 66), (900.0, 2)) if step % 23 == 0 else ():
+            width = seconds / count
+            last = int(now / width)
+            wanted = []
+            for at in range(last - count + 1, last + 1):
+                there = [rate for ts, rate in readings if min(last, int(ts / width)) == at]
+                wanted.append(sum(there) / len(there) if there else None)
+            assert series.get_generation_rates(now, seconds, count) == pytest.approx(wanted)

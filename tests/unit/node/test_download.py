@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
+import importlib.util
 import json
 import os
 import signal
@@ -353,3 +355,16 @@ def test_of_a_cache_the_revision_comes_that_is_wanted(tmp_path: Path) -> None:
     assert copy("other", revision="v2")[0]["error"] == "nothing"
     (cache / "refs" / "main").unlink()
     assert "no revision main" in copy("unknown")[0]["message"]
+
+
+def test_what_the_client_says_of_a_connection_is_a_message_and_no_traceback() -> None:
+    client = importlib.import_module("huggingface_hub")
+    name = next(one for one in ("httpx2", "httpx") if importlib.util.find_spec(one) is not None)
+    with (
+        pytest.raises(program.DownloadError, match=r"ReadError: .Errno 9. Bad file") as told,
+        program.explain_errors(client, REPOSITORY),
+    ):
+        raise importlib.import_module(name).ReadError("[Errno 9] Bad file descriptor")
+    assert told.value.kind == "broken"
+    with pytest.raises(KeyError), program.explain_errors(client, REPOSITORY):
+        raise KeyError

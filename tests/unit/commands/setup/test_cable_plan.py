@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -155,21 +156,28 @@ def test_the_file_names_both_functions_and_the_proof_names_what_is_missing() -> 
     assert [one.network for one in build_cable_route(ends).head_end.lanes] == ["192.168.200.0/24", "192.168.201.0/24"]
 
 
-def test_netplan_itself_takes_the_file(tmp_path: Path) -> None:
-    """The real netplan makes systemd-networkd's files of it, with both addresses and the large MTU."""
+@pytest.mark.parametrize("manager", ["networkd", "NetworkManager"])
+def test_netplan_itself_takes_the_file(tmp_path: Path, manager: str) -> None:
+    """The real netplan makes files for either of its renderers of it, with both addresses and the large MTU."""
     if (netplan := shutil.which("netplan", path=f"{os.environ['PATH']}:/usr/sbin")) is None:
         pytest.skip("no netplan here")
     (end, _) = plan(seen(*port(0)), seen(*port(0))) or pytest.fail("no plan")
-    place = tmp_path / "etc/netplan/90-sparkctl.yaml"
-    place.parent.mkdir(parents=True)
-    place.touch(0o600)
-    place.write_text(format_netplan(end, OTHER))
+    place = tmp_path / "etc/netplan"
+    place.mkdir(parents=True)
+    files = {
+        "01-all.yaml": f"network:\n  version: 2\n  renderer: {manager}\n",
+        "90-sparkctl.yaml": format_netplan(end, OTHER),
+    }
+    for name, text in files.items():
+        (place / name).touch(0o600)
+        (place / name).write_text(text)
     done = subprocess.run(
         [netplan, "generate", "--root-dir", str(tmp_path)], capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stderr) == (0, "")
-    made = {one.name: one.read_text() for one in (tmp_path / "run/systemd/network").iterdir()}
+    made = {one.name: one.read_text() for one in tmp_path.glob("run/*/*/*") if one.is_file()}
+    suffix, mtu = {"networkd": (".network", "MTUBytes=9000"), "NetworkManager": (".nmconnection", "mtu=9000")}[manager]
     for lane_, address in end.lanes:
-        (text,) = [text for name, text in made.items() if name.endswith(f"-{lane_.name}.network")]
-        assert f"Address={address}" in text
-        assert "MTUBytes=9000" in text
+        (text,) = [text for name, text in made.items() if name.endswith(f"-{lane_.name}{suffix}")]
+        assert re.search(rf"^(Address|address1)={re.escape(str(address))}$", text, re.MULTILINE)
+        assert mtu in text
