@@ -422,6 +422,28 @@ async def test_up_on_a_terminal_offers_to_get_what_is_missing(sparks: SimulatedS
     assert [one.outcome for one in events if isinstance(one, CommandEnded)] == [Outcome.READY]
 
 
+class Waiting(NonInteractivePrompter):
+    """Somebody presses Ctrl-C where a question waits for its answer."""
+
+    def __init__(self, ctx: CommandContext) -> None:
+        self.ctx = ctx
+
+    async def ask_yes_no(self, question: YesNoQuestion) -> bool:
+        self.ctx.interrupt.record_press()
+        await asyncio.Event().wait()
+        raise AssertionError("nobody answers")
+
+
+@FRESH
+async def test_ctrl_c_at_the_question_ends_up(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    request = make_request(sparks, nodes=1).to_start_request()
+    async with asyncio.timeout(10):
+        events = await collect_events(request.run(replace(ctx, asker=Waiting(ctx))))
+    (end,) = [one for one in events if isinstance(one, CommandEnded)]
+    assert (end.exit_code, end.outcome, end.node) == (130, Outcome.INTERRUPTED, "spark1")
+    assert not sparks.nodes["spark1"].images.has_image(IMAGE)
+
+
 @FRESH
 async def test_the_question_says_how_much_is_to_come_and_the_plan_what_is_free(
     sparks: SimulatedSparks, ctx: CommandContext
