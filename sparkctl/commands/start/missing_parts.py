@@ -17,7 +17,7 @@ from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import PartsMissing
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.memory_fit import CheckpointFiles
-from sparkctl.model.missing_part import HubSource, MissingPart, PartKind, parse_model_source
+from sparkctl.model.missing_part import MODEL_KINDS, HubSource, MissingPart, PartKind, parse_model_source
 from sparkctl.model.node import NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.secrets import redact_words
@@ -51,7 +51,7 @@ def find_missing_models(
     by_place = {one.place: one for one in models}
     paths = find_model_paths(profile, plan)
     sources = (profile.model.source, profile.model.draft_source)
-    for kind, path, source in zip((PartKind.MODEL, PartKind.DRAFT_MODEL), paths, sources, strict=True):
+    for kind, path, source in zip(MODEL_KINDS, paths, sources, strict=True):
         place = map_path_to_node(path, plan)
         if (
             path is None

@@ -96,6 +96,53 @@ async def test_two_sparks_download_once(sparks: SimulatedSparks, ctx: CommandCon
     assert sparks.nodes["spark2"].downloaded == {MODEL}
 
 
+DFLASH = "qwen3-coder-next-dflash"
+CACHE = "/home/milo/.cache/huggingface/hub/models--"
+MODEL_PLACE = CACHE + "saricles--Qwen3-Coder-Next-NVFP4-GB10"
+DRAFT_PLACE = CACHE + "z-lab--Qwen3-Coder-Next-DFlash"
+
+
+def make_draft_request(sparks: SimulatedSparks, nodes: int = 2) -> PullProfile:
+    profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile(DFLASH)
+    return replace(make_request(sparks, nodes=nodes), profile=profile, image=False)
+
+
+@FRESH
+async def test_model_and_draft_come_once_and_are_copied_together(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    sparks.nodes["spark1"].images.add_image("ghcr.io/spark-arena/dgx-vllm-eugr-nightly-tf5:latest", "sha256:1")
+    events = await collect_events(pull_profile(ctx, make_draft_request(sparks)))
+    end = find_command_end(events)
+    assert end.exit_code == 0, end
+    assert {one.node for one in events if isinstance(one, TransferProgressed) and one.source == "hub"} == {"spark1"}
+    for node in sparks.nodes.values():
+        assert node.downloaded == {MODEL_PLACE, DRAFT_PLACE}
+    assert (end.message or "").count("is on spark2") == 1
+
+
+@FRESH
+@pytest.mark.parametrize("is_named", [False, True])
+async def test_each_spark_gives_what_the_other_lacks(
+    sparks: SimulatedSparks, ctx: CommandContext, is_named: bool
+) -> None:
+    sparks.nodes["spark1"].downloaded, sparks.nodes["spark2"].downloaded = {MODEL_PLACE}, {DRAFT_PLACE}
+    first, second = load_config(sparks.config_path).nodes
+    request = make_draft_request(sparks)
+    if is_named:
+        request = replace(request, nodes=(first,), from_node=second)
+    end = find_command_end(await collect_events(pull_profile(ctx, request)))
+    assert end.exit_code == 0, end
+    assert sparks.nodes["spark1"].downloaded == {MODEL_PLACE, DRAFT_PLACE}
+    assert sparks.nodes["spark2"].downloaded == ({DRAFT_PLACE} if is_named else {MODEL_PLACE, DRAFT_PLACE})
+
+
+@pytest.mark.simulation(scenario="fresh", options={"spark2": SimNodeOptions(troubles=frozenset({NodeFault.FULL_DISK}))})
+async def test_a_copy_that_fails_ends_the_pull_as_it_ended(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    sparks.nodes["spark1"].downloaded = {MODEL}
+    end = find_command_end(await collect_events(pull_profile(ctx, make_request(sparks, nodes=2, image=False))))
+    assert (end.exit_code, end.node, end.outcome) == (6, "spark2", Outcome.REFUSED)
+    assert "spark2 has no room for" in (end.message or "")
+
+
 @FRESH
 async def test_a_dry_run_changes_nothing(sparks: SimulatedSparks, ctx: CommandContext) -> None:
     events = await collect_events(pull_profile(ctx, make_request(sparks, dry_run=True)))
@@ -551,6 +598,31 @@ async def test_a_directory_that_is_not_there_is_told_before_the_image_comes(
     end = find_command_end(events)
     assert (end.exit_code, end.message) == (6, "spark1 has no directory /mnt/gone/models")
     assert not sparks.nodes["spark1"].images.has_image(IMAGE)
+
+
+@FRESH
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_an_own_directory_that_is_not_there_is_told_before_the_image_comes(
+    sparks: SimulatedSparks, ctx: CommandContext, dry_run: bool
+) -> None:
+    request = make_request(sparks, "model.source=null", from_directory="/mnt/gone/models", dry_run=dry_run)
+    end = find_command_end(await collect_events(pull_profile(ctx, request)))
+    assert (end.exit_code, end.message) == (6, "spark1 has no directory /mnt/gone/models")
+    assert not sparks.nodes["spark1"].images.has_image(IMAGE)
+
+
+@FRESH
+async def test_an_image_that_no_registry_gives_needs_no_login(
+    sparks: SimulatedSparks, ctx: CommandContext, tmp_path: Path
+) -> None:
+    environ = {"DOCKER_CONFIG": str(tmp_path), "HF_HUB_OFFLINE": "1"}  # without any login
+    for sets in (
+        ("image=built/here:1", "build=https://git.example/recipes.git#main"),
+        ("image=own:1", "made_by=./make-it.sh"),
+    ):
+        request = make_request(sparks, *sets, environ=environ, own_login=True, dry_run=True)
+        end = find_command_end(await collect_events(pull_profile(ctx, request)))
+        assert "login" not in (end.message or ""), sets
 
 
 @pytest.mark.simulation(scenario="empty", speed=3, options={"spark1": SimNodeOptions(missing=(MODEL,))})
