@@ -75,7 +75,7 @@ class ProbedEngine:
 
 
 class LivenessProbe:
-    """The engines of one node. ``dice`` returns 0..1. Any client's token proves an engine alive, not only ours.
+    """The engines of one node, ``watched`` by container id. ``dice`` returns 0..1. Any client's token proves an engine alive.
 
     An engine is asked only if its own metrics show that it is idle, so an engine without metrics is never asked.
     """
@@ -86,12 +86,13 @@ class LivenessProbe:
         inspections: ContainerInspections,
         emit: Callable[[Event], None],
         dice: Callable[[], float],
+        watched: dict[str, ProbedEngine],
     ) -> None:
         self._session = session
         self._inspections = inspections
         self._emit = emit
         self._dice = dice
-        self._watched: dict[str, ProbedEngine] = {}
+        self._watched = watched
 
     async def probe_idle_engine(
         self, instances: Iterable[InstanceView], told: Callable[[], Mapping[str, MeterReading]], ahead: float
@@ -316,6 +317,9 @@ class NodeMonitor:
     _instances: tuple[InstanceView, ...] = ()
     session: NodeSession | None = None  # while it is open
     _readings: dict[str, MeterReading] = field(default_factory=dict)
+    _probed: dict[str, ProbedEngine] = field(
+        default_factory=dict
+    )  # by container id; what was reported outlives a session
     _answers: asyncio.Event = field(default_factory=asyncio.Event)  # set while the node answers
     _listed: asyncio.Event = field(default_factory=asyncio.Event)  # set once Docker has listed containers, too
     _switch: SwitchJournalStatus | None = None  # as last reported
@@ -487,7 +491,7 @@ class NodeMonitor:
 
     async def _poll_liveness(self, session: NodeSession, inspections: ContainerInspections) -> None:
         """Request a token from engines that have been idle for long; a hung engine takes minutes to fail."""
-        liveness = LivenessProbe(session, inspections, self.emit, random.random)
+        liveness = LivenessProbe(session, inspections, self.emit, random.random, self._probed)
         while True:
             await self._listed.wait()
             with suppress(NodeError, DockerError):  # the sampler reports the same error

@@ -13,7 +13,10 @@ import pytest
 
 from sparkctl.clock import SystemClock
 from sparkctl.context import CommandContext
+from sparkctl.errors import NodeError
 from sparkctl.history.operation_history import OperationHistory
+from sparkctl.model.container import ContainerState
+from sparkctl.model.engine_metrics import EngineActivity, EngineMeter
 from sparkctl.model.events import (
     ContainersListed,
     Event,
@@ -23,9 +26,12 @@ from sparkctl.model.events import (
     SampleArrived,
 )
 from sparkctl.model.finding import Severity
+from sparkctl.model.instance import InstanceView
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
+from sparkctl.monitor.guard_client import read_guard_directory
+from sparkctl.monitor.meters.engine_meters import MeterReading
 from sparkctl.monitor.node_monitor import GuardPoller, NodeMonitor, read_container_list
 from sparkctl.monitor.node_status import ContainerInspections
 from sparkctl.monitor.sampler import NodeSampler
@@ -135,6 +141,58 @@ async def test_a_container_of_ours_that_cannot_be_read_is_unknown_and_the_others
     assert listed.known
     assert [one.phase for one in listed.instances] == [Phase.UNKNOWN, Phase.UNKNOWN, None]
     assert "broken" in (listed.instances[0].detail or "")
+
+
+async def test_what_the_guard_left_may_be_unreadable_without_hiding_the_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell, killed = tmp_path / "bin" / "sh", make_key(1)
+    shell.parent.mkdir()
+    shell.write_text("#!/bin/bash\necho this account is for backups only\n")
+    shell.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{shell.parent}:{os.environ['PATH']}")
+    ended = inspect_entry(killed, 0) | {"State": {"Status": "exited", "ExitCode": 137}}
+    docker = DockerStandIn(
+        {
+            "containers/json": (200, [list_entry(killed, "exited", **{ContainerLabel.INSTANCE: "gone"})]),
+            f"containers/{killed}/json": (200, ended),
+        }
+    )
+    async with open_session(tmp_path, docker) as session:
+        with pytest.raises(NodeError, match="unexpected output"):
+            await read_guard_directory(session)
+        (one,) = (await read_container_list(session, ContainerInspections(session))).instances
+    assert one.phase is Phase.FAILED
+
+
+async def test_an_engine_that_was_reported_as_hung_is_well_again_in_a_later_session(tmp_path: Path) -> None:
+    key, found = make_key(1), asyncio.Queue[Event]()
+    context = CommandContext(history=OperationHistory(tmp_path), operator="tester", clock=HastyClock())
+    monitor = NodeMonitor(ctx=context, node=HERE, every=1.0, emit=found.put_nowait)
+    instance = InstanceView(
+        name="qwen36", node=HERE.name, container="c", image="image", state=ContainerState.RUNNING, status="Up", ours=True,
+        memory=None, phase=Phase.READY, engine="vllm", container_id=key, port=8000,
+    )  # fmt: skip
+    monitor._instances = (instance,)
+    monitor._listed.set()
+    idle = EngineMeter(activity=EngineActivity.IDLE, running=0, waiting=0)
+    decoding = EngineMeter(activity=EngineActivity.DECODING, generation_rate=12.7)
+    for numbers in (idle, decoding):
+        monitor._readings = {key: MeterReading(numbers)}
+        async with NodeSession(HERE) as session:
+            running = asyncio.create_task(monitor._poll_liveness(session, ContainerInspections(session)))
+            async with asyncio.timeout(LIMITED):
+                while not monitor._probed:  # noqa: ASYNC110 - it emits nothing
+                    await asyncio.sleep(0)
+                if numbers is idle:
+                    monitor._probed[key].told = True
+                else:
+                    event = await found.get()
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+    assert isinstance(event, FindingReported)
+    assert (event.check, event.severity, event.instance) == ("not-generating", Severity.GOOD, "qwen36")
 
 
 @asynccontextmanager
