@@ -185,12 +185,15 @@ def _list_directories_above(part: MissingPart, engine: DockerInfo) -> tuple[str,
 
 
 def describe_way_to_get(part: MissingPart, plan: LaunchPlan, again: str) -> str:
-    """Return what to do about a part that a start requires. ``again``: the command that repeats the start."""
+    """Return what to do about a part that a start requires. ``again``: the command that repeats the start or switch."""
     if part.source is not None:
         return format_pull_hint(plan, again)
     if part.made_by is not None:
         return format_making_hint(part.made_by)
-    return f"put it there, or set model.source in the profile for `sparkctl pull`; start it anyway: {again} --force"
+    way = "put it there, or set model.source in the profile for `sparkctl pull`"
+    if again.startswith("sparkctl up "):  # a switch has no such flag
+        way += f"; start it anyway: {again} --force"
+    return way
 
 
 def build_missing_event(
