@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sparkctl.commands.pull import model_download
 from sparkctl.commands.pull.pull_profile import PullProfile, pull_profile
 from sparkctl.commands.start.check_fit import CheckFit, check_fit, propose_profile
 from sparkctl.commands.start.missing_parts import measure_free_space
@@ -43,6 +46,7 @@ from sparkctl.simulator import SimulatedSparks
 from sparkctl.simulator.sim_container import SimContainer
 from sparkctl.simulator.sim_node import FULL_DISK_FREE_BYTES, NodeFault, SimNodeOptions
 from sparkctl.transport.hub_client import HubClient
+from sparkctl.transport.node_session import NodeSession
 from sparkctl.views.status_view import format_status
 from tests.support.events import collect_events, find_command_end
 from tests.support.run_command import parse_result, run_demo
@@ -244,17 +248,19 @@ async def test_a_download_that_somebody_paused_is_watched_and_not_begun_anew(
     assert [one["id"] for one in daemon._past_events if one["Action"] == "create"] == [paused.id]
 
 
-async def cut_off_download(sparks: SimulatedSparks, ctx: CommandContext) -> SimContainer:
-    """Cancel a pull while Docker starts its container; return that container, which is gone again."""
+async def cut_off_download(sparks: SimulatedSparks, ctx: CommandContext, *, is_started: bool = False) -> SimContainer:
+    """Cancel a pull while Docker starts its container, or has done so without having said it; return that container."""
     sparks.nodes["spark1"].images.add_image(IMAGE, "sha256:1")
     daemon = sparks.docker["spark1"]
     daemon.start_seconds = 1e6
-    first = asyncio.create_task(collect_events(pull_profile(ctx, make_request(sparks))))
+    request = make_request(sparks, environ={"HF_HUB_OFFLINE": "1", "HF_TOKEN": "hf_secret"})
+    first = asyncio.create_task(collect_events(pull_profile(ctx, request)))
     await wait_until_true(lambda: bool(daemon.containers))
     (begun,) = daemon.containers.values()
+    if is_started:
+        daemon.start_container(begun)
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
-    assert daemon.containers == {}, "an attempt that is cut off takes what it made with it"
     return begun
 
 
@@ -263,6 +269,7 @@ async def test_a_container_that_nobody_starts_gives_way_after_a_minute(
     sparks: SimulatedSparks, ctx: CommandContext
 ) -> None:
     daemon, begun = sparks.docker["spark1"], await cut_off_download(sparks, ctx)
+    assert daemon.containers == {}
     left, daemon.start_seconds = daemon.create_container(begun.name, begun.body), 0.0
     assert find_command_end(await collect_events(pull_profile(ctx, make_request(sparks)))).exit_code == 0
     assert left.id not in daemon.containers
@@ -271,11 +278,23 @@ async def test_a_container_that_nobody_starts_gives_way_after_a_minute(
     assert len(created) == 3
 
 
-@FRESH
-async def test_an_attempt_that_is_cut_off_takes_what_it_made_with_it(
-    sparks: SimulatedSparks, ctx: CommandContext
+@pytest.mark.parametrize("is_started", [False, True])
+@pytest.mark.simulation(scenario="fresh", speed=0.2)
+async def test_an_attempt_that_is_cut_off_takes_its_token_along_unless_docker_went_on(
+    sparks: SimulatedSparks, ctx: CommandContext, monkeypatch: pytest.MonkeyPatch, is_started: bool
 ) -> None:
-    await cut_off_download(sparks, ctx)
+    scripts, run = list[str](), NodeSession.run
+
+    async def run_and_note(session: NodeSession, argv: Sequence[str], **more: Any) -> Any:
+        scripts.extend(argv[2:3])
+        return await run(session, argv, **more)
+
+    monkeypatch.setattr(NodeSession, "run", run_and_note)
+    daemon = sparks.docker["spark1"]
+    begun = await cut_off_download(sparks, ctx, is_started=is_started)
+    assert model_download._PREPARE in scripts
+    assert (list(daemon.containers.values()) == [begun]) is is_started
+    assert (model_download._REMOVE_FOLDER in scripts) is not is_started
 
 
 def test_plan_refuses_while_something_is_missing_and_says_what(tmp_path: object) -> None:
@@ -420,6 +439,28 @@ async def test_up_on_a_terminal_offers_to_get_what_is_missing(sparks: SimulatedS
         f"the model {MODEL}",
     ]
     assert [one.outcome for one in events if isinstance(one, CommandEnded)] == [Outcome.READY]
+
+
+class Waiting(NonInteractivePrompter):
+    """Somebody presses Ctrl-C where a question waits for its answer."""
+
+    def __init__(self, ctx: CommandContext) -> None:
+        self.ctx = ctx
+
+    async def ask_yes_no(self, question: YesNoQuestion) -> bool:
+        self.ctx.interrupt.record_press()
+        await asyncio.Event().wait()
+        raise AssertionError("nobody answers")
+
+
+@FRESH
+async def test_ctrl_c_at_the_question_ends_up(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    request = make_request(sparks, nodes=1).to_start_request()
+    async with asyncio.timeout(10):
+        events = await collect_events(request.run(replace(ctx, asker=Waiting(ctx))))
+    (end,) = [one for one in events if isinstance(one, CommandEnded)]
+    assert (end.exit_code, end.outcome, end.node) == (130, Outcome.INTERRUPTED, "spark1")
+    assert not sparks.nodes["spark1"].images.has_image(IMAGE)
 
 
 @FRESH
