@@ -22,6 +22,7 @@ from sparkctl.commands.bench.load_generator import (
     describe_generator,
     find_load_generator,
     hash_book,
+    is_same_generator,
 )
 from sparkctl.commands.event_stream import build_end_from_error, forward_events, open_session, stream_events
 from sparkctl.commands.list_endpoints import ServedEndpoint, ServedModel, list_endpoints
@@ -448,7 +449,7 @@ def _prepare_run(
             for name in ("digest", "image_digest", "book")
             if getattr(setup, name) is None or getattr(run.setup, name) != getattr(setup, name)
         ]
-        if not generator.startswith(run.setup.generator or ""):  # older benchmarks have no version of it
+        if not is_same_generator(run.setup.generator, generator):
             changed.append("generator")
         refuse_changed_setup(run, changed)
         return replace(run, why=None, ended=None)
