@@ -246,8 +246,10 @@ def _report_error(arguments: list[str], message: str, hint: str | None, code: in
     return code
 
 
-def _asks_for_json(arguments: list[str]) -> bool:
+def asks_for_json(arguments: list[str]) -> bool:
     """Tell whether a command line asks for JSON or YAML, even if it could not be parsed."""
+    if "--" in arguments:  # what follows is the command of `exec`
+        arguments = arguments[: arguments.index("--")]
     words = " ".join(arguments)
     return "--json" in arguments or re.search(r"(?<!\S)(-o ?|--output[= ])(json|yaml)(?!\S)", words) is not None
 
@@ -256,7 +258,7 @@ def _print_json_result(
     arguments: list[str], message: str, hint: str | None, code: int, node: str | None = None
 ) -> None:
     """Print the final JSON line that scripts wait for, even if the verb never began."""
-    if not _asks_for_json(arguments):
+    if not asks_for_json(arguments):
         return
     import time
 

@@ -151,9 +151,8 @@ def arm_guard(ctx: CommandContext, request: ArmGuard) -> AsyncGenerator[Event, N
         if failure is not None and not armed:
             return build_end_from_error(failure, ctx, ctx.clock.monotonic() - began, request.instance)
         if missing and failure is None:
-            raise InvalidInput(
-                f"no container called {', '.join(sorted(missing))} runs on {where}", "on the node: docker ps"
-            )
+            what = f"no container called {', '.join(sorted(missing))} runs on {where}"
+            raise InvalidInput(f"{what}; guarded now: {', '.join(armed)}" if armed else what, "on the node: docker ps")
         if not armed:
             what = (
                 f"{request.instance} is not running" if request.instance else "nothing started by sparkctl is running"

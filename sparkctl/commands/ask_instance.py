@@ -50,6 +50,7 @@ def check_instance(ctx: CommandContext, request: CheckInstance) -> AsyncGenerato
 
 async def _check(ctx: CommandContext, request: CheckInstance, emit: Emit) -> CommandEnded:
     began, failures = ctx.clock.monotonic(), []
+    ended: NodeName | None = None  # where a container of it has ended: it may run on another node
     for node in request.nodes:
         try:
             async with ctx.create_session(node) as session:
@@ -58,6 +59,9 @@ async def _check(ctx: CommandContext, request: CheckInstance, emit: Emit) -> Com
                     container = await find_container(session, request.instance)
                     if container is None or (container.is_managed and parse_port_label(container) is None):
                         continue  # not here, or a rank that answers no clients
+                    if not container.is_alive:
+                        ended = ended or node.name
+                        continue
                     failed = await _check_container(ctx, session, container, request, emit)
         except (NodeError, DockerError) as error:
             failures.append(error)
@@ -71,6 +75,10 @@ async def _check(ctx: CommandContext, request: CheckInstance, emit: Emit) -> Com
         )  # fmt: skip
     if failures:
         raise failures[0]
+    if ended is not None:
+        raise OperationRefused(
+            f"{request.instance} on {ended} is not running", f"see why: sparkctl logs {request.instance}"
+        )
     where = ", ".join(node.name for node in request.nodes)
     raise build_missing_instance_error(request.instance, (), where)
 
@@ -80,10 +88,6 @@ async def _check_container(
 ) -> int:
     """Check one container; return how many checks failed."""
     engine, rule = container.get_label(ContainerLabel.ENGINE), parse_ready_rule_label(container)
-    if not container.is_alive:
-        raise OperationRefused(
-            f"{request.instance} on {session.node.name} is not running", f"see why: sparkctl logs {request.instance}"
-        )
     if engine is None or engine not in engine_names() or rule is None:
         raise OperationRefused(f"{request.instance} was not started by sparkctl: how to ask it is not known")
     run = await session.docker.read_run_options(container.id)

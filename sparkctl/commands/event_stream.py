@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
 from sparkctl.context import CommandContext
-from sparkctl.errors import ExitCode, SparkctlError
+from sparkctl.errors import ExitCode, NodeError, SparkctlError
 from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, WarningEmitted
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.text.sanitize import sanitize_line
@@ -141,6 +141,14 @@ def build_end_from_error(
         message=error.message,
         hint=error.hint,
     )
+
+
+def build_error_from_end(end: CommandEnded) -> SparkctlError:
+    """Return the error of a command that is a part of another and failed: the whole ends as its part did."""
+    message = end.message or str(end.outcome)
+    error = SparkctlError(message, end.hint) if end.node is None else NodeError(end.node, message, end.hint)
+    error.exit_code = ExitCode(end.exit_code)
+    return error
 
 
 async def run_on_each_node(

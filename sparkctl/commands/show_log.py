@@ -98,26 +98,42 @@ class _ShowLogRun:
         self.shown = 0
 
     async def run(self) -> CommandEnded:
+        ended: list[
+            tuple[float, Node]
+        ] = []  # when a container was made that has ended: a live one elsewhere comes first
         for node in self.request.nodes:
-            try:
-                async with self._create_session(node) as session:
-                    session.report_state_changes(self.emit)
-                    with isolate_node_failures(node):
-                        await session.link.connect()
-                        container = await find_container(session, self.request.instance)
-                        if container is not None:
-                            return await self._show_all_ranks(session, container)
-            except ContainerNotFound:
-                if self.shown:
-                    raise
-            except LogUnreadable:
-                raise  # its log cannot be read, and a saved log would be of another run
-            except (NodeError, DockerError) as error:
-                if self.shown:
-                    raise  # a saved log after part of a live one would show lines twice
-                self.failures[node.name] = error
-                self._emit_warning(node.name, error.message, error.hint)
+            if (end := await self._show_on_node(node, ended if len(self.request.nodes) > 1 else None)) is not None:
+                return end
+        for _, node in sorted(ended, key=lambda found: found[0], reverse=True):
+            if (end := await self._show_on_node(node, None)) is not None:
+                return end
         return await self._show_saved_logs()
+
+    async def _show_on_node(self, node: Node, ended: list[tuple[float, Node]] | None) -> CommandEnded | None:
+        """Show the log of the instance's container there; None if there is none, or one that has ended, which is added to
+        ``ended`` if that is given.
+        """
+        try:
+            async with self._create_session(node) as session:
+                session.report_state_changes(self.emit)
+                with isolate_node_failures(node):
+                    await session.link.connect()
+                    container = await find_container(session, self.request.instance)
+                    if container is not None and (container.is_alive or ended is None):
+                        return await self._show_all_ranks(session, container)
+                    if container is not None and ended is not None:
+                        ended.append((container.created, node))
+        except ContainerNotFound:
+            if self.shown:
+                raise
+        except LogUnreadable:
+            raise  # its log cannot be read, and a saved log would be of another run
+        except (NodeError, DockerError) as error:
+            if self.shown:
+                raise  # a saved log after part of a live one would show lines twice
+            self.failures[node.name] = error
+            self._emit_warning(node.name, error.message, error.hint)
+        return None
 
     def _create_session(self, node: Node) -> NodeSession:
         if self.request.session is not None:

@@ -15,7 +15,7 @@ from sparkctl.concurrency import gather_or_cancel, run_until_first
 from sparkctl.context import CommandContext
 from sparkctl.errors import ConnectionLost, InvalidInput, OperationRefused, SparkctlError
 from sparkctl.model.container import Container
-from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, TunnelState, TunnelStateChanged
+from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, TunnelState, TunnelStateChanged, WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import Node, NodeState
 from sparkctl.model.text.sanitize import sanitize_line
@@ -65,6 +65,10 @@ def open_tunnel(ctx: CommandContext, request: OpenTunnel) -> AsyncGenerator[Even
 
 async def start_and_tunnel(ctx: CommandContext, request: StartInstance) -> AsyncGenerator[Event, None]:
     """Start an instance, keep a tunnel to it open once it is ready, and yield the end of the start last."""
+    if request.nodes and request.nodes[0].is_local:
+        raise OperationRefused(
+            f"{request.nodes[0].name} is this machine: its endpoint needs no tunnel", "leave --tunnel out"
+        )
     ended: CommandEnded | None = None
     async with aclosing(replace(request, tunnel=False).run(ctx)) as events:
         async for event in events:
@@ -79,9 +83,9 @@ async def start_and_tunnel(ctx: CommandContext, request: StartInstance) -> Async
         async for event in events:
             if not isinstance(event, CommandEnded):
                 yield event
-            elif event.exit_code:
-                yield event
-                return
+            elif event.exit_code and event.outcome is not Outcome.INTERRUPTED:
+                what = f"no tunnel: {event.message}"  # it runs: that is what the command was for
+                yield WarningEmitted(ctx.clock.unix_time(), event.node or ended.node, what, event.hint)
     yield ended
 
 

@@ -55,12 +55,24 @@ class EstimateInput:
     has_gpu: bool = True
     env: Mapping[str, str] = field(default_factory=dict)  # the container's
 
+    @property
+    def cache_ranks(self) -> int:
+        """How many nodes share a token's cache. Tensor parallelism splits it by its heads alone: a latent, and a head too few,
+        is whole on each. Pipeline parallelism splits the layers, decode context parallelism the tokens.
+        """
+        parts = 1
+        for flags in (("pipeline-parallel-size", "pp-size", "pp"), ("decode-context-parallel-size", "dcp-size", "dcp")):
+            size = self.words.get_value(*flags) or ""
+            parts *= int(size) if size.isdecimal() and int(size) else 1
+        heads = self.layout.heads if self.layout is not None and self.layout.heads is not None else self.ranks
+        return min(self.ranks, parts * heads)
+
     def estimate_kv_cache(self, tokens: int, requests: int = 1) -> EstimatePart:
         """Return the KV cache for this many requests and tokens, on one node."""
         name = f"KV cache for {requests} × {tokens:,} tokens"
         width, of_type = self.kv_number_width
         if self.layout is not None:
-            size = -(-self.layout.count_cache_bytes(tokens, requests, width) // self.ranks)
+            size = -(-self.layout.count_cache_bytes(tokens, requests, width) // self.cache_ranks)
             return EstimatePart(
                 name=name, size=size, obtained=EstimateSource.CONFIG, words=f"{self.layout.description}, {of_type}"
             )
@@ -159,7 +171,7 @@ def estimate_kv_remainder(name: str, size: int, subject: EstimateInput) -> Estim
     layout = subject.layout
     each = layout.count_bytes_per_token(width) if layout else subject.per_token
     size = max(0, size)
-    tokens = size * subject.ranks // each if each else None
+    tokens = size * subject.cache_ranks // each if each else None
     holds = "" if tokens is None else f", about {tokens:,} tokens"
     context = subject.words.get_value(*load_engine(subject.engine).context_flags) or ""
     if tokens is not None and context.isdecimal() and int(context) > 0:
@@ -253,6 +265,7 @@ class KvCacheLayout:
     state: int
     longest: int | None
     is_latent: bool = False
+    heads: int | None = None  # of keys and values, by which tensor parallelism splits it; a latent has one
 
     def count_cache_bytes(self, tokens: int, requests: int = 1, width: float = 2.0) -> int:
         """Return the bytes for ``requests`` of ``tokens`` each, ``width`` bytes per number."""
@@ -311,12 +324,19 @@ def _build_kv_layout(said: Mapping[str, Any]) -> KvCacheLayout | None:
         state=linear * state,
         longest=longest,
         is_latent=latent is not None and rope is not None,
+        heads=1 if latent is not None and rope is not None else _count_heads(said),
     )
+
+
+def _count_heads(said: Mapping[str, Any]) -> int | None:
+    """Return the heads of keys and values."""
+    heads = parse_positive_int(said.get("num_attention_heads", said.get("n_head")))
+    return parse_positive_int(said.get("num_key_value_heads", said.get("num_kv_heads"))) or heads
 
 
 def _count_numbers_per_token(said: Mapping[str, Any]) -> int | None:
     heads = parse_positive_int(said.get("num_attention_heads", said.get("n_head")))
-    kept = parse_positive_int(said.get("num_key_value_heads", said.get("num_kv_heads"))) or heads
+    kept = _count_heads(said)
     hidden = parse_positive_int(said.get("hidden_size", said.get("n_embd")))
     wide = parse_positive_int(said.get("head_dim")) or (hidden // heads if hidden and heads else None)
     return None if kept is None or not wide else 2 * kept * wide

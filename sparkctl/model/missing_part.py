@@ -32,6 +32,9 @@ class PartKind(StrEnum):
     DRAFT_MODEL = "draft-model"
 
 
+MODEL_KINDS = (PartKind.MODEL, PartKind.DRAFT_MODEL)
+
+
 @dataclass(frozen=True, slots=True)
 class HubSource:
     """A repository of the Hugging Face Hub; ``revision`` None: its main branch."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from sparkctl.concurrency import gather_or_cancel, run_in_background
 from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
-from sparkctl.errors import DockerError, GuardUnavailable, InvalidInput, NodeError
+from sparkctl.errors import DockerError, GuardUnavailable, InvalidInput, NodeError, UnreadableAnswer
 from sparkctl.logs.analyzer import LogAnalyzer
 from sparkctl.logs.reader import read_log
 from sparkctl.model.container import Container
@@ -75,7 +75,7 @@ class ProbedEngine:
 
 
 class LivenessProbe:
-    """The engines of one node. ``dice`` returns 0..1. Any client's token proves an engine alive, not only ours.
+    """The engines of one node, ``watched`` by container id. ``dice`` returns 0..1. Any client's token proves an engine alive.
 
     An engine is asked only if its own metrics show that it is idle, so an engine without metrics is never asked.
     """
@@ -86,12 +86,13 @@ class LivenessProbe:
         inspections: ContainerInspections,
         emit: Callable[[Event], None],
         dice: Callable[[], float],
+        watched: dict[str, ProbedEngine],
     ) -> None:
         self._session = session
         self._inspections = inspections
         self._emit = emit
         self._dice = dice
-        self._watched: dict[str, ProbedEngine] = {}
+        self._watched = watched
 
     async def probe_idle_engine(
         self, instances: Iterable[InstanceView], told: Callable[[], Mapping[str, MeterReading]], ahead: float
@@ -255,10 +256,12 @@ class GuardPoller:
         clock = self._session.clock
         while True:
             await answers.wait()
-            with suppress(NodeError):  # the sampler reports the same error
+            try:
                 watched = await self._read_guarded_instances()
-                if answers.is_set():
-                    self._emit(GuardStatusChanged(clock.unix_time(), self._session.node.name, watched))
+            except NodeError:  # the sampler reports the same error, unless only a further session is refused
+                watched = None
+            if answers.is_set():
+                self._emit(GuardStatusChanged(clock.unix_time(), self._session.node.name, watched))
             await clock.sleep(_GUARD_SEARCH_SECONDS if self._socket is None else _GUARD_POLL_SECONDS)
 
     async def _read_guarded_instances(self) -> tuple[str, ...] | None:
@@ -290,6 +293,8 @@ _SWITCH_POLL_SECONDS = (
 _HISTORY_WRITE_SECONDS = 120.0  # seconds between two writes to the history
 _LIVENESS_POLL_SECONDS = 5.0  # seconds between two checks whether an engine's liveness probe is due
 _LOCAL_ERROR_RETRY_SECONDS = 10.0  # seconds until a missing local file is looked for again; this contacts no node
+_BOOT_POLL_SECONDS = 5.0  # seconds between two looks whether the node has booted again, which contact no node
+_UNREADABLE_RETRY_SECONDS = 15.0  # seconds until a node that answered with something unreadable is read again
 _LOADING_PHASES = (Phase.PLANNED, Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
 
 
@@ -312,6 +317,9 @@ class NodeMonitor:
     _instances: tuple[InstanceView, ...] = ()
     session: NodeSession | None = None  # while it is open
     _readings: dict[str, MeterReading] = field(default_factory=dict)
+    _probed: dict[str, ProbedEngine] = field(
+        default_factory=dict
+    )  # by container id; what was reported outlives a session
     _answers: asyncio.Event = field(default_factory=asyncio.Event)  # set while the node answers
     _listed: asyncio.Event = field(default_factory=asyncio.Event)  # set once Docker has listed containers, too
     _switch: SwitchJournalStatus | None = None  # as last reported
@@ -349,7 +357,9 @@ class NodeMonitor:
                     async with run_in_background(*polls):
                         await self._emit_samples(sampler)
             except NodeError as error:
-                again, self._is_misplaced = self.again, False
+                # of an answer that nobody foresaw the next one may be as usual
+                again = (self.again or _UNREADABLE_RETRY_SECONDS) if isinstance(error, UnreadableAnswer) else self.again
+                self._is_misplaced = False
                 self.emit(replace(build_failure_state(session, error), next_try=again))
             except InvalidInput as error:
                 again, self._is_misplaced = (
@@ -390,17 +400,34 @@ class NodeMonitor:
         self._troubles = frozenset(one.kind.value for one in found)
 
     async def _report_boot_before(self, session: NodeSession) -> None:
-        """Report once a boot whether the one before ended without a shutdown."""
-        await self._answers.wait()
-        boot = None if self.who is None else self.who.boot_id
-        if self.who is None or boot == self._boot_read:
-            return
-        with suppress(NodeError):  # the sampler reports the same error
-            log = await read_kernel_log(session, boot_before=True)
-            self._boot_read = boot
-            found = list_unclean_boot(self.node.name, log.boot_before if log else None, self.who.up or 0.0)
-            for one in found:
-                self.emit(FindingReported.from_finding(session.clock.unix_time(), one))
+        """Report how the boot before ended: once if without a shutdown, and at each further boot."""
+        while True:
+            await self._answers.wait()
+            if self.who is not None and self.who.boot_id != self._boot_read:
+                with suppress(NodeError):  # the sampler reports the same error
+                    await self._read_boot_before(session, self.who)
+            await self.ctx.clock.sleep(_BOOT_POLL_SECONDS)
+
+    async def _read_boot_before(self, session: NodeSession, who: AgentHello) -> None:
+        log = await read_kernel_log(session, boot_before=True)
+        is_later, self._boot_read = self._boot_read is not None, who.boot_id
+        end, now = log.boot_before if log else None, session.clock.unix_time()
+        found = list_unclean_boot(self.node.name, end, who.up or 0.0)
+        for one in found:
+            self.emit(FindingReported.from_finding(now, one))
+        if is_later and not found:  # what was reported is of an earlier boot
+            is_clean = end is not None and end.is_clean is True
+            self.emit(
+                FindingReported(
+                    ts=now,
+                    node=self.node.name,
+                    check=FindingKind.LAST_BOOT.value,
+                    severity=Severity.GOOD if is_clean else Severity.UNKNOWN,
+                    message="the boot before ended with a shutdown"
+                    if is_clean
+                    else "how the boot before ended is not known",
+                )
+            )
 
     async def _poll_containers(
         self, session: NodeSession, sampler: NodeSampler, inspections: ContainerInspections
@@ -410,9 +437,11 @@ class NodeMonitor:
             await self._answers.wait()
             try:
                 listed = await read_container_list(session, inspections)
-            except NodeError:  # the sampler meets the same error, and reconnects
-                self._answers.clear()
-                continue
+            except NodeError as error:
+                if session.link.status.state is not NodeState.OK:  # the sampler meets the same error, and reconnects
+                    self._answers.clear()
+                    continue
+                listed = _build_unknown_list(session, error)
             if self._answers.is_set():
                 await self._refresh_switch_on_end(session, listed)
                 self.emit(listed)
@@ -462,7 +491,7 @@ class NodeMonitor:
 
     async def _poll_liveness(self, session: NodeSession, inspections: ContainerInspections) -> None:
         """Request a token from engines that have been idle for long; a hung engine takes minutes to fail."""
-        liveness = LivenessProbe(session, inspections, self.emit, random.random)
+        liveness = LivenessProbe(session, inspections, self.emit, random.random, self._probed)
         while True:
             await self._listed.wait()
             with suppress(NodeError, DockerError):  # the sampler reports the same error
@@ -520,19 +549,23 @@ async def read_container_list(session: NodeSession, inspections: ContainerInspec
         await inspections.update_inspections(containers)
         shown = await gather_or_cancel(*(_build_listed_instance(session, one) for one in containers))
     except DockerError as error:
-        return ContainersListed(
-            ts=session.clock.unix_time(),
-            node=name,
-            known=False,
-            detail=error.message,
-            hint=error.hint,
-            memory_bandwidth=spec,
-        )
+        return _build_unknown_list(session, error)
     return ContainersListed(
         ts=session.clock.unix_time(),
         node=name,
         instances=tuple(inspections.add_inspection(one) for one in shown if one),
         memory_bandwidth=spec,
+    )
+
+
+def _build_unknown_list(session: NodeSession, error: DockerError | NodeError) -> ContainersListed:
+    return ContainersListed(
+        ts=session.clock.unix_time(),
+        node=session.node.name,
+        known=False,
+        detail=error.message,
+        hint=error.hint,
+        memory_bandwidth=session.node.memory_bandwidth_gb_s,
     )
 
 

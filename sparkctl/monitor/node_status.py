@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines import find_health_paths
-from sparkctl.errors import ContainerNotFound, DockerError, LogUnreadable, NodeError
+from sparkctl.errors import ContainerNotFound, DockerError, DockerUnavailable, LogUnreadable, NodeError
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.launch_plan import PROVED_PROBES, ContainerLabel, ReadinessRule, ReadinessTarget
@@ -199,6 +199,10 @@ async def build_instance_view(session: NodeSession, container: Container, held: 
         phase, step, detail = await _read_phase(session, container)
     except ContainerNotFound:
         return None
+    except DockerError as error:  # of this container: the others are known
+        if isinstance(error, DockerUnavailable):
+            await session.docker.ping()  # raises the same if Docker answers to nothing
+        phase, step, detail = Phase.UNKNOWN, None, error.message
     return InstanceView(
         name=container.instance_name,
         node=session.node.name,
@@ -330,7 +334,9 @@ async def _ask_health_paths(session: NodeSession, container: Container, rule: Re
     if not engine_probe.is_alive_status(status) or session.seen_ready[container.id] != begun:
         del session.seen_ready[container.id]
         return None
-    log = await _read_log_tail(session, container, _SHORT_TAIL_LINES)
+    log = None
+    with suppress(LogUnreadable):
+        log = await _read_log_tail(session, container, _SHORT_TAIL_LINES)
     if log is not None and log.fatal_line is not None:
         return None
     return Phase.STOPPING if log is not None and log.stopped is not None else Phase.READY
@@ -340,7 +346,10 @@ async def _is_past_ready_line(session: NodeSession, container: Container, rule: 
     """Tell whether a service without a health path has started, by its log."""
     if rule.line is None:
         return True
-    log = await _read_log_tail(session, container)
+    try:
+        log = await _read_log_tail(session, container)
+    except LogUnreadable:
+        return False
     return log is not None and log.ready_line_seen and log.stopped is None and log.fatal_line is None
 
 
@@ -371,7 +380,10 @@ async def _describe_guard_stop(session: NodeSession, container: Container) -> st
     from sparkctl.logs.start_verdict import describe_memory_drop
     from sparkctl.monitor import guard_client
 
-    receipt = await guard_client.read_receipt(session, container.id)
+    try:
+        receipt = await guard_client.read_receipt(session, container.id)
+    except NodeError:  # a lost connection is met by whatever is read next
+        return None
     return None if receipt is None else f"stopped by the guard: {describe_memory_drop(receipt)}"
 
 
@@ -468,6 +480,7 @@ async def _read_log_tail(session: NodeSession, container: Container, lines: int 
 
 _INSPECTION_SECONDS = 30.0  # seconds: an environment never changes, and a restart is not urgent
 _MAX_INSPECTIONS = 24  # containers a round
+_MAX_INSPECTIONS_AT_ONCE = 4  # where sshd forwards no sockets each is a session, of which it allows ten
 
 
 class ContainerInspections:
@@ -475,23 +488,28 @@ class ContainerInspections:
 
     def __init__(self, session: NodeSession) -> None:
         self._session = session
-        self._known: dict[str, tuple[float, Container]] = {}
+        self._known: dict[str, tuple[float, Container | None]] = {}  # None: it could not be inspected
+        self._free = asyncio.Semaphore(_MAX_INSPECTIONS_AT_ONCE)
 
     async def update_inspections(self, containers: Iterable[Container]) -> None:
-        """Inspect running containers that are due, and forget those that are gone. Raises DockerError, ConnectionLost."""
+        """Inspect running containers that are due, and forget those that are gone. Raises ConnectionLost.
+
+        Of one that Docker does not inspect the last inspection stays.
+        """
         now = self._session.clock.monotonic()
         alive = {one.id: one for one in containers if one.is_alive}
         self._known = {key: seen for key, seen in self._known.items() if key in alive}
         due = [key for key in alive if key not in self._known or now - self._known[key][0] >= _INSPECTION_SECONDS]
-        for found in await gather_or_cancel(*(self._inspect_container(key) for key in due[:_MAX_INSPECTIONS])):
-            if found is not None:
-                self._known[found.id] = (now, found)
+        asked = due[:_MAX_INSPECTIONS]
+        for key, found in zip(asked, await gather_or_cancel(*map(self._inspect_container, asked)), strict=True):
+            self._known[key] = (now, found or self.get_container(key))
 
     async def _inspect_container(self, key: str) -> Container | None:
-        try:
-            return await self._session.docker.inspect_container(key)
-        except ContainerNotFound:
-            return None
+        async with self._free:
+            try:
+                return await self._session.docker.inspect_container(key)
+            except DockerError:
+                return None
 
     def get_container(self, container_id: str | None) -> Container | None:
         """Return the last inspection of a container, None if there was none."""

@@ -64,6 +64,14 @@ from sparkctl.monitor.switch_progress import SwitchState
 
 _STOP_TIMEOUT_SECONDS = 180.0  # seconds without news, after which a reported stop no longer counts
 _GONE_STOP_TIMEOUT_SECONDS = 5.0  # the same once its container is gone: then news comes every second or two
+_JUDGED_AFTER_SECONDS = (
+    60.0  # seconds of samples after a doctor's finding: longer than any of these must last to be shown
+)
+# what the monitor of a node reports anew when it begins anew: the node's settings, its last boot, an engine that hangs
+_MONITORED_KINDS = {
+    *(FindingKind.MIN_FREE, FindingKind.SWAPPINESS, FindingKind.SETTINGS, FindingKind.EARLYOOM, FindingKind.KHO),
+    *(FindingKind.KNOWN_BAD, FindingKind.LAST_BOOT, FindingKind.NOT_GENERATING),
+}
 _LOADING_PHASES = (Phase.STARTING, Phase.LOADING, Phase.WARMING)
 
 
@@ -395,7 +403,10 @@ class Store:
         ]
         shown = [*sampled, *beside, *detect_slow_path(self._list_instances(name))]
         newer = {(one.kind.value, one.instance) for one in shown}  # samples repeat what checks found before
-        asked = (_build_finding(one) for key, one in self._nodes[name].told.items() if key not in newer)
+        live = self._nodes[name]
+        asked = (
+            _build_finding(one) for key, one in live.told.items() if key not in newer and not _is_outdated(one, live)
+        )
         return sort_by_severity([*shown, *(finding for finding in asked if finding is not None)])
 
     def _list_instances(self, name: NodeName) -> tuple[InstanceView, ...]:
@@ -520,6 +531,8 @@ class Store:
             live.numbers.clear()  # an engine's figures hold for that moment only
             live.guarded = None
             live.switch = None
+        if event.state is NodeState.UNKNOWN and event.detail is None:  # its monitor begins anew
+            live.told = {key: told for key, told in live.told.items() if key[0] not in _MONITORED_KINDS}
         return () if replace(event, ts=before.ts) == before else (Topic(TopicKind.STATE, event.node),)
 
     @_apply.register
@@ -570,8 +583,7 @@ class Store:
             }
             live.drafting = {one: trend for one, trend in live.drafting.items() if one in ready}
             names = {one.name for one in event.instances if one.is_alive}
-            for key in [key for key in live.told if key[0] == FindingKind.ANSWERS and key[1] not in names]:
-                del live.told[key]
+            live.told = {key: told for key, told in live.told.items() if key[1] is None or key[1] in names}
         return (Topic(TopicKind.INSTANCES, event.node),)
 
     @_apply.register
@@ -680,6 +692,23 @@ def _record_end_reason(live: NodeRecord, instance: str, why: str) -> tuple[Topic
         return ()
     live.phases[instance] = replace(phase, step=None, detail=why)
     return (Topic(TopicKind.PHASE, live.name, instance),)
+
+
+def _is_outdated(found: FindingReported, live: NodeRecord) -> bool:
+    """Tell whether samples have judged the same since, for long enough, and with all that this needs."""
+    if live.arrived is None or live.arrived.ts - found.ts <= _JUDGED_AFTER_SECONDS:
+        return False
+    sample = live.arrived.sample
+    match found.check:
+        case FindingKind.DISK:
+            return bool(sample.disks) and all(disk.free is not None for disk in sample.disks or ())
+        case FindingKind.ORPHAN:
+            return sample.processes is not None and sample.gpus is not None
+        case FindingKind.FABRIC_ROUTE:
+            return sample.links is not None and sample.rdma is not None
+        case FindingKind.GID | FindingKind.RESTART_LOOP:
+            return live.docker is not None and live.docker.known
+    return False
 
 
 def _build_finding(found: FindingReported) -> Finding | None:

@@ -22,6 +22,7 @@ import shutil
 import sys
 import threading
 import time
+import traceback
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -212,8 +213,10 @@ def explain_errors(hub: Any, repo: str) -> Iterator[None]:
         status = getattr(getattr(error, "response", None), "status_code", None)
         raise DownloadError("unauthorized" if status in (401, 403) else "broken", str(error) or repo) from error
     except Exception as error:
-        # Errors of httpx's connections are no OSError. While one thread reports one, the client closes what all share.
-        if not type(error).__module__.startswith("httpx"):
+        # Errors of httpx's connections and of Xet are no OSError, those of Xet's own program are RuntimeError. While one
+        # thread reports one of httpx, the client closes what all share.
+        made_by = type(error).__module__.partition(".")[0]
+        if not (made_by.startswith("httpx") or made_by in (hub.__name__, "hf_xet") or type(error) is RuntimeError):
             raise
         raise DownloadError("broken", f"{type(error).__name__}: {error}") from error
 
@@ -536,6 +539,10 @@ def main(words: list[str]) -> int:
         return 1
     except OSError as error:
         send_message(error="disk-full" if error.errno == 28 else "broken", message=str(error)[:2000])
+        return 1
+    except Exception as error:  # noqa: BLE001  # else the interpreter waits for all files that still arrive
+        traceback.print_exc()
+        send_message(error="broken", message=f"{type(error).__name__}: {error}"[:2000])
         return 1
     return 0
 

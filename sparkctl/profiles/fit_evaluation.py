@@ -33,6 +33,7 @@ from sparkctl.model.memory_fit import (
     MemoryFit,
     MemoryHolder,
 )
+from sparkctl.model.missing_part import MODEL_KINDS, PartKind
 from sparkctl.model.node import NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.units import format_gib
@@ -59,9 +60,12 @@ def find_model_paths(profile: Profile, plan: LaunchPlan) -> tuple[str | None, st
     return named or None, draft or (more if isinstance(more, str) else None)
 
 
-def list_checkpoint_paths(profile: Profile, plan: LaunchPlan) -> tuple[str, ...]:
-    """Return the paths on the node where its files should be, as far as the mounts tell."""
-    found = (map_path_to_node(one, plan) for one in find_model_paths(profile, plan))
+def list_checkpoint_paths(
+    profile: Profile, plan: LaunchPlan, kinds: Sequence[PartKind] = MODEL_KINDS
+) -> tuple[str, ...]:
+    """Return the paths on the node where the files of its models should be, as far as the mounts tell."""
+    paths = zip(MODEL_KINDS, find_model_paths(profile, plan), strict=True)
+    found = (map_path_to_node(path, plan) for kind, path in paths if kind in kinds)
     return tuple(dict.fromkeys(one for one in found if one is not None))
 
 

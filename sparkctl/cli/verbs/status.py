@@ -195,13 +195,22 @@ async def _watch_status(context: CommandContext, nodes: Sequence[Node], form: _F
     from contextlib import aclosing
 
     from sparkctl.cli.verb_runner import run_until_interrupt
+    from sparkctl.errors import SparkctlError
+    from sparkctl.model.node import NodeState
     from sparkctl.monitor.node_status import watch_node_statuses
 
     async def print_updates() -> None:
+        is_known = False  # the instance was there once: it may come again, and a lost node, too
         painting = stdout.is_terminal() and not form.as_json
         async with aclosing(watch_node_statuses(context, nodes)) as updates:
             async for views in updates:
-                chosen = form.select_views(views)
+                try:
+                    chosen = form.select_views(views)
+                    is_known = True
+                except SparkctlError:
+                    if not is_known and all(view.state is NodeState.OK for view in views):
+                        raise
+                    chosen = views
                 if painting:
                     picture = _format_views(context, chosen, form)
                     stdout.repaint_screen([time.strftime("%H:%M:%S"), "", *picture])

@@ -463,14 +463,28 @@ async def _start_download(session: NodeSession, wanted: ModelDownload, environ: 
         container_id = await asyncio.shield(creating)
         await session.docker.start_container(container_id)
     except BaseException:  # what this attempt made goes again, and nothing of another pull's
-        with suppress(NodeError, DockerError):  # the error that ended it says more
-            await session.docker.remove_container(await creating)
-        if folder:
+        is_gone = await _remove_unstarted(session, creating)
+        if folder and is_gone:  # else it runs, or may run: it reads the token
             with suppress(NodeError, DockerError):
                 words = ["sh", "-c", _REMOVE_FOLDER, "sparkctl-download", folder]
                 await session.run(words, timeout=_COMMAND_TIMEOUT_SECONDS)
         raise
     return container_id
+
+
+async def _remove_unstarted(session: NodeSession, creating: asyncio.Future[str]) -> bool:
+    """Remove a container, unless Docker has started it meanwhile; return whether it is certainly gone."""
+    try:
+        container_id = await creating
+    except (NodeError, DockerError):  # there is none
+        return True
+    try:
+        await session.docker.remove_container(container_id)
+    except ContainerNotFound:
+        return True
+    except (NodeError, DockerError):
+        return False
+    return True
 
 
 async def _remove_token_folders(session: NodeSession, wanted: ModelDownload) -> None:

@@ -28,11 +28,17 @@ async def start_or_pull(ctx: CommandContext, request: StartInstance) -> AsyncGen
             async for event in events:
                 if isinstance(event, PartsMissing):
                     missing += ((event.instance, part) for part in event.parts)
-                is_refused = isinstance(event, CommandEnded) and event.exit_code == ExitCode.REFUSED
-                if not is_refused or not await _confirm_pull(ctx, request, missing):
-                    yield event
-                    continue
-                request = replace(request, pull=True)
+                if isinstance(event, CommandEnded) and event.exit_code == ExitCode.REFUSED:
+                    asking = _confirm_pull(ctx, request, missing)
+                    try:
+                        if await ctx.interrupt.run_interruptible(
+                            asking, f"interrupted before {request.profile.name} was started"
+                        ):
+                            request = replace(request, pull=True)
+                            continue
+                    except SparkctlError as error:
+                        event = build_end_from_error(error, ctx, event.seconds, event.instance, event.node)
+                yield event
         if not request.pull:
             return
     async with aclosing(_pull_and_start(ctx, request)) as events:

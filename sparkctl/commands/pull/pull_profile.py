@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 
 from sparkctl.commands.event_stream import (
     build_end_from_error,
+    build_error_from_end,
     forward_events,
     open_session,
     run_in_turn,
@@ -56,7 +57,7 @@ from sparkctl.errors import ExitCode, OperationRefused, SparkctlError
 from sparkctl.history.model import NodeResult, OperationKind
 from sparkctl.model.events import CommandEnded, Emit, Event, LogArrived, Outcome, PhaseChanged, WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
-from sparkctl.model.missing_part import DirectorySource, HubSource, MissingPart, PartKind
+from sparkctl.model.missing_part import MODEL_KINDS, DirectorySource, HubSource, MissingPart, PartKind
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
@@ -299,8 +300,7 @@ class ProfilePuller:
         if not self._request.forced:
             await self._refuse_while_loading({part.node for part in wanted if part.kind is not PartKind.IMAGE})
         said = await self._get_image(missing)
-        for kind in (PartKind.MODEL, PartKind.DRAFT_MODEL):
-            said += await self._get_model(kind, missing)
+        said += await self._get_models(missing)
         left = [part for parts in (await self._read_missing()).values() for part in parts]
         if left:
             raise OperationRefused(f"after the download {left[0].sentence}", "look at that path on the node")
@@ -375,15 +375,15 @@ class ProfilePuller:
         return by_node, errors[0] if errors else None
 
     async def _measure_part(self, session: NodeSession, part: MissingPart, hub: HubClient) -> MissingPart:
-        if part.source is None:
-            return part
         if part.kind is PartKind.IMAGE:
+            if part.source is None or part.is_built:  # no registry has it
+                return part
             if self._request.own_login:
                 self._own_login = await read_own_login(self._request.environ, get_registry(part.name))
             # what the registry refuses now it refuses to Docker, which says why
             (part,), _ = await measure_images(session, (part,), self._engines[part.node], self._own_login)
             return part
-        if self._request.from_node is not None:
+        if self._request.from_node is not None or (part.source is None and self._request.from_directory is None):
             return part
         wanted = ModelDownload.from_part(self._request.profile, part, self._request.from_directory)
         if isinstance(wanted.source, DirectorySource):
@@ -433,7 +433,7 @@ class ProfilePuller:
             log = partial(self._report_build, source.node.name)
             said.append(await build_image(source, self._build, progress, log))
         for session in targets:  # one build: every rank needs the same image
-            said.append(await self._copy_part(source.node, session.node, is_image=True))
+            said.append(await self._copy_parts(source.node, session.node, (PartKind.IMAGE,)))
         return said
 
     def _report_build(self, node: NodeName, number: int, line: str, step: Step | None) -> None:
@@ -485,41 +485,48 @@ class ProfilePuller:
                         "wait until it is ready; or download anyway with --force",
                     )  # fmt: skip
 
-    async def _get_model(self, kind: PartKind, missing: Mapping[NodeName, tuple[MissingPart, ...]]) -> list[str]:
-        lacking = [
-            (session, part) for session in self._sessions for part in missing[session.node.name] if part.kind is kind
-        ]
-        if not lacking:
-            return []
-        having = [session for session in self._sessions if session not in [one for one, _ in lacking]]
-        said = []
-        source = having[0].node if having else lacking[0][0].node
-        if self._request.from_node is not None:
-            source = self._request.from_node
-        elif not having:
-            session, part = lacking.pop(0)
-            wanted = ModelDownload.from_part(self._request.profile, part, self._request.from_directory)
-            progress, began = self._report_progress(session.node.name, "model"), self._ctx.clock.monotonic()
-            sentence, had_begun = await download_model(session, wanted, self._request.environ, progress)
-            self._record(part, progress.received, self._ctx.clock.monotonic() - began, has_joined=had_begun)
-            said.append(sentence)
-        for session, _ in lacking:
-            said.append(await self._copy_part(source, session.node, is_image=False))
+    async def _get_models(self, missing: Mapping[NodeName, tuple[MissingPart, ...]]) -> list[str]:
+        """Download on one node what none has, the model and its draft; then copy onto each only what it lacks."""
+        said, copies = [], dict[tuple[Node, Node], list[PartKind]]()
+        for kind in MODEL_KINDS:
+            lacking = [
+                (session, part)
+                for session in self._sessions
+                for part in missing[session.node.name]
+                if part.kind is kind
+            ]
+            if not lacking:
+                continue
+            having = [session for session in self._sessions if session not in [one for one, _ in lacking]]
+            source = having[0].node if having else lacking[0][0].node
+            if self._request.from_node is not None:
+                source = self._request.from_node
+            elif not having:
+                session, part = lacking.pop(0)
+                wanted = ModelDownload.from_part(self._request.profile, part, self._request.from_directory)
+                progress, began = self._report_progress(session.node.name, "model"), self._ctx.clock.monotonic()
+                sentence, had_begun = await download_model(session, wanted, self._request.environ, progress)
+                self._record(part, progress.received, self._ctx.clock.monotonic() - began, has_joined=had_begun)
+                said.append(sentence)
+            for session, _ in lacking:
+                copies.setdefault((source, session.node), []).append(kind)
+        for (source, target), kinds in copies.items():
+            said.append(await self._copy_parts(source, target, kinds))
         return said
 
-    async def _copy_part(self, source: Node, target: Node, *, is_image: bool) -> str:
+    async def _copy_parts(self, source: Node, target: Node, kinds: Sequence[PartKind]) -> str:
         from sparkctl.commands.transfer.transfer_profile import (
             TransferProfile,
             transfer_profile,
         )  # imported late, for two nodes
 
         transfer = TransferProfile(
-            profile=self._request.profile, source=source, targets=(target,), image=is_image, model=not is_image,
-            environ=self._request.environ, words=self._request.words,
+            profile=self._request.profile, source=source, targets=(target,), image=PartKind.IMAGE in kinds,
+            model=PartKind.IMAGE not in kinds, kinds=kinds, environ=self._request.environ, words=self._request.words,
         )  # fmt: skip
         ended = await forward_events(transfer_profile(self._ctx, transfer), self._emit)
         if ended.exit_code:
-            raise SparkctlError(ended.message or f"the copy to {target.name} failed", ended.hint)
+            raise build_error_from_end(ended)
         return ended.message or f"{self._request.profile.name} is on {target.name}"
 
     def _report_progress(self, node: NodeName, step: str) -> TransferReporter:

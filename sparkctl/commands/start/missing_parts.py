@@ -17,7 +17,7 @@ from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import PartsMissing
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.memory_fit import CheckpointFiles
-from sparkctl.model.missing_part import HubSource, MissingPart, PartKind, parse_model_source
+from sparkctl.model.missing_part import MODEL_KINDS, HubSource, MissingPart, PartKind, parse_model_source
 from sparkctl.model.node import NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.secrets import redact_words
@@ -51,7 +51,7 @@ def find_missing_models(
     by_place = {one.place: one for one in models}
     paths = find_model_paths(profile, plan)
     sources = (profile.model.source, profile.model.draft_source)
-    for kind, path, source in zip((PartKind.MODEL, PartKind.DRAFT_MODEL), paths, sources, strict=True):
+    for kind, path, source in zip(MODEL_KINDS, paths, sources, strict=True):
         place = map_path_to_node(path, plan)
         if (
             path is None
@@ -185,12 +185,15 @@ def _list_directories_above(part: MissingPart, engine: DockerInfo) -> tuple[str,
 
 
 def describe_way_to_get(part: MissingPart, plan: LaunchPlan, again: str) -> str:
-    """Return what to do about a part that a start requires. ``again``: the command that repeats the start."""
+    """Return what to do about a part that a start requires. ``again``: the command that repeats the start or switch."""
     if part.source is not None:
         return format_pull_hint(plan, again)
     if part.made_by is not None:
         return format_making_hint(part.made_by)
-    return f"put it there, or set model.source in the profile for `sparkctl pull`; start it anyway: {again} --force"
+    way = "put it there, or set model.source in the profile for `sparkctl pull`"
+    if again.startswith("sparkctl up "):  # a switch has no such flag
+        way += f"; start it anyway: {again} --force"
+    return way
 
 
 def build_missing_event(

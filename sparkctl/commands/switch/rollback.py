@@ -32,7 +32,7 @@ from sparkctl.model.verdict import Verdict
 from sparkctl.monitor import engine_probe
 from sparkctl.monitor.engine_probe import QueryMarkerSupport, request_proof
 from sparkctl.monitor.ranks import RankContainer, group_by_instance
-from sparkctl.profiles.container_labels import parse_needs_label, parse_rank_label
+from sparkctl.profiles.container_labels import find_container_api_key, parse_needs_label, parse_rank_label
 from sparkctl.profiles.launch_planning import build_guard_rule
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.transport.node_session import NodeSession
@@ -234,9 +234,10 @@ async def _create_rank_watch(
     """
     session, profile = transaction.sessions[node], _load_profile(container)
     index, _, count = (parse_rank_label(container) or "0/1").partition("/")
-    made = rebuild_launch_plan(session.node, container, await session.docker.read_run_options(container.id)).plan
+    run = await session.docker.read_run_options(container.id)
+    made = rebuild_launch_plan(session.node, container, run).plan
     made = replace(
-        made, container_name=original_name(container.name), rank=int(index), ranks=int(count),
+        made, api_key=find_container_api_key(run), container_name=original_name(container.name), rank=int(index), ranks=int(count),
         timeouts=_PHASE_TIMEOUTS if profile is None else profile.start.timeouts,
         guard=None if not transaction.guarded else GuardRule(limit=_GUARD_LIMIT_SECONDS) if profile is None else build_guard_rule(profile),
         secrets=tuple(await session.docker.read_secret_values(container.id)),

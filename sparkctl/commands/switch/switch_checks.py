@@ -13,6 +13,7 @@ from sparkctl.commands.drop_page_cache import format_sudoers_command
 from sparkctl.commands.start import connectivity_check, node_fit
 from sparkctl.commands.start.connectivity_check import verify_port_access
 from sparkctl.commands.start.launch_plans import build_changed_plan
+from sparkctl.commands.start.missing_parts import build_missing_image, describe_way_to_get, find_missing_models
 from sparkctl.commands.start.start_needs import list_chain
 from sparkctl.commands.start.start_preflight import (
     PreflightInspection,
@@ -452,9 +453,14 @@ def _build_new_launch(
         before = sum(need.fit(gone).needed_bytes or 0 for need in needs)
         return replace(measured, reserved=before).evaluate(request.profile, gone)
 
+    profile, again = request.profile, request.retry_command
+    plan = launch if seen.alone is None or launch is not seen.launch else seen.alone
+    lacking = next((one for one in find_missing_models(profile, plan, seen.look.models) if one.is_required), None)
     return IncomingRank(
         plan=launch,
         has_image=seen.has_image,
+        image_hint=describe_way_to_get(build_missing_image(profile, launch, ""), launch, again),
+        model_hint="" if lacking is None else describe_way_to_get(lacking, launch, again),
         fit=calculate_fit_without,
         alone=seen.alone,
         fit_changed=measured.evaluate,

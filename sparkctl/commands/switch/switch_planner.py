@@ -28,11 +28,13 @@ _TRANSIENT_STATES = (ContainerState.REMOVING, ContainerState.UNKNOWN)
 class IncomingRank:
     """What is to start on a node. ``fit``: the estimate with these containers (ids) gone. ``alone``: the launch as a
     model on one node, whose arguments describe the model, unlike those of one rank; None: same as ``plan``.
-    ``fit_changed``: the estimate of a changed profile.
+    ``fit_changed``: the estimate of a changed profile. ``image_hint``, ``model_hint``: how to get what the node lacks.
     """
 
     plan: LaunchPlan
     has_image: bool
+    image_hint: str = ""
+    model_hint: str = ""
     fit: Callable[[frozenset[str]], MemoryFit]
     alone: LaunchPlan | None = None
     fit_changed: Callable[[Profile, frozenset[str]], MemoryFit] | None = None
@@ -149,7 +151,8 @@ def plan_switch(
     _include_all_ranks(draft, keep_going=keep_going)
     fits = {site.node: one.fit(draft.stopped_ids) for site in targets if (one := site.last_start) is not None}
     for site in targets:
-        _add_fit_cautions(draft, site, fits[site.node])
+        if (one := site.last_start) is not None:
+            _add_fit_cautions(draft, site, one, fits[site.node])
     changes = tuple(
         change for site in ordered if (change := _build_node_plan(draft, site, fits.get(site.node))) is not None
     )  # fmt: skip
@@ -196,7 +199,7 @@ def _add_conflicts(draft: _PlanBuilder, site: NodeInventory, coming: IncomingRan
     """Add the stops for conflicts other than memory; report foreign conflicts as obstacles."""
     launch, node = coming.plan, site.node
     if not coming.has_image:
-        draft.obstacles.append(f"{node} does not have the image {launch.image}: docker pull {launch.image}")
+        draft.obstacles.append(f"{node} does not have the image {launch.image}: {coming.image_hint}")
     for name, ours in site.ended:
         if name == launch.container_name and not ours:
             draft.obstacles.append(_describe_name_conflict(node, name))
@@ -345,10 +348,10 @@ def _include_all_ranks(draft: _PlanBuilder, *, keep_going: bool) -> None:
 # the result
 
 
-def _add_fit_cautions(draft: _PlanBuilder, site: NodeInventory, fit: MemoryFit) -> None:
+def _add_fit_cautions(draft: _PlanBuilder, site: NodeInventory, coming: IncomingRank, fit: MemoryFit) -> None:
     if fit.absent is not None:
         draft.obstacles.append(
-            f"the model {sanitize_line(fit.absent)} is missing or incomplete on {site.node}: get it first (sparkctl pull)"
+            f"the model {sanitize_line(fit.absent)} is missing or incomplete on {site.node}: {coming.model_hint}"
         )
         return
     more = fit.cautions

@@ -32,6 +32,7 @@ from sparkctl.engines import load_engine
 from sparkctl.errors import DiskFull, DockerError, ExitCode, ImageNotFound, OperationRefused, SparkctlError
 from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, WarningEmitted
 from sparkctl.model.fabric_route import NodeLanes
+from sparkctl.model.missing_part import MODEL_KINDS, PartKind
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import sanitize_line
@@ -119,7 +120,8 @@ _IMAGE_SPACE_FACTOR = 2  # free space per byte of image: docker load unpacks bef
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferProfile(Request):
     """What to copy and where: ``targets`` one after the other. ``environ``: the operator's, for the variables of the
-    profile. ``words``: the profile and its overrides as the operator typed them.
+    profile. ``words``: the profile and its overrides as the operator typed them. ``kinds``: which of its models, with
+    ``model``.
     """
 
     profile: Profile
@@ -130,6 +132,7 @@ class TransferProfile(Request):
     dry_run: bool = False
     environ: Mapping[str, str] = field(default_factory=dict)
     words: tuple[str, ...] = ()
+    kinds: Sequence[PartKind] = MODEL_KINDS
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -270,7 +273,7 @@ async def _read_node_contents(ctx: CommandContext, request: TransferProfile, ses
         environ=DefaultingEnviron(request.environ),
         engine=engine,
     )
-    wanted = list_checkpoint_paths(request.profile, plan) if request.model else ()
+    wanted = list_checkpoint_paths(request.profile, plan, request.kinds) if request.model else ()
     image, rooms = None, []
     if request.image:
         refuse_without_docker(node.name, look)

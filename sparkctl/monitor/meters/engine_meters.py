@@ -431,7 +431,8 @@ class LogMeter:
                 for line in batch:
                     for text in self._preparer.prepare_lines(line.text):
                         if (stats := self.engine.parse_stats_line(text)) is not None:
-                            self.window.add_line(datetime.fromisoformat(line.when).timestamp(), stats)
+                            with suppress(ValueError):  # a line without a usable stamp is of no moment
+                                self.window.add_line(datetime.fromisoformat(line.when).timestamp(), stats)
                 await yield_to_input()  # batches that another subscriber has read come without a wait
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from sparkctl.model.text.units import GIB
 from tests.support.run_command import run_demo
 
@@ -29,3 +31,34 @@ def test_the_picture_says_what_stops_what_starts_and_what_is_free() -> None:
     assert "stops: no room for both" in ran.stdout
     assert "stops: its other half stops too" in ran.stdout
     assert "nothing: spark2 is free" in ran.stdout
+
+
+PULL = "sparkctl pull qwen36-vllm --node spark1"
+
+
+@pytest.mark.parametrize(
+    ("change", "ways"),
+    [
+        ("port=8001", [f"{PULL} --set port=8001"] * 2),
+        ("build=https://example.org/vllm.git", [f"{PULL} --set build=https://example.org/vllm.git"] * 2),
+        (
+            "made_by=./make-it.sh",
+            [
+                "nobody publishes it; make it there, then repeat the command: ./make-it.sh",
+                f"{PULL} --set made_by=./make-it.sh",
+            ],
+        ),
+        (
+            "model.source=null",
+            [
+                f"{PULL} --set model.source=null",
+                "put it there, or set model.source in the profile for `sparkctl pull`",
+            ],
+        ),
+    ],
+)
+def test_what_is_missing_comes_with_the_way_to_get_it(change: str, ways: list[str]) -> None:
+    words = ("switch", "qwen36-vllm", "--node", "spark1", "--set", change, "--dry-run", "--json")
+    ran = run_demo(*words, scenario="fresh")
+    (plan,) = [json.loads(line)["plan"] for line in ran.stdout.splitlines() if '"switch-plan"' in line]
+    assert [one.partition(": ")[2] for one in plan["obstacles"]] == ways

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sparkctl.commands.pull import model_download
 from sparkctl.commands.pull.pull_profile import PullProfile, pull_profile
 from sparkctl.commands.start.check_fit import CheckFit, check_fit, propose_profile
 from sparkctl.commands.start.missing_parts import measure_free_space
@@ -43,6 +46,7 @@ from sparkctl.simulator import SimulatedSparks
 from sparkctl.simulator.sim_container import SimContainer
 from sparkctl.simulator.sim_node import FULL_DISK_FREE_BYTES, NodeFault, SimNodeOptions
 from sparkctl.transport.hub_client import HubClient
+from sparkctl.transport.node_session import NodeSession
 from sparkctl.views.status_view import format_status
 from tests.support.events import collect_events, find_command_end
 from tests.support.run_command import parse_result, run_demo
@@ -94,6 +98,53 @@ async def test_two_sparks_download_once(sparks: SimulatedSparks, ctx: CommandCon
     downloads = {one.node for one in events if isinstance(one, TransferProgressed) and one.what.startswith("model ")}
     assert downloads == {"spark1"}
     assert sparks.nodes["spark2"].downloaded == {MODEL}
+
+
+DFLASH = "qwen3-coder-next-dflash"
+CACHE = "/home/milo/.cache/huggingface/hub/models--"
+MODEL_PLACE = CACHE + "saricles--Qwen3-Coder-Next-NVFP4-GB10"
+DRAFT_PLACE = CACHE + "z-lab--Qwen3-Coder-Next-DFlash"
+
+
+def make_draft_request(sparks: SimulatedSparks, nodes: int = 2) -> PullProfile:
+    profile = ProfileLibrary(user=shipped_profiles_dir()).load_profile(DFLASH)
+    return replace(make_request(sparks, nodes=nodes), profile=profile, image=False)
+
+
+@FRESH
+async def test_model_and_draft_come_once_and_are_copied_together(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    sparks.nodes["spark1"].images.add_image("ghcr.io/spark-arena/dgx-vllm-eugr-nightly-tf5:latest", "sha256:1")
+    events = await collect_events(pull_profile(ctx, make_draft_request(sparks)))
+    end = find_command_end(events)
+    assert end.exit_code == 0, end
+    assert {one.node for one in events if isinstance(one, TransferProgressed) and one.source == "hub"} == {"spark1"}
+    for node in sparks.nodes.values():
+        assert node.downloaded == {MODEL_PLACE, DRAFT_PLACE}
+    assert (end.message or "").count("is on spark2") == 1
+
+
+@FRESH
+@pytest.mark.parametrize("is_named", [False, True])
+async def test_each_spark_gives_what_the_other_lacks(
+    sparks: SimulatedSparks, ctx: CommandContext, is_named: bool
+) -> None:
+    sparks.nodes["spark1"].downloaded, sparks.nodes["spark2"].downloaded = {MODEL_PLACE}, {DRAFT_PLACE}
+    first, second = load_config(sparks.config_path).nodes
+    request = make_draft_request(sparks)
+    if is_named:
+        request = replace(request, nodes=(first,), from_node=second)
+    end = find_command_end(await collect_events(pull_profile(ctx, request)))
+    assert end.exit_code == 0, end
+    assert sparks.nodes["spark1"].downloaded == {MODEL_PLACE, DRAFT_PLACE}
+    assert sparks.nodes["spark2"].downloaded == ({DRAFT_PLACE} if is_named else {MODEL_PLACE, DRAFT_PLACE})
+
+
+@pytest.mark.simulation(scenario="fresh", options={"spark2": SimNodeOptions(troubles=frozenset({NodeFault.FULL_DISK}))})
+async def test_a_copy_that_fails_ends_the_pull_as_it_ended(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    sparks.nodes["spark1"].downloaded = {MODEL}
+    end = find_command_end(await collect_events(pull_profile(ctx, make_request(sparks, nodes=2, image=False))))
+    assert (end.exit_code, end.node, end.outcome) == (6, "spark2", Outcome.REFUSED)
+    assert "spark2 has no room for" in (end.message or "")
 
 
 @FRESH
@@ -197,17 +248,19 @@ async def test_a_download_that_somebody_paused_is_watched_and_not_begun_anew(
     assert [one["id"] for one in daemon._past_events if one["Action"] == "create"] == [paused.id]
 
 
-async def cut_off_download(sparks: SimulatedSparks, ctx: CommandContext) -> SimContainer:
-    """Cancel a pull while Docker starts its container; return that container, which is gone again."""
+async def cut_off_download(sparks: SimulatedSparks, ctx: CommandContext, *, is_started: bool = False) -> SimContainer:
+    """Cancel a pull while Docker starts its container, or has done so without having said it; return that container."""
     sparks.nodes["spark1"].images.add_image(IMAGE, "sha256:1")
     daemon = sparks.docker["spark1"]
     daemon.start_seconds = 1e6
-    first = asyncio.create_task(collect_events(pull_profile(ctx, make_request(sparks))))
+    request = make_request(sparks, environ={"HF_HUB_OFFLINE": "1", "HF_TOKEN": "hf_secret"})
+    first = asyncio.create_task(collect_events(pull_profile(ctx, request)))
     await wait_until_true(lambda: bool(daemon.containers))
     (begun,) = daemon.containers.values()
+    if is_started:
+        daemon.start_container(begun)
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
-    assert daemon.containers == {}, "an attempt that is cut off takes what it made with it"
     return begun
 
 
@@ -216,6 +269,7 @@ async def test_a_container_that_nobody_starts_gives_way_after_a_minute(
     sparks: SimulatedSparks, ctx: CommandContext
 ) -> None:
     daemon, begun = sparks.docker["spark1"], await cut_off_download(sparks, ctx)
+    assert daemon.containers == {}
     left, daemon.start_seconds = daemon.create_container(begun.name, begun.body), 0.0
     assert find_command_end(await collect_events(pull_profile(ctx, make_request(sparks)))).exit_code == 0
     assert left.id not in daemon.containers
@@ -224,11 +278,23 @@ async def test_a_container_that_nobody_starts_gives_way_after_a_minute(
     assert len(created) == 3
 
 
-@FRESH
-async def test_an_attempt_that_is_cut_off_takes_what_it_made_with_it(
-    sparks: SimulatedSparks, ctx: CommandContext
+@pytest.mark.parametrize("is_started", [False, True])
+@pytest.mark.simulation(scenario="fresh", speed=0.2)
+async def test_an_attempt_that_is_cut_off_takes_its_token_along_unless_docker_went_on(
+    sparks: SimulatedSparks, ctx: CommandContext, monkeypatch: pytest.MonkeyPatch, is_started: bool
 ) -> None:
-    await cut_off_download(sparks, ctx)
+    scripts, run = list[str](), NodeSession.run
+
+    async def run_and_note(session: NodeSession, argv: Sequence[str], **more: Any) -> Any:
+        scripts.extend(argv[2:3])
+        return await run(session, argv, **more)
+
+    monkeypatch.setattr(NodeSession, "run", run_and_note)
+    daemon = sparks.docker["spark1"]
+    begun = await cut_off_download(sparks, ctx, is_started=is_started)
+    assert model_download._PREPARE in scripts
+    assert (list(daemon.containers.values()) == [begun]) is is_started
+    assert (model_download._REMOVE_FOLDER in scripts) is not is_started
 
 
 def test_plan_refuses_while_something_is_missing_and_says_what(tmp_path: object) -> None:
@@ -373,6 +439,28 @@ async def test_up_on_a_terminal_offers_to_get_what_is_missing(sparks: SimulatedS
         f"the model {MODEL}",
     ]
     assert [one.outcome for one in events if isinstance(one, CommandEnded)] == [Outcome.READY]
+
+
+class Waiting(NonInteractivePrompter):
+    """Somebody presses Ctrl-C where a question waits for its answer."""
+
+    def __init__(self, ctx: CommandContext) -> None:
+        self.ctx = ctx
+
+    async def ask_yes_no(self, question: YesNoQuestion) -> bool:
+        self.ctx.interrupt.record_press()
+        await asyncio.Event().wait()
+        raise AssertionError("nobody answers")
+
+
+@FRESH
+async def test_ctrl_c_at_the_question_ends_up(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    request = make_request(sparks, nodes=1).to_start_request()
+    async with asyncio.timeout(10):
+        events = await collect_events(request.run(replace(ctx, asker=Waiting(ctx))))
+    (end,) = [one for one in events if isinstance(one, CommandEnded)]
+    assert (end.exit_code, end.outcome, end.node) == (130, Outcome.INTERRUPTED, "spark1")
+    assert not sparks.nodes["spark1"].images.has_image(IMAGE)
 
 
 @FRESH
@@ -551,6 +639,31 @@ async def test_a_directory_that_is_not_there_is_told_before_the_image_comes(
     end = find_command_end(events)
     assert (end.exit_code, end.message) == (6, "spark1 has no directory /mnt/gone/models")
     assert not sparks.nodes["spark1"].images.has_image(IMAGE)
+
+
+@FRESH
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_an_own_directory_that_is_not_there_is_told_before_the_image_comes(
+    sparks: SimulatedSparks, ctx: CommandContext, dry_run: bool
+) -> None:
+    request = make_request(sparks, "model.source=null", from_directory="/mnt/gone/models", dry_run=dry_run)
+    end = find_command_end(await collect_events(pull_profile(ctx, request)))
+    assert (end.exit_code, end.message) == (6, "spark1 has no directory /mnt/gone/models")
+    assert not sparks.nodes["spark1"].images.has_image(IMAGE)
+
+
+@FRESH
+async def test_an_image_that_no_registry_gives_needs_no_login(
+    sparks: SimulatedSparks, ctx: CommandContext, tmp_path: Path
+) -> None:
+    environ = {"DOCKER_CONFIG": str(tmp_path), "HF_HUB_OFFLINE": "1"}  # without any login
+    for sets in (
+        ("image=built/here:1", "build=https://git.example/recipes.git#main"),
+        ("image=own:1", "made_by=./make-it.sh"),
+    ):
+        request = make_request(sparks, *sets, environ=environ, own_login=True, dry_run=True)
+        end = find_command_end(await collect_events(pull_profile(ctx, request)))
+        assert "login" not in (end.message or ""), sets
 
 
 @pytest.mark.simulation(scenario="empty", speed=3, options={"spark1": SimNodeOptions(missing=(MODEL,))})

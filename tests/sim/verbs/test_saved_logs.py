@@ -12,6 +12,7 @@ import pytest
 
 from sparkctl import engines
 from sparkctl.cli.event_printers import LogPrinter
+from sparkctl.commands.diagnose_log import diagnose_instance
 from sparkctl.commands.show_log import ShowLog, show_log
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
@@ -23,7 +24,7 @@ from sparkctl.logs.analyzer import LogAnalyzer
 from sparkctl.logs.buffer import LogBuffer
 from sparkctl.logs.line_classifier import LineClassifier
 from sparkctl.model.events import CommandEnded, Event, LogArrived, Outcome, WarningEmitted
-from sparkctl.model.launch_plan import ReadinessRule
+from sparkctl.model.launch_plan import ContainerLabel, ReadinessRule
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.profiles.profile_library import ProfileLibrary
@@ -241,3 +242,29 @@ async def _run_until_ready(events: AsyncIterator[Event]) -> str:
 def _set_docker_answers(sparks: SimulatedSparks, *, answers: bool) -> None:
     spark = sparks.nodes["spark1"]
     spark.options = replace(spark.options, docker_member=answers)
+
+
+@pytest.mark.simulation("empty", **FAST)
+async def test_a_live_container_on_another_spark_comes_before_one_that_ended(
+    sparks: SimulatedSparks, ctx: CommandContext, tmp_path: Path
+) -> None:
+    nodes = load_config(sparks.config_path).nodes
+    for name in ("spark1", "spark2"):
+        (tmp_path / name).mkdir()
+        async with (
+            sim_clients.open_ssh(sparks, name) as connection,
+            sim_clients.open_docker_sdk(connection, tmp_path / name) as client,
+        ):
+            made = await sim_clients.run_in_thread(
+                lambda of=client: sim_clients.launch_engine(
+                    of, labels={ContainerLabel.INSTANCE: "q", ContainerLabel.PORT: "8003"}
+                )
+            )
+            if name == "spark1":
+                await sim_clients.run_in_thread(made.kill)
+    ended, _, _ = await collect_end_and_lines(show_log(ctx, ShowLog(instance="q", nodes=nodes)))
+    assert ended.node == "spark2"
+    report = await diagnose_instance(ctx, "q", nodes, None)
+    assert report.node == "spark2"
+    alone, _, _ = await collect_end_and_lines(show_log(ctx, ShowLog(instance="q", nodes=nodes[:1])))
+    assert alone.node == "spark1"

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from sparkctl.cli.help_formatter import fit_example_lines
-from sparkctl.cli.main import VERB_GROUPS, VERBS
+from sparkctl.cli.main import VERB_GROUPS, VERBS, asks_for_json
 from sparkctl.cli.options import SUBCOMMAND_ALIASES, VERB_ALIASES, VERB_HINTS
 from sparkctl.cli.verbs.help import format_page
 from sparkctl.files import docs_dir
@@ -41,6 +41,15 @@ def test_each_verb_is_in_one_group_and_has_two_examples() -> None:
 def test_help_and_version(line: str, words: str) -> None:
     run = run_command(line)
     assert (run.exit_code, words in run.stdout) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "asks"),
+    [("exec q -- tool --json", False), ("exec q -- tool -o json", False), ("up q --json", True), ("status -o yaml", True),
+     ("status -o wide", False)],
+)  # fmt: skip
+def test_the_words_of_another_command_ask_for_nothing(words: str, asks: bool) -> None:
+    assert asks_for_json(words.split()) is asks
 
 
 def test_help_of_nothing_that_exists_is_refused() -> None:

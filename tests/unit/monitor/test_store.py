@@ -14,7 +14,16 @@ from sparkctl.model.guard_state import GuardAction
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
-from sparkctl.model.sample import Gpu, GpuProcess, MemoryReading, NetworkInterface, NodeProcess, RdmaLane, Sample
+from sparkctl.model.sample import (
+    DiskSpace,
+    Gpu,
+    GpuProcess,
+    MemoryReading,
+    NetworkInterface,
+    NodeProcess,
+    RdmaLane,
+    Sample,
+)
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.units import GIB
 from sparkctl.model.verdict import FailureCause, Verdict
@@ -217,6 +226,43 @@ def test_what_was_asked_and_is_shown_by_the_samples_is_told_once() -> None:
         ts=0.5, node=ONE, check="stuck-clock", severity=Severity.WARNING, message="of one instance", instance="qwen36"
     )
     assert len(apply_events(other, *samples).get_view(ONE).findings) == 2, "this is about another subject"
+
+
+def test_a_finding_of_a_monitor_goes_away_where_it_begins_anew() -> None:
+    def told(check: str, instance: str | None = None) -> events.FindingReported:
+        return events.FindingReported(
+            ts=1.0, node=ONE, check=check, severity=Severity.WARNING, message=check, instance=instance
+        )
+
+    kinds = ("swappiness", "min_free_kbytes", "known-bad", "last-boot", "drop-caches")
+    store = apply_events(*map(told, kinds), told("not-generating", "qwen36"))
+    store.apply_event(events.NodeStateChanged(ts=2.0, node=ONE, state=NodeState.UNKNOWN, detail="no sample for 9 s"))
+    store.apply_event(events.NodeStateChanged(ts=2.5, node=ONE, state=NodeState.UNREACHABLE, detail="gone"))
+    assert len(store.get_reported_findings(ONE)) == 6, "the same monitor goes on"
+    store.apply_event(events.NodeStateChanged(ts=3.0, node=ONE, state=NodeState.UNKNOWN))
+    assert [one.check for one in store.get_reported_findings(ONE)] == ["drop-caches"], "doctor alone can tell"
+
+
+def test_a_finding_of_an_instance_ends_with_it() -> None:
+    told = events.FindingReported(
+        ts=1.0, node=ONE, check="not-generating", severity=Severity.PROBLEM, message="hangs", instance="qwen36"
+    )
+    alive = events.ContainersListed(ts=2.0, node=ONE, instances=(READY,))
+    gone = events.ContainersListed(ts=3.0, node=ONE)
+    store = apply_events(make_sample_event(0.5), told, alive)
+    assert [one.summary for one in store.get_view(ONE).findings] == ["hangs"]
+    store.apply_event(replace(gone, known=False))
+    assert len(store.get_view(ONE).findings) == 1, "not known is not gone"
+    store.apply_event(gone)
+    assert store.get_view(ONE).findings == ()
+
+
+def test_what_samples_have_judged_since_a_doctor_is_as_they_say() -> None:
+    asked = events.FindingReported(ts=1.0, node=ONE, check="disk", severity=Severity.PROBLEM, message="2 GiB free")
+    enough, unread = DiskSpace("/", 900 * GIB, 800 * GIB), DiskSpace("/")
+    for when, disks, shown in ((5.0, enough, 1), (100.0, unread, 1), (100.0, enough, 0)):
+        view = apply_events(asked, make_sample_event(when, disks=(disks,))).get_view(ONE)
+        assert len(view.findings) == shown
 
 
 def test_what_two_nodes_show_beside_each_other_is_told_on_both() -> None:

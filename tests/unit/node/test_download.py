@@ -366,5 +366,45 @@ def test_what_the_client_says_of_a_connection_is_a_message_and_no_traceback() ->
     ):
         raise importlib.import_module(name).ReadError("[Errno 9] Bad file descriptor")
     assert told.value.kind == "broken"
+    xet = importlib.import_module("huggingface_hub.errors").XetDownloadError
+    for error in (xet("no reconstruction"), RuntimeError("CAS service error")):
+        with (
+            pytest.raises(program.DownloadError, match=r"Error: (no rec|CAS)"),
+            program.explain_errors(client, REPOSITORY),
+        ):
+            raise error
     with pytest.raises(KeyError), program.explain_errors(client, REPOSITORY):
         raise KeyError
+
+
+CLIENT_WITH_A_DEFECT = """
+import time
+from types import SimpleNamespace as Some
+class HfApi:
+    def __init__(self, token): pass
+    def model_info(self, repo, revision, files_metadata):
+        files = [Some(rfilename=name, size=4, lfs=None, blob_id="ab") for name in ("slow.json", "wrong.json")]
+        return Some(siblings=files, sha="c" * 40)
+def hf_hub_download(repo, name, **more):
+    time.sleep(60 if name == "slow.json" else 0.1)
+    raise KeyError(name)
+"""
+
+
+def test_an_error_that_nobody_foresaw_ends_it_at_once_with_a_message(tmp_path: Path) -> None:
+    package = tmp_path / "site" / "huggingface_hub"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(CLIENT_WITH_A_DEFECT)
+    names = ("GatedRepoError", "RevisionNotFoundError", "RepositoryNotFoundError")
+    (package / "utils.py").write_text("".join(f"class {name}(OSError): pass\n" for name in names))
+    done = subprocess.run(
+        [sys.executable, "-u", str(SCRIPT), json.dumps({"repo": REPOSITORY, "target": str(tmp_path / "tiny")})],
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(package.parent)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert json.loads(done.stdout.splitlines()[-1]) == {"error": "broken", "message": "KeyError: 'wrong.json'"}
+    assert "Traceback" in done.stderr

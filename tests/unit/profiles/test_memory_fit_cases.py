@@ -97,6 +97,25 @@ def test_all_three_flags_on_0512_take_the_workspace_first_unless_a_start_of_them
     assert not evaluate_fit(replace(fit_qwen36(flags), version=(0, 5, 23))).is_refused
 
 
+@pytest.mark.parametrize(
+    ("config", "flags", "nodes"),
+    [
+        (model_configs.DEEPSEEK, "-tp 2", 1),  # one latent, which each rank keeps whole
+        (model_configs.DEEPSEEK, "--pipeline-parallel-size 2", 2),
+        (model_configs.DEEPSEEK, "-tp 2 -dcp 2", 2),
+        (model_configs.MINIMAX_M27, "-tp 2", 2),
+        ('{"num_hidden_layers": 8, "num_attention_heads": 16, "num_key_value_heads": 1, "head_dim": 128}', "-tp 2", 1),
+    ],
+)
+def test_a_cache_is_shared_by_its_heads_and_layers(config: str, flags: str, nodes: int) -> None:
+    sizes = [
+        make_estimate_input(f"vllm serve /m {flags}", 1, config, (0, 19, 1), ranks=ranks).estimate_kv_cache(8192).size
+        for ranks in (1, 2)
+    ]
+    assert None not in sizes
+    assert sizes[0] == pytest.approx(nodes * (sizes[1] or 0), abs=2)
+
+
 def fit_minimax(ranks: int, share: float) -> MemoryFit:
     command = f"vllm serve /m --gpu-memory-utilization {share} --max-model-len 196608"
     return evaluate_fit(make_estimate_input(command, 115, model_configs.MINIMAX_M27, (0, 19, 1), ranks=ranks))

@@ -125,7 +125,9 @@ def make_inventory(
     coming = (
         None
         if need is None
-        else IncomingRank(plan=make_launch_plan(node, port=port, group=group), has_image=has_image, fit=fit)
+        else IncomingRank(
+            plan=make_launch_plan(node, port=port, group=group), has_image=has_image, image_hint="make it", fit=fit
+        )
     )
     return NodeInventory(
         node=node,
@@ -235,7 +237,7 @@ def test_a_running_identical_instance_needs_no_switch() -> None:
 
 def test_a_missing_image_and_a_name_that_is_taken_are_obstacles() -> None:
     made = plan_switch("new", NODES[:1], [make_inventory(NODES[0], need=1, has_image=False)])
-    assert "does not have the image image:1" in made.obstacles[0]
+    assert made.obstacles == ("spark1 does not have the image image:1: make it",)
     foreign = make_rank_container(NODES[0], 1, make_container("vllm-new"))
     assert (
         "has the name that the new container"

@@ -40,7 +40,7 @@ class Gate(asyncssh.SSHServer):
         return True
 
     def unix_connection_requested(self, dest_path: str) -> bool:
-        return True
+        return self._server.opens
 
 
 @dataclass
@@ -51,6 +51,7 @@ class Server:
     keys: list[asyncssh.SSHKey]
     port: int = 0
     logins: int = 0
+    opens: bool = True  # sessions and sockets, for who is logged in
     shell: list[str] = field(default_factory=lambda: ["/bin/sh", "-c"])  # whose next word is the command line
     connections: list[asyncssh.SSHServerConnection] = field(default_factory=list)
 
@@ -87,15 +88,17 @@ async def _pump_stream(reader: ByteReader, writer: ByteWriter, eof: bool = False
 
 
 @asynccontextmanager
-async def serve_ssh(client: asyncssh.SSHKey, *keys: asyncssh.SSHKey, port: int = 0) -> AsyncIterator[Server]:
+async def serve_ssh(
+    client: asyncssh.SSHKey, *keys: asyncssh.SSHKey, port: int = 0, opens: bool = True
+) -> AsyncIterator[Server]:
     """Listen on 127.0.0.1 with these host keys until the block ends."""
-    server = Server(client, list(keys))
+    server = Server(client, list(keys), opens=opens)
     listener = await asyncssh.listen(
         "127.0.0.1",
         port,
         server_factory=lambda: Gate(server),
         server_host_keys=server.keys,
-        process_factory=lambda process: _run_in_shell(server, process),
+        process_factory=(lambda process: _run_in_shell(server, process)) if opens else None,
         encoding=None,
     )
     server.port = listener.get_port()
