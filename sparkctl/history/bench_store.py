@@ -43,8 +43,19 @@ class BenchStore:
             except FileExistsError:  # another began at the same moment
                 number += 1
         numbered = replace(run, number=number)
-        self.save(numbered)
+        try:
+            self.save(numbered)
+        except OSError:
+            (self.directory / f"{number}.json").unlink(missing_ok=True)
+            raise
         return numbered
+
+    def is_saved(self, run: BenchRun) -> bool:
+        """Tell whether a benchmark is on disk with all that ``run`` has."""
+        try:
+            return self.load(run.number) == run
+        except InvalidInput:
+            return False
 
     def discard_empty(self, number: int) -> None:
         """Forget a benchmark in which nothing was measured."""

@@ -53,10 +53,16 @@ class LoadTarget:
 def find_load_generator(own: str | None) -> tuple[str, ...]:
     """Return the words that start llama-benchy: the owner's, that on PATH, else by uvx or pipx.
 
-    Raises `OperationRefused` with the line that installs it.
+    Raises `InvalidInput` for a command that is not complete, `OperationRefused` with the line that installs it.
     """
     if own:
-        words = tuple(shlex.split(own))
+        try:
+            words = tuple(shlex.split(own))
+        except ValueError as wrong:  # a quote that is not closed
+            raise InvalidInput(
+                f"the command of the load generator is not complete: {wrong}: {own}",
+                "write it as in a shell: --command 'uvx llama-benchy'",
+            ) from wrong
         if words and shutil.which(words[0]):
             return words
         raise OperationRefused(f"the load generator {own!r} is not there", _INSTALL_HINT)
@@ -89,6 +95,14 @@ async def describe_generator(words: Sequence[str]) -> str:
         await _end_process(process)
     found = _VERSION.search(said.decode("utf-8", "replace"))
     return known if found is None else f"llama-benchy {found[1]}"
+
+
+def is_same_generator(recorded: str | None, now: str) -> bool:
+    """Tell whether a benchmark was ``recorded`` with the load generator that is there ``now``, as far as it recorded it.
+
+    Older benchmarks have no version of it, or nothing.
+    """
+    return not recorded or f"{now} ".startswith(f"{recorded} ")
 
 
 def refuse_missing_tokenizer(place: str | None) -> None:

@@ -22,6 +22,7 @@ from sparkctl.commands.bench.load_generator import (
     describe_generator,
     find_load_generator,
     hash_book,
+    is_same_generator,
 )
 from sparkctl.commands.event_stream import build_end_from_error, forward_events, open_session, stream_events
 from sparkctl.commands.list_endpoints import ServedEndpoint, ServedModel, list_endpoints
@@ -94,6 +95,8 @@ PRESETS = {  # quick and owner are what owners of a Spark post: al-engr.com/qwen
 }
 PRESET_RUNS = {"quick": 1}  # as its post has it; of the others `DEFAULT_RUNS`
 DEFAULT_RUNS = 3
+INTERRUPTED = "interrupted"  # why a benchmark ended early: by Ctrl-C
+NOTHING_MEASURED = "nothing was measured"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,11 +177,14 @@ def run_bench(ctx: CommandContext, request: RunBench) -> AsyncGenerator[Event, N
         words = find_load_generator(request.generator)
         store, book = BenchStore(), hash_book(request.book)
         async with AsyncExitStack() as stack:
-            target = await find_target(stack, ctx, request, emit)
-            generator_version = await describe_generator(words)
+            interruptible = ctx.interrupt.run_interruptible
+            target = await interruptible(find_target(stack, ctx, request, emit), NOTHING_MEASURED)
+            generator_version = await interruptible(describe_generator(words), NOTHING_MEASURED)
             run = _prepare_run(ctx, emit, request, store, target, generator=generator_version, book=book)
             home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sparkctl-bench-")))
-            tokenizer = request.tokenizer or await _fetch_tokenizer(target, home)
+            tokenizer = request.tokenizer
+            if not tokenizer:
+                tokenizer = await interruptible(_fetch_tokenizer(target, home), NOTHING_MEASURED)
             relay = await _open_relay(target)
             stack.push_async_callback(relay.close)
             generator = LoadGenerator(
@@ -198,7 +204,7 @@ def run_bench(ctx: CommandContext, request: RunBench) -> AsyncGenerator[Event, N
             watch.start()
             sweep = _Sweep(ctx=ctx, emit=emit, store=store, target=target, generator=generator, watch=watch)
             run = await sweep.measure_all(run)
-        return _build_end(ctx, run, target, ctx.clock.monotonic() - began)
+        return _build_end(ctx, store, run, target, ctx.clock.monotonic() - began)
 
     return stream_events(ctx, run_cells, request.instance, on_interrupt=None)
 
@@ -226,9 +232,9 @@ class _Sweep:
         for index, cell in enumerate(cells):
             self._place, self._left = (run.instance, done + index + 1, len(run.wanted)), cells[index:]
             try:
-                result = await self.ctx.interrupt.run_interruptible(self._measure(cell), "interrupted")
+                result = await self.ctx.interrupt.run_interruptible(self._measure(cell), INTERRUPTED)
             except CommandInterrupted:
-                return self._save(replace(run, why="interrupted"))
+                return self._save(replace(run, why=INTERRUPTED))
             rest = [one for one in run.results if one.cell != cell]
             run = self._save(replace(run, results=(*rest, result)))
             self._left = cells[index + 1 :]
@@ -241,12 +247,15 @@ class _Sweep:
             )  # fmt: skip
             if result.error is not None:
                 try:
-                    why = await self.ctx.interrupt.run_interruptible(self._find_why_it_ended(), "interrupted")
+                    why = await self.ctx.interrupt.run_interruptible(self._find_why_it_ended(), INTERRUPTED)
                 except CommandInterrupted:
-                    why = "interrupted"
+                    why = INTERRUPTED
                 if why is not None:
                     return self._save(replace(run, why=why))
         return self._save(replace(run, ended=self.ctx.clock.unix_time(), why=None))
+
+    def _save(self, run: BenchRun) -> BenchRun:
+        return save_run(self.ctx, self.emit, self.store, run)
 
     async def _measure(self, cell: BenchCell) -> CellResult:
         generator, requests = self.generator, self.generator.runs * cell.concurrency
@@ -332,19 +341,6 @@ class _Sweep:
 
         save_receipt(self.ctx, session, found, warn)
         return describe_memory_drop(found)
-
-    def _save(self, run: BenchRun) -> BenchRun:
-        try:
-            self.store.save(run)
-        except OSError as error:
-            self.emit(
-                WarningEmitted(
-                    self.ctx.clock.unix_time(),
-                    None,
-                    f"the benchmark was not written to {self.store.directory}: {error}",
-                )
-            )
-        return run
 
 
 async def find_target(stack: AsyncExitStack, ctx: CommandContext, request: MeasureInstance, emit: Emit) -> BenchTarget:
@@ -448,7 +444,7 @@ def _prepare_run(
             for name in ("digest", "image_digest", "book")
             if getattr(setup, name) is None or getattr(run.setup, name) != getattr(setup, name)
         ]
-        if not generator.startswith(run.setup.generator or ""):  # older benchmarks have no version of it
+        if not is_same_generator(run.setup.generator, generator):
             changed.append("generator")
         refuse_changed_setup(run, changed)
         return replace(run, why=None, ended=None)
@@ -531,29 +527,59 @@ def keep_run(ctx: CommandContext, emit: Emit, store: BenchStore, run: BenchRun) 
             raise
 
 
-def _build_end(ctx: CommandContext, run: BenchRun, target: BenchTarget, seconds: float) -> CommandEnded:
+def save_run(ctx: CommandContext, emit: Emit, store: BenchStore, run: BenchRun) -> BenchRun:
+    """Write what was measured, and return it with the number under which it is kept; a warning where it cannot be written.
+
+    One that was interrupted before anything was measured is forgotten, and has the number 0.
+    """
+    if run.why == INTERRUPTED and not run.results and not run.domains:
+        store.discard_empty(run.number)
+        return replace(run, number=0)
+    try:
+        if not run.number:  # it could not be written when it began
+            return store.add(run)
+        store.save(run)
+    except OSError as error:
+        words = f"the benchmark was not written to {store.directory}: {error}"
+        emit(WarningEmitted(ctx.clock.unix_time(), None, words))
+    return run
+
+
+def describe_saving(store: BenchStore, run: BenchRun) -> str:
+    """Return in words whether a benchmark is on disk as it was measured."""
+    return f"benchmark {run.number} is kept" if store.is_saved(run) else "the benchmark is not saved"
+
+
+def count_measured(store: BenchStore, run: BenchRun, left: int, total: int, what: str) -> str:
+    """Return in words how many of ``what`` are measured, and whether they are on disk."""
+    kept = "" if left == total else " and saved" if store.is_saved(run) else ", and not saved"
+    return f"{total - left} of {total} {what} are measured{kept}"
+
+
+def choose_hint(run: BenchRun, left: int) -> str | None:
+    """Return the command that shows a benchmark, or measures what is ``left`` of it; None where it is not kept."""
+    if not run.number:
+        return None
+    return f"measure the rest: sparkctl bench --resume {run.number}" if left else f"sparkctl bench show {run.number}"
+
+
+def _build_end(
+    ctx: CommandContext, store: BenchStore, run: BenchRun, target: BenchTarget, seconds: float
+) -> CommandEnded:
     failed = [one for one in run.results if one.error is not None]
-    outcome, code, message = Outcome.DONE, ExitCode.DONE, None
-    hint = f"sparkctl bench show {run.number}"
-    if run.why == "interrupted":
-        outcome, code, message = Outcome.INTERRUPTED, ExitCode.INTERRUPTED, _count_cells(run)
+    kept = count_measured(store, run, len(run.missing), len(run.wanted), "cells")
+    outcome, code, message = Outcome.DONE, ExitCode.DONE, describe_saving(store, run)
+    if run.why == INTERRUPTED:
+        outcome, code, message = Outcome.INTERRUPTED, ExitCode.INTERRUPTED, kept
     elif run.why is not None:
-        outcome, code, message = Outcome.FAILED, ExitCode.ENGINE_FAILED, f"{run.why}; {_count_cells(run)}"
+        outcome, code, message = Outcome.FAILED, ExitCode.ENGINE_FAILED, f"{run.why}; {kept}"
     elif failed:
         outcome, code = Outcome.FAILED, ExitCode.ENGINE_FAILED
-        message = f"{failed[0].cell}: {failed[0].error}; {_count_cells(run)}"
-    elif run.number:
-        message = f"benchmark {run.number} is kept"
-    if run.missing:
-        hint = f"measure the rest: sparkctl bench --resume {run.number}"
+        message = f"{failed[0].cell}: {failed[0].error}; {kept}"
     return CommandEnded(
         ts=ctx.clock.unix_time(), outcome=outcome, exit_code=int(code), seconds=seconds, node=target.session.node.name,
-        instance=run.instance, message=message, hint=hint,
+        instance=run.instance, message=message, hint=choose_hint(run, len(run.missing)),
     )  # fmt: skip
-
-
-def _count_cells(run: BenchRun) -> str:
-    return f"{len(run.wanted) - len(run.missing)} of {len(run.wanted)} cells are measured and saved"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -616,6 +642,8 @@ def run_benches(ctx: CommandContext, request: RunBenches) -> AsyncGenerator[Even
     """Measure each instance; what fails for one is a warning, and the others are measured all the same."""
 
     async def run_series(emit: Emit) -> CommandEnded:
+        for one in request.benches:
+            find_load_generator(one.generator)  # what is not there is told before anything starts
         starts = request.starts or (None,) * len(request.benches)
         series = BenchSeries(
             ctx=ctx, emit=emit, pairs=tuple(zip(request.benches, starts, strict=True)), nodes=request.nodes,
@@ -650,9 +678,10 @@ class BenchSeries:
     async def run(self) -> CommandEnded:
         """Measure all, then start again what stopped for it."""
         began = self.ctx.clock.monotonic()
+        interruptible = self.ctx.interrupt.run_interruptible
         if self.together:
-            await self._require_different_nodes(self.pairs)
-        await self._ask_before()
+            await interruptible(self._require_different_nodes(self.pairs), NOTHING_MEASURED)
+        await interruptible(self._ask_before(), NOTHING_MEASURED)
         try:
             if self.together:
                 self.ends += await gather_or_cancel(*(self._measure_one(*pair) for pair in self.pairs))
@@ -691,21 +720,20 @@ class BenchSeries:
         )  # fmt: skip
 
     async def _measure_one(self, bench: MeasureInstance, start: StartInstance | None) -> CommandEnded:
-        if start is None or not self.may_start or await self.is_served(bench.instance, bench.nodes):
+        try:
+            planned = await self.ctx.interrupt.run_interruptible(self._plan_start(bench, start), NOTHING_MEASURED)
+        except SparkctlError as error:
+            return build_end_from_error(error, self.ctx, 0.0, bench.instance)
+        if isinstance(planned, CommandEnded):
+            return planned
+        if planned is None:  # where it does not run, that is told
             return await forward_events(bench.run(self.ctx), self.emit)
-        start, was_there = self.stopped.get(bench.instance, start), await self._may_be_there(bench.instance, start)
-        switch = self._build_switch(start)
-        stops, refused = await self._plan_stops(switch)
-        if refused is not None:
-            return refused
-        question = BenchStartQuestion(bench.instance, tuple(node.name for node in start.nodes), stops)
-        is_wanted = self.are_started or self._answers.get(bench.instance)
-        if not (await self.ctx.asker.ask_yes_no(question) if is_wanted is None else is_wanted):
-            return await forward_events(bench.run(self.ctx), self.emit)  # it tells that it does not run
+        start, was_there, stops = planned
         is_left = False
         try:
             await self._remember_starts(stops)
-            ended = await forward_events((switch if stops else start).run(self.ctx), self.emit)
+            action = self._build_switch(start) if stops else start
+            ended = await forward_events(action.run(self.ctx), self.emit)
             if ended.outcome is Outcome.READY:
                 return await forward_events(replace(bench, nodes=start.nodes[:1]).run(self.ctx), self.emit)
             # what failed stays to tell why, and an interrupted switch has its own way back
@@ -720,6 +748,23 @@ class BenchSeries:
         finally:
             if not is_left and not was_there and bench.instance not in self.stopped:
                 await self._stop(bench.instance, start)
+
+    async def _plan_start(
+        self, bench: MeasureInstance, start: StartInstance | None
+    ) -> tuple[StartInstance, bool, tuple[str, ...]] | CommandEnded | None:
+        """Return the start for a measurement, whether it may be there already, and what stops for it; the end that refuses it; None:
+        nothing is to be started.
+        """
+        if start is None or not self.may_start or await self.is_served(bench.instance, bench.nodes):
+            return None
+        start, was_there = self.stopped.get(bench.instance, start), await self._may_be_there(bench.instance, start)
+        stops, refused = await self._plan_stops(self._build_switch(start))
+        if refused is not None:
+            return refused
+        question = BenchStartQuestion(bench.instance, tuple(node.name for node in start.nodes), stops)
+        is_wanted = self.are_started or self._answers.get(bench.instance)
+        is_wanted = await self.ctx.asker.ask_yes_no(question) if is_wanted is None else is_wanted
+        return (start, was_there, stops) if is_wanted else None
 
     async def _plan_stops(self, switch: SwitchInstance) -> tuple[tuple[str, ...], CommandEnded | None]:
         """Return the names of what has to stop for a start, and the end that refuses it, None where it may begin."""
@@ -795,15 +840,24 @@ def _without_interrupt(ctx: CommandContext) -> CommandContext:
 
 
 def _merge_ends(ctx: CommandContext, count: int, ends: Sequence[CommandEnded], seconds: float) -> CommandEnded:
-    """Return the end of all: done if all are, else the first that is not, with what became of the others."""
+    """Return the end of all: done if all are, interrupted if not all were begun, else the first that is not done, with what became of
+    the others.
+    """
     if count == 1 and ends:
         return replace(ends[0], ts=ctx.clock.unix_time(), seconds=seconds)
-    bad = next((one for one in ends if one.exit_code), None)
-    if bad is None:
-        return CommandEnded(
-            ts=ctx.clock.unix_time(), outcome=Outcome.DONE, exit_code=int(ExitCode.DONE), seconds=seconds, node=None,
-            message="; ".join(one.message for one in ends if one.message) or None, hint="sparkctl bench compare",
-        )  # fmt: skip
-    done = sum(not one.exit_code for one in ends)
-    words = f"{bad.instance or 'one'}: {bad.message or bad.outcome}; {done} of {count} were measured completely"
-    return replace(bad, ts=ctx.clock.unix_time(), seconds=seconds, message=words)
+    bad, is_cut = next((one for one in ends if one.exit_code), None), len(ends) < count
+    merged = CommandEnded(
+        ts=ctx.clock.unix_time(), outcome=Outcome.DONE, exit_code=int(ExitCode.DONE), seconds=seconds, node=None,
+        message="; ".join(one.message for one in ends if one.message) or None, hint=ends[-1].hint if is_cut else "sparkctl bench compare",
+    )  # fmt: skip
+    if bad is not None:
+        merged = replace(
+            bad, ts=merged.ts, seconds=seconds, message=f"{bad.instance or 'one'}: {bad.message or bad.outcome}"
+        )
+    if is_cut:
+        merged = replace(merged, outcome=Outcome.INTERRUPTED, exit_code=int(ExitCode.INTERRUPTED))
+    if bad is not None or is_cut:
+        done = sum(not one.exit_code for one in ends)
+        words = f"{done} of {count} were measured completely"
+        merged = replace(merged, message=f"{merged.message}; {words}" if merged.message else words)
+    return merged

@@ -17,13 +17,19 @@ from typing import Any
 
 from sparkctl.commands.bench.chat_stream import RequestRefused, StreamedAnswer, stream_chat
 from sparkctl.commands.bench.run_bench import (
+    INTERRUPTED,
+    NOTHING_MEASURED,
     BenchSeries,
     BenchTarget,
     MeasureInstance,
+    choose_hint,
+    count_measured,
+    describe_saving,
     describe_setup,
     find_target,
     keep_run,
     refuse_changed_setup,
+    save_run,
 )
 from sparkctl.commands.event_stream import stream_events
 from sparkctl.commands.list_endpoints import list_endpoints
@@ -34,7 +40,7 @@ from sparkctl.files import read_regular_file
 from sparkctl.history.bench_store import BenchStore
 from sparkctl.model.bench import BenchRun, BenchSetup, DomainKey, DomainResult, Measurements
 from sparkctl.model.engine_metrics import EngineMetrics
-from sparkctl.model.events import BenchDomainMeasured, CommandEnded, Emit, Event, Outcome, WarningEmitted
+from sparkctl.model.events import BenchDomainMeasured, CommandEnded, Emit, Event, Outcome
 from sparkctl.model.launch_plan import find_flag_value
 from sparkctl.model.node import Node
 from sparkctl.model.text.sanitize import load_json, sanitize_line
@@ -124,7 +130,7 @@ async def _measure_alone(ctx: CommandContext, emit: Emit, request: RunDomains) -
     began, store = ctx.clock.monotonic(), BenchStore()
     prompts = load_prompts(request.prompts).select(request.domains)
     async with AsyncExitStack() as stack:
-        target = await find_target(stack, ctx, request, emit)
+        target = await ctx.interrupt.run_interruptible(find_target(stack, ctx, request, emit), NOTHING_MEASURED)
         setup = _describe_domain_setup(ctx, request, target, prompts)
         if request.resume is None:
             run = BenchRun(
@@ -137,7 +143,7 @@ async def _measure_alone(ctx: CommandContext, emit: Emit, request: RunDomains) -
         run = stack.enter_context(keep_run(ctx, emit, store, run))
         sweep = _Sweep(ctx=ctx, emit=emit, store=store, target=target, request=request, prompts=prompts)
         run = await sweep.measure_all(run)
-    return _build_end(ctx, run, ctx.clock.monotonic() - began)
+    return _build_end(ctx, store, run, ctx.clock.monotonic() - began)
 
 
 def _continue_run(run: BenchRun, request: RunDomains, setup: BenchSetup) -> BenchRun:
@@ -171,14 +177,18 @@ async def _measure_with_baseline(ctx: CommandContext, emit: Emit, request: RunDo
     if request.baseline is not None and known is None:
         start = request.baseline_start
         if start is not None and not request.names_nodes and len(start.nodes) == 1:
-            start = replace(start, nodes=await _find_own_nodes(ctx, request) or start.nodes)
+            own_nodes = await ctx.interrupt.run_interruptible(_find_own_nodes(ctx, request), NOTHING_MEASURED)
+            start = replace(start, nodes=own_nodes or start.nodes)
         pairs.append((replace(own, instance=request.baseline, resume=None), start))
     series = BenchSeries(
         ctx=ctx, emit=keep_number, pairs=pairs, nodes=request.nodes, everywhere=request.everywhere,
         are_started=request.are_started,
     )  # fmt: skip
     for bench, start in pairs[1:]:
-        if (start is None or not series.may_start) and not await series.is_served(bench.instance, bench.nodes):
+        if start is not None and series.may_start:
+            continue
+        serves = series.is_served(bench.instance, bench.nodes)
+        if not await ctx.interrupt.run_interruptible(serves, NOTHING_MEASURED):
             raise OperationRefused(
                 f"the baseline {bench.instance} has no benchmark with these prompts, and is not running",
                 "--start starts it for its measurement; what has to stop for it runs again at the end",
@@ -245,9 +255,9 @@ class _Sweep:
     async def measure_all(self, run: BenchRun) -> BenchRun:
         """Measure without thinking, then with it where the model has it."""
         try:
-            passes = await self.ctx.interrupt.run_interruptible(self._choose_passes(), "interrupted")
+            passes = await self.ctx.interrupt.run_interruptible(self._choose_passes(), INTERRUPTED)
         except CommandInterrupted:
-            return self._save(replace(run, why="interrupted"))
+            return self._save(replace(run, why=INTERRUPTED))
         except (ConnectionLost, ConnectionError) as lost:
             return self._save(replace(run, why=_describe_loss(lost)))
         keys = tuple(DomainKey(domain, thinking) for thinking in passes for domain in self.prompts.domains)
@@ -257,10 +267,10 @@ class _Sweep:
         for number, key in enumerate(left, 1):
             try:
                 result = await self.ctx.interrupt.run_interruptible(
-                    self._measure_domain(key.domain, key.thinking), "interrupted"
+                    self._measure_domain(key.domain, key.thinking), INTERRUPTED
                 )
             except CommandInterrupted:
-                return self._save(replace(run, why="interrupted"))
+                return self._save(replace(run, why=INTERRUPTED))
             except (ConnectionLost, ConnectionError) as lost:
                 return self._save(replace(run, why=_describe_loss(lost)))
             found = {**{one.key: one for one in run.domains}, key: result}
@@ -369,12 +379,7 @@ class _Sweep:
             return None
 
     def _save(self, run: BenchRun) -> BenchRun:
-        try:
-            self.store.save(run)
-        except OSError as error:
-            words = f"the benchmark was not written to {self.store.directory}: {error}"
-            self.emit(WarningEmitted(self.ctx.clock.unix_time(), None, words))
-        return run
+        return save_run(self.ctx, self.emit, self.store, run)
 
 
 def _describe_loss(lost: ConnectionLost | ConnectionError) -> str:
@@ -436,13 +441,11 @@ def _weigh(pairs: Sequence[tuple[float, float]]) -> float | None:
     return sum(value * tokens for value, tokens in pairs) / weight if weight else None
 
 
-def _build_end(ctx: CommandContext, run: BenchRun, seconds: float) -> CommandEnded:
-    outcome, code, message = Outcome.DONE, ExitCode.DONE, None
-    failed = [one for one in run.domains if one.error is not None]
-    total = len(run.wanted_domains)
-    kept = f"{total - len(run.missing_domains)} of {total} kinds of text are measured and saved"
-    hint = f"sparkctl bench show {run.number}"
-    if run.why == "interrupted":
+def _build_end(ctx: CommandContext, store: BenchStore, run: BenchRun, seconds: float) -> CommandEnded:
+    failed, left = [one for one in run.domains if one.error is not None], len(run.missing_domains)
+    kept = count_measured(store, run, left, len(run.wanted_domains), "kinds of text")
+    outcome, code, message = Outcome.DONE, ExitCode.DONE, describe_saving(store, run)
+    if run.why == INTERRUPTED:
         outcome, code, message = Outcome.INTERRUPTED, ExitCode.INTERRUPTED, kept
     elif run.why is not None:
         outcome, code, message = Outcome.FAILED, ExitCode.ENGINE_FAILED, f"{run.why}; {kept}"
@@ -450,13 +453,9 @@ def _build_end(ctx: CommandContext, run: BenchRun, seconds: float) -> CommandEnd
         one = failed[0]
         outcome, code = Outcome.FAILED, ExitCode.ENGINE_FAILED
         message = f"{one.domain}: {one.failed} of {one.prompts} prompts gave no figure: {one.error}"
-    else:
-        message = f"benchmark {run.number} is kept" if run.number else None
-    if run.missing_domains and run.number:
-        hint = f"measure the rest: sparkctl bench --resume {run.number}"
     return CommandEnded(
         ts=ctx.clock.unix_time(), outcome=outcome, exit_code=int(code), seconds=seconds, node=run.nodes[0], instance=run.instance,
-        message=message, hint=hint,
+        message=message, hint=choose_hint(run, left),
     )  # fmt: skip
 
 

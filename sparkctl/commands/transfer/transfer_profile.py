@@ -7,13 +7,14 @@ repeat the command to continue it. Checksums computed on both ends and reported 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sparkctl.commands.event_stream import stream_events
 from sparkctl.commands.request import Request, list_flags
-from sparkctl.commands.start.start_preflight import refuse_without_docker
+from sparkctl.commands.start.start_preflight import format_making_hint, refuse_without_docker
 from sparkctl.commands.transfer.transfer_files import (
     SpaceNeed,
     TransferPlan,
@@ -36,6 +37,7 @@ from sparkctl.model.missing_part import MODEL_KINDS, PartKind
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.secrets import redact_words
 from sparkctl.model.text.units import format_duration, format_gib, format_size
 from sparkctl.monitor.find_fabric_route import find_fabric_route
 from sparkctl.node import model_files_decoder
@@ -302,7 +304,7 @@ def _plan_transfer(request: TransferProfile, here: NodeContents, there: NodeCont
         if here.image is None:
             raise ImageNotFound(
                 here.node, f"{here.node} does not have the image {request.profile.image}",
-                f"on {here.node}: docker pull {request.profile.image}",
+                _describe_way_to_get(request, here.node),
             )  # fmt: skip
         if there.image is None or not here.image.is_same_image(there.image):
             image = here.image
@@ -321,6 +323,14 @@ def _plan_transfer(request: TransferProfile, here: NodeContents, there: NodeCont
         _refuse_unreadable(here.node, source)
         _refuse_unwritable(there.node, target)
     return PendingTransfer(image, plan_transfer(pairs), pairs)
+
+
+def _describe_way_to_get(request: TransferProfile, node: NodeName) -> str:
+    """Return what to do about an image that a node lacks."""
+    if request.profile.image_made_by is not None:
+        return format_making_hint(request.profile.image_made_by)
+    profile, *settings = redact_words(request.words or (request.profile.name,))
+    return shlex.join(["sparkctl", "pull", profile, "--image-only", "--node", node, *settings])
 
 
 def _refuse_unreadable(node: NodeName, source: FileListing) -> None:

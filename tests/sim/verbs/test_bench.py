@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shlex
 import sys
@@ -13,18 +14,20 @@ import pytest
 
 from sparkctl.cli.main import invoke_command_line
 from sparkctl.commands.bench.run_bench import RunBench, RunBenches
+from sparkctl.commands.bench.run_domains import RunDomains
 from sparkctl.commands.start.start_request import build_start_request
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
 from sparkctl.files import shipped_profiles_dir
+from sparkctl.history.bench_store import BenchStore
 from sparkctl.model.bench import BenchCell
-from sparkctl.model.events import BenchCellMeasured, Event
+from sparkctl.model.events import BenchCellMeasured, CommandEnded, Event
 from sparkctl.model.questions import BenchStartQuestion, NonInteractivePrompter, YesNoQuestion
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks, run_in_background
 from tests.support import load_generator_stand_in
 from tests.support.run_command import parse_result, run_demo, run_in_process
-from tests.support.sim_clients import FAST
+from tests.support.sim_clients import FAST, PATIENCE
 
 GENERATOR = shlex.join([sys.executable, load_generator_stand_in.__file__])
 SIZES = ("--pp", "64", "--tg", "8", "--runs", "2", "--command", GENERATOR)
@@ -190,6 +193,58 @@ async def test_all_questions_come_before_the_first_is_measured(sparks: Simulated
         events.append(event)
     assert asked == [("qwen36", 0), ("qwen36-vllm", 0)]
     assert [event.instance for event in events if isinstance(event, BenchCellMeasured)] == ["qwen36"]
+
+
+@pytest.mark.simulation(scenario="empty", **FAST)
+@pytest.mark.parametrize("names", [("qwen36",), ("qwen36", "qwen36-vllm")])
+async def test_ctrl_c_at_the_question_starts_nothing(
+    sparks: SimulatedSparks, ctx: CommandContext, names: tuple[str, ...]
+) -> None:
+    class Silent(NonInteractivePrompter):
+        async def ask_yes_no(self, question: YesNoQuestion) -> bool:
+            ctx.interrupt.record_press()
+            await asyncio.sleep(PATIENCE)
+            return True
+
+    nodes, library = load_config(sparks.config_path).nodes[:1], ProfileLibrary(user=shipped_profiles_dir() / "none")
+    request = RunBenches(
+        benches=tuple(RunBench(instance=name, nodes=nodes, cells=(BenchCell(pp=8, tg=4),), generator=GENERATOR) for name in names),
+        nodes=nodes, starts=tuple(build_start_request(library.load_profile(name), nodes, name) for name in names),
+    )  # fmt: skip
+    async with asyncio.timeout(PATIENCE / 2):
+        events = [event async for event in request.run(replace(ctx, asker=Silent()))]
+    assert [(type(event), getattr(event, "exit_code", None)) for event in events] == [(CommandEnded, 130)], events
+
+
+@pytest.mark.simulation(scenario="two-stacks", **FAST)
+@pytest.mark.parametrize("kind", ["cells", "domains", "version"])
+async def test_ctrl_c_before_the_first_cell_is_obeyed_and_leaves_no_benchmark(
+    sparks: SimulatedSparks, ctx: CommandContext, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARKCTL_STATE", str(tmp_path / "state"))
+    mark, generator = tmp_path / "asked", GENERATOR
+
+    async def press() -> None:
+        while kind == "version" and not mark.exists():  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(0.02)
+        ctx.interrupt.record_press()
+
+    if kind == "version":  # as where it is fetched first
+        script = f"import pathlib, time; pathlib.Path({str(mark)!r}).touch(); time.sleep({PATIENCE})"
+        generator = shlex.join([sys.executable, "-c", script])
+    where = {"instance": "qwen36-ngram", "nodes": load_config(sparks.config_path).nodes}
+    request = (
+        RunDomains(**where)
+        if kind == "domains"
+        else RunBench(**where, cells=(BenchCell(pp=8, tg=4),), generator=generator)
+    )
+    async with asyncio.timeout(PATIENCE / 2), asyncio.TaskGroup() as group:
+        group.create_task(press())
+        events = [event async for event in request.run(ctx)]
+    ended = events[-1]
+    assert isinstance(ended, CommandEnded)
+    assert (ended.exit_code, ended.message, ended.hint) == (130, "nothing was measured", None)
+    assert not BenchStore().list_runs()
 
 
 def test_without_a_terminal_and_without_a_yes_nothing_is_started() -> None:

@@ -19,7 +19,7 @@ from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimNodeOptions, SimulatedSparks
 from sparkctl.simulator.sim_node import NodeFault
 from tests.support import sim_clients
-from tests.support.events import find_command_end
+from tests.support.events import collect_events, find_command_end
 from tests.support.run_command import run_demo
 
 PLACE = "/home/milo/models/MiniMax-M2.7-MXFP4"
@@ -84,6 +84,29 @@ async def test_an_image_that_is_missing_or_another_there(tmp_path: Path, kind: s
         assert {event.what for event in events if isinstance(event, TransferProgressed)} == {"image eugr-vllm:latest"}
         one, two = (node.images.get_image_id("eugr-vllm:latest") for node in sparks.nodes.values())
         assert one == two
+
+
+@pytest.mark.parametrize(
+    ("made_by", "way"),
+    [
+        ("./make.sh", "nobody publishes it; make it there, then repeat the command: ./make.sh"),
+        ("null", "sparkctl pull minimax-m27 --image-only --node spark1 --set made_by=null"),
+    ],
+)
+async def test_an_image_that_the_source_lacks_comes_with_the_way_to_get_it(
+    tmp_path: Path, made_by: str, way: str
+) -> None:
+    change = f"made_by={made_by}"
+    profile = ProfileLibrary().load_profile("minimax-m27", overrides=(change,))
+    options = {"spark1": SimNodeOptions(lacking_images=("eugr-vllm:latest",))}
+    async with SimulatedSparks(options=options, **sim_clients.FAST) as sparks:
+        nodes = load_config(sparks.config_path).nodes
+        request = TransferProfile(
+            profile=profile, source=nodes[0], targets=nodes[1:], words=("minimax-m27", "--set", change)
+        )
+        ctx = CommandContext(history=OperationHistory(tmp_path), operator="milo@laptop")
+        end = find_command_end(await collect_events(transfer_profile(ctx, request)))
+    assert (end.exit_code, end.hint) == (6, way)
 
 
 async def test_a_full_disk_there_is_refused(tmp_path: Path) -> None:

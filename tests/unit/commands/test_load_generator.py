@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.commands.bench.load_generator import CellFailed, LoadGenerator, LoadTarget
+from sparkctl.commands.bench.load_generator import (
+    CellFailed,
+    LoadGenerator,
+    LoadTarget,
+    find_load_generator,
+    is_same_generator,
+)
+from sparkctl.errors import InvalidInput
 from sparkctl.model.bench import BenchCell
 
 CELL = BenchCell(pp=8, tg=4, concurrency=2)
@@ -52,3 +59,25 @@ async def test_a_warm_up_that_fails_is_none(tmp_path: Path) -> None:
     with pytest.raises(CellFailed, match="HTTP 400"):
         await generator.warm_up(CELL)
     assert not generator.is_warm
+
+
+@pytest.mark.parametrize("own", ["uvx 'llama-benchy", 'uvx "llama-benchy', "uvx llama-benchy\\"])
+def test_a_command_that_no_shell_would_take_is_refused(own: str) -> None:
+    with pytest.raises(InvalidInput, match="the command of the load generator is not complete: No "):
+        find_load_generator(own)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "now", "is_same"),
+    [
+        ("llama-benchy 0.4.1", "llama-benchy 0.4.1", True),
+        ("llama-benchy 0.4.1", "llama-benchy 0.4.10", False),
+        ("llama-benchy 0.4.1", "llama-benchy 0.4.1.dev2", False),
+        ("llama-benchy", "llama-benchy 0.4.1", True),  # it was recorded without its version
+        ("llama", "llama-benchy 0.4.1", False),
+        ("llama-benchy 0.4.1", "llama-benchy", False),
+        (None, "llama-benchy 0.4.1", True),
+    ],
+)
+def test_another_version_is_another_generator(recorded: str | None, now: str, is_same: bool) -> None:
+    assert is_same_generator(recorded, now) is is_same

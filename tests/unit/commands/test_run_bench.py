@@ -1,0 +1,119 @@
+"""What ends several measurements, and whether a benchmark is kept."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from sparkctl.commands.bench.run_bench import (
+    BenchSeries,
+    MeasureInstance,
+    RunBench,
+    RunBenches,
+    choose_hint,
+    count_measured,
+    describe_saving,
+    save_run,
+)
+from sparkctl.commands.start.start_request import build_start_request
+from sparkctl.context import CommandContext
+from sparkctl.history.bench_store import BenchStore
+from sparkctl.history.operation_history import OperationHistory
+from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult
+from sparkctl.model.events import CommandEnded, Event, Outcome
+from sparkctl.model.node import NodeName
+from sparkctl.model.questions import NonInteractivePrompter, YesNoQuestion
+from sparkctl.profiles.profile_library import ProfileLibrary
+
+CELLS = (BenchCell(pp=128, tg=16), BenchCell(pp=256, tg=16))
+RUN = BenchRun(number=0, began=1e9, instance="a", nodes=(NodeName("spark1"),), setup=BenchSetup(), wanted=CELLS)
+MEASURED = replace(RUN, results=(CellResult(cell=CELLS[0]),))
+
+
+@pytest.fixture
+def ctx(tmp_path: Path) -> CommandContext:
+    return CommandContext(history=OperationHistory(tmp_path / "state"), operator="milo@desk")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement(MeasureInstance):
+    """A measurement that ends at once. ``presses``: Ctrl-C comes after its last cell, as while its instance is stopped."""
+
+    exit_code: int = 0
+    presses: bool = False
+
+    async def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
+        if self.presses:
+            ctx.interrupt.record_press()
+        yield CommandEnded(
+            ts=0.0, outcome=Outcome.FAILED if self.exit_code else Outcome.DONE, exit_code=self.exit_code, seconds=1.0, node=None,
+            instance=self.instance, message=f"of {self.instance}", hint=f"show {self.instance}",
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "end", "says", "hint"),
+    [
+        ({}, {}, (Outcome.DONE, 0), "of a; of b", "sparkctl bench compare"),
+        ({"presses": True}, {}, (Outcome.INTERRUPTED, 130), "of a; 1 of 2 were measured completely", "show a"),
+        (
+            {"presses": True, "exit_code": 1}, {},
+            (Outcome.INTERRUPTED, 130), "a: of a; 0 of 2 were measured completely", "show a",
+        ),
+        ({"exit_code": 1}, {}, (Outcome.FAILED, 1), "a: of a; 1 of 2 were measured completely", "show a"),
+        ({}, {"presses": True}, (Outcome.DONE, 0), "of a; of b", "sparkctl bench compare"),
+    ],
+)  # fmt: skip
+async def test_what_was_never_begun_is_not_done(
+    ctx: CommandContext, first: dict[str, int], second: dict[str, int], end: tuple[Outcome, int], says: str, hint: str
+) -> None:
+    pairs = [(Measurement(instance=name, nodes=(), **more), None) for name, more in (("a", first), ("b", second))]
+    ended = await BenchSeries(ctx=ctx, emit=lambda event: None, pairs=pairs, nodes=()).run()
+    assert (ended.outcome, ended.exit_code) == end
+    assert (ended.message, ended.hint) == (says, hint)
+
+
+def test_what_cannot_be_written_is_not_called_saved_and_is_written_later(ctx: CommandContext, tmp_path: Path) -> None:
+    store, warnings = BenchStore(tmp_path / "bench"), list[Event]()
+    store.directory.write_text("a file in its place, as good as a full disk")
+    run = save_run(ctx, warnings.append, store, MEASURED)
+    assert (run, len(warnings)) == (MEASURED, 1)
+    assert count_measured(store, run, 1, 2, "cells") == "1 of 2 cells are measured, and not saved"
+    assert (describe_saving(store, run), choose_hint(run, 1), choose_hint(run, 0)) == (
+        "the benchmark is not saved", None, None,
+    )  # fmt: skip
+    store.directory.unlink()
+    run = save_run(ctx, warnings.append, store, run)
+    assert (run, len(warnings)) == (replace(MEASURED, number=1), 1)
+    assert count_measured(store, run, 1, 2, "cells") == "1 of 2 cells are measured and saved"
+    assert choose_hint(run, 1) == "measure the rest: sparkctl bench --resume 1"
+    assert describe_saving(store, run) == "benchmark 1 is kept"
+    more = replace(run, results=(*run.results, CellResult(cell=CELLS[1])))  # a cell that could not be written
+    assert count_measured(store, more, 0, 2, "cells") == "2 of 2 cells are measured, and not saved"
+
+
+def test_one_that_was_interrupted_is_kept_only_with_a_result(ctx: CommandContext, tmp_path: Path) -> None:
+    store = BenchStore(tmp_path / "bench")
+    empty, full = store.add(RUN), store.add(MEASURED)
+    kept = [save_run(ctx, lambda event: None, store, replace(one, why="interrupted")) for one in (empty, full)]
+    assert [one.number for one in kept] == [0, 2]
+    assert [one.number for one in store.list_runs()] == [2]
+    assert count_measured(store, kept[0], 2, 2, "cells") == "0 of 2 cells are measured"
+
+
+async def test_a_load_generator_that_is_not_there_is_told_before_anything_is_asked_or_started(
+    ctx: CommandContext,
+) -> None:
+    class Unasked(NonInteractivePrompter):
+        async def ask_yes_no(self, question: YesNoQuestion) -> bool:
+            pytest.fail("it cannot be measured")
+
+    bench = RunBench(instance="qwen36", nodes=(), cells=CELLS, generator="no-such-program")
+    start = build_start_request(ProfileLibrary().load_profile("qwen36"), (), "qwen36")
+    request = RunBenches(benches=(bench,), starts=(start,), nodes=())
+    events = [event async for event in request.run(replace(ctx, asker=Unasked()))]
+    assert [getattr(event, "exit_code", None) for event in events] == [6]
+    assert "'no-such-program' is not there" in getattr(events[0], "message", "")
