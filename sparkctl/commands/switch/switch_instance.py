@@ -27,7 +27,7 @@ from sparkctl.commands.switch.switch_runner import SwitchStepRunner
 from sparkctl.commands.switch.switch_transaction import SwitchTransaction
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
-from sparkctl.errors import OperationRefused, SparkctlError
+from sparkctl.errors import NodeError, NodeUnreachable, OperationRefused, SparkctlError
 from sparkctl.history.model import OperationKind
 from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, SwitchPlanned, WarningEmitted
@@ -35,6 +35,7 @@ from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.switch_plan import SwitchJournal, SwitchPlan, SwitchStep
 from sparkctl.model.text.secrets import redact_words
+from sparkctl.monitor.switch_journal_io import list_finish_commands
 from sparkctl.transport.docker import docker_client
 from sparkctl.transport.node_session import NodeSession, SharedSession
 
@@ -174,8 +175,14 @@ class _SwitchRun:
             )
             transaction.report_step(SwitchStep.CHECKING, proved)
             self.ctx.interrupt.raise_if_pressed(_UNCHANGED_MESSAGE)
-        except SparkctlError:
-            await transaction.delete_journal()
+        except SparkctlError as error:
+            try:
+                await transaction.delete_journal()
+            except NodeError as lost:
+                what = (
+                    f"{error.message}; nothing was stopped, and the journal of this switch may still be on {lost.node}"
+                )
+                raise NodeUnreachable(lost.node, what, list_finish_commands(transaction.journal)) from error
             raise
 
     async def _refuse_changed_nodes(self, transaction: SwitchTransaction, plan: SwitchPlan) -> None:
