@@ -159,8 +159,8 @@ def run_command(
     sparkctl bench qwen36-mtp --by-domain --baseline qwen36 --start      what drafts gain or cost, by kind of text
 
     Each cell is its own process of llama-benchy, with prompts that no cache knows. A cell that other clients disturbed, or in
-    which the GPU was throttled, says so. Exit 1: a cell was not measured, or the engine ended. Exit 6: nothing was done, for
-    example because llama-benchy is not installed.
+    which the GPU was throttled, says so. Exit 1: a cell was not measured, or the engine ended. Exit 6: refused, nothing was
+    measured, for example because llama-benchy is not installed.
     """
     from sparkctl.cli.event_printers import BenchPrinter
     from sparkctl.commands.bench.load_generator import hash_book, refuse_missing_tokenizer
