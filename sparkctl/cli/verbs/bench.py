@@ -410,7 +410,8 @@ def compare_command(
     sparkctl bench compare qwen36-ngram qwen36-vllm --as markdown --png chart.png
 
     A and B are numbers (`sparkctl bench list`), or names of instances or profiles: then the newest of each. Without both: the
-    newest two of different profiles. "not distinguishable": the values of A and B overlap.
+    newest two of different profiles. "not distinguishable": the values of A and B overlap; by kind of text: A is faster with some
+    prompts, and B with others.
     """
     from sparkctl.cli import stdout
     from sparkctl.history.bench_store import BenchStore, compare_benches
