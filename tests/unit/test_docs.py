@@ -168,7 +168,10 @@ def help_examples(group: click.Group) -> Iterator[str]:
     """Yield each command that the help of a verb shows, without what stands behind it."""
     context = click.Context(group)
     for command in filter(None, (group.get_command(context, name) for name in group.list_commands(context))):
-        yield from (line[1] for line in re.finditer(r"^ *(sparkctl .+?)(?: {3,}.*| [>\\].*)?$", command.help or "", re.MULTILINE))
+        yield from (
+            line[1]
+            for line in re.finditer(r"^ *(sparkctl .+?)(?: {3,}.*| [>\\].*)?$", command.help or "", re.MULTILINE)
+        )
         yield from help_examples(command) if isinstance(command, click.Group) else ()
 
 
