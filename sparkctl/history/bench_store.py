@@ -323,9 +323,9 @@ def find_source_figure(
         return None
     most = max(told for told, _, _ in found)
     ranges = [value for told, value, _ in found if told == most]
-    source = next(source for told, _, source in found if told == most)
+    sources = dict.fromkeys(name_source(source) for told, _, source in found if told == most)
     joined = FigureRange(min(one.low for one in ranges), max(one.high for one in ranges))
-    return SourceFigure(joined, name_source(source))
+    return SourceFigure(joined, ", ".join(sources))
 
 
 def _count_same_sizes(one: ReferenceFigure, cell: BenchCell | DomainKey, figure: BenchFigure) -> int | None:

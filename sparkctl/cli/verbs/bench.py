@@ -156,7 +156,7 @@ def run_command(
     sparkctl bench qwen36 --pp 2048 --tg 128 --depth 0,8192 --concurrency 1,4
     sparkctl bench qwen36-ngram qwen36-vllm --node spark1 --start      one after the other, overnight
     sparkctl bench --resume 7
-    sparkctl bench qwen36-mtp --by-domain --baseline qwen36 --start      what drafts gain or cost, by kind of text
+    sparkctl bench qwen36-vllm --by-domain --baseline qwen36 --start      MTP beside NEXTN, by kind of text
 
     Each cell is its own process of llama-benchy, with prompts that no cache knows. A cell that other clients disturbed, or in
     which the GPU was throttled, says so. Exit 1: a cell was not measured, or the engine ended. Exit 6: refused, nothing was

@@ -87,6 +87,14 @@ def test_the_figures_of_the_posts() -> None:
     }
 
 
+def test_the_accept_rate_of_other_drafts_is_not_compared() -> None:
+    """The post's 20 % are of about 4 drafts a step; this profile has 11, of which the same accept length is 7 %."""
+    told = select_comparable(LIBRARY.load_profile("qwen36-ngram").reference)
+    assert told is not None
+    assert told.accept_length is not None
+    assert told.accept_rate is None
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_profile_is_checked_without_errors(name: str) -> None:
     checked = profile_lint.lint_profile_file(LIBRARY, LIBRARY.find_profile_file(name))
@@ -131,6 +139,14 @@ def test_the_trap_of_the_post_s_command_has_two_ways_out() -> None:
     assert profile_lint.list_start_warnings(LIBRARY.load_profile("qwen36-as-posted", [said.setting]), LIBRARY) == ()
     for name in said.instead:
         assert profile_lint.list_start_warnings(LIBRARY.load_profile(name), LIBRARY) == ()
+
+
+def test_what_only_another_profile_asks_is_open_to_nobody_else() -> None:
+    profiles = [LIBRARY.load_profile(name) for name in LIBRARY.list_names()]
+    needed = {need.profile.name: need.profile for one in profiles for need in LIBRARY.load_needs(one)}
+    assert "orpheus-llm" in needed
+    for name, profile in needed.items():
+        assert profile.api_key is not None or dict(profile.args).get("host") == "127.0.0.1", name
 
 
 def test_four_agents_at_150k() -> None:
