@@ -139,25 +139,18 @@ async def _measure_alone(ctx: CommandContext, emit: Emit, request: RunDomains) -
                 prompts=None if request.prompts is None else str(request.prompts.absolute()),
             )  # fmt: skip
         else:
-            run = _continue_run(store.load(request.resume), request, setup)
+            run = _continue_run(store.load(request.resume), request, target, setup)
         run = stack.enter_context(keep_run(ctx, emit, store, run))
         sweep = _Sweep(ctx=ctx, emit=emit, store=store, target=target, request=request, prompts=prompts)
         run = await sweep.measure_all(run)
     return _build_end(ctx, store, run, ctx.clock.monotonic() - began)
 
 
-def _continue_run(run: BenchRun, request: RunDomains, setup: BenchSetup) -> BenchRun:
+def _continue_run(run: BenchRun, request: RunDomains, target: BenchTarget, setup: BenchSetup) -> BenchRun:
     """Return the benchmark to continue. Raises `OperationRefused` where something has changed that changes its figures."""
     if run.instance != request.instance:
         raise InvalidInput(f"benchmark {run.number} is of {run.instance}", f"sparkctl bench {run.instance} --by-domain")
-    refuse_changed_setup(
-        run,
-        [
-            name
-            for name in ("digest", "image_digest", "prompts", "answer_tokens")
-            if getattr(setup, name) is None or getattr(run.setup, name) != getattr(setup, name)
-        ],
-    )
+    refuse_changed_setup(run, setup, target, ("digest", "image_digest", "prompts", "answer_tokens"))
     return replace(run, why=None, ended=None)
 
 
