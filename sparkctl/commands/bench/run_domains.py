@@ -278,13 +278,10 @@ class _Sweep:
         return self._save(replace(run, ended=self.ctx.clock.unix_time(), why=None))
 
     async def _choose_passes(self) -> tuple[bool | None, ...]:
-        """Return the passes: without and with thinking, or one where the model has no such choice.
-
-        Its first request is also the warm-up, which is not counted.
-        """
+        """Return the passes, see `list_passes`. Its requests are also the warm-up, which is not counted."""
         warm_up = DomainPrompt("", "What is the capital of France?")
         try:
-            thought = await self._ask(warm_up, True)
+            with_thinking, without = [await self._ask(warm_up, wanted) for wanted in (True, False)]
         except RequestRefused as refused:
             if refused.status not in _REFUSED_SETTING:
                 raise OperationRefused(
@@ -298,7 +295,7 @@ class _Sweep:
             ) from error
         command = self.target.run.command
         has_parser = any(find_flag_value(command, name) is not None for name in _PARSER_FLAGS)
-        return (False, True) if thought.has_thought or has_parser else (None,)
+        return list_passes(thinks=with_thinking.has_thought, thinks_anyway=without.has_thought, has_parser=has_parser)
 
     async def _measure_domain(self, domain: str, thinking: bool | None) -> DomainResult:
         answers: list[StreamedAnswer] = []
@@ -373,6 +370,15 @@ class _Sweep:
 
     def _save(self, run: BenchRun) -> BenchRun:
         return save_run(self.ctx, self.emit, self.store, run)
+
+
+def list_passes(*, thinks: bool, thinks_anyway: bool, has_parser: bool) -> tuple[bool | None, ...]:
+    """Return the passes of a model that ``thinks`` when asked to, and ``thinks_anyway`` when asked not to: without and with thinking,
+    or one where it has no such choice.
+    """
+    if thinks_anyway:
+        return (True,)
+    return (False, True) if thinks or has_parser else (None,)
 
 
 def _describe_loss(lost: ConnectionLost | ConnectionError) -> str:
