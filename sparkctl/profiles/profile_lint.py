@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,23 +20,29 @@ from sparkctl.profiles.env_references import find_engine_secrets
 from sparkctl.profiles.yaml_reader import FileIssue, FilePosition
 
 if TYPE_CHECKING:
+    from sparkctl.model.verdict import FieldChange
     from sparkctl.profiles.profile_library import ProfileLibrary
     from sparkctl.profiles.yaml_reader import YamlValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintDiagnostic:
-    """One diagnostic with its position in a file. ``setting``: the ``field=value`` that fixes it for one start."""
+    """One diagnostic with its position in a file. ``setting``: the ``field=value`` that fixes it; ``settings``: all that
+    one start with it wants, empty where only the start's own check tells (`setting_proof.list_proved_settings`).
+    """
 
     place: FilePosition
     level: LintSeverity
     kind: LintRule
     message: str
     setting: str | None = None
+    settings: tuple[str, ...] = ()
     change: LintFix | None = None
 
     def __str__(self) -> str:
-        mends = f" (--set {self.setting})" if self.setting else ""
+        mends = f" ({' '.join(f'--set {one}' for one in self.settings)})" if self.settings else ""
+        if self.setting and not self.settings:
+            mends = " (`sparkctl up PROFILE --dry-run` names the settings that fit)"
         return redact(sanitize_line(f"{self.place}: {self.level}[{self.kind}]: {self.message}{mends}"))
 
 
@@ -44,6 +50,7 @@ class LintDiagnostic:
 class StartWarning:
     """A warning before a start. ``setting``: the ``field=value`` that fixes it; ``instead``: profiles to start instead.
 
+    ``settings``: of an import, as those of `LintDiagnostic`; a start proves them on its nodes.
     ``missing_flag``: the flag that the very version of the image does not have, by its catalogue; None for all else.
     """
 
@@ -51,6 +58,7 @@ class StartWarning:
     setting: str | None = None
     instead: tuple[str, ...] = ()
     missing_flag: str | None = None
+    settings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +80,11 @@ def lint_profile_file(library: ProfileLibrary, path: Path, version: str | None =
     ``version``: check against the flags of this engine version instead of the image's. Raises `InvalidInput` for a file
     that cannot be read.
     """
+    from sparkctl.profiles.setting_proof import list_proved_settings
     from sparkctl.profiles.yaml_reader import InvalidFile
+
+    def load_changed(changes: Sequence[FieldChange]) -> Profile:
+        return library.load_with_positions(path, [one.set_argument for one in changes])[0]
 
     try:
         profile, tree = library.load_with_positions(path)
@@ -80,7 +92,10 @@ def lint_profile_file(library: ProfileLibrary, path: Path, version: str | None =
         return LintResult(path, tuple(_issue_to_diagnostic(fault) for fault in error.faults))
     chosen = engine_flags.choose_catalogue(profile.engine, profile.image, profile.engine_version, version)
     secrets = _find_lint_secrets(profile)
-    found = [_build_diagnostic(one, tree, secrets) for one in lint_profile(profile, chosen)]
+    found = [
+        replace(one, settings=list_proved_settings(one.setting, load_changed)) if one.setting else one
+        for one in (_build_diagnostic(message, tree, secrets) for message in lint_profile(profile, chosen))
+    ]
     if chosen is not None and chosen.basis is not CatalogueMatch.EXACT:
         found.append(_build_diagnostic(_build_version_message(profile, chosen), tree, secrets))
     return LintResult(path, _sort_diagnostics(found), chosen)

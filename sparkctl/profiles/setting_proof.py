@@ -18,6 +18,8 @@ from sparkctl.profiles.profile_lint import StartWarning, lint_profile
 _MAX_CHANGES = 4  # settings that one proposal may have
 
 FitsOfProfile = Callable[[Profile], Sequence[MemoryFit]]
+# The profile with these fields changed. Raises `InvalidInput`.
+LoadWithChanges = Callable[[Sequence[FieldChange]], Profile]
 # A command with these fields changed.
 CommandWithChanges = Callable[..., str]
 
@@ -36,26 +38,11 @@ class SettingProof:
         """Return the changes to propose: these, and what the check or the estimate wants besides; None where no start
         with them would be accepted.
         """
-        proposed = changes
         try:
             known = [one for one in _list_objections(self._load_profile(())) if not _is_mendable_trap(one)]
-            while len(proposed) <= _MAX_CHANGES:
-                profile = self._load_profile(proposed)
-                objection = next((one for one in _list_objections(profile) if one not in known), None)
-                if objection is not None:
-                    wanted = None if objection.setting is None else _parse_setting(objection.setting)
-                else:
-                    refused = next((one for one in self._list_fits(profile) if one.is_refused), None)
-                    if refused is None:
-                        return proposed
-                    is_in_the_way = refused.answer is FitOutcome.IF_STOPPED  # then no share is the answer
-                    wanted = None if is_in_the_way else refused.largest or refused.least
-                if wanted is None or wanted.set_argument in [one.set_argument for one in proposed]:
-                    return None
-                proposed = _replace_change(proposed, wanted)
+            return _complete_changes(changes, known, self._load_profile, self._list_fits)
         except InvalidInput:
             return None
-        return None
 
     def format_remedy(self, warning: StartWarning, again: CommandWithChanges) -> str | None:
         """Return how to avoid what a warning says: a command, other profiles, or both; None where nothing is accepted.
@@ -90,6 +77,48 @@ class SettingProof:
     def _load_profile(self, changes: Sequence[FieldChange]) -> Profile:
         name, *pairs = self.words
         return self.library.load_profile(name, [*pairs[1::2], *(one.set_argument for one in changes)])
+
+
+def list_proved_settings(setting: str, load_profile: LoadWithChanges) -> tuple[str, ...]:
+    """Return what to set for one start by the ``setting`` of a diagnostic, each ``field=value``: it, and what the check
+    wants besides once it is set. Empty where no such start is accepted, and where only a node can tell whether it fits.
+    """
+    try:
+        known = lint_profile(load_profile(()))
+        changes = _complete_changes((_parse_setting(setting),), known, load_profile, lambda profile: ())
+        if changes is None:
+            return ()
+        raised = [one for one in lint_profile(load_profile(changes)) if one not in known]
+    except InvalidInput:
+        return ()
+    if any(one.kind is LintRule.MEMORY_SHARE for one in raised):
+        return ()
+    return tuple(one.set_argument for one in changes)
+
+
+def _complete_changes(
+    changes: Sequence[FieldChange],
+    known: Sequence[LintMessage],
+    load_profile: LoadWithChanges,
+    list_fits: FitsOfProfile,
+) -> tuple[FieldChange, ...] | None:
+    """Return the changes with what the check (beside what it has ``known`` before) and the estimate want besides."""
+    proposed = tuple(changes)
+    while len(proposed) <= _MAX_CHANGES:
+        profile = load_profile(proposed)
+        objection = next((one for one in _list_objections(profile) if one not in known), None)
+        if objection is not None:
+            wanted = None if objection.setting is None else _parse_setting(objection.setting)
+        else:
+            refused = next((one for one in list_fits(profile) if one.is_refused), None)
+            if refused is None:
+                return proposed
+            is_in_the_way = refused.answer is FitOutcome.IF_STOPPED  # then no share is the answer
+            wanted = None if is_in_the_way else refused.largest or refused.least
+        if wanted is None or wanted.set_argument in [one.set_argument for one in proposed]:
+            return None
+        proposed = _replace_change(proposed, wanted)
+    return None
 
 
 def _list_objections(profile: Profile) -> list[LintMessage]:
