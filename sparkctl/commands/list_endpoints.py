@@ -21,6 +21,7 @@ from sparkctl.profiles.container_labels import (
     parse_port_label,
     parse_rank_nodes_label,
     parse_ready_rule_label,
+    parse_started_for_label,
 )
 from sparkctl.profiles.env_references import escape_references
 from sparkctl.profiles.importers import engine_command
@@ -53,7 +54,8 @@ class ServedEndpoint:
     without a key; ``key``: the key that it was started with, where that is known.
     ``profile``: of a start by sparkctl; ``nodes``: those of all its ranks, where it has several;
     ``ready_seconds``: how long such a start usually takes. ``service``: what it is instead of a language model, as its probe
-    is called: speech, embeddings, rerank or http.
+    is called: speech, embeddings, rerank or http. ``health``: the path of its ready rule; None where it has none.
+    ``needed_by``: the instance for which `up` started it, such as the voice that a model speaks through: clients are for that one.
     """
 
     node: NodeName
@@ -68,6 +70,13 @@ class ServedEndpoint:
     nodes: tuple[NodeName, ...] = ()
     ready_seconds: float | None = None
     service: str | None = None
+    health: str | None = None
+    needed_by: str | None = None
+
+    @property
+    def is_model(self) -> bool:
+        """Tell whether it is a language model for clients to use."""
+        return self.service is None and self.needed_by is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +113,7 @@ def choose_default_endpoint(
     A foreign engine is the default only if no instance of sparkctl can exist: a node that does not answer, or an
     instance that still loads, must not send a client's prompts to a foreign server.
     """
-    first = next((one for one in served if one.service is None), None)
+    first = next((one for one in served if one.is_model), None)
     return first if first is not None and (first.ours or not silent) else None
 
 
@@ -168,6 +177,8 @@ async def _read_endpoint(
                 nodes=parse_rank_nodes_label(container),
                 ready_seconds=None if usual is None else usual.seconds,
                 service=service,
+                health=None if rule is None else rule.health,
+                needed_by=parse_started_for_label(container) if container.is_managed else None,
             )
     if container.is_managed and any(port is not None for port in ports):
         words = f"{name} does not report what it serves (it may not be ready)"

@@ -53,7 +53,7 @@ class BenchStore:
     def is_saved(self, run: BenchRun) -> bool:
         """Tell whether a benchmark is on disk with all that ``run`` has."""
         try:
-            return self.load(run.number) == run
+            return to_json_data(self.load(run.number)) == to_json_data(run)  # a file has six places of a number
         except InvalidInput:
             return False
 

@@ -88,6 +88,12 @@ def parse_needs_label(container: Container) -> tuple[tuple[str, NodeName], ...]:
     return tuple((name, NodeName(node)) for name, _, node in parts)
 
 
+def parse_started_for_label(container: Container) -> str | None:
+    """Return the instance for which `up` started it as a need, None if it was started for itself."""
+    text = container.get_label(ContainerLabel.STARTED_FOR) or ""
+    return text if _NEED_NAME_PATTERN.fullmatch(text) else None
+
+
 def parse_start_id_label(container: Container) -> str | None:
     """Return what all ranks of one start share, None if there is no usable value."""
     text = container.get_label(ContainerLabel.RUN) or ""

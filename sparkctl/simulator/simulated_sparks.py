@@ -23,7 +23,7 @@ from sparkctl.engines.simulation.engine_launch import EngineFault
 from sparkctl.engines.simulation.simulated_clock import SimClock, SimPace
 from sparkctl.files import shipped_profiles_dir
 from sparkctl.model.fabric_route import NodeLanes
-from sparkctl.model.launch_plan import LaunchPlan
+from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.text.units import GIB
 from sparkctl.monitor.find_fabric_route import build_nccl_environment, find_fabric_route
@@ -257,8 +257,11 @@ async def run_two_models(nodes: Sequence[SimDockerDaemon]) -> None:
 
 async def run_speech(nodes: Sequence[SimDockerDaemon]) -> None:
     """A speech server and the model behind it on the last Spark; the first one is free."""
-    for name in ("orpheus-llm", "orpheus-tts"):
-        await _start_ready_engine(nodes[-1], _plan_shipped_profile(name), 2 * HOUR_SECONDS).ready.wait()
+    model, voice = _plan_shipped_profile("orpheus-llm"), _plan_shipped_profile("orpheus-tts")
+    labels = ((ContainerLabel.STARTED_FOR, "orpheus-tts"), (ContainerLabel.NEEDS, f"orpheus-llm@{nodes[-1].node.name}"))
+    for plan, label in zip((model, voice), labels, strict=True):
+        plan = replace(plan, labels=(*plan.labels, label))
+        await _start_ready_engine(nodes[-1], plan, 2 * HOUR_SECONDS).ready.wait()
 
 
 async def run_demo_story(nodes: Sequence[SimDockerDaemon]) -> None:

@@ -28,9 +28,10 @@ def format_endpoint_config(
     """Return the configuration of a client; ``form`` is one that `sparkctl endpoints --as` takes.
 
     ``default`` is the endpoint of OPENAI_BASE_URL; None if there is no default. A key is written where the endpoint has it.
+    What was started only because another instance needs it is left out: a client asks that one.
     """
     of_all = form in ("env", "litellm", "llama-swap", "open-webui")  # the others know language models alone
-    return _WRITERS[form]([one for one in served if of_all or one.service is None], default)
+    return _WRITERS[form]([one for one in served if one.is_model or (of_all and one.needed_by is None)], default)
 
 
 def build_endpoints_json(served: Sequence[ServedEndpoint]) -> dict[str, object]:
@@ -48,6 +49,7 @@ def build_endpoints_json(served: Sequence[ServedEndpoint]) -> dict[str, object]:
                 "engine": one.engine,
             }
             | ({} if one.service is None else {"service": one.service})
+            | ({} if one.needed_by is None else {"needed_by": one.needed_by})
             | ({} if one.key is None else {"key": one.key})
             for one in served
         ],
@@ -246,7 +248,8 @@ def _format_open_webui(served: Sequence[ServedEndpoint], default: ServedEndpoint
 
 def _format_llama_swap(served: Sequence[ServedEndpoint], default: ServedEndpoint | None) -> list[str]:
     """Return a llama-swap file of sparkctl's own instances. Its ``cmd`` must last as long as the model: after `up` it
-    follows the log. Models that run together now are in one group that does not swap."""
+    follows the log. Models that run together now are in one group that does not swap. Without ``checkEndpoint`` llama-swap
+    asks for /health, which not every server has."""
     import yaml
 
     models: dict[str, Any] = {}
@@ -263,6 +266,8 @@ def _format_llama_swap(served: Sequence[ServedEndpoint], default: ServedEndpoint
             "cmdStop": f"sparkctl down {shlex.quote(one.instance)} {where}",
             "proxy": one.url.removesuffix("/v1"),
         }
+        if one.health is not None:
+            models[name]["checkEndpoint"] = one.health
         if one.models:
             models[name]["useModelName"] = one.models[0].name
         groups.setdefault(one.node, {"swap": False, "exclusive": False, "members": []})["members"].append(name)

@@ -197,13 +197,16 @@ def endpoints_command(node: tuple[str, ...], form: str, with_key: bool, as_json:
     elif served:
         default = choose_default_endpoint(served, silent)
         stdout.print_sanitized_lines(format_endpoint_config(served, form, default))
-        models = [one for one in served if one.service is None]
+        models = [one for one in served if one.is_model]
         if models and form in ("env", "openclaw", "claude-code"):
             _warn_of_default(models, default)
-    for one in silent:
-        stderr.print_warning(one.where, one.message, one.hint)
+        for one in served:
+            if one.needed_by is not None:
+                stderr.print_message(f"{one.instance} on {one.node} is left out: it runs for {one.needed_by}")
+    for failure in silent:
+        stderr.print_warning(failure.where, failure.message, failure.hint)
     for reached in served:
-        if reached.needs_key and reached.key is None:
+        if reached.needs_key and reached.key is None and (as_json or reached.needed_by is None):
             stderr.print_warning(
                 reached.node,
                 f"{reached.instance} needs an API key: put it into {api_key_variable(reached)}",

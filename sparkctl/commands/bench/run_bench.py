@@ -674,6 +674,7 @@ class BenchSeries:
     stopped: dict[str, StartInstance] = field(default_factory=dict)
     ends: list[CommandEnded] = field(default_factory=list)
     _answers: dict[str, bool] = field(default_factory=dict)  # whether to start it, by instance
+    _told: set[str] = field(default_factory=set)  # what would start again with other settings, as the questions said
 
     async def run(self) -> CommandEnded:
         """Measure all, then start again what stopped for it."""
@@ -707,10 +708,15 @@ class BenchSeries:
             if start is None or await self.is_served(bench.instance, bench.nodes):
                 continue
             stops, refused = await self._plan_stops(self._build_switch(start))
-            if refused is None:
-                nodes = tuple(node.name for node in start.nodes)
-                question = BenchStartQuestion(bench.instance, nodes, stops)
-                self._answers[bench.instance] = await self.ctx.asker.ask_yes_no(question)
+            if refused is not None:
+                continue
+            try:
+                _, changed = await self._build_restarts(stops)
+            except SparkctlError:  # it is told when its turn comes
+                continue
+            question = BenchStartQuestion(bench.instance, tuple(node.name for node in start.nodes), stops, changed)
+            self._answers[bench.instance] = await self.ctx.asker.ask_yes_no(question)
+            self._told.update(changed)
 
     def _build_switch(self, start: StartInstance) -> SwitchInstance:
         return SwitchInstance(
@@ -728,10 +734,11 @@ class BenchSeries:
             return planned
         if planned is None:  # where it does not run, that is told
             return await forward_events(bench.run(self.ctx), self.emit)
-        start, was_there, stops = planned
-        is_left = False
+        start, was_there, restarts = planned
+        stops, is_left = tuple(restarts), False
+        for name, restart in restarts.items():
+            self.stopped.setdefault(name, restart)
         try:
-            await self._remember_starts(stops)
             action = self._build_switch(start) if stops else start
             ended = await forward_events(action.run(self.ctx), self.emit)
             if ended.outcome is Outcome.READY:
@@ -751,9 +758,9 @@ class BenchSeries:
 
     async def _plan_start(
         self, bench: MeasureInstance, start: StartInstance | None
-    ) -> tuple[StartInstance, bool, tuple[str, ...]] | CommandEnded | None:
-        """Return the start for a measurement, whether it may be there already, and what stops for it; the end that refuses it; None:
-        nothing is to be started.
+    ) -> tuple[StartInstance, bool, dict[str, StartInstance]] | CommandEnded | None:
+        """Return the start for a measurement, whether it may be there already, and how what stops for it starts again; the end that
+        refuses it; None: nothing is to be started.
         """
         if start is None or not self.may_start or await self.is_served(bench.instance, bench.nodes):
             return None
@@ -761,10 +768,18 @@ class BenchSeries:
         stops, refused = await self._plan_stops(self._build_switch(start))
         if refused is not None:
             return refused
-        question = BenchStartQuestion(bench.instance, tuple(node.name for node in start.nodes), stops)
+        restarts, changed = await self._build_restarts(stops)
         is_wanted = self.are_started or self._answers.get(bench.instance)
-        is_wanted = await self.ctx.asker.ask_yes_no(question) if is_wanted is None else is_wanted
-        return (start, was_there, stops) if is_wanted else None
+        if is_wanted is None:
+            question = BenchStartQuestion(bench.instance, tuple(node.name for node in start.nodes), stops, changed)
+            is_wanted = await self.ctx.asker.ask_yes_no(question)
+        elif is_wanted and (untold := [name for name in changed if name not in self._told]):
+            raise OperationRefused(
+                f"{untold[0]} has to stop for {bench.instance}, and runs with settings that are not in this computer's history: it "
+                "would not start again with the same",
+                f"have it run with its profile as it is here: sparkctl restart {untold[0]}; or leave out --start, to be asked",
+            )
+        return (start, was_there, restarts) if is_wanted else None
 
     async def _plan_stops(self, switch: SwitchInstance) -> tuple[tuple[str, ...], CommandEnded | None]:
         """Return the names of what has to stop for a start, and the end that refuses it, None where it may begin."""
@@ -778,12 +793,25 @@ class BenchSeries:
         stops = planned[0].plan.stops if planned else ()
         return stops, ended if ended.exit_code else None
 
-    async def _remember_starts(self, stops: Sequence[str]) -> None:
-        """Keep how to start again what stops now. Raises `SparkctlError` where that cannot be done: then nothing stops."""
-        views = await read_node_statuses(self.ctx, self.everywhere or self.nodes) if stops else ()
+    async def _build_restarts(self, stops: Sequence[str]) -> tuple[dict[str, StartInstance], tuple[str, ...]]:
+        """Return how what stops starts again, by name, and those of which that has other settings than run now, as far as is known.
+
+        Raises `SparkctlError` where one cannot be started again: then nothing stops.
+        """
+        nodes = self.everywhere or self.nodes
+        views = await read_node_statuses(self.ctx, nodes) if stops else ()
+        restarts, changed = dict[str, StartInstance](), list[str]()
         for name in stops:
             found = choose_instance(views, name)
-            self.stopped.setdefault(name, build_restart(self.ctx, found, self.everywhere)[0])
+            restarts[name], is_known = build_restart(self.ctx, found, self.everywhere)
+            if is_known or name in self.stopped:
+                continue
+            async with self.ctx.create_session(next(one for one in nodes if one.name == found.node)) as session:
+                await session.link.connect()
+                container = await find_container(session, name)
+            if container is None or container.get_label(ContainerLabel.HASH) != restarts[name].profile.digest:
+                changed.append(name)
+        return restarts, tuple(changed)
 
     async def _start_again(self) -> None:
         """Start what ran before and does not run now."""

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl.commands.ask_instance import speak_text
+from sparkctl.commands.list_endpoints import list_endpoints
 from sparkctl.commands.node_lock import acquire_node_lock
 from sparkctl.commands.start.check_fit import CheckFit
 from sparkctl.commands.start.start_request import StartInstance
@@ -116,6 +117,11 @@ async def test_from_nothing_to_sound_and_back(speech: SpeechScene) -> None:
     assert "sparkctl say hello --node spark2 -o hello.wav" in (ended.hint or "")
     spoken = await speak_text(speech.ctx, speech.nodes, "good evening")
     assert (spoken.instance, spoken.node, spoken.clip.form) == (VOICE, "spark2", "wav")
+    served, _ = await list_endpoints(speech.ctx, speech.nodes)
+    assert {one.instance: (one.needed_by, one.health) for one in served} == {
+        MODEL: (VOICE, "/health"),
+        VOICE: (None, "/docs"),
+    }
     again, ended = await speech.up()
     assert ended.exit_code == 0
     assert list_phases(again, Phase.CREATING) == [], "both run already, and are used"

@@ -15,13 +15,16 @@ import pytest
 from sparkctl.cli.main import invoke_command_line
 from sparkctl.commands.bench.run_bench import RunBench, RunBenches
 from sparkctl.commands.bench.run_domains import RunDomains
+from sparkctl.commands.request import Request
 from sparkctl.commands.start.start_request import build_start_request
+from sparkctl.commands.stop.stop_instance import StopInstance
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
 from sparkctl.files import shipped_profiles_dir
 from sparkctl.history.bench_store import BenchStore
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.bench import BenchCell
-from sparkctl.model.events import BenchCellMeasured, CommandEnded, Event
+from sparkctl.model.events import BenchCellMeasured, CommandEnded, Event, Outcome
 from sparkctl.model.questions import BenchStartQuestion, NonInteractivePrompter, YesNoQuestion
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks, run_in_background
@@ -196,6 +199,41 @@ async def test_all_questions_come_before_the_first_is_measured(sparks: Simulated
 
 
 @pytest.mark.simulation(scenario="empty", **FAST)
+async def test_what_another_operator_started_with_other_settings_does_not_stop_unasked(
+    sparks: SimulatedSparks, ctx: CommandContext, tmp_path: Path
+) -> None:
+    asked: list[BenchStartQuestion] = []
+
+    class Refusing(NonInteractivePrompter):
+        async def ask_yes_no(self, question: YesNoQuestion) -> bool:
+            assert isinstance(question, BenchStartQuestion)
+            asked.append(question)
+            return False
+
+    nodes, library = load_config(sparks.config_path).nodes[:1], ProfileLibrary(user=shipped_profiles_dir() / "none")
+    coming = build_start_request(library.load_profile("qwen36-as-posted"), nodes, "qwen36-as-posted")
+    bench = RunBench(instance="qwen36-as-posted", nodes=nodes, cells=(BenchCell(pp=8, tg=4),), generator=GENERATOR)
+    asking = RunBenches(benches=(bench,), starts=(coming,), nodes=nodes, everywhere=nodes)
+
+    async def run(request: Request, context: CommandContext) -> list[Event]:
+        return [event async for event in request.run(context)]
+
+    other = replace(ctx, history=OperationHistory(tmp_path / "other"))
+    for overrides, changed in (("args.context-length=4096",), ("qwen36-ngram",)), ((), ()):
+        there = build_start_request(library.load_profile("qwen36-ngram", overrides=overrides), nodes, "qwen36-ngram")
+        assert getattr((await run(there, other))[-1], "outcome", None) is Outcome.READY
+        await run(asking, replace(ctx, asker=Refusing()))
+        assert (asked[-1].stops, asked[-1].changed) == (("qwen36-ngram",), changed)
+        assert ("not in this computer's history" in asked[-1].sentence) is bool(changed)
+        if changed:
+            events = await run(replace(asking, are_started=True), ctx)
+            assert [getattr(event, "exit_code", None) for event in events] == [6], events
+            assert "qwen36-ngram has to stop for qwen36-as-posted" in getattr(events[0], "message", "")
+        stopping = await run(StopInstance(instance="qwen36-ngram", nodes=nodes), other)
+        assert getattr(stopping[-1], "exit_code", None) == 0, "it ran all the time"
+
+
+@pytest.mark.simulation(scenario="empty", **FAST)
 @pytest.mark.parametrize("names", [("qwen36",), ("qwen36", "qwen36-vllm")])
 async def test_ctrl_c_at_the_question_starts_nothing(
     sparks: SimulatedSparks, ctx: CommandContext, names: tuple[str, ...]
@@ -278,9 +316,10 @@ def test_a_killed_load_generator_costs_its_cell_and_resume_measures_that_alone(
         code, events = run("bench", "qwen36-ngram", *cells, "--json")
         found = [(one["cell"]["concurrency"], one["result"]["error"]) for one in events if one["event"] == "cell"]
         assert (code, [number for number, error in found if error is None]) == (1, [1, 3]), events
+        assert "2 of 3 cells are measured and saved" in events[-1]["message"]
         code, events = run("bench", "--resume", "1", *command, "--json")
         assert [one["cell"]["concurrency"] for one in events if one["event"] == "cell"] == [2]
-        assert (code, events[-1]["outcome"]) == (0, "done")
+        assert (code, events[-1]["outcome"], events[-1]["message"]) == (0, "done", "benchmark 1 is kept")
         code, shown = run("bench", "show", "1", "--json")
         measured = [one["cell"]["concurrency"] for one in shown[0]["run"]["results"] if one["error"] is None]
         assert sorted(measured) == [1, 2, 3]

@@ -133,6 +133,7 @@ def test_what_is_missing_is_measured_later_and_not_with_other_prompts(
         code, events = run("--resume", "1")
         measured = [(one["domain"], one["number"], one["total"]) for one in events if one["event"] == "domain"]
         assert (code, measured) == (0, [("prose", 2, 2)]), events
+        assert events[-1]["message"] == "benchmark 1 is kept"
         after = json.loads(kept.read_text())["run"]
         assert (after["domains"][0], [one["domain"] for one in after["domains"]], after["why"]) == (
             first, ["coding", "prose"], None,

@@ -22,7 +22,7 @@ from sparkctl.commands.start.start_request import build_start_request
 from sparkctl.context import CommandContext
 from sparkctl.history.bench_store import BenchStore
 from sparkctl.history.operation_history import OperationHistory
-from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult
+from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, Measurements
 from sparkctl.model.events import CommandEnded, Event, Outcome
 from sparkctl.model.node import NodeName
 from sparkctl.model.questions import NonInteractivePrompter, YesNoQuestion
@@ -30,7 +30,7 @@ from sparkctl.profiles.profile_library import ProfileLibrary
 
 CELLS = (BenchCell(pp=128, tg=16), BenchCell(pp=256, tg=16))
 RUN = BenchRun(number=0, began=1e9, instance="a", nodes=(NodeName("spark1"),), setup=BenchSetup(), wanted=CELLS)
-MEASURED = replace(RUN, results=(CellResult(cell=CELLS[0]),))
+MEASURED = replace(RUN, results=(CellResult(cell=CELLS[0], generation_rate=Measurements((100 / 3,))),))
 
 
 @pytest.fixture

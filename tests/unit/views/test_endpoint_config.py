@@ -156,6 +156,25 @@ def test_llama_swap_starts_what_is_ours_and_stays_in_the_foreground() -> None:
     assert document["groups"] == {"spark1": {"swap": False, "exclusive": False, "members": ["qwen36", "big"]}}
 
 
+def test_llama_swap_asks_the_health_path_of_the_profile() -> None:
+    voice = replace(ONE, instance="voice", profile="voice", models=(), service="speech", health="/docs")
+    document = yaml.safe_load("\n".join(format_endpoint_config([voice, replace(ONE, profile="qwen36")], "llama-swap")))
+    assert [one.get("checkEndpoint") for one in document["models"].values()] == ["/docs", None]
+
+
+@pytest.mark.parametrize(
+    "form", ["env", "claude-code", "continue", "litellm", "llama-swap", "open-webui", "openclaw", "opencode"]
+)
+def test_the_model_behind_a_voice_is_for_no_client(form: str) -> None:
+    inner = replace(ONE, url="http://spark1:5006/v1", instance="inner", profile="inner", needed_by="voice")
+    assert choose_default_endpoint((inner, TWO), ()) == TWO
+    assert choose_default_endpoint((inner,), ()) is None
+    seen = format_endpoint_config([inner, TWO], form, TWO)
+    assert seen == format_endpoint_config([TWO], form, TWO)
+    told = build_endpoints_json((inner, TWO))["endpoints"]
+    assert [one.get("needed_by") for one in told] == ["voice", None]  # type: ignore[attr-defined]
+
+
 def test_continue_has_an_entry_for_each_model() -> None:
     document = yaml.safe_load("\n".join(format_endpoint_config([ONE, TWO], "continue")))
     assert (document["schema"], len(document["models"])) == ("v1", 3)
