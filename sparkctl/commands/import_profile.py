@@ -25,8 +25,7 @@ from sparkctl.profiles.env_references import is_variable_name
 from sparkctl.profiles.importers.profile_draft import ImportResult
 from sparkctl.profiles.importers.profile_importer import ImportOptions, import_container, import_text
 from sparkctl.profiles.profile_library import ProfileLibrary
-from sparkctl.profiles.profile_lint import StartWarning, list_patchable_flags, list_start_warnings
-from sparkctl.profiles.setting_proof import list_proved_settings
+from sparkctl.profiles.profile_lint import StartWarning, list_patchable_flags, list_proved_settings, list_start_warnings
 from sparkctl.profiles.validation import find_token_issues, merge_profile_layer, parse_setting, validate_profile
 from sparkctl.profiles.yaml_reader import InvalidFile, parse_yaml
 from sparkctl.profiles.yaml_writer import render_profile_yaml
