@@ -20,6 +20,7 @@ from sparkctl.commands.setup.setup_plan import (
     DOCKER_GROUP,
     GROUP_FILE,
     NETPLAN_FILE,
+    NO_LINK_HINT,
     CableEnd,
     SshSide,
     build_cable_route,
@@ -473,8 +474,9 @@ def plan_setup(looks: Mapping[NodeName, NodeInspection], nodes: Sequence[Node]) 
         state.notes += [(node, words, None) for words in notes]
     if len(looks) == 2:
         try:
-            planned = _plan_cable(looks, nodes)
-            if not planned:
+            planned, left_out = _plan_cable(looks, nodes)
+            state.notes += [(None, f"half of the cable is not used: {words}", NO_LINK_HINT) for words in left_out]
+            if not planned and not left_out:
                 state.fine.append("cable: both ends have addresses in one network and MTU 9000")
             for end, step in planned:
                 state.ends = (*state.ends, end)
@@ -487,14 +489,17 @@ def plan_setup(looks: Mapping[NodeName, NodeInspection], nodes: Sequence[Node]) 
     return state
 
 
-def _plan_cable(looks: Mapping[NodeName, NodeInspection], nodes: Sequence[Node]) -> list[tuple[CableEnd, SetupStep]]:
+def _plan_cable(
+    looks: Mapping[NodeName, NodeInspection], nodes: Sequence[Node]
+) -> tuple[list[tuple[CableEnd, SetupStep]], tuple[str, ...]]:
+    """Return the steps of both ends, none where they are as they should be, and why a function is left out, in words."""
     seen = {node: look.network for node, look in looks.items()}
     known = {node: network for node, network in seen.items() if network is not None}
     if len(known) < len(looks):
         raise OperationRefused("a Spark did not report its interfaces", "on it: ip -j addr")
-    ends = plan_cable(known, {node.name: node.fabric for node in nodes if node.fabric})
+    ends, left_out = plan_cable(known, {node.name: node.fabric for node in nodes if node.fabric})
     if ends is None:
-        return []
+        return [], left_out
     for node, look in looks.items():
         if look.setup is None or not look.setup.has_netplan:
             raise OperationRefused(
@@ -504,7 +509,7 @@ def _plan_cable(looks: Mapping[NodeName, NodeInspection], nodes: Sequence[Node])
     return [
         (one, plan_cable_step(one, other.node, looks[one.node])),
         (other, plan_cable_step(other, one.node, looks[other.node])),
-    ]
+    ], left_out
 
 
 def _get_user(look: NodeInspection) -> str:

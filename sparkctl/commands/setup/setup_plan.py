@@ -22,8 +22,10 @@ from sparkctl.node.setup_program import ABSENT, NodeFile, SetupReport, list_kept
 
 NETPLAN_FILE = "/etc/netplan/90-sparkctl.yaml"
 JUMBO_MTU = 9000
-_CONNECTX_NAME_PATTERN = re.compile(r"(?:P(\d+))?p\d+s\d+f(\d+)np\d+$")  # enp1s0f0np0 and enP2p1s0f0np0
+_DOMAIN_PATTERN = re.compile(r"P(\d+)p\d+s\d+f\d+")  # in enP2p1s0f0np0 and roceP2p1s0f0; without it the domain is 0
+_CONNECTX_NAME_PATTERN = re.compile(r"p\d+s\d+f(\d+)np\d+$")  # enp1s0f0np0 and enP2p1s0f0np0
 _SAFE_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")
+NO_LINK_HINT = "on that Spark bring it up (sudo ip link set NAME up), then again: sparkctl setup"
 _LINK_LOCAL = ip_network("169.254.0.0/16")
 _FIRST_HOST = 11  # spark1 gets .11, spark2 .12
 
@@ -42,8 +44,9 @@ class CableEnd:
 
 def plan_cable(
     nodes: Mapping[NodeName, NetworkReadings], chosen: Mapping[NodeName, str]
-) -> tuple[CableEnd, CableEnd] | None:
-    """Return both ends as they are to be; None where they are so already. ``chosen``: interfaces that the config names.
+) -> tuple[tuple[CableEnd, CableEnd] | None, tuple[str, ...]]:
+    """Return both ends as they are to be, None where they are so already; and what of the port is left out, in words: a
+    function that has no link at one end. ``chosen``: interfaces that the config names.
 
     Raises `OperationRefused` where there is no cable to set up.
     """
@@ -51,7 +54,11 @@ def plan_cable(
     ports = {node: _list_ports(node, seen, chosen.get(node)) for node, seen in nodes.items()}
     common = [number for number in ports[one] if number in ports[other]]
     number, twin = (common[0], common[0]) if common else (next(iter(ports[one])), next(iter(ports[other])))
-    pairs = list(zip(ports[one][number], ports[other][twin], strict=False))
+    lanes = {one: ports[one][number], other: ports[other][twin]}
+    pairs, left_out = _pair_functions(*lanes.values()), _list_left_out(lanes)
+    if not pairs:
+        words = f"no function of the port has a link on both Sparks ({'; '.join(left_out)})"
+        raise OperationRefused(words, NO_LINK_HINT)
     used = [*_list_networks(near), *_list_networks(far)]
     taken: list[IPv4Network] = []
     ends: tuple[list[tuple[ConfiguredInterface, IPv4Interface]], ...] = ([], [])
@@ -65,7 +72,7 @@ def plan_cable(
         taken.append(shared[0].network)
         for end, lane, address in zip(ends, pair, shared, strict=True):
             end.append((lane, address))
-    return None if is_complete else (CableEnd(one, tuple(ends[0])), CableEnd(other, tuple(ends[1])))
+    return None if is_complete else (CableEnd(one, tuple(ends[0])), CableEnd(other, tuple(ends[1]))), left_out
 
 
 def format_netplan(end: CableEnd, peer: NodeName) -> str:
@@ -127,7 +134,7 @@ def find_wrong_lanes(end: CableEnd, now: NetworkReadings | None) -> list[str]:
 
 
 def _list_ports(node: NodeName, seen: NetworkReadings, chosen: str | None) -> dict[str, list[ConfiguredInterface]]:
-    """Return the ports with a link, by number; of each its functions that have one, in the order of their PCI domains."""
+    """Return the ports with a link, by number; of each its functions, in the order of their PCI domains."""
     lanes = [one for one in seen.interfaces if _get_port(one) is not None and _SAFE_NAME_PATTERN.fullmatch(one.name)]
     if chosen is not None:
         named = next((one for one in seen.interfaces if one.name == chosen), None)
@@ -140,8 +147,8 @@ def _list_ports(node: NodeName, seen: NetworkReadings, chosen: str | None) -> di
         lanes = [one for one in lanes if _get_port(one) == _get_port(named)] if _get_port(named) else [named]
     ports: dict[str, list[ConfiguredInterface]] = {}
     for lane in sorted(lanes, key=_rank_lane):
-        if lane.has_carrier:
-            ports.setdefault(_get_port(lane) or "", []).append(lane)
+        ports.setdefault(_get_port(lane) or "", []).append(lane)
+    ports = {number: its for number, its in ports.items() if any(lane.has_carrier for lane in its)}
     if not ports:
         there = ", ".join(one.name for one in lanes)
         raise OperationRefused(
@@ -156,12 +163,43 @@ def _get_port(one: ConfiguredInterface) -> str | None:
     if one.device is not None and (number := parse_port_number(one.device)) is not None:
         return number
     match = _CONNECTX_NAME_PATTERN.search(one.name)
-    return None if match is None else match[2]
+    return None if match is None else match[1]
+
+
+def _get_domain(one: ConfiguredInterface) -> int | None:
+    """Return the PCI domain of a port's function; None for an interface that is none."""
+    if _get_port(one) is None:
+        return None
+    match = _DOMAIN_PATTERN.search(one.device or "") or _DOMAIN_PATTERN.search(one.name)
+    return int(match[1]) if match else 0
 
 
 def _rank_lane(one: ConfiguredInterface) -> tuple[str, int, str]:
-    match = _CONNECTX_NAME_PATTERN.search(one.name)
-    return (_get_port(one) or "", int(match[1] or 0) if match else 0, one.name)
+    return (_get_port(one) or "", _get_domain(one) or 0, one.name)
+
+
+def _pair_functions(
+    near: Sequence[ConfiguredInterface], far: Sequence[ConfiguredInterface]
+) -> list[tuple[ConfiguredInterface, ConfiguredInterface]]:
+    """Return the functions of one PCI domain that have a link at both ends: data passes between these only."""
+    near, far = ([lane for lane in lanes if lane.has_carrier] for lanes in (near, far))
+    if any(_get_domain(lane) is None for lane in (*near, *far)):
+        return list(zip(near, far, strict=False))  # the config names an interface of another kind
+    peers = {_get_domain(lane): lane for lane in far}
+    return [(lane, peers[domain]) for lane in near if (domain := _get_domain(lane)) in peers]
+
+
+def _list_left_out(lanes: Mapping[NodeName, Sequence[ConfiguredInterface]]) -> tuple[str, ...]:
+    """Return why a function of the port cannot be used, in words."""
+    found = []
+    for (node, its), (peer, theirs) in zip(lanes.items(), reversed(list(lanes.items())), strict=True):
+        domains = {_get_domain(lane) for lane in theirs}
+        for lane in its:
+            if not lane.has_carrier:
+                found.append(f"{lane.name} of {node} has no link")
+            elif None not in domains and _get_domain(lane) not in (None, *domains):
+                found.append(f"{peer} has nothing that belongs to {lane.name} of {node}")
+    return tuple(found)
 
 
 def _find_shared_addresses(

@@ -136,6 +136,14 @@ def test_the_trap_of_the_post_s_command_has_two_ways_out() -> None:
         assert profile_lint.list_start_warnings(LIBRARY.load_profile(name), LIBRARY) == ()
 
 
+def test_what_only_another_profile_asks_is_open_to_nobody_else() -> None:
+    profiles = [LIBRARY.load_profile(name) for name in LIBRARY.list_names()]
+    needed = {need.profile.name: need.profile for one in profiles for need in LIBRARY.load_needs(one)}
+    assert "orpheus-llm" in needed
+    for name, profile in needed.items():
+        assert profile.api_key is not None or dict(profile.args).get("host") == "127.0.0.1", name
+
+
 def test_four_agents_at_150k() -> None:
     said = dict(LIBRARY.load_profile("qwen35-35b-awq").args)
     assert said["context-length"] == "196608"

@@ -6,10 +6,12 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from sparkctl.commands.setup.setup_nodes import plan_setup
 from sparkctl.commands.setup.setup_plan import (
     CableEnd,
     build_cable_route,
@@ -19,8 +21,8 @@ from sparkctl.commands.setup.setup_plan import (
 )
 from sparkctl.errors import OperationRefused
 from sparkctl.model.fabric_route import ConfiguredInterface
-from sparkctl.model.node import NodeName
-from sparkctl.node.node_inspection import NetworkReadings
+from sparkctl.model.node import Node, NodeName
+from sparkctl.node.node_inspection import NetworkReadings, NodeInspection
 
 ONE, OTHER = NodeName("spark1"), NodeName("spark2")
 LAN = ConfiguredInterface(name="enP7s7", has_carrier=True, addresses=("192.168.1.11/24",), mtu=1500)
@@ -53,7 +55,9 @@ def seen(*interfaces: ConfiguredInterface, routes: tuple[str, ...] = ()) -> Netw
 
 
 def plan(one: NetworkReadings, other: NetworkReadings, **chosen: str) -> tuple[CableEnd, CableEnd] | None:
-    return plan_cable({ONE: one, OTHER: other}, {NodeName(name): interface for name, interface in chosen.items()})
+    ends, left_out = plan_cable({ONE: one, OTHER: other}, {NodeName(name): its for name, its in chosen.items()})
+    assert left_out == ()
+    return ends
 
 
 def list_addresses(ends: tuple[CableEnd, CableEnd] | None) -> list[list[str]]:
@@ -120,6 +124,38 @@ def test_the_ports_at_both_ends_may_differ_and_the_config_may_choose() -> None:
     )
     other = plan(seen(lane("eth5")), seen(lane("eth6")), spark1="eth5", spark2="eth6")
     assert [len(end.lanes) for end in other or ()] == [1, 1]
+
+
+def test_a_function_without_a_link_at_one_end_is_left_out_and_named() -> None:
+    near, far = port(0), port(0)
+    far[1] = replace(far[1], has_carrier=False)
+    ends, left_out = plan_cable({ONE: seen(*near), OTHER: seen(*far)}, {})
+    assert list_addresses(ends) == [["enp1s0f0np0 192.168.200.11/24"], ["enp1s0f0np0 192.168.200.12/24"]]
+    assert left_out == ("enP2p1s0f0np0 of spark2 has no link",)
+    ends, left_out = plan_cable({ONE: seen(*near), OTHER: seen(far[0])}, {})
+    assert left_out == ("spark2 has nothing that belongs to enP2p1s0f0np0 of spark1",)
+    assert len((ends or ())[0].lanes) == 1
+
+
+def test_functions_of_different_domains_are_never_paired() -> None:
+    near, far = port(0), port(0)
+    near[1], far[0] = replace(near[1], has_carrier=False), replace(far[0], has_carrier=False)
+    with pytest.raises(
+        OperationRefused, match="enP2p1s0f0np0 of spark1 has no link; enp1s0f0np0 of spark2 has no link"
+    ):
+        plan_cable({ONE: seen(*near), OTHER: seen(*far)}, {})
+
+
+def test_half_a_cable_is_not_called_complete() -> None:
+    near = port(0, first="192.168.177.1/24", second="192.168.178.1/24", mtu=9000)
+    far = port(0, first="192.168.177.2/24", second="192.168.178.2/24", mtu=9000)
+    far[1] = replace(far[1], has_carrier=False)
+    looks = {node: NodeInspection(network=seen(*its)) for node, its in ((ONE, near), (OTHER, far))}
+    state = plan_setup(looks, [Node(name=node, host=str(node)) for node in looks])
+    assert (state.ends, state.fine) == ((), [])
+    assert [words for _, words, _ in state.notes] == [
+        "half of the cable is not used: enP2p1s0f0np0 of spark2 has no link"
+    ]
 
 
 @pytest.mark.parametrize(
