@@ -80,12 +80,14 @@ class ReadinessRule:
 
     ``line``: regex searched in the cleaned line, None = do not wait for a line. ``health``: path that must answer 2xx
     (401 and 403 also prove that it lives), None = do not ask. ``probe``: one of `PROBE_KINDS`; ``prompt`` is its text.
+    ``requires_key``: only if it refuses a request without its key.
     """
 
     line: str | None
     health: str | None
     probe: str = "completions"
     prompt: str = "The capital of France is"
+    requires_key: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +193,7 @@ class LaunchPlan:
     guard: GuardRule | None = None  # None: this start is not guarded
     rank: int = 0
     ranks: int = 1
-    requires_key: bool = False  # ready only if a request without the key is refused
+    requires_key: bool = False  # as `ready` has it; JSON has it in both places
     engine_version: str | None = None  # from the profile; None: the image's tag may tell
     secrets: tuple[str, ...] = field(default=(), repr=False)
 

@@ -383,7 +383,7 @@ async def measure_requests(
         again = None if first is None else await asker.measure_rate(clock)
         began = clock.monotonic()
         told = await engine_probe.request_token(link, service, manners)
-        ttft = clock.monotonic() - began if told.good and not told.unproven else None
+        ttft = clock.monotonic() - began if told.good else None
     except (OSError, http_client.InvalidHttpResponse):
         return RequestSpeed(rate=first), RequestSpeed()
     return RequestSpeed(rate=first), RequestSpeed(ttft, again)

@@ -83,7 +83,7 @@ _API_KEY_STATUSES = (401, 403)  # an API key is required: the server is alive
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeResult:
-    """``good``: the probe succeeded. ``what``: in our words. ``unproven``: alive, but it gives us no further answer.
+    """``good``: the probe succeeded. ``what``: in our words. ``unproven``: it answers, and the answer is no proof.
 
     ``said`` is the engine's answer as one printable line; it may repeat secrets, so show it with `format_masked` only.
     ``status``: of the HTTP answer, None without one.
@@ -176,7 +176,10 @@ async def resolve_served_model(
 
 
 async def check_key_required(
-    link: NodeConnection, service: ReadinessTarget, manners: QueryMarkerSupport | None = None
+    link: NodeConnection,
+    service: ReadinessTarget,
+    manners: QueryMarkerSupport | None = None,
+    timeout: float = _HEALTH_TIMEOUT,
 ) -> ProbeResult:
     """Check that a request without the key is refused. It is no whole request: without a key nothing is generated, too."""
     port, path = service.port, "/v1/chat/completions"
@@ -191,7 +194,7 @@ async def check_key_required(
             path,
             body=b'{"max_tokens": 1}',
             headers=headers,
-            timeout=_HEALTH_TIMEOUT,
+            timeout=timeout,
             manners=manners,
         )
     except ConnectionLost:
@@ -201,10 +204,10 @@ async def check_key_required(
             good=False, what=f"POST {path} without its key:", said=sanitize_line(str(broken)) or "no answer"
         )
     if response.status in _API_KEY_STATUSES:
-        return ProbeResult(good=True, what=f"a request without its key is refused ({response.status})")
-    return ProbeResult(
-        good=False, what=f"it does not refuse a request without its key (POST {path} answered {response.status})"
-    )
+        what = f"a request without its key is refused ({response.status})"
+        return ProbeResult(good=True, what=what, status=response.status)
+    what = f"it does not refuse a request without its key (POST {path} answered {response.status})"
+    return ProbeResult(good=False, what=what, unproven=True, status=response.status)
 
 
 async def request_token(
@@ -249,9 +252,8 @@ async def _request_completion(
             good=False, what=f"POST {path}:", said=sanitize_line(str(broken)) or "connection closed"
         ), None
     if response.status in _API_KEY_STATUSES:
-        return ProbeResult(
-            good=True, what=f"POST {path} needs an API key ({response.status})", unproven=True
-        ), response.status
+        what = f"POST {path} {'needs an' if service.api_key is None else 'refuses its'} API key ({response.status})"
+        return ProbeResult(good=False, what=what, unproven=True, status=response.status), response.status
     if response.status != 200:
         return ProbeResult(
             good=False, what=f"POST {path} answered {response.status}", said=format_body_line(response.body)
@@ -315,7 +317,25 @@ async def request_proof(
     manners: QueryMarkerSupport | None = None,
     timeout: float = _PROOF_TIMEOUT,
 ) -> ProbeResult:
-    """Ask for one proof by the rule's probe. Raises `ConnectionLost`; every fault of the engine is a `ProbeResult`."""
+    """Ask for all that the rule wants of a service that is up: its work, then that it refuses who has no key.
+
+    Raises `ConnectionLost`; every fault of the engine is a `ProbeResult`.
+    """
+    answer = await request_work(link, service, clock, manners, timeout)
+    if not answer.good or not service.ready.requires_key:
+        return answer
+    refusal = await check_key_required(link, service, manners, min(timeout, _HEALTH_TIMEOUT))
+    return answer if refusal.good else refusal
+
+
+async def request_work(
+    link: NodeConnection,
+    service: ReadinessTarget,
+    clock: Clock,
+    manners: QueryMarkerSupport | None = None,
+    timeout: float = _PROOF_TIMEOUT,
+) -> ProbeResult:
+    """Ask for one piece of work by the rule's probe. Raises as `request_proof`."""
     probe = service.ready.probe
     if probe not in PROVED_PROBES:
         return await request_token(link, service, manners)
@@ -487,12 +507,13 @@ def _choose_method(body: dict[str, object] | None) -> str:
 
 def _build_refusal(method: str, path: str, answer: HttpResponse) -> ProbeResult:
     said = format_body_line(answer.body)
-    return ProbeResult(good=False, what=f"{method} {path} answered {answer.status}", said=said, status=answer.status)
+    what = f"{method} {path} answered {answer.status}"
+    return ProbeResult(good=False, what=what, unproven=True, said=said, status=answer.status)
 
 
 def _build_unproved(path: str, what: str, answer: HttpResponse | None = None) -> ProbeResult:
     said = "" if answer is None or _looks_binary(answer.body) else format_body_line(answer.body)
-    return ProbeResult(good=False, what=f"POST {path} {what}", said=said, status=200)
+    return ProbeResult(good=False, what=f"POST {path} {what}", unproven=True, said=said, status=200)
 
 
 def _looks_binary(body: bytes) -> bool:

@@ -27,6 +27,7 @@ from sparkctl.monitor.ranks import apply_head_state
 from sparkctl.monitor.switch_journal_io import build_journal_view
 from sparkctl.node.node_inspection import NodeDownload
 from sparkctl.profiles.container_labels import (
+    find_container_api_key,
     parse_expected_memory_label,
     parse_port_label,
     parse_rank_label,
@@ -301,7 +302,7 @@ async def _read_phase(session: NodeSession, container: Container) -> tuple[Phase
     answer = await engine_probe.check_health(session.link, target, _HEALTH_TIMEOUT)
     if (
         answer.good
-        and rule.probe in PROVED_PROBES
+        and (rule.probe in PROVED_PROBES or rule.requires_key)
         and (rule.health is not None or await _is_past_ready_line(session, container, rule))
     ):
         unproved = await _find_missing_proof(session, container, target)
@@ -358,9 +359,14 @@ async def _find_missing_proof(session: NodeSession, container: Container, target
     now, (asked, why) = session.clock.monotonic(), session.proofs.get(container.id, (None, None))
     if asked is not None and now - asked < (_PROOF_SECONDS if why is None else _NO_PROOF_SECONDS):
         return why
-    service = await engine_probe.resolve_served_model(session.link, target)
-    answer = await request_proof(session.link, service, session.clock, timeout=_PROOF_TIMEOUT)
-    if answer.status is None and asked is not None and why is None:
+    if target.ready.probe in PROVED_PROBES:
+        run = await session.docker.read_run_options(container.id)
+        target = replace(target, api_key=find_container_api_key(run))
+        service = await engine_probe.resolve_served_model(session.link, target)
+        answer = await request_proof(session.link, service, session.clock, timeout=_PROOF_TIMEOUT)
+    else:  # no token is asked for here: that would disturb it
+        answer = await engine_probe.check_key_required(session.link, target, timeout=_PROOF_TIMEOUT)
+    if not answer.good and not answer.unproven and asked is not None and why is None:
         return None  # it proved itself before, and is busy now
     if not answer.good:
         secrets = await session.docker.read_secret_values(container.id) if answer.said else ()

@@ -112,6 +112,7 @@ def parse_ready_rule_label(container: Container, *, needs_line: bool = True) -> 
     try:
         fields = load_json(container.get_label(ContainerLabel.READY) or "")
         line, health, probe = fields["line"], fields["health"], fields.get("probe", "none")
+        is_keyed = fields.get("requires_key") is True
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     if not (health is None or (isinstance(health, str) and _HEALTH_PATH_PATTERN.fullmatch(health))):
@@ -119,15 +120,15 @@ def parse_ready_rule_label(container: Container, *, needs_line: bool = True) -> 
     if not isinstance(probe, str) or probe not in PROBE_KINDS:
         return None
     if line is None or (not needs_line and isinstance(line, str) and health is not None):
-        return ReadinessRule(None, health, probe)
+        return ReadinessRule(None, health, probe, requires_key=is_keyed)
     if not isinstance(line, str):
         return None
     default = _find_engine_ready_line(container)
     if line == default or _PLAIN_LINE_PATTERN.fullmatch(line) or line == _find_profile_ready_line(container):
-        return ReadinessRule(line, health, probe)
+        return ReadinessRule(line, health, probe, requires_key=is_keyed)
     if default is None and health is None:
         return None
-    return ReadinessRule(default, health, probe)
+    return ReadinessRule(default, health, probe, requires_key=is_keyed)
 
 
 def _find_engine_ready_line(container: Container) -> str | None:

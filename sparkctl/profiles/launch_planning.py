@@ -97,7 +97,7 @@ def build_launch_plan(
         api_key=engine.find_api_key(profile) or next((value for name, value in env if is_api_key_variable(name)), None),
         ready=ready, timeouts=rules.timeouts, drop_caches=rules.drop_caches, stop_grace=profile.stop_grace,
         expected_memory=profile.expected_memory, floor_memory=profile.floor_memory, guard=build_guard_rule(profile),
-        secrets=secrets, requires_key=profile.api_key is not None, engine_version=profile.engine_version,
+        secrets=secrets, requires_key=ready.requires_key, engine_version=profile.engine_version,
     )  # fmt: skip
     return made if place is None else _apply_rank_placement(made, place, engine, home)
 
@@ -162,6 +162,7 @@ def build_readiness_rule(profile: Profile, engine: Engine) -> ReadinessRule:
         line=choose_or_default(rules.ready_line, own.ready_line),
         health=choose_or_default(rules.health, own.health),
         probe=rules.probe or own.probe,
+        requires_key=profile.api_key is not None,
         **prompt,
     )
 
@@ -237,4 +238,5 @@ def _build_labels(
 
 
 def _encode_readiness_rule(ready: ReadinessRule) -> str:
-    return json.dumps(asdict(ready), ensure_ascii=False, separators=(",", ":"))
+    known = {name: value for name, value in asdict(ready).items() if name != "requires_key" or value}
+    return json.dumps(known, ensure_ascii=False, separators=(",", ":"))

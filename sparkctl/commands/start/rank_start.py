@@ -216,7 +216,7 @@ class RankStart(RankWatch):
         except ImageNotFound:
             self._report_missing(self._find_missing())
             raise
-        if self.decision.attach is not None and self.plan.requires_key:  # made by whoever started it
+        if self.decision.attach is not None and self.plan.ready.requires_key:  # made by whoever started it
             run = await self.session.docker.read_run_options(self.decision.attach.id)
             self.plan = replace(self.plan, api_key=find_container_api_key(run))
         if self.decision.attach is None:
@@ -258,22 +258,22 @@ class RankStart(RankWatch):
 
     async def check_proof(self) -> ProbeResult | None:
         """Ask an instance that already runs for its proof; None where it is not up yet. Raises `OperationRefused` where
-        it is up and gives no token.
+        its health answers and a request for a token fails.
         """
         plan = self.plan
         manners = QueryMarkerSupport()
         if not (await engine_probe.check_health(self.session.link, plan.readiness_target, manners=manners)).good:
             return None
         answer = await request_proof(self.session.link, plan.readiness_target, self.ctx.clock, manners)
-        if not answer.good and answer.status is None and plan.ready.probe in PROVED_PROBES:
+        if answer.good or answer.unproven:
+            return answer
+        if plan.ready.probe in PROVED_PROBES:
             return None  # it does not answer yet
-        if not answer.good and plan.ready.probe not in PROVED_PROBES:
-            raise OperationRefused(
-                f"{plan.instance} already runs on {plan.node} and its health answers, but "
-                + answer.format_masked(collect_plan_secrets(plan)),
-                f"see why: sparkctl logs {plan.instance} --node {plan.node}; start it again after: sparkctl down {plan.instance}",
-            )
-        return answer
+        raise OperationRefused(
+            f"{plan.instance} already runs on {plan.node} and its health answers, but "
+            + answer.format_masked(collect_plan_secrets(plan)),
+            f"see why: sparkctl logs {plan.instance} --node {plan.node}; start it again after: sparkctl down {plan.instance}",
+        )
 
     # change
 

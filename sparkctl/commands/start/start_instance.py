@@ -45,6 +45,7 @@ from sparkctl.model.events import (
 from sparkctl.model.fabric_route import FabricRoute
 from sparkctl.model.finding import Severity
 from sparkctl.model.guard_state import GuardCoverage
+from sparkctl.model.launch_plan import PROVED_PROBES
 from sparkctl.model.memory_fit import MemoryFit
 from sparkctl.model.node import NodeName, format_endpoint_url
 from sparkctl.model.phase import Phase
@@ -468,6 +469,9 @@ class _StartRun:
         where = f"--node {plan.node}"
         message = f"{plan.instance} is up on {self._node_names}, not proved: {why}"
         ways = [f"see why: sparkctl logs {plan.instance} {where}"]
+        if plan.ready.probe not in PROVED_PROBES:
+            take = f"see in its log whether it took its key; stop it: sparkctl down {plan.instance} {where}"
+            ways += [take if plan.ready.requires_key else "give the profile the same key: args.api-key: ${VAR}"]
         ways += [f"what it needs may be down: sparkctl status {where}"] if self.request.profile.needs else []
         ended = self._build_end(Outcome.UNPROVED, message=message)
         return replace(ended, proof=why, hint="\n".join([*ways, f"ask it again: {self.request.retry_command}"]))

@@ -37,7 +37,7 @@ from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.secrets import redact
 from sparkctl.model.verdict import Verdict
 from sparkctl.monitor import engine_probe
-from sparkctl.monitor.engine_probe import QueryMarkerSupport, request_proof
+from sparkctl.monitor.engine_probe import QueryMarkerSupport
 from sparkctl.transport.node_session import NodeSession
 
 _POLL_SECONDS = 1.0
@@ -260,7 +260,7 @@ class StartWatch:
         proof: str | None = None
         first_token: float | None = None
         token_question = "one token" if service.ready.probe not in PROVED_PROBES else service.ready.probe
-        for asked in ("health", token_question, *((_KEY_QUESTION,) if self.plan.requires_key else ())):
+        for asked in ("health", token_question, *((_KEY_QUESTION,) if service.ready.requires_key else ())):
             answered_at: float | None = None
             asked_at = self.ctx.clock.monotonic()
             while True:
@@ -272,36 +272,22 @@ class StartWatch:
                         answer = await engine_probe.check_key_required(self.session.link, service, manners=manners)
                     else:
                         service = await engine_probe.resolve_served_model(self.session.link, service, manners)
-                        answer = await request_proof(self.session.link, service, self.ctx.clock, manners)
+                        answer = await engine_probe.request_work(self.session.link, service, self.ctx.clock, manners)
                         proof = answer.what
                 except ConnectionLost:
                     await self.session.link.reconnect()
                     continue
                 if answer.good:
                     self._why_not = None
-                    if asked == "one token" and not answer.unproven and service.ready.probe != "none":
+                    if asked == "one token" and service.ready.probe != "none":
                         first_token = self.ctx.clock.monotonic() - asked_at
                     break
-                told = answer.format_masked(self._secrets)
-                if asked == _KEY_QUESTION and self._why_not != told:
-                    what = f"{self.plan.instance} is up, not proved: {told}"
-                    hint = "see in its log whether it took its key; stop it: sparkctl down " + self.plan.instance
-                    self.emit(WarningEmitted(self.ctx.clock.unix_time(), self.plan.node, what, hint))
-                self._why_not = told
+                self._why_not = answer.format_masked(self._secrets)
                 now = self.ctx.clock.monotonic()
-                answered_at = None if answer.status is None else now if answered_at is None else answered_at
-                if asked in PROVED_PROBES and answered_at is not None and now - answered_at > _PROOF_PATIENCE_SECONDS:
+                answered_at = None if not answer.unproven else now if answered_at is None else answered_at
+                if answered_at is not None and now - answered_at > _PROOF_PATIENCE_SECONDS:
                     return WatchResult(unproved=self._why_not)
                 await self.ctx.clock.sleep(_POLL_SECONDS)
-            if answer.unproven:
-                self.emit(
-                    WarningEmitted(
-                        self.ctx.clock.unix_time(),
-                        self.plan.node,
-                        f"{self.plan.instance}: {answer.what}; it is alive, but no token proves it",
-                        "give the profile the same key: args.api-key: ${VAR}",
-                    )
-                )  # fmt: skip
         return WatchResult(proof=proof if service.ready.probe in PROVED_PROBES else None, first_token=first_token)
 
     async def _wait_for_fatal(self) -> WatchResult:

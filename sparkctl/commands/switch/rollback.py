@@ -22,7 +22,7 @@ from sparkctl.logs.diagnosis import UNKNOWN_ENGINE
 from sparkctl.model.container import Container
 from sparkctl.model.events import Outcome
 from sparkctl.model.guard_state import UnwatchReason
-from sparkctl.model.launch_plan import ContainerLabel, GuardRule, PhaseTimeouts
+from sparkctl.model.launch_plan import PROVED_PROBES, ContainerLabel, GuardRule, PhaseTimeouts
 from sparkctl.model.node import NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.model.switch_plan import SwitchStep, distinguish_names
@@ -303,10 +303,12 @@ async def _watch_until_ready(
         for rank in model:
             await rank.record_unproved(end.unproved)
         plan = end.rank.plan
-        raise RollbackFailed(
-            f"{plan.instance} is up again, not proved: {end.unproved}",
-            f"see why: sparkctl logs {plan.instance} --node {plan.node}", None, plan.instance,
-        )  # fmt: skip
+        what = f"{plan.instance} is up again, not proved: {end.unproved}"
+        see = f"see why: sparkctl logs {plan.instance} --node {plan.node}"
+        if plan.ready.probe not in PROVED_PROBES and not plan.ready.requires_key:
+            transaction.warn(plan.node, what, see)  # its key is not known here, and was not before the switch
+            return
+        raise RollbackFailed(what, see, None, plan.instance)
     if end is None or end.verdict is None:
         for rank in model:
             await rank.record_ready(None if end is None else end.proof)

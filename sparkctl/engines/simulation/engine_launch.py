@@ -97,6 +97,8 @@ class EngineFault(StrEnum):
     NO_TOKEN = "no-token"  # noqa: S105
     NONSENSE = "nonsense"  # ready, and its answers make no sense
     REJECTED_DRAFTS = "rejected-drafts"  # ready, and no draft is ever accepted
+    OPEN_DOOR = "open-door"  # ready, and takes requests without the key that it was given
+    OTHER_KEY = "other-key"  # ready, and asks for a key that nobody knows
     BAD_FLAG = "bad-flag"
     MEMORY_RUNAWAY = "memory-runaway"
     WORKER_DIES = "worker-dies"  # a rank that is not the head, while weights load
@@ -109,6 +111,8 @@ class EngineFault(StrEnum):
             EngineFault.NO_TOKEN,
             EngineFault.NONSENSE,
             EngineFault.REJECTED_DRAFTS,
+            EngineFault.OPEN_DOOR,
+            EngineFault.OTHER_KEY,
             EngineFault.BAD_FLAG,
         )
 

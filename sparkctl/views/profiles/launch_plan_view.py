@@ -64,6 +64,7 @@ def describe_ready_rule(rule: ReadinessRule | None) -> str:
     parts = [f"the line /{line}/"] if line else []
     parts += [f"{rule.health} answers"] if rule.health else []
     parts += [_PROOFS.get(rule.probe, f"one token by {rule.probe}")] if rule.probe != "none" else []
+    parts += ["a request without its key is refused"] if rule.requires_key else []
     return ", then ".join(parts) or "it runs"
 
 

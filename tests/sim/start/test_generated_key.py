@@ -49,6 +49,35 @@ def test_a_generated_key_is_needed_and_used_and_in_no_output(
 
 
 @pytest.mark.parametrize(
+    ("fault", "profile", "why", "seen"),
+    [
+        ("open-door", "keyed", "it does not refuse a request without its key", (5, "unproved")),
+        # a token would tell it, and `status` asks for none: it would disturb
+        ("other-key", "qwen36-vllm", "POST /v1/completions needs an API key (401)", (0, "ready")),
+    ],
+)
+def test_whoever_keeps_no_key_or_another_one_is_up_and_not_proved(
+    fault: str, profile: str, why: str, seen: tuple[int, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("SPARKCTL_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    profiles = tmp_path / "config/sparkctl/profiles"
+    profiles.mkdir(parents=True)
+    (profiles / "keyed.yaml").write_text(PROFILE)
+    up = ["up", profile, "--node", "spark1", "--set", f"env.SIM_FAULT={fault}", "--json"]
+    with run_in_background(scenario="empty", speed=50.0) as config:
+        monkeypatch.setenv("SPARKCTL_CONFIG", str(config))
+        for _ in range(2):  # the second finds it running
+            assert invoke_command_line(up) == 5
+            ended = json.loads(capfd.readouterr().out.splitlines()[-1])
+            assert (ended["outcome"], why in ended["proof"]) == ("unproved", True), ended
+        code = invoke_command_line(["status", "--node", "spark1", "--check", "--json"])
+        (one,) = json.loads(capfd.readouterr().out)["nodes"][0]["instances"]
+        assert (code, one["phase"]) == seen, one
+
+
+@pytest.mark.parametrize(
     ("lines", "words"),
     [
         ("extends: qwen36\napi_key: generate\n", "SGLang takes none that stays secret (it prints the key into its log"),
