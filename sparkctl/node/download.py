@@ -44,6 +44,7 @@ UNPROVED_FILE = "blobs/sparkctl-unproved.incomplete"
 REPORT_SECONDS = 1.0  # seconds between two reports
 _RETRY_SECONDS = 3.0  # until a file that broke off is tried once more; the client itself tries several times before
 _GGUF_PART = re.compile(r"-0000[2-9]-of-|-000[1-9]\d-of-")  # of a model in several files, all but the first
+_OTHER_FRAMEWORKS = ("*.h5", "*.msgpack", "*.onnx*", "*.ot", "*.tflite")  # the same weights, for no engine here
 _READ_BYTES = 8 << 20
 _FORGET_BYTES = 256 << 20  # bytes after which written pages are given back
 _IDLE_IO_CLASS = 3 << 13  # ioprio_set: only when nobody else wants the disk
@@ -123,12 +124,18 @@ def choose_files(siblings: list[Any], include: list[str], exclude: list[str]) ->
     """Return the files to download; without patterns those of the root that an engine reads."""
     names = [one.rfilename for one in siblings]
     if not include:
-        several = sorted(name for name in names if name.endswith(".gguf") and not _GGUF_PART.search(name))
-        if len(several) > 1:
+        tensors = [name for name in names if name.endswith(".safetensors") and "/" not in name]
+        several = sorted(
+            name for name in names
+            if name.endswith(".gguf") and not _GGUF_PART.search(name) and "mmproj" not in name.lower()
+        )  # fmt: skip
+        if len(several) > 1 and not tensors:
             raise DownloadError("nothing", "it has several quantisations, name one: " + ", ".join(several[:12]))
         kinds = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.txt", "*.py", "*.tiktoken")
-        include = list(kinds) if any(fnmatch.fnmatch(name, "*.safetensors") for name in names) else ["*"]
-        exclude = [*exclude, "*/*", "consolidated*"]
+        include = list(kinds) if tensors else ["*"]
+        exclude = [*exclude, "*/*", *_OTHER_FRAMEWORKS]
+        if not tensors or not all(name.startswith("consolidated") for name in tensors):
+            exclude.append("consolidated*")  # the same weights once more, in Mistral's or Meta's own format
     found = []
     for one in siblings:
         name = one.rfilename

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparkctl.model.engine_metrics import DraftAcceptance, EngineActivity, EngineMeter, MeterSource, Quantiles
-from sparkctl.model.reference import ComparableReference, FigureRange, name_source
+from sparkctl.model.reference import ComparableReference, FigureRange
 from sparkctl.model.sample import Gpu
 from sparkctl.monitor.meters.bandwidth import GB, Bandwidth, BandwidthSource
 
@@ -46,7 +46,7 @@ def format_reference(reference: ComparableReference) -> str:
     if reference.accept_rate is not None:
         share = FigureRange(round(reference.accept_rate.low * 100, 2), round(reference.accept_rate.high * 100, 2))
         rates.append(f"{share.as_text()} % of drafts")
-    return f"{', '.join(rates)} · {name_source(reference.source)}"
+    return f"{', '.join(rates)} · {reference.source_names}"
 
 
 def format_throughput(numbers: EngineMeter) -> str:

@@ -103,7 +103,7 @@ wait $tail; kill $! 2>/dev/null
 class ModelDownload:
     """What to download and where. ``target`` is a path on the node; ``is_cache``: it is a folder of the Hub's cache.
 
-    ``include``: names of files, with ``*``; empty: what an engine reads.
+    ``include``, ``exclude``: names of files, with ``*``; nothing included: what an engine reads.
     """
 
     profile: Profile
@@ -111,6 +111,7 @@ class ModelDownload:
     target: str
     is_cache: bool
     include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
 
     @classmethod
     def from_part(cls, profile: Profile, part: MissingPart, directory: str | None = None) -> ModelDownload:
@@ -133,11 +134,11 @@ class ModelDownload:
                 + f"; or copy it: sparkctl sync {profile.name} --from NODE --to {part.node}",
             )
         place = PurePosixPath(part.name)
-        include = list_wanted_names(profile, part)
+        include, exclude = list_wanted_names(profile, part)
         if place.suffix == ".gguf":  # a file: its directory gets it, with its other parts
             place = place.parent
         return cls(
-            profile=profile, source=source, target=str(place), include=include,
+            profile=profile, source=source, target=str(place), include=include, exclude=exclude,
             is_cache=place.name.startswith("models--"),
         )  # fmt: skip
 
@@ -149,7 +150,7 @@ class ModelDownload:
     @property
     def origin(self) -> str:
         """What it gets, as one line: the source, and which files of it."""
-        return " ".join((str(self.source), *self.include, *(f"-{each}" for each in self.profile.model.exclude)))
+        return " ".join((str(self.source), *self.include, *(f"-{each}" for each in self.exclude)))
 
     @property
     def title(self) -> str:
@@ -188,7 +189,7 @@ class ModelDownload:
                 origin = {"directory": path, "repo": name, "revision": revision}
         return {
             **origin, "target": self.target, "is_cache": self.is_cache, "include": self.include,
-            "exclude": self.profile.model.exclude, "token_file": token_file, "kept_free": KEPT_FREE_BYTES,
+            "exclude": self.exclude, "token_file": token_file, "kept_free": KEPT_FREE_BYTES,
         }  # fmt: skip
 
 
@@ -622,6 +623,6 @@ def _format_manual_download(wanted: ModelDownload) -> str:
     words = ["uvx", "hf", "download", wanted.source.repository]
     words += ["--revision", wanted.source.revision] if wanted.source.revision else []
     words += [word for each in wanted.include for word in ("--include", each)]
-    words += [word for each in wanted.profile.model.exclude for word in ("--exclude", each)]
+    words += [word for each in wanted.exclude for word in ("--exclude", each)]
     words += ["--cache-dir", wanted.parent] if wanted.is_cache else ["--local-dir", wanted.target]
     return shlex.join(words)

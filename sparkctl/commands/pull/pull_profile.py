@@ -390,8 +390,8 @@ class ProfilePuller:
             await refuse_missing_directory(session, wanted.source)
         elif isinstance(wanted.source, HubSource):
             with suppress(HubUnreachable):  # by this computer: the node may reach it
-                exclude = self._request.profile.model.exclude
-                return replace(part, size=(await hub.measure_model(wanted.source, wanted.include, exclude)).size)
+                measured = await hub.measure_model(wanted.source, wanted.include, wanted.exclude)
+                return replace(part, size=measured.size)
         return part
 
     async def _refuse_lacking_source(self, node: Node, kinds: set[PartKind]) -> None:

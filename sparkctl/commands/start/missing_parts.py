@@ -115,12 +115,14 @@ def estimate_pull_times(history: OperationHistory, parts: Sequence[MissingPart])
 _GGUF_NUMBER = re.compile(r"-\d{5}-of-")
 
 
-def list_wanted_names(profile: Profile, part: MissingPart) -> tuple[str, ...]:
-    """Return which files of its source a missing model is, as patterns; none: what an engine reads."""
-    include = profile.model.include if part.kind is PartKind.MODEL else ()
-    if include or not part.name.endswith(".gguf"):
-        return include
-    return (_GGUF_NUMBER.sub("-*-of-", PurePosixPath(part.name).name),)
+def list_wanted_names(profile: Profile, part: MissingPart) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return which files of its source a missing model is, and which are left out, as patterns; none to get: what an engine
+    reads. The profile's are those of the model, not of its draft model.
+    """
+    include, exclude = (profile.model.include, profile.model.exclude) if part.kind is PartKind.MODEL else ((), ())
+    if not include and part.name.endswith(".gguf"):
+        include = (_GGUF_NUMBER.sub("-*-of-", PurePosixPath(part.name).name),)
+    return include, exclude
 
 
 async def read_missing_from_hub(
@@ -134,7 +136,7 @@ async def read_missing_from_hub(
         source = None if part.kind is PartKind.IMAGE or part.source is None else parse_model_source(part.source)
         if isinstance(source, HubSource):
             try:
-                model = await client.read_model(source, list_wanted_names(profile, part), profile.model.exclude)
+                model = await client.read_model(source, *list_wanted_names(profile, part))
             except SparkctlError as error:
                 way = f"; {error.hint}" if error.hint else ""
                 cautions.append(f"the size of {part.source} is not known: {error.message}{way}")

@@ -6,11 +6,18 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sparkctl.commands.pull import model_download
+from sparkctl.commands.start.missing_parts import read_missing_from_hub
+from sparkctl.model.missing_part import MODEL_KINDS, MissingPart
+from sparkctl.model.node import NodeName
+from sparkctl.profiles.profile_library import ProfileLibrary
+from sparkctl.transport.hub_client import HubClient
+from tests.unit.node.hub_stand_in import HubStandIn, run_hub
 
 PROGRAM = b"import time; print('{}', flush=True); time.sleep(60)"
 
@@ -62,3 +69,20 @@ def test_a_watcher_that_ends_late_leaves_the_next_download_and_its_own_goes(fold
         pass
     run(model_download._REMOVE_ENDED, folder)
     assert not Path("/dev/shm", folder).exists()
+
+
+async def test_what_a_profile_leaves_out_of_its_model_is_not_left_out_of_the_draft() -> None:
+    shipped = ProfileLibrary().load_profile("qwen36")
+    profile = replace(shipped, model=replace(shipped.model, exclude=("model-*",)))
+    parts = [
+        MissingPart(kind=kind, node=NodeName("spark1"), name=f"/models/{kind}", reason="", source="hf:acme/tiny")
+        for kind in MODEL_KINDS
+    ]
+    model, draft = (model_download.ModelDownload.from_part(profile, part) for part in parts)
+    assert (model.build_request(None)["exclude"], draft.build_request(None)["exclude"]) == (("model-*",), ())
+    assert (model.origin, draft.origin) == ("hf:acme/tiny -model-*", "hf:acme/tiny")
+    hub = HubStandIn()
+    hub.files["acme/tiny"] = {"config.json": b"{}", "model-1.safetensors": bytes(1000)}
+    with run_hub(hub) as url:
+        measured, _, _ = await read_missing_from_hub(HubClient({"HF_ENDPOINT": url}), profile, parts, ())
+    assert [part.size for part in measured] == [2, 1002]

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -255,6 +256,40 @@ def test_one_quantisation_is_chosen_by_its_name(hub: HubStandIn, url: str, tmp_p
     }  # fmt: skip
     download(url, target, tmp_path, repo="acme/tiny-GGUF", include=["*Q4_K_M*"])
     assert list_names(target) == {"tiny-Q4_K_M.gguf", ".sparkctl-source"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "others"),
+    [
+        (["m-Q4_K_M.gguf", "mmproj-F16.gguf", "mmproj-F32.gguf"], []),
+        (["m-Q4_K_M-00001-of-00002.gguf", "m-Q4_K_M-00002-of-00002.gguf", "m-mmproj-f16.gguf"], []),
+        (["config.json", "m.safetensors"], ["m-Q4_K_M.gguf", "m-Q8_0.gguf", "consolidated.safetensors"]),
+        (
+            ["config.json", "pytorch_model.bin", "spiece.model"],
+            ["tf_model.h5", "flax_model.msgpack", "model.onnx", "model.onnx_data", "rust_model.ot", "onnx/model.onnx"],
+        ),
+        (["m-Q4_K_M.gguf"], ["original/m.safetensors"]),
+        (["consolidated.safetensors", "params.json", "tekken.json"], ["extra/consolidated.safetensors"]),
+        (["m.safetensors"], ["consolidated.00.pth"]),
+        (["pytorch_model.bin"], ["consolidated.00.pth"]),
+    ],
+    ids=[
+        "vision",
+        "vision and parts",
+        "two formats",
+        "three frameworks",
+        "folder",
+        "mistral alone",
+        "meta",
+        "meta and bin",
+    ],
+)
+def test_without_a_choice_the_files_of_one_engine_are_taken(wanted: list[str], others: list[str]) -> None:
+    siblings = [SimpleNamespace(rfilename=name, size=1, lfs=None, blob_id=None) for name in [*others, *wanted]]
+    assert [one.name for one in program.choose_files(siblings, [], [])] == wanted
+    if len(wanted) > 1:
+        left = program.choose_files(siblings, [], [wanted[0]])
+        assert [one.name for one in left] == wanted[1:], "what the profile leaves out stays out"
 
 
 def test_a_file_of_a_web_server_is_continued_and_proved(hub: HubStandIn, url: str, tmp_path: Path) -> None:
