@@ -283,7 +283,12 @@ def build_import_json(
         ],
         "notes": [_redact_text(remark.text) for remark in ledger.remarks],
         "cautions": [
-            {"message": _redact_text(one.message), "set": _redact_optional_text(one.setting)} for one in cautions
+            {
+                "message": _redact_text(one.message),
+                "set": _redact_optional_text(one.setting),
+                "sets": [_redact_text(setting) for setting in one.settings],
+            }
+            for one in cautions
         ],
         "profile": text,
     }
@@ -337,7 +342,9 @@ def render_import_preview(found: ImportedProfile | None, fault: SparkctlError | 
         name, _, words = line.strip().partition("  ")
         rows += _render_label(name, words.strip(), columns, _LINE_STYLES.get(name, TextStyle.VALUE))
     for one in found.cautions:
-        mends = f" (--set {redact_word(one.setting)})" if one.setting else ""
+        mends = f" ({' '.join(f'--set {redact_word(each)}' for each in one.settings)})" if one.settings else ""
+        if one.setting and not one.settings:
+            mends = " (`sparkctl up PROFILE --dry-run` names the settings that fit)"
         rows += _render_label("check", redact_word(sanitize_line(one.message)) + mends, columns, TextStyle.ATTENTION)
     return rows
 

@@ -137,6 +137,9 @@ def test_the_trap_of_the_post_s_command_has_two_ways_out() -> None:
     assert said.setting == "args.speculative-num-draft-tokens=20"
     assert said.instead == ("qwen36", "qwen36-ngram"), "and not the one that wants both Sparks"
     assert profile_lint.list_start_warnings(LIBRARY.load_profile("qwen36-as-posted", [said.setting]), LIBRARY) == ()
+    checked = profile_lint.lint_profile_file(LIBRARY, LIBRARY.find_profile_file("qwen36-as-posted"))
+    (trap,) = (one for one in checked.diagnostics if one.kind is LintRule.KNOWN_TRAP)
+    assert str(trap).endswith("(--set args.speculative-num-draft-tokens=20 --set args.mem-fraction-static=0.7)")
     for name in said.instead:
         assert profile_lint.list_start_warnings(LIBRARY.load_profile(name), LIBRARY) == ()
 
