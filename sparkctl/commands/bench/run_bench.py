@@ -290,9 +290,7 @@ class _Sweep:
                 self.watch.end,
                 lambda done, requests: self._report_progress(cell, done, requests),
             )
-            runs = len(result.generation_rate.values) if result.generation_rate else 1
-            sent = cell.concurrency * max(runs, generator.runs)
-            result = await self.watch.complete(result, cell.tg * sent, (cell.pp + cell.depth) * sent)
+            result = await self.watch.complete(result, cell.tg * requests, (cell.pp + cell.depth) * requests)
             self._note_speed(result, generator.runs, began)
             return result
         except CellFailed as failed:

@@ -37,7 +37,8 @@ SIZES = ("--pp", "64", "--tg", "8", "--runs", "2", "--command", GENERATOR)
 
 
 def test_a_cell_has_the_generators_figures_and_ours() -> None:
-    ran = run_demo("bench", "qwen36-ngram", *SIZES, "--concurrency", "1,2", "--json", scenario="two-stacks", speed="1")
+    words = (*SIZES, "--tg", "32", "--concurrency", "1,2", "--json")
+    ran = run_demo("bench", "qwen36-vllm", *words, scenario="two-stacks", speed="2")
     assert parse_result(ran)["outcome"] == "done", ran
     cells = [event for line in ran.stdout.splitlines() if (event := json.loads(line))["event"] == "cell"]
     assert [cell["cell"]["concurrency"] for cell in cells] == [1, 2]
@@ -46,7 +47,8 @@ def test_a_cell_has_the_generators_figures_and_ours() -> None:
         assert cell["tokens_per_second"] > 0
         assert cell["memory_peak"] > 50 << 30
         assert cell["power"] > 0
-        assert len(cell["result"]["generation_rate"]["values"]) == 2 * cell["cell"]["concurrency"]
+        assert len(cell["result"]["generation_rate"]["values"]) == 2, "one for each run"
+        assert cell["result"]["disturbed"] is True, "this scenario has a client of its own"
 
 
 @pytest.mark.parametrize(
@@ -130,11 +132,9 @@ def test_what_loads_already_is_measured_when_it_is_ready_and_not_stopped() -> No
 
 def test_what_does_not_run_is_started_measured_and_stopped() -> None:
     ran = run_demo("bench", "qwen36", "qwen36-vllm", *SIZES, "--node", "spark1", "--start", "--json")
-    seen = [
-        (event["event"], event["instance"])
-        for line in ran.stdout.splitlines()
-        if (event := json.loads(line))["event"] in ("cell", "released")
-    ]
+    events = [event for line in ran.stdout.splitlines() if (event := json.loads(line))["event"] in ("cell", "released")]
+    assert {event["result"]["disturbed"] for event in events if event["event"] == "cell"} == {False}, "nobody else asks"
+    seen = [(event["event"], event["instance"]) for event in events]
     names = ("qwen36", "qwen36-vllm")
     assert seen == [pair for name in names for pair in (("cell", name), ("released", name))], ran
     assert parse_result(ran)["outcome"] == "done"
