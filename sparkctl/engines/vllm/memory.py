@@ -77,7 +77,7 @@ def _estimate_by_share(subject: EstimateInput, room: AvailableMemory, at: float)
     if share - room.available > lacking:
         lacking = share - room.available
         why = f"vLLM's own check: its share is {format_gib(share)}, available are {format_gib(room.available)}"
-    cautions = ()
+    cautions: tuple[str, ...] = ()
     # From the second bound on it is a warning of the flags' check, which stands there, too.
     if _read_speculative_method(subject) == "dflash" and DFLASH_MEMORY_SHARE < at < MAX_MEMORY_SHARE:
         cautions = (f"gpu-memory-utilization {at:g}: {DFLASH_SHARE_ADVICE}",)
