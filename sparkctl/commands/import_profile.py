@@ -7,8 +7,9 @@ from __future__ import annotations
 import contextlib
 import glob
 import os.path
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from io import BufferedReader
 from pathlib import Path
 
@@ -19,12 +20,13 @@ from sparkctl.files import open_user_file, write_whole_file
 from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.suggestions import format_did_you_mean
+from sparkctl.model.verdict import FieldChange
 from sparkctl.profiles.env_references import is_variable_name
 from sparkctl.profiles.importers.profile_draft import ImportResult
 from sparkctl.profiles.importers.profile_importer import ImportOptions, import_container, import_text
 from sparkctl.profiles.profile_library import ProfileLibrary
-from sparkctl.profiles.profile_lint import StartWarning, list_patchable_flags, list_start_warnings
-from sparkctl.profiles.validation import find_token_issues, validate_profile
+from sparkctl.profiles.profile_lint import StartWarning, list_patchable_flags, list_proved_settings, list_start_warnings
+from sparkctl.profiles.validation import find_token_issues, merge_profile_layer, parse_setting, validate_profile
 from sparkctl.profiles.yaml_reader import InvalidFile, parse_yaml
 from sparkctl.profiles.yaml_writer import render_profile_yaml
 from sparkctl.transport.node_session import NodeSession
@@ -116,14 +118,24 @@ def check_imported_profile(imported: ImportResult) -> ImportedProfile:
         raise InvalidInput(f"{name}:{line}: invalid Unicode (half of a surrogate pair)") from error
     if faults := find_token_issues(tree):
         raise InvalidFile(faults)
-    profile = validate_profile(tree, Path(f"{imported.profile.name}.yaml"), shipped=False)
+    profile_path = Path(f"{imported.profile.name}.yaml")
+    profile = validate_profile(tree, profile_path, shipped=False)
     patched = list_patchable_flags(profile)
     if patched:
         imported.ledger.add_remark(
             f"No known version takes {', '.join(patched)} so. If the image's engine is patched, "
             f"patched_flags: [{', '.join(one.lstrip('-') for one in patched)}] in the profile ends these warnings."
         )
-    return ImportedProfile(imported=imported, profile=profile, text=text, cautions=list_start_warnings(profile))
+
+    def load_changed(changes: Sequence[FieldChange]) -> Profile:
+        layers = (parse_setting(one.set_argument) for one in changes)
+        return validate_profile(reduce(merge_profile_layer, layers, tree), profile_path, shipped=False)
+
+    cautions = [
+        replace(one, settings=list_proved_settings(one.setting, load_changed)) if one.setting else one
+        for one in list_start_warnings(profile)
+    ]
+    return ImportedProfile(imported=imported, profile=profile, text=text, cautions=tuple(cautions))
 
 
 def write_profile_file(written: ImportedProfile, path: Path, *, force: bool) -> ImportedProfile:

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
+from statistics import median
 
 from sparkctl import files
 from sparkctl.errors import InvalidInput, OperationRefused
@@ -142,6 +143,7 @@ class BenchStore:
 
 _UNTOLD_CONTEXT = 8192  # tokens: where a source tells no sizes, it was no longer context
 _RECORDED_FACTS = ("digest", "image_digest", "engine_version", "driver", "kernel")
+_LEAST_PAIRS = 6  # prompts: that all are faster with the same one is chance once in 32
 _NOT_COMPARED = ("digest", "text", "runs", "served", "profile", "context", "draft_tokens")
 
 
@@ -151,6 +153,12 @@ class BenchFigure(StrEnum):
     GENERATION = "generation tok/s"
     PROMPT = "prompt tok/s"
     TTFT = "time to first token, s"
+    ACCEPTED = "tokens per step"
+
+    @property
+    def digits(self) -> int:
+        """How many are told after the point."""
+        return 1 if self in (BenchFigure.GENERATION, BenchFigure.PROMPT) else 2
 
     @property
     def is_better_when_lower(self) -> bool:
@@ -163,6 +171,7 @@ class BenchFigure(StrEnum):
             BenchFigure.GENERATION: one.generation_rate,
             BenchFigure.PROMPT: None if isinstance(one, DomainResult) else one.prompt_rate,
             BenchFigure.TTFT: one.ttft,
+            BenchFigure.ACCEPTED: None if one.accept_length is None else Measurements((one.accept_length,)),
         }[self]
 
     def get_range(self, one: ReferenceFigure) -> FigureRange | None:
@@ -172,6 +181,7 @@ class BenchFigure(StrEnum):
             BenchFigure.GENERATION: one.generation,
             BenchFigure.PROMPT: one.prefill,
             BenchFigure.TTFT: ttft,
+            BenchFigure.ACCEPTED: one.accept_length,
         }[self]
 
 
@@ -189,6 +199,8 @@ class FigureComparison:
 
     ``gain``: the share by which B is better (0.68 = +68 %; for latencies, less time is better), None where one is not
     known. ``is_distinct``: the two ranges of values do not touch; None where a run has a single value, which has no spread.
+    ``is_paired``: the values are of the same prompts in the same order, which differ more than two stacks do. Each prompt is then
+    compared with itself: the gain is that of the prompt in the middle, and it is distinct where it is more or less with every prompt.
     ``source_before``, ``source_after``: what the source of each run's profile measured there, None where it did not.
     """
 
@@ -198,20 +210,34 @@ class FigureComparison:
     after: Measurements | None
     source_before: SourceFigure | None = None
     source_after: SourceFigure | None = None
+    is_paired: bool = False
 
     @property
     def gain(self) -> float | None:
         """By which share B is better."""
         if self.before is None or self.after is None or not self.before.median or not self.after.median:
             return None
-        old, new = self.before.median, self.after.median
+        if gains := self._list_pair_gains():
+            return median(gains)
+        return self._compute_gain(self.before.median, self.after.median)
+
+    def _compute_gain(self, old: float, new: float) -> float:
         return old / new - 1 if self.figure.is_better_when_lower else new / old - 1
+
+    def _list_pair_gains(self) -> list[float]:
+        """Return the gain of each prompt; none where the values are no pairs, or too few to tell."""
+        if not self.is_paired or self.before is None or self.after is None or len(self.before.values) < _LEAST_PAIRS:
+            return []
+        pairs = list(zip(self.before.values, self.after.values, strict=True))
+        return [self._compute_gain(*pair) for pair in pairs] if all(map(all, pairs)) else []
 
     @property
     def is_distinct(self) -> bool | None:
         """Tell whether the difference is more than the spread."""
         if self.before is None or self.after is None or min(len(self.before.values), len(self.after.values)) < 2:
             return None
+        if gains := self._list_pair_gains():
+            return min(gains) > 0 or max(gains) < 0
         return self.before.high < self.after.low or self.after.high < self.before.low
 
 
@@ -245,6 +271,9 @@ def compare_benches(
             figure=figure,
             before=figure.get_values(one),
             after=figure.get_values(new[cell]),
+            is_paired=before.setup.prompts == after.setup.prompts
+            and _count_by_prompt(one, figure) is not None
+            and _count_by_prompt(one, figure) == _count_by_prompt(new[cell], figure),
             source_before=find_source_figure(sources[0], cell, figure),
             source_after=find_source_figure(sources[1], cell, figure),
         )
@@ -252,6 +281,7 @@ def compare_benches(
         if cell in new
         for figure in BenchFigure
         if figure is not BenchFigure.PROMPT or not isinstance(cell, DomainKey)
+        if figure is not BenchFigure.ACCEPTED or one.accept_length or new[cell].accept_length
     ]
     return BenchComparison(
         before=before,
@@ -265,6 +295,14 @@ def compare_benches(
             if getattr(before.setup, name) is None and getattr(after.setup, name) is None
         ),
     )
+
+
+def _count_by_prompt(one: CellResult | DomainResult, figure: BenchFigure) -> int | None:
+    """Return how many prompts there were where each has its value, in their order; None else."""
+    values = figure.get_values(one)
+    if not isinstance(one, DomainResult) or one.failed or values is None or len(values.values) != one.prompts:
+        return None
+    return one.prompts
 
 
 def find_source_figure(
@@ -285,9 +323,9 @@ def find_source_figure(
         return None
     most = max(told for told, _, _ in found)
     ranges = [value for told, value, _ in found if told == most]
-    source = next(source for told, _, source in found if told == most)
+    sources = dict.fromkeys(name_source(source) for told, _, source in found if told == most)
     joined = FigureRange(min(one.low for one in ranges), max(one.high for one in ranges))
-    return SourceFigure(joined, name_source(source))
+    return SourceFigure(joined, ", ".join(sources))
 
 
 def _count_same_sizes(one: ReferenceFigure, cell: BenchCell | DomainKey, figure: BenchFigure) -> int | None:

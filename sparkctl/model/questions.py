@@ -48,7 +48,7 @@ class SetupQuestion:
     steps: tuple[tuple[NodeName, SetupStep], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PullQuestion:
     """A start lacks parts of the profile: get them first? Answered yes or no.
 

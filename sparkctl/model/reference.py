@@ -6,7 +6,7 @@ Like is compared with like: generation, at the same number of requests, in a con
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -19,6 +19,7 @@ _LEAST_CONTEXT = 1024.0  # tokens; shorter contexts count as equal
 _MAX_CONTEXT_FACTOR = 2.0
 _UNTOLD_CONTEXT = 8192.0
 _CODE_HOSTS = ("github.com", "huggingface.co")  # of these the host alone says too little
+_BETWEEN_SOURCES = ", "
 _MAX_RATES, _MAX_SOURCE_CHARS, _MAX_COUNT, _MAX_RATE = 32, 200, 100_000_000, 1e6
 
 
@@ -130,6 +131,11 @@ def find_cold_rate(references: Iterable[Reference]) -> FigureRange | None:
     return _join_ranges(one.generation_cold for one in references if one.differs is None)
 
 
+def find_context(references: Iterable[Reference]) -> int | None:
+    """Return the most tokens of context that a source had room for with these settings, None if none says it."""
+    return max((one.context for one in references if one.differs is None and one.context is not None), default=None)
+
+
 def find_ready_seconds(references: Iterable[Reference]) -> float | None:
     """Return how long a first start takes by the sources, None if none says it. A start here begins with a drop of the
     page cache, so a cold start comes first."""
@@ -152,12 +158,18 @@ class ReferenceRate:
 
 @dataclass(frozen=True, slots=True)
 class ComparableReference:
-    """The part of a profile's references that may be compared with a live figure. ``source``: the first of them."""
+    """The part of a profile's references that may be compared with a live figure. ``source``: whose figures these are,
+    with a comma between several."""
 
     source: str
     rates: tuple[ReferenceRate, ...] = ()
     accept_length: FigureRange | None = None
     accept_rate: FigureRange | None = None
+
+    @property
+    def source_names(self) -> str:
+        """The sources' short names, each once."""
+        return ", ".join(dict.fromkeys(name_source(one) for one in self.source.split(_BETWEEN_SOURCES)))
 
     @property
     def rates_by_concurrency(self) -> dict[int, FigureRange]:
@@ -176,19 +188,41 @@ class ComparableReference:
 
 def select_comparable(references: Sequence[Reference]) -> ComparableReference | None:
     """Return what may be compared with an instance of the profile, None if nothing may."""
-    same = [one for one in references if one.differs is None]
-    figures = [figure for one in same for figure in one.figures]
-    rates = tuple(
-        ReferenceRate(each.concurrency, each.generation, (each.depth or 0) + (each.prompt or 0) + (each.generated or 0))
-        for each in figures
-        if each.concurrency is not None and each.generation is not None
-    )
-    length = _join_ranges(each.accept_length for each in figures)
-    rate = _join_ranges(each.accept_rate for each in figures)
-    if not rates and length is None and rate is None:
+    told = [(one.source, figure) for one in references if one.differs is None for figure in one.figures]
+    timed = _keep_one_task(told, lambda figure: figure.generation if figure.concurrency is not None else None)
+    lengths = _keep_one_task(told, lambda figure: figure.accept_length)
+    shares = _keep_one_task(told, lambda figure: figure.accept_rate)
+    if not (compared := [*timed, *lengths, *shares]):
         return None
-    source = next(one.source for one in same if one.figures)
-    return ComparableReference(source[:_MAX_SOURCE_CHARS], rates[:_MAX_RATES], length, rate)
+    rates = tuple(
+        ReferenceRate(one.concurrency, one.generation, (one.depth or 0) + (one.prompt or 0) + (one.generated or 0))
+        for _, one in timed
+        if one.concurrency is not None and one.generation is not None
+    )
+    return ComparableReference(
+        _join_sources(source for source, _ in compared),
+        rates[:_MAX_RATES],
+        _join_ranges(one.accept_length for _, one in lengths),
+        _join_ranges(one.accept_rate for _, one in shares),
+    )
+
+
+def _keep_one_task(
+    told: Iterable[tuple[str, ReferenceFigure]], get: Callable[[ReferenceFigure], FigureRange | None]
+) -> list[tuple[str, ReferenceFigure]]:
+    """Return the figures that say this, without those of a task unless all are of the same one: what a live request is
+    about is not known, and from 31 tok/s in prose to 175 in code is no range to judge it by."""
+    found = [(source, one) for source, one in told if get(one) is not None]
+    return found if len({one.task for _, one in found}) == 1 else [each for each in found if each[1].task is None]
+
+
+def _join_sources(sources: Iterable[str]) -> str:
+    """Return each source once; those that go beyond a label's size are left out, the first is cut."""
+    first, *more = dict.fromkeys(sources)
+    joined = first[:_MAX_SOURCE_CHARS]
+    for one in more:
+        joined += f"{_BETWEEN_SOURCES}{one}" if len(joined + _BETWEEN_SOURCES + one) <= _MAX_SOURCE_CHARS else ""
+    return joined
 
 
 def _join_ranges(ranges: Iterable[FigureRange | None]) -> FigureRange | None:

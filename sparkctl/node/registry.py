@@ -31,7 +31,7 @@ _MAX_LAYERS = 200
 _CERTIFICATES = "/etc/docker/certs.d"  # where Docker looks for a registry's own authority
 _INDEX_TYPES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
 _MANIFEST_TYPES = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
-_CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
+_CHALLENGE = re.compile(r'(?<!\w)(\w{1,40})="([^"]*)"')
 _TRAILER_BYTES = 4  # of gzip: the size of its content, modulo 2^32
 _WRAPPED_BYTES = 1 << 30  # a layer of fewer bytes is not unpacked to more than 2^32
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,10 +12,12 @@ from sparkctl.engines import engine_flags
 from sparkctl.engines.engine_flags import CatalogueChoice, CatalogueMatch
 from sparkctl.engines.lint import FieldPath, LintFix, LintMessage, LintRule, LintSeverity, flag_check
 from sparkctl.engines.traps.profile_traps import check_traps
-from sparkctl.errors import OperationRefused
+from sparkctl.errors import InvalidInput, OperationRefused
+from sparkctl.model.memory_fit import FitOutcome, MemoryFit
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import find_secret_arguments, find_secret_values, list_secret_spellings, redact
+from sparkctl.model.verdict import FieldChange
 from sparkctl.profiles.env_references import find_engine_secrets
 from sparkctl.profiles.yaml_reader import FileIssue, FilePosition
 
@@ -24,19 +26,31 @@ if TYPE_CHECKING:
     from sparkctl.profiles.yaml_reader import YamlValue
 
 
+_MAX_CHANGES = 4  # settings that one proposal may have
+
+FitsOfProfile = Callable[[Profile], Sequence[MemoryFit]]
+# The profile with these fields changed. Raises `InvalidInput`.
+LoadWithChanges = Callable[[Sequence[FieldChange]], Profile]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintDiagnostic:
-    """One diagnostic with its position in a file. ``setting``: the ``field=value`` that fixes it for one start."""
+    """One diagnostic with its position in a file. ``setting``: the ``field=value`` that fixes it; ``settings``: all that
+    one start with it wants, empty where only the start's own check tells (`list_proved_settings`).
+    """
 
     place: FilePosition
     level: LintSeverity
     kind: LintRule
     message: str
     setting: str | None = None
+    settings: tuple[str, ...] = ()
     change: LintFix | None = None
 
     def __str__(self) -> str:
-        mends = f" (--set {self.setting})" if self.setting else ""
+        mends = f" ({' '.join(f'--set {one}' for one in self.settings)})" if self.settings else ""
+        if self.setting and not self.settings:
+            mends = " (`sparkctl up PROFILE --dry-run` names the settings that fit)"
         return redact(sanitize_line(f"{self.place}: {self.level}[{self.kind}]: {self.message}{mends}"))
 
 
@@ -44,6 +58,7 @@ class LintDiagnostic:
 class StartWarning:
     """A warning before a start. ``setting``: the ``field=value`` that fixes it; ``instead``: profiles to start instead.
 
+    ``settings``: of an import, as those of `LintDiagnostic`; a start proves them on its nodes.
     ``missing_flag``: the flag that the very version of the image does not have, by its catalogue; None for all else.
     """
 
@@ -51,6 +66,7 @@ class StartWarning:
     setting: str | None = None
     instead: tuple[str, ...] = ()
     missing_flag: str | None = None
+    settings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +90,19 @@ def lint_profile_file(library: ProfileLibrary, path: Path, version: str | None =
     """
     from sparkctl.profiles.yaml_reader import InvalidFile
 
+    def load_changed(changes: Sequence[FieldChange]) -> Profile:
+        return library.load_with_positions(path, [one.set_argument for one in changes])[0]
+
     try:
         profile, tree = library.load_with_positions(path)
     except InvalidFile as error:
         return LintResult(path, tuple(_issue_to_diagnostic(fault) for fault in error.faults))
     chosen = engine_flags.choose_catalogue(profile.engine, profile.image, profile.engine_version, version)
     secrets = _find_lint_secrets(profile)
-    found = [_build_diagnostic(one, tree, secrets) for one in lint_profile(profile, chosen)]
+    found = [
+        replace(one, settings=list_proved_settings(one.setting, load_changed)) if one.setting else one
+        for one in (_build_diagnostic(message, tree, secrets) for message in lint_profile(profile, chosen))
+    ]
     if chosen is not None and chosen.basis is not CatalogueMatch.EXACT:
         found.append(_build_diagnostic(_build_version_message(profile, chosen), tree, secrets))
     return LintResult(path, _sort_diagnostics(found), chosen)
@@ -249,6 +271,68 @@ def _sort_diagnostics(found: list[LintDiagnostic]) -> tuple[LintDiagnostic, ...]
         return files[one.place.file], one.place.line or 0, one.place.column or 0, levels.index(one.level)
 
     return tuple(sorted(dict.fromkeys(found), key=diagnostic_sort_key))
+
+
+def list_proved_settings(setting: str, load_profile: LoadWithChanges) -> tuple[str, ...]:
+    """Return what to set for one start by the ``setting`` of a diagnostic, each ``field=value``: it, and what the check
+    wants besides once it is set. Empty where no such start is accepted, and where only a node can tell whether it fits.
+    """
+    try:
+        known = lint_profile(load_profile(()))
+        changes = complete_changes((parse_setting_change(setting),), known, load_profile, lambda profile: ())
+        if changes is None:
+            return ()
+        raised = [one for one in lint_profile(load_profile(changes)) if one not in known]
+    except InvalidInput:
+        return ()
+    if any(one.kind is LintRule.MEMORY_SHARE for one in raised):
+        return ()
+    return tuple(one.set_argument for one in changes)
+
+
+def complete_changes(
+    changes: Sequence[FieldChange],
+    known: Sequence[LintMessage],
+    load_profile: LoadWithChanges,
+    list_fits: FitsOfProfile,
+) -> tuple[FieldChange, ...] | None:
+    """Return the changes with what the check (beside what it has ``known`` before) and the estimate want besides."""
+    proposed = tuple(changes)
+    while len(proposed) <= _MAX_CHANGES:
+        profile = load_profile(proposed)
+        objection = next((one for one in list_objections(profile) if one not in known), None)
+        if objection is not None:
+            wanted = None if objection.setting is None else parse_setting_change(objection.setting)
+        else:
+            refused = next((one for one in list_fits(profile) if one.is_refused), None)
+            if refused is None:
+                return proposed
+            is_in_the_way = refused.answer is FitOutcome.IF_STOPPED  # then no share is the answer
+            wanted = None if is_in_the_way else refused.largest or refused.least
+        if wanted is None or wanted.set_argument in [one.set_argument for one in proposed]:
+            return None
+        proposed = _replace_change(proposed, wanted)
+    return None
+
+
+def list_objections(profile: Profile) -> list[LintMessage]:
+    """Return what the check has against a profile: errors, warnings, and remarks that name a better value."""
+    found = lint_profile(profile)
+    return [one for one in found if one.level is not LintSeverity.INFO or one.setting is not None]
+
+
+def is_mendable_trap(one: LintMessage) -> bool:
+    """Tell whether it is known to fail and how to avoid it: no command repeats that."""
+    return one.kind is LintRule.KNOWN_TRAP and one.level is not LintSeverity.INFO and one.setting is not None
+
+
+def parse_setting_change(setting: str) -> FieldChange:
+    field, _, value = setting.partition("=")
+    return FieldChange(field, value)
+
+
+def _replace_change(changes: Sequence[FieldChange], wanted: FieldChange) -> tuple[FieldChange, ...]:
+    return (*(one for one in changes if one.field != wanted.field), wanted)
 
 
 _FLAG_NAME_RULES = frozenset({LintRule.UNKNOWN_FLAG, LintRule.REMOVED_FLAG, LintRule.AMBIGUOUS_FLAG})

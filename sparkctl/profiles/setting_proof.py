@@ -7,17 +7,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from sparkctl.engines.lint import LintMessage, LintRule, LintSeverity
 from sparkctl.errors import InvalidInput
-from sparkctl.model.memory_fit import FitOutcome, MemoryFit
+from sparkctl.model.memory_fit import MemoryFit
 from sparkctl.model.profile import Profile
 from sparkctl.model.verdict import FieldChange, Verdict
 from sparkctl.profiles.profile_library import ProfileLibrary
-from sparkctl.profiles.profile_lint import StartWarning, lint_profile
+from sparkctl.profiles.profile_lint import (
+    FitsOfProfile,
+    StartWarning,
+    complete_changes,
+    is_mendable_trap,
+    list_objections,
+    parse_setting_change,
+)
 
-_MAX_CHANGES = 4  # settings that one proposal may have
-
-FitsOfProfile = Callable[[Profile], Sequence[MemoryFit]]
 # A command with these fields changed.
 CommandWithChanges = Callable[..., str]
 
@@ -36,33 +39,18 @@ class SettingProof:
         """Return the changes to propose: these, and what the check or the estimate wants besides; None where no start
         with them would be accepted.
         """
-        proposed = changes
         try:
-            known = [one for one in _list_objections(self._load_profile(())) if not _is_mendable_trap(one)]
-            while len(proposed) <= _MAX_CHANGES:
-                profile = self._load_profile(proposed)
-                objection = next((one for one in _list_objections(profile) if one not in known), None)
-                if objection is not None:
-                    wanted = None if objection.setting is None else _parse_setting(objection.setting)
-                else:
-                    refused = next((one for one in self._list_fits(profile) if one.is_refused), None)
-                    if refused is None:
-                        return proposed
-                    is_in_the_way = refused.answer is FitOutcome.IF_STOPPED  # then no share is the answer
-                    wanted = None if is_in_the_way else refused.largest or refused.least
-                if wanted is None or wanted.set_argument in [one.set_argument for one in proposed]:
-                    return None
-                proposed = _replace_change(proposed, wanted)
+            known = [one for one in list_objections(self._load_profile(())) if not is_mendable_trap(one)]
+            return complete_changes(changes, known, self._load_profile, self._list_fits)
         except InvalidInput:
             return None
-        return None
 
     def format_remedy(self, warning: StartWarning, again: CommandWithChanges) -> str | None:
         """Return how to avoid what a warning says: a command, other profiles, or both; None where nothing is accepted.
 
         ``again``: the command of the start, with these changes.
         """
-        changes = None if warning.setting is None else self.prove_changes(_parse_setting(warning.setting))
+        changes = None if warning.setting is None else self.prove_changes(parse_setting_change(warning.setting))
         ways = [] if changes is None else [again(*changes)]
         others = [name for name in warning.instead if self._fits_on_nodes(name)]
         ways += [f"start {' or '.join(others)} instead"] if others else []
@@ -90,23 +78,3 @@ class SettingProof:
     def _load_profile(self, changes: Sequence[FieldChange]) -> Profile:
         name, *pairs = self.words
         return self.library.load_profile(name, [*pairs[1::2], *(one.set_argument for one in changes)])
-
-
-def _list_objections(profile: Profile) -> list[LintMessage]:
-    """Return what the check has against a profile: errors, warnings, and remarks that name a better value."""
-    found = lint_profile(profile)
-    return [one for one in found if one.level is not LintSeverity.INFO or one.setting is not None]
-
-
-def _is_mendable_trap(one: LintMessage) -> bool:
-    """Tell whether it is known to fail and how to avoid it: no command repeats that."""
-    return one.kind is LintRule.KNOWN_TRAP and one.level is not LintSeverity.INFO and one.setting is not None
-
-
-def _parse_setting(setting: str) -> FieldChange:
-    field, _, value = setting.partition("=")
-    return FieldChange(field, value)
-
-
-def _replace_change(changes: Sequence[FieldChange], wanted: FieldChange) -> tuple[FieldChange, ...]:
-    return (*(one for one in changes if one.field != wanted.field), wanted)

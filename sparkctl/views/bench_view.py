@@ -10,7 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from sparkctl.engines import load_engines
-from sparkctl.history.bench_store import BenchComparison, FigureComparison, SourceFigure
+from sparkctl.history.bench_store import BenchComparison, BenchFigure, FigureComparison, SourceFigure
 from sparkctl.model.bench import BenchCell, BenchRun, CellResult, DomainKey, DomainResult, Measurements
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_duration
@@ -403,7 +403,7 @@ def _list_source_rows(one: BenchComparison) -> list[tuple[str, ...]]:
     return [
         (
             f"{letter}: {sanitize_line(run.instance)}", sanitize_line(str(row.cell)), row.figure.value,
-            _format_measurements(own, 2 if row.figure.is_better_when_lower else 1),
+            _format_measurements(own, row.figure.digits),
             f"source {told.figure.as_text()}", _format_deviation(own, told), sanitize_line(told.source),
         )
         for letter, run, row, own, told in both
@@ -443,10 +443,14 @@ def _comparison_headings(one: BenchComparison, is_wide: bool = False) -> tuple[s
 
 
 def _list_comparison_columns(row: FigureComparison, is_wide: bool = False) -> tuple[str, ...]:
-    digits = 2 if row.figure.is_better_when_lower else 1
+    digits = row.figure.digits
     pair = (row.before, row.after)
     ranges = [_UNKNOWN if one is None else f"{one.low:.{digits}f}-{one.high:.{digits}f}" for one in pair]
-    runs = "/".join("0" if one is None else str(len(one.values)) for one in pair)
+    runs = (
+        _UNKNOWN
+        if row.figure is BenchFigure.ACCEPTED
+        else "/".join("0" if one is None else str(len(one.values)) for one in pair)
+    )
     return (
         sanitize_line(str(row.cell)), row.figure.value, _format_measurements(row.before, digits), _format_measurements(row.after, digits),
         _format_gain(row), *((*ranges, runs) if is_wide else ()),
@@ -459,7 +463,7 @@ def _format_gain(row: FigureComparison) -> str:
     if row.is_distinct is False:
         return "not distinguishable"
     words = f"{row.gain:+.0%}"
-    if row.is_distinct:
+    if row.is_distinct or row.figure is BenchFigure.ACCEPTED:  # one figure of all runs
         return words
     single = [letter for letter, one in (("A", row.before), ("B", row.after)) if one is None or len(one.values) < 2]
     return f"{words} (one run {'each' if len(single) == 2 else f'of {single[0]}'}: no spread)"

@@ -404,7 +404,7 @@ def _render_speed(one: OperationRecord) -> Iterator[TextRow]:
     reference = select_comparable(load_recorded_reference(one.text))
     length = None if reference is None else reference.accept_length
     rate = None if reference is None else reference.rates_by_concurrency.get(1)
-    name = "" if reference is None else name_source(reference.source)
+    name = "" if reference is None else reference.source_names
     for share in one.shares:
         if told := _describe_requests(share, load_recorded_reference(one.text)):
             yield _render_label_value(_describe_share(one, share), told)

@@ -153,8 +153,32 @@ def test_commands_are_understood(command: str) -> None:
     context = parse(sparkctl_command, given)
     if context.info_name == "demo":
         context = parse(sparkctl_command, list(context.params["verb"]))
-    named = context.params.get("profile") or ()
-    for profile in [named] if isinstance(named, str) else named:
+    for profile in named_profiles(context):
+        assert profile in SHIPPED or profile.startswith("hf:")
+
+
+def named_profiles(context: click.Context) -> Iterator[str]:
+    """Yield each profile that a command names; `bench` names the instances of profiles."""
+    for one in ("profile", *(("instances", "baseline") if context.info_name == "run" else ())):
+        named = context.params.get(one) or ()
+        yield from [named] if isinstance(named, str) else named
+
+
+def help_examples(group: click.Group) -> Iterator[str]:
+    """Yield each command that the help of a verb shows, without what stands behind it."""
+    context = click.Context(group)
+    for command in filter(None, (group.get_command(context, name) for name in group.list_commands(context))):
+        yield from (
+            line[1]
+            for line in re.finditer(r"^ *(sparkctl .+?)(?: {3,}.*| [>\\].*)?$", command.help or "", re.MULTILINE)
+        )
+        yield from help_examples(command) if isinstance(command, click.Group) else ()
+
+
+@pytest.mark.parametrize("command", sorted(set(help_examples(sparkctl_command))))
+def test_profiles_in_the_examples_of_the_help_exist(command: str) -> None:
+    context = parse(sparkctl_command, arguments(command))
+    for profile in named_profiles(context):
         assert profile in SHIPPED or profile.startswith("hf:")
 
 

@@ -156,11 +156,11 @@ def run_command(
     sparkctl bench qwen36 --pp 2048 --tg 128 --depth 0,8192 --concurrency 1,4
     sparkctl bench qwen36-ngram qwen36-vllm --node spark1 --start      one after the other, overnight
     sparkctl bench --resume 7
-    sparkctl bench qwen36-mtp --by-domain --baseline qwen36 --start      what drafts gain or cost, by kind of text
+    sparkctl bench qwen36-vllm --by-domain --baseline qwen36 --start      MTP beside NEXTN, by kind of text
 
     Each cell is its own process of llama-benchy, with prompts that no cache knows. A cell that other clients disturbed, or in
-    which the GPU was throttled, says so. Exit 1: a cell was not measured, or the engine ended. Exit 6: nothing was done, for
-    example because llama-benchy is not installed.
+    which the GPU was throttled, says so. Exit 1: a cell was not measured, or the engine ended. Exit 6: refused, nothing was
+    measured, for example because llama-benchy is not installed.
     """
     from sparkctl.cli.event_printers import BenchPrinter
     from sparkctl.commands.bench.load_generator import hash_book, refuse_missing_tokenizer
@@ -410,7 +410,8 @@ def compare_command(
     sparkctl bench compare qwen36-ngram qwen36-vllm --as markdown --png chart.png
 
     A and B are numbers (`sparkctl bench list`), or names of instances or profiles: then the newest of each. Without both: the
-    newest two of different profiles. "not distinguishable": the values of A and B overlap.
+    newest two of different profiles. "not distinguishable": the values of A and B overlap; by kind of text: A is faster with some
+    prompts, and B with others.
     """
     from sparkctl.cli import stdout
     from sparkctl.history.bench_store import BenchStore, compare_benches

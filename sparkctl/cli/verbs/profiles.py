@@ -391,7 +391,11 @@ def _print_report(found: object, as_json: bool) -> None:
         else:
             stdout.print_line(str(found.path))
     for one in found.cautions if not as_json else ():
-        hint = None if one.setting is None else f"in the profile, or for one start: --set {one.setting}"
+        hint = None
+        if one.settings:
+            hint = f"in the profile, or for one start: {' '.join(f'--set {each}' for each in one.settings)}"
+        elif one.setting is not None:  # only the sum of its memory tells what goes with it
+            hint = f"`sparkctl up {found.path or found.profile.name} --dry-run` names the settings that fit"
         stderr.print_warning(None, one.message, hint)
     if found.over_shipped:
         stderr.print_warning(

@@ -36,6 +36,7 @@ from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext, CommandInterrupted, InterruptSignal
 from sparkctl.engines import load_engine
 from sparkctl.engines.base import Engine
+from sparkctl.engines.engine_flags import CommandFlags
 from sparkctl.engines.memory_estimate import map_path_to_node
 from sparkctl.errors import ConnectionLost, ExitCode, InvalidInput, NodeError, OperationRefused, SparkctlError
 from sparkctl.history.bench_store import BenchStore
@@ -72,6 +73,8 @@ if TYPE_CHECKING:
 
 _LOOPBACK = "127.0.0.1"
 _MAX_TOKENIZER_BYTES = 64 << 20
+_TOKENIZER_HINT = "name one: --tokenizer DIRECTORY, with the tokenizer.json of this model"
+_GGUF_SUFFIX = ".gguf"  # a file that holds its tokenizer in itself
 _READ_SECONDS = 60.0
 _RECEIPT_SECONDS = (0.0, 1.0, 2.0)  # seconds before each look for the guard's receipt
 PRESETS = {  # quick and owner are what owners of a Spark post: al-engr.com/qwen3.6-ngram-vs-nvfp4-mtp and -single-spark-sglang
@@ -140,6 +143,20 @@ class RunBench(MeasureInstance):
             for word in (f"--{name}", ",".join(dict.fromkeys(str(getattr(cell, name)) for cell in self.cells)))
         ]
         return ("bench", self.instance, *self.format_node_options(), *options, "--runs", str(self.runs))
+
+    def select_cells(self, context: int | None) -> tuple[BenchCell, ...]:
+        """Return the cells that fit into a ``context`` of so many tokens, all where it is None.
+
+        Raises `OperationRefused` where one is longer that may not be left out, or where all are.
+        """
+        long = [cell for cell in self.cells if context is not None and cell.context > context]
+        cells = tuple(cell for cell in self.cells if cell not in long)
+        if long and not (cells and self.drops_long_cells):
+            raise OperationRefused(
+                f"{long[0]} needs {long[0].context} tokens, and {self.instance} takes {context} in one request",
+                f"choose cells up to {context} tokens: --depth, --pp, --tg",
+            )
+        return cells
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
         """Measure it."""
@@ -392,9 +409,8 @@ async def _fetch_tokenizer(target: BenchTarget, home: Path) -> str:
     session, name = target.session, target.session.node.name
     root = None if target.model is None else target.model.root
     place = map_path_to_node(root, target.run)
-    hint = "name one: --tokenizer DIRECTORY, with the tokenizer.json of this model"
     if place is None:
-        raise OperationRefused(f"the model's tokenizer was not found on {name}", hint)
+        raise OperationRefused(f"the model's tokenizer was not found on {name}", _TOKENIZER_HINT)
     paths = [f"{place}/tokenizer.json"]
     if not (root or "").startswith("/"):  # a name of the Hub: its files lie below snapshots
         listed = await session.run(["find", f"{place}/snapshots", "-name", "tokenizer.json"], timeout=_READ_SECONDS)
@@ -406,7 +422,7 @@ async def _fetch_tokenizer(target: BenchTarget, home: Path) -> str:
             await asyncio.to_thread(directory.mkdir, exist_ok=True)
             await asyncio.to_thread((directory / "tokenizer.json").write_bytes, read.stdout)
             return str(directory)
-    raise OperationRefused(f"there is no {place}/tokenizer.json on {name}", hint)
+    raise OperationRefused(f"there is no {place}/tokenizer.json on {name}", _TOKENIZER_HINT)
 
 
 async def _open_relay(target: BenchTarget) -> SocketRelay:
@@ -439,33 +455,29 @@ def _prepare_run(
         run = store.load(request.resume)
         if run.instance != request.instance:
             raise InvalidInput(f"benchmark {run.number} is of {run.instance}", f"sparkctl bench {run.instance}")
-        changed = [
-            name
-            for name in ("digest", "image_digest", "book")
-            if getattr(setup, name) is None or getattr(run.setup, name) != getattr(setup, name)
-        ]
-        if not is_same_generator(run.setup.generator, generator):
-            changed.append("generator")
-        refuse_changed_setup(run, changed)
+        own = [] if is_same_generator(run.setup.generator, generator) else ["generator"]
+        refuse_changed_setup(run, setup, target, ("digest", "image_digest", "book"), own)
         return replace(run, why=None, ended=None)
-    long = [cell for cell in request.cells if setup.context is not None and cell.context > setup.context]
-    cells = tuple(cell for cell in request.cells if cell not in long)
-    if long and cells and request.drops_long_cells:
+    cells = request.select_cells(setup.context)
+    if long := [cell for cell in request.cells if cell not in cells]:
         words = f"{request.instance} takes {setup.context} tokens in one request; left out: {', '.join(map(str, long))}"
         emit(WarningEmitted(ctx.clock.unix_time(), target.session.node.name, words))
-    elif long:
-        raise OperationRefused(
-            f"{long[0]} needs {long[0].context} tokens, and {request.instance} takes {setup.context} in one request",
-            f"choose cells up to {setup.context} tokens: --depth, --pp, --tg",
-        )
     return BenchRun(
         number=0, began=ctx.clock.unix_time(), instance=request.instance,
         nodes=(target.session.node.name,), setup=setup, wanted=cells,
     )  # fmt: skip
 
 
-def refuse_changed_setup(run: BenchRun, changed: Sequence[str]) -> None:
-    """Raise `OperationRefused` where something in the set-up of a benchmark has ``changed`` since it began."""
+def refuse_changed_setup(
+    run: BenchRun, setup: BenchSetup, target: BenchTarget, names: Sequence[str], others: Sequence[str] = ()
+) -> None:
+    """Raise `OperationRefused` where a benchmark would go on with another set-up, as far as its fields of these ``names`` tell, or
+    on another Spark. ``others``: what else has changed.
+    """
+    changed = [
+        name for name in names if getattr(setup, name) is None or getattr(run.setup, name) != getattr(setup, name)
+    ]
+    changed += [*others, *([] if target.session.node.name in run.nodes else ["node"])]
     if changed:
         more = " --by-domain" if run.setup.prompts else ""
         raise OperationRefused(
@@ -711,6 +723,7 @@ class BenchSeries:
             if refused is not None:
                 continue
             try:
+                _refuse_unmeasurable(bench, start)
                 _, changed = await self._build_restarts(stops)
             except SparkctlError:  # it is told when its turn comes
                 continue
@@ -765,6 +778,7 @@ class BenchSeries:
         if start is None or not self.may_start or await self.is_served(bench.instance, bench.nodes):
             return None
         start, was_there = self.stopped.get(bench.instance, start), await self._may_be_there(bench.instance, start)
+        _refuse_unmeasurable(bench, start)
         stops, refused = await self._plan_stops(self._build_switch(start))
         if refused is not None:
             return refused
@@ -860,6 +874,22 @@ class BenchSeries:
         """Tell whether an instance of ours answers on one of these nodes."""
         served, _ = await list_endpoints(self.ctx, nodes)
         return any(one.ours and one.instance == name for one in served)
+
+
+def _refuse_unmeasurable(bench: MeasureInstance, start: StartInstance) -> None:
+    """Raise `OperationRefused` where the profile alone tells that it cannot be measured: then nothing stops or starts for it.
+
+    What the server itself takes may still be less than the profile asks for.
+    """
+    if not isinstance(bench, RunBench):
+        return
+    words = CommandFlags(start.engine.build_command(start.profile), start.profile.container.entrypoint)
+    bench.select_cells(words.get_count(*start.engine.context_flags) or None)  # 0: as long as the model's
+    path = start.profile.model.path or ""
+    if not bench.tokenizer and path.endswith(_GGUF_SUFFIX):
+        raise OperationRefused(
+            f"{bench.instance} has its tokenizer inside {path}, where it is not read", _TOKENIZER_HINT
+        )
 
 
 def _without_interrupt(ctx: CommandContext) -> CommandContext:

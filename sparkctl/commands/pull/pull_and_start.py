@@ -71,7 +71,7 @@ async def _confirm_pull(
     sizes = [part.size for part in parts if part.size is not None]
     times = [part.seconds for part in parts if part.seconds is not None]
     question = PullQuestion(
-        request.profile.name, tuple(part.sentence for part in parts), sum(sizes) if sizes else None,
+        profile=request.profile.name, parts=tuple(part.sentence for part in parts), size=sum(sizes) if sizes else None,
         is_whole=len(sizes) == len(parts), seconds=sum(times) if len(times) == len(parts) else None,
     )  # fmt: skip
     return await ctx.asker.ask_yes_no(question)

@@ -53,8 +53,20 @@ def check_traps(
             where=first.where,
             message=f"{trap.meaning}: {trap.remedy} ({shorten_source(trap.source)})".replace("{value}", value),
             on_key=first.is_on_key,
-            setting=trap.setting,
+            setting=None if trap.setting is None else _spell_as_given(trap.setting, settings),
         )
+
+
+def _spell_as_given(setting: str, settings: FlagSettings | None) -> str:
+    """Return a trap's ``field=value`` for the spelling of its flag in the profile: two of one flag would be given else."""
+    field, _, value = setting.partition("=")
+    given = None if settings is None else settings.get_setting(f"--{field.removeprefix('args.')}")
+    if not field.startswith("args.") or given is None or not given.in_args or len(given.where) != 2:
+        return setting
+    own = ".".join(map(str, given.where))
+    if own == field:
+        return setting
+    return f"{own}=null" if given.value is None else f"{own}={value}"  # without a value it is the flag's opposite
 
 
 def is_version_within(version: str, bounds: str) -> bool:

@@ -74,6 +74,7 @@ def _build_finding_json(one: LintDiagnostic) -> dict[str, object]:
         "kind": one.kind.value,
         "message": redact(one.message),
         "setting": one.setting,
+        "settings": list(one.settings),
         "fixable": one.change is not None,
     }
 

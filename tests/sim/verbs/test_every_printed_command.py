@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.model.verdict import ChangeDirection
 from sparkctl.profiles.launch_planning import build_launch_plan
 from sparkctl.profiles.profile_library import ProfileLibrary
-from sparkctl.profiles.profile_lint import lint_profile
+from sparkctl.profiles.profile_lint import lint_profile, lint_profile_file
 from sparkctl.profiles.setting_proof import SettingProof
 from tests.support.run_command import run_demo
 from tests.unit.commands.test_printed_commands import find_command, list_commands, list_rules
@@ -126,7 +126,10 @@ _DFLASH = "speculative-config: {method: dflash, model: x/Qwen3.5-35B-A3B-DFlash,
 # A case for each place in the checks that names a setting: engine, image, args.
 LINT_CASES = {
     "offload": ("vllm", _VLLM, "cpu-offload-gb: 10"),
-    "sizes": ("sglang", _SGLANG, "speculative-algorithm: NEXTN, speculative-num-steps: 5, speculative-eagle-topk: 4"),
+    "sizes": (
+        "sglang", _SGLANG,
+        "speculative-algorithm: NEXTN, speculative-num-steps: 5, speculative-eagle-topk: 4, mem-fraction-static: 0.82",
+    ),
     "workspace": (
         "sglang", _SGLANG,
         "speculative-algorithm: NEXTN, speculative-num-steps: 5, speculative-eagle-topk: 4, "
@@ -152,29 +155,68 @@ def write_profile(path: Path, engine: str, image: str, model: str, fields: str) 
 
 
 def assert_settings_taken(file: Path) -> set[str]:
-    """Each setting that the check of a profile names is accepted by a start, and ends what it was named for."""
+    """The settings that the check of a profile names are accepted by a start, and end what they were named for.
+
+    With --force only where the profile itself does not fit.
+    """
     library = ProfileLibrary(user=file.parent)
-    found = {}
-    for one in lint_profile(library.load_profile(str(file))):
-        if one.setting is not None:
-            found[one.setting] = one.message
-    for setting, message in found.items():
-        changed = library.load_profile(str(file), [setting])
-        assert message not in [one.message for one in lint_profile(changed)], setting
+    found = [one for one in lint_profile_file(library, file).diagnostics if one.setting is not None]
+    fits: bool | None = None
+    for one in found:
+        assert one.settings, f"{one.setting}: nothing is printed"
+        changed = library.load_profile(str(file), one.settings)
+        assert one.message not in [other.message for other in lint_profile(changed)], one.settings
         nodes = ["--node", "spark1", "--node", "spark2"][: 2 * changed.nodes]
-        ran = run_demo("up", str(file), *nodes, "--set", setting, "--dry-run", "--force")
-        assert ran.returncode == 0, f"{setting}: {ran.stderr}"
-    return set(found.values())
+        words = ["up", str(file), *nodes, "--dry-run"]
+        fits = run_demo(*words).returncode == 0 if fits is None else fits
+        ran = run_demo(*words, *list_set_words(one.settings), *(() if fits else ("--force",)))
+        assert ran.returncode == 0, f"{one.settings}: {ran.stderr}"
+    return {one.message for one in found}
+
+
+def list_set_words(settings: Iterable[str]) -> list[str]:
+    return [word for one in settings for word in ("--set", one)]
 
 
 @pytest.mark.parametrize("name", LINT_CASES)
 def test_a_setting_that_a_check_names_is_taken(tmp_path: Path, name: str) -> None:
     engine, image, args = LINT_CASES[name]
-    weights = "model.weights: 27GB\n" if name == "workspace" else ""
-    file = write_profile(
-        tmp_path / "mine.yaml", engine, image, "/models/Qwen3.5-35B-A3B-FP8", f"{weights}args: {{{args}}}"
-    )
+    fields, model = f"args: {{{args}}}", "/models/Qwen3.5-35B-A3B-FP8"
+    if name in ("sizes", "workspace"):  # the sum of its memory decides: a model that the demo's Sparks have
+        fields = f"model.weights: 27GB\nmounts: [~/models:/models]\n{fields}"
+        model = "/models/Qwen3.6-27B-FP8"
+    file = write_profile(tmp_path / "mine.yaml", engine, image, model, fields)
     assert assert_settings_taken(file), "it names a setting"
+
+
+_POSTED = """\
+docker run -d --name sglang-qwen36 --gpus all --shm-size 16g --network host -v /home/milo/models:/models \
+  scitrera/dgx-spark-sglang:0.5.12 python -m sglang.launch_server --model-path /models/Qwen3.6-27B-FP8 \
+  --host 0.0.0.0 --port 8003 --served-model-name qwen3.6-27b --tp 1 --speculative-algorithm NEXTN \
+  --speculative-num-steps 5 --speculative-eagle-topk 4 --mem-fraction-static 0.82 --trust-remote-code
+"""
+
+
+def test_the_settings_that_check_prints_of_the_posted_command_fit() -> None:
+    told = run_demo("profiles", "check", "qwen36-as-posted").stdout
+    (settings,) = re.findall(r"\((--set args\.speculative-num-draft-tokens=20[^)]*)\)", told)
+    ran = run_demo("up", "qwen36-as-posted", "--node", "spark1", *settings.split(), "--dry-run")
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_an_import_that_does_not_know_its_weights_leaves_the_settings_to_the_start(tmp_path: Path) -> None:
+    """The draft tokens alone would not fit; the start knows the weights, and names the share with them."""
+    (tmp_path / "posted.sh").write_text(_POSTED)
+    mine = tmp_path / "mine.yaml"
+    told = run_demo("profiles", "import", str(tmp_path / "posted.sh"), "--name", "mine", "-o", str(mine)).stderr
+    assert "--set" not in told
+    assert f"`sparkctl up {mine} --dry-run` names the settings that fit" in told
+    checked = run_demo("profiles", "check", str(mine)).stdout
+    assert "TypeError (`sparkctl up PROFILE --dry-run` names the settings that fit)" in checked
+    offered = run_demo("up", str(mine), "--node", "spark1", "--dry-run").stderr
+    (settings,) = re.findall(r"try: sparkctl up \S+ --node spark1 (--set .*)", offered)
+    again = run_demo("up", str(mine), "--node", "spark1", *settings.split(), "--dry-run")
+    assert again.returncode == 0, again.stderr
 
 
 def names_a_setting(call: ast.Call) -> bool:
@@ -272,8 +314,9 @@ def list_proposals(engine: str) -> dict[tuple[str, ...], str]:
 def test_a_change_that_a_verdict_proposes_is_taken(engine: str) -> None:
     proposals = list_proposals(engine)
     assert len(proposals) > 3, "its rules are read"
+    fits = run_demo("up", _OF_ENGINE[engine], "--node", "spark1", "--dry-run").returncode == 0
     for words, pattern in proposals.items():
-        ran = run_demo("up", *words, "--dry-run", "--force")
+        ran = run_demo("up", *words, "--dry-run", *(() if fits else ("--force",)))
         assert ran.returncode == 0, f"{pattern}: up {' '.join(words)}: {ran.stderr}"
 
 

@@ -117,3 +117,33 @@ async def test_a_load_generator_that_is_not_there_is_told_before_anything_is_ask
     events = [event async for event in request.run(replace(ctx, asker=Unasked()))]
     assert [getattr(event, "exit_code", None) for event in events] == [6]
     assert "'no-such-program' is not there" in getattr(events[0], "message", "")
+
+
+@pytest.mark.parametrize(
+    ("profile", "context", "more", "says"),
+    [
+        (
+            "qwen36",
+            "args.context-length=4096",
+            {},
+            "pp4096 tg8 c1 needs 4104 tokens, and qwen36 takes 4096 in one request",
+        ),
+        ("qwen36-vllm", "args.max-model-len=4K", {"drops_long_cells": True}, "qwen36-vllm takes 4096 in one request"),
+        ("llamacpp-gpt-oss-120b", "args.ctx-size=8192", {}, "has its tokenizer inside /models/"),
+    ],
+)
+async def test_what_the_profile_tells_cannot_be_measured_is_refused_before_anything_stops_or_starts(
+    ctx: CommandContext, profile: str, context: str, more: dict[str, bool], says: str
+) -> None:
+    bench = RunBench(instance=profile, nodes=(), cells=(BenchCell(pp=4096, tg=8),), **more)  # type: ignore[arg-type]
+    start = build_start_request(ProfileLibrary().load_profile(profile, overrides=(context,)), (), profile)
+    events: list[Event] = []
+    series = BenchSeries(ctx=ctx, emit=events.append, pairs=[(bench, start)], nodes=(), are_started=True)
+    ended = await series.run()
+    assert (ended.exit_code, says in (ended.message or ""), events) == (6, True, []), ended
+
+
+def test_a_cell_that_fits_exactly_is_measured_and_an_unknown_context_leaves_out_none() -> None:
+    bench = RunBench(instance="a", nodes=(), cells=CELLS, drops_long_cells=True)
+    assert bench.select_cells(CELLS[0].context) == CELLS[:1]
+    assert bench.select_cells(None) == CELLS

@@ -9,7 +9,7 @@ import pytest
 
 from sparkctl.errors import InvalidInput
 from sparkctl.history.bench_store import BenchFigure, BenchStore, compare_benches
-from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, Measurements
+from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, DomainResult, Measurements
 from sparkctl.model.node import NodeName
 from sparkctl.views.bench_view import (
     build_leaderboard_document,
@@ -56,6 +56,33 @@ def test_what_overlaps_is_not_told_apart() -> None:
     assert "+49% (one run of B: no spread)" in _read_text(list(render_comparison(compare_benches(OLD, single))))
 
 
+def build_prose(number: int, rates: tuple[float, ...], accept: float | None = None, **more: int) -> BenchRun:
+    """A benchmark by kind of text, of one kind."""
+    rate = Measurements(rates)
+    found = DomainResult(domain="prose", prompts=6, generation_rate=rate, ttft=rate, accept_length=accept, **more)  # type: ignore[arg-type]
+    return replace(OLD, number=number, setup=replace(OLD.setup, prompts="abc"), wanted=(), results=(), domains=(found,))
+
+
+UNLIKE = (10.0, 20.0, 30.0, 14.0, 25.0, 17.0)  # six prompts
+
+
+def test_each_prompt_is_compared_with_itself_as_prompts_differ_more_than_stacks() -> None:
+    old, faster = build_prose(1, UNLIKE, 1.5), build_prose(2, tuple(value * 1.3 for value in UNLIKE), 2.0)
+    generation, ttft, accepted = compare_benches(old, faster).rows
+    assert (generation.gain, generation.is_distinct) == (pytest.approx(0.3), True)
+    assert (ttft.gain, ttft.is_distinct) == (pytest.approx(1 / 1.3 - 1), True)
+    assert (accepted.figure, accepted.gain, accepted.is_distinct) == (BenchFigure.ACCEPTED, pytest.approx(1 / 3), None)
+    table = _read_text(render_comparison(compare_benches(old, faster)))
+    assert "tokens per step         1.50          2.00          +33%\n" in table
+    mixed = tuple(value * share for value, share in zip(UNLIKE, (1.1, 0.9) * 3, strict=True))
+    assert compare_benches(old, build_prose(2, mixed)).rows[0].is_distinct is False
+    other = replace(faster, setup=replace(faster.setup, prompts="other"))
+    for unpaired in (other, build_prose(2, (13.0, 26.0, 39.0), failed=3)):
+        assert compare_benches(old, unpaired).rows[0].is_distinct is False, (
+            "which values are of the same prompt is not known"
+        )
+
+
 def test_what_neither_recorded_is_not_called_the_same() -> None:
     text = _read_text(list(render_comparison(compare_benches(OLD, replace(OLD, number=3)))))
     assert "the same, as far as is known (not known of either: digest, image digest, engine version, kernel)" in text
@@ -79,7 +106,7 @@ def test_cells_of_one_alone_are_not_compared() -> None:
     )
     found = compare_benches(OLD, more)
     assert found.missing == (one,)
-    assert len(found.rows) == len(BenchFigure)
+    assert {row.figure for row in found.rows} == set(BenchFigure) - {BenchFigure.ACCEPTED}
 
 
 def test_each_form_has_the_figures() -> None:

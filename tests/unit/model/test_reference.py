@@ -79,6 +79,40 @@ def test_several_figures_of_one_situation_give_a_range() -> None:
     assert find_comparable_rate(select_comparable([tasks]), decode(1)) == FigureRange(31.0, 100.0)
 
 
+def test_a_task_is_compared_only_where_all_are_of_the_same_one() -> None:
+    def tell(*tasks: str | None) -> ComparableReference | None:
+        rows = (figure(1, 10.0 * at, task=task) for at, task in enumerate(tasks, 1))
+        return select_comparable([Reference(source="a thread", figures=tuple(rows))])
+
+    assert tell("prose", "code") is None
+    assert find_comparable_rate(tell("code", "code"), decode(1)) == FigureRange(10.0, 20.0)
+    assert find_comparable_rate(tell(None, "code"), decode(1)) == FigureRange(10.0, 10.0)
+    shares = Reference(source="x", figures=(figure(None, None, accept_rate=FigureRange(0.2, 0.3)),))
+    both = select_comparable([Reference(source="y", figures=(figure(1, 30.0, task="code"),)), shares])
+    assert both is not None
+    assert (len(both.rates), both.accept_rate) == (1, FigureRange(0.2, 0.3)), "each measure by itself"
+
+
+def test_each_source_of_a_figure_is_named() -> None:
+    first, second, third = (f"https://{name}.example.org/post" for name in ("a", "b", "c"))
+    share = figure(None, None, accept_rate=FigureRange(0.2, 0.3))
+    told = select_comparable(
+        [Reference(source=third, ready_warm=90.0), Reference(source=first, figures=(figure(1, 12.0), figure(1, 13.0))),
+         Reference(source=second, figures=(share,))]
+    )  # fmt: skip
+    assert told is not None
+    assert told.source == f"{first}, {second}"
+    assert told.source_names == "a.example.org, b.example.org"
+    assert parse_reference_label(format_reference_label(told)) == told
+    alone = select_comparable([Reference(source=first, figures=(figure(1, 12.0),))])
+    assert alone is not None
+    assert alone.source == first
+    long = [Reference(source=f"https://{name * 60}.org/p", figures=(share,)) for name in "abcd"]
+    cut = select_comparable(long)
+    assert cut is not None
+    assert cut.source == ", ".join(one.source for one in long[:2]), "no half of a source"
+
+
 def test_what_ran_otherwise_is_never_compared() -> None:
     other = Reference(source="x", differs="another image", ready_warm=60.0, figures=POST.figures)
     assert select_comparable([other]) is None

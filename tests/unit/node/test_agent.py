@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
-from sparkctl.model.sample import RdmaGid, Sample
+from sparkctl.model.sample import DiskSpace, RdmaGid, Sample
 from sparkctl.model.text.units import KIB
 from sparkctl.node import agent, bootstrap
 from sparkctl.node.agent_decoder import AgentHello, decode_agent_line
@@ -55,6 +55,14 @@ def read_sample(running: RunningAgent) -> Sample:
     return found
 
 
+def read_disks(running: RunningAgent) -> tuple[DiskSpace, ...]:
+    """Return what the first sample that tells of the disks says: on a busy machine their reader takes its time."""
+    for _ in range(50):
+        if (disks := read_sample(running).disks) is not None:
+            return disks
+    raise AssertionError("no sample told of the disks")
+
+
 @pytest.mark.parametrize("name", sorted(bootstrap.GUARD_MODULES))
 def test_what_travels_is_python_3_8_and_imports_the_standard_library_alone(name: str) -> None:
     source = Path(agent.__file__).parent.joinpath(f"{name.replace('.', '/')}.py").read_text()
@@ -76,6 +84,7 @@ def test_the_agent_reads_this_machine(python: str) -> None:
         who = read_hello(running)
         assert who.kernel == os.uname().release
         first, second = read_sample(running), read_sample(running)
+        disks = second.disks or read_disks(running)
     assert first.memory is not None
     assert first.memory.total > first.memory.available
     assert (first.sequence, second.sequence) == (1, 2)
@@ -83,9 +92,8 @@ def test_the_agent_reads_this_machine(python: str) -> None:
     assert second.cpu is not None
     assert len(second.cpu.cores) == psutil.cpu_count()
     assert (second.gpus, second.gpu_trouble, second.gpu_silent_for) == (None, "NVML: Shared Library Not Found", None)
-    assert second.disks is not None
-    assert [disk.path for disk in second.disks] == ["/", "~"]
-    assert all(disk.free for disk in second.disks)
+    assert [disk.path for disk in disks] == ["/", "~"]
+    assert all(disk.free for disk in disks)
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash", "rbash", "zsh", "fish", "tcsh", "busybox sh"])
@@ -96,9 +104,8 @@ def test_it_starts_from_any_login_shell(shell: str) -> None:
     odd = "/a 'quoted' \\ name"
     with run_agent(disks=[odd], nvml=b"", shell=[*words, "-c"]) as running:
         read_hello(running)
-        read = read_sample(running)
-    assert read.disks is not None
-    assert [disk.path for disk in read.disks] == [odd]
+        disks = read_disks(running)
+    assert [disk.path for disk in disks] == [odd]
 
 
 def test_the_agent_reads_what_psutil_reads() -> None:
@@ -197,13 +204,13 @@ def test_a_machine_without_anything_is_unknown_and_not_zero(tmp_path: Path) -> N
     with run_agent(root=str(tmp_path), disks=["/models"], nvml=b"") as running:
         read_hello(running)
         read = read_sample(running)
+        disks = read.disks or read_disks(running)
     assert (read.memory, read.gpus, read.gpu_memory) == (None, None, None)
     assert read.detail is not None
     assert (read.detail.pressure, read.detail.blocks, read.detail.dirty) == (None, None, None)
     assert read.cpu is not None
     assert (read.cpu.busy, read.cpu.load) == (None, None)
-    assert read.disks is not None
-    assert read.disks[0].free is None
+    assert disks[0].free is None
     assert (read.links, read.rdma, read.temperatures) == ((), (), ())
 
 

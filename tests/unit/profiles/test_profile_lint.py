@@ -283,10 +283,10 @@ def test_a_draft_head_of_0512_takes_its_share_before_the_weights(
     lines = lint_profile_text(tmp_path, text)
     assert list_finding_kinds(lines) == expected
     if share == "0.82" and drafts:
-        assert "(--set args.mem-fraction-static=0.7)" in lines[0]
+        assert "(--set args.mem-fraction-static=0.7)" in lines[0], "the round share that plan names"
         untold = text.replace("model: {weights: 27GB, path: ", "model: {path: ")
         (line,) = lint_profile_text(tmp_path, untold)
-        assert "leaves about 12.2 GiB for those: their size, model.weights, is not in the profile" in line
+        assert "leaves about 12.6 GiB for those: their size, model.weights, is not in the profile" in line
         assert "--set" not in line, "no share is proposed for weights that are not known"
 
 

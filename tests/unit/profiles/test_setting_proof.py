@@ -13,8 +13,8 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.model.verdict import FailureCause, FieldChange, Verdict
 from sparkctl.profiles.profile_library import ProfileLibrary
-from sparkctl.profiles.profile_lint import lint_profile, list_start_warnings
-from sparkctl.profiles.setting_proof import FitsOfProfile, SettingProof
+from sparkctl.profiles.profile_lint import FitsOfProfile, lint_profile, list_start_warnings
+from sparkctl.profiles.setting_proof import SettingProof
 
 LIBRARY = ProfileLibrary(Path("/nonexistent"))
 DRAFTS = FieldChange("args.speculative-num-draft-tokens", "20")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
+from sparkctl.commands.bench.run_domains import load_prompts
 from sparkctl.files import shipped_profiles_dir
-from sparkctl.history.bench_store import BenchFigure, SourceFigure, compare_benches
-from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, DomainResult, Measurements
+from sparkctl.history.bench_store import BenchFigure, SourceFigure, compare_benches, find_source_figure
+from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, DomainKey, DomainResult, Measurements
 from sparkctl.model.node import NodeName
 from sparkctl.model.reference import FigureRange
+from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.views.bench_chart import build_charts, list_series
 from sparkctl.views.bench_view import (
     build_leaderboard_document,
@@ -113,6 +116,22 @@ def test_what_the_sources_measured_stands_beside_both_runs() -> None:
     assert row in format_comparison_markdown(one)
     assert format_comparison_csv(one)[0].endswith(",a_source,b_source")
     assert format_comparison_csv(one)[1].endswith(",22.6,23.3")
+
+
+def test_a_kind_of_text_stands_beside_the_source_s_rows_of_it() -> None:
+    told = {}
+    for profile in ("qwen35-35b-dflash", "qwen3-coder-next-dflash"):
+        reference = ProfileLibrary(user=Path("no-such-folder")).load_profile(profile).reference
+        for domain in load_prompts(None).domains:
+            if one := find_source_figure(reference, DomainKey(domain, None), BenchFigure.GENERATION):
+                told[profile, domain] = one.figure.as_text()
+    assert told == {
+        ("qwen35-35b-dflash", "coding"): "154.2–175.4",
+        ("qwen35-35b-dflash", "json"): "120.8–129.9",
+        ("qwen35-35b-dflash", "math"): "125.4–148.8",
+        ("qwen35-35b-dflash", "qa"): "119.6",
+        ("qwen3-coder-next-dflash", "coding"): "27–36",
+    }
 
 
 def test_a_cell_that_failed_has_its_row_and_what_was_not_reached_is_told_once() -> None:

@@ -145,12 +145,12 @@ def test_a_default_of_several_words_is_split_as_compose_does() -> None:
   llm:
     image: vllm/vllm-openai:v0.19.1
     command: >
-      --model org/m --gpu-memory-utilization ${SHARE:-0.8} ${ENGINE_ARGS:-} ${MORE:---enforce-eager --seed 1} --chat-template "${NONE:-}"
+      --model org/m --gpu-memory-utilization ${GPU_MEM_UTIL:-0.8} ${ENGINE_ARGS:-} ${MORE:---enforce-eager --seed 1} --chat-template "${NONE:-}"
 """
     written = import_and_check(text)
     args = dict(written.profile.args)
     assert list(args) == ["gpu-memory-utilization", "enforce-eager", "seed", "chat-template"]
-    assert args["gpu-memory-utilization"] == "${SHARE:-0.8}"
+    assert args["gpu-memory-utilization"] == "${GPU_MEM_UTIL:-0.8}"
     assert "ENGINE_ARGS: not set in the text" in " ".join(remark.text for remark in written.imported.ledger.remarks)
     spread = import_and_check(text, defined={"ENGINE_ARGS": "--max-model-len 4096"})
     assert dict(spread.profile.args)["max-model-len"] == "4096"

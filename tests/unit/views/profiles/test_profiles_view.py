@@ -239,6 +239,7 @@ def test_the_check_is_counted_the_worst_with_its_line_and_what_is_good_to_know_b
                 kind=LintRule.UNKNOWN_FLAG,
                 message="--tpp: no such flag",
                 setting="args.tp=1",
+                settings=("args.tp=1",),
             ),
             LintDiagnostic(
                 place=place, level=LintSeverity.WARNING, kind=LintRule.KNOWN_TRAP, message="it dies of that"
