@@ -472,7 +472,7 @@ async def _read_log_tail(session: NodeSession, container: Container, lines: int 
     engine = container.get_label(ContainerLabel.ENGINE) or ""
     if engine not in engine_names():
         return None
-    rule = parse_ready_rule_label(container) or ReadinessRule(None, None)
+    rule = parse_ready_rule_label(container) or ReadinessRule(line=None, health=None)
     log = LogAnalyzer(engine=load_engine(engine), ready=rule)
     # After a restart, older lines of the log do not describe the current run.
     begun = (await session.docker.inspect_container(container.id)).started
