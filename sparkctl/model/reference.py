@@ -131,6 +131,11 @@ def find_cold_rate(references: Iterable[Reference]) -> FigureRange | None:
     return _join_ranges(one.generation_cold for one in references if one.differs is None)
 
 
+def find_context(references: Iterable[Reference]) -> int | None:
+    """Return the most tokens of context that a source had room for with these settings, None if none says it."""
+    return max((one.context for one in references if one.differs is None and one.context is not None), default=None)
+
+
 def find_ready_seconds(references: Iterable[Reference]) -> float | None:
     """Return how long a first start takes by the sources, None if none says it. A start here begins with a drop of the
     page cache, so a cold start comes first."""

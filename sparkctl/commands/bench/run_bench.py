@@ -455,14 +455,8 @@ def _prepare_run(
         run = store.load(request.resume)
         if run.instance != request.instance:
             raise InvalidInput(f"benchmark {run.number} is of {run.instance}", f"sparkctl bench {run.instance}")
-        changed = [
-            name
-            for name in ("digest", "image_digest", "book")
-            if getattr(setup, name) is None or getattr(run.setup, name) != getattr(setup, name)
-        ]
-        if not is_same_generator(run.setup.generator, generator):
-            changed.append("generator")
-        refuse_changed_setup(run, changed)
+        own = [] if is_same_generator(run.setup.generator, generator) else ["generator"]
+        refuse_changed_setup(run, setup, target, ("digest", "image_digest", "book"), own)
         return replace(run, why=None, ended=None)
     cells = request.select_cells(setup.context)
     if long := [cell for cell in request.cells if cell not in cells]:
@@ -474,8 +468,16 @@ def _prepare_run(
     )  # fmt: skip
 
 
-def refuse_changed_setup(run: BenchRun, changed: Sequence[str]) -> None:
-    """Raise `OperationRefused` where something in the set-up of a benchmark has ``changed`` since it began."""
+def refuse_changed_setup(
+    run: BenchRun, setup: BenchSetup, target: BenchTarget, names: Sequence[str], others: Sequence[str] = ()
+) -> None:
+    """Raise `OperationRefused` where a benchmark would go on with another set-up, as far as its fields of these ``names`` tell, or
+    on another Spark. ``others``: what else has changed.
+    """
+    changed = [
+        name for name in names if getattr(setup, name) is None or getattr(run.setup, name) != getattr(setup, name)
+    ]
+    changed += [*others, *([] if target.session.node.name in run.nodes else ["node"])]
     if changed:
         more = " --by-domain" if run.setup.prompts else ""
         raise OperationRefused(

@@ -150,6 +150,8 @@ async def test_a_need_that_ran_before_stays(speech: SpeechScene) -> None:
     assert speech.running() == [MODEL]
     assert list_phases(events, Phase.CREATING) == [VOICE]
     await speech.up()
+    served, _ = await list_endpoints(speech.ctx, speech.nodes)
+    assert [one.needed_by for one in served] == [None, None], "its owner may use it, too"
     events, _ = await speech.down()
     assert speech.running() == [MODEL]
     assert f"{MODEL}, which {VOICE} needed, stays" in list_warnings(events)

@@ -326,3 +326,7 @@ def test_a_killed_load_generator_costs_its_cell_and_resume_measures_that_alone(
         code, events = run("bench", "--resume", "1", *command, "--json")  # nothing is left
         assert not [one for one in events if one["event"] == "cell"]
         assert code == 0
+        kept = tmp_path / "state/bench/1.json"
+        kept.write_text(kept.read_text().replace('"spark1"', '"spark2"'))  # as if it had moved meanwhile
+        code, events = run("bench", "--resume", "1", *command, "--json")
+        assert (code, "had another (or unknown) node" in events[-1]["message"]) == (6, True), events

@@ -24,7 +24,7 @@ from sparkctl.profiles.exporters.docker_command import format_docker_run
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.profile_lint import LintDiagnostic, LintResult
 from sparkctl.profiles.yaml_reader import FilePosition, read_source_lines
-from sparkctl.views.profiles.memory_estimate_view import render_estimate_symbol
+from sparkctl.views.profiles.memory_estimate_view import format_group_answer, render_estimate_symbol
 from sparkctl.views.profiles.profile_view import format_profile
 from sparkctl.views.profiles.profiles_screen_view import (
     COLUMN_TITLES,
@@ -387,3 +387,10 @@ def test_a_profile_shows_what_it_needs_who_builds_it_and_what_proves_it() -> Non
     rows = {row[0]: row[1] for row in shown if len(row) == 2}
     assert (rows["needs"], rows["probe"]) == ("orpheus-llm", "speech")
     assert rows["build"].startswith("https://github.com/")
+
+
+def test_a_command_that_spreads_a_model_over_sparks_names_them() -> None:
+    fits = [make_half_fit(node, 110, FitOutcome.SEVERAL) for node in (ONE, TWO)]
+    words = "to spread it over them: sparkctl up minimax-m27 --node"
+    assert format_group_answer(fits)[-1] == f"{words} spark1 --node spark2 --set nodes=2"
+    assert format_group_answer(fits[:1])[-1] == f"{words} spark1 --node NODE --set nodes=2"
