@@ -27,6 +27,7 @@ from sparkctl.commands.bench.run_bench import (
     describe_saving,
     describe_setup,
     find_target,
+    find_why_it_ended,
     keep_run,
     refuse_changed_setup,
     save_run,
@@ -35,7 +36,7 @@ from sparkctl.commands.event_stream import stream_events
 from sparkctl.commands.list_endpoints import list_endpoints
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.context import CommandContext, CommandInterrupted
-from sparkctl.errors import ConnectionLost, ExitCode, InvalidInput, MetricsUnreadable, OperationRefused, SparkctlError
+from sparkctl.errors import ConnectionLost, ExitCode, InvalidInput, MetricsUnreadable, OperationRefused
 from sparkctl.files import read_regular_file
 from sparkctl.history.bench_store import BenchStore
 from sparkctl.model.bench import BenchRun, BenchSetup, DomainKey, DomainResult, Measurements
@@ -252,7 +253,7 @@ class _Sweep:
         except CommandInterrupted:
             return self._save(replace(run, why=INTERRUPTED))
         except (ConnectionLost, ConnectionError) as lost:
-            return self._save(replace(run, why=_describe_loss(lost)))
+            return self._save(replace(run, why=await self._tell_loss(lost)))
         keys = tuple(DomainKey(domain, thinking) for thinking in passes for domain in self.prompts.domains)
         run = self._save(replace(run, wanted_domains=keys))
         left, began = run.missing_domains, self.ctx.clock.monotonic()
@@ -265,7 +266,7 @@ class _Sweep:
             except CommandInterrupted:
                 return self._save(replace(run, why=INTERRUPTED))
             except (ConnectionLost, ConnectionError) as lost:
-                return self._save(replace(run, why=_describe_loss(lost)))
+                return self._save(replace(run, why=await self._tell_loss(lost)))
             found = {**{one.key: one for one in run.domains}, key: result}
             run = self._save(replace(run, domains=tuple(found[one] for one in keys if one in found)))
             remaining = (self.ctx.clock.monotonic() - began) / number * (len(left) - number)
@@ -368,6 +369,18 @@ class _Sweep:
         except (TimeoutError, InvalidHttpResponse, MetricsUnreadable):
             return None
 
+    async def _tell_loss(self, lost: ConnectionLost | ConnectionError) -> str:
+        """Return why nothing more can be measured after a request that got no answer."""
+        if isinstance(lost, ConnectionLost):
+            return lost.message
+        try:
+            why = await self.ctx.interrupt.run_interruptible(
+                find_why_it_ended(self.ctx, self.emit, self.target), INTERRUPTED
+            )
+        except CommandInterrupted:
+            return INTERRUPTED
+        return why or "the engine no longer answers"
+
     def _save(self, run: BenchRun) -> BenchRun:
         return save_run(self.ctx, self.emit, self.store, run)
 
@@ -379,10 +392,6 @@ def list_passes(*, thinks: bool, thinks_anyway: bool, has_parser: bool) -> tuple
     if thinks_anyway:
         return (True,)
     return (False, True) if thinks or has_parser else (None,)
-
-
-def _describe_loss(lost: ConnectionLost | ConnectionError) -> str:
-    return lost.message if isinstance(lost, SparkctlError) else "the engine no longer answers"
 
 
 class _DraftCount:

@@ -179,7 +179,7 @@ PROFILE_CASES = (
 CALM_PROFILES = (
     ("template-file", "vllm", "x/vllm:0.32.0", "/m", "args: {chat-template: unsloth.jinja}\nmounts: [~/sparkctl/unsloth.jinja:/vllm-workspace/unsloth.jinja]"),
     ("template-file", "vllm", "x/vllm:0.32.0", "/m", "args: {chat-template: examples/tool_chat_template_hermes.jinja}"),
-    ("minimax-m27-depth", "vllm", "x/vllm:0.32.0", "/models/MiniMax-M2.7-MXFP4", "args: {max-model-len: 65536}"),
+    ("minimax-m27-depth", "vllm", "x/vllm:0.32.0", "/models/MiniMax-M2.7-MXFP4", "args: {max-model-len: 32768}"),
     ("minimax-m27-depth", "vllm", "x/vllm:0.32.0", "/models/MiniMax-M2", ""),
     ("pinned-interface", "vllm", "x/vllm:0.19.1", "/m", "env: {NCCL_SOCKET_IFNAME: enp1s0f1np1}"),
     ("mutable-tag", "vllm", "registry.local:5000/vllm:0.24.0", "/m", ""),

@@ -622,3 +622,14 @@ def test_an_abbreviation_that_looks_like_a_slip_is_a_warning(tmp_path: Path, wor
         lint_profile_text(tmp_path, HEADS["vllm"].replace("Qwen3.5", "Qwen3") + f"  {word}: {value}\n")
     )
     assert f"8:3: {level}[abbreviated-flag]: --{word} " in line
+
+
+def test_a_value_that_a_later_version_takes_is_said_to_be_in_builds_after_the_release() -> None:
+    """The thread's DFlash ran on 0.19.1rc1.dev241, which calls itself 0.19.1 like the release that has none."""
+    profile = ProfileLibrary(Path("/nonexistent")).load_profile("qwen35-35b-dflash", ["engine_version=0.19.1"])
+    (said,) = (one for one in profile_lint.lint_profile(profile) if one.kind is LintRule.BAD_CHOICE)
+    assert said.level is LintSeverity.ERROR
+    assert said.message.endswith(
+        "vLLM 0.32.0 takes it, and so may a build made after the release of 0.19.1: list speculative-config in "
+        "patched_flags then"
+    )
