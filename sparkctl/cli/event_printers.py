@@ -253,6 +253,7 @@ class TextPrinter:
         self._print_line(event.node, style, mark, format_tunnel_state(event))
         if is_open and not self._has_tunnel:
             self._has_tunnel = True
+            self.on_interrupt = "closing the tunnel ..."  # `up --tunnel` has ended its start
             stdout.print_line(event.url)
             stdout.flush_stdout()
 

@@ -166,7 +166,7 @@ async def _request_speech(
     if port is None:
         raise OperationRefused(f"{name} on {node} has no port that can be asked", f"sparkctl status --node {node}")
     key = find_container_api_key(await session.docker.read_run_options(container.id))
-    target = ReadinessTarget(port, ReadinessRule(None, None, "speech"), api_key=key)
+    target = ReadinessTarget(port, ReadinessRule(line=None, health=None, probe="speech"), api_key=key)
     target = await resolve_served_model(session.link, target)
     began = ctx.clock.monotonic()
     answer = await request_speech(session.link, target, text, voice=voice, timeout=_SPEECH_TIMEOUT_SECONDS)

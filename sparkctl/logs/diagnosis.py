@@ -280,7 +280,7 @@ class LogDiagnoser:
 
     def _create_analyzer(self, name: str) -> LogAnalyzer:
         engine = load_engine(name)
-        rule = ReadinessRule(engine.defaults.ready_line or _DEFAULT_READY_LINE, None)
+        rule = ReadinessRule(line=engine.defaults.ready_line or _DEFAULT_READY_LINE, health=None)
         return LogAnalyzer(engine=engine, ready=self._ready or rule, whole=True)
 
     def _detect_engine_change(self, line: LogLine) -> None:

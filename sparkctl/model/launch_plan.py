@@ -74,7 +74,7 @@ PROVED_PROBES = ("speech", "embeddings", "rerank", "http")  # one that answers w
 PROBE_KINDS = ("completions", "chat", *PROVED_PROBES, "none")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadinessRule:
     """When an instance counts as ready: the line was seen AND the path answers AND a token came.
 

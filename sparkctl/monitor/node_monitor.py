@@ -230,7 +230,10 @@ class EngineFactsReader:
 
     async def _read_facts(self, container: str, engine: str) -> tuple[EngineFact, ...]:
         known = load_engine(engine)
-        reader, left = LogAnalyzer(engine=known, ready=ReadinessRule(known.defaults.ready_line, None)), _MAX_FACT_LINES
+        reader, left = (
+            LogAnalyzer(engine=known, ready=ReadinessRule(line=known.defaults.ready_line, health=None)),
+            _MAX_FACT_LINES,
+        )
         async with aclosing(read_log(self._session, container)) as batches:
             async for batch in batches:
                 reader.feed_lines(batch[:left])

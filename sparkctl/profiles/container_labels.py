@@ -120,15 +120,15 @@ def parse_ready_rule_label(container: Container, *, needs_line: bool = True) -> 
     if not isinstance(probe, str) or probe not in PROBE_KINDS:
         return None
     if line is None or (not needs_line and isinstance(line, str) and health is not None):
-        return ReadinessRule(None, health, probe, requires_key=is_keyed)
+        return ReadinessRule(line=None, health=health, probe=probe, requires_key=is_keyed)
     if not isinstance(line, str):
         return None
     default = _find_engine_ready_line(container)
     if line == default or _PLAIN_LINE_PATTERN.fullmatch(line) or line == _find_profile_ready_line(container):
-        return ReadinessRule(line, health, probe, requires_key=is_keyed)
+        return ReadinessRule(line=line, health=health, probe=probe, requires_key=is_keyed)
     if default is None and health is None:
         return None
-    return ReadinessRule(default, health, probe, requires_key=is_keyed)
+    return ReadinessRule(line=default, health=health, probe=probe, requires_key=is_keyed)
 
 
 def _find_engine_ready_line(container: Container) -> str | None:

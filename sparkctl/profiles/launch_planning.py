@@ -136,7 +136,7 @@ def _apply_rank_placement(made: LaunchPlan, place: RankPlacement, engine: Engine
     )
     if rank.is_head:
         return placed
-    silent = ReadinessRule(None, None, "none")
+    silent = ReadinessRule(line=None, health=None, probe="none")
     labels = tuple(
         (name, _encode_readiness_rule(silent) if name == ContainerLabel.READY else value)
         for name, value in placed.labels

@@ -18,9 +18,11 @@ from sparkctl.engines.simulation.engine_launch import EngineFault
 from sparkctl.engines.simulation.rank_network import RankNetwork
 from sparkctl.engines.simulation.simulated_clock import SimClock, SimPace
 from sparkctl.engines.simulation.unified_memory import UnifiedMemory
+from sparkctl.files import shipped_profiles_dir
 from sparkctl.model.text.units import GIB, KIB
 from sparkctl.node.agent import KernelFile
 from sparkctl.node.kernel_log import KernelLogReader
+from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator.http_server import RequestHandler
 from sparkctl.simulator.sim_container import SimContainer
 
@@ -113,8 +115,15 @@ def remove_shared_files(node: SimNode, words: list[str]) -> str:
 IMAGE_BYTES = 21_474_836_480  # bytes, of any
 
 
+@cache
+def list_shipped_images() -> tuple[str, ...]:
+    """Return the images that the shipped profiles name; read once, when somebody asks."""
+    entries = ProfileLibrary(user=shipped_profiles_dir()).load_all_entries()
+    return tuple(dict.fromkeys(one.profile.image for one in entries if one.profile is not None))
+
+
 class SimImages:
-    """Every image exists and is the same on all nodes, with exceptions.
+    """Every image exists and is the same on all nodes, with exceptions. Those of the shipped profiles are listed.
 
     ``has_only_pulled``: nothing is there but what was brought. ``lacking`` and ``differing`` are names. A name may also
     be an exception by itself: one with ``missing`` in it exists nowhere,
@@ -166,8 +175,9 @@ class SimImages:
         }
 
     def list_json(self, used: Sequence[str]) -> list[dict[str, object]]:
-        """Return the list call's answer: what was brought, and what containers use."""
-        names = dict.fromkeys((*self._brought, *(self._names.get(name, name) for name in used)))
+        """Return the list call's answer: what was brought, what shipped profiles name, and what containers use."""
+        shipped = [name for name in list_shipped_images() if self.has_image(name)]
+        names = dict.fromkeys((*self._brought, *shipped, *(self._names.get(name, name) for name in used)))
         found = []
         for name in names:
             whole = self.to_inspect_json(name)

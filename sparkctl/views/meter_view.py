@@ -41,12 +41,17 @@ def format_reference(reference: ComparableReference) -> str:
         f"{rate.as_text()}{'' if at else ' tok/s'} for {count}"
         for at, (count, rate) in enumerate(reference.rates_by_concurrency.items())
     ]
-    if reference.accept_length is not None:
-        rates.append(f"{reference.accept_length.as_text()} per step")
-    if reference.accept_rate is not None:
-        share = FigureRange(round(reference.accept_rate.low * 100, 2), round(reference.accept_rate.high * 100, 2))
-        rates.append(f"{share.as_text()} % of drafts")
+    rates += list_acceptance_words(reference.accept_length, reference.accept_rate)
     return f"{', '.join(rates)} · {reference.source_names}"
+
+
+def list_acceptance_words(length: FigureRange | None, rate: FigureRange | None) -> list[str]:
+    """Return ``1.65–1.85 per step`` and ``60–70 % of drafts``, as far as a source tells them."""
+    words = [] if length is None else [f"{length.as_text()} per step"]
+    if rate is not None:
+        share = FigureRange(round(rate.low * 100, 2), round(rate.high * 100, 2))
+        words.append(f"{share.as_text()} % of drafts")
+    return words
 
 
 def format_throughput(numbers: EngineMeter) -> str:

@@ -105,6 +105,7 @@ def test_by_domain_an_engine_that_dies_ends_the_run_and_the_rest_is_measured_lat
     spark1.docker("kill", list_own_containers(spark1)[0])
     ran = bench.end()
     assert (ran.code, ran.result["outcome"]) == (1, "failed"), ran
+    assert "tiny has ended, see why: sparkctl logs tiny" in ran.result["message"]
     assert "1 of 3 kinds of text are measured and saved" in ran.result["message"]
     assert ran.result["hint"] == "measure the rest: sparkctl bench --resume 1"
     assert_ended(sparkctl("up", name, "--node", "spark1", "--json"), 0, "ready")

@@ -24,7 +24,7 @@ def plan() -> LaunchPlan:
         container_name="sglang-qwen36", image="scitrera/dgx-spark-sglang:0.5.12", entrypoint=None,
         command=("python", "-m", "sglang.launch_server"), env=(), mounts=(), gpus="all", shm_size="16g", ipc=None,
         network="host", ulimits=(), devices=(), options=(), labels=(), port=8003, served_model="qwen3.6-27b",
-        api_key=None, ready=ReadinessRule(READY, "/health"), timeouts=PhaseTimeouts(), drop_caches=True, stop_grace=30,
+        api_key=None, ready=ReadinessRule(line=READY, health="/health"), timeouts=PhaseTimeouts(), drop_caches=True, stop_grace=30,
         expected_memory=None, floor_memory=None,
     )  # fmt: skip
 

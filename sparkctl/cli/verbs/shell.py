@@ -89,7 +89,7 @@ def tunnel_command(instance: str, port: int | None, node: tuple[str, ...], as_js
     from sparkctl.commands.tunnel import OpenTunnel
 
     request = OpenTunnel(instance=instance, nodes=select_configured_nodes(node), names_nodes=bool(node), port=port)
-    return PreparedVerb(request=request, printer=lambda: TextPrinter("closing the tunnel ..."))
+    return PreparedVerb(request=request, printer=lambda: TextPrinter())
 
 
 @click.command(

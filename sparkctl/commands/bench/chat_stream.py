@@ -16,6 +16,7 @@ from sparkctl.transport import http_client
 from sparkctl.transport.http_client import InvalidHttpResponse
 from sparkctl.transport.node_connection import ByteReader, NodeConnection
 
+_THOUGHT_MARK = "<think>"
 _PATH = "/v1/chat/completions"
 _CHUNK_BYTES = 1 << 16
 _MAX_ERROR_BYTES = 1 << 16
@@ -40,7 +41,7 @@ class RequestRefused(InvalidHttpResponse):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamedAnswer:
     """``tokens``: generated, as the engine counts, None where it does not say; ``ttft`` and ``seconds``: from the request to the
-    first piece, and from there to the last. ``has_thought``: a part came as reasoning.
+    first piece, and from there to the last. ``has_thought``: a part came as reasoning, or the text begins with it.
     ``accepted``, ``proposed`` and ``steps``: of this request's drafts, where the engine tells them with its usage.
     """
 
@@ -69,6 +70,7 @@ class ChatStreamReader:
         self._last: float | None = None
         self._usage: Mapping[str, Any] = {}
         self._drafts: Mapping[str, Any] = {}  # vLLM's own of this request
+        self._begin = ""  # of the text
         self.has_thought = self.has_ended = False
 
     def feed(self, data: bytes, now: float) -> None:
@@ -86,7 +88,9 @@ class ChatStreamReader:
             for choice in data.get("choices") or ():
                 part = choice.get("delta") or {}
                 thought = part.get("reasoning_content") or part.get("reasoning")
-                self.has_thought = self.has_thought or bool(thought)
+                if len(self._begin) < len(_THOUGHT_MARK):
+                    self._begin = (self._begin + (part.get("content") or "")).lstrip()
+                self.has_thought = self.has_thought or bool(thought) or self._begin.startswith(_THOUGHT_MARK)
                 if thought or part.get("content") or part.get("tool_calls"):
                     self._first, self._last = self._first or now, now
             self._usage = data.get("usage") or self._usage

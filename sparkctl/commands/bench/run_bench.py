@@ -264,7 +264,8 @@ class _Sweep:
             )  # fmt: skip
             if result.error is not None:
                 try:
-                    why = await self.ctx.interrupt.run_interruptible(self._find_why_it_ended(), INTERRUPTED)
+                    ending = find_why_it_ended(self.ctx, self.emit, self.target)
+                    why = await self.ctx.interrupt.run_interruptible(ending, INTERRUPTED)
                 except CommandInterrupted:
                     why = INTERRUPTED
                 if why is not None:
@@ -290,9 +291,7 @@ class _Sweep:
                 self.watch.end,
                 lambda done, requests: self._report_progress(cell, done, requests),
             )
-            runs = len(result.generation_rate.values) if result.generation_rate else 1
-            sent = cell.concurrency * max(runs, generator.runs)
-            result = await self.watch.complete(result, cell.tg * sent, (cell.pp + cell.depth) * sent)
+            result = await self.watch.complete(result, cell.tg * requests, (cell.pp + cell.depth) * requests)
             self._note_speed(result, generator.runs, began)
             return result
         except CellFailed as failed:
@@ -326,38 +325,40 @@ class _Sweep:
             )
         )  # fmt: skip
 
-    async def _find_why_it_ended(self) -> str | None:
-        """Return why no further cell can be measured, None if the engine still runs."""
-        session = self.target.session
-        try:
-            await session.wait_reconnected()
-            containers = await session.docker.list_containers()
-        except SparkctlError as error:
-            return error.message
-        if any(one.id == self.target.container.id and one.is_alive for one in containers):
-            return None
-        name = self.target.served.instance
-        if (stopped := await self._find_guard_action()) is not None:
-            return f"the guard stopped {name}: {stopped}"
-        return f"{name} has ended, see why: sparkctl logs {name} --node {session.node.name}"
 
-    async def _find_guard_action(self) -> str | None:
-        """Return in words why the guard stopped the container, None where it did not, as far as is known."""
-        session, found = self.target.session, None
-        for wait in _RECEIPT_SECONDS:  # the container ends before the receipt is written
-            await self.ctx.clock.sleep(wait)
-            with suppress(SparkctlError):
-                found = await read_receipt(session, self.target.container.id) or found
-            if found is not None:
-                break
-        if found is None:
-            return None
+async def find_why_it_ended(ctx: CommandContext, emit: Emit, target: BenchTarget) -> str | None:
+    """Return why nothing more can be measured, None if the engine still runs."""
+    session = target.session
+    try:
+        await session.wait_reconnected()
+        containers = await session.docker.list_containers()
+    except SparkctlError as error:
+        return error.message
+    if any(one.id == target.container.id and one.is_alive for one in containers):
+        return None
+    name = target.served.instance
+    if (stopped := await _find_guard_action(ctx, emit, target)) is not None:
+        return f"the guard stopped {name}: {stopped}"
+    return f"{name} has ended, see why: sparkctl logs {name} --node {session.node.name}"
 
-        def warn(words: str) -> None:
-            self.emit(WarningEmitted(self.ctx.clock.unix_time(), session.node.name, words))
 
-        save_receipt(self.ctx, session, found, warn)
-        return describe_memory_drop(found)
+async def _find_guard_action(ctx: CommandContext, emit: Emit, target: BenchTarget) -> str | None:
+    """Return in words why the guard stopped the container, None where it did not, as far as is known."""
+    session, found = target.session, None
+    for wait in _RECEIPT_SECONDS:  # the container ends before the receipt is written
+        await ctx.clock.sleep(wait)
+        with suppress(SparkctlError):
+            found = await read_receipt(session, target.container.id) or found
+        if found is not None:
+            break
+    if found is None:
+        return None
+
+    def warn(words: str) -> None:
+        emit(WarningEmitted(ctx.clock.unix_time(), session.node.name, words))
+
+    save_receipt(ctx, session, found, warn)
+    return describe_memory_drop(found)
 
 
 async def find_target(stack: AsyncExitStack, ctx: CommandContext, request: MeasureInstance, emit: Emit) -> BenchTarget:
@@ -455,14 +456,8 @@ def _prepare_run(
         run = store.load(request.resume)
         if run.instance != request.instance:
             raise InvalidInput(f"benchmark {run.number} is of {run.instance}", f"sparkctl bench {run.instance}")
-        changed = [
-            name
-            for name in ("digest", "image_digest", "book")
-            if getattr(setup, name) is None or getattr(run.setup, name) != getattr(setup, name)
-        ]
-        if not is_same_generator(run.setup.generator, generator):
-            changed.append("generator")
-        refuse_changed_setup(run, changed)
+        own = [] if is_same_generator(run.setup.generator, generator) else ["generator"]
+        refuse_changed_setup(run, setup, target, ("digest", "image_digest", "book"), own)
         return replace(run, why=None, ended=None)
     cells = request.select_cells(setup.context)
     if long := [cell for cell in request.cells if cell not in cells]:
@@ -474,8 +469,16 @@ def _prepare_run(
     )  # fmt: skip
 
 
-def refuse_changed_setup(run: BenchRun, changed: Sequence[str]) -> None:
-    """Raise `OperationRefused` where something in the set-up of a benchmark has ``changed`` since it began."""
+def refuse_changed_setup(
+    run: BenchRun, setup: BenchSetup, target: BenchTarget, names: Sequence[str], others: Sequence[str] = ()
+) -> None:
+    """Raise `OperationRefused` where a benchmark would go on with another set-up, as far as its fields of these ``names`` tell, or
+    on another Spark. ``others``: what else has changed.
+    """
+    changed = [
+        name for name in names if getattr(setup, name) is None or getattr(run.setup, name) != getattr(setup, name)
+    ]
+    changed += [*others, *([] if target.session.node.name in run.nodes else ["node"])]
     if changed:
         more = " --by-domain" if run.setup.prompts else ""
         raise OperationRefused(

@@ -27,6 +27,7 @@ from sparkctl.commands.bench.run_bench import (
     describe_saving,
     describe_setup,
     find_target,
+    find_why_it_ended,
     keep_run,
     refuse_changed_setup,
     save_run,
@@ -35,7 +36,7 @@ from sparkctl.commands.event_stream import stream_events
 from sparkctl.commands.list_endpoints import list_endpoints
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.context import CommandContext, CommandInterrupted
-from sparkctl.errors import ConnectionLost, ExitCode, InvalidInput, MetricsUnreadable, OperationRefused, SparkctlError
+from sparkctl.errors import ConnectionLost, ExitCode, InvalidInput, MetricsUnreadable, OperationRefused
 from sparkctl.files import read_regular_file
 from sparkctl.history.bench_store import BenchStore
 from sparkctl.model.bench import BenchRun, BenchSetup, DomainKey, DomainResult, Measurements
@@ -139,25 +140,18 @@ async def _measure_alone(ctx: CommandContext, emit: Emit, request: RunDomains) -
                 prompts=None if request.prompts is None else str(request.prompts.absolute()),
             )  # fmt: skip
         else:
-            run = _continue_run(store.load(request.resume), request, setup)
+            run = _continue_run(store.load(request.resume), request, target, setup)
         run = stack.enter_context(keep_run(ctx, emit, store, run))
         sweep = _Sweep(ctx=ctx, emit=emit, store=store, target=target, request=request, prompts=prompts)
         run = await sweep.measure_all(run)
     return _build_end(ctx, store, run, ctx.clock.monotonic() - began)
 
 
-def _continue_run(run: BenchRun, request: RunDomains, setup: BenchSetup) -> BenchRun:
+def _continue_run(run: BenchRun, request: RunDomains, target: BenchTarget, setup: BenchSetup) -> BenchRun:
     """Return the benchmark to continue. Raises `OperationRefused` where something has changed that changes its figures."""
     if run.instance != request.instance:
         raise InvalidInput(f"benchmark {run.number} is of {run.instance}", f"sparkctl bench {run.instance} --by-domain")
-    refuse_changed_setup(
-        run,
-        [
-            name
-            for name in ("digest", "image_digest", "prompts", "answer_tokens")
-            if getattr(setup, name) is None or getattr(run.setup, name) != getattr(setup, name)
-        ],
-    )
+    refuse_changed_setup(run, setup, target, ("digest", "image_digest", "prompts", "answer_tokens"))
     return replace(run, why=None, ended=None)
 
 
@@ -259,7 +253,7 @@ class _Sweep:
         except CommandInterrupted:
             return self._save(replace(run, why=INTERRUPTED))
         except (ConnectionLost, ConnectionError) as lost:
-            return self._save(replace(run, why=_describe_loss(lost)))
+            return self._save(replace(run, why=await self._tell_loss(lost)))
         keys = tuple(DomainKey(domain, thinking) for thinking in passes for domain in self.prompts.domains)
         run = self._save(replace(run, wanted_domains=keys))
         left, began = run.missing_domains, self.ctx.clock.monotonic()
@@ -272,7 +266,7 @@ class _Sweep:
             except CommandInterrupted:
                 return self._save(replace(run, why=INTERRUPTED))
             except (ConnectionLost, ConnectionError) as lost:
-                return self._save(replace(run, why=_describe_loss(lost)))
+                return self._save(replace(run, why=await self._tell_loss(lost)))
             found = {**{one.key: one for one in run.domains}, key: result}
             run = self._save(replace(run, domains=tuple(found[one] for one in keys if one in found)))
             remaining = (self.ctx.clock.monotonic() - began) / number * (len(left) - number)
@@ -285,13 +279,10 @@ class _Sweep:
         return self._save(replace(run, ended=self.ctx.clock.unix_time(), why=None))
 
     async def _choose_passes(self) -> tuple[bool | None, ...]:
-        """Return the passes: without and with thinking, or one where the model has no such choice.
-
-        Its first request is also the warm-up, which is not counted.
-        """
+        """Return the passes, see `list_passes`. Its requests are also the warm-up, which is not counted."""
         warm_up = DomainPrompt("", "What is the capital of France?")
         try:
-            thought = await self._ask(warm_up, True)
+            with_thinking, without = [await self._ask(warm_up, wanted) for wanted in (True, False)]
         except RequestRefused as refused:
             if refused.status not in _REFUSED_SETTING:
                 raise OperationRefused(
@@ -305,7 +296,7 @@ class _Sweep:
             ) from error
         command = self.target.run.command
         has_parser = any(find_flag_value(command, name) is not None for name in _PARSER_FLAGS)
-        return (False, True) if thought.has_thought or has_parser else (None,)
+        return list_passes(thinks=with_thinking.has_thought, thinks_anyway=without.has_thought, has_parser=has_parser)
 
     async def _measure_domain(self, domain: str, thinking: bool | None) -> DomainResult:
         answers: list[StreamedAnswer] = []
@@ -378,12 +369,29 @@ class _Sweep:
         except (TimeoutError, InvalidHttpResponse, MetricsUnreadable):
             return None
 
+    async def _tell_loss(self, lost: ConnectionLost | ConnectionError) -> str:
+        """Return why nothing more can be measured after a request that got no answer."""
+        if isinstance(lost, ConnectionLost):
+            return lost.message
+        try:
+            why = await self.ctx.interrupt.run_interruptible(
+                find_why_it_ended(self.ctx, self.emit, self.target), INTERRUPTED
+            )
+        except CommandInterrupted:
+            return INTERRUPTED
+        return why or "the engine no longer answers"
+
     def _save(self, run: BenchRun) -> BenchRun:
         return save_run(self.ctx, self.emit, self.store, run)
 
 
-def _describe_loss(lost: ConnectionLost | ConnectionError) -> str:
-    return lost.message if isinstance(lost, SparkctlError) else "the engine no longer answers"
+def list_passes(*, thinks: bool, thinks_anyway: bool, has_parser: bool) -> tuple[bool | None, ...]:
+    """Return the passes of a model that ``thinks`` when asked to, and ``thinks_anyway`` when asked not to: without and with thinking,
+    or one where it has no such choice.
+    """
+    if thinks_anyway:
+        return (True,)
+    return (False, True) if thinks or has_parser else (None,)
 
 
 class _DraftCount:

@@ -221,7 +221,7 @@ def rebuild_launch_plan(node: Node, container: Container, run: DockerRunSpec) ->
         port=parse_port_label(container),
         served_model=None,
         api_key=None,
-        ready=ready or ReadinessRule(None, None, "none"),
+        ready=ready or ReadinessRule(line=None, health=None, probe="none"),
         timeouts=PhaseTimeouts(),
         drop_caches=False,
         stop_grace=parse_stop_grace_label(container) or 0.0,

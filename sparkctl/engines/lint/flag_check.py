@@ -441,7 +441,9 @@ def check_flags(
     )
     flags = collect_profile_flags(profile)
     found = list(_allow_patched_flags(check_flags_by_catalogue(flags, held), profile, held))
-    if not is_certain:
+    if is_certain:
+        found = [_name_newer_version(one, flags, held) if one.kind is LintRule.BAD_CHOICE else one for one in found]
+    else:
         for other in others:
             rest = (catalogue, *(one for one in others if one is not other))
             there = check_flags_by_catalogue(flags, replace(held, catalogue=other, others=rest))
@@ -529,6 +531,25 @@ def _is_error(one: LintMessage) -> bool:
 def _downgrade_uncertain(one: LintMessage, other: FlagCatalogue, held: LintContext) -> LintMessage:
     message = f"{one.message}; {held.title} {other.version} takes it, and which one this image has is not known"
     return replace(one, level=LintSeverity.WARNING, message=message, change=None)
+
+
+def _name_newer_version(one: LintMessage, flags: tuple[ProfileFlag, ...], held: LintContext) -> LintMessage:
+    """Say that a later version takes the value: a build of a commit after the release has the release's number, too."""
+    release = parse_version(held.catalogue.version)
+    later = sorted(
+        (other for other in held.others if parse_version(other.version) > release),
+        key=lambda other: parse_version(other.version),
+    )
+    for other in later:
+        there = check_flags_by_catalogue(flags, replace(held, catalogue=other))
+        if (one.where, one.flag) in {(each.where, each.flag) for each in there if _is_error(each)}:
+            continue
+        message = (
+            f"{one.message}; {held.title} {other.version} takes it, and so may a build made after the release of "
+            f"{held.catalogue.version}: list {one.flag.lstrip('-')} in patched_flags then"
+        )
+        return replace(one, message=message)
+    return one
 
 
 def _warn_unknown_version(one: LintMessage, held: LintContext) -> LintMessage:

@@ -23,7 +23,9 @@ from sparkctl.engines.lint.profile_flags import (
     parse_size_number,
     quote_value,
 )
+from sparkctl.engines.memory_estimate import CUDA_CONTEXT_BYTES
 from sparkctl.model.profile import Profile
+from sparkctl.model.sample import IDLE_AVAILABLE_BYTES
 from sparkctl.model.text.units import GIB, format_gib
 
 _GRAPH_BACKEND_ADVICE = "choose the backend with --cuda-graph-backend-prefill and --cuda-graph-backend-decode"
@@ -77,8 +79,8 @@ _STEPS_FLAG, _TOPK_FLAG, _DRAFT_TOKENS_FLAG = (
     "--speculative-num-draft-tokens",
 )
 _SHARE_FLAG = "--mem-fraction-static"
-# What CUDA has free on an idle Spark, at the least that owners saw, and what a draft head holds beside weights and share.
-_CUDA_FREE_BYTES, _BESIDE_WEIGHTS_BYTES = 112 * GIB, 8 * GIB
+# What CUDA has free on an idle Spark, as `plan` counts it, and what a draft head holds beside weights and share.
+_CUDA_FREE_BYTES, _BESIDE_WEIGHTS_BYTES = IDLE_AVAILABLE_BYTES - CUDA_CONTEXT_BYTES, 8 * GIB
 # tokens/s for one request, by the thread's table
 _MEASURED_SLOWER = {
     "EAGLE3": "16.4 tokens/s in place of 31.7 with BF16, 24.5 in place of 52.7 with FP8",
@@ -157,12 +159,13 @@ def _check_draft_workspace(
         f"{_SHARE_FLAG} {quote_value(flag.value or '')}: with all three sizes of the drafts SGLang 0.5.12 takes this share of "
         f"what CUDA has free before {so}; `sparkctl plan` has the sum"
     )
-    is_known = weights is not None and flag.in_args
+    enough = int(most * 20) / 20 or int(most * 100) / 100  # a round share, as that of `plan`
+    is_known = weights is not None and flag.in_args and enough > 0
     yield flag.report_value(
         LintRule.MEMORY_SHARE,
         LintSeverity.INFO,
         message,
-        setting=f"args.{_SHARE_FLAG.removeprefix('--')}={int(most * 100) / 100:g}" if is_known else None,
+        setting=f"args.{_SHARE_FLAG.removeprefix('--')}={enough:g}" if is_known else None,
     )
 
 

@@ -117,16 +117,21 @@ class EngineFault(StrEnum):
         )
 
 
-# of models whose name does not tell it: billions of parameters, of active ones, and gigabytes of both as it is published
+# of models whose name does not tell it: billions of parameters, and gigabytes of all and of the active ones as it is
+# published. What a shipped profile says in `model.weights` is what lies on a simulated Spark, too.
 _KNOWN_MODEL_SIZES = (
     ("MiniMax-M2", 229, 115, 9.7),  # of what is active, attention is as it was, not in four bits
-    ("gpt-oss-120b", 117, 65, 2.83),
+    ("Qwen3.6-27B-NVFP4", 27, 21.9, 16.74),  # embeddings and vision are as they were
+    ("qwen35-122b-hybrid", 122, 71, 6.2),
+    ("Orpheus-3b-FT-Q8_0", 3.3, 3.52, 3.0),
+    ("gpt-oss-120b-mxfp4", 117, 63.37, 2.83),  # the GGUF
+    ("gpt-oss-120b", 117, 61, 2.83),
     ("gpt-oss-20b", 21, 13, 2.23),
     ("Coder-Next", 80, 43, 1.61),
 )
 
 _DRAFT_MODEL_PATTERN = re.compile(r"dflash|eagle|draft", re.IGNORECASE)
-_DRAFT_MODEL_BYTES = 10**9  # bytes of a drafter of its own, two for each parameter
+_DRAFT_MODEL_BYTES = 9 * 10**8  # bytes of a drafter of its own, two for each parameter
 
 _MODEL_LAYERS = 63  # of a model of the size that takes two Sparks
 _LAYER_SYNC_SECONDS = 0.85e-3  # seconds that a layer waits for the other Spark: Qwen3.6 27B made 8.1 tok/s over two

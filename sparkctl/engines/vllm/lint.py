@@ -18,6 +18,7 @@ from sparkctl.engines.lint.profile_flags import (
     parse_size_number,
     quote_value,
 )
+from sparkctl.engines.vllm.memory import DFLASH_MEMORY_SHARE, DFLASH_SHARE_ADVICE
 from sparkctl.model.profile import Profile
 
 _SPECULATION_MAP_ADVICE = "speculation is one map here: --speculative-config {method: …, num_speculative_tokens: …}"
@@ -56,7 +57,6 @@ FLAG_ADVICE = FlagAdvice(
 _SHARE_FLAG, _SPECULATION_FLAG = "--gpu-memory-utilization", "--speculative-config"
 _HIDDEN_STATE_METHODS = ("eagle", "eagle3", "dflash", "mtp")  # they read the target's layers
 _METHODS_WITH_MODEL = ("eagle", "eagle3", "dflash", "medusa", "draft_model")  # not in the target's own checkpoint
-_DFLASH_MEMORY_SHARE = 0.6  # what owners of a Spark advise
 _MARLIN_VARIABLES = {
     "VLLM_NVFP4_GEMM_BACKEND": "marlin",
     "VLLM_USE_FLASHINFER_MOE_FP4": "0",
@@ -101,14 +101,12 @@ def _check_memory_share(settings: FlagSettings, held: LintContext, drafts: dict[
         yield LintMessage(kind=LintRule.BAD_VALUE, level=LintSeverity.ERROR, where=where, message=message, on_key=False)
         return
     is_dflash = str(drafts.get("method", "")).casefold() == "dflash"
-    limit = _DFLASH_MEMORY_SHARE if is_dflash else flag_combinations.MAX_MEMORY_SHARE
+    limit = DFLASH_MEMORY_SHARE if is_dflash else flag_combinations.MAX_MEMORY_SHARE
     if share <= limit:
         return
     what = f"{_SHARE_FLAG} {given}" if setting is not None else f"{_SHARE_FLAG} is not set, and {held} takes {given}"
     why = (
-        "the draft model of DFlash and what grows while it serves come on top; 0.60 or less is what owners of a Spark "
-        "advise, where 0.85 ran out of memory twice (Qwen3-Coder-Next) and 0.7 held (Qwen3.5-35B-A3B in INT4; "
-        "forums.developer.nvidia.com/t/366445)"
+        DFLASH_SHARE_ADVICE
         if is_dflash
         else f"the system and its caches live in the same memory, and more than {limit:g} of it is unsafe"
     )

@@ -6,6 +6,7 @@ the share, except CUDA graphs before 0.21. From the source of 0.19.1, 0.32.0 and
 
 from __future__ import annotations
 
+from sparkctl.engines.lint.flag_combinations import MAX_MEMORY_SHARE
 from sparkctl.engines.memory_estimate import (
     AvailableMemory,
     EstimateInput,
@@ -21,6 +22,11 @@ from sparkctl.model.text.units import GIB, format_gib, parse_size
 
 _CUDA_GRAPH_BYTES = int(0.7 * GIB)
 _DFLASH_MARGIN_BYTES = 16 * GIB
+DFLASH_MEMORY_SHARE = 0.6  # what owners of a Spark advise
+DFLASH_SHARE_ADVICE = (
+    "the draft model of DFlash and what grows while it serves come on top; 0.60 or less is what owners of a Spark advise, where "
+    "0.85 ran out of memory twice (Qwen3-Coder-Next) and 0.7 held (Qwen3.5-35B-A3B in INT4; forums.developer.nvidia.com/t/366445)"
+)
 _CPU_CACHE_VARIABLE = "VLLM_CPU_KVCACHE_SPACE"  # in GiB
 _GRAPHS_IN_SHARE_VERSION = (0, 21)
 
@@ -41,7 +47,12 @@ def build_memory_rule(subject: EstimateInput, _total: int) -> MemoryRule:
         )
     own = words.get_fraction("gpu-memory-utilization", "gpu-memory-util", "device-memory-utilization")
     share = own or (0.9 if subject.version and subject.version < (0, 32) else 0.92)
-    return MemoryRule(lambda room, at: _estimate_by_share(subject, room, at), MEMORY_UTILIZATION_FIELD, share)
+    return MemoryRule(
+        lambda room, at: _estimate_by_share(subject, room, at),
+        MEMORY_UTILIZATION_FIELD,
+        share,
+        most=DFLASH_MEMORY_SHARE if _read_speculative_method(subject) == "dflash" else None,
+    )
 
 
 def _estimate_by_share(subject: EstimateInput, room: AvailableMemory, at: float) -> MemoryEstimate:
@@ -66,7 +77,12 @@ def _estimate_by_share(subject: EstimateInput, room: AvailableMemory, at: float)
     if share - room.available > lacking:
         lacking = share - room.available
         why = f"vLLM's own check: its share is {format_gib(share)}, available are {format_gib(room.available)}"
-    return MemoryEstimate(parts=(whole, *inside, *_list_overhead_parts(subject)), lacking=lacking, why=why)
+    cautions: tuple[str, ...] = ()
+    # From the second bound on it is a warning of the flags' check, which stands there, too.
+    if _read_speculative_method(subject) == "dflash" and DFLASH_MEMORY_SHARE < at < MAX_MEMORY_SHARE:
+        cautions = (f"gpu-memory-utilization {at:g}: {DFLASH_SHARE_ADVICE}",)
+    parts = (whole, *inside, *_list_overhead_parts(subject))
+    return MemoryEstimate(parts=parts, lacking=lacking, why=why, cautions=cautions)
 
 
 def _estimate_fixed_cache(subject: EstimateInput, text: str, words: str) -> MemoryEstimate:

@@ -97,8 +97,10 @@ def format_group_answer(fits: Sequence[MemoryFit]) -> list[str]:
     else:
         end = f"; it fits on {' and '.join(one.node for one in fits if not one.is_refused)} together"
     is_for_one = all(one.answer is FitOutcome.SEVERAL for one in fits)
-    way = [f"to spread it over them: sparkctl up {fits[0].profile} --set nodes={sparks}"] if is_for_one else []
-    return [what + end, *way]
+    if not is_for_one:
+        return [what + end]
+    nodes = "".join(f" --node {one.node}" for one in fits[:sparks]) + " --node NODE" * (sparks - len(fits))
+    return [what + end, f"to spread it over them: sparkctl up {fits[0].profile}{nodes} --set nodes={sparks}"]
 
 
 def describe_answer(one: MemoryFit) -> str:

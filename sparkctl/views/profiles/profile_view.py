@@ -15,10 +15,11 @@ from sparkctl.model.json_codec import to_json_data
 from sparkctl.model.launch_plan import PhaseTimeouts
 from sparkctl.model.profile import ArgValue, FlagValues, JsonValue, Profile
 from sparkctl.model.reference import (
-    FigureRange,
     Reference,
     ReferenceFigure,
     find_cold_rate,
+    find_context,
+    find_rate_of_any_task,
     find_ready_seconds,
     list_source_names,
     select_comparable,
@@ -30,6 +31,7 @@ from sparkctl.profiles.importers.profile_draft import ImportReport, ImportResult
 from sparkctl.profiles.profile_library import ProfileSummary
 from sparkctl.profiles.profile_lint import StartWarning
 from sparkctl.profiles.redaction import find_profile_secrets, redact_value
+from sparkctl.views.meter_view import list_acceptance_words
 from sparkctl.views.text.line_wrap import align_cells, wrap_text
 from sparkctl.views.text.styled_text import (
     Span,
@@ -75,6 +77,9 @@ def format_profile(profile: Profile) -> list[str]:
         ("from", f"{profile.origin} ({'shipped' if profile.shipped else 'yours'})"),
         ("engine", profile.engine),
         ("image", profile.image),
+        ("build", profile.build),
+        ("needs", ", ".join(profile.needs) or None),
+        ("probe", profile.start.probe or engines.load_engine(profile.engine).defaults.probe),
         ("model", profile.model.path),
         ("served as", profile.model.served_name),
         ("weights", None if profile.model.weights is None else format_gib(profile.model.weights)),
@@ -111,17 +116,24 @@ def format_profile(profile: Profile) -> list[str]:
 
 
 def summarize_reference(references: Sequence[Reference]) -> str | None:
-    """Return ``12.7 tok/s for one request, 43.1 for 8; ready after 90 s · example.org``: what others measured with these
-    settings, in a short context. None if nothing is comparable."""
+    """Return ``12.7 tok/s for one request, 43.1 for 8, 1.65–1.85 per step; ready after 90 s; up to 8,192 tokens
+    of context · example.org``: what others measured with these settings, the rates in a short context. None if they
+    measured nothing of this."""
     comparable, ready = select_comparable(references), find_ready_seconds(references)
     rates = () if comparable is None else tuple(comparable.rates_by_concurrency.items())
     words = [
         f"{rate.as_text()}{'' if at else ' tok/s'} for {_count_requests(count, short=at > 0)}"
         for at, (count, rate) in enumerate(rates)
     ]
+    if not rates and (alone := find_rate_of_any_task(references)) is not None:
+        words.append(f"{alone.as_text()} tok/s for one request, by its task")
+    if comparable is not None:
+        words += list_acceptance_words(comparable.accept_length, comparable.accept_rate)
     after = [] if ready is None else [f"ready after {format_duration(ready)}"]
     if (cold := find_cold_rate(references)) is not None:
         after.append(f"first request {cold.as_text()} tok/s")
+    if (room := find_context(references)) is not None:
+        after.append(f"up to {room:,} tokens of context")
     told = "; ".join([*([", ".join(words)] if words else []), *after])
     return f"{told} · {', '.join(list_source_names(references))}" if told else None
 
@@ -151,10 +163,7 @@ def _format_reference(one: Reference) -> list[str]:
 
 def _list_figure_cells(one: ReferenceFigure) -> tuple[str, ...]:
     sizes = " + ".join(str(size) for size in (one.prompt, one.generated) if size is not None)
-    accepts = [] if one.accept_length is None else [f"{one.accept_length.as_text()} per step"]
-    if one.accept_rate is not None:
-        share = FigureRange(round(one.accept_rate.low * 100, 2), round(one.accept_rate.high * 100, 2))
-        accepts.append(f"{share.as_text()} % of drafts")
+    accepts = list_acceptance_words(one.accept_length, one.accept_rate)
     return (
         "" if one.concurrency is None else _count_requests(one.concurrency),
         f"{sizes} tokens" if sizes else "",

@@ -86,7 +86,7 @@ async def test_a_docker_that_hangs_holds_up_no_sample(
 
 
 async def test_samples_come_faster_while_something_of_ours_loads(tmp_path: Path) -> None:
-    rule = json.dumps(asdict(ReadinessRule("The server is fired up", "/health")))
+    rule = json.dumps(asdict(ReadinessRule(line="The server is fired up", health="/health")))
     labels = {
         ContainerLabel.INSTANCE: "a",
         ContainerLabel.ENGINE: "sglang",

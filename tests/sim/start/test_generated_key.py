@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl.cli.main import invoke_command_line
+from sparkctl.commands.start import start_watch
 from sparkctl.simulator import run_in_background
 
 PROFILE = "schema: 1\nname: keyed\nextends: qwen36-vllm\napi_key: generate\n"
@@ -65,6 +66,7 @@ def test_whoever_keeps_no_key_or_another_one_is_up_and_not_proved(
     profiles = tmp_path / "config/sparkctl/profiles"
     profiles.mkdir(parents=True)
     (profiles / "keyed.yaml").write_text(PROFILE)
+    monkeypatch.setattr(start_watch, "_PROOF_PATIENCE_SECONDS", 1.0)  # the wait is real time
     up = ["up", profile, "--node", "spark1", "--set", f"env.SIM_FAULT={fault}", "--json"]
     with run_in_background(scenario="empty", speed=50.0) as config:
         monkeypatch.setenv("SPARKCTL_CONFIG", str(config))

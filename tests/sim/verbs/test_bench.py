@@ -24,7 +24,7 @@ from sparkctl.files import shipped_profiles_dir
 from sparkctl.history.bench_store import BenchStore
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.bench import BenchCell
-from sparkctl.model.events import BenchCellMeasured, CommandEnded, Event, Outcome
+from sparkctl.model.events import BenchCellMeasured, BenchDomainMeasured, CommandEnded, Event, Outcome
 from sparkctl.model.questions import BenchStartQuestion, NonInteractivePrompter, YesNoQuestion
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks, run_in_background
@@ -37,7 +37,8 @@ SIZES = ("--pp", "64", "--tg", "8", "--runs", "2", "--command", GENERATOR)
 
 
 def test_a_cell_has_the_generators_figures_and_ours() -> None:
-    ran = run_demo("bench", "qwen36-ngram", *SIZES, "--concurrency", "1,2", "--json", scenario="two-stacks", speed="1")
+    words = (*SIZES, "--tg", "32", "--concurrency", "1,2", "--json")
+    ran = run_demo("bench", "qwen36-vllm", *words, scenario="two-stacks", speed="2")
     assert parse_result(ran)["outcome"] == "done", ran
     cells = [event for line in ran.stdout.splitlines() if (event := json.loads(line))["event"] == "cell"]
     assert [cell["cell"]["concurrency"] for cell in cells] == [1, 2]
@@ -46,7 +47,8 @@ def test_a_cell_has_the_generators_figures_and_ours() -> None:
         assert cell["tokens_per_second"] > 0
         assert cell["memory_peak"] > 50 << 30
         assert cell["power"] > 0
-        assert len(cell["result"]["generation_rate"]["values"]) == 2 * cell["cell"]["concurrency"]
+        assert len(cell["result"]["generation_rate"]["values"]) == 2, "one for each run"
+        assert cell["result"]["disturbed"] is True, "this scenario has a client of its own"
 
 
 @pytest.mark.parametrize(
@@ -130,11 +132,9 @@ def test_what_loads_already_is_measured_when_it_is_ready_and_not_stopped() -> No
 
 def test_what_does_not_run_is_started_measured_and_stopped() -> None:
     ran = run_demo("bench", "qwen36", "qwen36-vllm", *SIZES, "--node", "spark1", "--start", "--json")
-    seen = [
-        (event["event"], event["instance"])
-        for line in ran.stdout.splitlines()
-        if (event := json.loads(line))["event"] in ("cell", "released")
-    ]
+    events = [event for line in ran.stdout.splitlines() if (event := json.loads(line))["event"] in ("cell", "released")]
+    assert {event["result"]["disturbed"] for event in events if event["event"] == "cell"} == {False}, "nobody else asks"
+    seen = [(event["event"], event["instance"]) for event in events]
     names = ("qwen36", "qwen36-vllm")
     assert seen == [pair for name in names for pair in (("cell", name), ("released", name))], ran
     assert parse_result(ran)["outcome"] == "done"
@@ -285,6 +285,27 @@ async def test_ctrl_c_before_the_first_cell_is_obeyed_and_leaves_no_benchmark(
     assert not BenchStore().list_runs()
 
 
+@pytest.mark.simulation(scenario="two-stacks", **FAST)
+async def test_by_domain_what_ended_meanwhile_is_told_as_with_cells(
+    sparks: SimulatedSparks, ctx: CommandContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARKCTL_STATE", str(tmp_path / "state"))
+    nodes, prompts = load_config(sparks.config_path).nodes[1:2], tmp_path / "prompts.jsonl"
+    lines = [json.dumps({"category": f"kind {number}", "turns": ["Tell me."]}) for number in range(500)]
+    prompts.write_text("\n".join(lines))  # more than are measured before it is stopped
+    ended: CommandEnded | None = None
+    async for event in RunDomains(instance="qwen36-vllm", nodes=nodes, prompts=prompts, tokens=12).run(ctx):
+        if isinstance(event, BenchDomainMeasured) and event.number == 1:
+            async for _ in StopInstance(instance="qwen36-vllm", nodes=nodes).run(ctx):
+                pass
+        ended = event if isinstance(event, CommandEnded) else ended
+    assert ended is not None
+    assert (ended.exit_code, (ended.message or "").split(";")[0]) == (
+        1,
+        f"qwen36-vllm has ended, see why: sparkctl logs qwen36-vllm --node {nodes[0].name}",
+    )
+
+
 def test_without_a_terminal_and_without_a_yes_nothing_is_started() -> None:
     ran = run_demo("bench", "qwen36", *SIZES, "--node", "spark1", "--json")
     assert [json.loads(line)["event"] for line in ran.stdout.splitlines()] == ["result"], ran
@@ -326,3 +347,7 @@ def test_a_killed_load_generator_costs_its_cell_and_resume_measures_that_alone(
         code, events = run("bench", "--resume", "1", *command, "--json")  # nothing is left
         assert not [one for one in events if one["event"] == "cell"]
         assert code == 0
+        kept = tmp_path / "state/bench/1.json"
+        kept.write_text(kept.read_text().replace('"spark1"', '"spark2"'))  # as if it had moved meanwhile
+        code, events = run("bench", "--resume", "1", *command, "--json")
+        assert (code, "had another (or unknown) node" in events[-1]["message"]) == (6, True), events

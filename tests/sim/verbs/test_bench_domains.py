@@ -144,6 +144,11 @@ def test_what_is_missing_is_measured_later_and_not_with_other_prompts(
         code, events = run("--resume", "1")
         assert code == 6
         assert "had another (or unknown) prompts" in events[-1]["message"]
+        file.write_text(PROMPTS)
+        whole["run"]["nodes"] = ["spark1"]  # as if it had moved meanwhile
+        kept.write_text(json.dumps(whole))
+        code, events = run("--resume", "1")
+        assert (code, "had another (or unknown) node" in events[-1]["message"]) == (6, True), events
 
 
 def test_a_keyed_instance_is_measured_and_its_key_goes_nowhere(

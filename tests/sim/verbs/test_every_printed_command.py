@@ -42,7 +42,7 @@ _ONLY_PARSED = frozenset(
     {"bench", "init", "demo", "history show", "models remove", "resume", "abort", "shell", "tunnel"}
 )
 # Refused in the demo, and rightly: the simulated Sparks run no set-up; what the other sentence is about runs there already.
-_REFUSED_THERE = frozenset({"setup --for trtllm-qwen3-235b", "up qwen36-ngram --set nodes=2"})
+_REFUSED_THERE = frozenset({"setup --for trtllm-qwen3-235b"})
 _ENDLESS = frozenset({"-f", "--watch", "--record"})
 
 

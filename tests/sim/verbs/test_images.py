@@ -7,10 +7,14 @@ import json
 import pytest
 
 from sparkctl.commands.images import RemoveImages, list_images
+from sparkctl.commands.start.check_fit import CheckFit, check_fit
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
+from sparkctl.files import shipped_profiles_dir
 from sparkctl.history.model import OperationKind
+from sparkctl.model.events import PartsMissing
 from sparkctl.model.launch_plan import ContainerLabel
+from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
 from tests.support.events import collect_events, find_command_end
 from tests.support.run_command import run_demo
@@ -52,10 +56,25 @@ async def test_an_image_is_removed_only_by_its_own_name(sparks: SimulatedSparks,
     assert "no old build to remove" in (nothing.message or "")
 
 
+async def test_what_a_shipped_profile_starts_from_is_listed(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    nodes = load_config(sparks.config_path).nodes[:1]
+    library = ProfileLibrary(user=shipped_profiles_dir())
+    wanted = {library.load_profile(name).image for name in library.list_names()}
+    (found,) = await list_images(ctx, nodes)
+    assert found.images is not None
+    assert {one.image.names[0] for one in found.images} == wanted
+    gone = find_command_end(await collect_events(build_request(sparks, IMAGE).run(ctx)))
+    assert gone.exit_code == 0, gone
+    (left,) = await list_images(ctx, nodes)
+    assert left.images is not None
+    assert {one.image.names[0] for one in left.images} == wanted - {IMAGE}
+    fit = await collect_events(check_fit(ctx, CheckFit(profile=library.load_profile("qwen36-vllm"), nodes=nodes)))
+    assert [part.name for one in fit if isinstance(one, PartsMissing) for part in one.parts] == [IMAGE]
+
+
 def test_an_image_that_a_container_was_made_of_stays() -> None:
     shown = json.loads(run_demo("images", "--node", "spark2", "--json", scenario="two-stacks").stdout)
-    (one,) = shown["nodes"][0]["images"]
-    assert one["image"]["names"] == [IMAGE]
+    (one,) = [each for each in shown["nodes"][0]["images"] if each["image"]["names"] == [IMAGE]]
     assert "qwen36-vllm" in one["profiles"]
     assert one["containers"]
     refused = run_demo("images", "remove", IMAGE, "--node", "spark2", "--yes", scenario="two-stacks")

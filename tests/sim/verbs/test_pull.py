@@ -81,7 +81,7 @@ async def test_image_and_model_come_and_a_second_pull_gets_nothing(
     ]
     assert set(steps) == {"image", "model"}
     moved = [one for one in events if isinstance(one, TransferProgressed) and one.what.startswith("model")]
-    assert moved[-1].done == moved[-1].total == 16_740_000_000
+    assert moved[-1].done == moved[-1].total == 21_900_000_000, "as the profile says"
     spark1 = sparks.nodes["spark1"]
     assert spark1.images.has_image(IMAGE)
     assert spark1.downloaded == {MODEL}
@@ -192,7 +192,7 @@ async def test_a_download_outlives_its_command_and_the_next_one_finds_it(
     assert (shown.phase, shown.profile, shown.ours) == (Phase.PULLING, "qwen36-vllm", False)
     assert shown.step is not None
     assert shown.step.fraction
-    assert "15.6 GiB" in "\n".join(format_status([view]))
+    assert "of 20.4 GiB" in "\n".join(format_status([view]))
     other = make_request(sparks, "model.source=hf:nvidia/Qwen3.6-27B-NVFP4@v2")
     refused = find_command_end(await collect_events(pull_profile(ctx, other)))
     assert refused.exit_code == 6

@@ -71,7 +71,7 @@ async def test_a_verdict_s_line_is_that_line_everywhere(
     events = [event async for event in show_log(ctx, ShowLog(instance="old", nodes=[node]))]
     arrived = [line for event in events if isinstance(event, LogArrived) for line in event.lines]
     sglang = engines.load_engine("sglang")
-    reader = LogAnalyzer(engine=sglang, ready=ReadinessRule(None, None))
+    reader = LogAnalyzer(engine=sglang, ready=ReadinessRule(line=None, health=None))
     reader.feed_lines(arrived)
     (seen,) = reader.failures
     printed, kept = LogPrinter(timestamps=False), LogBuffer(markers=[LineClassifier(sglang)])

@@ -9,14 +9,29 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from sparkctl.cli.event_printers import TextPrinter
+from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.tunnel import OpenTunnel, open_tunnel
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
+from sparkctl.engines import load_engine
 from sparkctl.errors import ExitCode
-from sparkctl.model.events import CommandEnded, Event, Outcome, TunnelState, TunnelStateChanged
+from sparkctl.model.events import (
+    CommandEnded,
+    Event,
+    Outcome,
+    PhaseChanged,
+    TunnelState,
+    TunnelStateChanged,
+    WarningEmitted,
+)
+from sparkctl.model.phase import Phase
+from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
+from sparkctl.simulator.node_programs.shell_commands import KeyboardInteractiveLogin
 
 BUSY = pytest.mark.simulation(scenario="two-stacks", speed=50.0)
+CODE = KeyboardInteractiveLogin((("Code: ", True),), ("123456",), "a second factor", "")
 ASK = '{{"messages":[{{"role":"user","content":"hi"}}],"stream":true,"max_tokens":{}}}'
 
 
@@ -116,3 +131,46 @@ async def test_a_port_that_is_taken_is_refused_where_it_was_asked_for_and_replac
     assert isinstance(end, CommandEnded)
     assert end.exit_code == ExitCode.USAGE
     assert "did you mean `qwen36-vllm`" in (end.message or "")
+
+
+def make_start(sparks: SimulatedSparks) -> StartInstance:
+    profile = ProfileLibrary().load_profile("qwen36-vllm")
+    return StartInstance(
+        profile=profile, engine=load_engine(profile.engine), nodes=load_config(sparks.config_path).nodes[:1], environ={},
+        guarded=False, tunnel=True,
+    )  # fmt: skip
+
+
+async def test_up_keeps_a_tunnel_open_once_the_model_is_ready(
+    sparks: SimulatedSparks, ctx: CommandContext, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printer, answer = TextPrinter("no longer watching ..."), b""
+    async for event in make_start(sparks).run(ctx):
+        printer.print_event(event)
+        if isinstance(event, TunnelStateChanged) and event.state is TunnelState.OPEN and not answer:
+            reader, writer = await ask(int(event.url.rpartition(":")[2]), 3)
+            answer = await reader.read()
+            writer.close()
+            ctx.interrupt.record_press()
+            printer.print_interrupt(1)
+    assert answer.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+    assert isinstance(event, CommandEnded)
+    assert (event.outcome, event.exit_code) == (Outcome.READY, 0)
+    said = capsys.readouterr().err
+    assert "closing the tunnel ..." in said
+    assert "no longer watching" not in said
+
+
+async def test_a_tunnel_that_cannot_be_opened_is_a_warning_of_a_start_that_is_good(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    events: list[Event] = []
+    async for event in make_start(sparks).run(ctx):
+        events.append(event)
+        if isinstance(event, PhaseChanged) and event.phase is Phase.READY:
+            sparks.sshd["spark1"].second_factor = CODE  # asked at the tunnel's login, and nobody answers
+    warned = [one.message for one in events if isinstance(one, WarningEmitted)]
+    assert any(message.startswith("no tunnel: ") for message in warned), warned
+    assert not any(isinstance(one, TunnelStateChanged) for one in events)
+    assert isinstance(event, CommandEnded)
+    assert (event.outcome, event.exit_code) == (Outcome.READY, 0)

@@ -99,6 +99,11 @@ def _list_jobs(cache: Path, install: Install, recipes: tuple[str, ...]) -> Itera
         (python, "-m", "tests.tools.nightly.engines", "--cache", str(cache)), r"(\d+) of \1 as they should be", 3 * _HOUR,
     )  # fmt: skip
     yield Job(
+        "llama-benchy", "`sparkctl bench` with the real llama-benchy against real engines: its table and its acceptance",
+        (python, "-m", "tests.tools.nightly.engines.bench_start", "--cache", str(cache)), r"(\d+) of \1 as they should be",
+        3 * _HOUR, why_not,
+    )  # fmt: skip
+    yield Job(
         "parsers", "our reading of command lines against vLLM's own parser",
         (python, "-m", "tests.tools.nightly.parsers", "vllm", VLLM, "--python", str(install.python)), r"\d+ lines, \d+ refused",
         _HOUR, lambda: _why_lacking(install.python),

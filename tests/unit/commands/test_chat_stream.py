@@ -7,6 +7,7 @@ import json
 import pytest
 
 from sparkctl.commands.bench.chat_stream import ChatStreamReader, StreamedAnswer
+from sparkctl.commands.bench.run_domains import list_passes
 
 # vLLM 0.32.0 with --per-request-spec-decode-metrics summary, its last event
 VLLM = {
@@ -69,3 +70,23 @@ def test_reasoning_is_seen_and_its_first_piece_is_the_first_token() -> None:
     answer = read_stream(piece("", "content"), piece("hm", "reasoning_content"), piece("a"), "[DONE]")
     assert answer.has_thought
     assert (answer.ttft, answer.seconds) == (2.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "has_thought"),
+    [
+        ([piece("Hm", "reasoning_content"), piece("Paris")], True),
+        ([piece("\n"), piece("<thi"), piece("nk>Hm</think>Paris")], True),  # as a parser that appends the thoughts
+        ([piece("<"), piece("b>Paris</b> <think>")], False),
+        ([piece("Paris")], False),
+    ],
+)
+def test_thoughts_are_known_also_where_they_are_in_the_text(pieces: list[object], has_thought: bool) -> None:
+    assert read_stream(*pieces, "[DONE]").has_thought is has_thought
+
+
+def test_only_what_can_think_and_not_think_has_two_passes() -> None:
+    assert list_passes(thinks=True, thinks_anyway=False, has_parser=False) == (False, True)
+    assert list_passes(thinks=False, thinks_anyway=False, has_parser=True) == (False, True)
+    assert list_passes(thinks=True, thinks_anyway=True, has_parser=True) == (True,)
+    assert list_passes(thinks=False, thinks_anyway=False, has_parser=False) == (None,)

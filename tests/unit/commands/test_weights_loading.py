@@ -42,7 +42,7 @@ w [2026-06-03 09:18:27] Load weight begin. avail mem=104.91 GB
     ids=["bar", "no bar", "sglang"],
 )
 def test_the_lease_begins_and_ends_with_the_weights(engine: str, log: str) -> None:
-    reader = LogAnalyzer(engine=load_engine(engine), ready=ReadinessRule(None, "/health"))
+    reader = LogAnalyzer(engine=load_engine(engine), ready=ReadinessRule(line=None, health="/health"))
     seen = []
     lines = log.removesuffix("\n").split("\n")
     for number, line in enumerate(lines, 1):

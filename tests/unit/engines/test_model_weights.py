@@ -13,7 +13,7 @@ def make_plan(*mounts: Mount, env: tuple[tuple[str, str], ...] = ()) -> LaunchPl
         node=NodeName("spark1"), instance="q", profile="q", profile_hash="0", engine="vllm", container_name="vllm-q",
         image="i:1", entrypoint=None, command=(), env=env, mounts=mounts, gpus="all", shm_size=None, ipc=None, network="host",
         ulimits=(), devices=(), options=(), labels=(), port=8000, served_model=None, api_key=None,
-        ready=ReadinessRule(None, None), timeouts=PhaseTimeouts(), drop_caches=True, stop_grace=30, expected_memory=None,
+        ready=ReadinessRule(line=None, health=None), timeouts=PhaseTimeouts(), drop_caches=True, stop_grace=30, expected_memory=None,
         floor_memory=None,
     )  # fmt: skip
 

@@ -43,7 +43,7 @@ def test_a_folder_of_downloads_is_not_blamed_for_what_lies_in_it() -> None:
 
 
 def build_verdict(engine: str, plan: LaunchPlan | None, *lines: str) -> Verdict:
-    log = LogAnalyzer(engine=load_engine(engine), ready=ReadinessRule(None, None))
+    log = LogAnalyzer(engine=load_engine(engine), ready=ReadinessRule(line=None, health=None))
     log.feed_lines(LogLine(when="", text=text, number=number) for number, text in enumerate(lines, 1))
     found = verdict_builder.build_verdict(log, plan)
     assert found is not None

@@ -40,10 +40,10 @@ def test_a_phase_is_never_left_backwards(read: Reader) -> None:
 
 
 def test_the_profiles_own_ready_line_decides(read: Reader) -> None:
-    rule = ReadinessRule("listening on", None)
+    rule = ReadinessRule(line="listening on", health=None)
     assert not read(STAMP + READY, ready=rule).ready_line_seen
     assert read("listening on 0.0.0.0:5005", ready=rule).ready_line_seen
-    assert read(ready=ReadinessRule(None, "/health")).ready_line_seen
+    assert read(ready=ReadinessRule(line=None, health="/health")).ready_line_seen
 
 
 def test_a_fatal_line_is_found_and_a_retraction_is_none(read: Reader) -> None:
@@ -63,7 +63,7 @@ def test_the_last_line_that_sounds_bad_is_kept_for_a_crash_nobody_knows(read: Re
         "frobnication failed: no such widget",
         "bye",
         engine="container",
-        ready=ReadinessRule("never", None),
+        ready=ReadinessRule(line="never", health=None),
     )
     assert log.last_error is not None
     assert log.last_error.number == 2
@@ -80,9 +80,9 @@ def test_our_own_questions_are_neither_the_last_word_nor_an_error(read: Reader) 
 
 
 def test_a_quoted_ready_line_makes_nothing_ready(read: Reader) -> None:
-    default = ReadinessRule(load_engine("sglang").defaults.ready_line, "/health")
+    default = ReadinessRule(line=load_engine("sglang").defaults.ready_line, health="/health")
     assert read(READY, ready=default).ready_line_seen
     for quoted in (f"Prompt: '{READY}'", f"{READY} said the model"):
         assert not read(quoted, ready=default).ready_line_seen, quoted
-    own = ReadinessRule("fired up and ready", "/health")  # a profile's own line is trusted
+    own = ReadinessRule(line="fired up and ready", health="/health")  # a profile's own line is trusted
     assert read(f"Prompt: '{READY}'", ready=own).ready_line_seen

@@ -54,7 +54,7 @@ SHUTDOWN = (
 
 def analyze_lines(engine: str, *lines: str, whole: bool = False) -> LogAnalyzer:
     found = load_engine(engine)
-    log = LogAnalyzer(engine=found, ready=ReadinessRule(found.defaults.ready_line, "/health"), whole=whole)
+    log = LogAnalyzer(engine=found, ready=ReadinessRule(line=found.defaults.ready_line, health="/health"), whole=whole)
     log.feed_lines(
         [
             LogLine(when=f"2026-11-22T10:00:{at % 60:02}.000000000Z", text=text, number=at + 1)

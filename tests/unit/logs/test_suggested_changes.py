@@ -20,7 +20,7 @@ PLAN = LaunchPlan(
     node=NodeName("spark1"), instance="a", profile="a", profile_hash="0", engine="vllm", container_name="vllm-a",
     image="i", entrypoint=None, command=(), env=(), mounts=(), gpus=None, shm_size="16g", ipc=None, network="host",
     ulimits=(), devices=(), options=(("memory", "64m"),), labels=(), port=8003, served_model=None, api_key=None,
-    ready=ReadinessRule(None, None), timeouts=PhaseTimeouts(), drop_caches=True, stop_grace=30, expected_memory=None,
+    ready=ReadinessRule(line=None, health=None), timeouts=PhaseTimeouts(), drop_caches=True, stop_grace=30, expected_memory=None,
     floor_memory=None, guard=GuardRule(floor=100 << 30),
 )  # fmt: skip
 

@@ -52,7 +52,7 @@ PLAN = LaunchPlan(
     entrypoint=None, command=("run", "--api-key", "sesame-open", "--port", "8003"), env=(("HF_TOKEN", CANARY), ("A", "b")),
     mounts=(Mount("/a", "/b", True),), gpus="all", shm_size="16g", ipc=None, network="host", ulimits=(("memlock", "-1"),),
     devices=(), options=(("init", "true"),), labels=(("k", "v"),), port=8003, served_model="m", api_key="sesame-open",
-    ready=ReadinessRule("line", "/health"), timeouts=PhaseTimeouts(), drop_caches=True, stop_grace=30.0, expected_memory=5,
+    ready=ReadinessRule(line="line", health="/health"), timeouts=PhaseTimeouts(), drop_caches=True, stop_grace=30.0, expected_memory=5,
     floor_memory=None,
 )  # fmt: skip
 SAMPLES: list[events.Event] = [

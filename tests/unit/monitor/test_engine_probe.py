@@ -82,7 +82,7 @@ async def test_what_is_not_there_either_way_is_asked_for_unmarked_once() -> None
 
 async def test_a_server_that_has_answered_one_question_of_ours_is_asked_no_other_twice() -> None:
     """What it has not is not there; an unmarked line in its log would be nobody's."""
-    service = ReadinessTarget(0, ReadinessRule(None, "/health"), "m")
+    service = ReadinessTarget(0, ReadinessRule(line=None, health="/health"), "m")
     async with serve_by_target(lambda target: "200 OK" if target.startswith("/health") else "404 Not Found") as (
         port,
         heard,
@@ -105,7 +105,7 @@ async def test_one_that_compares_whole_targets_is_asked_without_a_query_however_
         return early if not loaded else "200 OK" if target == "/health" else "404 Not Found"
 
     async with serve_by_target(status) as (port, heard):
-        service, manners = ReadinessTarget(port, ReadinessRule(None, "/health"), "m"), QueryMarkerSupport()
+        service, manners = ReadinessTarget(port, ReadinessRule(line=None, health="/health"), "m"), QueryMarkerSupport()
         assert not (await engine_probe.check_health(LINK, service, manners=manners)).good
         loaded.append(True)
         for _ in range(2):

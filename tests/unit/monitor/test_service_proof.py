@@ -41,7 +41,9 @@ async def serve(answers: list[tuple[int, str, bytes]]) -> AsyncIterator[tuple[in
 
 async def ask(probe: str, status: int, kind: str, body: bytes) -> ProbeResult:
     async with serve([(status, kind, body)]) as (port, _):
-        return await request_proof(LINK, ReadinessTarget(port, ReadinessRule(None, "/health", probe)), SystemClock())
+        return await request_proof(
+            LINK, ReadinessTarget(port, ReadinessRule(line=None, health="/health", probe=probe)), SystemClock()
+        )
 
 
 @pytest.mark.parametrize(
@@ -74,7 +76,7 @@ async def test_a_voice() -> None:
 async def test_a_server_that_wants_a_voice_named_gets_one() -> None:
     refusal = (422, "application/json", b'{"detail":[{"loc":["body","voice"],"msg":"Field required"}]}')
     async with serve([refusal, (200, "audio/wav", build_wav(1.0))]) as (port, heard):
-        target = ReadinessTarget(port, ReadinessRule(None, None, "speech"), served_model="kokoro")
+        target = ReadinessTarget(port, ReadinessRule(line=None, health=None, probe="speech"), served_model="kokoro")
         answer = await request_speech(LINK, target, "hello")
     assert answer.result.good
     assert [one.get("voice") for one in heard] == [None, "alloy"]
@@ -82,7 +84,9 @@ async def test_a_server_that_wants_a_voice_named_gets_one() -> None:
 
 
 async def test_nobody_listens() -> None:
-    answer = await request_proof(LINK, ReadinessTarget(1, ReadinessRule(None, None, "speech")), SystemClock())
+    answer = await request_proof(
+        LINK, ReadinessTarget(1, ReadinessRule(line=None, health=None, probe="speech")), SystemClock()
+    )
     assert (answer.good, answer.status) == (False, None)
     assert "refuses connections" in answer.what
 

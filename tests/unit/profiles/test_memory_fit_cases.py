@@ -17,6 +17,7 @@ from sparkctl.engines.memory_estimate import (
 from sparkctl.model.memory_fit import EstimateSource, FitOutcome, MeasuredPeak, MemoryBudget, MemoryFit, MemoryHolder
 from sparkctl.model.node import NodeName
 from sparkctl.model.text.units import GIB, KIB
+from sparkctl.model.verdict import FieldChange
 from sparkctl.profiles.fit_evaluation import evaluate_memory_fit
 from tests.unit.engines import model_configs
 
@@ -137,13 +138,22 @@ def fit_coder_next(share: float) -> MemoryFit:
     return evaluate_fit(replace(one, words=CommandFlags([*command.split(), "--speculative-config", config])))
 
 
+def test_the_share_that_owners_advise_for_dflash_bounds_what_is_proposed_and_is_said_above_it() -> None:
+    above = fit_coder_next(0.75)
+    assert above.answer is FitOutcome.AFTER_DROP_CACHES
+    assert any("0.60 or less is what owners" in caution for caution in above.cautions)
+    assert not fit_coder_next(0.6).cautions
+    assert not fit_coder_next(0.85).cautions, "the check of the flags warns there"
+
+
 def test_vllm_with_dflash_is_unsafe_at_085_and_not_at_060() -> None:
     assert fit_coder_next(0.60).answer is FitOutcome.AFTER_DROP_CACHES
     assert fit_coder_next(0.80).answer is FitOutcome.AFTER_DROP_CACHES, "is published as running"
     unsafe = fit_coder_next(0.85)
     assert unsafe.answer is FitOutcome.SHORT
-    assert unsafe.largest is not None
-    assert 0.8 <= float(unsafe.largest.value) < 0.85
+    assert unsafe.largest == FieldChange("args.gpu-memory-utilization", "0.60"), (
+        "what owners advise, not what the sum allows"
+    )
 
 
 def fit_vllm(share: float, standing: MemoryBudget = SPARK) -> MemoryFit:

@@ -283,10 +283,10 @@ def test_a_draft_head_of_0512_takes_its_share_before_the_weights(
     lines = lint_profile_text(tmp_path, text)
     assert list_finding_kinds(lines) == expected
     if share == "0.82" and drafts:
-        assert "(--set args.mem-fraction-static=0.7)" in lines[0]
+        assert "(--set args.mem-fraction-static=0.7)" in lines[0], "the round share that plan names"
         untold = text.replace("model: {weights: 27GB, path: ", "model: {path: ")
         (line,) = lint_profile_text(tmp_path, untold)
-        assert "leaves about 12.2 GiB for those: their size, model.weights, is not in the profile" in line
+        assert "leaves about 12.6 GiB for those: their size, model.weights, is not in the profile" in line
         assert "--set" not in line, "no share is proposed for weights that are not known"
 
 
@@ -622,3 +622,14 @@ def test_an_abbreviation_that_looks_like_a_slip_is_a_warning(tmp_path: Path, wor
         lint_profile_text(tmp_path, HEADS["vllm"].replace("Qwen3.5", "Qwen3") + f"  {word}: {value}\n")
     )
     assert f"8:3: {level}[abbreviated-flag]: --{word} " in line
+
+
+def test_a_value_that_a_later_version_takes_is_said_to_be_in_builds_after_the_release() -> None:
+    """The thread's DFlash ran on 0.19.1rc1.dev241, which calls itself 0.19.1 like the release that has none."""
+    profile = ProfileLibrary(Path("/nonexistent")).load_profile("qwen35-35b-dflash", ["engine_version=0.19.1"])
+    (said,) = (one for one in profile_lint.lint_profile(profile) if one.kind is LintRule.BAD_CHOICE)
+    assert said.level is LintSeverity.ERROR
+    assert said.message.endswith(
+        "vLLM 0.32.0 takes it, and so may a build made after the release of 0.19.1: list speculative-config in "
+        "patched_flags then"
+    )

@@ -10,9 +10,12 @@ import pytest
 
 from sparkctl import engines
 from sparkctl.engines.lint import LintRule, LintSeverity
+from sparkctl.engines.memory_estimate import map_path_to_node
+from sparkctl.engines.simulation.engine_launch import list_model_files
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.reference import select_comparable
 from sparkctl.profiles import profile_lint
+from sparkctl.profiles.fit_evaluation import find_model_paths
 from sparkctl.profiles.launch_planning import build_launch_plan
 from sparkctl.profiles.profile_library import ProfileLibrary
 
@@ -116,6 +119,21 @@ def test_each_shipped_profile_makes_a_launch_plan(name: str) -> None:
     if profile.engine != "container":
         assert profile.model.path in made.command
     assert engine.read_decoding_settings(made.command).ranks == profile.nodes
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_simulated_spark_has_is_as_large_as_the_profile_says(name: str) -> None:
+    profile = LIBRARY.load_profile(name)
+    made = build_launch_plan(
+        profile, Node(name=NodeName("s"), host="h"), home="/home/me", operator="o", environ={},
+        engine=engines.load_engine(profile.engine),
+    )  # fmt: skip
+    told = (profile.model.weights, profile.model.draft_weights)
+    for path, size in zip(find_model_paths(profile, made), told, strict=True):
+        place = map_path_to_node(path, made)
+        if place is not None and size is not None:
+            there = sum(int(line.split()[1]) for line in list_model_files(place) if line.startswith("file "))
+            assert there == pytest.approx(size, rel=1e-3)
 
 
 def test_the_post_s_command_is_kept_argument_for_argument() -> None:

@@ -165,6 +165,23 @@ def test_every_job_has_a_name_of_its_own_and_runs_what_is_there(tmp_path: Path) 
     assert reasons["parsers"] == "python of the job engines is not there"
 
 
+def test_every_program_of_the_night_is_run_by_a_job(tmp_path: Path) -> None:
+    words = {word for job in list_jobs(tmp_path, []) for word in job.words}
+    files = [*(ROOT / "tests/tools/nightly").rglob("*.py")]
+    programs = {
+        one.relative_to(ROOT).with_suffix("").as_posix().removesuffix("/__main__")
+        for one in files
+        if 'if __name__ == "__main__"' in one.read_text(encoding="utf-8")
+    }
+    assert len(programs) > 5
+    alone = {one for one in programs if not words & {one.replace("/", "."), str(ROOT / f"{one}.py")}}
+    assert alone == {
+        "tests/tools/nightly",
+        "tests/tools/nightly/acceptance",  # wants an engine with traffic
+        "tests/tools/nightly/engines/benchy_spy",  # stands in llama-benchy's place in another
+    }
+
+
 def test_catalogues_are_held_against_each_other(tmp_path: Path) -> None:
     text = "usage: x\n-c,    --ctx-size N           size\n-m,    --model FNAME          model\n"
     (tmp_path / "help.txt").write_text(text)

@@ -95,7 +95,7 @@ PLAN = LaunchPlan(
     port=8000,
     served_model=None,
     api_key=None,
-    ready=ReadinessRule("startup complete", "/health"),
+    ready=ReadinessRule(line="startup complete", health="/health"),
     timeouts=PhaseTimeouts(),
     drop_caches=True,
     stop_grace=30.0,
@@ -394,7 +394,7 @@ def test_a_saved_logs_path_is_whole() -> None:
 
 
 def test_a_ready_rule_reads_as_it_was_meant_and_to_its_end() -> None:
-    rule = ReadinessRule(r"^The\ server\ is\ fired\ up\ and\ ready\ to\ roll!", "/health")
+    rule = ReadinessRule(line=r"^The\ server\ is\ fired\ up\ and\ ready\ to\ roll!", health="/health")
     plan = replace(PLAN, ready=rule)
     seen = " ".join(render_screen(make_scene(make_store(), run=ContainerLaunch(plan, rule, None)), 120, 44).split())
     words = describe_ready_rule(rule)

@@ -139,7 +139,7 @@ def run_engine(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
             env=os.environ | _THREADS | dict(env or {}), preexec_fn=lambda: os.nice(_NICE) and None,
         )  # fmt: skip
-    rule = ReadinessRule(knows.defaults.ready_line, knows.defaults.health, knows.defaults.probe)
+    rule = ReadinessRule(line=knows.defaults.ready_line, health=knows.defaults.health, probe=knows.defaults.probe)
     real = RealEngine(process, log, LogAnalyzer(engine=knows, ready=rule), port, served, time.monotonic())
     try:
         yield real

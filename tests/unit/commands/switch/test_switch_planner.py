@@ -47,7 +47,7 @@ def make_launch_plan(node: NodeName, *, port: int | None = 8000, group: str | No
         port=port,
         served_model=None,
         api_key=None,
-        ready=ReadinessRule(None, None, "none"),
+        ready=ReadinessRule(line=None, health=None, probe="none"),
         timeouts=PhaseTimeouts(),
         drop_caches=True,
         stop_grace=30.0,

@@ -41,7 +41,7 @@ def make_plan(**changes: object) -> LaunchPlan:
         "node": NodeName("n"), "instance": "i", "profile": "p", "profile_hash": "h", "engine": "container",
         "container_name": "c1", "image": "img", "entrypoint": None, "command": (), "env": (), "mounts": (),
         "gpus": None, "shm_size": None, "ipc": None, "network": None, "ulimits": (), "devices": (), "options": (),
-        "labels": (), "port": None, "served_model": None, "api_key": None, "ready": ReadinessRule(None, None),
+        "labels": (), "port": None, "served_model": None, "api_key": None, "ready": ReadinessRule(line=None, health=None),
         "timeouts": PhaseTimeouts(), "drop_caches": True, "stop_grace": 30.0, "expected_memory": None,
         "floor_memory": None,
     }  # fmt: skip

@@ -17,7 +17,7 @@ PLAN = LaunchPlan(
     image="img:1", entrypoint=None, command=("python", "-m", "x y"), env=(("A", "b=c"), ("HF_TOKEN", "$x")),
     mounts=(Mount("/home/milo/models", "/models"), Mount("cache", "/c", read_only=True)), gpus="all", shm_size="16g", ipc="host",
     network="host", ulimits=(("memlock", "-1"), ("nofile", "1024:2048")), devices=("/dev/infiniband",), options=(),
-    labels=((ContainerLabel.INSTANCE, "qwen"),), port=8003, served_model=None, api_key=None, ready=ReadinessRule(None, None),
+    labels=((ContainerLabel.INSTANCE, "qwen"),), port=8003, served_model=None, api_key=None, ready=ReadinessRule(line=None, health=None),
     timeouts=PhaseTimeouts(), drop_caches=True, stop_grace=30, expected_memory=None, floor_memory=None,
 )  # fmt: skip
 

@@ -8,7 +8,7 @@ import pytest
 
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.views.profiles.launch_plan_view import _NEEDLESS_ESCAPES
-from sparkctl.views.profiles.profile_view import format_profile_list
+from sparkctl.views.profiles.profile_view import format_profile_list, summarize_reference
 from sparkctl.views.text.styled_text import join_text
 
 
@@ -36,3 +36,24 @@ def test_columns_stand_below_each_other_whatever_they_hold(tmp_path: Path) -> No
 )
 def test_a_pattern_is_shown_without_the_escapes_that_only_programs_write(pattern: str, shown: str) -> None:
     assert _NEEDLESS_ESCAPES.sub(r"\1", pattern) == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "qwen36-vllm",
+            "23.3 tok/s for one request, 61 for 8, 2.5–3.5 per step; up to 8,192 tokens of context · al-engr.com",
+        ),
+        ("qwen36-ngram", "12.7 tok/s for one request, 43.1 for 8, 1.65–1.85 per step · al-engr.com"),
+        (
+            "qwen3-coder-next-dflash",
+            "27–36 tok/s for one request, 20–35 % of drafts; ready after 9 min 30 s; first request 9.3 tok/s; "
+            "up to 262,144 tokens of context · forums.developer.nvidia.com",
+        ),
+        ("qwen35-35b-dflash", "31–175.4 tok/s for one request, by its task · forums.developer.nvidia.com"),
+    ],
+)
+def test_what_a_source_measured_is_summed_up_with_its_drafts_and_its_context(name: str, expected: str | None) -> None:
+    profile = ProfileLibrary(user=Path("no-such-folder")).load_profile(name)
+    assert summarize_reference(profile.reference) == expected
