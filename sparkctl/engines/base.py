@@ -7,7 +7,7 @@ of a progress bar on a line of its own.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from typing import Protocol
@@ -113,6 +113,9 @@ class FailureWeight(IntEnum):
     CONCRETE = 10  # names the cause
 
 
+FailureRefinement = Callable[["Failure", Mapping[EngineFactName, str]], "Failure"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """A log line that explains a failure. ``fatal``: the engine cannot start any more, even if its process still runs.
@@ -123,6 +126,7 @@ class Failure:
     The same words may mean something else elsewhere: ``needs`` is a fact that the engine must have reported (if it
     reported any), ``during`` the step of the start. Otherwise `refine_failure` makes it a general failure.
 
+    ``refine``: returns the failure refined by what the engine reported before.
     ``is_told_at_any_level``: it counts although the program logs it below the error level.
     ``rule``: the words by which a rule knew the line; ``is_inferred``: the cause follows from the line's place in the log.
     """
@@ -137,6 +141,7 @@ class Failure:
     change: ChangeDirection | None = None
     needs: EngineFactName | None = None
     during: str | None = None
+    refine: FailureRefinement | None = None
     rule: str | None = None
     is_inferred: bool = False
     is_told_at_any_level: bool = False
@@ -200,6 +205,8 @@ def refine_failure(
     is_meant = failure.needs is None or failure.needs in facts or not facts
     if (failure.needs and is_serving) or not is_meant or failure.during not in (None, step):
         return build_unnamed_failure(text)
+    if failure.refine is not None:
+        return failure.refine(failure, facts)
     if failure.cause in _DRAFT_SUSPECTS and (drafting := facts.get(EngineFactName.SPECULATIVE_METHOD)):
         remedy = f"It drafts ({drafting}), and that is the first suspect: start it without drafts. If it fails again: {failure.remedy}"
         return replace(failure, remedy=remedy, field=None, change=None, value=None)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
 
-from sparkctl.engines.base import Failure, FailureWeight, LineSignal
+from sparkctl.engines.base import Failure, FailureRefinement, FailureWeight, LineSignal
 from sparkctl.engines.line_preparer import parse_progress_bar, strip_log_prefix
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName
 from sparkctl.model.phase import Phase, Step
@@ -137,6 +137,7 @@ class FailureRule:
     worked_out: Callable[[MatchGroups], MatchGroups] | None = None
     needs: EngineFactName | None = None
     during: str | None = None
+    refine: FailureRefinement | None = None
     exception: bool = False
     at_any_level: bool = False
 
@@ -166,6 +167,7 @@ class FailureRule:
             change=self.change if value is None else ChangeDirection.SET,
             needs=self.needs,
             during=self.during,
+            refine=self.refine,
             rule=needle,
             is_told_at_any_level=self.at_any_level,
         )
@@ -186,13 +188,14 @@ def failure_rule(
     worked_out: Callable[[MatchGroups], MatchGroups] | None = None,
     needs: EngineFactName | None = None,
     during: str | None = None,
+    refine: FailureRefinement | None = None,
     exception: bool = False,
     at_any_level: bool = False,
 ) -> FailureRule:
     """Return a `FailureRule`. ``needle``: a text that is in every such line, or several of which one is.
 
     ``on``: the profile field to change, ``to``: the value to set, ``change``: the direction if there is no value;
-    ``needs`` and ``during`` as in `Failure`.
+    ``needs``, ``during`` and ``refine`` as in `Failure`.
     """
     return FailureRule(
         needles=(needle,) if isinstance(needle, str) else needle,
@@ -208,6 +211,7 @@ def failure_rule(
         worked_out=worked_out,
         needs=needs,
         during=during,
+        refine=refine,
         exception=exception,
         at_any_level=at_any_level,
     )

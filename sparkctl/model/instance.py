@@ -28,6 +28,9 @@ class InstanceView:
     ``rank``: "0/2" is the head of a model on two Sparks. ``nodes``: the nodes of all its ranks, the head's first.
     ``run``: the same for all ranks of one start. All None or empty for a model on one Spark, and if the labels do not
     say. ``is_kept``: a switch stopped it and keeps it until the new model is proved.
+
+    ``needs``: the instances that it cannot work without, as "orpheus-llm@spark2". ``needed_by``: the live ones that cannot
+    work without it.
     """
 
     name: str
@@ -59,6 +62,8 @@ class InstanceView:
     run: str | None = None
     is_kept: bool = False
     reference: ComparableReference | None = None
+    needs: tuple[str, ...] = ()
+    needed_by: tuple[str, ...] = ()
 
     @property
     def rank_position(self) -> tuple[int, int] | None:

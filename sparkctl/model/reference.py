@@ -131,6 +131,12 @@ def find_cold_rate(references: Iterable[Reference]) -> FigureRange | None:
     return _join_ranges(one.generation_cold for one in references if one.differs is None)
 
 
+def find_rate_of_any_task(references: Iterable[Reference]) -> FigureRange | None:
+    """Return the tok/s of one request, whatever it was about; None if no source says it for these settings."""
+    figures = [figure for one in references if one.differs is None for figure in one.figures]
+    return _join_ranges(figure.generation for figure in figures if figure.concurrency == 1)
+
+
 def find_context(references: Iterable[Reference]) -> int | None:
     """Return the most tokens of context that a source had room for with these settings, None if none says it."""
     return max((one.context for one in references if one.differs is None and one.context is not None), default=None)

@@ -23,12 +23,13 @@ from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.monitor import engine_probe
 from sparkctl.monitor.engine_probe import request_proof
 from sparkctl.monitor.node_views import NodeStatusView, list_rollback_containers, mark_rollback_containers
-from sparkctl.monitor.ranks import apply_head_state
+from sparkctl.monitor.ranks import apply_dependents, apply_head_state
 from sparkctl.monitor.switch_journal_io import build_journal_view
 from sparkctl.node.node_inspection import NodeDownload
 from sparkctl.profiles.container_labels import (
     find_container_api_key,
     parse_expected_memory_label,
+    parse_needs_label,
     parse_port_label,
     parse_rank_label,
     parse_rank_nodes_label,
@@ -125,7 +126,10 @@ async def read_node_statuses(ctx: CommandContext, nodes: Sequence[Node]) -> tupl
 
 def _apply_head_states(views: Sequence[NodeStatusView]) -> tuple[NodeStatusView, ...]:
     everything = [one for view in views for one in view.instances]
-    return tuple(replace(view, instances=apply_head_state(view.instances, everything)) for view in views)
+    return tuple(
+        replace(view, instances=apply_dependents(apply_head_state(view.instances, everything), everything))
+        for view in views
+    )
 
 
 async def watch_node_statuses(
@@ -226,6 +230,7 @@ async def build_instance_view(session: NodeSession, container: Container, held: 
         rank=parse_rank_label(container),
         nodes=parse_rank_nodes_label(container),
         run=parse_start_id_label(container),
+        needs=tuple(f"{name}@{node}" for name, node in parse_needs_label(container)),
     )
 
 

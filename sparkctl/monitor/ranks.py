@@ -58,6 +58,40 @@ def apply_head_state(mine: Sequence[InstanceView], all_of_them: Iterable[Instanc
     return tuple(shown)
 
 
+def apply_dependents(mine: Sequence[InstanceView], all_of_them: Sequence[InstanceView]) -> tuple[InstanceView, ...]:
+    """Return a node's instances, each with the names of the live ones that need it, on whatever node they are."""
+    users = [one for one in all_of_them if one.ours and one.is_alive and one.needs]
+    if not users:
+        return tuple(mine)
+    return tuple(
+        replace(one, needed_by=tuple(sorted({user.name for user in users if f"{one.name}@{one.node}" in user.needs})))
+        if one.ours
+        else one
+        for one in mine
+    )
+
+
+def place_needs(ordered: Sequence[InstanceView]) -> list[InstanceView]:
+    """Return a node's instances in their order, but each live one that others need below the first of those."""
+    placed: list[InstanceView] = []
+
+    def place(one: InstanceView) -> None:
+        if any(one is each for each in placed):
+            return
+        placed.append(one)
+        for need in ordered:
+            if one.is_alive and need.is_alive and f"{need.name}@{need.node}" in one.needs:
+                place(need)
+
+    here = {one.name for one in ordered}
+    for one in ordered:
+        if not (one.is_alive and here.intersection(one.needed_by)):
+            place(one)
+    for one in ordered:  # those that need each other, in a circle
+        place(one)
+    return placed
+
+
 def _apply_head_phase(one: InstanceView, head: InstanceView | None) -> InstanceView:
     if head is None:
         where = f" on {one.nodes[0]}" if one.nodes else ""

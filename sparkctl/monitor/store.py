@@ -57,7 +57,7 @@ from sparkctl.monitor.findings import NodeSnapshot
 from sparkctl.monitor.findings.node_detectors import NodeDetectors, detect_across_nodes, detect_slow_path
 from sparkctl.monitor.kernel_log import KernelHistory
 from sparkctl.monitor.node_views import NodeTelemetryView, list_rollback_containers, mark_rollback_containers
-from sparkctl.monitor.ranks import apply_head_state
+from sparkctl.monitor.ranks import apply_dependents, apply_head_state
 from sparkctl.monitor.sample_series import MeterSeries, SampleSeries
 from sparkctl.monitor.startup_timeline import StartupTimeline, advance_timeline
 from sparkctl.monitor.switch_progress import SwitchState
@@ -417,8 +417,9 @@ class Store:
                 self._instances[live.name] = live.list_instances()
             return self._instances[live.name]
 
-        answering = (live for live in self._nodes.values() if live.state.state is NodeState.OK)
-        return apply_head_state(list_own(self._nodes[name]), (one for live in answering for one in list_own(live)))
+        answering = [live for live in self._nodes.values() if live.state.state is NodeState.OK]
+        everything = [one for live in answering for one in list_own(live)]
+        return apply_dependents(apply_head_state(list_own(self._nodes[name]), everything), everything)
 
     def get_view(self, name: NodeName) -> NodeTelemetryView:
         """Return the node's current view; for a node that does not answer, only its state and the reason. Raises KeyError."""

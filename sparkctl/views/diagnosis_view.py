@@ -42,10 +42,15 @@ def format_diagnosis(found: LogDiagnosis, title: Callable[[str], str], instance:
         for at, one in enumerate(found.took)
     ]
     for at, fact in enumerate(found.facts):
-        slow = "   (not with the GPU's own arithmetic for it)" if fact.is_fallback else ""
+        is_slow = fact.is_fallback and fact.name is not EngineFactName.ENGINE_VERSION  # which is a guess then
+        slow = "   (not with the GPU's own arithmetic for it)" if is_slow else ""
         lines.append(
             f"{'' if at else 'facts':{_LABEL_COLUMNS}}{fact.name.replace('_', ' ')}: {_format_fact_value(fact)}{slow}"
         )
+        if fact.is_fallback and fact.name is EngineFactName.QUANTIZATION_PATH:
+            from sparkctl.monitor.findings.node_detectors import suggest_for_slow_path
+
+            lines.append(f"{'':{_LABEL_COLUMNS}}  to do: {suggest_for_slow_path(fact)}")
     lines.append("")
     if found.verdict is not None:
         return [*lines, *format_verdict(_adapt_verdict(found.verdict, instance))]

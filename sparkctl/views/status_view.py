@@ -13,6 +13,7 @@ from sparkctl.model.sample import MemoryReading
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.text.units import GIB, format_gib
 from sparkctl.monitor.node_views import NodeStatusView
+from sparkctl.monitor.ranks import place_needs
 from sparkctl.views.event_text import format_phase_name, format_step
 from sparkctl.views.meter_view import format_reference_rate
 from sparkctl.views.text.line_wrap import align_cells, wrap_line
@@ -98,7 +99,7 @@ def _list_instance_spans(one: InstanceView) -> tuple[Span, ...]:
         state += f" {one.step.done}/{one.step.total}"
     rate = None if one.numbers is None else one.numbers.generation_rate
     return (
-        Span(f"{symbol} {name}", style if one.ours else TextStyle.LABEL),
+        Span(f"{symbol} {name} {describe_dependents(one)}".rstrip(), style if one.ours else TextStyle.LABEL),
         Span(state, style),
         Span(format_gib(one.memory)),
         Span("" if rate is None else f"{rate:.1f}"),
@@ -223,8 +224,13 @@ def format_instance_blocks(instances: Sequence[InstanceView], width: int | None 
 
 
 def sort_by_owner(instances: Sequence[InstanceView]) -> list[InstanceView]:
-    """Return the instances that sparkctl started first, each group sorted by name."""
-    return sorted(instances, key=lambda i: (not i.ours, i.name))
+    """Return the instances that sparkctl started first, each group sorted by name; what another needs is below it."""
+    return place_needs(sorted(instances, key=lambda i: (not i.ours, i.name)))
+
+
+def describe_dependents(one: InstanceView) -> str:
+    """Return ``for orpheus-tts``, what cannot work without it; "" if nothing needs it."""
+    return f"for {sanitize_line(', '.join(one.needed_by))}" if one.needed_by else ""
 
 
 def _format_hint(view: NodeStatusView, width: int | None) -> list[str]:
@@ -278,7 +284,7 @@ def _list_instance_cells(instance: InstanceView) -> list[str]:
         ]
     more = format_step(instance.step) or (sanitize_line(instance.detail) if instance.detail else "")
     return [
-        f"{get_state_symbol(phase)} {name}",
+        f"{get_state_symbol(phase)} {name} {describe_dependents(instance)}".rstrip(),
         state,
         format_gib(instance.memory),
         sanitize_line(instance.endpoint or _describe_worker_rank(instance) or instance.image),

@@ -30,6 +30,9 @@ _QUANTIZATION_PATH = EngineFactName.QUANTIZATION_PATH
 _WEIGHT_ONLY_TEXT = "this checkpoint weight-only via FP4 Marlin"
 
 
+_TOP_K = r"'?speculative_eagle_topk(?:'\s*: |=)"
+
+
 def _server_args_fact(key: str, value: str, name: EngineFactName, says: str = "{it}") -> FactRule:
     return fact_rule("server_args=", rf"[ ({{]'?{key}(?:'\s*: |=)(?!None\b|'auto'){value}", name, says)
 
@@ -50,6 +53,18 @@ FACTS = (
     _server_args_fact("speculative_algorithm", r"'(?P<it>\w+)'", EngineFactName.SPECULATIVE_METHOD),
     _server_args_fact(
         "speculative_num_draft_tokens", r"(?P<it>\d+)", EngineFactName.DRAFT_TOKENS, "{it} verified a step"
+    ),
+    _server_args_fact(
+        "speculative_num_steps",
+        rf"(?P<it>\d+), {_TOP_K}(?P<wide>\d+)",
+        EngineFactName.DRAFT_TOKENS,
+        "{it} steps of {wide}",
+    ),
+    _server_args_fact(
+        "speculative_num_steps",
+        rf"(?P<it>\d+), {_TOP_K}None",
+        EngineFactName.DRAFT_TOKENS,
+        "{it} steps without a top-k",
     ),
     _server_args_fact("speculative_num_steps", r"(?P<it>\d+)", EngineFactName.DRAFT_TOKENS, "{it} steps"),
     _server_args_fact("context_length", r"(?P<it>\d+)", EngineFactName.CONTEXT_LENGTH),

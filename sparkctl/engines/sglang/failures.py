@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 
-from sparkctl.engines.base import FailureWeight
+from sparkctl.engines.base import Failure, FailureWeight
 from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES
 from sparkctl.engines.failures.memory_failures import cuda_memory_rules
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, MatchGroups, failure_rule
@@ -29,6 +31,26 @@ def _suggest_fraction(said: MatchGroups) -> MatchGroups:
     except (KeyError, ValueError):
         return {}
     return {"enough": f"{fraction:.2f}"} if fraction <= _MAX_FRACTION else {}
+
+
+_EXAMPLE_SIZES = "args.speculative-num-draft-tokens: 20, which is steps x top-k for 5 and 4"
+_TOP_K_HINT = "; speculative-eagle-topk, too, where it is not set"
+_STEPS = re.compile(r"(?P<steps>\d+) steps (?:of (?P<wide>\d+)|without a top-k)")
+
+
+def _name_missing_size(failure: Failure, facts: Mapping[EngineFactName, str]) -> Failure:
+    """Return a half-set speculation with the size that is missing by the engine's own settings, if the log has them."""
+    given = _STEPS.fullmatch(facts.get(EngineFactName.DRAFT_TOKENS, ""))
+    if given is None:
+        return failure
+    if given["wide"] is None:
+        field, value = "args.speculative-eagle-topk", "1"
+        missing = f"{field}: 1, or a wider one with speculative-num-draft-tokens"
+    else:
+        field, value = "args.speculative-num-draft-tokens", str(int(given["steps"]) * int(given["wide"]))
+        missing = f"{field}: {value}, which is steps x top-k"
+    remedy = failure.remedy.replace(_EXAMPLE_SIZES, missing).replace(_TOP_K_HINT, "")
+    return replace(failure, field=field, value=value, remedy=remedy)
 
 
 _MEMORY_FAILURES = (
@@ -142,14 +164,14 @@ _FLAG_FAILURES = (
         FailureCause.ENGINE_BUG,
         "Speculative decoding is set by half: of steps, top-k and draft tokens one is given and another is missing, which "
         "SGLang 0.5.12 answers with a TypeError.",
-        "Give what is missing (args.speculative-num-draft-tokens: 20, which is steps x top-k for 5 and 4; "
-        "speculative-eagle-topk, too, where it is not set), and lower args.mem-fraction-static: the drafts take that share "
+        f"Give what is missing ({_EXAMPLE_SIZES}{_TOP_K_HINT}), and lower args.mem-fraction-static: the drafts take that share "
         "of what CUDA has free before the weights (qwen36 has 0.6). Or draft without a model: NGRAM needs none of them "
         "(args.speculative-algorithm: NGRAM, as in qwen36-ngram).",
         needle="'NoneType' and 'int'",
         on="args.speculative-num-draft-tokens",
         to="20",
         needs=EngineFactName.SPECULATIVE_METHOD,
+        refine=_name_missing_size,
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*Only (?P<known>.*) backends are supported on Blackwell GPUs for hybrid GDN models"

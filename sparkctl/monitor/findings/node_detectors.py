@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from sparkctl.model.container import ContainerState
-from sparkctl.model.engine_metrics import EngineFactName
+from sparkctl.model.engine_metrics import EngineFact, EngineFactName
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity, sort_by_severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.phase import Phase
@@ -265,13 +265,18 @@ _MARLIN_REMEDY = (
 )
 
 
+def suggest_for_slow_path(fact: EngineFact) -> str:
+    """Return what to do about a fallback."""
+    return _MARLIN_REMEDY if "Marlin" in fact.value else _NATIVE_KERNEL_REMEDY
+
+
 def detect_slow_path(instances: Sequence[InstanceView]) -> list[Finding]:
     """Return a note for each instance with a fallback, naming what it uses instead."""
     return [
         Finding(
             kind=FindingKind.SLOW_PATH, severity=Severity.NOTE, node=one.node,
             summary=f"{one.name} computes by a fallback: {fact.value}, not by the GPU's own arithmetic",
-            remedy=_MARLIN_REMEDY if "Marlin" in fact.value else _NATIVE_KERNEL_REMEDY,
+            remedy=suggest_for_slow_path(fact),
             instance=one.name, evidence=(FindingEvidence(fact.name.value, fact.value, origin="log"),),
         )
         for one in instances if one.ours and one.is_alive

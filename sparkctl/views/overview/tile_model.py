@@ -15,7 +15,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_duration
 from sparkctl.monitor.node_views import NodeTelemetryView
-from sparkctl.monitor.ranks import count_ranks, is_head, is_same_start
+from sparkctl.monitor.ranks import count_ranks, is_head, is_same_start, place_needs
 from sparkctl.monitor.sample_series import MeterSeries, SampleSeries
 from sparkctl.monitor.startup_timeline import StartupTimeline
 from sparkctl.monitor.store import Store
@@ -200,7 +200,8 @@ def _find_heads(store: Store, name: NodeName, view: NodeTelemetryView) -> dict[s
 def sort_by_urgency(view: NodeTelemetryView) -> list[InstanceView]:
     """Return the instances in the order of interest: in transition, failed, serving, and containers of others last.
 
-    Instances that failed before another got ready come after it; Docker lists the newest first.
+    Instances that failed before another got ready come after it; Docker lists the newest first. What another needs is
+    below it.
     """
     serves = next((at for at, one in enumerate(view.instances) if one.ours and one.phase is Phase.READY), None)
 
@@ -209,7 +210,7 @@ def sort_by_urgency(view: NodeTelemetryView) -> list[InstanceView]:
         phase = Phase.READY if is_past else one.phase
         return (not one.ours, _PHASE_RANKS[phase] if phase else _LAST_RANK, is_past, one.name)
 
-    return [one for _, one in sorted(enumerate(view.instances), key=lambda pair: sort_key(*pair))]
+    return place_needs([one for _, one in sorted(enumerate(view.instances), key=lambda pair: sort_key(*pair))])
 
 
 def build_node_badges(seen: NodeTileModel) -> list[StateBadge]:

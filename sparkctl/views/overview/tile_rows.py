@@ -26,6 +26,7 @@ from sparkctl.views import meter_view as words
 from sparkctl.views.event_text import TRANSITION_PHASES
 from sparkctl.views.meter_view import find_worst_clock_limit
 from sparkctl.views.overview.tile_model import NodeTileModel, build_instance_badge, format_age
+from sparkctl.views.status_view import describe_dependents
 from sparkctl.views.text.charts import (
     AxisScale,
     ChartValues,
@@ -139,6 +140,8 @@ def render_instance_row(
         left.append(Span(f"   :{one.port}", TextStyle.LABEL))
     if rank := describe_rank(one):
         left.append(Span(f"   {rank}", TextStyle.LABEL))
+    if users := describe_dependents(one):
+        left.append(Span(f"   {users}", TextStyle.LABEL))
     if not badge:
         return tuple(left)
     state = build_instance_badge(one, ready_for)

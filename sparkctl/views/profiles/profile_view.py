@@ -19,6 +19,7 @@ from sparkctl.model.reference import (
     ReferenceFigure,
     find_cold_rate,
     find_context,
+    find_rate_of_any_task,
     find_ready_seconds,
     list_source_names,
     select_comparable,
@@ -76,6 +77,9 @@ def format_profile(profile: Profile) -> list[str]:
         ("from", f"{profile.origin} ({'shipped' if profile.shipped else 'yours'})"),
         ("engine", profile.engine),
         ("image", profile.image),
+        ("build", profile.build),
+        ("needs", ", ".join(profile.needs) or None),
+        ("probe", profile.start.probe or engines.load_engine(profile.engine).defaults.probe),
         ("model", profile.model.path),
         ("served as", profile.model.served_name),
         ("weights", None if profile.model.weights is None else format_gib(profile.model.weights)),
@@ -113,14 +117,16 @@ def format_profile(profile: Profile) -> list[str]:
 
 def summarize_reference(references: Sequence[Reference]) -> str | None:
     """Return ``12.7 tok/s for one request, 43.1 for 8, 1.65–1.85 per step; ready after 90 s; up to 8,192 tokens
-    of context · example.org``: what others measured with these settings, the rates in a short context. None if nothing
-    is comparable."""
+    of context · example.org``: what others measured with these settings, the rates in a short context. None if they
+    measured nothing of this."""
     comparable, ready = select_comparable(references), find_ready_seconds(references)
     rates = () if comparable is None else tuple(comparable.rates_by_concurrency.items())
     words = [
         f"{rate.as_text()}{'' if at else ' tok/s'} for {_count_requests(count, short=at > 0)}"
         for at, (count, rate) in enumerate(rates)
     ]
+    if not rates and (alone := find_rate_of_any_task(references)) is not None:
+        words.append(f"{alone.as_text()} tok/s for one request, by its task")
     if comparable is not None:
         words += list_acceptance_words(comparable.accept_length, comparable.accept_rate)
     after = [] if ready is None else [f"ready after {format_duration(ready)}"]
@@ -344,7 +350,7 @@ def render_import_preview(found: ImportedProfile | None, fault: SparkctlError | 
     for one in found.cautions:
         mends = f" ({' '.join(f'--set {redact_word(each)}' for each in one.settings)})" if one.settings else ""
         if one.setting and not one.settings:
-            mends = " (`sparkctl up PROFILE --dry-run` names the settings that fit)"
+            mends = " (`sparkctl up PROFILE --node NODE --dry-run` names the settings that fit)"
         rows += _render_label("check", redact_word(sanitize_line(one.message)) + mends, columns, TextStyle.ATTENTION)
     return rows
 

@@ -42,6 +42,8 @@ from sparkctl.model.verdict import FailureCause
 from sparkctl.monitor.node_status import read_node_statuses
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
+from sparkctl.views.status_view import format_status_table, sort_by_owner
+from sparkctl.views.text.styled_text import join_text
 from tests.support.events import collect_events_and_end
 from tests.support.run_command import run_demo
 from tests.support.switch_scene import abort_switch
@@ -115,6 +117,13 @@ async def test_from_nothing_to_sound_and_back(speech: SpeechScene) -> None:
     assert ended.proof is not None
     assert "s of sound (wav)" in ended.proof
     assert "sparkctl say hello --node spark2 -o hello.wav" in (ended.hint or "")
+    views = await read_node_statuses(speech.ctx, speech.nodes)
+    assert [(one.name, one.needs, one.needed_by) for one in sort_by_owner(views[1].instances)] == [
+        (VOICE, (f"{MODEL}@spark2",), ()),
+        (MODEL, (), (VOICE,)),
+    ]
+    table = [join_text(row) for row in format_status_table(views)]
+    assert any(f"{MODEL} for {VOICE}" in row for row in table), table
     spoken = await speak_text(speech.ctx, speech.nodes, "good evening")
     assert (spoken.instance, spoken.node, spoken.clip.form) == (VOICE, "spark2", "wav")
     served, _ = await list_endpoints(speech.ctx, speech.nodes)

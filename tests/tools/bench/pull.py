@@ -1,18 +1,21 @@
 """``sparkctl pull`` on a lab node against what an owner types there: ``docker pull`` of the image, ``hf download`` of the model.
 
-In bytes a second of whole commands. Ours also starts Python, connects and looks at the node, which takes the same time
-for 100 GB as for nothing: how long is measured by the same command with nothing to get, right after, shown as a row of its
-own, and left out of the rate. The registry is a real one on the node. The Hub is a stand-in beside the node, its client the
-real one, in the same image for both: ours also proves the checksum of each file.
+In bytes a second of whole commands. Each of them also starts, connects, looks and makes a container, which takes the same
+time for 100 GB as for a kilobyte: how long is measured by the same command for an image and a model of hardly any bytes,
+right after, and shown as a row of its own. The ratio of the two commands is told as it is, and without that time on both
+sides. The registry is a real one on the node. The Hub is a stand-in beside the node, its client the real one, in the same
+image for both: ours also proves the checksum of each file.
 """
 
 from __future__ import annotations
 
 import os
+import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from tests.lab.bed.names import GATEWAY, IMAGE
@@ -24,82 +27,78 @@ from tests.tools.bench.timed_processes import time_process
 from tests.unit.node.hub_stand_in import HubStandIn, run_hub
 
 ROUNDS = 3
-IMAGE_BYTES, FILE_BYTES, FILES = 400 << 20, 100 << 20, 4
-PUBLISHED, CLIENT_IMAGE = "127.0.0.1:5000/bench/engine:1", "pull-bench/client:1"
-REPOSITORY = "acme/bench"
+IMAGE_BYTES, FILE_BYTES, FILES, SMALL_BYTES = 400 << 20, 100 << 20, 4, 1 << 10
+PUBLISHED, SMALL, CLIENT_IMAGE = "127.0.0.1:5000/bench/engine:1", "127.0.0.1:5000/bench/small:1", "pull-bench/client:1"
 MODELS = "/home/milo/models"
-MODEL = f"{MODELS}/bench"
 OURS, THEIRS = "sparkctl pull --image-only", "docker pull"
 OUR_MODEL, THEIR_MODEL = "sparkctl pull --model-only", "hf download"
+Comparison = tuple[Series, Series, Series, Series]  # our rate, theirs, and the seconds of both for hardly any bytes
 CLIENT = "import sys; from huggingface_hub.cli.hf import main; sys.argv[0] = 'hf'; main()"
 
 
 def run(rounds: int = ROUNDS) -> Report:
     """Measure whole processes. Image and model are gone before each."""
     hub = HubStandIn()
-    hub.files[REPOSITORY] = {
-        "config.json": b"{}", "tokenizer.json": b"{}",
-        **{f"model-{n:05}-of-{FILES:05}.safetensors": os.urandom(FILE_BYTES) for n in range(1, FILES + 1)},
-    }  # fmt: skip
+    for name, size in (("bench", FILE_BYTES), ("small", SMALL_BYTES)):
+        hub.files[f"acme/{name}"] = {
+            "config.json": b"{}", "tokenizer.json": b"{}",
+            **{f"model-{n:05}-of-{FILES:05}.safetensors": os.urandom(size) for n in range(1, FILES + 1)},
+        }  # fmt: skip
     with open_bed() as bed, run_hub(hub, GATEWAY) as url:
         node, load = bed.lab.nodes["spark1"], LoadMeter()
-        with publish_image(node):
+        with publish_images(node):
             images = _measure_images(bed, node, rounds)
         put_hub_client(node, CLIENT_IMAGE, pack_hub_client())
         try:
             models = _measure_models(bed, node, url, rounds)
         finally:
             node.docker("rmi", "-f", CLIENT_IMAGE, check=False)
-            node.sh("rm", "-rf", MODEL, f"{MODEL}.sparkctl-part")
-        goals = tuple(
-            Goal(f"{ours.name} / {theirs.name}", ours.median / theirs.median, 0.95, at_most=False)
-            for ours, theirs, _ in (images, models)
-        )
+            _remove_models(node)
+        goals = (*build_goals(images, IMAGE_BYTES), *build_goals(models, FILES * FILE_BYTES))
         title = f"an image of {IMAGE_BYTES >> 20} MiB, a model of {FILES} files of {FILE_BYTES >> 20} MiB"
         return Report("pull", title, (*images, *models), goals, load.read())
 
 
 @contextmanager
-def publish_image(node: LabNode) -> Iterator[None]:
-    """Serve the engine's image with a layer of random bytes from a registry on a node, which has no such layer itself."""
+def publish_images(node: LabNode) -> Iterator[None]:
+    """Serve the engine's image with a layer of random bytes, and with hardly any, from a registry on a node, which has no
+    such layer itself.
+    """
     registry = Registry(node)
     try:
-        container = node.docker("create", IMAGE)
-        node.sh("sh", "-c", f"head -c {IMAGE_BYTES} /dev/urandom >/tmp/bench-layer")
-        subprocess.run(node.enter("docker", "cp", "/tmp/bench-layer", f"{container}:/layer"), check=True)
-        node.docker("commit", container, PUBLISHED)
-        node.docker("rm", container)
-        subprocess.run(
-            node.enter("docker", "push", "-q", PUBLISHED), check=True, stdout=subprocess.DEVNULL
-        )  # minutes beside load
+        for name, size in ((PUBLISHED, IMAGE_BYTES), (SMALL, SMALL_BYTES)):
+            container = node.docker("create", IMAGE)
+            node.sh("sh", "-c", f"head -c {size} /dev/urandom >/tmp/bench-layer")
+            subprocess.run(node.enter("docker", "cp", "/tmp/bench-layer", f"{container}:/layer"), check=True)
+            node.docker("commit", container, name)
+            node.docker("rm", container)
+            subprocess.run(
+                node.enter("docker", "push", "-q", name), check=True, stdout=subprocess.DEVNULL
+            )  # minutes beside load
         yield
     finally:
         registry.close()
-        node.docker("rmi", "-f", PUBLISHED, check=False)
+        node.docker("rmi", "-f", PUBLISHED, SMALL, check=False)
         node.sh("rm", "-rf", "/tmp/registry", "/tmp/registry.yml", "/tmp/bench-layer")
 
 
-def _measure_images(bed: Bed, node: LabNode, rounds: int) -> tuple[Series, Series, Series]:
-    profile = bed.sparkctl.profile("image", image=PUBLISHED)
-
+def _measure_images(bed: Bed, node: LabNode, rounds: int) -> Comparison:
     def forget() -> None:
-        node.docker("rmi", "-f", PUBLISHED, check=False)
+        node.docker("rmi", "-f", PUBLISHED, SMALL, check=False)
 
-    ours = [*_find_sparkctl(), "pull", profile, "--node", "spark1", "--image-only"]
-    theirs = node.enter("docker", "pull", PUBLISHED)
-    return _compare(rounds, IMAGE_BYTES, forget, (OURS, ours, bed.sparkctl.env), (THEIRS, theirs))
+    ours, theirs = [], []
+    for name, image in (("image", PUBLISHED), ("small-image", SMALL)):
+        profile = bed.sparkctl.profile(name, image=image)
+        ours.append([*_find_sparkctl(), "pull", profile, "--node", "spark1", "--image-only"])
+        theirs.append(node.enter("docker", "pull", image))
+    return _compare(rounds, IMAGE_BYTES, forget, {OURS: ours, THEIRS: theirs}, bed.sparkctl.env)
 
 
-def _measure_models(bed: Bed, node: LabNode, url: str, rounds: int) -> tuple[Series, Series, Series]:
-    profile = bed.sparkctl.profile(
-        "model", image=CLIENT_IMAGE, engine="vllm", mounts=["~/models:/models"],
-        model={"path": "/models/bench", "source": f"hf:{REPOSITORY}"},
-    )  # fmt: skip
+def _remove_models(node: LabNode) -> None:
+    node.sh("rm", "-rf", *(f"{MODELS}/{name}{end}" for name in ("bench", "small") for end in ("", ".sparkctl-part")))
 
-    def forget() -> None:
-        node.sh("rm", "-rf", MODEL)
 
-    ours = [*_find_sparkctl(), "pull", profile, "--node", "spark1", "--model-only"]
+def _measure_models(bed: Bed, node: LabNode, url: str, rounds: int) -> Comparison:
     by_hand = [
         "docker",
         "run",
@@ -113,41 +112,59 @@ def _measure_models(bed: Bed, node: LabNode, url: str, rounds: int) -> tuple[Ser
     ]
     # its threads end by pthread_exit, which wants a library that the lab's image does not have
     libgcc = [word for one in Path("/lib").glob("*/libgcc_s.so.1") for word in ("-v", f"{one}:{one}:ro")]
-    theirs = node.enter(
-        *by_hand, "-v", f"{MODELS}:{MODELS}", *libgcc, CLIENT_IMAGE, "python3", "-c", CLIENT,
-        "download", REPOSITORY, "--local-dir", MODEL,
-    )  # fmt: skip
+    ours, theirs = [], []
+    for name in ("bench", "small"):
+        profile = bed.sparkctl.profile(
+            f"model-{name}", image=CLIENT_IMAGE, engine="vllm", mounts=["~/models:/models"],
+            model={"path": f"/models/{name}", "source": f"hf:acme/{name}"},
+        )  # fmt: skip
+        ours.append([*_find_sparkctl(), "pull", profile, "--node", "spark1", "--model-only"])
+        theirs.append(node.enter(
+            *by_hand, "-v", f"{MODELS}:{MODELS}", *libgcc, CLIENT_IMAGE, "python3", "-c", CLIENT,
+            "download", f"acme/{name}", "--local-dir", f"{MODELS}/{name}",
+        ))  # fmt: skip
     env = {**bed.sparkctl.env, "HF_ENDPOINT": url}
-    return _compare(rounds, FILES * FILE_BYTES, forget, (OUR_MODEL, ours, env), (THEIR_MODEL, theirs))
+    commands = {OUR_MODEL: ours, THEIR_MODEL: theirs}
+    return _compare(rounds, FILES * FILE_BYTES, lambda: _remove_models(node), commands, env)
 
 
 def _find_sparkctl() -> list[str]:
     return [str(Path(sys.executable).with_name("sparkctl"))]
 
 
-def _compare(
-    rounds: int,
-    size: int,
-    forget: Callable[[], None],
-    ours: tuple[str, list[str], dict[str, str]],
-    theirs: tuple[str, list[str]],
-) -> tuple[Series, Series, Series]:
-    """Return the rate of both commands, and the seconds of ours that get nothing. ``forget``: removes what comes."""
-    looked = list[float]()
-
-    def run_ours() -> float:
-        forget()
-        _, command, env = ours
-        whole = time_process(command, env)
-        looked.append(time_process(command, env))
-        return size / 1e6 / (whole - looked[-1])
-
-    def run_theirs() -> float:
-        forget()
-        return size / 1e6 / time_process(theirs[1])
-
-    taken = measure_interleaved(rounds, {ours[0]: run_ours, theirs[0]: run_theirs})
+def build_goals(found: Comparison, size: int) -> tuple[Goal, Goal]:
+    """Return the ratio of the rates of whole commands, which is told, and that without what each takes for hardly any bytes."""
+    ours, theirs, *small = found
+    our_seconds, their_seconds = (
+        statistics.median(size / 1e6 / rate - fixed for rate, fixed in zip(whole.values, each.values, strict=True))
+        for whole, each in zip((ours, theirs), small, strict=True)
+    )
+    what = f"{ours.name} / {theirs.name}"
     return (
-        Series(ours[0], "MB/s", taken[ours[0]]), Series(theirs[0], "MB/s", taken[theirs[0]]),
-        Series(f"{ours[0]}, nothing to get", "s", tuple(looked[-rounds:])),
-    )  # fmt: skip
+        Goal(f"{what}, whole commands", ours.median / theirs.median),
+        Goal(what, their_seconds / our_seconds, 0.95, at_most=False),
+    )
+
+
+def _compare(
+    rounds: int, size: int, forget: Callable[[], None], commands: dict[str, list[list[str]]], env: dict[str, str]
+) -> Comparison:
+    """Return the rate of both commands, and the seconds of both for hardly any bytes.
+
+    ``commands``: by name the one and the other, ours first; ``forget``: removes what comes; ``env``: of ours.
+    """
+    fixed: dict[str, list[float]] = {name: [] for name in commands}
+    ours, theirs = commands
+
+    def measure(name: str) -> float:
+        forget()
+        whole, small = (time_process(words, env if name == ours else None) for words in commands[name])
+        fixed[name].append(small)
+        return size / 1e6 / whole
+
+    taken = measure_interleaved(rounds, {name: partial(measure, name) for name in commands})
+    first, second = (Series(name, "MB/s", taken[name]) for name in (ours, theirs))
+    ours_small, theirs_small = (
+        Series(f"{name}, hardly any bytes", "s", tuple(fixed[name][-rounds:])) for name in (ours, theirs)
+    )
+    return first, second, ours_small, theirs_small

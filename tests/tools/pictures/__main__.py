@@ -20,6 +20,7 @@ from PIL import Image
 
 from tests.tools.pictures.panel_scenes import Scene, build_panel, enact_scene, when_there_are
 
+os.environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor"}  # whatever terminal this is started from
 PICTURES = Path(__file__).parents[3] / "screenshots"
 FONTS = "/usr/share/fonts/truetype/dejavu"
 FONT = "DejaVu Sans Mono"

@@ -127,6 +127,13 @@ def test_flags_in_a_remedy_as_they_are_typed() -> None:
     assert format_remedy_as_flags("Raise container.shm_size.") == "Raise container.shm_size."
 
 
+def test_a_fallback_says_what_to_do_about_it_and_a_guessed_version_is_none(tmp_path: Path) -> None:
+    marlin = "WARNING 05-02 10:13:09 [marlin.py:200] Your GPU does not have native support for FP4 computation but"
+    told = run_diagnose("-", stdin=f"Successfully installed vllm-0.19.1\n{marlin}\n", cwd=tmp_path).stdout
+    assert told.count("not with the GPU's own arithmetic") == 1
+    assert "  to do: none, unless a measurement shows it slower" in told
+
+
 def test_facts_have_units(tmp_path: Path) -> None:
     told = run_diagnose("-", stdin="\n".join(SGLANG), cwd=tmp_path).stdout
     assert "available at load: 111.87 GiB" in told

@@ -396,6 +396,31 @@ def test_the_check_the_way_up_and_the_verdict_name_the_same_number_of_draft_toke
     assert setting.replace("=", ": ") in failure.remedy
 
 
+@pytest.mark.parametrize(
+    ("line", "sizes", "field", "value"),
+    [
+        (_NONE_AND_INT, "speculative_num_steps=3, speculative_eagle_topk=2", "num-draft-tokens", "6"),
+        (_NONE_AND_INT, "speculative_num_steps=5, speculative_eagle_topk=4", "num-draft-tokens", "20"),
+        (_NONE_AND_INT, "speculative_num_steps=3, speculative_eagle_topk=None", "eagle-topk", "1"),
+        (
+            "TypeError: unsupported operand type(s) for *: 'NoneType' and 'int'",
+            "speculative_num_steps=3, speculative_eagle_topk=None",
+            "eagle-topk",
+            "1",
+        ),
+        (_NONE_AND_INT, "page_size=1", "num-draft-tokens", "20"),
+    ],
+)
+def test_a_half_set_speculation_is_completed_by_the_sizes_that_the_log_tells(
+    line: str, sizes: str, field: str, value: str
+) -> None:
+    verdict = _diagnose_paste(f"{_SETTINGS}'NEXTN', {sizes}, speculative_num_draft_tokens=None)\n{line}").verdict
+    assert verdict is not None
+    assert verdict.edit is not None
+    assert (verdict.field, verdict.edit.value) == (f"args.speculative-{field}", value)
+    assert f"args.speculative-{field}: {value}, " in verdict.remedy
+
+
 def test_a_banner_before_the_settings_leaves_the_half_set_speculation_what_it_is() -> None:
     verdict = _diagnose_paste(f"== SGLang ==\n{_NONE_AND_INT}").verdict
     assert verdict is not None

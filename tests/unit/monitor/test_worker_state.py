@@ -1,4 +1,4 @@
-"""A worker answers nobody: how far it is, only its head can say."""
+"""What an instance is, only others can say: how far a worker is says its head; what cannot work without it, its users."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sparkctl.model.container import ContainerState
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
-from sparkctl.monitor.ranks import apply_head_state
+from sparkctl.monitor.ranks import apply_dependents, apply_head_state, place_needs
 
 NODES = (NodeName("spark1"), NodeName("spark2"))
 
@@ -75,3 +75,34 @@ def test_heads_and_those_alone_are_left_as_they_are() -> None:
     )
     ended = make_rank_view(1, Phase.STOPPED, state=ContainerState.EXITED)
     assert apply_head_state((head, alone, ended), ()) == (head, alone, ended)
+
+
+def make_pair_part(name: str, node: NodeName, *needs: str, **more: ContainerState) -> InstanceView:
+    one = replace(make_rank_view(0, Phase.READY), name=name, node=node, needs=needs, rank=None, nodes=(), run=None)
+    return replace(one, **more)
+
+
+def test_what_another_needs_says_so_and_is_below_it() -> None:
+    here, there = NODES
+    model = make_pair_part("a-model", here)
+    other, voice = make_pair_part("b-other", here), make_pair_part("c-voice", here, "a-model@spark1", "far@spark2")
+    foreign = replace(make_pair_part("a-model", here), ours=False, container_id="x")
+    mine = (model, foreign, other, voice)
+    shown = apply_dependents(mine, (*mine, make_pair_part("far", there)))
+    assert [(one.name, one.needed_by) for one in place_needs(shown)] == [
+        ("a-model", ()),  # the foreign one
+        ("b-other", ()),
+        ("c-voice", ()),
+        ("a-model", ("c-voice",)),
+    ]
+    (far,) = apply_dependents((make_pair_part("far", there),), mine)
+    assert far.needed_by == ("c-voice",)
+    assert place_needs([far]) == [far], "its user is on another Spark"
+
+
+def test_a_user_that_ended_needs_nothing_and_a_circle_loses_nobody() -> None:
+    model = make_pair_part("model", NODES[0])
+    ended = make_pair_part("voice", NODES[0], "model@spark1", state=ContainerState.EXITED)
+    assert apply_dependents((model, ended), (model, ended)) == (model, ended)
+    circle = [make_pair_part("a", NODES[0], "b@spark1"), make_pair_part("b", NODES[0], "a@spark1")]
+    assert [one.name for one in place_needs(apply_dependents(circle, circle))] == ["a", "b"]

@@ -51,7 +51,7 @@ def test_a_pattern_is_shown_without_the_escapes_that_only_programs_write(pattern
             "27–36 tok/s for one request, 20–35 % of drafts; ready after 9 min 30 s; first request 9.3 tok/s; "
             "up to 262,144 tokens of context · forums.developer.nvidia.com",
         ),
-        ("qwen35-35b-dflash", None),  # each of its tasks is another speed
+        ("qwen35-35b-dflash", "31–175.4 tok/s for one request, by its task · forums.developer.nvidia.com"),
     ],
 )
 def test_what_a_source_measured_is_summed_up_with_its_drafts_and_its_context(name: str, expected: str | None) -> None:

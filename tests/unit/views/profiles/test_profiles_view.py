@@ -25,6 +25,7 @@ from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.profile_lint import LintDiagnostic, LintResult
 from sparkctl.profiles.yaml_reader import FilePosition, read_source_lines
 from sparkctl.views.profiles.memory_estimate_view import format_group_answer, render_estimate_symbol
+from sparkctl.views.profiles.profile_view import format_profile
 from sparkctl.views.profiles.profiles_screen_view import (
     COLUMN_TITLES,
     ProfilePreview,
@@ -379,6 +380,13 @@ def test_while_it_is_counted_no_other_figure_stands_for_it_and_the_signs_are_exp
     assert "then calculating" in words
     assert "too little" not in words
     assert words.count("✕ too big") == 1
+
+
+def test_a_profile_shows_what_it_needs_who_builds_it_and_what_proves_it() -> None:
+    shown = [line.split(maxsplit=1) for line in format_profile(ProfileLibrary().load_profile("orpheus-tts")) if line]
+    rows = {row[0]: row[1] for row in shown if len(row) == 2}
+    assert (rows["needs"], rows["probe"]) == ("orpheus-llm", "speech")
+    assert rows["build"].startswith("https://github.com/")
 
 
 def test_a_command_that_spreads_a_model_over_sparks_names_them() -> None:
