@@ -186,7 +186,8 @@ class BenchSetup:
     draft_tokens: int | None = None  # in each step, 0 without drafts
     temperature: float | None = None  # of each request, None: the server's own
     runs: int = 1
-    prefix_caching: bool = False  # whether prompts may be found in the prefix cache
+    prefix_caching: bool = False  # the load generator's switch: no prompt of it is found in a prefix cache
+    prefix_cache: bool | None = None  # of the engine, as its command turns it on or off; None: its default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -511,6 +511,7 @@ def describe_setup(
     )
     share = None if start is None else next(iter(start.shares), None)
     return BenchSetup(
+        prefix_cache=read_prefix_cache(target.engine, CommandFlags(target.run.command, target.run.entrypoint)),
         profile=container.get_label(ContainerLabel.PROFILE),
         digest=container.get_label(ContainerLabel.HASH) if start is None else start.hash,
         text=None if start is None else start.text, engine=target.engine.name,
@@ -521,6 +522,12 @@ def describe_setup(
         context=None if model is None else model.context, generator=generator,
         book=book, runs=runs,
     )  # fmt: skip
+
+
+def read_prefix_cache(engine: Engine, words: CommandFlags) -> bool | None:
+    """Tell whether a launch turns its engine's prefix cache on or off, None where it does neither."""
+    turned_on, turned_off = (words.has_flag(*names) for names in engine.prefix_cache_flags)
+    return False if turned_off else True if turned_on else None
 
 
 @contextmanager

@@ -212,6 +212,7 @@ class LlamaCppEngine(Engine):
     log_rules = _LOG_RULES
     memory_setting = CONTEXT_FIELD
     context_flags = ("ctx-size", "c")
+    prefix_cache_flags = (("cache-prompt",), ("no-cache-prompt",))
     metrics_setting = "args.metrics: true"
     signs = LogSignature(
         marks=r"\d+\.\d\d\.\d{3}\.\d{3} [DIWE] |^srv {2,}(?:llama_server|load_model)|llama_model_load|ggml_cuda_|llama_server: "

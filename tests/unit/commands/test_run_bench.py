@@ -16,11 +16,14 @@ from sparkctl.commands.bench.run_bench import (
     choose_hint,
     count_measured,
     describe_saving,
+    read_prefix_cache,
     save_run,
 )
 from sparkctl.commands.start.start_request import build_start_request
 from sparkctl.context import CommandContext
-from sparkctl.history.bench_store import BenchStore
+from sparkctl.engines import load_engine
+from sparkctl.engines.engine_flags import CommandFlags
+from sparkctl.history.bench_store import BenchStore, compare_benches
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, Measurements
 from sparkctl.model.events import CommandEnded, Event, Outcome
@@ -147,3 +150,27 @@ def test_a_cell_that_fits_exactly_is_measured_and_an_unknown_context_leaves_out_
     bench = RunBench(instance="a", nodes=(), cells=CELLS, drops_long_cells=True)
     assert bench.select_cells(CELLS[0].context) == CELLS[:1]
     assert bench.select_cells(None) == CELLS
+
+
+@pytest.mark.parametrize(
+    ("engine", "words", "found"),
+    [
+        ("vllm", ("serve", "--enable-prefix-caching"), True),
+        ("vllm", ("serve", "--no-enable-prefix-caching"), False),
+        ("vllm", ("serve", "--port", "8000"), None),
+        ("sglang", ("--disable-radix-cache",), False),
+        ("llamacpp", ("--no-cache-prompt",), False),
+        ("container", ("--enable-prefix-caching",), None),
+    ],
+)
+def test_the_engines_own_prefix_cache_is_recorded_as_its_command_has_it(
+    engine: str, words: tuple[str, ...], found: bool | None
+) -> None:
+    assert read_prefix_cache(load_engine(engine), CommandFlags(words)) is found
+
+
+def test_a_prefix_cache_that_differs_is_named_beside_the_figures() -> None:
+    on, off = (replace(MEASURED, setup=BenchSetup(prefix_cache=setting)) for setting in (True, False))
+    assert [(one.what, one.before, one.after) for one in compare_benches(on, off).setup] == [
+        ("prefix cache", "True", "False")
+    ]
