@@ -50,7 +50,7 @@ class LintDiagnostic:
     def __str__(self) -> str:
         mends = f" ({' '.join(f'--set {one}' for one in self.settings)})" if self.settings else ""
         if self.setting and not self.settings:
-            mends = " (`sparkctl up PROFILE --dry-run` names the settings that fit)"
+            mends = " (`sparkctl up PROFILE --node NODE --dry-run` names the settings that fit)"
         return redact(sanitize_line(f"{self.place}: {self.level}[{self.kind}]: {self.message}{mends}"))
 
 

@@ -395,7 +395,7 @@ def _print_report(found: object, as_json: bool) -> None:
         if one.settings:
             hint = f"in the profile, or for one start: {' '.join(f'--set {each}' for each in one.settings)}"
         elif one.setting is not None:  # only the sum of its memory tells what goes with it
-            hint = f"`sparkctl up {found.path or found.profile.name} --dry-run` names the settings that fit"
+            hint = f"`sparkctl up {found.path or found.profile.name} --node NODE --dry-run` names the settings that fit"
         stderr.print_warning(None, one.message, hint)
     if found.over_shipped:
         stderr.print_warning(

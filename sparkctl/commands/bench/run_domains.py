@@ -58,6 +58,7 @@ _COUNTED_TRIES, _COUNTED_PAUSE = (
     0.2,
 )  # how often, and after how many seconds, the counters are read until they have all tokens
 _DISTURBED_SHARE, _DISTURBED_TOKENS = 1.05, 16  # more tokens than ours by both: somebody else asked
+_END_SECONDS = (0.0, 1.0, 2.0, 4.0)  # seconds before each look whether it has ended: its port closes first
 _REFUSED_SETTING = (400, 422)  # of a server that does not know the setting of thinking
 _PARSER_FLAGS = ("reasoning-parser", "reasoning-format")
 
@@ -374,12 +375,14 @@ class _Sweep:
         if isinstance(lost, ConnectionLost):
             return lost.message
         try:
-            why = await self.ctx.interrupt.run_interruptible(
-                find_why_it_ended(self.ctx, self.emit, self.target), INTERRUPTED
-            )
+            for wait in _END_SECONDS:
+                await self.ctx.interrupt.run_interruptible(self.ctx.clock.sleep(wait), INTERRUPTED)
+                ending = find_why_it_ended(self.ctx, self.emit, self.target)
+                if (why := await self.ctx.interrupt.run_interruptible(ending, INTERRUPTED)) is not None:
+                    return why
         except CommandInterrupted:
             return INTERRUPTED
-        return why or "the engine no longer answers"
+        return "the engine no longer answers"
 
     def _save(self, run: BenchRun) -> BenchRun:
         return save_run(self.ctx, self.emit, self.store, run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from sparkctl.model.memory_fit import EstimatePart, EstimateSource, FitOutcome, MemoryBudget, MemoryFit
@@ -99,8 +100,9 @@ def format_group_answer(fits: Sequence[MemoryFit]) -> list[str]:
     is_for_one = all(one.answer is FitOutcome.SEVERAL for one in fits)
     if not is_for_one:
         return [what + end]
-    nodes = "".join(f" --node {one.node}" for one in fits[:sparks]) + " --node NODE" * (sparks - len(fits))
-    return [what + end, f"to spread it over them: sparkctl up {fits[0].profile}{nodes} --set nodes={sparks}"]
+    nodes = [*(one.node for one in fits[:sparks]), *["NODE"] * (sparks - len(fits))]
+    words = ["sparkctl", "up", fits[0].profile, *(word for one in nodes for word in ("--node", one))]
+    return [what + end, f"to spread it over them: {shlex.join([*words, '--set', f'nodes={sparks}'])}"]
 
 
 def describe_answer(one: MemoryFit) -> str:

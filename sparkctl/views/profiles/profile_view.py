@@ -350,7 +350,7 @@ def render_import_preview(found: ImportedProfile | None, fault: SparkctlError | 
     for one in found.cautions:
         mends = f" ({' '.join(f'--set {redact_word(each)}' for each in one.settings)})" if one.settings else ""
         if one.setting and not one.settings:
-            mends = " (`sparkctl up PROFILE --dry-run` names the settings that fit)"
+            mends = " (`sparkctl up PROFILE --node NODE --dry-run` names the settings that fit)"
         rows += _render_label("check", redact_word(sanitize_line(one.message)) + mends, columns, TextStyle.ATTENTION)
     return rows
 

@@ -210,9 +210,9 @@ def test_an_import_that_does_not_know_its_weights_leaves_the_settings_to_the_sta
     mine = tmp_path / "mine.yaml"
     told = run_demo("profiles", "import", str(tmp_path / "posted.sh"), "--name", "mine", "-o", str(mine)).stderr
     assert "--set" not in told
-    assert f"`sparkctl up {mine} --dry-run` names the settings that fit" in told
+    assert f"`sparkctl up {mine} --node NODE --dry-run` names the settings that fit" in told
     checked = run_demo("profiles", "check", str(mine)).stdout
-    assert "TypeError (`sparkctl up PROFILE --dry-run` names the settings that fit)" in checked
+    assert "TypeError (`sparkctl up PROFILE --node NODE --dry-run` names the settings that fit)" in checked
     offered = run_demo("up", str(mine), "--node", "spark1", "--dry-run").stderr
     (settings,) = re.findall(r"try: sparkctl up \S+ --node spark1 (--set .*)", offered)
     again = run_demo("up", str(mine), "--node", "spark1", *settings.split(), "--dry-run")
