@@ -143,7 +143,7 @@ class MemoryEstimate:
         return replace(self, parts=(whole, *(replace(part, within=True) for part in self.parts)), is_corrected=True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryRule:
     """``field``: the flag of the profile that decides; ``share``: its value, None for an engine without one.
 
@@ -199,7 +199,7 @@ def build_expected_rule(subject: EstimateInput) -> MemoryRule:
         obtained=EstimateSource.PROFILE,
         words=known if subject.expected is not None else "the profile has no memory.expected",
     )
-    return MemoryRule(lambda room, at: MemoryEstimate(parts=(whole,)))
+    return MemoryRule(rule=lambda room, at: MemoryEstimate(parts=(whole,)))
 
 
 def find_memory_rule(subject: EstimateInput, total: int) -> MemoryRule:

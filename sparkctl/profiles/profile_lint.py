@@ -54,7 +54,7 @@ class LintDiagnostic:
         return redact(sanitize_line(f"{self.place}: {self.level}[{self.kind}]: {self.message}{mends}"))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartWarning:
     """A warning before a start. ``setting``: the ``field=value`` that fixes it; ``instead``: profiles to start instead.
 
@@ -168,10 +168,10 @@ def list_start_warnings(
     others = _list_trap_free_relatives(profile, library) if library is not None and has_trap else ()
     return tuple(
         StartWarning(
-            redact(sanitize_line(one.message), secrets),
-            one.setting,
-            others if one.kind is LintRule.KNOWN_TRAP else (),
-            sanitize_line(one.flag) if is_certain and _is_missing_flag(one) else None,
+            message=redact(sanitize_line(one.message), secrets),
+            setting=one.setting,
+            instead=others if one.kind is LintRule.KNOWN_TRAP else (),
+            missing_flag=sanitize_line(one.flag) if is_certain and _is_missing_flag(one) else None,
         )
         for one in found
     )

@@ -33,4 +33,4 @@ def build_memory_rule(subject: EstimateInput, _total: int) -> MemoryRule:
         words="its log reports them",
     )
     done = MemoryEstimate(parts=(estimate_cuda_context(), *list_model_parts(subject), cache, buffers))
-    return MemoryRule(lambda room, at: done)
+    return MemoryRule(rule=lambda room, at: done)

@@ -43,12 +43,12 @@ def build_memory_rule(subject: EstimateInput, total: int) -> MemoryRule:
         return _estimate_with_workspace(subject, room, at)
 
     if not drafts_with_model_head(subject) or subject.workspace is DraftWorkspace.NOT_TAKEN:
-        return MemoryRule(estimate_by_fraction, MEMORY_FRACTION_FIELD, share)
+        return MemoryRule(rule=estimate_by_fraction, field=MEMORY_FRACTION_FIELD, share=share)
     is_of_those = subject.version[:3] == _WORKSPACE_FIRST_VERSION
     if subject.workspace is DraftWorkspace.TAKEN or (
         is_of_those and all(words.has_flag(flag) for flag in _SPECULATIVE_SIZE_FLAGS)
     ):
-        return MemoryRule(estimate_with_workspace, MEMORY_FRACTION_FIELD, share)
+        return MemoryRule(rule=estimate_with_workspace, field=MEMORY_FRACTION_FIELD, share=share)
     doubt = None
     if is_of_those:
         name = (words.get_value("speculative-algorithm", "speculative-algo") or "").upper()
@@ -57,7 +57,10 @@ def build_memory_rule(subject: EstimateInput, total: int) -> MemoryRule:
             "before the weights, and others that do not"
         )
     return MemoryRule(
-        estimate_by_fraction, MEMORY_FRACTION_FIELD, share, None if doubt is None else (estimate_with_workspace, doubt)
+        rule=estimate_by_fraction,
+        field=MEMORY_FRACTION_FIELD,
+        share=share,
+        doubt=None if doubt is None else (estimate_with_workspace, doubt),
     )
 
 

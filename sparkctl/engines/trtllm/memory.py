@@ -42,4 +42,4 @@ def build_memory_rule(subject: EstimateInput, _total: int) -> MemoryRule:
             parts=(*first, EstimatePart(name=cache.name, size=cache.size, obtained=EstimateSource.FLAGS, words=words))
         )
 
-    return MemoryRule(estimate_at_share, FRACTION_FIELD, own or 0.9)
+    return MemoryRule(rule=estimate_at_share, field=FRACTION_FIELD, share=own or 0.9)

@@ -37,20 +37,24 @@ def build_memory_rule(subject: EstimateInput, _total: int) -> MemoryRule:
     fixed = words.get_value("kv-cache-memory-bytes", "kv-cache-memory")
     if fixed is not None:
         return MemoryRule(
-            lambda room, at: _estimate_fixed_cache(subject, fixed, "kv-cache-memory-bytes, whatever the share says")
+            rule=lambda room, at: _estimate_fixed_cache(
+                subject, fixed, "kv-cache-memory-bytes, whatever the share says"
+            )
         )
     cpu_cache = subject.env.get(_CPU_CACHE_VARIABLE, "")
     if not subject.has_gpu and cpu_cache not in ("", "0"):  # with 0 the version decides
         said = f"{cpu_cache}g"
         return MemoryRule(
-            lambda room, at: _estimate_fixed_cache(subject, said, f"{_CPU_CACHE_VARIABLE}, as it runs without a GPU")
+            rule=lambda room, at: _estimate_fixed_cache(
+                subject, said, f"{_CPU_CACHE_VARIABLE}, as it runs without a GPU"
+            )
         )
     own = words.get_fraction("gpu-memory-utilization", "gpu-memory-util", "device-memory-utilization")
     share = own or (0.9 if subject.version and subject.version < (0, 32) else 0.92)
     return MemoryRule(
-        lambda room, at: _estimate_by_share(subject, room, at),
-        MEMORY_UTILIZATION_FIELD,
-        share,
+        rule=lambda room, at: _estimate_by_share(subject, room, at),
+        field=MEMORY_UTILIZATION_FIELD,
+        share=share,
         most=DFLASH_MEMORY_SHARE if _read_speculative_method(subject) == "dflash" else None,
     )
 
