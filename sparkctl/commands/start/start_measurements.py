@@ -5,6 +5,7 @@ What a decode step reads is measured by the tensors of the model's files on the 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -75,10 +76,9 @@ class StartMemory:
             raise node_fit.build_fit_refusal(fit, self._again, self._proof)
 
     def _warn_about_fit(self, plan: LaunchPlan, fit: MemoryFit) -> None:
-        now, sum_ = (
-            self._ctx.clock.unix_time(),
-            f"see the calculation: sparkctl plan {self._profile.name} --node {plan.node}",
-        )
+        now = self._ctx.clock.unix_time()
+        words = shlex.join(["sparkctl", "plan", *self._proof.words, "--node", plan.node])
+        sum_ = f"see the calculation: {words}"
         if fit.is_refused:
             if fit.absent is not None:  # nothing to load takes no memory: the engine's own error is clearer
                 self.emit(

@@ -65,7 +65,7 @@ def format_estimate_notes(one: MemoryFit, columns: int | None = None, before: Se
 def _list_notes(one: MemoryFit) -> list[str]:
     notes = [sanitize_line(caution) for caution in one.cautions]
     if one.largest is not None:
-        notes.append(f"the largest {one.largest.field.removeprefix('args.')} that fits now is {one.largest.value}")
+        notes.append(f"the largest {one.largest.field.removeprefix('args.')} to set now is {one.largest.value}")
     if one.least is not None:
         notes.append(f"the smallest {one.least.field.removeprefix('args.')} that holds it is {one.least.value}")
     return notes

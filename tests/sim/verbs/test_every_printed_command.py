@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -157,7 +157,7 @@ def write_profile(path: Path, engine: str, image: str, model: str, fields: str) 
 def assert_settings_taken(file: Path) -> set[str]:
     """The settings that the check of a profile names are accepted by a start, and end what they were named for.
 
-    With --force only where the profile itself does not fit.
+    With --force only where the profile itself does not fit, and what is named does not concern its memory.
     """
     library = ProfileLibrary(user=file.parent)
     found = [one for one in lint_profile_file(library, file).diagnostics if one.setting is not None]
@@ -169,7 +169,8 @@ def assert_settings_taken(file: Path) -> set[str]:
         nodes = ["--node", "spark1", "--node", "spark2"][: 2 * changed.nodes]
         words = ["up", str(file), *nodes, "--dry-run"]
         fits = run_demo(*words).returncode == 0 if fits is None else fits
-        ran = run_demo(*words, *list_set_words(one.settings), *(() if fits else ("--force",)))
+        takes_less = any("mem-fraction" in setting or "memory" in setting for setting in one.settings)
+        ran = run_demo(*words, *list_set_words(one.settings), *(() if fits or takes_less else ("--force",)))
         assert ran.returncode == 0, f"{one.settings}: {ran.stderr}"
     return {one.message for one in found}
 
@@ -351,7 +352,22 @@ def list_printed_commands(text: str) -> list[list[str]]:
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_a_command_that_an_answer_names_is_taken(name: str) -> None:
     scenario, asked = SITUATIONS[name]
-    told = run_demo(*asked.split(), scenario=scenario)
+    assert_printed_commands_taken(scenario, asked.split())
+
+
+def test_the_calculation_of_a_profile_in_a_file_is_that_of_the_start(tmp_path: Path) -> None:
+    text = (shipped_profiles_dir() / "qwen3-coder-next-dflash.yaml").read_text(encoding="utf-8")
+    file = tmp_path / "mine.yaml"
+    file.write_text(text.replace("name: qwen3-coder-next-dflash\n", "name: mine\n"), encoding="utf-8")
+    setting = "args.gpu-memory-utilization=0.7"
+    asked = ["up", str(file), "--node", "spark1", "--set", setting, "--dry-run"]
+    named = assert_printed_commands_taken("empty", asked)
+    assert ("plan", str(file), "--set", setting, "--node", "spark1") in named
+
+
+def assert_printed_commands_taken(scenario: str, asked: Sequence[str]) -> set[tuple[str, ...]]:
+    """Return the commands that an answer names; each is accepted."""
+    told = run_demo(*asked, scenario=scenario)
     assert told.returncode not in (USAGE, DEFECT), told.stderr
     commands = {tuple(words) for words in list_printed_commands(told.stdout + told.stderr) if words[0] != "demo"}
     assert commands, told.stdout + told.stderr
@@ -363,3 +379,4 @@ def test_a_command_that_an_answer_names_is_taken(name: str) -> None:
         is_missing = scenario == "fresh" and words[0] in ("up", "plan")  # the model is still to be pulled
         assert again.returncode not in (USAGE, DEFECT), f"{words}: {again.stderr}"
         assert is_missing or again.returncode != REFUSED, f"{words}: {again.stderr}"
+    return commands
