@@ -36,7 +36,7 @@ def test_docs_and_profiles_say_the_figures_of_the_code() -> None:
     texts = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md", *(ROOT / "profiles").glob("*.yaml")]
     said = {path.name: sizes for path in texts if (sizes := list_sizes(path) - TOTALS - {"128"})}
     # a post's own words, and weights of a model
-    assert said == {"memory-fit.md": {"119"}, "trtllm-qwen3-235b.yaml": {"124"}}
+    assert said == {"memory-fit.md": {"119", "119.2"}, "trtllm-qwen3-235b.yaml": {"124"}}
 
 
 @pytest.mark.parametrize("name", ProfileLibrary().list_names())
