@@ -81,7 +81,7 @@ async def test_the_story_is_told_to_whoever_watches(tmp_path: Path, monkeypatch:
         said = re.sub(r"[│┃\s]+", " ", shown)  # the sentence is folded within its tile
         wanted, free = re.findall(r"(\d+\.\d+) GiB", said[said.index("it tried to allocate") :])[:2]
         assert float(wanted) > float(free)
-        shown = await _wait_for_words(pilot, "/11")
+        shown = await _wait_for_words(pilot, "/14")
         assert "qwen36-vllm" in shown
         began = clock.monotonic()
         await wait_for_text(
