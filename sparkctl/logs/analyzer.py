@@ -246,7 +246,8 @@ _MAX_MESSAGE_CHARS = 2048
 _MAX_TRACEBACKS = 32
 _MAX_EXCEPTION_CHARS = 200
 _MAX_KNOWN_LINES = 4096
-_MAX_KNOWN_CHARS = 1000  # a longer line, of a request with its prompt for example, is not kept
+_MAX_KNOWN_LONG_LINES = 64  # of more than these characters: a request with its prompt has up to 256 KiB
+_MAX_KNOWN_CHARS = 1000
 _STANDSTILL_LINES = 3  # in a row: one or two are said during a long compilation, too
 _STANDSTILL = Failure(
     cause=FailureCause.WEDGED,
@@ -317,7 +318,8 @@ class LogAnalyzer:
         """Read one line."""
         self._read_last = line.number
         was_joining = self._preparer.is_joining
-        if not was_joining and (contents := _read_contents(self.engine, line.text)) is not None:  # most lines
+        read = _read_short_line if len(line.text) <= _MAX_KNOWN_CHARS else _read_long_line
+        if not was_joining and (contents := read(self.engine, line.text)) is not None:  # most lines
             for content in contents:
                 self._process_content(line, content)
             return
@@ -835,12 +837,6 @@ class LogAnalyzer:
 
 
 def _read_contents(engine: Engine, raw: str) -> tuple[LineContent, ...] | None:
-    read = _read_known_contents if len(raw) <= _MAX_KNOWN_CHARS else _read_known_contents.__wrapped__
-    return read(engine, raw)
-
-
-@lru_cache(_MAX_KNOWN_LINES)  # an engine that restarts again and again repeats its lines
-def _read_known_contents(engine: Engine, raw: str) -> tuple[LineContent, ...] | None:
     """Return what a line says: nothing, or more than one thing if it was rewritten in place; None if it begins an error that
     takes several lines."""
     if "validation error" in raw:
@@ -848,6 +844,11 @@ def _read_known_contents(engine: Engine, raw: str) -> tuple[LineContent, ...] | 
     texts = LinePreparer().prepare_lines(raw)
     found = (_read_content(engine, raw, text) for at, text in enumerate(texts) if not _is_older_state(texts, at))
     return tuple(content for content in found if content is not None)
+
+
+# An engine that restarts again and again repeats its lines.
+_read_short_line = lru_cache(_MAX_KNOWN_LINES)(_read_contents)
+_read_long_line = lru_cache(_MAX_KNOWN_LONG_LINES)(_read_contents)
 
 
 def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
