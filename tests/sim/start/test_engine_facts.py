@@ -21,8 +21,7 @@ async def test_engines_that_run_already_are_told_of_by_what_they_compute(tmp_pat
         assert "flashinfer" in shown
         await pilot.press("tab", "enter")
         await wait_for_text(pilot, lambda text: "uses " in text and "docker run" in text)
-        await pilot.resize_terminal(80, 24)
-        await pilot.press("pagedown")  # below the live figures, which are more or fewer
+        await pilot.resize_terminal(80, 60)  # as high as the live figures and what is below them
         await wait_for_text(pilot, "native FP4 · attention flash_attn · KV 1,208,400 tokens")
 
 
