@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, aclosing, suppress
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -52,29 +52,31 @@ async def diagnose_instance(
     Raises `InvalidInput` for an unknown name, `NodeError` and `DockerError` where a node could not be asked.
     """
     silent: list[tuple[NodeName, NodeError | DockerError]] = []
-    ended: list[tuple[float, Node]] = []  # a live container on another node comes first
-    for node in nodes:
+    ended: list[tuple[float, Node]] = []  # when a container was made that has ended: a live one elsewhere comes first
+
+    async def diagnose_on_node(node: Node, *, may_have_ended: bool) -> DiagnosisReport | None:
         try:
             async with ctx.create_session(node) as session:
                 with isolate_node_failures(node):
                     await session.link.connect()
                     container = await find_container(session, instance)
-                    if container is not None and (container.is_alive or len(nodes) == 1):
-                        return await _diagnose_found(ctx, session, container, nodes, engine)
+                    if container is not None and (container.is_alive or may_have_ended):
+                        inspected = await session.docker.inspect_container(container.id)
+                        return await diagnose_ranks(ctx, session, inspected, nodes, engine)
                     if container is not None:
                         ended.append((container.created, node))
         except ContainerNotFound:
-            continue
+            pass
         except (NodeError, DockerError) as error:
             silent.append((node.name, error))
+        return None
+
+    for node in nodes:
+        if (report := await diagnose_on_node(node, may_have_ended=len(nodes) == 1)) is not None:
+            return report
     for _, node in sorted(ended, key=lambda found: found[0], reverse=True):
-        with suppress(ContainerNotFound):
-            async with ctx.create_session(node) as session:
-                with isolate_node_failures(node):
-                    await session.link.connect()
-                    container = await find_container(session, instance)
-                    if container is not None:
-                        return await _diagnose_found(ctx, session, container, nodes, engine)
+        if (report := await diagnose_on_node(node, may_have_ended=True)) is not None:
+            return report
     wanted = [node.name for node in nodes] or None  # without a configured node: saved logs of any node
     logs = ctx.history.list_saved_logs(instance, wanted)
     saved = _choose_saved_log(ctx, logs)
@@ -83,12 +85,6 @@ async def diagnose_instance(
             raise silent[0][1]
         raise build_unknown_instance_error(ctx, instance, nodes)
     return replace(_diagnose_saved_log(ctx, saved, engine), silent=tuple(silent))
-
-
-async def _diagnose_found(
-    ctx: CommandContext, session: NodeSession, container: Container, nodes: Sequence[Node], engine: str | None
-) -> DiagnosisReport:
-    return await diagnose_ranks(ctx, session, await session.docker.inspect_container(container.id), nodes, engine)
 
 
 async def diagnose_ranks(

@@ -98,9 +98,8 @@ class _ShowLogRun:
         self.shown = 0
 
     async def run(self) -> CommandEnded:
-        ended: list[
-            tuple[float, Node]
-        ] = []  # when a container was made that has ended: a live one elsewhere comes first
+        # when a container was made that has ended: a live one elsewhere comes first
+        ended: list[tuple[float, Node]] = []
         for node in self.request.nodes:
             if (end := await self._show_on_node(node, ended if len(self.request.nodes) > 1 else None)) is not None:
                 return end

@@ -83,8 +83,8 @@ class KernelHistory:
         self.trouble = sample.kernel.trouble
         lines = [line for line in sample.kernel.lines if (line.at, line.text) not in self._known]
         self._known.update(((line.at, line.text), None) for line in lines)
-        for old in list(self._known)[: max(0, len(self._known) - 4 * _MAX_EVENTS)]:
-            del self._known[old]
+        while len(self._known) > 4 * _MAX_EVENTS:
+            del self._known[next(iter(self._known))]
         began = sample.time - sample.uptime
         found = decode_kernel_lines(lines, lambda at: began + at)
         self.events += found

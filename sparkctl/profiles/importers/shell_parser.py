@@ -480,13 +480,12 @@ class _ShellReader:
         if not self.in_word:
             return
         word = ShellWord("".join(self.parts), tuple(self.unresolved), self.quoted)
-        if not self.quoted and (empty := _EMPTY_REFERENCE.fullmatch(word.text)) is not None and not self.in_array:
-            self._doubt(
-                (empty["name"], "not set in the text; the default stands, or nothing")
-            )  # outside of quotes it is no word
-        elif self.redirecting is not None:
+        if self.redirecting is not None:
             self.command.redirections.append(f"{self.redirecting} {word.text}")
             self.redirecting = None
+        elif not self.quoted and not self.in_array and (empty := _EMPTY_REFERENCE.fullmatch(word.text)) is not None:
+            # outside of quotes it is no word
+            self._doubt((empty["name"], "not set in the text; the default stands, or nothing"))
         else:
             self.command.words.append(word)
         self.parts, self.unresolved, self.in_word, self.quoted = [], [], False, False

@@ -274,5 +274,9 @@ def test_a_variable_that_is_empty_unless_set_is_no_word() -> None:
     written = import_and_check(command)
     assert dict(written.profile.args) == {"tensor-parallel-size": "1"}
     assert "VLLM_EXTRA_ARGS: not set in the text" in " ".join(remark.text for remark in written.imported.ledger.remarks)
+    redirected = import_and_check(
+        command.replace("--tensor-parallel-size 1 ${VLLM", "> ${LOG:-} --tensor-parallel-size 1 ${VLLM")
+    )
+    assert dict(redirected.profile.args) == {"tensor-parallel-size": "1"}
     spread = import_and_check(command, defined={"VLLM_EXTRA_ARGS": "--enforce-eager --kv-cache-dtype fp8"})
     assert list(dict(spread.profile.args)) == ["tensor-parallel-size", "enforce-eager", "kv-cache-dtype"]
