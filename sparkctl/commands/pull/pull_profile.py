@@ -454,10 +454,10 @@ class ProfilePuller:
         machine, began = self._engines[session.node.name].machine, self._ctx.clock.monotonic()
         progress = self._report_progress(session.node.name, "image")
         said, digest = await pull_image(session, part.name, machine, progress, self._own_login, part.size)
-        self._record(part, progress.received, self._ctx.clock.monotonic() - began, digest=digest)
+        self._record_arrival(part, progress.received, self._ctx.clock.monotonic() - began, digest=digest)
         return said
 
-    def _record(
+    def _record_arrival(
         self, part: MissingPart, received: int, seconds: float, *, digest: str | None = None, has_joined: bool = False
     ) -> None:
         """Record in the history what came."""
@@ -506,7 +506,7 @@ class ProfilePuller:
                 wanted = ModelDownload.from_part(self._request.profile, part, self._request.from_directory)
                 progress, began = self._report_progress(session.node.name, "model"), self._ctx.clock.monotonic()
                 sentence, had_begun = await download_model(session, wanted, self._request.environ, progress)
-                self._record(part, progress.received, self._ctx.clock.monotonic() - began, has_joined=had_begun)
+                self._record_arrival(part, progress.received, self._ctx.clock.monotonic() - began, has_joined=had_begun)
                 said.append(sentence)
             for session, _ in lacking:
                 copies.setdefault((source, session.node), []).append(kind)
