@@ -29,6 +29,7 @@ from sparkctl.commands.list_endpoints import ServedEndpoint, ServedModel, list_e
 from sparkctl.commands.request import Preview, Request, SentenceTone, describe_unreachable
 from sparkctl.commands.restart_instance import build_restart
 from sparkctl.commands.show_log import find_container
+from sparkctl.commands.start.launch_plans import build_changed_plan
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.stop.stop_instance import StopInstance
 from sparkctl.commands.switch.switch_request import SwitchInstance
@@ -37,7 +38,7 @@ from sparkctl.context import CommandContext, CommandInterrupted, InterruptSignal
 from sparkctl.engines import load_engine
 from sparkctl.engines.base import Engine
 from sparkctl.engines.engine_flags import CommandFlags
-from sparkctl.engines.memory_estimate import map_path_to_node
+from sparkctl.engines.memory_estimate import map_path_to_node, parse_longest_context
 from sparkctl.errors import ConnectionLost, ExitCode, InvalidInput, NodeError, OperationRefused, SparkctlError
 from sparkctl.history.bench_store import BenchStore
 from sparkctl.history.model import OperationKind
@@ -55,6 +56,8 @@ from sparkctl.model.events import (
     WarningEmitted,
 )
 from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec
+from sparkctl.model.memory_fit import CheckpointFiles
+from sparkctl.model.missing_part import PartKind
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.questions import BenchStartQuestion, NonInteractivePrompter
 from sparkctl.model.text.units import format_duration
@@ -64,6 +67,7 @@ from sparkctl.monitor.node_status import read_node_statuses
 from sparkctl.monitor.node_views import build_missing_instance_error, choose_instance
 from sparkctl.node.node_inspection import NodeIdentity
 from sparkctl.profiles.container_labels import parse_decode_step_label, parse_port_label
+from sparkctl.profiles.fit_evaluation import list_checkpoint_paths
 from sparkctl.transport.node_connection import ByteReader, ByteWriter
 from sparkctl.transport.node_session import NodeSession
 from sparkctl.transport.socket_relay import HeaderWriter, SocketRelay
@@ -731,7 +735,7 @@ class BenchSeries:
             if refused is not None:
                 continue
             try:
-                _refuse_unmeasurable(bench, start)
+                await self._refuse_unmeasurable(bench, start)
                 _, changed = await self._build_restarts(stops)
             except SparkctlError:  # it is told when its turn comes
                 continue
@@ -786,7 +790,7 @@ class BenchSeries:
         if start is None or not self.may_start or await self.is_served(bench.instance, bench.nodes):
             return None
         start, was_there = self.stopped.get(bench.instance, start), await self._may_be_there(bench.instance, start)
-        _refuse_unmeasurable(bench, start)
+        await self._refuse_unmeasurable(bench, start)
         stops, refused = await self._plan_stops(self._build_switch(start))
         if refused is not None:
             return refused
@@ -852,6 +856,44 @@ class BenchSeries:
             words = f"{name} was not stopped: {ended.message}"
             self.emit(WarningEmitted(self.ctx.clock.unix_time(), None, words, ended.hint))
 
+    async def _refuse_unmeasurable(self, bench: MeasureInstance, start: StartInstance) -> None:
+        """Raise `OperationRefused` where the profile, or the model's files on the node, tell that it cannot be measured: then nothing
+        stops or starts for it.
+
+        What the server itself takes may still be less than both.
+        """
+        if not isinstance(bench, RunBench):
+            return
+        engine, profile = start.engine, start.profile
+        words = CommandFlags(engine.build_command(profile), profile.container.entrypoint)
+        context = words.get_count(*engine.context_flags) or None  # 0: as long as the model's
+        bench.select_cells(context)
+        path = profile.model.path or ""
+        if not bench.tokenizer and path.endswith(_GGUF_SUFFIX):
+            raise OperationRefused(
+                f"{bench.instance} has its tokenizer inside {path}, where it is not read", _TOKENIZER_HINT
+            )
+        files = await self._read_model_files(start)
+        if files is None:
+            return
+        if context is None and engine.context_flags and not any(words.has_flag(name) for name in engine.config_flags):
+            bench.select_cells(parse_longest_context(files.config))
+        if not bench.tokenizer and files.has_tokenizer is False:
+            raise OperationRefused(
+                f"there is no {files.place}/tokenizer.json on {start.head_node.name}", _TOKENIZER_HINT
+            )
+
+    async def _read_model_files(self, start: StartInstance) -> CheckpointFiles | None:
+        """Return the model's files on the node of a start, None where they cannot be looked at: it is told after the start, then."""
+        with suppress(SparkctlError):
+            async with self.ctx.create_session(start.head_node) as session:
+                await session.link.connect()
+                await session.read_node("identity")  # with the home, which mounts may name
+                plan = build_changed_plan(self.ctx, replace(start, dry_run=True), session, start.profile)
+                for place in list_checkpoint_paths(start.profile, plan, (PartKind.MODEL,)):
+                    return next(iter((await session.read_node(f"model={place}")).models), None)
+        return None
+
     async def _may_be_there(self, name: str, start: StartInstance) -> bool:
         """Tell whether an instance may run already, although it does not answer: it loads, or is not known. It is not ours to stop."""
         views = await read_node_statuses(self.ctx, start.nodes)
@@ -882,22 +924,6 @@ class BenchSeries:
         """Tell whether an instance of ours answers on one of these nodes."""
         served, _ = await list_endpoints(self.ctx, nodes)
         return any(one.ours and one.instance == name for one in served)
-
-
-def _refuse_unmeasurable(bench: MeasureInstance, start: StartInstance) -> None:
-    """Raise `OperationRefused` where the profile alone tells that it cannot be measured: then nothing stops or starts for it.
-
-    What the server itself takes may still be less than the profile asks for.
-    """
-    if not isinstance(bench, RunBench):
-        return
-    words = CommandFlags(start.engine.build_command(start.profile), start.profile.container.entrypoint)
-    bench.select_cells(words.get_count(*start.engine.context_flags) or None)  # 0: as long as the model's
-    path = start.profile.model.path or ""
-    if not bench.tokenizer and path.endswith(_GGUF_SUFFIX):
-        raise OperationRefused(
-            f"{bench.instance} has its tokenizer inside {path}, where it is not read", _TOKENIZER_HINT
-        )
 
 
 def _without_interrupt(ctx: CommandContext) -> CommandContext:

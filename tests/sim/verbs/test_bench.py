@@ -198,6 +198,33 @@ async def test_all_questions_come_before_the_first_is_measured(sparks: Simulated
     assert [event.instance for event in events if isinstance(event, BenchCellMeasured)] == ["qwen36"]
 
 
+@pytest.mark.simulation(scenario="two-stacks", **FAST)
+@pytest.mark.parametrize(
+    ("override", "refused"),
+    [("args.max-model-len=auto", True), ("args.hf-overrides={}", False)],
+)
+async def test_a_cell_beyond_what_the_models_config_tells_is_refused_before_anything_stops(
+    sparks: SimulatedSparks, ctx: CommandContext, override: str, refused: bool
+) -> None:
+    asked: list[YesNoQuestion] = []
+
+    class Refusing(NonInteractivePrompter):
+        async def ask_yes_no(self, question: YesNoQuestion) -> bool:
+            asked.append(question)
+            return False
+
+    nodes, library = load_config(sparks.config_path).nodes[:1], ProfileLibrary(user=shipped_profiles_dir() / "none")
+    profile = library.load_profile("qwen36-vllm", overrides=("args.max-model-len=auto", override))
+    bench = RunBench(
+        instance="qwen36-vllm", nodes=nodes, cells=(BenchCell(pp=8, tg=4, depth=270000),), generator=GENERATOR
+    )
+    start = build_start_request(profile, nodes, "qwen36-vllm")
+    request = RunBenches(benches=(bench,), starts=(start,), nodes=nodes, everywhere=nodes)
+    events = [event async for event in request.run(replace(ctx, asker=Refusing()))]
+    assert (len(asked), len(events)) == (0 if refused else 1, 1), "before the question, as nobody could say yes to it"
+    assert ("pp8 tg4 @ d270000 c1 needs 270012 tokens, and qwen36-vllm takes 262144" in str(events[0])) is refused
+
+
 @pytest.mark.simulation(scenario="empty", **FAST)
 async def test_what_another_operator_started_with_other_settings_does_not_stop_unasked(
     sparks: SimulatedSparks, ctx: CommandContext, tmp_path: Path

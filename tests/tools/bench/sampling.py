@@ -37,7 +37,7 @@ _ENGINE = "vllm"
 
 def run(rounds: int = ROUNDS) -> Report:
     """Measure so many pairs. Raises RuntimeError where no vLLM can be had, or the lab cannot run."""
-    install = Install(cache_directory().resolve())
+    install = Install(cache_directory())
     install.install_vllm()
     bench = Bench(install, install.root / "models", Path(tempfile.gettempdir()), 0.0)
     random_model.write_directory(bench.models / random_model.NAME)
