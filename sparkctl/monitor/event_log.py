@@ -199,6 +199,13 @@ class RecentLogLines:
         self.lines: deque[RecentLogLine] = deque(maxlen=_MAX_LOG_LINES)
         self._in_bar = False
 
+    def forget_instance(self, node: NodeName, instance: str) -> None:
+        """Forget the lines of a container that has gone: a start of the same name has its own log."""
+        kept = [one for one in self.lines if (one.node, one.instance) != (node, instance)]
+        if len(kept) < len(self.lines):
+            self.lines.clear()
+            self.lines.extend(kept)
+
     def add_lines(self, event: LogArrived) -> None:
         """Add lines; of a progress bar, which rewrites its line, only the newest state."""
         for line in event.lines[-_MAX_LOG_LINES:]:

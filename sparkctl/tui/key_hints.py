@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sparkctl.commands import action_context as why
 from sparkctl.commands.actions import Action, ActionContext, ActionId, ActionRole, list_footer_actions
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.views.text.line_wrap import wrap_text
+from sparkctl.views.text.line_wrap import wrap_styled_line, wrap_text
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,
@@ -158,9 +158,11 @@ def _render_key_group(name: str, actions: Sequence[Action], now: ActionContext, 
 _CLAUSE_END_PATTERN = re.compile(r"[;:(]|, (?=as |and |with |why)")
 
 
-def render_key_help(actions: Sequence[Action], now: ActionContext, words: str = "") -> list[TextRow]:
-    """Return a row per action of this screen: its keys, its title, its command and why it is not possible now. ``words``: only
-    actions that have all of them."""
+def render_key_help(
+    actions: Sequence[Action], now: ActionContext, words: str = "", columns: int | None = None
+) -> list[TextRow]:
+    """Return each action of this screen: its keys, its title, its command and why it is not possible now. ``words``: only
+    actions that have all of them. Wrapped to ``columns``, below the titles."""
     wanted = words.casefold().split()
     found = [
         one
@@ -172,7 +174,7 @@ def render_key_help(actions: Sequence[Action], now: ActionContext, words: str = 
     ]
     keys = [_format_action_keys(one) for one in found]
     wide = max((len(each) for each in keys), default=0)
-    rows = []
+    rows: list[TextRow] = []
     for one, each in zip(found, keys, strict=True):
         spans = make_row(
             Span(f"{each:>{wide}}", TextStyle.KEY), Span(f"   {_get_action_title(one, now)}", TextStyle.VALUE)
@@ -181,5 +183,5 @@ def render_key_help(actions: Sequence[Action], now: ActionContext, words: str = 
             spans = (*spans, Span(f"   :{one.verb}", TextStyle.LABEL))
         if because := one.why_not(now):
             spans = (*spans, Span(f"   ({sanitize_line(because)})", TextStyle.STALE))
-        rows.append(spans)
+        rows += wrap_styled_line(spans, columns, wide + 3)
     return rows

@@ -31,7 +31,14 @@ from sparkctl.model.questions import (
 )
 from sparkctl.monitor.switch_journal_io import format_step_number
 from sparkctl.monitor.switch_progress import SwitchProgress
-from sparkctl.tui.dialogs.base import ChoiceDialog, InputDialog, RefreshingDialog, TextDialog, render_sentence
+from sparkctl.tui.dialogs.base import (
+    ChoiceDialog,
+    DialogBody,
+    InputDialog,
+    RefreshingDialog,
+    TextDialog,
+    render_sentence,
+)
 from sparkctl.views.command_result_view import describe_stopped_models
 from sparkctl.views.event_text import render_setup_step
 from sparkctl.views.text.line_wrap import wrap_text
@@ -136,11 +143,19 @@ class DialogPrompter:
             return ()
         found: list[str] = []
         for at, one in enumerate(question.prompts, 1):
-            body = render_sentence(f"Before it lets you in, {question.node} ({question.host}) asks in its own words:")
-            for line in (*words, *one.text.splitlines()):
-                body += [make_row("  ", *part) for part in wrap_text(line, _QUOTE_COLUMNS, TextStyle.STRONG)]
+            asks = f"Before it lets you in, {question.node} ({question.host}) asks in its own words:"
+
+            def build_body(
+                columns: int, asks: str = asks, quoted: Sequence[str] = (*words, *one.text.splitlines())
+            ) -> list[TextRow]:
+                wide = min(_QUOTE_COLUMNS, columns - 2)
+                lines = [part for line in quoted for part in wrap_text(line, wide, TextStyle.STRONG)]
+                return [*render_sentence(asks), *(make_row("  ", *part) for part in lines)]
+
             many = f" ({at} of {len(question.prompts)})" if len(question.prompts) > 1 else ""
-            dialog = InputDialog(f"login on {question.node}{many}", body, password=not one.is_echoed, may_be_empty=True)
+            dialog = InputDialog(
+                f"login on {question.node}{many}", build_body, password=not one.is_echoed, may_be_empty=True
+            )
             answer = await self._show_unrequested_dialog(dialog)
             if answer is None:
                 return None
@@ -190,7 +205,7 @@ def build_confirmation(request: Request, one: Action, now: ActionContext) -> Ref
 class TypeNameDialog(InputDialog):
     """A question that only the full name answers; anything else shows an error."""
 
-    def __init__(self, title: str, body: Sequence[TextRow], wanted: str) -> None:
+    def __init__(self, title: str, body: DialogBody, wanted: str) -> None:
         super().__init__(title, body)
         self._wanted = wanted
         self._refusal = ""  # why the last answer was refused
@@ -272,8 +287,12 @@ async def _show_fit(panel: Panel, started: PreparedCommand) -> None:
         panel.show_error(error)
         return
     name = started.words[1]
-    rows = render_estimate_result(received, _get_dialog_columns(panel))
-    panel.push_screen(TextDialog(f"does {name} fit", [(), *rows, ()]))
+    panel.push_screen(
+        TextDialog(
+            f"does {name} fit",
+            lambda columns: [(), *render_estimate_result(received, min(_MAX_COLUMNS, columns)), ()],
+        )
+    )
 
 
 def render_estimate_result(received: Sequence[Event], columns: int) -> list[TextRow]:
@@ -334,8 +353,12 @@ async def _show_diagnosis(panel: Panel, name: str, nodes: Sequence[str]) -> None
     except SparkctlError as error:
         panel.show_error(error)
         return
-    rows = render_diagnosis_result(found, _get_dialog_columns(panel))
-    panel.push_screen(TextDialog(f"what the log of {name} shows", [(), *rows, ()]))
+    panel.push_screen(
+        TextDialog(
+            f"what the log of {name} shows",
+            lambda columns: [(), *render_diagnosis_result(found, min(_MAX_COLUMNS, columns)), ()],
+        )
+    )
 
 
 def render_diagnosis_result(found: DiagnosisReport, columns: int) -> list[TextRow]:
@@ -349,7 +372,3 @@ def render_diagnosis_result(found: DiagnosisReport, columns: int) -> list[TextRo
     for where, error in found.silent:
         rows += _render_error(f"{where}: {error.message}", error.hint, columns)
     return rows
-
-
-def _get_dialog_columns(panel: Panel) -> int:
-    return max(20, min(_MAX_COLUMNS, panel.size.width - 10))
