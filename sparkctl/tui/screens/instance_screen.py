@@ -6,6 +6,7 @@ import asyncio
 import shlex
 from collections import deque
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -156,6 +157,7 @@ class InstanceScreen(ScrollScreen):
     """Shows one instance, even after it has gone. Its launch plan is read once per container."""
 
     SCREEN_ID = INSTANCE
+    HOLDS_FIGURES = True
     BINDINGS: ClassVar[list[BindingType]] = build_bindings(INSTANCE)
 
     def __init__(self, node: NodeName, instance: str) -> None:
@@ -176,6 +178,12 @@ class InstanceScreen(ScrollScreen):
         self._bench_task: asyncio.Task[None] | None = None
         self._diagnosis_status: str | None = None
         self._further = 0  # rows scrolled
+        self._held: InstanceScreenModel | None = None
+
+    def toggle_freeze(self) -> None:
+        """Pause the figures and the log; the page can still be scrolled."""
+        super().toggle_freeze()
+        self._held = None if self.frozen_at is None else deepcopy(self._build_instance_model())
 
     @property
     def breadcrumb(self) -> str:
@@ -238,7 +246,8 @@ class InstanceScreen(ScrollScreen):
 
     def paint_body(self) -> None:
         """Paint the current state."""
-        surface, model = self.query_one("#instance", TextSurface), self._build_instance_model()
+        surface = self.query_one("#instance", TextSurface)
+        model = self._build_instance_model() if self._held is None else self._held
         wide, high = surface.size
         if not wide or not high:
             wide, high = self.size.width, self.size.height - 2
