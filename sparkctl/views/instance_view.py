@@ -808,7 +808,7 @@ def render_memory_claim(one: InstanceView, total: int | None, space: DrawArea) -
     over = one.expected is not None and one.memory > _EXCESS_RATIO * one.expected
     figure = make_row(Span(f"{one.memory / GIB:5.1f}", TextStyle.ATTENTION if over else TextStyle.STRONG))
     if one.expected is not None:
-        figure = make_row(*figure, Span(f" of ≈ {one.expected / GIB:.1f} GiB", TextStyle.UNIT))
+        figure = make_row(*figure, Span(f" of ≈{one.expected / GIB:.1f} GiB", TextStyle.UNIT))
     else:
         figure = make_row(*figure, Span(" GiB", TextStyle.UNIT))
     line = (

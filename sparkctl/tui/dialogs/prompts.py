@@ -6,7 +6,11 @@ confirmations of what is dangerous: Cancel is the default, and to stop a serving
 from __future__ import annotations
 
 import asyncio
+import os
+import shlex
+import sys
 import time
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
@@ -29,6 +33,7 @@ from sparkctl.model.questions import (
     SudoPasswordQuestion,
     YesNoQuestion,
 )
+from sparkctl.model.text.sanitize import sanitize_lines
 from sparkctl.monitor.switch_journal_io import format_step_number
 from sparkctl.monitor.switch_progress import SwitchProgress
 from sparkctl.tui.dialogs.base import (
@@ -58,6 +63,7 @@ CONFIRM_ANSWER = "do"  # the answer of a confirmation that confirms
 LEAVE_ANSWER = "leave"
 _QUOTE_COLUMNS = 66
 _MAX_COLUMNS = 104  # of a result
+_MIN_PRINTED_COLUMNS = 40
 _HANGING_INDENT = 10  # columns, below the labels of a diagnosis
 
 
@@ -327,6 +333,28 @@ def render_estimate_result(received: Sequence[Event], columns: int) -> list[Text
 def _render_error(message: str, hint: str | None, columns: int) -> list[TextRow]:
     lines = [*message.splitlines(), *(f"try: {line}" for line in (hint or "").splitlines())]
     return wrap_text("\n".join(lines), columns, TextStyle.ATTENTION, 2)
+
+
+def show_printed_text(panel: Panel, words: Sequence[str]) -> None:
+    """Show what a command line prints that changes nothing; it runs as a program of its own, and asks nothing."""
+    panel.show_toast(f"sparkctl {shlex.join(words)} ...")
+    panel.spawn_dialog_task(_show_printed_text(panel, words))
+
+
+async def _show_printed_text(panel: Panel, words: Sequence[str]) -> None:
+    columns = max(_MIN_PRINTED_COLUMNS, min(_MAX_COLUMNS, panel.size.width - 8))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "sparkctl", *words, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT,
+        env={**os.environ, "COLUMNS": str(columns), "NO_COLOR": "1"},
+    )  # fmt: skip
+    try:
+        printed, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+    panel.clear_notifications()
+    rows = [make_row(sanitize_span(line)) for line in sanitize_lines(printed.decode(errors="replace"))]
+    panel.push_screen(TextDialog(f"sparkctl {shlex.join(words)}", [(), *rows, ()]))
 
 
 def show_diagnosis(panel: Panel, target: ScreenTarget) -> None:

@@ -195,7 +195,7 @@ def test_an_instance_shows_throughput_memory_and_log(columns: int, lines: int) -
     assert "KV  31 %" in seen
     assert "2.63 per step" in seen
     assert "310 ms p50, 1.20 s p95" in seen
-    assert " 88.0 of 96.0 GiB" in seen
+    assert " 88.0 of ≈96.0 GiB" in seen
     assert "than expected" not in seen, "what is nearer than a tenth is as expected"
     assert "two" in seen
     bars = [line for line in seen.splitlines() if "draft " in line]
