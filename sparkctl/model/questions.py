@@ -9,7 +9,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.text.units import format_duration, format_size
 
 if TYPE_CHECKING:
-    from sparkctl.model.setup_plan import SetupStep
+    from sparkctl.model.events import SetupStep
 
 
 @dataclass(frozen=True, slots=True)
