@@ -347,6 +347,9 @@ class Engine:
     context_pattern = re.compile(r"\d{1,15}")  # what this flag accepts
     config_flags: tuple[str, ...] = ()  # the names of those that replace what config.json says
     prefix_cache_flags: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())  # names of those that turn it on, and off
+    temperature_flags: tuple[
+        str, ...
+    ] = ()  # names of that with the temperature of requests that have none: a number, or in JSON
     metrics_setting: str | None = None  # what turns /metrics on in a profile, None if it is on or not known
     metrics_path: str | None = None  # the path of its metrics in Prometheus' format, None if not known
     acceptance_steps: int | None = None  # it tells its acceptance as a gauge, once in so many steps; None: it counts

@@ -2,7 +2,8 @@
 
 ``python -m tests.tools.nightly.engines.bench_start`` installs what is missing as the job ``engines`` does, and llama-benchy into an
 environment of its own; starts each engine by `sparkctl up`, measures it, and holds the table against llama-benchy's own result, and
-the acceptance beside each cell against the engine's counters over the same time. Exit 0: all was as it should be.
+the acceptance beside each cell against the engine's counters over the same time. Then `sparkctl bench` starts, measures and stops one
+engine after the other, and the comparison is printed: the one of docs/bench.md. Exit 0: all was as it should be.
 """
 
 from __future__ import annotations
@@ -101,6 +102,26 @@ def measure_engine(engine: str, bench: Bench, node: LabNode, command: Sparkctl) 
             None if told and not apart else ", ".join(apart) or "none",
         )
     command("down", "--all", "--node", NODE, "--json", timeout=WITHIN)
+
+
+def compare_engines(bench: Bench, node: LabNode, command: Sparkctl) -> None:
+    """Have `bench --start` start, measure and stop one engine after the other, and print what `bench compare` makes of it."""
+    names = [f"{engine}-real" for engine in ("vllm", "llamacpp")]
+    for name in names:
+        write_profile(bench, command, name.removesuffix("-real"), name)
+    tools = ("--tokenizer", str(bench.models / random_model.NAME), "--command", str(bench.install.benchy))
+    began = time.monotonic()
+    ran = command("bench", *names, "--node", NODE, "--start", *_SIZES, *tools, "--json", timeout=WITHIN)
+    cells = [event for event in ran.events if event["event"] == "cell"]
+    left = node.docker("ps", "-q")
+    is_good = ran.code == 0 and len(cells) == 2 * _CELLS and not left
+    wrong = None if is_good else f"exit {ran.code}, {len(cells)} cells, left: {left}: {ran!r}"[-1500:]
+    bench.note("bench: one after the other", time.monotonic() - began, f"{len(cells)} cells", wrong)
+    for form, begin in (("json", "{"), ("csv", "pp,tg"), ("table", "cell"), ("markdown", "| cell")):
+        told = command("bench", "compare", *names, "--as", form)
+        is_told = told.code == 0 and told.out.lstrip().startswith(begin)
+        bench.note(f"bench compare --as {form}", 0.0, "told", None if is_told else f"{told!r}"[-600:])
+    print(told.out, flush=True)
 
 
 def _read_sizes(one: dict[str, Any]) -> tuple[int, ...]:
@@ -222,6 +243,8 @@ def main() -> int:
             continue
         if reason := run_on_node(bench, partial(measure_engine, engine)):
             bench.note(f"bench {engine}", 0.0, "could not be run", reason)
+    if not options.engine and (reason := run_on_node(bench, compare_engines)):
+        bench.note("bench: one after the other", 0.0, "could not be run", reason)
     wrong = [row for row in bench.rows if row.wrong is not None]
     for row in wrong:
         print(format_row(row))
