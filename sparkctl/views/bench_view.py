@@ -490,7 +490,8 @@ def format_comparison_markdown(one: BenchComparison) -> list[str]:
         setup = run.setup
         parts = (
             setup.profile, setup.image, setup.engine_version, setup.driver and f"driver {setup.driver}",
-            setup.kernel and f"kernel {setup.kernel}", f"{setup.runs} runs", setup.generator, *_list_request_settings(setup),
+            setup.kernel and f"kernel {setup.kernel}", f"{setup.runs} run{'s' if setup.runs != 1 else ''}",
+            setup.generator, *_list_request_settings(setup),
         )  # fmt: skip
         words = ", ".join(sanitize_line(part) for part in parts if part)
         lines += ["", f"{letter}: {sanitize_line(run.instance)} on {' and '.join(run.nodes)}: {words}"]
