@@ -36,6 +36,7 @@ from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.missing_part import (
     KEPT_FREE_BYTES,
+    SOURCE_FIELDS,
     DirectorySource,
     HubSource,
     MissingPart,
@@ -125,11 +126,11 @@ class ModelDownload:
             source = DirectorySource(directory, hub.repository or None, hub.revision)
         if source is None:
             raise OperationRefused(
-                f"where the model of {profile.name} comes from is not known: {part.name} {part.reason} on {part.node}",
+                f"where the {part.kind.value.replace('-', ' ')} of {profile.name} comes from is not known: {part.name} {part.reason} on {part.node}",
                 (
                     format_making_hint(part.made_by)
                     if part.made_by is not None
-                    else "set model.source in the profile, for example hf:ORG/NAME"
+                    else f"set {SOURCE_FIELDS[part.kind]} in the profile, for example hf:ORG/NAME"
                 )
                 + f"; or copy it: sparkctl sync {profile.name} --from NODE --to {part.node}",
             )

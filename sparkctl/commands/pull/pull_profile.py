@@ -214,7 +214,7 @@ def _stream_pull(ctx: CommandContext, request: PullProfile) -> AsyncGenerator[Ev
         async with AsyncExitStack() as stack:
             resources = stack.enter_context(ExitStack())
             sessions = [await open_session(stack, ctx, node, emit) for node in request.nodes]
-            if request.image and not request.stop:
+            if not request.stop:
                 preload_docker_sdk()
             plans = await _build_plans(ctx, request, sessions)
             build = None
