@@ -44,6 +44,7 @@ from sparkctl.model.missing_part import (
     UrlSource,
     parse_model_source,
 )
+from sparkctl.model.node import NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import load_json, sanitize_line
 from sparkctl.model.text.units import format_gib, format_size
@@ -115,10 +116,12 @@ class ModelDownload:
     exclude: tuple[str, ...] = ()
 
     @classmethod
-    def from_part(cls, profile: Profile, part: MissingPart, directory: str | None = None) -> ModelDownload:
+    def from_part(
+        cls, profile: Profile, part: MissingPart, directory: str | None = None, other: NodeName | None = None
+    ) -> ModelDownload:
         """Return the download of a missing model; ``directory``: of the node, it is copied from there.
 
-        Raises `OperationRefused` where nothing says from where.
+        Raises `OperationRefused` where nothing says from where; ``other``: a Spark that may have it, for its hint.
         """
         source = None if part.source is None else parse_model_source(part.source)
         if directory is not None:
@@ -132,7 +135,11 @@ class ModelDownload:
                     if part.made_by is not None
                     else f"set {SOURCE_FIELDS[part.kind]} in the profile, for example hf:ORG/NAME"
                 )
-                + f"; or copy it: sparkctl sync {profile.name} --from NODE --to {part.node}",
+                + (
+                    ""
+                    if other is None
+                    else f"; or, where {other} has it: sparkctl sync {profile.name} --from {other} --to {part.node}"
+                ),
             )
         place = PurePosixPath(part.name)
         include, exclude = list_wanted_names(profile, part)

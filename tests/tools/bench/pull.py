@@ -29,7 +29,7 @@ from tests.tools.bench.timed_processes import time_process
 from tests.unit.node.hub_stand_in import HubStandIn, run_hub
 
 ROUNDS = 3
-IMAGE_BYTES, FILE_BYTES, FILES, SMALL_BYTES = 2 << 30, 512 << 20, 4, 1 << 10
+IMAGE_BYTES, FILE_BYTES, FILES, SMALL_BYTES = 3 << 30, 1 << 30, 4, 1 << 10
 PUBLISHED, SMALL, CLIENT_IMAGE = "127.0.0.1:5000/bench/engine:1", "127.0.0.1:5000/bench/small:1", "pull-bench/client:1"
 MODELS = "/home/milo/models"
 OURS, THEIRS = "sparkctl pull --image-only", "docker pull"
@@ -40,7 +40,7 @@ CLIENT = "import sys; from huggingface_hub.cli.hf import main; sys.argv[0] = 'hf
 
 def run(rounds: int = ROUNDS) -> Report:
     """Measure whole processes. Image and model are gone before each."""
-    with open_bed({"spark1": NodeOptions(gpu=True, data="8g")}) as bed:
+    with open_bed({"spark1": NodeOptions(gpu=True, data="12g")}) as bed:
         node, load = bed.lab.nodes["spark1"], LoadMeter()
         with publish_images(node):
             images = _measure_images(bed, node, rounds)
