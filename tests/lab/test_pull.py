@@ -540,6 +540,9 @@ def test_a_download_on_the_node_itself_is_found_again_and_ended(
         leaks = prepared.sh("sh", "-c", "grep -l -a hf_righ[t] /proc/[0-9]*/cmdline /proc/[0-9]*/environ", check=False)
         assert not leaks, "the token is in no command line and no environment"
         assert find_download("status")["status"] == "runs on the node itself"
+        watching = sparkctl.start("top", "--node", "spark1", "--json")
+        watching.await_text('"phase": ?"pulling"')  # by the monitor that the panel has
+        watching.kill()
         other = sparkctl(*pull, "--set", "model.source=hf:acme/other", env=env)
         assert other.code == 6, other
         joined = sparkctl.start(*pull, env=env)
