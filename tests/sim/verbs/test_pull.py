@@ -567,6 +567,8 @@ async def test_a_plan_asks_the_hub_for_what_is_not_there(sparks: SimulatedSparks
         proposed = propose_profile(f"hf:{repository}", ("args.gpu-memory-utilization=0.5",))
         request = CheckFit(profile=proposed, nodes=nodes, is_proposal=True, hub=HubClient(environ))
         proposal = await collect_events(check_fit(ctx, request))
+        unknown = replace(request, profile=propose_profile("hf:nvidia/misspelt"))
+        unknown_end = find_command_end(await collect_events(check_fit(ctx, unknown)))
         hub.gated.add(repository)
         gated = await collect_events(check_fit(ctx, CheckFit(profile=profile, nodes=nodes, hub=HubClient(environ))))
     assert find_command_end(events).exit_code == 6, "it is not there"
@@ -577,6 +579,7 @@ async def test_a_plan_asks_the_hub_for_what_is_not_there(sparks: SimulatedSparks
     (missing,) = [one for one in events if isinstance(one, PartsMissing)]
     assert missing.parts[1].size == sum(map(len, hub.files[repository].values()))
     assert find_command_end(proposal).exit_code == 0, "a model without a profile: does it fit?"
+    assert unknown_end.exit_code == 6, "nobody can get it"
     (fit,) = [one.fit for one in gated if isinstance(one, MemoryFitEvaluated)]
     assert [part.size for part in fit.parts if part.name == "weights"] == [None]
     assert any("is gated" in caution for caution in fit.cautions)
