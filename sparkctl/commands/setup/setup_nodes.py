@@ -101,7 +101,12 @@ class SetUpNodes(Request):
 
     def format_as_command(self) -> tuple[str, ...]:
         """Return the words of its command line."""
-        flags = {"--dry-run": self.dry_run, "--undo": self.undo, "--yes": self.is_confirmed}
+        flags = {
+            "--dry-run": self.dry_run,
+            "--undo": self.undo,
+            "--yes": self.is_confirmed,
+            f"--cable-timeout={self.cable_limit:g}s": self.cable_limit != CABLE_LIMIT_SECONDS,
+        }
         ssh = () if self.ssh_profile is None else ("--for", self.ssh_profile)
         return ("setup", *map(str, self.named_nodes), *list_flags(flags), *ssh)
 
