@@ -395,7 +395,10 @@ def test_serve_prints_a_config_that_other_terminals_can_use() -> None:
 def test_in_the_demo_it_is_said_what_ended_with_it() -> None:
     ready = run_demo("up", "qwen36-vllm", "--node", "spark1")
     assert ready.returncode == 0, ready.stderr
-    assert "its endpoint ended with the command; with --tunnel it stays until Ctrl-C, and `sparkctl demo --serve`" in ready.stderr
+    assert (
+        "its endpoint ended with the command; with --tunnel it stays until Ctrl-C, and `sparkctl demo --serve`"
+        in ready.stderr
+    )
     refused = run_demo("up", "qwen36-vllm", "--node", "spark1", "--set", "env.SIM_FAULT=nosuch")
     assert refused.returncode != 0
     assert "memory-runaway" in refused.stderr, "the faults that there are"

@@ -18,7 +18,7 @@ from sparkctl.commands.setup.setup_plan import (
 )
 from sparkctl.errors import OperationRefused
 from sparkctl.model.node import NodeName
-from sparkctl.model.setup_plan import SetupStepKind
+from sparkctl.model.setup_plan import FileChange, SetupStepKind
 from sparkctl.node.node_inspection import NodeInspection, decode_inspection
 from sparkctl.node.setup_program import NodeFile, SetupReport, arm_cable, build_program, call, decode_report
 from sparkctl.views.event_text import format_diff
@@ -58,6 +58,8 @@ def test_what_is_missing_becomes_a_step_with_its_diff() -> None:
     ]
     assert steps[1].changes[0].mode == "0440"
     assert notes == ()
+    ended = format_diff(FileChange("/x", "a\nb", "a\nb\n"))
+    assert ended[3:] == [" a", "-b", "\\ No newline at end of file", "+b"], "a change of nothing but the end is shown"
 
 
 @pytest.mark.parametrize(
@@ -146,7 +148,7 @@ def test_the_way_back_of_a_cable_is_a_program_of_its_own() -> None:
     words, encoded = arm_cable("/etc/netplan/x.yaml", ["eth0 1500 10.0.0.1/24"], 60).split("\n", 1)
     assert words.startswith("arm_cable /etc/netplan/x.yaml 'eth0 1500 10.0.0.1/24' <<")
     program = b64decode(encoded.rpartition("@@ end")[0]).decode()
-    assert program.endswith("sleep 60\ncable_back /etc/netplan/x.yaml\n")
+    assert program.endswith("sleep 57\ncable_back /etc/netplan/x.yaml\n")
 
 
 def test_lines_of_ours_that_somebody_took_out_leave_no_empty_file_behind() -> None:
