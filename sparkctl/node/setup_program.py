@@ -67,7 +67,7 @@ def call(function: str, *words: str, text: str | None = None) -> str:
 
 def arm_cable(path: str, lanes: Iterable[str], limit: float) -> str:
     """Return the call that arms the way back: the node has gone back by itself when ``limit`` seconds are over."""
-    program = "\n".join([_read_script(), f"sleep {limit - WAY_BACK_SECONDS:g}", call("cable_back", path), ""])
+    program = "\n".join([_read_script(), call("go_back_after", f"{limit - WAY_BACK_SECONDS:g}", path), ""])
     return call("arm_cable", path, *lanes, text=program)
 
 

@@ -100,7 +100,7 @@ def read_diffs(text: str) -> dict[tuple[str, str], tuple[str, str]]:
     found: dict[tuple[str, str], tuple[list[str], list[str]]] = {}
     node, path = "", ""
     last: tuple[list[str], ...] = ()
-    for line in re.sub(r"\x1b\[[0-9;]*m", "", text).replace("\r", "").splitlines():
+    for line in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r", "").splitlines():
         if match := re.match(r"(spark\d)  ", line):
             node = match[1]
         elif match := re.fullmatch(r"  (?:---|\+\+\+) (/\S+)", line):
@@ -133,7 +133,7 @@ def test_shown_confirmed_done_twice_is_once_and_undone(bare: Lab, sparkctl: Spar
     assert [read_state(node) for node in nodes] == before
     # The second Spark's file is seen only by root, so it is shown, and asked for, once more: after it, y comes a second time.
     yes = {b"spark1 and spark2? [y/N] ": b"y\n", b"-" + OWN_LINE.encode(): b"y\n"}
-    code, screen = sparkctl.on_terminal("setup", answers={**yes, **password})
+    code, screen = sparkctl.on_terminal("setup", answers={**yes, **password}, columns=200)
     assert code == 0, screen.decode(errors="replace")
     assert PASSWORD.encode() not in screen
     promised = read_diffs(screen.decode())
