@@ -17,8 +17,8 @@ from sparkctl.commands.setup.setup_plan import (
     plan_undo,
 )
 from sparkctl.errors import OperationRefused
+from sparkctl.model.events import FileChange, SetupStepKind
 from sparkctl.model.node import NodeName
-from sparkctl.model.setup_plan import FileChange, SetupStepKind
 from sparkctl.node.node_inspection import NodeInspection, decode_inspection
 from sparkctl.node.setup_program import (
     WAY_BACK_SECONDS,
