@@ -99,8 +99,8 @@ _MAX_FAILURES = 64  # failures stored at most
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceLine:
     """A line that may be evidence. ``serving``: the engine was ready by then. ``life``, ``moves`` and ``made`` count the
-    lines before it that showed the engine at work, its progress, and generated tokens. ``writer``: the process that its prefix
-    names, empty if there is none; ``ends_program``: it is what a program that ends by itself prints, no log record."""
+    lines before it that showed the engine at work, its progress, and generated tokens. ``raw``: the line's beginning as the log
+    has it; ``is_of_request``: it stands in the traceback of a request that failed."""
 
     number: int
     text: str
@@ -109,8 +109,15 @@ class EvidenceLine:
     life: int = 0
     moves: int = 0
     made: int = 0
-    writer: str = ""
-    ends_program: bool = False
+    raw: str = ""
+    is_of_request: bool = False
+
+
+def _may_end_program(seen: EvidenceLine) -> bool:
+    """Tell whether a program that ends may have printed this line: it is no record of a log, and of no request."""
+    head, found, _ = seen.raw.partition(seen.text[:_MIN_TEXT_CHARS])
+    is_bare = not found or not head.strip() or (head.rstrip().endswith(")") and bool(find_writer(head)))
+    return is_bare and not seen.is_of_request
 
 
 def failure_weight(seen: EvidenceLine) -> int:
@@ -247,6 +254,8 @@ SURVIVED_LINES, _SURVIVED_LINES_FATAL = 3, 50
 _SURVIVED_TOKEN_LINES = 2
 _MAX_BANNER_LINES = 40  # lines between an engine's name with its version and its settings, at most
 _MAX_FORGIVEN_LINES = 8  # lines in which a program may say what failed before it says that it tries again
+_MAX_HEAD_CHARS = 200  # of a line as the log has it, in which its prefixes stand
+_MIN_TEXT_CHARS = 20  # by which the end of the prefixes is found
 _MAX_CHAIN_LINES = 6  # lines from one exception to the next traceback of the same error
 _MAX_TAIL_LINES = 6  # lines of cleanup that may follow the last error
 _MAX_MESSAGE_CHARS = 2048
@@ -561,7 +570,7 @@ class LogAnalyzer:
             return False
         if failure.cause is FailureCause.UNKNOWN_FLAG:
             return True
-        return seen.ends_program and (self.stopped is not None or seen is self.root_failure)
+        return _may_end_program(seen) and (self.stopped is not None or seen is self.root_failure)
 
     def _note_activity(self, number: int) -> None:
         self._lived_at, self._opened_at = number, None
@@ -652,11 +661,11 @@ class LogAnalyzer:
     def _forgive_failures(self, line: LogLine) -> None:
         """Forget what the process that wrote this line said in the lines before of a failure: it says that it goes on. After a
         fatal one it does not, and of another process it tells nothing."""
-        first, writer = line.number - _MAX_FORGIVEN_LINES, find_writer(line.text)
+        first, writer = line.number - _MAX_FORGIVEN_LINES, find_writer(line.text[:_MAX_HEAD_CHARS])
 
         def is_forgiven(seen: EvidenceLine) -> bool:
             is_fatal = seen.failure is not None and seen.failure.fatal
-            return seen.number >= first and seen.writer == writer and not is_fatal
+            return seen.number >= first and not is_fatal and find_writer(seen.raw) == writer
 
         self.failures = [seen for seen in self.failures if not is_forgiven(seen)]
         for name in ("last_error", "_level_error"):
@@ -758,7 +767,7 @@ class LogAnalyzer:
 
     def _note_error(self, line: LogLine, text: str) -> EvidenceLine:
         return EvidenceLine(
-            number=line.number, text=sanitize_line(text), moves=self._moves, writer=find_writer(line.text)
+            number=line.number, text=sanitize_line(text), moves=self._moves, raw=line.text[:_MAX_HEAD_CHARS]
         )
 
     def _makes_tokens(self, text: str) -> bool:
@@ -856,17 +865,10 @@ class LogAnalyzer:
                 life=self._life,
                 moves=self._moves,
                 made=self._made,
-                writer=find_writer(line.text),
-                ends_program=self._ends_program(line, text),
+                raw=line.text[:_MAX_HEAD_CHARS],
+                is_of_request=self._is_request_traceback,
             )
         )
-
-    def _ends_program(self, line: LogLine, text: str) -> bool:
-        """Tell whether a program that ends may have printed this line: it is no record of a log, and does not answer a request."""
-        if self._is_request_traceback:
-            return False
-        head, found, _ = line.text.partition(text[:_MAX_EXCEPTION_CHARS])
-        return not found or not head.strip() or (bool(find_writer(head)) and head.rstrip().endswith(")"))
 
     def _change_phase(self, phase: Phase, step: Step | None, line: LogLine) -> None:
         name = None if step is None else step.name

@@ -112,12 +112,11 @@ _GOES_ON_PATTERN = re.compile(
 _WRITER_PATTERN = re.compile(
     r"\((?:[\w-]{1,40} ){0,3}(?:\w{1,20}=[\w.:]{1,80},? ?){1,4}\)|[\[ ](?P<ranks>(?:(?:DP|TP|PP|EP|CP|rank)\d{1,4} ?){1,5})\]"
 )
-_MAX_HEAD_CHARS = 200
 
 
 def find_writer(raw: str) -> str:
-    """Return which process of the engine wrote a line, as its prefix names it; empty if it names none."""
-    found = _WRITER_PATTERN.search(raw, 0, _MAX_HEAD_CHARS)
+    """Return which process of the engine wrote a line, as its prefix names it; empty if it names none. ``raw``: its beginning."""
+    found = _WRITER_PATTERN.search(raw)
     return "" if found is None else found["ranks"] or found[0]
 
 
