@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,12 +16,12 @@ from sparkctl.cli import stderr
 from sparkctl.errors import InvalidInput
 
 if TYPE_CHECKING:
-    import click
-
     from sparkctl.clock import Clock
     from sparkctl.config import Config
+    from sparkctl.context import CommandContext
     from sparkctl.model.events import Event
-    from sparkctl.tui.panel_options import DemoStep
+    from sparkctl.model.questions import Prompter
+    from sparkctl.tui.panel_options import CommandParser, DemoStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +41,12 @@ def can_open_panel() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
-def open_panel(
-    root_command: click.Group,
-    *,
-    readonly: bool = False,
-    replay: Path | None = None,
-    demo: DemoOptions | None = None,
-) -> int:
+def open_panel(*, readonly: bool = False, replay: Path | None = None, demo: DemoOptions | None = None) -> int:
     """Open the panel, return when it is closed, and print what keeps running.
 
     Raises `InvalidInput` for an invalid config or recording.
     """
-    from sparkctl.cli.command_line_parser import CommandLineParser
-    from sparkctl.cli.options import create_context
+    gc.disable()  # what is imported from here on stays; `freeze_gc` collects again after the first picture
     from sparkctl.cli.stdout import is_ascii_only
     from sparkctl.config import load_config
     from sparkctl.tui.app import PanelApp
@@ -62,11 +57,17 @@ def open_panel(
     if replay is not None:
         events = _load_recording(replay)
         recording = lambda: (events, 1.0)  # noqa: E731
+
+    def make_context(asker: Prompter) -> CommandContext:
+        from sparkctl.cli.options import create_context
+
+        return create_context(asker=asker, clock=clock)
+
     panel = PanelApp(
         PanelOptions(
             nodes=() if replay is not None else config.nodes,
-            make_context=lambda asker: create_context(asker=asker, clock=clock),
-            commands=CommandLineParser(root_command),
+            make_context=make_context,
+            load_commands=_load_commands,
             keys=config.keys,
             reload=None if replay is not None else _ConfigReloader(config.path, readonly=readonly),
             recording=recording,
@@ -90,6 +91,15 @@ def open_panel(
     for line in closing_lines or ():
         stderr.print_message(line)
     return 0
+
+
+@cache
+def _load_commands() -> CommandParser:
+    """Import click and the verbs, which the first picture does without."""
+    from sparkctl.cli.command_line_parser import CommandLineParser
+    from sparkctl.cli.main import sparkctl_command
+
+    return CommandLineParser(sparkctl_command)
 
 
 def _load_theme() -> str | None:
