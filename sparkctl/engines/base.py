@@ -345,6 +345,7 @@ class Engine:
     share_flags: tuple[str, ...] = ()  # the names of the flag that sets this share, without dashes
     context_flags: tuple[str, ...] = ()  # the names of the flag that sets the longest context
     context_pattern = re.compile(r"\d{1,15}")  # what this flag accepts
+    config_flags: tuple[str, ...] = ()  # the names of those that replace what config.json says
     prefix_cache_flags: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())  # names of those that turn it on, and off
     metrics_setting: str | None = None  # what turns /metrics on in a profile, None if it is on or not known
     metrics_path: str | None = None  # the path of its metrics in Prometheus' format, None if not known

@@ -247,6 +247,7 @@ def _suggest_share(text: str) -> str:
 
 
 _MAX_LAYERS = 4096
+_MAX_SCALING = 1024  # of a model's positions
 _STATE_NUMBER_BYTES = 4  # a linear layer's state is kept in 32 bits, whatever the cache's type
 _CONVOLUTION_NUMBER_BYTES = 2
 _STATELESS_LAYER = "mlp"  # a layer without a cache
@@ -292,12 +293,40 @@ def parse_kv_layout(text: str | None) -> KvCacheLayout | None:
     config = load_json_map(text)
     if config is None:
         return None
+    return _build_kv_layout(_select_language_config(config))
+
+
+def parse_longest_context(text: str | None) -> int | None:
+    """Return the tokens that an engine takes at most by a config.json where no flag says more, None if it does not say.
+
+    Some engines count a scaling of the positions once more where the file has it in them already: then it is an upper bound.
+    """
+    said = _select_language_config(load_json_map(text) or {})
+    longest = parse_positive_int(said.get("max_position_embeddings"))
+    if longest is None:
+        return None
+    scaling = said.get("rope_parameters", said.get("rope_scaling")) or {}
+    if not isinstance(scaling, Mapping):
+        return None
+    if any(isinstance(one, Mapping) for one in scaling.values()):  # of each kind of layer another
+        return None
+    factor = scaling.get("factor")
+    if factor is None:
+        return longest
+    if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor <= _MAX_SCALING:
+        return None
+    trained = parse_positive_int(scaling.get("original_max_position_embeddings")) or longest
+    return max(longest, int(trained * factor))
+
+
+def _select_language_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the part of a config.json that is of the language model."""
     for inner in ("text_config", "llm_config", "language_config", "thinker_config"):
         nested = config.get(inner)
         if isinstance(nested, dict) and ("num_hidden_layers" in nested or "text_config" in nested):
             deeper = nested.get("text_config")
-            return _build_kv_layout(deeper if isinstance(deeper, dict) else nested)
-    return _build_kv_layout(config)
+            return deeper if isinstance(deeper, dict) else nested
+    return config
 
 
 def _build_kv_layout(said: Mapping[str, Any]) -> KvCacheLayout | None:

@@ -20,7 +20,6 @@ from sparkctl.model.missing_part import MissingPart
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, PhaseDuration, Step
 from sparkctl.model.sample import MemoryReading, Sample
-from sparkctl.model.setup_plan import SetupStep, SetupStepKind
 from sparkctl.model.switch_plan import SwitchJournalStatus, SwitchPlan, SwitchStep
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.verdict import Verdict
@@ -467,6 +466,35 @@ class MemoryReleased:
     before_start: int | None = None
     available: int | None = None
     kept: str | None = None
+
+
+class SetupStepKind(StrEnum):
+    """The steps of `setup`."""
+
+    DOCKER_GROUP = "docker-group"
+    DROP_CACHES = "drop-caches"
+    CABLE = "cable"
+    SSH = "ssh"
+    UNDO = "undo"
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """A file before and after. None: it is not there. ``mode``: as chmod takes it, of a file that is written."""
+
+    path: str
+    before: str | None
+    after: str | None
+    mode: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetupStep:
+    """One step of `setup` on one node. ``summary``: what it is good for."""
+
+    kind: SetupStepKind
+    summary: str
+    changes: tuple[FileChange, ...]
 
 
 @dataclass(frozen=True, slots=True)

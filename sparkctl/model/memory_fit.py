@@ -204,8 +204,8 @@ class CheckpointFiles:
 
     ``files``: (name, bytes) of files that may hold weights. ``index_total``: the total size in the safetensors index.
     ``unfinished``: incomplete downloads. ``config``: None if there is none that can be read. ``has_draft_layers``:
-    whether tensors are named like those of draft layers (mtp); None: their names could not be read. ``origin``: the files
-    are not there yet, this is what the Hub has, in words.
+    whether tensors are named like those of draft layers (mtp); None: their names could not be read. ``has_tokenizer``: its
+    tokenizer.json can be read; None: not known. ``origin``: the files are not there yet, this is what the Hub has, in words.
     """
 
     place: str
@@ -215,4 +215,5 @@ class CheckpointFiles:
     unfinished: int = 0
     config: str | None = None
     has_draft_layers: bool | None = None
+    has_tokenizer: bool | None = None
     origin: str | None = None

@@ -410,6 +410,7 @@ def _parse_checkpoint(place: str, body: str) -> CheckpointFiles:
         unfinished=_parse_count(unfinished) if unfinished.isascii() and unfinished.isdigit() else 0,
         config=word.get("config") or None,
         has_draft_layers={"yes": True, "no": False}.get(word.get("drafts", "")),
+        has_tokenizer={"yes": True, "no": False}.get(word.get("tokenizer", "")),
     )
 
 

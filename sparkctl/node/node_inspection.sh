@@ -83,6 +83,7 @@ for section in "$@"; do
       if [ -d "$place" ]; then
         timeout 5 stat -L -c 'file %s %n' -- "$place"/*.safetensors "$place"/*.gguf "$place"/*.bin "$place"/*.pt 2>/dev/null | head -n 1000
         echo "total $(timeout 5 head -c 8000000 -- "$place"/*.safetensors.index.json 2>/dev/null | grep -o '"total_size": *[0-9]*' | head -n 1)"
+        if [ -r "$place/tokenizer.json" ]; then echo "tokenizer yes"; elif [ -x "$place" ]; then echo "tokenizer no"; fi
         echo "config $(timeout 5 head -c 65536 -- "$place/config.json" 2>/dev/null | tr -d '\r\n')"
         # Whether tensors of draft layers are there, by their names in the index, else in the headers of the files.
         names=$(first_readable "$place"/*.safetensors.index.json); [ -n "$names" ] || names=$(first_readable "$place"/*.safetensors)

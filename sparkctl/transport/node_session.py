@@ -9,6 +9,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -18,6 +19,7 @@ from sparkctl.errors import (
     NodeError,
     NodeStarved,
     NodeUnreachable,
+    OperationRefused,
     ProtocolViolation,
     SparkctlError,
     UnreadableAnswer,
@@ -32,6 +34,7 @@ from sparkctl.transport.node_connection import CommandResult, ConnectionStatus, 
 
 if TYPE_CHECKING:
     from sparkctl.model.events import NodeStateChanged
+    from sparkctl.model.sample import NodeProcess
 
 
 _X509_MODULE = "asyncssh.crypto.x509"
@@ -184,6 +187,27 @@ class NodeSession:
         if seen.identity is not None:
             self.home = seen.identity.home
         return seen
+
+    async def kill_process(self, one: NodeProcess, signal: str) -> None:
+        """Send ``signal`` (``TERM`` or ``KILL``) to a process. Raises `OperationRefused` if it is gone, or another one
+        has its number now, or this user may not.
+
+        It is the same process if it began at the same moment; where that is not known, if it has the same name."""
+        node = self.node.name
+        began = "-" if one.start_ticks is None else str(one.start_ticks)
+        script = (Path(probe.__file__).parent / "end_process.sh").read_bytes()
+        done = await self.run(["sh", "-s", "--", signal, str(one.pid), began, (one.name or "-")[:15]], stdin=script)
+        answer, _, rest = sanitize_line(done.stdout.decode("utf-8", "replace").strip()).partition(" ")
+        if done.status == 0 and answer == "sent":
+            return
+        if answer == "gone":
+            raise OperationRefused(f"process {one.pid} is no longer on {node}")
+        if answer == "other":
+            raise OperationRefused(f"process {one.pid} on {node} is now another one, {rest}: nothing was sent to it")
+        said = rest or sanitize_line(done.stderr.decode("utf-8", "replace").strip()) or f"exit status {done.status}"
+        raise OperationRefused(
+            f"{node} did not end process {one.pid}: {said}", f"on {node}: sudo kill -s {signal} {one.pid}"
+        )
 
     async def __aenter__(self) -> Self:
         return self

@@ -249,7 +249,7 @@ class PanelApp(Panel):
             self.push_screen(details)
 
     def _confirm_exit(self, course: SwitchProgress) -> None:
-        from sparkctl.tui.dialogs.confirmations import confirm_exit
+        from sparkctl.tui.dialogs.prompts import confirm_exit
 
         confirm_exit(self, course)
 

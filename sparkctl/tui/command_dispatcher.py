@@ -106,7 +106,7 @@ class CommandDispatcher:
         if isinstance(request, SwitchInstance) and not request.from_up:
             self.plan_switch(request)
         elif isinstance(request, CheckFit):
-            from sparkctl.tui.dialogs.result_dialogs import show_memory_estimate
+            from sparkctl.tui.dialogs.prompts import show_memory_estimate
 
             show_memory_estimate(panel, request)
         elif one.id in _LEFT_SWITCH_ACTIONS and len(request.format_as_command()) == 1 and (why := one.why_not(now)):
@@ -136,7 +136,7 @@ class CommandDispatcher:
         if target.verb == "history":
             self._show_history(target)
         elif target.verb == "diagnose":
-            from sparkctl.tui.dialogs.result_dialogs import show_diagnosis
+            from sparkctl.tui.dialogs.prompts import show_diagnosis
 
             self._refuse_if_not_ready()
             show_diagnosis(self._panel, target)
@@ -149,7 +149,7 @@ class CommandDispatcher:
         self._panel.spawn_task(self._confirm_and_start(request, one))
 
     async def _confirm_and_start(self, request: Request, one: Action) -> None:
-        from sparkctl.tui.dialogs.confirmations import CONFIRM_ANSWER, build_confirmation
+        from sparkctl.tui.dialogs.prompts import CONFIRM_ANSWER, build_confirmation
 
         panel = self._panel
         assert panel.controller is not None

@@ -25,9 +25,9 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.model.questions import Prompter
 from sparkctl.profiles.profile_library import list_startable_profiles
 from sparkctl.tui.app import PanelApp
-from sparkctl.tui.dialogs.confirmations import build_confirmation
 from sparkctl.tui.dialogs.import_profile_dialog import ImportProfileDialog
 from sparkctl.tui.dialogs.profile_picker import ProfilePicker
+from sparkctl.tui.dialogs.prompts import build_confirmation
 from sparkctl.tui.panel_options import PanelOptions
 from tests.golden.comparison import assert_no_diffs, assert_same_files, diff_golden
 from tests.tools.pictures.panel_scenes import (

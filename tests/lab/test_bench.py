@@ -116,6 +116,24 @@ def test_by_domain_an_engine_that_dies_ends_the_run_and_the_rest_is_measured_lat
     assert [one["domain"] for one in run["domains"]] == list(kinds)
 
 
+def test_what_the_models_files_tell_cannot_be_measured_is_refused_before_anything_starts(
+    spark1: LabNode, sparkctl: Sparkctl
+) -> None:
+    model = "/home/milo/models/bare"
+    spark1.sh("sh", "-c", f"mkdir -p {model}; echo '{{\"max_position_embeddings\": 2048}}' >{model}/config.json")
+    name = sparkctl.profile(mounts=["/home/milo/models:/models"], model={"path": "/models/bare", "served_name": "bare"})
+    words = ("bench", name, "--node", "spark1", "--start", "--json", "--pp", "8", "--tg", "4")
+    cells = sparkctl(*words, "--depth", "2048", *build_tools(sparkctl))
+    bare = sparkctl(*words, "--command", GENERATOR)
+    for ran, says in (
+        (cells, "pp8 tg4 @ d2048 c1 needs 2060 tokens, and tiny takes 2048"),
+        (bare, f"there is no {model}/tokenizer.json on spark1"),
+    ):
+        assert [event["event"] for event in ran.events] == ["result"], ran
+        assert (ran.code, says in ran.result["message"]) == (6, True), ran
+    assert list_own_containers(spark1) == []
+
+
 def test_a_guard_that_stops_the_model_ends_the_run_and_is_named(
     clean_nodes: Lab, spark1: LabNode, sparkctl: Sparkctl
 ) -> None:

@@ -22,7 +22,7 @@ from sparkctl.model.node import NodeName, NodeState
 from sparkctl.simulator import SimNodeOptions, SimulatedSparks, SudoRule
 from sparkctl.tui.app import PanelApp
 from sparkctl.tui.dialogs.command_palette import THEME_PREFIX, filter_entries, list_palette_entries
-from sparkctl.tui.dialogs.confirmations import TypeNameDialog, build_confirmation
+from sparkctl.tui.dialogs.prompts import TypeNameDialog, build_confirmation
 from sparkctl.tui.log_viewer.log_view import LogView
 from sparkctl.tui.screens.overview_screen import TileGrid
 from sparkctl.tui.text_surface import TextSurface

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +18,15 @@ from sparkctl.cli.options import (
     node_option,
     select_configured_nodes,
 )
+from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import format_ago, format_size
+from sparkctl.views.text.line_wrap import align_cells, wrap_line
+
+if TYPE_CHECKING:
+    from sparkctl.commands.images import ImageUse, NodeImages
+    from sparkctl.commands.stored_models import NodeModels, StoredModel
+
+_IMAGE_HEADINGS = ("image", "size", "created", "last used", "used by")
 
 
 @click.group(
@@ -41,14 +52,14 @@ def models_command(ctx: click.Context, node: tuple[str, ...], as_json: bool) -> 
     from sparkctl.commands.model_places import load_all_profiles
     from sparkctl.commands.stored_models import list_models
     from sparkctl.errors import ExitCode
-    from sparkctl.views.stored_view import build_models_json, format_models
+    from sparkctl.model.json_codec import to_json_data
 
     context = create_context(may_ask=not as_json)
     views = verb_runner.run_async(list_models(context, select_configured_nodes(node), load_all_profiles()))
     if as_json:
-        stdout.print_json(build_models_json(views))
+        stdout.print_json({"schema": 1, "nodes": to_json_data(views)})
     else:
-        stdout.print_lines(format_models(views, context.clock.unix_time(), stdout.get_terminal_width()))
+        stdout.print_lines(_format_models(views, context.clock.unix_time(), stdout.get_terminal_width()))
     return int(ExitCode.UNREACHABLE if any(view.trouble is not None for view in views) else ExitCode.DONE)
 
 
@@ -125,14 +136,13 @@ def images_command(ctx: click.Context, node: tuple[str, ...], as_json: bool) -> 
     from sparkctl.commands.images import list_images
     from sparkctl.errors import ExitCode
     from sparkctl.model.json_codec import to_json_data
-    from sparkctl.views.stored_view import format_images
 
     context = create_context(may_ask=not as_json)
     found = verb_runner.run_async(list_images(context, select_configured_nodes(node)))
     if as_json:
         stdout.print_json({"schema": 1, "nodes": to_json_data(found)})
     else:
-        stdout.print_rows(format_images(found, context.clock.unix_time(), stdout.get_terminal_width()))
+        stdout.print_rows(_format_images(found, context.clock.unix_time(), stdout.get_terminal_width()))
     return int(ExitCode.DONE if all(one.images is not None for one in found) else ExitCode.UNREACHABLE)
 
 
@@ -180,3 +190,69 @@ def images_remove_command(
         stderr.print_message("nothing was removed")
         return int(ExitCode.REFUSED)
     return verb_runner.run_verb(context, replace(request, dry_run=False).run, TextPrinter())
+
+
+def _format_images(nodes: Sequence[NodeImages], now: float, width: int | None = None) -> list[str]:
+    """Return the lines of ``images``, wrapped to ``width`` columns if given. ``now``: unix seconds, for the ages."""
+    lines: list[str] = []
+    for node in nodes:
+        lines += ([""] if lines else []) + _format_node_images(node, now)
+    return [part for line in lines for part in wrap_line(line, width, 4)]
+
+
+def _format_node_images(node: NodeImages, now: float) -> list[str]:
+    if node.images is None:
+        hint = [f"    try: {sanitize_line(node.hint)}"] if node.hint else []
+        return [f"{node.name}   {sanitize_line(node.detail or 'not known')}", *hint]
+    if not node.images:
+        return [f"{node.name}   no image"]
+    rows = [_IMAGE_HEADINGS, *(_list_image_cells(one, now) for one in node.images)]
+    return [node.name, *("  " + "  ".join(cells) for cells in align_cells(rows, right=(1,)))]
+
+
+def _list_image_cells(one: ImageUse, now: float) -> tuple[str, ...]:
+    name = " ".join(one.image.names) or one.image.id.removeprefix("sha256:")[:12]
+    what = "" if one.image.names else " (old build)" if one.is_old_build else " (dangling)"
+    groups = (("container", one.containers), ("profile", one.profiles))
+    users = [f"{word}{'s' if len(names) > 1 else ''} {', '.join(names)}" for word, names in groups if names]
+    return (
+        sanitize_line(name) + what,
+        "—" if one.image.size is None else format_size(one.image.size),
+        format_ago(one.image.created, now),
+        format_ago(one.last_used, now),
+        sanitize_line("; ".join(users)) or "nothing",
+    )
+
+
+def _format_models(views: Sequence[NodeModels], now: float, width: int | None = None) -> list[str]:
+    """Return the lines of ``models``, wrapped to ``width`` columns if given. ``now``: unix seconds, for the ages."""
+    lines: list[str] = []
+    for view in views:
+        lines += [""] if lines else []
+        if view.trouble is not None:
+            lines.append(f"{view.node}   not known: {sanitize_line(view.trouble)}")
+            continue
+        whole = sum(one.size for one in view.models)
+        lines.append(
+            f"{view.node}   {len(view.models)} model{'s' if len(view.models) > 1 else ''}, {format_size(whole)}"
+            if view.models
+            else f"{view.node}   no model"
+        )
+        cells = [_list_model_cells(one, now, several=len(views) > 1) for one in view.models]
+        lines += ["  ".join(row).rstrip() for row in align_cells(cells, right=(0,))]
+    return [part for line in lines for part in wrap_line(line, width, 4)]
+
+
+def _list_model_cells(one: StoredModel, now: float, *, several: bool) -> list[str]:
+    used = "last used ?" if one.used is None else f"used {format_ago(one.used, now)}"
+    if one.is_link:
+        state = "a link"
+    elif one.is_whole is None:
+        state = "not known whether it is complete: its files cannot be read"
+    else:
+        state = "complete" if one.is_whole else f"incomplete: {sanitize_line(one.faults[0])}"
+    needed = ", ".join(one.profiles) or (
+        "no profile uses it" if one.is_brought else "not downloaded by sparkctl, no profile uses it"
+    )
+    where = [f"also on {' and '.join(one.also_on)}" if one.also_on else "only here"] if several else []
+    return [f"  {format_size(one.size)}", sanitize_line(one.place), used, state, *where, sanitize_line(needed)]

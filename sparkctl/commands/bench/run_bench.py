@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,8 +27,9 @@ from sparkctl.commands.bench.load_generator import (
 from sparkctl.commands.event_stream import build_end_from_error, forward_events, open_session, stream_events
 from sparkctl.commands.list_endpoints import ServedEndpoint, ServedModel, list_endpoints
 from sparkctl.commands.request import Preview, Request, SentenceTone, describe_unreachable
-from sparkctl.commands.restart_instance import build_restart
+from sparkctl.commands.restart_instance import build_restart, find_profile_changes
 from sparkctl.commands.show_log import find_container
+from sparkctl.commands.start.launch_plans import build_changed_plan
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.stop.stop_instance import StopInstance
 from sparkctl.commands.switch.switch_request import SwitchInstance
@@ -37,7 +38,7 @@ from sparkctl.context import CommandContext, CommandInterrupted, InterruptSignal
 from sparkctl.engines import load_engine
 from sparkctl.engines.base import Engine
 from sparkctl.engines.engine_flags import CommandFlags
-from sparkctl.engines.memory_estimate import map_path_to_node
+from sparkctl.engines.memory_estimate import map_path_to_node, parse_longest_context
 from sparkctl.errors import ConnectionLost, ExitCode, InvalidInput, NodeError, OperationRefused, SparkctlError
 from sparkctl.history.bench_store import BenchStore
 from sparkctl.history.model import OperationKind
@@ -55,6 +56,8 @@ from sparkctl.model.events import (
     WarningEmitted,
 )
 from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec
+from sparkctl.model.memory_fit import CheckpointFiles
+from sparkctl.model.missing_part import PartKind
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.questions import BenchStartQuestion, NonInteractivePrompter
 from sparkctl.model.text.units import format_duration
@@ -64,6 +67,7 @@ from sparkctl.monitor.node_status import read_node_statuses
 from sparkctl.monitor.node_views import build_missing_instance_error, choose_instance
 from sparkctl.node.node_inspection import NodeIdentity
 from sparkctl.profiles.container_labels import parse_decode_step_label, parse_port_label
+from sparkctl.profiles.fit_evaluation import list_checkpoint_paths
 from sparkctl.transport.node_connection import ByteReader, ByteWriter
 from sparkctl.transport.node_session import NodeSession
 from sparkctl.transport.socket_relay import HeaderWriter, SocketRelay
@@ -396,6 +400,9 @@ async def find_target(stack: AsyncExitStack, ctx: CommandContext, request: Measu
     port = None if container is None else parse_port_label(container)
     if container is None or port is None:
         raise InvalidInput(f"{request.instance} on {node.name} has ended", "sparkctl status")
+    if (changes := find_profile_changes(ctx, request.instance, container)) is not None:
+        words = f"{request.instance} is measured as it runs; its profile here has other settings now: {changes}"
+        emit(WarningEmitted(ctx.clock.unix_time(), node.name, words, f"sparkctl restart {request.instance}"))
     engine = load_engine(container.get_label(ContainerLabel.ENGINE) or "")
     run, identity = await session.docker.read_run_options(container.id), None
     with suppress(SparkctlError):
@@ -731,11 +738,11 @@ class BenchSeries:
             if refused is not None:
                 continue
             try:
-                _refuse_unmeasurable(bench, start)
+                await self._refuse_unmeasurable(bench, start)
                 _, changed = await self._build_restarts(stops)
             except SparkctlError:  # it is told when its turn comes
                 continue
-            question = BenchStartQuestion(bench.instance, tuple(node.name for node in start.nodes), stops, changed)
+            question = _build_question(bench, start, stops, changed)
             self._answers[bench.instance] = await self.ctx.asker.ask_yes_no(question)
             self._told.update(changed)
 
@@ -786,19 +793,19 @@ class BenchSeries:
         if start is None or not self.may_start or await self.is_served(bench.instance, bench.nodes):
             return None
         start, was_there = self.stopped.get(bench.instance, start), await self._may_be_there(bench.instance, start)
-        _refuse_unmeasurable(bench, start)
+        await self._refuse_unmeasurable(bench, start)
         stops, refused = await self._plan_stops(self._build_switch(start))
         if refused is not None:
             return refused
         restarts, changed = await self._build_restarts(stops)
         is_wanted = self.are_started or self._answers.get(bench.instance)
         if is_wanted is None:
-            question = BenchStartQuestion(bench.instance, tuple(node.name for node in start.nodes), stops, changed)
+            question = _build_question(bench, start, stops, changed)
             is_wanted = await self.ctx.asker.ask_yes_no(question)
         elif is_wanted and (untold := [name for name in changed if name not in self._told]):
             raise OperationRefused(
-                f"{untold[0]} has to stop for {bench.instance}, and runs with settings that are not in this computer's history: it "
-                "would not start again with the same",
+                f"{untold[0]} has to stop for {bench.instance}, and would not start again with the same settings: "
+                f"{changed[untold[0]]}",
                 f"have it run with its profile as it is here: sparkctl restart {untold[0]}; or leave out --start, to be asked",
             )
         return (start, was_there, restarts) if is_wanted else None
@@ -815,25 +822,30 @@ class BenchSeries:
         stops = planned[0].plan.stops if planned else ()
         return stops, ended if ended.exit_code else None
 
-    async def _build_restarts(self, stops: Sequence[str]) -> tuple[dict[str, StartInstance], tuple[str, ...]]:
-        """Return how what stops starts again, by name, and those of which that has other settings than run now, as far as is known.
+    async def _build_restarts(self, stops: Sequence[str]) -> tuple[dict[str, StartInstance], dict[str, str]]:
+        """Return how what stops starts again, by name, and why that has other settings than run now, for those for which it has.
 
         Raises `SparkctlError` where one cannot be started again: then nothing stops.
         """
         nodes = self.everywhere or self.nodes
         views = await read_node_statuses(self.ctx, nodes) if stops else ()
-        restarts, changed = dict[str, StartInstance](), list[str]()
+        restarts, changed = dict[str, StartInstance](), dict[str, str]()
         for name in stops:
             found = choose_instance(views, name)
-            restarts[name], is_known = build_restart(self.ctx, found, self.everywhere)
-            if is_known or name in self.stopped:
+            plan = build_restart(self.ctx, found, self.everywhere)
+            restarts[name] = plan.start
+            if name in self.stopped:
+                continue
+            if plan.changes is not None:
+                changed[name] = f"its profile here has changed since it was started ({plan.changes})"
+            if plan.is_known:
                 continue
             async with self.ctx.create_session(next(one for one in nodes if one.name == found.node)) as session:
                 await session.link.connect()
                 container = await find_container(session, name)
-            if container is None or container.get_label(ContainerLabel.HASH) != restarts[name].profile.digest:
-                changed.append(name)
-        return restarts, tuple(changed)
+            if container is None or container.get_label(ContainerLabel.HASH) != plan.start.profile.digest:
+                changed[name] = "it runs with settings that are not in this computer's history"
+        return restarts, changed
 
     async def _start_again(self) -> None:
         """Start what ran before and does not run now."""
@@ -851,6 +863,44 @@ class BenchSeries:
         if ended.exit_code:
             words = f"{name} was not stopped: {ended.message}"
             self.emit(WarningEmitted(self.ctx.clock.unix_time(), None, words, ended.hint))
+
+    async def _refuse_unmeasurable(self, bench: MeasureInstance, start: StartInstance) -> None:
+        """Raise `OperationRefused` where the profile, or the model's files on the node, tell that it cannot be measured: then nothing
+        stops or starts for it.
+
+        What the server itself takes may still be less than both.
+        """
+        if not isinstance(bench, RunBench):
+            return
+        engine, profile = start.engine, start.profile
+        words = CommandFlags(engine.build_command(profile), profile.container.entrypoint)
+        context = words.get_count(*engine.context_flags) or None  # 0: as long as the model's
+        bench.select_cells(context)
+        path = profile.model.path or ""
+        if not bench.tokenizer and path.endswith(_GGUF_SUFFIX):
+            raise OperationRefused(
+                f"{bench.instance} has its tokenizer inside {path}, where it is not read", _TOKENIZER_HINT
+            )
+        files = await self._read_model_files(start)
+        if files is None:
+            return
+        if context is None and engine.context_flags and not any(words.has_flag(name) for name in engine.config_flags):
+            bench.select_cells(parse_longest_context(files.config))
+        if not bench.tokenizer and files.has_tokenizer is False:
+            raise OperationRefused(
+                f"there is no {files.place}/tokenizer.json on {start.head_node.name}", _TOKENIZER_HINT
+            )
+
+    async def _read_model_files(self, start: StartInstance) -> CheckpointFiles | None:
+        """Return the model's files on the node of a start, None where they cannot be looked at: it is told after the start, then."""
+        with suppress(SparkctlError):
+            async with self.ctx.create_session(start.head_node) as session:
+                await session.link.connect()
+                await session.read_node("identity")  # with the home, which mounts may name
+                plan = build_changed_plan(self.ctx, replace(start, dry_run=True), session, start.profile)
+                for place in list_checkpoint_paths(start.profile, plan, (PartKind.MODEL,)):
+                    return next(iter((await session.read_node(f"model={place}")).models), None)
+        return None
 
     async def _may_be_there(self, name: str, start: StartInstance) -> bool:
         """Tell whether an instance may run already, although it does not answer: it loads, or is not known. It is not ours to stop."""
@@ -884,20 +934,11 @@ class BenchSeries:
         return any(one.ours and one.instance == name for one in served)
 
 
-def _refuse_unmeasurable(bench: MeasureInstance, start: StartInstance) -> None:
-    """Raise `OperationRefused` where the profile alone tells that it cannot be measured: then nothing stops or starts for it.
-
-    What the server itself takes may still be less than the profile asks for.
-    """
-    if not isinstance(bench, RunBench):
-        return
-    words = CommandFlags(start.engine.build_command(start.profile), start.profile.container.entrypoint)
-    bench.select_cells(words.get_count(*start.engine.context_flags) or None)  # 0: as long as the model's
-    path = start.profile.model.path or ""
-    if not bench.tokenizer and path.endswith(_GGUF_SUFFIX):
-        raise OperationRefused(
-            f"{bench.instance} has its tokenizer inside {path}, where it is not read", _TOKENIZER_HINT
-        )
+def _build_question(
+    bench: MeasureInstance, start: StartInstance, stops: tuple[str, ...], changed: Mapping[str, str]
+) -> BenchStartQuestion:
+    nodes = tuple(node.name for node in start.nodes)
+    return BenchStartQuestion(bench.instance, nodes, stops, tuple(changed.items()))
 
 
 def _without_interrupt(ctx: CommandContext) -> CommandContext:

@@ -43,14 +43,16 @@ from sparkctl.model.events import (
     CommandEnded,
     Emit,
     Event,
+    FileChange,
     Outcome,
     SetupPlanned,
+    SetupStep,
     SetupStepDone,
+    SetupStepKind,
     WarningEmitted,
 )
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.questions import SetupQuestion, SudoPasswordQuestion
-from sparkctl.model.setup_plan import FileChange, SetupStep, SetupStepKind
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_duration
 from sparkctl.node import peer_checks

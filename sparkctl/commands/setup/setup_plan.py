@@ -13,9 +13,9 @@ from ipaddress import IPv4Interface, IPv4Network, ip_interface, ip_network
 
 from sparkctl.commands.drop_page_cache import TEE_COMMAND
 from sparkctl.errors import OperationRefused
+from sparkctl.model.events import FileChange, SetupStep, SetupStepKind
 from sparkctl.model.fabric_route import ConfiguredInterface, FabricLane, FabricRoute, RouteEnd, parse_port_number
 from sparkctl.model.node import NodeName
-from sparkctl.model.setup_plan import FileChange, SetupStep, SetupStepKind
 from sparkctl.node.node_inspection import NetworkReadings, NodeInspection
 from sparkctl.node.peer_checks import SshLoginTarget
 from sparkctl.node.setup_program import ABSENT, NodeFile, SetupReport, list_kept_copies

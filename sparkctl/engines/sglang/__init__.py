@@ -222,6 +222,7 @@ class SglangEngine(Engine):
     memory_setting = MEMORY_FRACTION_FIELD
     share_flags = ("mem-fraction-static", "mem-fraction", "mem-frac")
     context_flags = ("context-length", "context-len")
+    config_flags = ("json-model-override-args",)
     prefix_cache_flags = ((), ("disable-radix-cache",))
     metrics_setting = "args.enable-metrics: true"
     # github.com/sgl-project/sglang/issues/37457: its `server_args=` line and /server_info have it, also from a file (0.5.23)

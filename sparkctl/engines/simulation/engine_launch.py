@@ -335,7 +335,7 @@ def list_model_files(place: str) -> list[str]:
     files = [f"file {size} {place}/{shard}" for shard, size in _split_into_shards(weights, shards)]
     return [
         f"@@ model {place}", "there dir", *files, f'total "total_size": {weights}',
-        f"drafts {'yes' if _DRAFT_LAYERS.search(name) else 'no'}",
+        "tokenizer yes", f"drafts {'yes' if _DRAFT_LAYERS.search(name) else 'no'}",
         f"config {json.dumps(build_model_config(name), separators=(',', ':'))}",
     ]  # fmt: skip
 

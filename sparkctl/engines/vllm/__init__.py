@@ -303,6 +303,7 @@ class VllmEngine(Engine):
     memory_setting = MEMORY_UTILIZATION_FIELD
     share_flags = ("gpu-memory-utilization", "gpu-memory-util")
     context_flags = ("max-model-len",)
+    config_flags = ("hf-overrides", "rope-scaling", "hf-config-path")
     prefix_cache_flags = (("enable-prefix-caching",), ("no-enable-prefix-caching", "disable-prefix-caching"))
     context_pattern = re.compile(r"\d{1,15}(\.\d+)?[kmgtKMGT]?|auto|-1")  # since 0.12: as much as fits
     metrics_path = "/metrics"

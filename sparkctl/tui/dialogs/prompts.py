@@ -1,12 +1,24 @@
-"""Asks the operator's questions (host keys, passwords, logins, retries) as dialogs, one at a time."""
+"""Asks the operator with dialogs: the questions of commands (host keys, passwords, logins, retries), one at a time, and
+confirmations of what is dangerous: Cancel is the default, and to stop a serving instance its name has to be typed. Shows what
+`plan` and `diagnose` tell.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from textual.widgets import Input
+
+from sparkctl.commands.actions import INSTANCE, Action, ActionContext, retarget_context
+from sparkctl.commands.request import Request
+from sparkctl.errors import InvalidInput, SparkctlError
+from sparkctl.model.events import CommandEnded, Event, MemoryFitEvaluated, WarningEmitted
+from sparkctl.model.finding import Severity
+from sparkctl.model.phase import Phase
 from sparkctl.model.questions import (
     BenchStartQuestion,
     HostKeyQuestion,
@@ -17,18 +29,29 @@ from sparkctl.model.questions import (
     SudoPasswordQuestion,
     YesNoQuestion,
 )
-from sparkctl.tui.dialogs.base import ChoiceDialog, InputDialog, render_sentence
+from sparkctl.monitor.switch_journal_io import format_step_number
+from sparkctl.monitor.switch_progress import SwitchProgress
+from sparkctl.tui.dialogs.base import ChoiceDialog, InputDialog, RefreshingDialog, TextDialog, render_sentence
+from sparkctl.views.command_result_view import describe_stopped_models
 from sparkctl.views.event_text import render_setup_step
 from sparkctl.views.text.line_wrap import wrap_text
-from sparkctl.views.text.styled_text import Span, TextStyle, make_row, sanitize_span
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, get_state_symbol, make_row, sanitize_span
 
 if TYPE_CHECKING:
     from textual.screen import ModalScreen
 
+    from sparkctl.commands.diagnose_file import DiagnosisReport
+    from sparkctl.commands.request import ScreenTarget
+    from sparkctl.commands.start.check_fit import CheckFit
     from sparkctl.tui.panel import Panel
+    from sparkctl.tui.panel_options import PreparedCommand
 
 
+CONFIRM_ANSWER = "do"  # the answer of a confirmation that confirms
+LEAVE_ANSWER = "leave"
 _QUOTE_COLUMNS = 66
+_MAX_COLUMNS = 104  # of a result
+_HANGING_INDENT = 10  # columns, below the labels of a diagnosis
 
 
 class DialogPrompter:
@@ -147,3 +170,186 @@ class DialogPrompter:
                 if self._panel.screen_stack[-1:] == [dialog]:  # empty after the panel has ended
                     dialog.dismiss(None)  # the asking task is gone
                 raise
+
+
+def build_confirmation(request: Request, one: Action, now: ActionContext) -> RefreshingDialog:
+    """Return the dialog that asks before an action; `CONFIRM_ANSWER` is its yes."""
+    preview = request.preview(now)
+    body: list[TextRow] = []
+    for section in preview.sections:
+        body += [row for text, tone in section for row in render_sentence(text, TextStyle(tone))]
+        body += [()]
+    body += render_sentence(f"sparkctl {' '.join(request.format_as_command())}", TextStyle.LABEL)
+    title = preview.title or one.short
+    if preview.wanted is not None:
+        return TypeNameDialog(title, body, preview.wanted)
+    choices = (("cancel", "Cancel"), (CONFIRM_ANSWER, preview.accept or one.short))
+    return ChoiceDialog(title, body, choices, TextStyle.ATTENTION)
+
+
+class TypeNameDialog(InputDialog):
+    """A question that only the full name answers; anything else shows an error."""
+
+    def __init__(self, title: str, body: Sequence[TextRow], wanted: str) -> None:
+        super().__init__(title, body)
+        self._wanted = wanted
+        self._refusal = ""  # why the last answer was refused
+
+    def render_footer_rows(self) -> Sequence[TextRow]:
+        """Return the name to type, or why the last answer was refused."""
+        hint = (
+            make_row(sanitize_span(f"{self._refusal}; esc leaves it running.", TextStyle.BAD))
+            if self._refusal
+            else make_row(
+                Span("Type ", TextStyle.LABEL),
+                sanitize_span(self._wanted, TextStyle.KEY),
+                Span(" to do it; esc leaves it running.", TextStyle.LABEL),
+            )
+        )
+        return [hint]
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Accept the name. Nothing else closes the dialog, so that no key reaches the screen below."""
+        event.prevent_default()  # Textual calls the handler of every base class, too
+        if event.value.strip() == self._wanted:
+            self.dismiss(CONFIRM_ANSWER)
+            return
+        self._refusal = f"That is not {self._wanted}" if event.value.strip() else f"Type {self._wanted} to confirm"
+        self.query_one(Input).clear()
+        self.draw_dialog()
+
+
+def _render_switch_question(course: SwitchProgress, question: str, way_on: str) -> list[TextRow]:
+    at = "" if course.current_step is None else f" It is at {format_step_number(course.current_step)}."
+    body = render_sentence(f"{question}{at}", TextStyle.STRONG)
+    body += [
+        row for words in describe_stopped_models(course) for row in render_sentence(f"{words}.", TextStyle.ATTENTION)
+    ]
+    return [*body, *render_sentence(way_on)]
+
+
+class LeaveSwitchDialog(ChoiceDialog):
+    """Asks before the panel ends in the middle of its switch; `LEAVE_ANSWER` is its yes."""
+
+    def __init__(self, course: SwitchProgress) -> None:
+        way_on = "It then stays as it is until sparkctl resume continues it or sparkctl abort undoes it."
+        body = _render_switch_question(course, f"Leave the switch to {course.instance} in the middle?", way_on)
+        super().__init__("leave", body, (("", "stay"), (LEAVE_ANSWER, "leave it, and the panel")), TextStyle.ATTENTION)
+
+
+def confirm_exit(panel: Panel, course: SwitchProgress) -> None:
+    """Ask before the panel ends during its switch; a second request in the open dialog ends it."""
+    if isinstance(panel.screen, LeaveSwitchDialog):
+        panel.exit_panel()
+    else:
+        opened = panel.push_screen(LeaveSwitchDialog(course), lambda answer: panel.exit_panel() if answer else None)
+        panel.keyboard.hold_until_mounted(opened)
+
+
+def build_interrupt_dialog(course: SwitchProgress) -> ChoiceDialog:
+    """Return the question before the switch screen interrupts its switch."""
+    body = _render_switch_question(
+        course,
+        f"Interrupt the switch to {course.instance}?",
+        "You can continue or undo it later, also from this screen.",
+    )
+    return ChoiceDialog("interrupt", body, (("", "let it go on"), (LEAVE_ANSWER, "interrupt it")), TextStyle.ATTENTION)
+
+
+def show_memory_estimate(panel: Panel, request: CheckFit) -> None:
+    """Show whether a profile fits, as ``plan`` does."""
+    assert panel.controller is not None
+    panel.spawn_dialog_task(_show_fit(panel, panel.controller.prepare_command(request)))
+
+
+async def _show_fit(panel: Panel, started: PreparedCommand) -> None:
+    received: list[Event] = []
+    try:
+        async with aclosing(started.events()) as events:
+            async for event in events:
+                received.append(event)
+    except SparkctlError as error:
+        panel.show_error(error)
+        return
+    name = started.words[1]
+    rows = render_estimate_result(received, _get_dialog_columns(panel))
+    panel.push_screen(TextDialog(f"does {name} fit", [(), *rows, ()]))
+
+
+def render_estimate_result(received: Sequence[Event], columns: int) -> list[TextRow]:
+    """Return the result of ``plan``: the summary, the estimate of each node, the next commands, and errors."""
+    from sparkctl.views.profiles.memory_estimate_view import (
+        format_estimate,
+        format_estimate_notes,
+        format_estimate_summary,
+    )
+
+    judged = [one for one in received if isinstance(one, MemoryFitEvaluated)]
+    rows = wrap_text("\n".join(format_estimate_summary([one.fit for one in judged])), columns, TextStyle.STRONG, 2)
+    for at, one in enumerate(judged):
+        before = [other.fit for other in judged[:at]]
+        rows += [()] if rows else []
+        rows += wrap_text(one.fit.summary_sentence, columns, TextStyle.STRONG)
+        lines = (*format_estimate(one.fit, columns, before), *format_estimate_notes(one.fit, columns, before))
+        rows += [make_row(sanitize_span(line, TextStyle.LABEL)) for line in lines]
+    commands = dict.fromkeys(each for one in judged for each in one.commands)
+    rows += [()] if commands else []
+    rows += [row for each in commands for row in wrap_text(f"then: {each}", columns, hang=6)]
+    sign = get_state_symbol(Severity.WARNING)
+    for event in received:
+        if isinstance(event, WarningEmitted):
+            where = f"{event.node}: " if event.node else ""
+            rows += _render_error(f"{sign} {where}{event.message}", event.hint, columns)
+        elif isinstance(event, CommandEnded) and event.message:
+            rows += _render_error(event.message, event.hint, columns)
+    return rows
+
+
+def _render_error(message: str, hint: str | None, columns: int) -> list[TextRow]:
+    lines = [*message.splitlines(), *(f"try: {line}" for line in (hint or "").splitlines())]
+    return wrap_text("\n".join(lines), columns, TextStyle.ATTENTION, 2)
+
+
+def show_diagnosis(panel: Panel, target: ScreenTarget) -> None:
+    """Open the screen of a failed instance, which shows its verdict; show a diagnosis of the log of any other.
+
+    Raises `InvalidInput` for a node that the panel does not have.
+    """
+    if unknown := [node for node in target.nodes if node not in panel.node_names]:
+        raise InvalidInput(f"no node is called {unknown[0]}", f"there are: {', '.join(panel.node_names)}")
+    now = retarget_context(panel.build_action_context(), target.name, next(iter(target.nodes), None))
+    if now.selected_instance is not None and now.selected_instance.ours and now.selected_instance.phase is Phase.FAILED:
+        panel.open_screen(INSTANCE, now)
+    else:
+        panel.spawn_dialog_task(_show_diagnosis(panel, str(target.name), target.nodes))
+
+
+async def _show_diagnosis(panel: Panel, name: str, nodes: Sequence[str]) -> None:
+    from sparkctl.commands.diagnose_log import diagnose_instance
+
+    assert panel.controller is not None
+    targets = [node for node in panel.config_nodes if not nodes or node.name in nodes]
+    try:
+        found = await diagnose_instance(panel.controller.non_interactive_context, name, targets, None)
+    except SparkctlError as error:
+        panel.show_error(error)
+        return
+    rows = render_diagnosis_result(found, _get_dialog_columns(panel))
+    panel.push_screen(TextDialog(f"what the log of {name} shows", [(), *rows, ()]))
+
+
+def render_diagnosis_result(found: DiagnosisReport, columns: int) -> list[TextRow]:
+    """Return the source of the log and the diagnosis."""
+    from sparkctl.engines import load_engine
+    from sparkctl.views.diagnosis_view import format_diagnosis
+
+    lines = format_diagnosis(found.diagnosis, lambda name: load_engine(name).title, found.instance)
+    rows = [make_row(sanitize_span(found.source, TextStyle.LABEL)), ()]
+    rows += [row for line in lines for row in (wrap_text(line, columns, hang=_HANGING_INDENT) or [()])]
+    for where, error in found.silent:
+        rows += _render_error(f"{where}: {error.message}", error.hint, columns)
+    return rows
+
+
+def _get_dialog_columns(panel: Panel) -> int:
+    return max(20, min(_MAX_COLUMNS, panel.size.width - 10))

@@ -7,7 +7,6 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from sparkctl.commands.actions import NODE, ActionContext, ActionId
-from sparkctl.commands.kill_process import kill_process
 from sparkctl.errors import SparkctlError
 from sparkctl.logs import search
 from sparkctl.model.node import Node
@@ -125,7 +124,7 @@ class NodeScreen(ListScreen[int]):
         try:
             async with self.panel.controller.supervisor.create_command_session(node) as session:
                 await session.link.connect()
-                await kill_process(session, one, signal)
+                await session.kill_process(one, signal)
         except SparkctlError as error:
             self.panel.show_error(error)
         else:

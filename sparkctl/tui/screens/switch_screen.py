@@ -225,7 +225,7 @@ class SwitchScreen(ScrollScreen):
             self.panel.spawn_task(self._confirm_and_switch(self._plan, self._request))
 
     async def _confirm_and_switch(self, plan: SwitchPlan, request: SwitchInstance) -> None:
-        from sparkctl.tui.dialogs.confirmations import CONFIRM_ANSWER
+        from sparkctl.tui.dialogs.prompts import CONFIRM_ANSWER
 
         controller = self.panel.controller
         assert controller is not None
@@ -247,7 +247,7 @@ class SwitchScreen(ScrollScreen):
             self.panel.spawn_task(self._confirm_and_interrupt(course))
 
     async def _confirm_and_interrupt(self, course: SwitchProgress) -> None:
-        from sparkctl.tui.dialogs.confirmations import LEAVE_ANSWER, build_interrupt_dialog
+        from sparkctl.tui.dialogs.prompts import LEAVE_ANSWER, build_interrupt_dialog
 
         controller = self.panel.controller
         assert controller is not None
@@ -295,7 +295,7 @@ class SwitchScreen(ScrollScreen):
 
 def build_switch_confirmation(plan: SwitchPlan, request: SwitchInstance, now: ActionContext) -> RefreshingDialog:
     """Return the dialog that names what stops; `CONFIRM_ANSWER` is its yes. A serving model needs its name typed."""
-    from sparkctl.tui.dialogs.confirmations import CONFIRM_ANSWER, TypeNameDialog
+    from sparkctl.tui.dialogs.prompts import CONFIRM_ANSWER, TypeNameDialog
 
     body: list[TextRow] = render_sentence(f"{summarize_switch_plan(plan)}.", TextStyle.STRONG)
     going: dict[str, InstanceView] = {}

@@ -55,7 +55,7 @@ def main() -> int:
     """Install, start, look, break, stop."""
     parser = argparse.ArgumentParser(prog="python -m tests.tools.nightly.ray_cluster", description=__doc__)
     parser.add_argument("--cache", type=Path, default=cache_directory(), help="where Ray is installed")
-    root = parser.parse_args().cache.absolute()
+    root = parser.parse_args().cache.resolve()  # a link would lead nowhere in a node
     reason = why_not() or why_unseen(root) or install_ray(root)
     if reason:
         print(f"SKIPPED: Ray over two nodes, {reason}")

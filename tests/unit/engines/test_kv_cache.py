@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.engines.memory_estimate import parse_kv_layout
+from sparkctl.engines.memory_estimate import parse_kv_layout, parse_longest_context
 from tests.unit.engines import model_configs
 
 
@@ -28,6 +28,28 @@ def test_a_token_of_a_long_context(config: str, per_token: int) -> None:
     assert found.count_bytes_per_token() == per_token
     assert found.count_bytes_per_token(1.0) == per_token // 2, "FP8 takes half"
     assert found.count_cache_bytes(100_001) - found.count_cache_bytes(100_000) == per_token
+
+
+@pytest.mark.parametrize(
+    ("config", "longest"),
+    [
+        ({"max_position_embeddings": 40960}, 40960),
+        ({"text_config": {"num_hidden_layers": 2, "max_position_embeddings": 262144}, "max_position_embeddings": 5}, 262144),
+        ({"max_position_embeddings": 40960, "rope_scaling": None}, 40960),
+        ({"max_position_embeddings": 131072, "rope_scaling": {"rope_type": "llama3", "factor": 8.0,
+          "original_max_position_embeddings": 8192}}, 131072),
+        ({"max_position_embeddings": 40960, "rope_scaling": {"rope_type": "yarn", "factor": 4.0,
+          "original_max_position_embeddings": 32768}}, 131072),
+        ({"max_position_embeddings": 2048, "rope_parameters": {"type": "linear", "factor": 4}}, 8192),
+        ({"max_position_embeddings": 2048, "rope_parameters": {"full_attention": {"factor": 4}}}, None),
+        ({"max_position_embeddings": 2048, "rope_scaling": {"factor": "four"}}, None),
+        ({"max_position_embeddings": 2048, "rope_scaling": [4]}, None),
+        ({"max_position_embeddings": "many"}, None),
+        ({}, None),
+    ],
+)  # fmt: skip
+def test_the_longest_context_is_never_told_too_short(config: object, longest: int | None) -> None:
+    assert parse_longest_context(json.dumps(config)) == longest
 
 
 def test_a_window_takes_no_more_than_the_window_and_a_state_is_per_request() -> None:

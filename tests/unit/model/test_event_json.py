@@ -20,6 +20,7 @@ from sparkctl.model.engine_metrics import (
     MeterSource,
     Quantiles,
 )
+from sparkctl.model.events import FileChange, SetupStep, SetupStepKind
 from sparkctl.model.finding import FindingEvidence, Severity
 from sparkctl.model.guard_state import GuardAction
 from sparkctl.model.instance import InstanceView
@@ -30,7 +31,6 @@ from sparkctl.model.missing_part import MissingPart, PartKind
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.sample import Gpu, MemoryReading, Sample
-from sparkctl.model.setup_plan import FileChange, SetupStep, SetupStepKind
 from sparkctl.model.switch_plan import JournalPresence as JournalFound
 from sparkctl.model.switch_plan import (
     NodeSwitchPlan,

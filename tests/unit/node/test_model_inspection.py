@@ -49,6 +49,9 @@ def test_a_directory_tells_its_files_its_index_and_its_config(tmp_path: Path, sh
     assert sorted(found.files) == [("model-00001-of-00002.safetensors", 700), ("model-00002-of-00002.safetensors", 300)]
     assert (found.index_total, found.unfinished) == (990, 0)
     assert json.loads(found.config or "")["num_hidden_layers"] == 2
+    assert found.has_tokenizer is False
+    (Path(found.place) / "tokenizer.json").write_text("{}")
+    assert inspect_model(Path(found.place), shell).has_tokenizer is True
 
 
 def write_tensors(path: Path, *names: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.tools.nightly import __main__ as command
 from tests.tools.nightly import flags, job_runner
+from tests.tools.nightly.engines.install import Install
 from tests.tools.nightly.job_runner import Outcome, Result
 from tests.tools.nightly.jobs import ROOT, Job, list_jobs
 
@@ -196,3 +197,9 @@ def test_catalogues_are_held_against_each_other(tmp_path: Path) -> None:
     assert other.returncode == 1
     assert other.stdout.splitlines()[0].startswith("--model: {"), other
     assert other.stdout.splitlines()[-1] == "2 flags, 2 differ"
+
+
+def test_engines_below_a_link_are_named_by_their_own_place(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "cache").symlink_to(tmp_path / "disk")
+    assert Install(tmp_path / "cache").root == tmp_path / "disk", "a node of the lab has no such link"

@@ -36,7 +36,7 @@ def main() -> int:
     began = time.monotonic()
     logs = options.logs or Path(tempfile.mkdtemp(prefix="sparkctl-nightly-"))
     logs.mkdir(parents=True, exist_ok=True)
-    install = Install(options.cache.absolute(), options.jobs)
+    install = Install(options.cache, options.jobs)
     bench = Bench(install, install.root / "models", logs, options.serve)
     random_model.write_directory(bench.models / random_model.NAME)
     random_model.write_gguf(bench.models / f"{random_model.NAME}.gguf")

@@ -207,7 +207,7 @@ def main() -> int:
     )
     parser.add_argument("--engine", choices=sorted(_NAMES), action="append", help="this one alone; repeatable")
     options = parser.parse_args()
-    install = Install(options.cache.absolute(), options.jobs, options.vllm)
+    install = Install(options.cache, options.jobs, options.vllm)
     bench = Bench(install, install.root / "models", Path(tempfile.gettempdir()), 0.0)
     random_model.write_directory(bench.models / random_model.NAME)
     random_model.write_gguf(bench.models / f"{random_model.NAME}.gguf")

@@ -50,6 +50,10 @@ class Install:
     took: dict[str, float] = field(default_factory=dict)
     downloaded: float = 0.0
 
+    def __post_init__(self) -> None:
+        """Take the folder itself where ``root`` leads to it by a link: what is built there names its own place."""
+        self.root = self.root.resolve()
+
     @property
     def python(self) -> Path:
         """The interpreter that has vLLM, torch and transformers."""

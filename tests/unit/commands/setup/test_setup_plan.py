@@ -17,8 +17,8 @@ from sparkctl.commands.setup.setup_plan import (
     plan_undo,
 )
 from sparkctl.errors import OperationRefused
+from sparkctl.model.events import SetupStepKind
 from sparkctl.model.node import NodeName
-from sparkctl.model.setup_plan import SetupStepKind
 from sparkctl.node.node_inspection import NodeInspection, decode_inspection
 from sparkctl.node.setup_program import NodeFile, SetupReport, arm_cable, build_program, call, decode_report
 from sparkctl.views.event_text import format_diff

@@ -13,7 +13,7 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.monitor.node_views import NodeTelemetryView
-from sparkctl.tui.dialogs.confirmations import build_confirmation
+from sparkctl.tui.dialogs.prompts import build_confirmation
 from sparkctl.views.text.styled_text import join_text
 
 NODE = NodeName("spark2")

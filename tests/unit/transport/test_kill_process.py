@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import pytest
 
-from sparkctl.commands.kill_process import kill_process
 from sparkctl.errors import OperationRefused
 from sparkctl.model.json_codec import from_json_data
 from sparkctl.model.node import Node, NodeName
@@ -40,7 +39,7 @@ async def test_the_process_that_was_listed_ends(sleeper: subprocess.Popen[bytes]
     one = read_as_the_agent_does(sleeper.pid)
     assert one.name == "sleep"
     assert one.start_ticks is not None
-    await kill_process(open_session(), one, "TERM")
+    await open_session().kill_process(one, "TERM")
     assert sleeper.wait(10) == -15
 
 
@@ -51,29 +50,29 @@ async def test_another_process_of_the_same_number_and_name_goes_on(sleeper: subp
     with pytest.raises(
         OperationRefused, match=f"process {one.pid} on spark1 is now another one, sleep: nothing was sent"
     ):
-        await kill_process(open_session(), before, "KILL")
+        await open_session().kill_process(before, "KILL")
     assert sleeper.poll() is None
 
 
 async def test_a_process_that_took_another_title_meanwhile_is_still_the_same(sleeper: subprocess.Popen[bytes]) -> None:
-    await kill_process(open_session(), replace(read_as_the_agent_does(sleeper.pid), name="VLLM::EngineCor"), "TERM")
+    await open_session().kill_process(replace(read_as_the_agent_does(sleeper.pid), name="VLLM::EngineCor"), "TERM")
     assert sleeper.wait(10) == -15
 
 
 async def test_where_its_begin_is_not_known_its_name_tells(sleeper: subprocess.Popen[bytes]) -> None:
     one = replace(read_as_the_agent_does(sleeper.pid), start_ticks=None)
     with pytest.raises(OperationRefused, match="is now another one, sleep"):
-        await kill_process(open_session(), replace(one, name="python3"), "KILL")
+        await open_session().kill_process(replace(one, name="python3"), "KILL")
     assert sleeper.poll() is None
-    await kill_process(open_session(), one, "KILL")
+    await open_session().kill_process(one, "KILL")
     assert sleeper.wait(10) == -9
 
 
 async def test_what_has_ended_and_what_is_refused_are_told_apart(sleeper: subprocess.Popen[bytes]) -> None:
     one = read_as_the_agent_does(sleeper.pid)
     with pytest.raises(OperationRefused, match=r"did not end process \d+: .*(?i:signal)"):
-        await kill_process(open_session(), one, "NOSUCH")
+        await open_session().kill_process(one, "NOSUCH")
     sleeper.kill()
     sleeper.wait()
     with pytest.raises(OperationRefused, match="is no longer on spark1"):
-        await kill_process(open_session(), one, "TERM")
+        await open_session().kill_process(one, "TERM")
