@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 QUICK = "40"  # how fast the demo's time goes here
+SPARK_URL = r"http://127\.0\.0\.\d+:"  # of a simulated Spark: each demo takes addresses that are free
 
 
 def run_sparkctl(

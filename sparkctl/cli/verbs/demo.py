@@ -116,6 +116,8 @@ _SCENARIO_OF_VERB = {
     "say": "speech",
     **dict.fromkeys(("tunnel", "check", "bench"), _BUSY_SCENARIO),
 }  # verbs that need something running
+_IDLE_SCENARIOS = ("empty", "fresh")  # nothing runs there at first
+_SERVE_ADVICE = "`sparkctl demo --serve` keeps them for other terminals"
 _PROFILES_LOST_MESSAGE = "profiles written in the demo are deleted with it; your own profiles are unchanged"
 
 
@@ -190,8 +192,11 @@ def _run_demo_verb(verb: tuple[str, ...], scenario: str, speed: float) -> int:
         has_log = any((home / "state").rglob("*.log"))
     from sparkctl.cli.options import VERB_ALIASES
 
-    if VERB_ALIASES.get(verb[0], verb)[0] in ("up", "restart"):
-        stderr.print_message(_explain_end(code, has_log))
+    name = VERB_ALIASES.get(verb[0], verb)[0]
+    if name in ("up", "restart"):
+        stderr.print_message(_explain_end(code, has_log, can_add_tunnel=name == "up" and "--tunnel" not in verb))
+    elif code in (0, 5) and name in ("status", "endpoints") and scenario not in _IDLE_SCENARIOS:
+        stderr.print_message(f"these addresses ended with the command; {_SERVE_ADVICE}")
     return code
 
 
@@ -227,7 +232,7 @@ def _run_simulator(scenario: str, **pace: Any) -> Iterator[tuple[Path, Path]]:
     with (
         _handle_hangup() as stop_timer,
         tempfile.TemporaryDirectory(prefix=f"{_HOME_PREFIX}{os.getpid()}-") as home,
-        run_in_background(scenario=scenario, **pace) as config,
+        run_in_background(scenario=scenario, is_reachable=True, **pace) as config,
     ):
         _copy_config(Path(home))
         try:
@@ -258,12 +263,12 @@ def _list_profile_stamps(home: Path) -> frozenset[tuple[str, int]]:
     return frozenset(with_times)
 
 
-def _explain_end(code: int, has_log: bool) -> str:
+def _explain_end(code: int, has_log: bool, *, can_add_tunnel: bool) -> str:
     """Return the message after `up`: what it started ends with the simulated Sparks."""
-    kept = "`sparkctl demo --serve` keeps them"
     if code in (0, 130):
+        kept = f"with --tunnel it stays until Ctrl-C, and {_SERVE_ADVICE}" if can_add_tunnel else _SERVE_ADVICE
         return f"the simulated Sparks, the started model and its endpoint ended with the command; {kept}"
-    return f"the simulated Sparks{', and this log,' if has_log else ''} ended with the command; {kept}"
+    return f"the simulated Sparks{', and this log,' if has_log else ''} ended with the command; {_SERVE_ADVICE}"
 
 
 @contextmanager
@@ -364,8 +369,8 @@ def _serve_simulator(scenario: str, speed: float) -> int:
                 f"export SPARKCTL_PROFILES_BENEATH={shlex.quote(os.environ['SPARKCTL_PROFILES_BENEATH'])}"
             )
         stderr.print_message(
-            "two simulated Sparks are running; Ctrl-C ends them. `sparkctl tunnel` brings the endpoint of a started model to "
-            "localhost. Profiles written in such a terminal are deleted at the end"
+            "two simulated Sparks are running; Ctrl-C ends them. A started model answers a client at the address that "
+            "is shown, or through `sparkctl tunnel` where another program has that port. Profiles written in such a terminal are deleted at the end"
         )
         stop = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
