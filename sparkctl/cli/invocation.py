@@ -6,11 +6,14 @@ import errno
 import os
 import re
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from sparkctl.cli import stderr, stdout
 from sparkctl.cli.panel_launcher import can_open_panel, open_panel
 from sparkctl.errors import ExitCode, SparkctlError
+
+if TYPE_CHECKING:
+    from sparkctl.cli.command_line_parser import CommandLineParser
 
 _INTERNAL_ERROR_EXIT_CODE = 70  # EX_SOFTWARE of sysexits.h
 _DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT}
@@ -71,9 +74,17 @@ def invoke_command_line(arguments: list[str]) -> int:
 def _open_panel() -> int:
     """Open the panel without click, which reads other command lines: it would take a twentieth of the first picture's time."""
     try:
-        return open_panel()
+        return open_panel(load_commands)
     except KeyboardInterrupt:
         return _report_error([], "interrupted", None, int(ExitCode.INTERRUPTED))
+
+
+def load_commands() -> CommandLineParser:
+    """Return what reads the panel's command line."""
+    from sparkctl.cli.command_line_parser import CommandLineParser
+    from sparkctl.cli.main import sparkctl_command
+
+    return CommandLineParser(sparkctl_command)
 
 
 def _invoke_click(arguments: list[str]) -> int:

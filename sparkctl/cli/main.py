@@ -155,7 +155,11 @@ def sparkctl_command(ctx: click.Context, replay: str | None, readonly: bool, pla
     from sparkctl.cli import panel_launcher
 
     if panel_launcher.can_open_panel():
-        return panel_launcher.open_panel(readonly=readonly, replay=recording)
+        from sparkctl.cli.command_line_parser import CommandLineParser
+
+        return panel_launcher.open_panel(
+            lambda: CommandLineParser(sparkctl_command), readonly=readonly, replay=recording
+        )
     if replay is not None or readonly:
         raise click.UsageError("the panel needs a terminal; --plain prints the same as sentences", ctx)
     click.echo(ctx.get_help())

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,8 +40,15 @@ def can_open_panel() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
-def open_panel(*, readonly: bool = False, replay: Path | None = None, demo: DemoOptions | None = None) -> int:
-    """Open the panel, return when it is closed, and print what keeps running.
+def open_panel(
+    load_commands: Callable[[], CommandParser],
+    *,
+    readonly: bool = False,
+    replay: Path | None = None,
+    demo: DemoOptions | None = None,
+) -> int:
+    """Open the panel, return when it is closed, and print what keeps running. ``load_commands`` imports click and the verbs, which
+    the first picture does without.
 
     Raises `InvalidInput` for an invalid config or recording.
     """
@@ -67,7 +73,7 @@ def open_panel(*, readonly: bool = False, replay: Path | None = None, demo: Demo
         PanelOptions(
             nodes=() if replay is not None else config.nodes,
             make_context=make_context,
-            load_commands=_load_commands,
+            load_commands=load_commands,
             keys=config.keys,
             reload=None if replay is not None else _ConfigReloader(config.path, readonly=readonly),
             recording=recording,
@@ -91,15 +97,6 @@ def open_panel(*, readonly: bool = False, replay: Path | None = None, demo: Demo
     for line in closing_lines or ():
         stderr.print_message(line)
     return 0
-
-
-@cache
-def _load_commands() -> CommandParser:
-    """Import click and the verbs, which the first picture does without."""
-    from sparkctl.cli.command_line_parser import CommandLineParser
-    from sparkctl.cli.main import sparkctl_command
-
-    return CommandLineParser(sparkctl_command)
 
 
 def _load_theme() -> str | None:
