@@ -59,7 +59,7 @@ def open_demo_panel(
 ) -> AbstractAsyncContextManager[Driver]:
     """The panel with all that it can be told to do: its `:` line reads the config of these Sparks."""
     monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
-    return open_panel_on(sparks, tmp_path / "state", commands=Grammar(sparkctl_command), **more)
+    return open_panel_on(sparks, tmp_path / "state", load_commands=lambda: Grammar(sparkctl_command), **more)
 
 
 def panel_of(pilot: Driver) -> PanelApp:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,7 +27,7 @@ from sparkctl.commands.bench.load_generator import (
 from sparkctl.commands.event_stream import build_end_from_error, forward_events, open_session, stream_events
 from sparkctl.commands.list_endpoints import ServedEndpoint, ServedModel, list_endpoints
 from sparkctl.commands.request import Preview, Request, SentenceTone, describe_unreachable
-from sparkctl.commands.restart_instance import build_restart
+from sparkctl.commands.restart_instance import build_restart, find_profile_changes
 from sparkctl.commands.show_log import find_container
 from sparkctl.commands.start.launch_plans import build_changed_plan
 from sparkctl.commands.start.start_request import StartInstance
@@ -400,6 +400,9 @@ async def find_target(stack: AsyncExitStack, ctx: CommandContext, request: Measu
     port = None if container is None else parse_port_label(container)
     if container is None or port is None:
         raise InvalidInput(f"{request.instance} on {node.name} has ended", "sparkctl status")
+    if (changes := find_profile_changes(ctx, request.instance, container)) is not None:
+        words = f"{request.instance} is measured as it runs; its profile here has other settings now: {changes}"
+        emit(WarningEmitted(ctx.clock.unix_time(), node.name, words, f"sparkctl restart {request.instance}"))
     engine = load_engine(container.get_label(ContainerLabel.ENGINE) or "")
     run, identity = await session.docker.read_run_options(container.id), None
     with suppress(SparkctlError):
@@ -739,7 +742,7 @@ class BenchSeries:
                 _, changed = await self._build_restarts(stops)
             except SparkctlError:  # it is told when its turn comes
                 continue
-            question = BenchStartQuestion(bench.instance, tuple(node.name for node in start.nodes), stops, changed)
+            question = _build_question(bench, start, stops, changed)
             self._answers[bench.instance] = await self.ctx.asker.ask_yes_no(question)
             self._told.update(changed)
 
@@ -797,12 +800,12 @@ class BenchSeries:
         restarts, changed = await self._build_restarts(stops)
         is_wanted = self.are_started or self._answers.get(bench.instance)
         if is_wanted is None:
-            question = BenchStartQuestion(bench.instance, tuple(node.name for node in start.nodes), stops, changed)
+            question = _build_question(bench, start, stops, changed)
             is_wanted = await self.ctx.asker.ask_yes_no(question)
         elif is_wanted and (untold := [name for name in changed if name not in self._told]):
             raise OperationRefused(
-                f"{untold[0]} has to stop for {bench.instance}, and runs with settings that are not in this computer's history: it "
-                "would not start again with the same",
+                f"{untold[0]} has to stop for {bench.instance}, and would not start again with the same settings: "
+                f"{changed[untold[0]]}",
                 f"have it run with its profile as it is here: sparkctl restart {untold[0]}; or leave out --start, to be asked",
             )
         return (start, was_there, restarts) if is_wanted else None
@@ -819,25 +822,30 @@ class BenchSeries:
         stops = planned[0].plan.stops if planned else ()
         return stops, ended if ended.exit_code else None
 
-    async def _build_restarts(self, stops: Sequence[str]) -> tuple[dict[str, StartInstance], tuple[str, ...]]:
-        """Return how what stops starts again, by name, and those of which that has other settings than run now, as far as is known.
+    async def _build_restarts(self, stops: Sequence[str]) -> tuple[dict[str, StartInstance], dict[str, str]]:
+        """Return how what stops starts again, by name, and why that has other settings than run now, for those for which it has.
 
         Raises `SparkctlError` where one cannot be started again: then nothing stops.
         """
         nodes = self.everywhere or self.nodes
         views = await read_node_statuses(self.ctx, nodes) if stops else ()
-        restarts, changed = dict[str, StartInstance](), list[str]()
+        restarts, changed = dict[str, StartInstance](), dict[str, str]()
         for name in stops:
             found = choose_instance(views, name)
-            restarts[name], is_known = build_restart(self.ctx, found, self.everywhere)
-            if is_known or name in self.stopped:
+            plan = build_restart(self.ctx, found, self.everywhere)
+            restarts[name] = plan.start
+            if name in self.stopped:
+                continue
+            if plan.changes is not None:
+                changed[name] = f"its profile here has changed since it was started ({plan.changes})"
+            if plan.is_known:
                 continue
             async with self.ctx.create_session(next(one for one in nodes if one.name == found.node)) as session:
                 await session.link.connect()
                 container = await find_container(session, name)
-            if container is None or container.get_label(ContainerLabel.HASH) != restarts[name].profile.digest:
-                changed.append(name)
-        return restarts, tuple(changed)
+            if container is None or container.get_label(ContainerLabel.HASH) != plan.start.profile.digest:
+                changed[name] = "it runs with settings that are not in this computer's history"
+        return restarts, changed
 
     async def _start_again(self) -> None:
         """Start what ran before and does not run now."""
@@ -924,6 +932,13 @@ class BenchSeries:
         """Tell whether an instance of ours answers on one of these nodes."""
         served, _ = await list_endpoints(self.ctx, nodes)
         return any(one.ours and one.instance == name for one in served)
+
+
+def _build_question(
+    bench: MeasureInstance, start: StartInstance, stops: tuple[str, ...], changed: Mapping[str, str]
+) -> BenchStartQuestion:
+    nodes = tuple(node.name for node in start.nodes)
+    return BenchStartQuestion(bench.instance, nodes, stops, tuple(changed.items()))
 
 
 def _without_interrupt(ctx: CommandContext) -> CommandContext:
