@@ -127,6 +127,7 @@ class Failure:
     reported any), ``during`` the step of the start. Otherwise `refine_failure` makes it a general failure.
 
     ``refine``: returns the failure refined by what the engine reported before.
+    ``is_warning``: the program may go on after it, so alone it is no proof that it ended.
     ``is_told_at_any_level``: it counts although the program logs it below the error level.
     ``rule``: the words by which a rule knew the line; ``is_inferred``: the cause follows from the line's place in the log.
     """
@@ -145,6 +146,7 @@ class Failure:
     rule: str | None = None
     is_inferred: bool = False
     is_told_at_any_level: bool = False
+    is_warning: bool = False
 
     @property
     def confidence(self) -> Confidence:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sparkctl.cli.main import invoke_command_line
+from sparkctl.cli.invocation import invoke_command_line
 from sparkctl.commands.arm_guard import ArmGuard, arm_guard
 from sparkctl.commands.bench.run_bench import RunBench, RunBenches
 from sparkctl.commands.bench.run_domains import RunDomains

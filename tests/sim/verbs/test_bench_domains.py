@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from sparkctl.cli.main import invoke_command_line
+from sparkctl.cli.invocation import invoke_command_line
 from sparkctl.simulator import run_in_background
 from tests.support import load_generator_stand_in
 from tests.support.run_command import parse_result, run_demo
