@@ -320,7 +320,7 @@ def _render_list(checkup: DoctorScreenModel, shown: Sequence[DoctorFinding], the
     chosen = checkup.selected
     rows: list[TextRow] = []
     for one in [shown[each] for each in there]:
-        each, mine = one.found, one is chosen
+        each, mine = one.found, one == chosen  # a folded line is made anew each time
         tone = TextStyle.STRONG if mine else TextStyle.LABEL if each.severity is Severity.GOOD else TextStyle.VALUE
         rows.append(
             make_row(

@@ -120,6 +120,8 @@ def render_switch(scene: SwitchScreenModel, columns: int, lines: int) -> ScrollP
     shown = [make_row(" ", *one) for one in page.rows]
     if course is not None and (is_running or scene.log) and (left := lines - len(shown)) >= _MIN_LOG_LINES:
         shown += _render_log(course, scene, columns, left)
+    elif course is None and scene.plan is not None and (left := lines - len(shown) - 1) >= _MIN_MEMORY_LINES:
+        shown += [(), *_render_memories(scene, columns, min(left, _MAX_MEMORY_LINES))]
     return ScrollPage(pad_screen(shown, columns, lines), page.further)
 
 
@@ -143,6 +145,7 @@ def _render_running(course: SwitchProgress, scene: SwitchScreenModel, columns: i
 
 
 _MAX_MEMORY_LINES, _MAX_MEMORY_BOXES = 10, 3
+_MIN_MEMORY_LINES, _MIN_MEMORY_COLUMNS = 6, 56
 
 
 def _render_memory_box(seen: NodeTileModel, columns: int, lines: int) -> list[TextRow]:
@@ -156,6 +159,17 @@ def _render_memory_box(seen: NodeTileModel, columns: int, lines: int) -> list[Te
         sanitize_span(seen.name, TextStyle.TITLE), *(Span(f"  {one.sign} {one.word}", one.tone) for one in badges)
     )
     return list(draw_frame(title, rows, columns, lines))
+
+
+def _render_memories(scene: SwitchScreenModel, columns: int, lines: int) -> list[TextRow]:
+    """Return the memory of the Sparks until now, beside each other."""
+    first = () if scene.plan is None else scene.plan.nodes
+    nodes = sorted(scene.glances.values(), key=lambda seen: seen.name not in first)
+    nodes = nodes[: max(1, min(_MAX_MEMORY_BOXES, columns // _MIN_MEMORY_COLUMNS))]
+    if not nodes:
+        return []
+    boxes = [_render_memory_box(seen, columns // len(nodes), lines) for seen in nodes]
+    return [tuple(span for row in rows for span in row) for rows in zip(*boxes, strict=True)]
 
 
 def _render_log(course: SwitchProgress, scene: SwitchScreenModel, columns: int, lines: int) -> list[TextRow]:
