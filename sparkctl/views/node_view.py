@@ -46,7 +46,6 @@ from sparkctl.views.text.styled_text import (
     get_severity_style,
     make_row,
     measure_row,
-    measure_text,
     pad_row,
     pad_text,
     sanitize_span,
@@ -296,24 +295,29 @@ def _render_disks(sample: Sample, space: DrawArea) -> list[TextRow]:
 
 
 def _render_links(sample: Sample, space: DrawArea) -> list[TextRow]:
-    rows = []
-    for at, cells in enumerate(format_node_links(sample)):
-        head = make_row(make_label("link" if not at else ""), sanitize_span(f"{cells[0]:<14}", TextStyle.LABEL))
-        room = space.columns - measure_row(head) - 2
-        words = next((words for words in _list_link_forms(cells[1:]) if measure_text(words) <= room), None)
-        words = _list_link_forms(cells[1:])[-1] if words is None else words
-        rows.append(truncate_row(make_row(*head, sanitize_span(f"  {words}", TextStyle.VALUE)), space.columns))
-    return rows
+    links = format_node_links(sample)
+    heads = [
+        make_row(make_label("link" if not at else ""), sanitize_span(f"{cells[0]:<14}  ", TextStyle.LABEL))
+        for at, cells in enumerate(links)
+    ]
+    made: list[TextRow] = []
+    for forms in zip(*(_list_link_forms(cells[1:]) for cells in links), strict=True):  # one form for all of them
+        made = [(*head, sanitize_span(words, TextStyle.VALUE)) for head, words in zip(heads, forms, strict=True)]
+        if all(measure_row(row) <= space.columns for row in made):
+            break
+    return [truncate_row(row, space.columns) for row in made]
 
 
 def _list_link_forms(cells: Sequence[str]) -> list[str]:
-    """Return the figures of a link in ever shorter forms; what RDMA moves, which no other row tells, stays in each."""
+    """Return the figures of a link in four forms, each at most as long as the one before; what RDMA moves, which no other
+    row tells, stays in each."""
     figures = [cell for cell in cells if not cell.startswith("MTU")]
     at = next((at for at, cell in enumerate(figures) if cell.startswith("RDMA ")), None)
-    forms = [figures, [cell for cell in figures if not cell.endswith("Gb/s")]]
-    if at is not None:
-        device, _, rates = figures[at].removeprefix("RDMA ").partition(" ")
-        forms += [figures[at:], [f"RDMA {rates}", *figures[at + 1 :]]] if device else []
+    slim = [cell for cell in figures if not cell.endswith("Gb/s")]
+    if at is None:
+        return ["  ".join(form) for form in (figures, slim, slim, slim)]
+    device, _, rates = figures[at].removeprefix("RDMA ").partition(" ")
+    forms = [figures, slim, figures[at:], [f"RDMA {rates}" if device else figures[at], *figures[at + 1 :]]]
     return ["  ".join(form) for form in forms]
 
 
