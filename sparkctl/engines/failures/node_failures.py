@@ -385,9 +385,9 @@ RANK_FAILURES = (
     failure_rule(
         r"Watchdog caught collective operation timeout: WorkNCCL\((?:.*?OpType=(?P<op>\w+))?|NCCL error in: (?P<where>\S+)"
         rf"|{EXCEPTION_PREFIX}.*NCCL (?:error|operation)|^(?:[\w.]+: )?(?P<code>nccl(?:SystemError|InternalError|RemoteError"
-        r"|UnhandledCudaError|InvalidUsage))\b|NCCL WARN (?!NET/IB ?: Got completion)(?P<warn>.*)",
+        r"|UnhandledCudaError|InvalidUsage))\b",
         FailureCause.NCCL,
-        "NCCL, by which the ranks talk to each other, failed[ ({code})][ (in {op})][: {warn}].",
+        "NCCL, by which the ranks talk to each other, failed[ ({code})][ (in {op})].",
         "Check the link between the nodes (sparkctl doctor), NCCL_SOCKET_IFNAME, NCCL_IB_HCA and GLOO_SOCKET_IFNAME on both. "
         f"{_CHECK_OTHER_NODE}",
         needle=(
@@ -395,13 +395,22 @@ RANK_FAILURES = (
             "InvalidUsage",
             "NCCL error",
             "NCCL operation",
-            "NCCL WARN ",
             "RemoteError",
             "SystemError",
             "UnhandledCudaError",
             "Watchdog caught collective operation timeout: WorkNCCL(",
         ),
         weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"NCCL WARN (?!NET/IB ?: Got completion)(?P<warn>.*?)\.?\s*$",
+        FailureCause.NCCL,
+        "NCCL, by which the ranks talk to each other, warned: {warn}.",
+        "Check the link between the nodes (sparkctl doctor), NCCL_SOCKET_IFNAME, NCCL_IB_HCA and GLOO_SOCKET_IFNAME on both. "
+        f"{_CHECK_OTHER_NODE}",
+        needle="NCCL WARN ",
+        weight=FailureWeight.DEATH,
+        warning=True,
     ),
     failure_rule(
         r"Gloo connectFullMesh failed|\bgloo\b.*(?:Connection refused|[Tt]imed out|[Uu]nable to find address for: (?P<name>\S+))",
