@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, TypeVar, overload
 
@@ -48,6 +49,35 @@ async def gather_or_cancel(*work: Work[Any]) -> tuple[Any, ...]:
         error = failed.exceptions[0]  # callers expect the error itself
         raise error from error.__cause__
     return tuple(task.result() for task in tasks)
+
+
+async def run_in_daemon_thread(call: Callable[[], A]) -> A:
+    """Run a blocking call in a thread that nobody waits for: after a cancellation it goes on alone, and ends with the process.
+
+    Those of `asyncio.to_thread` hold the process until they have ended: for what may wait long for a network.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[A] = loop.create_future()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(result)
+        else:
+            done.set_exception(error)
+
+    def work() -> None:
+        result, failed = None, None
+        try:
+            result = call()
+        except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
+            failed = error
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(settle, result, failed)
+
+    threading.Thread(target=work, daemon=True).start()
+    return await done
 
 
 @asynccontextmanager

@@ -12,6 +12,7 @@ from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
 from sparkctl.engines.memory_estimate import map_path_to_node
 from sparkctl.errors import OperationRefused, SparkctlError
+from sparkctl.model.missing_part import MODEL_KINDS, PartKind
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import load_json, sanitize_line
 from sparkctl.node.bootstrap import build_program
@@ -24,14 +25,19 @@ from sparkctl.transport.node_session import NodeSession
 
 @dataclass(frozen=True, slots=True)
 class ModelPlaces:
-    """Where models are on a node: ``places``, which profiles name, with their names; ``roots``: directories of models."""
+    """Where models are on a node: ``places``, which profiles name, with their names; ``roots``: directories of models;
+    ``tokenizers``: the places that need no weights.
+    """
 
     places: Mapping[str, tuple[str, ...]]
     roots: tuple[str, ...]
+    tokenizers: tuple[str, ...] = ()
 
     async def run_program(self, session: NodeSession, role: str, timeout: float, **words: str) -> dict[str, Any]:
         """Run `node/models.py` there. Raises `SparkctlError`."""
-        request = {"role": role, "places": list(self.places), "roots": self.roots, **words}
+        request = {
+            "role": role, "places": list(self.places), "roots": self.roots, "tokenizers": self.tokenizers, **words,
+        }  # fmt: skip
         program = build_program(
             "sparkctl-models", ["weights_check", "models"], stdin=json.dumps(request).encode() + b"\n"
         )
@@ -53,6 +59,7 @@ def find_model_places(ctx: CommandContext, session: NodeSession, profiles: Seque
     """Return where the profiles have their models on a node. The session has read the home of its user."""
     places: dict[str, list[str]] = {}
     roots: dict[str, None] = {}
+    models, tokenizers = set[str](), set[str]()
     for profile in profiles:
         try:
             plan = build_launch_plan(
@@ -61,9 +68,10 @@ def find_model_places(ctx: CommandContext, session: NodeSession, profiles: Seque
             )  # fmt: skip
         except SparkctlError:  # a profile for another node
             continue
-        for path in find_model_paths(profile, plan):
+        for kind, path in zip(MODEL_KINDS, find_model_paths(profile, plan), strict=True):
             if (place := map_path_to_node(path, plan)) is None:
                 continue
+            (tokenizers if kind is PartKind.TOKENIZER else models).add(place)
             named = places.setdefault(place, [])
             if profile.name not in named:
                 named.append(profile.name)
@@ -72,7 +80,9 @@ def find_model_places(ctx: CommandContext, session: NodeSession, profiles: Seque
             is_cached = PurePosixPath(place).name.startswith("models--")
             if is_cached or above:
                 roots[str(PurePosixPath(place).parent) if is_cached else max(above, key=len)] = None
-    return ModelPlaces({place: tuple(names) for place, names in places.items()}, tuple(roots))
+    return ModelPlaces(
+        {place: tuple(names) for place, names in places.items()}, tuple(roots), tuple(sorted(tokenizers - models))
+    )
 
 
 def load_all_profiles() -> tuple[Profile, ...]:

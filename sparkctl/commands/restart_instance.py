@@ -16,19 +16,26 @@ from sparkctl.commands.stop.stop_impact import StopTarget, preview_stop
 from sparkctl.commands.stop.stop_instance import StopInstance
 from sparkctl.context import CommandContext
 from sparkctl.errors import InvalidInput, OperationRefused, SparkctlError
-from sparkctl.history.model import OperationKind
+from sparkctl.history.model import OperationKind, OperationRecord
+from sparkctl.history.start_diff import diff_profiles
+from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Event, Outcome, WarningEmitted
 from sparkctl.model.instance import InstanceView
+from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import Node, NodeState
+from sparkctl.model.profile import Profile
+from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.text.secrets import MASK
 from sparkctl.monitor.node_status import read_node_statuses
 from sparkctl.monitor.node_views import choose_instance
 from sparkctl.profiles.profile_library import ProfileLibrary
+from sparkctl.profiles.redaction import render_redacted_yaml
 
 if TYPE_CHECKING:
     from sparkctl.commands.action_context import ActionContext
 
 _ID_LENGTH = 12  # digits of a container's id in the history
+_MOST_CHANGES, _MAX_VALUE_CHARS = 5, 60  # fields of a profile that are named, and of each value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,16 +73,22 @@ async def restart_instance(ctx: CommandContext, request: RestartInstance) -> Asy
         found = choose_instance(await read_node_statuses(ctx, request.nodes), request.instance)
         if not found.ours:
             raise InvalidInput(f"sparkctl did not start {found.name}, and does not restart it", None)
-        start, is_known = build_restart(ctx, found, (*request.everywhere, *request.nodes))
+        plan = build_restart(ctx, found, (*request.everywhere, *request.nodes))
     except SparkctlError as error:
         yield build_end_from_error(error, ctx, ctx.clock.monotonic() - began, request.instance)
         return
-    if not is_known:
+    start = plan.start
+    if not plan.is_known:
         yield WarningEmitted(
             ctx.clock.unix_time(), found.node,
             f"how {found.name} was started is not in this computer's history; it starts with its profile as it is here now",
             None,
         )  # fmt: skip
+    elif plan.changes is not None:
+        words = (
+            f"the profile of {found.name} has changed since it was started, and applies as it is now: {plan.changes}"
+        )
+        yield WarningEmitted(ctx.clock.unix_time(), found.node, words, None)
     stop = StopInstance(
         instance=found.name,
         nodes=start.nodes,
@@ -107,12 +120,24 @@ async def _is_gone(ctx: CommandContext, found: InstanceView, nodes: Sequence[Nod
     )
 
 
-def build_restart(ctx: CommandContext, found: InstanceView, nodes: Sequence[Node]) -> tuple[StartInstance, bool]:
-    """Return the start that repeats that of an instance on some of ``nodes``, and whether the history knows its overrides.
+@dataclass(frozen=True, slots=True)
+class RestartPlan:
+    """``start``: what repeats the start of an instance. ``is_known``: the history knows its overrides. ``changes``: what is different in
+    its profile here now, in words; None: nothing, or nothing is known.
+    """
+
+    start: StartInstance
+    is_known: bool
+    changes: str | None
+
+
+def build_restart(ctx: CommandContext, found: InstanceView, nodes: Sequence[Node]) -> RestartPlan:
+    """Return the start that repeats that of an instance on some of ``nodes``.
 
     It is checked before anything is stopped. Raises `SparkctlError` where it cannot be started again.
     """
-    words, is_known = _read_start_words(ctx, found)
+    record = find_start_record(ctx, found.name, found.container_id)
+    words = (found.profile or found.name,) if record is None else _read_start_words(found.name, record)
     profile = ProfileLibrary().load_profile(words[0], overrides=words[2::2])
     by_name = {node.name: node for node in nodes}
     names = found.nodes or (found.node,)
@@ -121,22 +146,65 @@ def build_restart(ctx: CommandContext, found: InstanceView, nodes: Sequence[Node
             f"{found.name} also runs on {', '.join(missing)}, which is not in the config", "sparkctl init"
         )
     start = build_start_request(profile, [by_name[name] for name in names], words[0])
-    return replace(start, words=words, once_more=True), is_known
+    changes = None if record is None else describe_changes(record, profile)
+    return RestartPlan(replace(start, words=words, once_more=True), record is not None, changes)
 
 
-def _read_start_words(ctx: CommandContext, found: InstanceView) -> tuple[tuple[str, ...], bool]:
-    """Return the profile and its overrides, as pairs of ``--set`` and a value, and whether the history knows them."""
-    wanted = (found.container_id or "")[:_ID_LENGTH]
-    for one in ctx.history.list_operations(found.name, most=-1):
+def find_start_record(ctx: CommandContext, name: str, container: str | None) -> OperationRecord | None:
+    """Return the history's row of the start that made a container, None where it has none."""
+    wanted = (container or "")[:_ID_LENGTH]
+    for one in ctx.history.list_operations(name, most=-1):
         ids = {(share.container or "")[:_ID_LENGTH] for share in one.shares}
-        if one.kind is not OperationKind.START or not one.command or not wanted or wanted not in ids:
-            continue
-        profile, *rest = shlex.split(one.command)[2:]
-        pairs = [(flag, value) for flag, value in itertools.pairwise(rest) if flag == "--set"]
-        if any(MASK in value for _, value in pairs):
-            raise OperationRefused(
-                f"{found.name} was started with a secret, which the history does not store",
-                f"sparkctl down {found.name}, then sparkctl up",
-            )
-        return (profile, *(word for pair in pairs for word in pair)), True
-    return (found.profile or found.name,), False
+        if one.kind is OperationKind.START and one.command and wanted and wanted in ids:
+            return one
+    return None
+
+
+def describe_changes(record: OperationRecord, profile: Profile) -> str | None:
+    """Return in words what a profile has otherwise than the one that was started; None where nothing is, or the start kept none."""
+    if record.hash is None or record.hash == profile.digest:
+        return None
+    told = diff_profiles(record.text, render_redacted_yaml(profile))
+    shown = [
+        f"{one.what}: {_format_value(one.before)} -> {_format_value(one.after)}" for one in (told or ())[:_MOST_CHANGES]
+    ]
+    more = len(told or ()) - len(shown)
+    if not shown:  # a secret, or a field of another version
+        return f"hash {record.hash} -> {profile.digest}"
+    return "; ".join(shown) + (f"; and {more} more" if more > 0 else "")
+
+
+def find_profile_changes(ctx: CommandContext, name: str, container: Container) -> str | None:
+    """Return in words what the profile of a running instance has otherwise here now, with the overrides of its start.
+
+    None: nothing, or it is not known here.
+    """
+    record = find_start_record(ctx, name, container.id)
+    profile_name, digest = container.get_label(ContainerLabel.PROFILE), container.get_label(ContainerLabel.HASH)
+    try:
+        words = (profile_name or name,) if record is None else _read_start_words(name, record)
+        profile = ProfileLibrary().load_profile(words[0], overrides=words[2::2])
+    except SparkctlError:  # a profile of another computer, or one with a secret
+        return None
+    if record is not None:
+        return describe_changes(record, profile)
+    return None if not digest or digest == profile.digest else f"hash {digest} -> {profile.digest}"
+
+
+def _format_value(value: str | None) -> str:
+    return "not set" if value is None else truncate_text(sanitize_line(value), _MAX_VALUE_CHARS)
+
+
+def _read_start_words(name: str, record: OperationRecord) -> tuple[str, ...]:
+    """Return the profile of a start and its overrides, as pairs of ``--set`` and a value.
+
+    Raises `OperationRefused` for a secret among them, which the history does not store.
+    """
+    profile, *rest = shlex.split(record.command or "")[2:]
+    pairs = [(flag, value) for flag, value in itertools.pairwise(rest) if flag == "--set"]
+    if any(MASK in value for _, value in pairs):
+        raise OperationRefused(
+            f"{name} was started with a secret, which the history does not store",
+            f"sparkctl down {name}, then sparkctl up",
+        )
+    return (profile, *(word for pair in pairs for word in pair))

@@ -127,6 +127,7 @@ class Failure:
     reported any), ``during`` the step of the start. Otherwise `refine_failure` makes it a general failure.
 
     ``refine``: returns the failure refined by what the engine reported before.
+    ``is_warning``: the program may go on after it, so alone it is no proof that it ended.
     ``is_told_at_any_level``: it counts although the program logs it below the error level.
     ``rule``: the words by which a rule knew the line; ``is_inferred``: the cause follows from the line's place in the log.
     """
@@ -145,6 +146,7 @@ class Failure:
     rule: str | None = None
     is_inferred: bool = False
     is_told_at_any_level: bool = False
+    is_warning: bool = False
 
     @property
     def confidence(self) -> Confidence:
@@ -350,6 +352,9 @@ class Engine:
     context_pattern = re.compile(r"\d{1,15}")  # what this flag accepts
     config_flags: tuple[str, ...] = ()  # the names of those that replace what config.json says
     prefix_cache_flags: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())  # names of those that turn it on, and off
+    temperature_flags: tuple[
+        str, ...
+    ] = ()  # names of that with the temperature of requests that have none: a number, or in JSON
     metrics_setting: str | None = None  # what turns /metrics on in a profile, None if it is on or not known
     metrics_path: str | None = None  # the path of its metrics in Prometheus' format, None if not known
     acceptance_steps: int | None = None  # it tells its acceptance as a gauge, once in so many steps; None: it counts

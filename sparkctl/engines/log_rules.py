@@ -133,7 +133,7 @@ class FailureRule:
     """A rule for a failure line. Every such line contains one of the ``needles``, and ``pattern`` is searched only then.
 
     ``exception``: the line must be the last one of a traceback, or a loader's error. ``at_any_level``: it is a failure even if the
-    program logs it as a warning or less.
+    program logs it as a warning or less. ``warning``: the program may go on after it.
     ``summary``, ``remedy``, ``field`` and ``value`` may name the pattern's groups in braces, and values from
     ``worked_out``. A part in square brackets is left out if one of its groups is empty, and so is a ``field`` or
     ``value`` that needs it.
@@ -155,6 +155,7 @@ class FailureRule:
     refine: FailureRefinement | None = None
     exception: bool = False
     at_any_level: bool = False
+    warning: bool = False
 
     def match_failure(self, line: str) -> Failure | None:
         """Return the failure that this line reports, None if it reports none."""
@@ -185,6 +186,7 @@ class FailureRule:
             refine=self.refine,
             rule=needle,
             is_told_at_any_level=self.at_any_level,
+            is_warning=self.warning,
         )
 
 
@@ -206,6 +208,7 @@ def failure_rule(
     refine: FailureRefinement | None = None,
     exception: bool = False,
     at_any_level: bool = False,
+    warning: bool = False,
 ) -> FailureRule:
     """Return a `FailureRule`. ``needle``: a text that is in every such line, or several of which one is.
 
@@ -229,6 +232,7 @@ def failure_rule(
         refine=refine,
         exception=exception,
         at_any_level=at_any_level,
+        warning=warning,
     )
 
 

@@ -35,9 +35,11 @@ _WARNING_LINE = re.compile(
     r"|\S{1,80}:\d{1,9}:\d{1,9} \[\d{1,3}\] NCCL INFO "
 )
 _ERROR_WORD_PATTERN = re.compile(r"\b(?:" + "|".join(_ERROR_WORDS) + r")\b", re.IGNORECASE)
-# A count of none, as benchmarks print: "Failed requests:    0", "0 errors".
+# A count of none, as benchmarks print: "Failed requests:    0", "0 errors", "errors=0, killed=0". Words after it are a message.
 _NO_ERRORS_PATTERN = re.compile(
-    r"\b(?:failed|errors?|exceptions?|killed)\b[^:=\d]{0,40}[:=] {0,60}0\b(?![.\dx])|\b(?:0|no) (?:failed|errors?|exceptions?)\b",
+    r"\b(?:failed|errors|exceptions|killed)\b[^:=\d]{0,40}[:=] {0,60}0\s*(?:$|[,;)|])"
+    r"|\b(?:error|exception)(?: counts?| rate)?[:=] {0,60}0\s*$"
+    r"|^[^:]{0,60}\b(?:0|no) (?:failed|errors|exceptions)\b|\b0 (?:failed|errors|exceptions)\b|^\W{0,9}no (?:error|exception)s?\b",
     re.IGNORECASE,
 )
 DURATION_PATTERN = re.compile(
@@ -73,6 +75,8 @@ SELF_KILLS = ("SIGQUIT received.", "Received sigquit from a child proces", "kill
 REFUSED_REQUEST = re.compile(r"validation errors? for \w*(?:Request|Response|Message|(?P<may_be_settings>Params?))\b")
 # The header of a line by vLLM's code that answers one request: "ERROR 07-03 03:19:15 [serving_chat.py:200]".
 REQUEST_HANDLER = re.compile(r"[^\[\]]{0,120}?(?:ERROR|WARNING) [\d :.-]{5,40}\[?serving(?:_\w{1,40}+)?\.py:\d")
+# uvicorn's, before the traceback of a request that failed: the server goes on.
+REQUEST_ERROR = "Exception in ASGI application"
 TRACEBACK_STARTS = ("Traceback (most recent call last)", "usage: ")
 # Lines that only a start prints: after readiness they belong to a later start.
 STARTUP_ONLY_CAUSES = frozenset(
@@ -104,8 +108,20 @@ _SOURCE_CODE_PREFIXES = (
 
 
 _GOES_ON_PATTERN = re.compile(
-    r"(?P<again>\b[Ff](?:alls? ?back|alling back|allen back)|\b[Rr]etrying\b)|, using \w|[Uu]sing \w{1,40} instead|NCCL INFO"
+    r"(?P<again>\b[Ff](?:alls? ?back|alling back|allen back)|\b[Rr]etrying\b)|, using \w|[Uu]sing \w{1,40} instead|[Uu]sing internal |NCCL INFO"
 )
+
+
+# The process that a prefix names: (EngineCore_DP0 pid=7), (VllmWorker rank=0 pid=7), [2026-05-01 10:00:00 DP1 TP0], [rank1]:
+_WRITER_PATTERN = re.compile(
+    r"\((?:[\w-]{1,40} ){0,3}(?:\w{1,20}=[\w.:]{1,80},? ?){1,4}\)|[\[ ](?P<ranks>(?:(?:DP|TP|PP|EP|CP|rank)\d{1,4} ?){1,5})\]"
+)
+
+
+def find_writer(raw: str) -> str:
+    """Return which process of the engine wrote a line, as its prefix names it; empty if it names none. ``raw``: its beginning."""
+    found = _WRITER_PATTERN.search(raw)
+    return "" if found is None else found["ranks"] or found[0]
 
 
 def says_it_goes_on(text: str) -> bool:

@@ -30,9 +30,13 @@ class PartKind(StrEnum):
     IMAGE = "image"
     MODEL = "model"
     DRAFT_MODEL = "draft-model"
+    TOKENIZER = "tokenizer"  # where a flag names one that is not the model's own
 
 
-MODEL_KINDS = (PartKind.MODEL, PartKind.DRAFT_MODEL)
+MODEL_KINDS = (PartKind.MODEL, PartKind.DRAFT_MODEL, PartKind.TOKENIZER)
+SOURCE_FIELDS = {
+    PartKind.MODEL: "model.source", PartKind.DRAFT_MODEL: "model.draft_source", PartKind.TOKENIZER: "model.tokenizer_source",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +230,7 @@ class MissingPart:
             else f"; from {self.source}"
         )
         if self.source is None:
-            origin = "; the profile does not say where it comes from (model.source)"
+            origin = f"; the profile does not say where it comes from ({SOURCE_FIELDS.get(self.kind, 'image')})"
         if self.made_by is not None:
             origin = f"; nobody publishes it: {self.made_by}"
         size = "" if self.size is None else f", {format_size(self.size)}"

@@ -82,6 +82,14 @@ class ModelSpec:
     draft_source: Annotated[
         str | None, ProfileField(kind=FieldKind.MODEL_SOURCE, help="where `pull` gets the draft model", is_hashed=False)
     ] = None
+    tokenizer_source: Annotated[
+        str | None,
+        ProfileField(
+            kind=FieldKind.MODEL_SOURCE,
+            help="where `pull` gets the tokenizer that a flag names (`--tokenizer`, `--tokenizer-path`)",
+            is_hashed=False,
+        ),
+    ] = None
     weights: Annotated[
         int | None,
         ProfileField(

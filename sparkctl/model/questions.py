@@ -75,13 +75,13 @@ class PullQuestion:
 class BenchStartQuestion:
     """Start a profile for its measurement, and stop it afterwards? ``stops``: what stops for it, and starts again at the end.
 
-    ``changed``: those of them that would start again with other settings. Answered yes or no.
+    ``changed``: those of them that would start again with other settings, each with the reason. Answered yes or no.
     """
 
     profile: str
     nodes: tuple[NodeName, ...]
     stops: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
+    changed: tuple[tuple[str, str], ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -90,8 +90,7 @@ class BenchStartQuestion:
         if not self.stops:
             return f"Start {self.profile} on {where}, measure it, and stop it again?"
         warnings = "".join(
-            f"{name} runs with settings that are not in this computer's history: it would start again with its profile as it is here now. "
-            for name in self.changed
+            f"{name} would start again with its profile as it is here now: {why}. " for name, why in self.changed
         )
         return (
             f"{warnings}Stop {' and '.join(self.stops)}, start {self.profile} on {where}, measure it, stop it, and start "

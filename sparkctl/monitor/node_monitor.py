@@ -48,7 +48,7 @@ from sparkctl.monitor.findings.host_detectors import list_unclean_boot
 from sparkctl.monitor.guard_client import GuardClient
 from sparkctl.monitor.kernel_log import read_kernel_log
 from sparkctl.monitor.meters.engine_meters import EngineAverages, EngineMeters, MeterReading, has_meter
-from sparkctl.monitor.node_status import ContainerInspections, build_instance_view
+from sparkctl.monitor.node_status import ContainerInspections, build_download_view, build_instance_view
 from sparkctl.monitor.sampler import LOADING_INTERVAL, NodeSampler
 from sparkctl.node.agent_decoder import AgentHello
 from sparkctl.profiles import container_labels
@@ -289,10 +289,8 @@ class GuardPoller:
 
 _DOCKER_POLL_SECONDS = 5.0
 _METRICS_POLL_SECONDS = 2.0
-_ACTIVE_SWITCH_POLL_SECONDS = 3.0  # the same while a switch runs
-_SWITCH_POLL_SECONDS = (
-    10.0  # seconds between two searches for a running or interrupted switch; each runs a shell on the node
-)
+_SWITCH_POLL_SECONDS = 10.0  # seconds between two looks for a switch and for downloads; each runs a shell on the node
+_ACTIVE_SWITCH_POLL_SECONDS = 3.0  # the same while one runs
 _HISTORY_WRITE_SECONDS = 120.0  # seconds between two writes to the history
 _LIVENESS_POLL_SECONDS = 5.0  # seconds between two checks whether an engine's liveness probe is due
 _LOCAL_ERROR_RETRY_SECONDS = 10.0  # seconds until a missing local file is looked for again; this contacts no node
@@ -326,6 +324,7 @@ class NodeMonitor:
     _answers: asyncio.Event = field(default_factory=asyncio.Event)  # set while the node answers
     _listed: asyncio.Event = field(default_factory=asyncio.Event)  # set once Docker has listed containers, too
     _switch: SwitchJournalStatus | None = None  # as last reported
+    _downloads: tuple[InstanceView, ...] = ()  # those that run on the node itself: Docker does not list them
     _ended: frozenset[str] = frozenset()  # our containers that exist but had ended at the last list
     _is_misplaced: bool = False  # the last error was a local one
     _boot_read: str | None = None  # the boot whose predecessor's end was looked at
@@ -447,6 +446,8 @@ class NodeMonitor:
                 listed = _build_unknown_list(session, error)
             if self._answers.is_set():
                 await self._refresh_switch_on_end(session, listed)
+                if listed.known:
+                    listed = replace(listed, instances=(*listed.instances, *self._downloads))
                 self.emit(listed)
                 if listed.known:
                     self._instances = listed.instances
@@ -511,18 +512,21 @@ class NodeMonitor:
             await self.ctx.clock.sleep(_DOCKER_POLL_SECONDS)
 
     async def _poll_switch_journal(self, session: NodeSession) -> None:
-        """Poll for a running or interrupted switch; report changes."""
+        """Poll for a running or interrupted switch, and report changes; and for downloads that run on the node itself."""
         while True:
             if not self._answers.is_set():
                 self._switch = None  # report it again after a lost connection
             await self._answers.wait()
             await self._read_switch_journal(session)
             goes_on = self._switch is not None and self._switch.journal is not None and self._switch.is_held
-            await self.ctx.clock.sleep(_ACTIVE_SWITCH_POLL_SECONDS if goes_on else _SWITCH_POLL_SECONDS)
+            is_short = goes_on or bool(self._downloads)
+            await self.ctx.clock.sleep(_ACTIVE_SWITCH_POLL_SECONDS if is_short else _SWITCH_POLL_SECONDS)
 
     async def _read_switch_journal(self, session: NodeSession) -> None:
         with suppress(NodeError):  # the sampler reports the same error
-            view = await switch_journal_io.read_journal(session)
+            look = await session.read_node("journal", "downloads")
+            self._downloads = tuple(build_download_view(self.node, one) for one in look.downloads)
+            view = switch_journal_io.build_journal_view(look.journal)
             if self._answers.is_set() and view != self._switch:
                 self._switch = view
                 self.emit(SwitchJournalReported(self.ctx.clock.unix_time(), self.node.name, view))

@@ -87,7 +87,7 @@ async def _build_status_view(ctx: CommandContext, session: NodeSession) -> NodeS
         *(build_instance_view(session, c, look.get_container_memory(c.id)) for c in containers)
     )
     shown = mark_rollback_containers([one for one in instances if one], list_rollback_containers(switch))
-    shown = (*shown, *(_build_download_view(node, one) for one in look.downloads))
+    shown = (*shown, *(build_download_view(node, one) for one in look.downloads))
     return NodeStatusView(
         name=node.name, state=NodeState.OK, when=ctx.clock.unix_time(), memory=look.memory, instances=shown, switch=switch,
     )  # fmt: skip
@@ -234,7 +234,7 @@ async def build_instance_view(session: NodeSession, container: Container, held: 
     )
 
 
-def _build_download_view(node: Node, download: NodeDownload) -> InstanceView:
+def build_download_view(node: Node, download: NodeDownload) -> InstanceView:
     """Return a download that runs on the node itself as what it is: a process without a container."""
     step, detail = _parse_download_progress(download.messages)
     return InstanceView(

@@ -46,7 +46,9 @@ _RETRY_SECONDS = 3.0  # until a file that broke off is tried once more; the clie
 _GGUF_PART = re.compile(r"-0000[2-9]-of-|-000[1-9]\d-of-")  # of a model in several files, all but the first
 _OTHER_FRAMEWORKS = ("*.h5", "*.msgpack", "*.onnx*", "*.ot", "*.tflite")  # the same weights, for no engine here
 _READ_BYTES = 8 << 20
-_FORGET_BYTES = 256 << 20  # bytes after which written pages are given back
+_SUM_BYTES = 256 << 10  # read at once for a checksum: what stays in the processor's own cache
+_FORGET_BYTES = 64 << 20  # bytes after which written pages are given back
+_LOOK_SECONDS = 0.1  # between two looks at a file that grows
 _IDLE_IO_CLASS = 3 << 13  # ioprio_set: only when nobody else wants the disk
 _IOPRIO_SET_CALLS = {"aarch64": 30, "x86_64": 251}
 _OUTPUT_LOCK = threading.Lock()
@@ -110,14 +112,85 @@ class WantedFile:
             with path.open("rb") as file:
                 forget_pages(file.fileno())
             return None
-        with path.open("rb") as file:
-            while True:
-                data = file.read(_READ_BYTES)
-                if not data:
-                    break
+        with path.open("rb", buffering=0) as file:
+            for data in read_pieces(file):
                 total.update(data)
             forget_pages(file.fileno())
         return None if total.hexdigest() == wanted else "its checksum is not its source's"
+
+
+def read_pieces(file: Any) -> Iterator[memoryview]:
+    """Yield what a file has from here on, each piece until the next is asked for."""
+    space = memoryview(bytearray(_SUM_BYTES))
+    while True:
+        size = file.readinto(space)
+        if not size:
+            return
+        yield space[:size]
+
+
+class GrowingChecksum:
+    """The SHA-256 of a file, taken while it arrives: the proof of the last byte costs no second reading.
+
+    Enter it before the fetch, leave it after. What it has read leaves the page cache: a file of 60 GB must not stay in
+    memory until it is whole.
+    """
+
+    def __init__(self, one: WantedFile, place: Path) -> None:
+        self._one, self._place = one, place
+        self._sum, self.size = hashlib.sha256(), 0
+        self._kept = 0  # bytes in the page cache
+        self._file: Any = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> GrowingChecksum:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        if self._file is not None:
+            self._file.close()
+
+    def proves(self, path: Path) -> bool:
+        """Tell whether the file at a path is the one that was read, whole, and the source's. Ask before leaving it."""
+        self._ended.set()
+        self._thread.join()
+        if self._file is None or self.size != self._one.size or self._sum.hexdigest() != self._one.sha256:
+            return False
+        try:
+            return os.path.samestat(os.fstat(self._file.fileno()), path.stat())
+        except OSError:
+            return False
+
+    def _run(self) -> None:
+        is_over = False
+        with contextlib.suppress(OSError):  # then it proves nothing, and the file is read again
+            while not is_over:
+                is_over = self._ended.wait(_LOOK_SECONDS)  # before it reads: nothing comes after that
+                self._file = self._file or self._open()
+                if self._file is not None:
+                    self._read_more(is_over)
+
+    def _read_more(self, is_over: bool) -> None:
+        for data in read_pieces(self._file):
+            self._sum.update(data)
+            self.size += len(data)
+            self._kept += len(data)
+            if self._kept >= _FORGET_BYTES:
+                forget_pages(self._file.fileno())
+                self._kept = 0
+        if is_over:
+            forget_pages(self._file.fileno())
+
+    def _open(self) -> Any:
+        """Open the file that is begun, under the name that the client gives it; None without one."""
+        if self._one.sha256 is None:
+            return None
+        there = [path for path in self._place.rglob("*.incomplete") if self._one.sha256 in path.name]
+        return max(there, key=lambda path: path.stat().st_mtime).open("rb", buffering=0) if there else None
 
 
 def choose_files(siblings: list[Any], include: list[str], exclude: list[str]) -> list[WantedFile]:
@@ -184,9 +257,6 @@ class ProgressReporter:
     def _run(self) -> None:
         at = 0
         while not self._ended.wait(REPORT_SECONDS):
-            for one in self._place.rglob("*.incomplete"):  # a file of 60 GB must not stay in memory until it is whole
-                with contextlib.suppress(OSError), one.open("rb") as file:
-                    forget_pages(file.fileno())
             arrived = sum(self._arrived.values())  # first: a file that ends meanwhile must not count twice
             at = max(at, arrived + list_incomplete_bytes(self._place, list(self._arrived)))
             send_message(at=at, total=self._total)  # whoever asks how far it is reads the last lines only
@@ -231,7 +301,7 @@ def explain_errors(hub: Any, repo: str) -> Iterator[None]:
 class HubOrigin:
     """A repository of the Hub, fetched by the Hub's own client."""
 
-    fetches_at_once = 4
+    fetches_at_once = 8  # as many as the client's own command
 
     def __init__(self, request: Json) -> None:
         self._token = read_token(request.get("token_file"))
@@ -475,9 +545,11 @@ def download(request: Json) -> None:
     with ProgressReporter(part, arrived, total):
 
         def fetch_one(one: WantedFile) -> None:
-            path = origin.fetch(one, part, is_again=False)
-            arrived[one] = path.stat().st_size
-            if one.describe_fault(path) is not None:  # fetched again, once
+            with GrowingChecksum(one, part) as checksum:
+                path = origin.fetch(one, part, is_again=False)
+                arrived[one] = path.stat().st_size
+                is_proved = checksum.proves(path)
+            if not is_proved and one.describe_fault(path) is not None:  # fetched again, once
                 arrived[one] = 0
                 path = origin.fetch(one, part, is_again=True)
                 arrived[one] = path.stat().st_size

@@ -97,7 +97,7 @@ def walk_files(place: Path) -> Iterator[tuple[str, os.stat_result]]:
                 yield path, state
 
 
-def describe_entry(place: Path) -> Json:
+def describe_entry(place: Path, *, needs_weights: bool = True) -> Json:
     """Return what is known of one model: bytes on the disk, when its weights were last read, what is wrong with it."""
     size, used = 0, 0.0
     begun = place.name.endswith(PART_SUFFIXES)
@@ -109,7 +109,7 @@ def describe_entry(place: Path) -> Json:
     said = check_place(str(place))
     faults = ["a download has not ended"] if begun else []
     faults += [str(one) for one in said["faults"][:5]]  # type: ignore[index]
-    if not said["files"] and not said["unread"] and not begun:
+    if needs_weights and not said["files"] and not said["unread"] and not begun:
         faults.append("it has no weights")
     brought = find_model_directory(place) / BROUGHT_MARK if place.is_dir() else place
     return {
@@ -212,7 +212,9 @@ def main(_words: list[str]) -> int:
     else:
         bases = [Path(root) for root in request["roots"]]
         answer = {
-            "models": [describe_entry(one) for one in entries],
+            "models": [
+                describe_entry(one, needs_weights=str(one) not in request.get("tokenizers", ())) for one in entries
+            ],
             "entries": {place: str(find_entry(Path(place), bases)) for place in request["places"]},
         }
     sys.stdout.write(ANSWER_MARK + json.dumps(answer) + "\n")

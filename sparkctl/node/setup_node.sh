@@ -126,6 +126,10 @@ cable_back() { # PATH: the way back, once: whoever makes the folder decides
   lanes_back "$cable/lanes"
   : >"$cable/is-back"
 }
+go_back_after() { # SECONDS PATH: unless this set-up ended, and another one is under way
+  sleep "$1"
+  if [ "$(cat "$cable/pid")" = $$ ]; then cable_back "$2"; fi
+}
 arm_cable() { # PATH LANE...: stdin becomes the program that goes back by itself after a while, unless somebody confirms
   path=$1
   shift

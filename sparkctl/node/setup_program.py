@@ -14,6 +14,7 @@ from sparkctl.model.text.sanitize import sanitize_line
 SCRIPT_MARKER = "# sparkctl setup 1"
 ABSENT = "none"  # the sum of a file that is not there
 STATE_DIRECTORY = "/var/lib/sparkctl/setup"
+WAY_BACK_SECONDS = 3.0  # seconds that going back may take: netplan starts its backend again
 _END_MARK = "@@ end of this file"
 
 
@@ -65,8 +66,8 @@ def call(function: str, *words: str, text: str | None = None) -> str:
 
 
 def arm_cable(path: str, lanes: Iterable[str], limit: float) -> str:
-    """Return the call that arms the way back: after ``limit`` seconds the node goes back by itself."""
-    program = "\n".join([_read_script(), f"sleep {limit:g}", call("cable_back", path), ""])
+    """Return the call that arms the way back: the node has gone back by itself when ``limit`` seconds are over."""
+    program = "\n".join([_read_script(), call("go_back_after", f"{limit - WAY_BACK_SECONDS:g}", path), ""])
     return call("arm_cable", path, *lanes, text=program)
 
 

@@ -47,17 +47,20 @@ def has_model(profile: Profile) -> bool:
     return bool(load_engine(profile.engine).defaults.command)
 
 
-def find_model_paths(profile: Profile, plan: LaunchPlan) -> tuple[str | None, str | None]:
-    """Return the model and the draft model of a launch, as paths in the container or hub ids."""
+def find_model_paths(profile: Profile, plan: LaunchPlan) -> tuple[str | None, str | None, str | None]:
+    """Return the model, the draft model and the tokenizer of a launch, in the order of `MODEL_KINDS`: paths in the container
+    or hub ids, those that its command names.
+    """
     if not has_model(profile):
-        return None, None
+        return None, None, None
     words = CommandFlags(plan.command, plan.entrypoint)
     named = words.get_value("model-path", "model", "m") or words.get_served_model() or profile.model.path
     draft = words.get_value(
         "speculative-draft-model-path", "speculative-draft-model", "model-draft", "md", "spec-model"
     )
     more = words.get_json("speculative-config", "sc").get("model")
-    return named or None, draft or (more if isinstance(more, str) else None)
+    tokenizer = words.get_value("tokenizer-path", "tokenizer")
+    return named or None, draft or (more if isinstance(more, str) else None), tokenizer
 
 
 def list_checkpoint_paths(
@@ -71,7 +74,7 @@ def list_checkpoint_paths(
 
 def find_missing_draft_layers(profile: Profile, plan: LaunchPlan, found: Sequence[CheckpointFiles]) -> str | None:
     """Return a sentence where the drafts are to come from layers of the model's own, and its files name none."""
-    main, draft = find_model_paths(profile, plan)
+    main, draft, _ = find_model_paths(profile, plan)
     words = CommandFlags(plan.command, plan.entrypoint)
     method = (
         words.get_value("speculative-algorithm", "speculative-algo")
@@ -99,7 +102,7 @@ def build_estimate_input(
 ) -> EstimateInput:
     """Return the input of the memory rules. ``found``: what is at `list_checkpoint_paths` on the node."""
     by_place = {one.place: one for one in found}
-    main, draft = find_model_paths(profile, plan)
+    main, draft, _ = find_model_paths(profile, plan)
     own = by_place.get(map_path_to_node(main, plan) or "")
     is_asked = draft is not None and draft != main
     drafts = by_place.get(map_path_to_node(draft, plan) or "") if is_asked else None

@@ -57,8 +57,8 @@ def _find_api_key_fault(profile: Profile) -> str | None:
     engine = load_engine(profile.engine)
     if not engine.api_key_variables:
         return (
-            f"{engine.title} takes none that stays secret ({engine.api_key_obstacle}); leave it out, let it "
-            "listen on 127.0.0.1, and reach it with: sparkctl tunnel NAME"
+            f"{engine.title} takes none that stays secret ({engine.api_key_obstacle}); leave it out, let it listen on "
+            f"127.0.0.1 (usually args.host), and reach it with: sparkctl tunnel {profile.name}"
         )
     if engine.find_api_key(profile) is not None:
         return "args.api-key gives it a key already; leave one of them out"

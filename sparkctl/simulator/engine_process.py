@@ -214,7 +214,7 @@ class EngineProcess:
             if self.member is not None:
                 self.fabric.leave_group(self.member)
             if self._node_port is not None and self.node.ports.get(self._node_port) == self._handler:
-                del self.node.ports[self._node_port]
+                self.node.close_port(self._node_port)
 
     async def _shut_down(self) -> ExitStep:
         leaving = asyncio.ensure_future(self._run_script(self.engine.play_section("farewell")))
@@ -310,7 +310,7 @@ class EngineProcess:
                 await asyncio.sleep(0)  # observers get a turn, however fast time goes
             case ListenStep(ready):
                 if self._node_port is not None:
-                    self.node.ports[self._node_port] = self._handler
+                    await self.node.open_port(self._node_port, self._handler)
                 self.serving.ready = ready
             case ScriptAction.OPEN_GROUP if self.member is not None:
                 self.fabric.open_group(self.member)

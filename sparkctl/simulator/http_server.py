@@ -103,7 +103,13 @@ class SimHttpConnection:
         return (await self._read_exactly(at + len(end)))[:at]
 
     async def read_request(self) -> SimHttpRequest:
-        """Return the next request; EOFError if there is none."""
+        """Return the next request; EOFError if there is none, or something that is not HTTP."""
+        try:
+            return await self._read_request()
+        except ValueError as error:
+            raise EOFError from error
+
+    async def _read_request(self) -> SimHttpRequest:
         first, *lines = (await self._read_until(b"\r\n\r\n")).decode("latin-1").lstrip("\r\n").split("\r\n")
         method, target, _version = first.split(" ", 2)
         headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}

@@ -4,11 +4,13 @@ functions of one ConnectX port between two of them.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
@@ -23,7 +25,7 @@ from sparkctl.model.text.units import GIB, KIB
 from sparkctl.node.agent import KernelFile
 from sparkctl.node.kernel_log import KernelLogReader
 from sparkctl.profiles.profile_library import ProfileLibrary
-from sparkctl.simulator.http_server import RequestHandler
+from sparkctl.simulator.http_server import RequestHandler, serve_connection
 from sparkctl.simulator.sim_container import SimContainer
 
 UNLINK_SCRIPT_MARKER = "# sparkctl unlink 1"
@@ -344,6 +346,8 @@ class SimNode:
         self.memory = UnifiedMemory(default if cache is None else cache, offset=self.random.randrange(60_000) * KIB)
         self.processes: dict[int, str] = {}  # pid to the container's id
         self.ports: dict[int, RequestHandler] = {}  # who listens on 127.0.0.1
+        self.host: str | None = None  # the address of this machine that stands for it, where its ports are open as well
+        self._open_ports: dict[int, asyncio.Server] = {}
         self.kernel_lines: list[tuple[float, str]] = []  # of its log, with seconds since boot
         self.locks: dict[str, str] = {}  # path to the holder's words
         self.journal: str | None = None  # a switch journal, the file in its user's home
@@ -377,6 +381,24 @@ class SimNode:
     def now_ns(self) -> int:
         """Return unix nanoseconds by the node's own wall clock."""
         return self.clock.now_ns() + int(self.clock_ahead * 1e9)
+
+    async def open_port(self, port: int, handler: RequestHandler) -> None:
+        """Listen on a port; also on this machine, where the node has an address and the port is free."""
+        self.ports[port] = handler
+        if self.host is not None and port not in self._open_ports:
+
+            async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                if (now := self.ports.get(port)) is not None:
+                    await serve_connection(reader, writer, now, "uvicorn")
+
+            with suppress(OSError):  # somebody else has it: a tunnel takes another port
+                self._open_ports[port] = await asyncio.start_server(serve, self.host, port)
+
+    def close_port(self, port: int) -> None:
+        """Refuse connections to a port."""
+        del self.ports[port]
+        if (server := self._open_ports.pop(port, None)) is not None:
+            server.close()
 
     @property
     def uptime(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import tempfile
@@ -33,7 +34,7 @@ from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator.docker_daemon import SimDockerDaemon
 from sparkctl.simulator.engine_process import EngineProcess
 from sparkctl.simulator.node_programs.inspection_output import format_inspection
-from sparkctl.simulator.node_programs.shell_commands import SimSshServer
+from sparkctl.simulator.node_programs.shell_commands import LOOPBACK, SimSshServer
 from sparkctl.simulator.node_programs.sim_guard import SimGuard
 from sparkctl.simulator.sim_node import (
     FABRIC_INTERFACES,
@@ -48,6 +49,7 @@ from sparkctl.simulator.sim_node import (
 from sparkctl.transport.docker.create_request import build_create_request
 
 DIRECTORY_PREFIX = "sparkctl-sim-"  # of the temporary directory; the id of its process follows
+_SSH_PORT = 2022  # of a Spark with an address of its own: whoever has it has the address
 _POLL_SECONDS = 0.1  # in real seconds
 _REQUEST_DELAY_SECONDS = 6.0  # seconds from ready until somebody uses it
 
@@ -84,7 +86,8 @@ class SimulatedSparks:
     ``speed`` 1 is the demo's pace (`DEMO_SPEED`), 50 a test's; ``decode_speed`` 1 generates tokens as fast as a Spark.
     ``options`` and ``faults`` are by node name. ``clock``: the time of all of
     it, ours unless given; with ``haste`` it goes that many times as fast while something starts or stops, and engines are
-    used as soon as they are ready. Keys are made for this one run and lie in a directory of mode 0700.
+    used as soon as they are ready. ``is_reachable``: each has a loopback address of its own, as far as this machine has such
+    (Linux does), and its engines answer there, too. Keys are made for this one run and lie in a directory of mode 0700.
     """
 
     def __init__(
@@ -98,6 +101,7 @@ class SimulatedSparks:
         faults: Mapping[str, str] | None = None,
         clock: SimClock | None = None,
         haste: float | None = None,
+        is_reachable: bool = False,
     ) -> None:
         if scenario not in SCENARIOS:
             raise ValueError(f"no scenario {scenario!r}; there are {', '.join(SCENARIOS)}")
@@ -111,7 +115,7 @@ class SimulatedSparks:
         self.guards: dict[str, SimGuard] = {}
         self.ports: dict[str, int] = {}
         self.sshd: dict[str, SimSshServer] = {}
-        self._haste = haste
+        self._haste, self._is_reachable = haste, is_reachable
         self._hurrying: asyncio.Task[None] | None = None
         self._directory: tempfile.TemporaryDirectory[str] | None = None
 
@@ -142,7 +146,7 @@ class SimulatedSparks:
         """The config as YAML."""
         lines = ["nodes:"]
         for name, port in self.ports.items():
-            entry = {"name": name, "host": "127.0.0.1", "port": port, "user": USER}
+            entry = {"name": name, "host": self.nodes[name].host or LOOPBACK, "port": port, "user": USER}
             entry |= {"identity": str(self.identity_path), "known_hosts": str(self.known_hosts_path)}
             lines.append(f"- {json.dumps(entry)}")
         return "\n".join([*lines, ""])
@@ -166,8 +170,9 @@ class SimulatedSparks:
             self.docker[name] = SimDockerDaemon(node, self.fabric)
             node.guard = self.guards[name] = SimGuard(node, self.docker[name], self.directory / f"guard-{name}")
             self.sshd[name] = SimSshServer(node, self.docker[name], self.guards[name], host_key, client)
-            self.ports[name] = await self.sshd[name].listen()
-            hosts.append(f"[127.0.0.1]:{self.ports[name]} {host_key.export_public_key().decode().strip()}\n")
+            address, self.ports[name] = await self._listen(self.sshd[name])
+            node.host = address if self._is_reachable else None
+            hosts.append(f"[{address}]:{self.ports[name]} {host_key.export_public_key().decode().strip()}\n")
         self.known_hosts_path.write_text("".join(hosts), encoding="utf-8")
         self.write_config(self.directory)
         await SCENARIOS[self.scenario](list(self.docker.values()))
@@ -179,6 +184,17 @@ class SimulatedSparks:
                 fast_forward_while_busy(self.pace.clock, self._haste, list(self.docker.values()))
             )
         return self
+
+    async def _listen(self, sshd: SimSshServer) -> tuple[str, int]:
+        """Open its port at an address that no other simulated Spark has; return both."""
+        for number in range(2, 255) if self._is_reachable else ():
+            address = f"127.0.0.{number}"
+            try:
+                return address, await sshd.listen(address, _SSH_PORT)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    break  # this machine has no such addresses
+        return LOOPBACK, await sshd.listen()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -10,10 +10,12 @@ import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
+from sparkctl.concurrency import run_in_daemon_thread
 from sparkctl.errors import ExitCode, InvalidInput, OperationRefused, SparkctlError
 from sparkctl.model.memory_fit import CheckpointFiles
 from sparkctl.model.missing_part import HubSource
@@ -179,7 +181,7 @@ class HubClient:
         if is_range:
             headers["Range"] = f"bytes=0-{limit - 1}"
         address = (get_hub_endpoint(self._environ) or _DEFAULT_ENDPOINT) + path
-        return await asyncio.to_thread(_fetch, address, headers, limit, source)
+        return await run_in_daemon_thread(partial(_fetch, address, headers, limit, source))
 
 
 def _build_file_path(source: HubSource, listed: Mapping[str, Any]) -> str:

@@ -472,8 +472,8 @@ class PanelController:
 
     def parse_command(self, words: Sequence[str]) -> Request:
         """Return what a command line asks for. Raises `SparkctlError` where it is not valid, or shows a screen."""
-        commands = self._panel.setup.commands
-        request = None if commands is None else commands.parse_request(words)
+        load_commands = self._panel.setup.load_commands
+        request = None if load_commands is None else load_commands().parse_request(words)
         if not isinstance(request, Request):
             raise InvalidInput("this panel has no commands")
         return request
@@ -492,8 +492,8 @@ class PanelController:
         return () if self.is_replaying else self._offers.list_offers(node, self.recent)
 
     def list_missing(self, profile: Profile, node: NodeName) -> tuple[str, ...]:
-        """Return what a node certainly lacks for a profile, in a few words each; () in a recording."""
-        return () if self.is_replaying else self._offers.list_missing(profile, node)
+        """Return what a node certainly lacks for a profile that somebody looks at, in a few words each; () in a recording."""
+        return () if self.is_replaying else self._offers.list_missing(profile, node, asks_registry=True)
 
     async def load_profile_offers(self) -> list[ProfileOffer]:
         """Return the profiles that can be started; the files are read in a thread."""

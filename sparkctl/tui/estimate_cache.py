@@ -251,8 +251,11 @@ class StartOfferCache:
         self._figures: dict[
             tuple[str, str], tuple[float | None, float | None]
         ] = {}  # tok/s and seconds, by profile and node
-        self._pull_seconds: dict[NodeName, float] = {}  # for a GiB of a model, on nodes where one was pulled
+        self._pull_seconds: dict[
+            tuple[NodeName, bool], float
+        ] = {}  # for a GiB, of an image or not, where one was pulled
         self._images: dict[NodeName, dict[str, bool]] = {}  # whether it has an image, by name
+        self._image_sizes: dict[tuple[NodeName, str], int | None] = {}  # as its registry tells; None: it was asked
         self._looked: dict[NodeName, float] = {}
         self._is_loading = False
 
@@ -260,6 +263,7 @@ class StartOfferCache:
         """Read profiles, history and images again: something was started or got."""
         self._profiles = None
         self._looked.clear()
+        self._image_sizes = {key: size for key, size in self._image_sizes.items() if size is not None}
 
     def list_offers(self, node: NodeName, recent: Sequence[str]) -> tuple[StartOffer, ...]:
         """Return what could be started on a node where nothing of sparkctl runs: the last used first, then what needs no
@@ -291,19 +295,25 @@ class StartOfferCache:
             )  # fmt: skip
         return tuple(offers)
 
-    def list_missing(self, profile: Profile, node: NodeName) -> tuple[str, ...]:
-        """Return what a node certainly lacks for a profile, with its size where the profile tells it, and how long it takes where
-        models came there before: ``image``, ``model 27.1 GiB in about 4 min``."""
+    def list_missing(self, profile: Profile, node: NodeName, *, asks_registry: bool = False) -> tuple[str, ...]:
+        """Return what a node certainly lacks for a profile, with its size where the profile or, once asked, the image's registry
+        tells it, and how long it takes where such came there before: ``image``, ``model 27.1 GiB in about 4 min``."""
         self._look_for_images(node)
-        parts = ["image"] if self._images.get(node, {}).get(profile.image) is False else []
         sizes = {PartKind.MODEL: profile.model.weights, PartKind.DRAFT_MODEL: profile.model.draft_weights}
-        for one in self._fits.list_missing_models(profile, node):
-            size = sizes.get(one.kind)
-            words = one.kind.value.replace("-", " ") + ("" if size is None else f" {format_gib(size)}")
-            if size is not None and (seconds := self._pull_seconds.get(node)) is not None:
-                words += f" in about {format_duration(seconds * size / GIB)}"
-            parts.append(words)
-        return tuple(parts)
+        lacking = [one.kind for one in self._fits.list_missing_models(profile, node)]
+        if self._images.get(node, {}).get(profile.image) is False:
+            lacking.insert(0, PartKind.IMAGE)
+            sizes[PartKind.IMAGE] = self._image_sizes.get((node, profile.image))
+            if asks_registry and (node, profile.image) not in self._image_sizes:
+                self._image_sizes[node, profile.image] = None
+                self._tasks.start_task(self._measure_image(node, profile), f"the size of {profile.image}")
+        return tuple(self._describe_missing(node, kind, sizes.get(kind)) for kind in lacking)
+
+    def _describe_missing(self, node: NodeName, kind: PartKind, size: int | None) -> str:
+        words = kind.value.replace("-", " ") + ("" if size is None else f" {format_gib(size)}")
+        if size is not None and (seconds := self._pull_seconds.get((node, kind is PartKind.IMAGE))) is not None:
+            words += f" in about {format_duration(seconds * size / GIB)}"
+        return words
 
     async def _load_profiles(self, recent: tuple[str, ...]) -> None:
         from sparkctl.profiles.profile_library import list_startable_profiles
@@ -319,9 +329,10 @@ class StartOfferCache:
         """Return what the last good start of each profile measured, on each node and ("") on any."""
         figures: dict[tuple[str, str], tuple[float | None, float | None]] = {}
         for node in self._store.nodes:
-            seconds = self._context.history.estimate_pull_seconds(node, GIB, is_image=False)
-            if seconds is not None:
-                self._pull_seconds[node] = seconds
+            for is_image in (False, True):
+                seconds = self._context.history.estimate_pull_seconds(node, GIB, is_image=is_image)
+                if seconds is not None:
+                    self._pull_seconds[node, is_image] = seconds
         for one in self._context.history.list_operations(most=_HISTORY_ROWS):
             if one.profile is None or one.outcome != "ready":
                 continue
@@ -349,3 +360,23 @@ class StartOfferCache:
         except (NodeError, DockerError):
             return  # the tile shows why
         self._images[name] = found
+
+    async def _measure_image(self, name: NodeName, profile: Profile) -> None:
+        """Ask an image's registry, through the node, how large it is: once, as a registry counts who asks."""
+        from sparkctl.commands.start.image_registry import measure_images
+        from sparkctl.model.missing_part import MissingPart
+
+        node = self._supervisor.get_node(name)
+        if node is None or profile.build is not None:
+            return
+        part = MissingPart(
+            kind=PartKind.IMAGE, node=name, name=profile.image, reason="is not there", source=profile.image,
+            made_by=profile.image_made_by,
+        )  # fmt: skip
+        try:
+            async with self._supervisor.create_background_session(node) as session:
+                await session.link.connect()
+                (part,), _ = await measure_images(session, (part,), await session.docker.read_info())
+        except (NodeError, DockerError):
+            return  # the tile shows why
+        self._image_sizes[name, profile.image] = part.size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from difflib import unified_diff
 from typing import TYPE_CHECKING
@@ -357,8 +358,13 @@ def render_setup_step(node: NodeName, step: SetupStep) -> Iterator[TextRow]:
 
 
 def format_diff(change: FileChange) -> list[str]:
-    """Return the unified diff of a file; /dev/null stands for a file that is not there."""
-    before, after = (text.splitlines() if text is not None else [] for text in (change.before, change.after))
+    """Return the unified diff of a file; /dev/null stands for a file that is not there. A last line without an end is told."""
+    before, after = (re.findall(r"[^\n]*\n|[^\n]+", text or "") for text in (change.before, change.after))
     old = change.path if change.before is not None else "/dev/null"
     new = change.path if change.after is not None else "/dev/null"
-    return [sanitize_line(line) for line in unified_diff(before, after, old, new, lineterm="")]
+    lines = []
+    for line in unified_diff(before, after, old, new):
+        lines.append(sanitize_line(line.removesuffix("\n")))
+        if not line.endswith("\n"):
+            lines.append(r"\ No newline at end of file")
+    return lines

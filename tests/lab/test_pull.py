@@ -497,6 +497,81 @@ def test_the_node_itself_copies_where_the_image_has_no_python(prepared: LabNode,
         prepared.docker("rmi", "-f", bare, check=False)
 
 
+def test_a_download_on_the_node_itself_is_found_again_and_ended(
+    prepared: LabNode, hub: HubStandIn, hub_url: str, client_packages: bytes, sparkctl: Sparkctl
+) -> None:
+    """Its image has nothing that runs the program; `hf`, which its user has installed, has."""
+    bare, home = "pull-lab/bare:1", "/home/milo"
+    prepared.sh("sh", "-c", f"tar c -T /dev/null | docker import - {bare}")
+    prepared.sh("mkdir", "-p", f"{home}/client", f"{home}/.local/bin")
+    subprocess.run(prepared.enter("tar", "x", "-C", f"{home}/client"), input=client_packages, check=True)
+    prepared.put(f"{home}/client/python3", f'#!/bin/sh\nPYTHONPATH={home}/client exec /usr/bin/python3 "$@"\n')
+    prepared.put(f"{home}/.local/bin/hf", f"#!{home}/client/python3\nfrom huggingface_hub.cli.hf import main\nmain()\n")
+    prepared.sh("chmod", "755", f"{home}/client/python3", f"{home}/.local/bin/hf")
+    prepared.sh("chown", "-R", "milo:milo", f"{home}/client", f"{home}/.local")
+    hub.gated.add(REPOSITORY)
+    name = sparkctl.profile(
+        image=bare, engine="vllm", mounts=["~/models:/models"],
+        model={"path": "/models/pulled", "source": f"hf:{REPOSITORY}"},
+    )  # fmt: skip
+    env, pull = (
+        {"HF_ENDPOINT": hub_url, "HF_TOKEN": "hf_right"},
+        ("pull", name, "--node", "spark1", "--model-only", "--json"),
+    )
+
+    def await_both_files() -> None:
+        await_true("both files", lambda: set(count_sent(hub)) == set(ONCE), 60)
+
+    def list_left() -> str:
+        return prepared.sh("sh", "-c", "ls -d /dev/shm/sparkctl-*; pgrep -f [s]parkctl-pull-", check=False)
+
+    def find_download(verb: str, *words: str) -> dict[str, object]:
+        answer = json.loads(sparkctl(verb, "--node", "spark1", *words, "--json").out)
+        (one,) = [one for one in answer["nodes"][0]["instances"] if one["phase"] == "pulling"]
+        assert (one["profile"], one["ours"]) == (name, False)
+        return dict(one)
+
+    try:
+        hub.pace.clear()
+        running = sparkctl.start(*pull, env=env)
+        await_both_files()
+        running.kill()
+        assert not list_downloads(prepared), "no container"
+        leaks = prepared.sh("sh", "-c", "grep -l -a hf_righ[t] /proc/[0-9]*/cmdline /proc/[0-9]*/environ", check=False)
+        assert not leaks, "the token is in no command line and no environment"
+        assert find_download("status")["status"] == "runs on the node itself"
+        watching = sparkctl.start("top", "--node", "spark1", "--json")
+        watching.await_text('"phase": ?"pulling"')  # by the monitor that the panel has
+        watching.kill()
+        other = sparkctl(*pull, "--set", "model.source=hf:acme/other", env=env)
+        assert other.code == 6, other
+        joined = sparkctl.start(*pull, env=env)
+        joined.await_text('"phase": ?"pulling"')
+        stopped = sparkctl("pull", name, "--node", "spark1", "--stop", "--json")
+        assert_ended(stopped, 0, "done")
+        assert "was stopped; what has arrived is kept" in stopped.result["message"]
+        assert joined.end().code != 0
+        assert list_left() == ""
+        assert list_model(prepared) == ""
+        assert "no download" in sparkctl("pull", name, "--node", "spark1", "--stop", "--json").result["message"]
+        hub.log.clear()
+        again = sparkctl.start(*pull, env=env)
+        await_both_files()
+        prepared.sh("pkill", "-KILL", "-f", "[s]parkctl-pull-.*program.py")
+        assert_ended(again.end(), 3, "unreachable")
+        hub.pace.set()
+        pulled = sparkctl(*pull, env=env)
+        assert_ended(pulled, 0, "done")
+        assert "each verified with the Hub's checksum" in pulled.result["message"]
+        assert list_model(prepared).count(" 24000000 milo") == 2
+        assert list_left() == ""
+    finally:
+        hub.pace.set()
+        sparkctl("pull", name, "--node", "spark1", "--stop", "--json")
+        prepared.sh("rm", "-rf", f"{home}/client", f"{home}/.local/bin/hf")
+        prepared.docker("rmi", "-f", bare, check=False)
+
+
 def count_sent(hub: HubStandIn) -> dict[str, int]:
     """Return how often each large file was asked for, by name."""
     names = [path.rpartition("/")[2] for method, path, _ in hub.log if method == "GET" and path.startswith("/cdn/")]

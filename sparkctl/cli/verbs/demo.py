@@ -116,6 +116,8 @@ _SCENARIO_OF_VERB = {
     "say": "speech",
     **dict.fromkeys(("tunnel", "check", "bench"), _BUSY_SCENARIO),
 }  # verbs that need something running
+_IDLE_SCENARIOS = ("empty", "fresh")  # nothing runs there at first
+_SERVE_ADVICE = "`sparkctl demo --serve` keeps them for other terminals"
 _PROFILES_LOST_MESSAGE = "profiles written in the demo are deleted with it; your own profiles are unchanged"
 
 
@@ -190,8 +192,11 @@ def _run_demo_verb(verb: tuple[str, ...], scenario: str, speed: float) -> int:
         has_log = any((home / "state").rglob("*.log"))
     from sparkctl.cli.options import VERB_ALIASES
 
-    if VERB_ALIASES.get(verb[0], verb)[0] in ("up", "restart"):
-        stderr.print_message(_explain_end(code, has_log))
+    name = VERB_ALIASES.get(verb[0], verb)[0]
+    if name in ("up", "restart"):
+        stderr.print_message(_explain_end(code, has_log, can_add_tunnel=name == "up" and "--tunnel" not in verb))
+    elif code in (0, 5) and name in ("status", "endpoints") and scenario not in _IDLE_SCENARIOS:
+        stderr.print_message(f"these addresses ended with the command; {_SERVE_ADVICE}")
     return code
 
 
@@ -205,7 +210,7 @@ def _run_demo_plain(scenario: str | None, speed: float) -> int:
 
 def _open_demo_panel(scenario: str | None, speed: float, *, readonly: bool) -> int:
     """Open the panel on simulated Sparks. Both use one clock; it runs faster while something starts, as the header shows."""
-    from sparkctl.cli.main import sparkctl_command
+    from sparkctl.cli.invocation import load_commands
     from sparkctl.cli.panel_launcher import open_panel
     from sparkctl.simulator import DEMO_SPEED, SimClock
 
@@ -214,7 +219,7 @@ def _open_demo_panel(scenario: str | None, speed: float, *, readonly: bool) -> i
     with _temporary_home(scenario or (_BUSY_SCENARIO if readonly else "story"), **pace) as home:
         seed_start_history(home / "state")
         with_story = scenario is None and not readonly
-        return open_panel(sparkctl_command, readonly=readonly, demo=build_demo_options(clock, with_story=with_story))
+        return open_panel(load_commands, readonly=readonly, demo=build_demo_options(clock, with_story=with_story))
 
 
 @contextmanager
@@ -228,7 +233,7 @@ def _run_simulator(scenario: str, **pace: Any) -> Iterator[tuple[Path, Path]]:
     with (
         _handle_hangup() as stop_timer,
         tempfile.TemporaryDirectory(prefix=f"{_HOME_PREFIX}{os.getpid()}-") as home,
-        run_in_background(scenario=scenario, **pace) as config,
+        run_in_background(scenario=scenario, is_reachable=True, **pace) as config,
     ):
         _copy_config(Path(home))
         try:
@@ -259,12 +264,12 @@ def _list_profile_stamps(home: Path) -> frozenset[tuple[str, int]]:
     return frozenset(with_times)
 
 
-def _explain_end(code: int, has_log: bool) -> str:
+def _explain_end(code: int, has_log: bool, *, can_add_tunnel: bool) -> str:
     """Return the message after `up`: what it started ends with the simulated Sparks."""
-    kept = "`sparkctl demo --serve` keeps them"
     if code in (0, 130):
+        kept = f"with --tunnel it stays until Ctrl-C, and {_SERVE_ADVICE}" if can_add_tunnel else _SERVE_ADVICE
         return f"the simulated Sparks, the started model and its endpoint ended with the command; {kept}"
-    return f"the simulated Sparks{', and this log,' if has_log else ''} ended with the command; {kept}"
+    return f"the simulated Sparks{', and this log,' if has_log else ''} ended with the command; {_SERVE_ADVICE}"
 
 
 @contextmanager
@@ -298,7 +303,7 @@ def _handle_hangup() -> Iterator[Callable[[], None]]:
 
 
 def _invoke_verb(verb: tuple[str, ...]) -> int:
-    from sparkctl.cli.main import invoke_command_line
+    from sparkctl.cli.invocation import invoke_command_line
 
     return invoke_command_line(list(verb))
 
@@ -365,8 +370,8 @@ def _serve_simulator(scenario: str, speed: float) -> int:
                 f"export SPARKCTL_PROFILES_BENEATH={shlex.quote(os.environ['SPARKCTL_PROFILES_BENEATH'])}"
             )
         stderr.print_message(
-            "two simulated Sparks are running; Ctrl-C ends them. `sparkctl tunnel` brings the endpoint of a started model to "
-            "localhost. Profiles written in such a terminal are deleted at the end"
+            "two simulated Sparks are running; Ctrl-C ends them. A started model answers a client at the address that "
+            "is shown, or through `sparkctl tunnel` where another program has that port. Profiles written in such a terminal are deleted at the end"
         )
         stop = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

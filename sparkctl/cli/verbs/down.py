@@ -92,7 +92,7 @@ def restart_command(instance: str, node: tuple[str, ...], timeout: float | None,
     sparkctl restart qwen36-vllm
     sparkctl restart qwen36-vllm --node spark1 --timeout 20m
 
-    The profile is read anew: what you changed in its file applies. It is read before anything is stopped. Exit codes are
+    The profile is read anew: what you changed in its file applies, and is told before. It is read before anything is stopped. Exit codes are
     those of `down` and `up`; what does not run is not started (exit 2).
     """
     from sparkctl.commands.restart_instance import RestartInstance

@@ -171,7 +171,8 @@ def plan_command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...]
     and its memory is counted.
 
     Exit 0: `up` would start it, even if it must drop the page cache first or part of the estimate is not known. Exit 6: `up`
-    would refuse, even if it fits once something else stops. Exit 3: the node could not be read.
+    would refuse, even if it fits once something else stops. For hf:ORG/NAME, which is not there yet: 0 if it fits and can
+    come, 6 if not, or if the Hub does not tell its size. Exit 3: the node could not be read.
     """
     from sparkctl.commands.start.check_fit import CheckFit
     from sparkctl.profiles.profile_library import ProfileLibrary

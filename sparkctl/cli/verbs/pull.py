@@ -89,13 +89,14 @@ def pull_command(
     origin = select_configured_nodes([from_cache])[0] if from_cache and directory is None else None
     library, nodes = ProfileLibrary(), tuple(select_configured_nodes(node))
     chosen = {name: library.load_profile(name, overrides=overrides) for name in profile}
+    known = tuple(list_nodes())
     pulls = tuple(
         PullProfile(
             profile=one, nodes=nodes, names_nodes=bool(node), image=not model_only,
             model=not image_only, dry_run=dry_run, stop=stop, own_login=own_login, environ=os.environ,
             words=(name, *format_overrides(overrides)),
             from_directory=None if directory is None else directory.rstrip("/"), from_node=origin, forced=forced,
-            known=tuple(list_nodes()) if one.needs else (),
+            known=known,
         )
         for name, one in chosen.items()
     )  # fmt: skip

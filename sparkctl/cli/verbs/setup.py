@@ -254,7 +254,7 @@ def _check_duplicates(nodes: list[Node]) -> None:
         raise InvalidInput(f"two nodes are called {twins[0]}", "give each its own NAME=")
 
 
-_LEAST_CABLE_SECONDS = 10.0  # a node is asked to keep the cable until 5 s before the limit
+_LEAST_CABLE_SECONDS = 10.0  # a node is asked to keep the cable until 6 s before the limit
 
 
 def _parse_cable_timeout(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:

@@ -23,7 +23,9 @@ from sparkctl.monitor.sampler import LOADING_INTERVAL, NodeSampler
 from sparkctl.transport.http_client import Headers, InvalidHttpResponse
 from sparkctl.transport.node_session import NodeSession
 
-_METRICS_SECONDS = 1.0  # seconds between two readings of the engine
+# Seconds between two readings of the engine, each of which takes it some milliseconds: what it counts is right at both ends of a
+# cell, however often it is read between; of an average of its own every value is wanted.
+_COUNTER_SECONDS, _GAUGE_SECONDS = 2.0, 1.0
 _TIMEOUT_SECONDS = 5.0
 _LATE_SECONDS = 0.5  # seconds after the first request, when its tokens may have been counted
 _DISTURBED_SHARE = 1.05  # more tokens than the load generator's by this factor, and by these:
@@ -117,7 +119,7 @@ class CellWatch:
         return meter.compute_meter(now).acceptance
 
     async def _collect_samples(self) -> None:
-        async with aclosing(NodeSampler(self._session, LOADING_INTERVAL).stream_samples()) as events:
+        async with aclosing(NodeSampler(self._session, LOADING_INTERVAL, disks=()).stream_samples()) as events:
             async for event in events:
                 if isinstance(event, SampleArrived):
                     self._samples.append((self._clock.monotonic(), event.sample))
@@ -126,7 +128,9 @@ class CellWatch:
     async def _collect_readings(self) -> None:
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(_METRICS_SECONDS):
+                async with asyncio.timeout(
+                    _COUNTER_SECONDS if self._engine.acceptance_steps is None else _GAUGE_SECONDS
+                ):
                     await self._wake.wait()
             self._wake.clear()
             with suppress(SparkctlError):

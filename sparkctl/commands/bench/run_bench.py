@@ -7,14 +7,16 @@ measurement and stopped again; what stops for it runs again at the end.
 from __future__ import annotations
 
 import asyncio
+import math
 import tempfile
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkctl.commands.bench.cell_watch import CellWatch
+from sparkctl.commands.bench.chat_stream import stream_chat
 from sparkctl.commands.bench.load_generator import (
     CellFailed,
     LoadGenerator,
@@ -27,7 +29,7 @@ from sparkctl.commands.bench.load_generator import (
 from sparkctl.commands.event_stream import build_end_from_error, forward_events, open_session, stream_events
 from sparkctl.commands.list_endpoints import ServedEndpoint, ServedModel, list_endpoints
 from sparkctl.commands.request import Preview, Request, SentenceTone, describe_unreachable
-from sparkctl.commands.restart_instance import build_restart
+from sparkctl.commands.restart_instance import build_restart, find_profile_changes
 from sparkctl.commands.show_log import find_container
 from sparkctl.commands.start.launch_plans import build_changed_plan
 from sparkctl.commands.start.start_request import StartInstance
@@ -55,7 +57,7 @@ from sparkctl.model.events import (
     SwitchPlanned,
     WarningEmitted,
 )
-from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec
+from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec, find_flag_value
 from sparkctl.model.memory_fit import CheckpointFiles
 from sparkctl.model.missing_part import PartKind
 from sparkctl.model.node import Node, NodeName, NodeState
@@ -68,6 +70,7 @@ from sparkctl.monitor.node_views import build_missing_instance_error, choose_ins
 from sparkctl.node.node_inspection import NodeIdentity
 from sparkctl.profiles.container_labels import parse_decode_step_label, parse_port_label
 from sparkctl.profiles.fit_evaluation import list_checkpoint_paths
+from sparkctl.transport.http_client import InvalidHttpResponse
 from sparkctl.transport.node_connection import ByteReader, ByteWriter
 from sparkctl.transport.node_session import NodeSession
 from sparkctl.transport.socket_relay import HeaderWriter, SocketRelay
@@ -80,6 +83,8 @@ _MAX_TOKENIZER_BYTES = 64 << 20
 _TOKENIZER_HINT = "name one: --tokenizer DIRECTORY, with the tokenizer.json of this model"
 _GGUF_SUFFIX = ".gguf"  # a file that holds its tokenizer in itself
 _READ_SECONDS = 60.0
+_THOUGHT_TOKENS = 16  # of a question that shows whether an answer begins with thoughts
+_PARSER_FLAGS = ("reasoning-parser", "reasoning-format")
 _RECEIPT_SECONDS = (0.0, 1.0, 2.0)  # seconds before each look for the guard's receipt
 PRESETS = {  # quick and owner are what owners of a Spark post: al-engr.com/qwen3.6-ngram-vs-nvfp4-mtp and -single-spark-sglang
     "quick": tuple(
@@ -201,7 +206,12 @@ def run_bench(ctx: CommandContext, request: RunBench) -> AsyncGenerator[Event, N
             interruptible = ctx.interrupt.run_interruptible
             target = await interruptible(find_target(stack, ctx, request, emit), NOTHING_MEASURED)
             generator_version = await interruptible(describe_generator(words), NOTHING_MEASURED)
-            run = _prepare_run(ctx, emit, request, store, target, generator=generator_version, book=book)
+            thinking = None
+            if request.resume is None:
+                thinking = await interruptible(_find_thinking(ctx, target), NOTHING_MEASURED)
+            run = _prepare_run(
+                ctx, emit, request, store, target, generator=generator_version, book=book, thinking=thinking
+            )
             home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sparkctl-bench-")))
             tokenizer = request.tokenizer
             if not tokenizer:
@@ -400,6 +410,9 @@ async def find_target(stack: AsyncExitStack, ctx: CommandContext, request: Measu
     port = None if container is None else parse_port_label(container)
     if container is None or port is None:
         raise InvalidInput(f"{request.instance} on {node.name} has ended", "sparkctl status")
+    if (changes := find_profile_changes(ctx, request.instance, container)) is not None:
+        words = f"{request.instance} is measured as it runs; its profile here has other settings now: {changes}"
+        emit(WarningEmitted(ctx.clock.unix_time(), node.name, words, f"sparkctl restart {request.instance}"))
     engine = load_engine(container.get_label(ContainerLabel.ENGINE) or "")
     run, identity = await session.docker.read_run_options(container.id), None
     with suppress(SparkctlError):
@@ -453,9 +466,10 @@ def _prepare_run(
     *,
     generator: str,
     book: str,
+    thinking: bool | None,
 ) -> BenchRun:
     """Return the run to measure: a new one, or the one to resume. Raises `InvalidInput`."""
-    setup = describe_setup(ctx, request, target, generator, book, request.runs)
+    setup = replace(describe_setup(ctx, request, target, generator, book, request.runs), thinking=thinking)
     if request.resume is not None:
         run = store.load(request.resume)
         if run.instance != request.instance:
@@ -514,8 +528,9 @@ def describe_setup(
         None,
     )
     share = None if start is None else next(iter(start.shares), None)
+    words = CommandFlags(target.run.command, target.run.entrypoint)
     return BenchSetup(
-        prefix_cache=read_prefix_cache(target.engine, CommandFlags(target.run.command, target.run.entrypoint)),
+        prefix_cache=read_prefix_cache(target.engine, words), temperature=read_temperature(target.engine, words),
         profile=container.get_label(ContainerLabel.PROFILE),
         digest=container.get_label(ContainerLabel.HASH) if start is None else start.hash,
         text=None if start is None else start.text, engine=target.engine.name,
@@ -532,6 +547,39 @@ def read_prefix_cache(engine: Engine, words: CommandFlags) -> bool | None:
     """Tell whether a launch turns its engine's prefix cache on or off, None where it does neither."""
     turned_on, turned_off = (words.has_flag(*names) for names in engine.prefix_cache_flags)
     return False if turned_off else True if turned_on else None
+
+
+def read_temperature(engine: Engine, words: CommandFlags) -> float | None:
+    """Return the temperature that a launch sets for requests that have none, None where it sets none."""
+    value = words.get_json(*engine.temperature_flags).get("temperature", words.get_value(*engine.temperature_flags))
+    try:
+        found = float(value) if isinstance(value, str | int | float) else None
+    except ValueError:
+        return None
+    return found if found is not None and math.isfinite(found) else None
+
+
+async def _find_thinking(ctx: CommandContext, target: BenchTarget) -> bool | None:
+    """Ask a short question, which is not measured: return whether its answer begins with thoughts.
+
+    None where that is not known: a server without a parser for thoughts does not tell them apart.
+    """
+    body = {
+        "model": target.model.name if target.model else "default", "max_tokens": _THOUGHT_TOKENS,
+        "messages": [{"role": "user", "content": "What is the capital of France?"}],
+    }  # fmt: skip
+    try:
+        answer = await stream_chat(
+            target.session.link, target.port, body, target.auth_headers, clock=ctx.clock, timeout=_READ_SECONDS
+        )
+    except (TimeoutError, InvalidHttpResponse, OSError, SparkctlError):  # the first cell tells what is wrong
+        return None
+    return True if answer.has_thought else False if has_thought_parser(target) else None
+
+
+def has_thought_parser(target: BenchTarget) -> bool:
+    """Tell whether the launch names a parser that tells thoughts apart from the answer."""
+    return any(find_flag_value(target.run.command, name) is not None for name in _PARSER_FLAGS)
 
 
 @contextmanager
@@ -739,7 +787,7 @@ class BenchSeries:
                 _, changed = await self._build_restarts(stops)
             except SparkctlError:  # it is told when its turn comes
                 continue
-            question = BenchStartQuestion(bench.instance, tuple(node.name for node in start.nodes), stops, changed)
+            question = _build_question(bench, start, stops, changed)
             self._answers[bench.instance] = await self.ctx.asker.ask_yes_no(question)
             self._told.update(changed)
 
@@ -797,12 +845,12 @@ class BenchSeries:
         restarts, changed = await self._build_restarts(stops)
         is_wanted = self.are_started or self._answers.get(bench.instance)
         if is_wanted is None:
-            question = BenchStartQuestion(bench.instance, tuple(node.name for node in start.nodes), stops, changed)
+            question = _build_question(bench, start, stops, changed)
             is_wanted = await self.ctx.asker.ask_yes_no(question)
         elif is_wanted and (untold := [name for name in changed if name not in self._told]):
             raise OperationRefused(
-                f"{untold[0]} has to stop for {bench.instance}, and runs with settings that are not in this computer's history: it "
-                "would not start again with the same",
+                f"{untold[0]} has to stop for {bench.instance}, and would not start again with the same settings: "
+                f"{changed[untold[0]]}",
                 f"have it run with its profile as it is here: sparkctl restart {untold[0]}; or leave out --start, to be asked",
             )
         return (start, was_there, restarts) if is_wanted else None
@@ -819,25 +867,30 @@ class BenchSeries:
         stops = planned[0].plan.stops if planned else ()
         return stops, ended if ended.exit_code else None
 
-    async def _build_restarts(self, stops: Sequence[str]) -> tuple[dict[str, StartInstance], tuple[str, ...]]:
-        """Return how what stops starts again, by name, and those of which that has other settings than run now, as far as is known.
+    async def _build_restarts(self, stops: Sequence[str]) -> tuple[dict[str, StartInstance], dict[str, str]]:
+        """Return how what stops starts again, by name, and why that has other settings than run now, for those for which it has.
 
         Raises `SparkctlError` where one cannot be started again: then nothing stops.
         """
         nodes = self.everywhere or self.nodes
         views = await read_node_statuses(self.ctx, nodes) if stops else ()
-        restarts, changed = dict[str, StartInstance](), list[str]()
+        restarts, changed = dict[str, StartInstance](), dict[str, str]()
         for name in stops:
             found = choose_instance(views, name)
-            restarts[name], is_known = build_restart(self.ctx, found, self.everywhere)
-            if is_known or name in self.stopped:
+            plan = build_restart(self.ctx, found, self.everywhere)
+            restarts[name] = plan.start
+            if name in self.stopped:
+                continue
+            if plan.changes is not None:
+                changed[name] = f"its profile here has changed since it was started ({plan.changes})"
+            if plan.is_known:
                 continue
             async with self.ctx.create_session(next(one for one in nodes if one.name == found.node)) as session:
                 await session.link.connect()
                 container = await find_container(session, name)
-            if container is None or container.get_label(ContainerLabel.HASH) != restarts[name].profile.digest:
-                changed.append(name)
-        return restarts, tuple(changed)
+            if container is None or container.get_label(ContainerLabel.HASH) != plan.start.profile.digest:
+                changed[name] = "it runs with settings that are not in this computer's history"
+        return restarts, changed
 
     async def _start_again(self) -> None:
         """Start what ran before and does not run now."""
@@ -924,6 +977,13 @@ class BenchSeries:
         """Tell whether an instance of ours answers on one of these nodes."""
         served, _ = await list_endpoints(self.ctx, nodes)
         return any(one.ours and one.instance == name for one in served)
+
+
+def _build_question(
+    bench: MeasureInstance, start: StartInstance, stops: tuple[str, ...], changed: Mapping[str, str]
+) -> BenchStartQuestion:
+    nodes = tuple(node.name for node in start.nodes)
+    return BenchStartQuestion(bench.instance, nodes, stops, tuple(changed.items()))
 
 
 def _without_interrupt(ctx: CommandContext) -> CommandContext:

@@ -36,6 +36,7 @@ from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.missing_part import (
     KEPT_FREE_BYTES,
+    SOURCE_FIELDS,
     DirectorySource,
     HubSource,
     MissingPart,
@@ -43,6 +44,7 @@ from sparkctl.model.missing_part import (
     UrlSource,
     parse_model_source,
 )
+from sparkctl.model.node import NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import load_json, sanitize_line
 from sparkctl.model.text.units import format_gib, format_size
@@ -114,10 +116,12 @@ class ModelDownload:
     exclude: tuple[str, ...] = ()
 
     @classmethod
-    def from_part(cls, profile: Profile, part: MissingPart, directory: str | None = None) -> ModelDownload:
+    def from_part(
+        cls, profile: Profile, part: MissingPart, directory: str | None = None, other: NodeName | None = None
+    ) -> ModelDownload:
         """Return the download of a missing model; ``directory``: of the node, it is copied from there.
 
-        Raises `OperationRefused` where nothing says from where.
+        Raises `OperationRefused` where nothing says from where; ``other``: a Spark that may have it, for its hint.
         """
         source = None if part.source is None else parse_model_source(part.source)
         if directory is not None:
@@ -125,13 +129,17 @@ class ModelDownload:
             source = DirectorySource(directory, hub.repository or None, hub.revision)
         if source is None:
             raise OperationRefused(
-                f"where the model of {profile.name} comes from is not known: {part.name} {part.reason} on {part.node}",
+                f"where the {part.kind.value.replace('-', ' ')} of {profile.name} comes from is not known: {part.name} {part.reason} on {part.node}",
                 (
                     format_making_hint(part.made_by)
                     if part.made_by is not None
-                    else "set model.source in the profile, for example hf:ORG/NAME"
+                    else f"set {SOURCE_FIELDS[part.kind]} in the profile, for example hf:ORG/NAME"
                 )
-                + f"; or copy it: sparkctl sync {profile.name} --from NODE --to {part.node}",
+                + (
+                    ""
+                    if other is None
+                    else f"; or, where {other} has it: sparkctl sync {profile.name} --from {other} --to {part.node}"
+                ),
             )
         place = PurePosixPath(part.name)
         include, exclude = list_wanted_names(profile, part)

@@ -82,7 +82,7 @@ class PullProfile(Request):
         from_directory: of each node; the model is copied from there.
         from_node: a Spark that has the model; it comes over the cable.
         forced: download although an engine loads its weights there.
-        known: every node where something that the profile needs may run.
+        known: every node of the config: something that the profile needs may run there, and a model may be there.
         alone: without what it needs.
     """
 
@@ -214,7 +214,7 @@ def _stream_pull(ctx: CommandContext, request: PullProfile) -> AsyncGenerator[Ev
         async with AsyncExitStack() as stack:
             resources = stack.enter_context(ExitStack())
             sessions = [await open_session(stack, ctx, node, emit) for node in request.nodes]
-            if request.image and not request.stop:
+            if not request.stop:
                 preload_docker_sdk()
             plans = await _build_plans(ctx, request, sessions)
             build = None
@@ -288,7 +288,9 @@ class ProfilePuller:
             if part.kind is PartKind.IMAGE and part.source is None and not self._has_image_elsewhere(missing):
                 raise OperationRefused(part.sentence, self._describe_way_to_make(part, wanted))
             if part.kind is not PartKind.IMAGE and self._request.from_node is None:
-                ModelDownload.from_part(self._request.profile, part, self._request.from_directory)
+                ModelDownload.from_part(
+                    self._request.profile, part, self._request.from_directory, self._find_other_node()
+                )
         if unavailable is not None:
             raise unavailable
         await self._refuse_what_cannot_come([part for part in wanted if part.kind is not PartKind.IMAGE])
@@ -326,6 +328,11 @@ class ProfilePuller:
             return parts, engine
         part = build_missing_image(self._request.profile, plan, "was built from an older state of it")
         return (part, *parts), engine
+
+    def _find_other_node(self) -> NodeName | None:
+        """Return a Spark that this pull is not for; None without one."""
+        ours = [session.node.name for session in self._sessions]
+        return next((node.name for node in self._request.known if node.name not in ours), None)
 
     def _has_image_elsewhere(self, missing: Mapping[NodeName, tuple[MissingPart, ...]]) -> bool:
         """Tell whether another of the nodes has the image: it is copied from there."""

@@ -60,6 +60,7 @@ from sparkctl.node.node_inspection import NodeInspection
 from sparkctl.node.setup_program import (
     ABSENT,
     SCRIPT_MARKER,
+    WAY_BACK_SECONDS,
     SetupReport,
     arm_cable,
     build_program,
@@ -77,7 +78,9 @@ CABLE_LIMIT_SECONDS = 60.0
 _SECTIONS = ("identity", "docker", "sudo", "network", "setup")
 _LOOK_AGAIN_SECONDS = 1.0
 _RETURN_SECONDS = 10.0  # seconds in which a lost connection may come back
-_CONFIRM_SECONDS = 5.0  # seconds before its limit in which a node is not asked to keep the cable any more
+_CONFIRM_SECONDS = (
+    WAY_BACK_SECONDS + 3.0
+)  # seconds before its limit in which a node is not asked to keep the cable any more
 _GROUP_ADVICE = "it takes effect at the next login there: reopen shells and panels that are open"
 
 Steps = dict[NodeName, tuple[SetupStep, ...]]
@@ -103,7 +106,12 @@ class SetUpNodes(Request):
 
     def format_as_command(self) -> tuple[str, ...]:
         """Return the words of its command line."""
-        flags = {"--dry-run": self.dry_run, "--undo": self.undo, "--yes": self.is_confirmed}
+        flags = {
+            "--dry-run": self.dry_run,
+            "--undo": self.undo,
+            "--yes": self.is_confirmed,
+            f"--cable-timeout={self.cable_limit:g}s": self.cable_limit != CABLE_LIMIT_SECONDS,
+        }
         ssh = () if self.ssh_profile is None else ("--for", self.ssh_profile)
         return ("setup", *map(str, self.named_nodes), *list_flags(flags), *ssh)
 

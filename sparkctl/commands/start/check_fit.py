@@ -37,7 +37,7 @@ from sparkctl.files import shipped_profiles_dir
 from sparkctl.model.events import CommandEnded, Emit, Event, MemoryFitEvaluated, Outcome, PartsMissing, WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.memory_fit import FitOutcome, MemoryFit
-from sparkctl.model.missing_part import HubSource, MissingPart, parse_model_source
+from sparkctl.model.missing_part import HubSource, MissingPart, PartKind, parse_model_source
 from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
 from sparkctl.profiles.profile_library import ProfileLibrary, list_startable_profiles
@@ -101,7 +101,7 @@ def check_fit(ctx: CommandContext, request: CheckFit) -> AsyncGenerator[Event, N
         else:
             checked = await _check_nodes_separately(ctx, request, emit)
         _report_flag_warnings(ctx, request, checked, emit)
-        good = [one for one in checked if one.can_start or (request.is_proposal and not one.fit.is_refused)]
+        good = [one for one in checked if one.can_start or (request.is_proposal and one.could_start)]
         wanted = max((one.fit.sparks for one in checked), default=1)
         code = ExitCode.DONE if len(good) >= wanted else ExitCode.REFUSED
         outcome = Outcome.PLANNED if code is ExitCode.DONE else Outcome.REFUSED
@@ -133,6 +133,12 @@ class CheckedNode:
     def lacks_something(self) -> bool:
         """Tell whether something is missing that the start requires."""
         return any(part.is_required for part in self.missing)
+
+    @property
+    def could_start(self) -> bool:
+        """Tell whether it fits once it is there, and its models can come: their source tells their size, the disk holds them."""
+        models = [part for part in self.missing if part.kind is not PartKind.IMAGE]
+        return not self.fit.is_refused and all(part.size is not None and not part.is_too_large for part in models)
 
     @property
     def can_start(self) -> bool:

@@ -17,7 +17,7 @@ from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import PartsMissing
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.memory_fit import CheckpointFiles
-from sparkctl.model.missing_part import MODEL_KINDS, HubSource, MissingPart, PartKind, parse_model_source
+from sparkctl.model.missing_part import MODEL_KINDS, SOURCE_FIELDS, HubSource, MissingPart, PartKind, parse_model_source
 from sparkctl.model.node import NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.secrets import redact_words
@@ -46,22 +46,17 @@ def find_missing_parts(
 def find_missing_models(
     profile: Profile, plan: LaunchPlan, models: Sequence[CheckpointFiles]
 ) -> tuple[MissingPart, ...]:
-    """Return the model and the draft model that the node certainly does not have whole."""
+    """Return the model, the draft model and the tokenizer that the node certainly does not have whole."""
     found = []
     by_place = {one.place: one for one in models}
     paths = find_model_paths(profile, plan)
-    sources = (profile.model.source, profile.model.draft_source)
+    sources = (profile.model.source, profile.model.draft_source, profile.model.tokenizer_source)
     for kind, path, source in zip(MODEL_KINDS, paths, sources, strict=True):
         place = map_path_to_node(path, plan)
-        if (
-            path is None
-            or place is None
-            or place not in by_place
-            or (kind is PartKind.DRAFT_MODEL and path == paths[0])
-        ):
+        if path is None or place is None or place not in by_place or path in paths[: MODEL_KINDS.index(kind)]:
             continue
         is_hub_id = not path.startswith("/")
-        why = _explain_missing_files(by_place[place])
+        why = _explain_missing_files(by_place[place], kind)
         if why is not None:
             found.append(
                 MissingPart(
@@ -88,13 +83,15 @@ def _explain_missing_image(image: ImageInfo | None, engine: DockerInfo) -> str |
     return f"is for {image.architecture}, and the node is {engine.machine}" if engine.is_wrong_for(image) else None
 
 
-def _explain_missing_files(files: CheckpointFiles) -> str | None:
+def _explain_missing_files(files: CheckpointFiles, kind: PartKind) -> str | None:
     if files.is_there is False:
         return "is not there"
     if files.is_there is None:
         return None
     if files.unfinished:
         return f"is incomplete ({files.unfinished} files are unfinished)"
+    if kind is PartKind.TOKENIZER:
+        return None
     if not files.files:
         return "has no weights"
     size = sum(size for name, size in files.files if name.endswith(".safetensors"))
@@ -112,13 +109,17 @@ def estimate_pull_times(history: OperationHistory, parts: Sequence[MissingPart])
     )  # fmt: skip
 
 
+_TOKENIZER_FILES = ("*.json", "*.jinja", "*.model", "*.txt", "*.tiktoken", "*.py")
 _GGUF_NUMBER = re.compile(r"-\d{5}-of-")
 
 
 def list_wanted_names(profile: Profile, part: MissingPart) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return which files of its source a missing model is, and which are left out, as patterns; none to get: what an engine
-    reads. The profile's are those of the model, not of its draft model.
+    reads. The profile's are those of the model, not of its draft model. Of a tokenizer, whose repository may hold a model,
+    those without weights.
     """
+    if part.kind is PartKind.TOKENIZER:
+        return _TOKENIZER_FILES, ("*/*", "*.index.json")
     include, exclude = (profile.model.include, profile.model.exclude) if part.kind is PartKind.MODEL else ((), ())
     if not include and part.name.endswith(".gguf"):
         include = (_GGUF_NUMBER.sub("-*-of-", PurePosixPath(part.name).name),)
@@ -192,7 +193,7 @@ def describe_way_to_get(part: MissingPart, plan: LaunchPlan, again: str) -> str:
         return format_pull_hint(plan, again)
     if part.made_by is not None:
         return format_making_hint(part.made_by)
-    way = "put it there, or set model.source in the profile for `sparkctl pull`"
+    way = f"put it there, or set {SOURCE_FIELDS.get(part.kind, 'image')} in the profile for `sparkctl pull`"
     if again.startswith("sparkctl up "):  # a switch has no such flag
         way += f"; start it anyway: {again} --force"
     return way

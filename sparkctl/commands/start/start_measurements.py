@@ -213,7 +213,7 @@ def add_measured_weights(
     ``alone``: the same launch of a model on one node, whose arguments name the files.
     """
     by_place = {one.place: one.tensors for one in checks if one.tensors is not None}
-    main, draft = (by_place.get(map_path_to_node(path, alone) or "") for path in find_model_paths(profile, alone))
+    main, draft = (by_place.get(map_path_to_node(path, alone) or "") for path in find_model_paths(profile, alone)[:2])
     labels = dict(plan.labels)
     told = parse_decode_step_label(labels.get(ContainerLabel.PER_STEP)) or DecodeStepSpec()
     words = CommandFlags(alone.command, alone.entrypoint)

@@ -163,6 +163,16 @@ def _short_image_id(image: str) -> str:
     return image.removeprefix("sha256:")[:12]
 
 
+def _describe_way_to_complete(transaction: SwitchTransaction, request: SwitchInstance, launch: LaunchPlan) -> str:
+    profile, other = request.profile, next((name for name in transaction.sessions if name != launch.node), None)
+    ways = ["fetch it again there"]
+    if profile.model.source is not None:
+        ways = [f"fetch it again: sparkctl pull {profile.name} --node {launch.node}"]
+    if other is not None:
+        ways.append(f"or copy it: sparkctl sync {profile.name} --from {other} --to {launch.node}")
+    return ", ".join(ways)
+
+
 async def _check_model_files(transaction: SwitchTransaction, request: SwitchInstance, launch: LaunchPlan) -> int:
     """Return how many model files are complete; raises `OperationRefused` for those that are certainly not."""
     where = list_checkpoint_paths(request.profile, launch)
@@ -191,8 +201,7 @@ async def _check_model_files(transaction: SwitchTransaction, request: SwitchInst
         if not request.keep_going:
             raise OperationRefused(
                 what,
-                f"fetch it again there, or from another Spark: sparkctl sync {launch.profile} --from NODE --to {launch.node}; "
-                f"or continue anyway: {request.retry_command} --keep-going",
+                f"{_describe_way_to_complete(transaction, request, launch)}; or continue anyway: {request.retry_command} --keep-going",
             )
         transaction.warn(launch.node, what)
     return sum(one.files - min(one.files, len(one.unread)) for one in found if not one.faults)

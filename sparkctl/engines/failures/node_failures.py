@@ -195,10 +195,9 @@ RANK_FAILURES = (
         to="0",
     ),
     failure_rule(
-        rf"{EXCEPTION_PREFIX}Version mismatch: The cluster was started with:?\s*(?P<head>.{{0,80}}?)\s*This process on node (?P<node>\S{{1,60}}) "
-        r"was started with:?\s*(?P<here>.{0,80})",
+        rf"{EXCEPTION_PREFIX}Version mismatch: The cluster was started with",
         FailureCause.RAY,
-        "The nodes have different versions of Ray or Python: {head} on the head, {here} on {node}.",
+        "The nodes have different versions of Ray or Python; the lines after this one name them.",
         "Use the same image on all nodes (sparkctl sync).",
         needle="Version mismatch: The cluster was started with",
         on="image",
@@ -301,9 +300,9 @@ RANK_FAILURES = (
     failure_rule(
         r"Watchdog caught collective operation timeout: WorkNCCL\((?:.*?OpType=(?P<op>\w+))?|NCCL error in: (?P<where>\S+)"
         rf"|{EXCEPTION_PREFIX}.*NCCL (?:error|operation)|^(?:[\w.]+: )?(?P<code>nccl(?:SystemError|InternalError|RemoteError"
-        r"|UnhandledCudaError|InvalidUsage))\b|NCCL WARN (?!NET/IB ?: Got completion)(?P<warn>.*)",
+        r"|UnhandledCudaError|InvalidUsage))\b",
         FailureCause.NCCL,
-        "NCCL, by which the ranks talk to each other, failed[ ({code})][ (in {op})][: {warn}].",
+        "NCCL, by which the ranks talk to each other, failed[ ({code})][ (in {op})].",
         "Check the link between the nodes (sparkctl doctor), NCCL_SOCKET_IFNAME, NCCL_IB_HCA and GLOO_SOCKET_IFNAME on both. "
         f"{_CHECK_OTHER_NODE}",
         needle=(
@@ -311,13 +310,22 @@ RANK_FAILURES = (
             "InvalidUsage",
             "NCCL error",
             "NCCL operation",
-            "NCCL WARN ",
             "RemoteError",
             "SystemError",
             "UnhandledCudaError",
             "Watchdog caught collective operation timeout: WorkNCCL(",
         ),
         weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"NCCL WARN (?!NET/IB ?: Got completion)(?P<warn>.*?)\.?\s*$",
+        FailureCause.NCCL,
+        "NCCL, by which the ranks talk to each other, warned: {warn}.",
+        "Check the link between the nodes (sparkctl doctor), NCCL_SOCKET_IFNAME, NCCL_IB_HCA and GLOO_SOCKET_IFNAME on both. "
+        f"{_CHECK_OTHER_NODE}",
+        needle="NCCL WARN ",
+        weight=FailureWeight.DEATH,
+        warning=True,
     ),
     failure_rule(
         r"Gloo connectFullMesh failed|\bgloo\b.*(?:Connection refused|[Tt]imed out|[Uu]nable to find address for: (?P<name>\S+))",

@@ -33,8 +33,7 @@ MEMORY_FAILURES = (
         "The memory ran out for the buffers in which prompts are computed.",
         f"Lower args.ubatch-size or {CONTEXT_FIELD}. {_DROP_CACHES_REMEDY}",
         needle="failed to allocate compute",
-        on="args.ubatch-size",
-        fatal=True,
+        on="args.ubatch-size",  # not fatal: the server may try again, without pipeline parallelism
     ),
     failure_rule(
         r"unable to allocate (?P<device>\w+) buffer",

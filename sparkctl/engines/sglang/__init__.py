@@ -224,9 +224,10 @@ class SglangEngine(Engine):
     context_flags = ("context-length", "context-len")
     config_flags = ("json-model-override-args",)
     prefix_cache_flags = ((), ("disable-radix-cache",))
+    temperature_flags = ("preferred-sampling-params",)
     metrics_setting = "args.enable-metrics: true"
     # github.com/sgl-project/sglang/issues/37457: its `server_args=` line and /server_info have it, also from a file (0.5.23)
-    api_key_obstacle = "it prints the key into its log, and everybody on the node sees its command line"
+    api_key_obstacle = "it prints the key into its log and gives it out at /server_info"
     acceptance_steps = 40
     metrics_path = "/metrics"
     bench_fields = (("return_token_ids", "false"),)  # it knows the field, and refuses true in a chat

@@ -127,7 +127,7 @@ _EXTRA_KEYS = {
     "builder_config": "`build` in the profile says from what sparkctl builds the image",
     "executor": "sparkctl runs containers by Docker",
     "scheduler": "you say on which node",
-    "distribution_config": "sparkctl sync copies a model between Sparks",
+    "distribution_config": "`sparkctl sync PROFILE --from NODE --to NODE` copies a model between Sparks",
     "layout": "you say on which node",
     "cluster_config": "you say on which node",
     "runtime_cache": "mount the cache directory",

@@ -84,6 +84,7 @@ def read_sim_kernel_log(node: SimNode, words: list[str]) -> bytes:
     return json.dumps(message).encode() + b"\n"
 
 
+LOOPBACK = "127.0.0.1"
 DROP_CACHES_COMMAND = ("/usr/bin/tee", "/proc/sys/vm/drop_caches")
 LOCK_HELD_STATUS = 75
 CONNECTION_REFUSED_STATUS = 111  # ECONNREFUSED
@@ -441,12 +442,12 @@ class SimSshServer:
         self.asked = 0  # how often the second factor was requested
         self._acceptor: asyncssh.SSHAcceptor | None = None
 
-    async def listen(self) -> int:
-        """Open a port on 127.0.0.1 and return it."""
+    async def listen(self, address: str = LOOPBACK, port: int = 0) -> int:
+        """Open a port of this machine, 0: any that is free, and return it. Raises OSError."""
         self._acceptor = await asyncssh.create_server(
             lambda: SimSshConnection(self),
-            "127.0.0.1",
-            0,
+            address,
+            port,
             server_host_keys=[self.host_key],
             process_factory=self._run_process,
             encoding=None,

@@ -207,15 +207,15 @@ class Sparkctl:
         return self.start(*words, env=env).end(timeout)
 
     def on_terminal(
-        self, *words: str, timeout: float = PATIENCE, answers: Mapping[bytes, bytes] | None = None
+        self, *words: str, timeout: float = PATIENCE, answers: Mapping[bytes, bytes] | None = None, columns: int = 100
     ) -> tuple[int, bytes]:
-        """Run on a pseudo-terminal of 100 columns; return the exit code and every byte that reached the terminal.
+        """Run on a pseudo-terminal of 40 rows; return the exit code and every byte that reached the terminal.
 
         ``answers`` are typed, each once, as soon as their prompt is there.
         """
         waiting = dict(answers or {})
         ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         process = subprocess.Popen(
             self.argv(*words),
             stdin=theirs,

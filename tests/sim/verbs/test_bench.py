@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from sparkctl.cli.main import invoke_command_line
+from sparkctl.cli.invocation import invoke_command_line
+from sparkctl.commands.arm_guard import ArmGuard, arm_guard
 from sparkctl.commands.bench.run_bench import RunBench, RunBenches
 from sparkctl.commands.bench.run_domains import RunDomains
 from sparkctl.commands.request import Request
@@ -25,7 +26,9 @@ from sparkctl.history.bench_store import BenchStore
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.bench import BenchCell
 from sparkctl.model.events import BenchCellMeasured, BenchDomainMeasured, CommandEnded, Event, Outcome
+from sparkctl.model.launch_plan import GuardRule
 from sparkctl.model.questions import BenchStartQuestion, NonInteractivePrompter, YesNoQuestion
+from sparkctl.model.text.units import GIB
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks, run_in_background
 from tests.support import load_generator_stand_in
@@ -49,6 +52,7 @@ def test_a_cell_has_the_generators_figures_and_ours() -> None:
         assert cell["power"] > 0
         assert len(cell["result"]["generation_rate"]["values"]) == 2, "one for each run"
         assert cell["result"]["disturbed"] is True, "this scenario has a client of its own"
+        assert cell["result"]["clock"] > 0
 
 
 @pytest.mark.parametrize(
@@ -250,7 +254,7 @@ async def test_what_another_operator_started_with_other_settings_does_not_stop_u
         there = build_start_request(library.load_profile("qwen36-ngram", overrides=overrides), nodes, "qwen36-ngram")
         assert getattr((await run(there, other))[-1], "outcome", None) is Outcome.READY
         await run(asking, replace(ctx, asker=Refusing()))
-        assert (asked[-1].stops, asked[-1].changed) == (("qwen36-ngram",), changed)
+        assert (asked[-1].stops, tuple(name for name, _ in asked[-1].changed)) == (("qwen36-ngram",), changed)
         assert ("not in this computer's history" in asked[-1].sentence) is bool(changed)
         if changed:
             events = await run(replace(asking, are_started=True), ctx)
@@ -313,24 +317,45 @@ async def test_ctrl_c_before_the_first_cell_is_obeyed_and_leaves_no_benchmark(
 
 
 @pytest.mark.simulation(scenario="two-stacks", **FAST)
-async def test_by_domain_what_ended_meanwhile_is_told_as_with_cells(
-    sparks: SimulatedSparks, ctx: CommandContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("by_guard", "says"),
+    [
+        (False, "qwen36-vllm has ended, see why: sparkctl logs qwen36-vllm --node spark2"),
+        (True, "the guard stopped qwen36-vllm: MemAvailable fell"),
+    ],
+)
+async def test_by_domain_what_ended_meanwhile_is_told_as_with_cells_and_what_was_measured_is_kept(
+    sparks: SimulatedSparks,
+    ctx: CommandContext,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    by_guard: bool,
+    says: str,
 ) -> None:
     monkeypatch.setenv("SPARKCTL_STATE", str(tmp_path / "state"))
     nodes, prompts = load_config(sparks.config_path).nodes[1:2], tmp_path / "prompts.jsonl"
+    memory = sparks.nodes["spark2"].memory
     lines = [json.dumps({"category": f"kind {number}", "turns": ["Tell me."]}) for number in range(500)]
     prompts.write_text("\n".join(lines))  # more than are measured before it is stopped
+    if by_guard:
+        rule = GuardRule(floor=4 * GIB, limit=3600.0)
+        armed = [event async for event in arm_guard(ctx, ArmGuard(nodes, "qwen36-vllm", (), rule))]
+        assert getattr(armed[-1], "exit_code", None) == 0, armed
     ended: CommandEnded | None = None
     async for event in RunDomains(instance="qwen36-vllm", nodes=nodes, prompts=prompts, tokens=12).run(ctx):
         if isinstance(event, BenchDomainMeasured) and event.number == 1:
-            async for _ in StopInstance(instance="qwen36-vllm", nodes=nodes).run(ctx):
-                pass
+            if by_guard:
+                memory.allocate(4711, anonymous=memory.available_bytes - 3 * GIB)  # another program
+            else:
+                async for _ in StopInstance(instance="qwen36-vllm", nodes=nodes).run(ctx):
+                    pass
         ended = event if isinstance(event, CommandEnded) else ended
     assert ended is not None
-    assert (ended.exit_code, (ended.message or "").split(";")[0]) == (
-        1,
-        f"qwen36-vllm has ended, see why: sparkctl logs qwen36-vllm --node {nodes[0].name}",
-    )
+    assert (ended.exit_code, (ended.message or "").startswith(says)) == (1, True), ended
+    (run,) = BenchStore().list_runs()
+    assert f"{len(run.domains)} of 500 kinds of text are measured and saved" in (ended.message or "")
+    assert run.domains, "what was measured before"
+    assert (run.why or "").startswith(says)
 
 
 def test_without_a_terminal_and_without_a_yes_nothing_is_started() -> None:

@@ -8,11 +8,12 @@ import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
 
-from tests.support.run_command import QUICK, parse_result, run_demo, run_in_process
+from tests.support.run_command import QUICK, SPARK_URL, parse_result, run_demo, run_in_process
 
 
 @pytest.mark.parametrize(
@@ -26,7 +27,7 @@ def test_every_shipped_profile_gets_ready(profile: str, port: int) -> None:
     ran = run_demo("up", profile, "--node", "spark1", "--json")
     ended = parse_result(ran)
     assert ended["outcome"] == "ready", ran.stderr
-    assert ended["endpoint"] == f"http://127.0.0.1:{port}"
+    assert re.fullmatch(f"{SPARK_URL}{port}", ended["endpoint"])
     phases = [json.loads(line)["phase"] for line in ran.stdout.splitlines() if '"event":"phase"' in line]
     order = ["dropping-caches", "creating", "starting", "loading", "warming", "ready"]
     assert list(dict.fromkeys(phases)) == [phase for phase in order if phase in phases]
@@ -36,7 +37,7 @@ def test_every_shipped_profile_gets_ready(profile: str, port: int) -> None:
 def test_stdout_is_the_endpoint_and_stderr_the_talk() -> None:
     ran = run_demo("up", "qwen36", "--node", "spark1")
     assert ran.returncode == 0
-    assert ran.stdout == "http://127.0.0.1:8003\n"
+    assert re.fullmatch(f"{SPARK_URL}8003\n", ran.stdout)
     assert "ready after" in ran.stderr
     assert "\x1b" not in ran.stderr
 
@@ -178,7 +179,7 @@ def test_the_operators_own_profile_runs_in_the_demo(tmp_path: Path) -> None:
     mine.parent.mkdir(parents=True)
     mine.write_text("schema: 1\nname: mine\nextends: qwen36\nport: 8044\n")
     ran = run_demo("up", "mine", "--node", "spark2", env={"XDG_CONFIG_HOME": str(tmp_path)})
-    assert ran.stdout == "http://127.0.0.1:8044\n"
+    assert re.fullmatch(f"{SPARK_URL}8044\n", ran.stdout)
 
 
 def test_what_the_demo_writes_is_in_directories_of_its_own(tmp_path: Path) -> None:
@@ -382,6 +383,8 @@ def test_serve_prints_a_config_that_other_terminals_can_use() -> None:
     try:
         first = run_in_process("up", "qwen36", "--node", "spark1", env=env)
         assert first.returncode == 0, first.stderr
+        with urllib.request.urlopen(f"{first.stdout.strip()}/v1/models", timeout=10) as answer:
+            assert json.load(answer)["data"][0]["id"] == "qwen3.6-27b", "what is printed answers a client"
         second = run_in_process("up", "qwen36", "--node", "spark1", env=env)
         assert "already runs" in second.stderr
     finally:
@@ -392,7 +395,10 @@ def test_serve_prints_a_config_that_other_terminals_can_use() -> None:
 def test_in_the_demo_it_is_said_what_ended_with_it() -> None:
     ready = run_demo("up", "qwen36-vllm", "--node", "spark1")
     assert ready.returncode == 0, ready.stderr
-    assert "the started model and its endpoint ended with the command" in ready.stderr
+    assert (
+        "its endpoint ended with the command; with --tunnel it stays until Ctrl-C, and `sparkctl demo --serve`"
+        in ready.stderr
+    )
     refused = run_demo("up", "qwen36-vllm", "--node", "spark1", "--set", "env.SIM_FAULT=nosuch")
     assert refused.returncode != 0
     assert "memory-runaway" in refused.stderr, "the faults that there are"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from sparkctl.engines import load_engine
 from sparkctl.profiles.profile_library import ProfileLibrary
-from tests.support.run_command import run_demo
+from tests.support.run_command import SPARK_URL, run_demo
 
 
 def test_a_running_container_becomes_the_profile_it_came_from(tmp_path: Path) -> None:
@@ -45,13 +46,13 @@ def test_who_answers_is_told_with_what_it_serves() -> None:
         ("spark1", "qwen36-ngram", [{"name": "qwen3.6-27b", "context": 32768}]),
         ("spark2", "qwen36-vllm", [{"name": "qwen3.6-27b", "context": 8192}]),
     ]
-    assert told[0]["base_url"] == "http://127.0.0.1:8003/v1"
+    assert re.fullmatch(f"{SPARK_URL}8003/v1", told[0]["base_url"])
 
 
 def test_the_second_rank_of_a_model_is_no_endpoint() -> None:
     ran = run_demo("endpoints", scenario="big-model")
     assert ran.returncode == 0
-    assert ran.stdout.startswith("# minimax-m27 on spark1\nexport OPENAI_BASE_URL=http://127.0.0.1:8000/v1\n")
+    assert re.match(f"# minimax-m27 on spark1\nexport OPENAI_BASE_URL={SPARK_URL}8000/v1\n", ran.stdout)
     assert "spark2" not in ran.stdout
     assert "does not say" not in ran.stderr
 

@@ -17,6 +17,7 @@ from sparkctl.commands.pull.pull_profile import PullProfile, pull_profile
 from sparkctl.commands.start.check_fit import CheckFit, check_fit, propose_profile
 from sparkctl.commands.start.missing_parts import measure_free_space
 from sparkctl.commands.start.start_request import StartInstance
+from sparkctl.commands.stored_models import list_models
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
@@ -98,6 +99,29 @@ async def test_two_sparks_download_once(sparks: SimulatedSparks, ctx: CommandCon
     downloads = {one.node for one in events if isinstance(one, TransferProgressed) and one.what.startswith("model ")}
     assert downloads == {"spark1"}
     assert sparks.nodes["spark2"].downloaded == {MODEL}
+
+
+@FRESH
+async def test_a_tokenizer_that_a_flag_names_has_a_source_of_its_own(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    sparks.nodes["spark1"].images.add_image(IMAGE, "sha256:1")
+    named, place = "args.tokenizer=/models/tokenizer", "/home/milo/models/tokenizer"
+    without = find_command_end(await collect_events(pull_profile(ctx, make_request(sparks, named))))
+    assert without.exit_code == 6
+    assert f"where the tokenizer of qwen36-vllm comes from is not known: {place}" in (without.message or "")
+    assert "set model.tokenizer_source in the profile" in (without.hint or "")
+    request = make_request(sparks, named, "model.tokenizer_source=hf:acme/tokenizer", nodes=2)
+    nodes = request.nodes
+    sparks.nodes["spark2"].images.add_image(IMAGE, "sha256:1")
+    fit = await collect_events(check_fit(ctx, CheckFit(profile=request.profile, nodes=nodes[:1])))
+    assert list_missing(fit) == {"spark1": [PartKind.MODEL, PartKind.TOKENIZER]}
+    events = await collect_events(pull_profile(ctx, request))
+    assert find_command_end(events).outcome is Outcome.DONE, find_command_end(events)
+    assert [node.downloaded for node in sparks.nodes.values()] == [{MODEL, place}] * 2
+    assert list_missing(await collect_events(check_fit(ctx, CheckFit(profile=request.profile, nodes=nodes[:1])))) == {}
+    stored = await list_models(ctx, nodes[:1], (request.profile,))
+    assert {one.place: one.is_whole for one in stored[0].models} == {MODEL: True, place: True}
 
 
 DFLASH = "qwen3-coder-next-dflash"
@@ -543,6 +567,8 @@ async def test_a_plan_asks_the_hub_for_what_is_not_there(sparks: SimulatedSparks
         proposed = propose_profile(f"hf:{repository}", ("args.gpu-memory-utilization=0.5",))
         request = CheckFit(profile=proposed, nodes=nodes, is_proposal=True, hub=HubClient(environ))
         proposal = await collect_events(check_fit(ctx, request))
+        unknown = replace(request, profile=propose_profile("hf:nvidia/misspelt"))
+        unknown_end = find_command_end(await collect_events(check_fit(ctx, unknown)))
         hub.gated.add(repository)
         gated = await collect_events(check_fit(ctx, CheckFit(profile=profile, nodes=nodes, hub=HubClient(environ))))
     assert find_command_end(events).exit_code == 6, "it is not there"
@@ -553,6 +579,7 @@ async def test_a_plan_asks_the_hub_for_what_is_not_there(sparks: SimulatedSparks
     (missing,) = [one for one in events if isinstance(one, PartsMissing)]
     assert missing.parts[1].size == sum(map(len, hub.files[repository].values()))
     assert find_command_end(proposal).exit_code == 0, "a model without a profile: does it fit?"
+    assert unknown_end.exit_code == 6, "nobody can get it"
     (fit,) = [one.fit for one in gated if isinstance(one, MemoryFitEvaluated)]
     assert [part.size for part in fit.parts if part.name == "weights"] == [None]
     assert any("is gated" in caution for caution in fit.cautions)

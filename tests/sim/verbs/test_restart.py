@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from sparkctl.files import shipped_profiles_dir
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.simulator import run_in_background
 from tests.golden.running import run_command
@@ -33,3 +35,30 @@ def test_restart_starts_what_ran_with_the_same_settings(tmp_path: Path, monkeypa
         assert SETTING in (history[0].command or "")
         assert history[0].hash == history[2].hash
         assert run_command("rm qwen36-ngram").exit_code == 0
+
+
+def test_a_profile_that_was_edited_meanwhile_is_told_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SPARKCTL_STATE", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    profile = tmp_path / "XDG_CONFIG_HOME/sparkctl/profiles/qwen36-ngram.yaml"
+    with run_in_background(scenario="empty", speed=50.0) as config:
+        monkeypatch.setenv("SPARKCTL_CONFIG", str(config))
+        assert run_command(f"start qwen36-ngram --node spark1 --set {SETTING} -q").exit_code == 0
+        profile.parent.mkdir(parents=True)
+        text = (shipped_profiles_dir() / "qwen36-ngram.yaml").read_text()
+        profile.write_text(text.replace("draft-tokens: 12", "draft-tokens: 8"))
+        changes = r"args\.speculative-num-draft-tokens: 12 -> 8$"
+        prompts = tmp_path / "prompts.jsonl"
+        prompts.write_text('{"category": "qa", "turns": ["Who?"]}\n')
+        bench = run_command(f"bench qwen36-ngram --by-domain --prompts {prompts} --max-tokens 4")
+        assert re.search(
+            rf"is measured as it runs; its profile here has other settings now: {changes}", bench.stderr, re.M
+        )
+        other = run_command("bench qwen36-as-posted --start --node spark1 --by-domain --prompts " + str(prompts))
+        assert other.exit_code == 6, "what stops for it would not start again with the same"
+        assert "qwen36-ngram has to stop for qwen36-as-posted, and would not start again with the same" in other.stderr
+        again = run_command("restart qwen36-ngram")
+        assert re.search(rf"has changed since it was started, and applies as it is now: {changes}", again.stderr, re.M)
+        assert SETTING in (
+            OperationHistory(tmp_path / "SPARKCTL_STATE").list_operations("qwen36-ngram")[0].command or ""
+        )

@@ -6,10 +6,11 @@ import contextlib
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.lab.bed.files import NodeOptions
 from tests.lab.bed.lab import KEYS, Lab, hold_lab, why_not
 from tests.lab.bed.names import CLEAN_ENV, IMAGE, USER
 from tests.lab.bed.shell import await_true
@@ -63,8 +64,10 @@ class Bed:
 
 
 @contextlib.contextmanager
-def open_bed() -> Iterator[Bed]:
-    """Bring the lab up, and down again unless SPARKCTL_LAB_KEEP is set. Raises RuntimeError where it cannot run."""
+def open_bed(options: Mapping[str, NodeOptions] | None = None) -> Iterator[Bed]:
+    """Bring the lab up, with these options of its nodes, and down again unless SPARKCTL_LAB_KEEP is set. Raises RuntimeError
+    where it cannot run.
+    """
     if reason := why_not():
         raise RuntimeError(reason)
     keep = bool(os.environ.get("SPARKCTL_LAB_KEEP"))
@@ -73,7 +76,7 @@ def open_bed() -> Iterator[Bed]:
         try:
             if not keep:
                 lab.down()
-            lab.up()
+            lab.up(options)
             command = Sparkctl(Path(scratch))
             bed = Bed(lab, command)
             bed.clear()

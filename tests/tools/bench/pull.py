@@ -2,9 +2,10 @@
 
 In bytes a second of whole commands. Each of them also starts, connects, looks and makes a container, which takes the same
 time for 100 GB as for a kilobyte: how long is measured by the same command for an image and a model of hardly any bytes,
-right after, and shown as a row of its own. The ratio of the two commands is told as it is, and without that time on both
-sides. The registry is a real one on the node. The Hub is a stand-in beside the node, its client the real one, in the same
-image for both: ours also proves the checksum of each file.
+right after, and shown as a row of its own. So the bytes are gigabytes, though an image is 20 of them and a model 80: what
+the goal is on, the ratio of whole commands, is still a little worse than an owner's. It is also told without that time on
+both sides. The registry is a real one on the node. The Hub is a stand-in beside the node, its client the real one, in the
+same image for both: ours also proves the checksum of each file. All of it lies in memory: 12 GB of it are needed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from tests.lab.bed.files import NodeOptions
 from tests.lab.bed.names import GATEWAY, IMAGE
 from tests.lab.bed.node import LabNode
 from tests.lab.support.pull_sources import Registry, pack_hub_client, put_hub_client
@@ -27,7 +29,7 @@ from tests.tools.bench.timed_processes import time_process
 from tests.unit.node.hub_stand_in import HubStandIn, run_hub
 
 ROUNDS = 3
-IMAGE_BYTES, FILE_BYTES, FILES, SMALL_BYTES = 400 << 20, 100 << 20, 4, 1 << 10
+IMAGE_BYTES, FILE_BYTES, FILES, SMALL_BYTES = 3 << 30, 1 << 30, 4, 1 << 10
 PUBLISHED, SMALL, CLIENT_IMAGE = "127.0.0.1:5000/bench/engine:1", "127.0.0.1:5000/bench/small:1", "pull-bench/client:1"
 MODELS = "/home/milo/models"
 OURS, THEIRS = "sparkctl pull --image-only", "docker pull"
@@ -38,19 +40,20 @@ CLIENT = "import sys; from huggingface_hub.cli.hf import main; sys.argv[0] = 'hf
 
 def run(rounds: int = ROUNDS) -> Report:
     """Measure whole processes. Image and model are gone before each."""
-    hub = HubStandIn()
-    for name, size in (("bench", FILE_BYTES), ("small", SMALL_BYTES)):
-        hub.files[f"acme/{name}"] = {
-            "config.json": b"{}", "tokenizer.json": b"{}",
-            **{f"model-{n:05}-of-{FILES:05}.safetensors": os.urandom(size) for n in range(1, FILES + 1)},
-        }  # fmt: skip
-    with open_bed() as bed, run_hub(hub, GATEWAY) as url:
+    with open_bed({"spark1": NodeOptions(gpu=True, data="12g")}) as bed:
         node, load = bed.lab.nodes["spark1"], LoadMeter()
         with publish_images(node):
             images = _measure_images(bed, node, rounds)
+        hub = HubStandIn()
+        for name, size in (("bench", FILE_BYTES), ("small", SMALL_BYTES)):
+            hub.files[f"acme/{name}"] = {
+                "config.json": b"{}", "tokenizer.json": b"{}",
+                **{f"model-{n:05}-of-{FILES:05}.safetensors": os.urandom(size) for n in range(1, FILES + 1)},
+            }  # fmt: skip
         put_hub_client(node, CLIENT_IMAGE, pack_hub_client())
         try:
-            models = _measure_models(bed, node, url, rounds)
+            with run_hub(hub, GATEWAY) as url:
+                models = _measure_models(bed, node, url, rounds)
         finally:
             node.docker("rmi", "-f", CLIENT_IMAGE, check=False)
             _remove_models(node)
@@ -72,6 +75,7 @@ def publish_images(node: LabNode) -> Iterator[None]:
             subprocess.run(node.enter("docker", "cp", "/tmp/bench-layer", f"{container}:/layer"), check=True)
             node.docker("commit", container, name)
             node.docker("rm", container)
+            node.sh("rm", "/tmp/bench-layer")
             subprocess.run(
                 node.enter("docker", "push", "-q", name), check=True, stdout=subprocess.DEVNULL
             )  # minutes beside load
@@ -133,7 +137,7 @@ def _find_sparkctl() -> list[str]:
 
 
 def build_goals(found: Comparison, size: int) -> tuple[Goal, Goal]:
-    """Return the ratio of the rates of whole commands, which is told, and that without what each takes for hardly any bytes."""
+    """Return the ratio of the rates of whole commands, and that without what each takes for hardly any bytes, which is told."""
     ours, theirs, *small = found
     our_seconds, their_seconds = (
         statistics.median(size / 1e6 / rate - fixed for rate, fixed in zip(whole.values, each.values, strict=True))
@@ -141,8 +145,8 @@ def build_goals(found: Comparison, size: int) -> tuple[Goal, Goal]:
     )
     what = f"{ours.name} / {theirs.name}"
     return (
-        Goal(f"{what}, whole commands", ours.median / theirs.median),
-        Goal(what, their_seconds / our_seconds, 0.95, at_most=False),
+        Goal(f"{what}, whole commands", ours.median / theirs.median, 0.95, at_most=False),
+        Goal(f"{what}, without the time for hardly any bytes", their_seconds / our_seconds),
     )
 
 

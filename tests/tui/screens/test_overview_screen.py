@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from sparkctl.clock import SystemClock
+from sparkctl.history.model import NodeResult, OperationKind
+from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import GuardStatusChanged, NodeStateChanged
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.simulator import SimulatedSparks
@@ -210,6 +213,13 @@ async def test_an_idle_spark_offers_what_fits_with_what_its_last_start_measured(
 async def test_an_idle_spark_says_what_is_missing_and_gets_it_with_progress_in_its_tile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    before = OperationHistory(tmp_path / "state").begin_operation(
+        OperationKind.PULL, SystemClock(), "milo", [NodeName("spark1")]
+    )
+    before.record_node_result(
+        NodeResult(node=NodeName("spark1"), instance="x", image_digest="sha256:a", received=9 << 30, seconds=90.5)
+    )
+    before.record_end("done", 0)
     async with (
         SimulatedSparks("fresh", speed=0.2) as sparks,
         open_demo_panel(sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot,
@@ -218,7 +228,7 @@ async def test_an_idle_spark_says_what_is_missing_and_gets_it_with_progress_in_i
         await pilot.press("u")
         await wait_for_text(pilot, "start a profile")
         await pilot.press(*"qwen36-ngram")
-        await wait_for_text(pilot, lambda text: re.search(r"get +image and model", text))
+        await wait_for_text(pilot, lambda text: re.search(r"get +image 9\.0 GiB in about 1 min 30 s and model", text))
         await pilot.press("enter")
         shown = await wait_for_text(pilot, "get what qwen36-ngram lacks?")
         assert "[ Cancel ]" in shown

@@ -51,6 +51,7 @@ def parse_line(line: str) -> Request:
         ("plan qwen36 --set port=8001", "plan qwen36 --set port=8001", []),
         ("sync qwen36 --to spark2 --from spark1 --image-only", "sync qwen36 --from spark1 --to spark2 --image-only", []),
         ("doctor --fabric", "doctor --fabric", []),
+        ("setup spark1 spark2 --cable-timeout 2m", "setup spark1 spark2 --cable-timeout=120s", ["spark1", "spark2"]),
     ],
 )  # fmt: skip
 def test_a_line_becomes_a_request_and_the_request_a_command(line: str, command: str, named: list[str]) -> None:

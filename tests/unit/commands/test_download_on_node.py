@@ -71,18 +71,21 @@ def test_a_watcher_that_ends_late_leaves_the_next_download_and_its_own_goes(fold
     assert not Path("/dev/shm", folder).exists()
 
 
-async def test_what_a_profile_leaves_out_of_its_model_is_not_left_out_of_the_draft() -> None:
+async def test_what_a_profile_leaves_out_of_its_model_is_not_left_out_of_the_draft_and_a_tokenizer_has_no_weights() -> (
+    None
+):
     shipped = ProfileLibrary().load_profile("qwen36")
     profile = replace(shipped, model=replace(shipped.model, exclude=("model-*",)))
     parts = [
         MissingPart(kind=kind, node=NodeName("spark1"), name=f"/models/{kind}", reason="", source="hf:acme/tiny")
         for kind in MODEL_KINDS
     ]
-    model, draft = (model_download.ModelDownload.from_part(profile, part) for part in parts)
+    model, draft, tokenizer = (model_download.ModelDownload.from_part(profile, part) for part in parts)
     assert (model.build_request(None)["exclude"], draft.build_request(None)["exclude"]) == (("model-*",), ())
     assert (model.origin, draft.origin) == ("hf:acme/tiny -model-*", "hf:acme/tiny")
     hub = HubStandIn()
     hub.files["acme/tiny"] = {"config.json": b"{}", "model-1.safetensors": bytes(1000)}
     with run_hub(hub) as url:
         measured, _, _ = await read_missing_from_hub(HubClient({"HF_ENDPOINT": url}), profile, parts, ())
-    assert [part.size for part in measured] == [2, 1002]
+    assert [part.size for part in measured] == [2, 1002, 2]
+    assert set(tokenizer.build_request(None)["include"]) > {"*.json", "*.jinja", "*.model"}

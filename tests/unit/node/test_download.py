@@ -330,6 +330,30 @@ def test_a_model_is_taken_from_another_directory(hub: HubStandIn, url: str, tmp_
     assert download(url, tmp_path / "z", tmp_path, directory=str(tmp_path / "gone"))[-1]["error"] == "nothing"
 
 
+@pytest.mark.parametrize(
+    ("end", "is_proved"), [("whole", True), ("damaged", False), ("short", False), ("another", False)]
+)
+def test_a_file_is_proved_while_it_arrives(tmp_path: Path, end: str, is_proved: bool) -> None:
+    one = program.WantedFile("a.safetensors", len(WEIGHTS), hashlib.sha256(WEIGHTS).hexdigest(), None)
+    begun, goal = tmp_path / f".cache/begun.{one.sha256}.incomplete", tmp_path / one.name
+    begun.parent.mkdir()
+    data = bytes([WEIGHTS[0] ^ 1]) + WEIGHTS[1:] if end == "damaged" else WEIGHTS
+    with program.GrowingChecksum(one, tmp_path) as checksum, begun.open("wb") as file:
+        file.write(data[:1_000_000])
+        file.flush()
+        deadline = time.monotonic() + 20
+        while checksum.size < 1_000_000 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert checksum.size == 1_000_000, "read before it is whole"
+        file.write(data[1_000_000 : len(data) - (end == "short")])
+        file.close()
+        begun.replace(goal)
+        if end == "another":
+            begun.write_bytes(WEIGHTS)
+            begun.replace(goal)
+        assert checksum.proves(goal) is is_proved
+
+
 def test_progress_never_goes_back_while_a_file_is_proved(tmp_path: Path) -> None:
     place = tmp_path / "nas" / "models--acme--tiny"
     (place / "snapshots" / COMMIT).mkdir(parents=True)

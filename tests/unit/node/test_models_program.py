@@ -51,7 +51,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run_program(root: Path, role: str, *places: Path, **words: str) -> dict[str, Any]:
+def run_program(root: Path, role: str, *places: Path, **words: object) -> dict[str, Any]:
     request = {"role": role, "roots": [str(root), str(root / "hub")], "places": [str(one) for one in places], **words}
     program = build_program(
         "sparkctl-models",
@@ -77,6 +77,9 @@ def test_each_model_is_listed_with_its_state(root: Path) -> None:
     assert found["link"]["link"] is True
     cached = found["hub/models--acme--x"]
     assert (cached["faults"], 2_000_000 < cached["size"] < 2_001_000) == ([], True)
+    plain = [run_program(root, "list", root / "text", **words) for words in ({}, {"tokenizers": [str(root / "text")]})]
+    faults = [one["faults"] for each in plain for one in each["models"] if one["place"] == str(root / "text")]
+    assert faults == [["it has no weights"], []], "a tokenizer needs none"
     again = {one["place"]: one["used"] for one in run_program(root, "list", gguf)["models"]}
     assert again[str(root / "tiny")] == LAST_USE, "to look is no use"
 

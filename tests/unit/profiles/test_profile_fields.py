@@ -36,6 +36,7 @@ model:
   include: ["*.safetensors"]
   exclude: [original/*]
   draft_source: hf:acme/m-draft
+  tokenizer_source: hf:acme/m-tokenizer
   weights: 27GB
   parameters: 27B
   active_parameters: 3B

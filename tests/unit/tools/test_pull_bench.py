@@ -15,6 +15,6 @@ def test_the_ratio_is_told_as_it_is_and_without_what_both_commands_need_anyway()
     )  # fmt: skip
     whole, alone = build_goals(found, 500_000_000)
     assert whole.value == pytest.approx(0.8)
-    assert (whole.bound, whole.holds) == (None, True)
+    assert (whole.bound, whole.holds) == (0.95, False)
     assert alone.value == pytest.approx(2 / 4), "5 - 1 s against 4 - 2 s"
-    assert not alone.holds
+    assert alone.bound is None

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 import struct
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -98,3 +102,33 @@ async def test_a_gated_model_is_read_with_the_token(hub: HubStandIn, url: str) -
     hub.gated.add(REPOSITORY)
     model = await HubClient({"HF_ENDPOINT": url, "HF_TOKEN": "hf_right"}).read_model(SOURCE, (), ())
     assert model.config is not None
+
+
+ASK_AND_LEAVE = """
+import asyncio, sys
+from sparkctl.model.missing_part import HubSource
+from sparkctl.transport.hub_client import HubClient
+
+async def ask():
+    asking = asyncio.ensure_future(HubClient({"HF_ENDPOINT": sys.argv[1]}).measure_model(HubSource("acme/tiny"), (), ()))
+    await asyncio.to_thread(sys.stdin.readline)
+    asking.cancel()
+    await asyncio.wait([asking])
+    print(asking.cancelled())
+
+asyncio.run(ask())
+"""
+
+
+def test_a_hub_that_does_not_answer_does_not_hold_whoever_leaves() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        words = [sys.executable, "-c", ASK_AND_LEAVE, f"http://127.0.0.1:{silent.getsockname()[1]}"]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+            silent.settimeout(60)
+            connection, _ = silent.accept()
+            with connection:
+                left = time.monotonic()
+                out, err = process.communicate("\n", timeout=60)
+                assert (process.returncode, out, err) == (0, "True\n", "")
+                assert time.monotonic() - left < 10, "the request itself waits 15 s"

@@ -17,10 +17,18 @@ from sparkctl.commands.setup.setup_plan import (
     plan_undo,
 )
 from sparkctl.errors import OperationRefused
-from sparkctl.model.events import SetupStepKind
+from sparkctl.model.events import FileChange, SetupStepKind
 from sparkctl.model.node import NodeName
 from sparkctl.node.node_inspection import NodeInspection, decode_inspection
-from sparkctl.node.setup_program import NodeFile, SetupReport, arm_cable, build_program, call, decode_report
+from sparkctl.node.setup_program import (
+    WAY_BACK_SECONDS,
+    NodeFile,
+    SetupReport,
+    arm_cable,
+    build_program,
+    call,
+    decode_report,
+)
 from sparkctl.views.event_text import format_diff
 
 NODE = NodeName("spark1")
@@ -58,6 +66,8 @@ def test_what_is_missing_becomes_a_step_with_its_diff() -> None:
     ]
     assert steps[1].changes[0].mode == "0440"
     assert notes == ()
+    ended = format_diff(FileChange("/x", "a\nb", "a\nb\n"))
+    assert ended[3:] == [" a", "-b", "\\ No newline at end of file", "+b"], "a change of nothing but the end is shown"
 
 
 @pytest.mark.parametrize(
@@ -146,7 +156,22 @@ def test_the_way_back_of_a_cable_is_a_program_of_its_own() -> None:
     words, encoded = arm_cable("/etc/netplan/x.yaml", ["eth0 1500 10.0.0.1/24"], 60).split("\n", 1)
     assert words.startswith("arm_cable /etc/netplan/x.yaml 'eth0 1500 10.0.0.1/24' <<")
     program = b64decode(encoded.rpartition("@@ end")[0]).decode()
-    assert program.endswith("sleep 60\ncable_back /etc/netplan/x.yaml\n")
+    assert program.endswith("go_back_after 57 /etc/netplan/x.yaml\n")
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_a_way_back_that_wakes_up_late_leaves_the_next_set_up_alone(tmp_path: Path, is_ours: bool) -> None:
+    file, cable = tmp_path / "x.yaml", tmp_path / "cable"
+    cable.mkdir()
+    file.write_text("new")
+    (cable / "before").write_text("old")
+    (cable / "lanes").write_text("")
+    encoded = arm_cable(str(file), [], WAY_BACK_SECONDS).partition("\n")[2].rpartition("@@ end")[0]
+    program = b64decode(encoded).decode().replace("/run/sparkctl-cable", str(cable)).replace("/var/lib", str(tmp_path))
+    (tmp_path / "way-back.sh").write_text(program)
+    pid = "$$" if is_ours else "1"
+    subprocess.run(["sh", "-c", f"echo {pid} >{cable}/pid; exec sh {tmp_path}/way-back.sh"], timeout=20, check=False)
+    assert (file.read_text(), (cable / "decided").exists()) == (("old", True) if is_ours else ("new", False))
 
 
 def test_lines_of_ours_that_somebody_took_out_leave_no_empty_file_behind() -> None:
