@@ -9,7 +9,7 @@ def main() -> None:
     gc.set_threshold(20_000, 50, 50)
 
     try:
-        from sparkctl.cli.main import run_and_exit
+        from sparkctl.cli.invocation import run_and_exit
     except KeyboardInterrupt:  # Ctrl-C before there is anything that could be told
         raise SystemExit(130) from None
 

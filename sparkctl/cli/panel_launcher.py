@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -14,12 +15,12 @@ from sparkctl.cli import stderr
 from sparkctl.errors import InvalidInput
 
 if TYPE_CHECKING:
-    import click
-
     from sparkctl.clock import Clock
     from sparkctl.config import Config
+    from sparkctl.context import CommandContext
     from sparkctl.model.events import Event
-    from sparkctl.tui.panel_options import DemoStep
+    from sparkctl.model.questions import Prompter
+    from sparkctl.tui.panel_options import CommandParser, DemoStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +41,18 @@ def can_open_panel() -> bool:
 
 
 def open_panel(
-    root_command: click.Group,
+    load_commands: Callable[[], CommandParser],
     *,
     readonly: bool = False,
     replay: Path | None = None,
     demo: DemoOptions | None = None,
 ) -> int:
-    """Open the panel, return when it is closed, and print what keeps running.
+    """Open the panel, return when it is closed, and print what keeps running. ``load_commands`` imports click and the verbs, which
+    the first picture does without.
 
     Raises `InvalidInput` for an invalid config or recording.
     """
-    from sparkctl.cli.command_line_parser import CommandLineParser
-    from sparkctl.cli.options import create_context
+    gc.disable()  # what is imported from here on stays; `freeze_gc` collects again after the first picture
     from sparkctl.cli.stdout import is_ascii_only
     from sparkctl.config import load_config
     from sparkctl.tui.app import PanelApp
@@ -62,11 +63,17 @@ def open_panel(
     if replay is not None:
         events = _load_recording(replay)
         recording = lambda: (events, 1.0)  # noqa: E731
+
+    def make_context(asker: Prompter) -> CommandContext:
+        from sparkctl.cli.options import create_context
+
+        return create_context(asker=asker, clock=clock)
+
     panel = PanelApp(
         PanelOptions(
             nodes=() if replay is not None else config.nodes,
-            make_context=lambda asker: create_context(asker=asker, clock=clock),
-            commands=CommandLineParser(root_command),
+            make_context=make_context,
+            load_commands=load_commands,
             keys=config.keys,
             reload=None if replay is not None else _ConfigReloader(config.path, readonly=readonly),
             recording=recording,

@@ -9,12 +9,12 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
-import click
-
 from sparkctl.cli.stdout import QUIET_OPTION, discard_buffer, format_row, get_option, terminal_columns
 from sparkctl.model.text.sanitize import sanitize_lines
 
 if TYPE_CHECKING:
+    import click
+
     from sparkctl.views.text.styled_text import TextRow
 
 _HOME_DIRECTORY = os.environ.get("HOME", "").rstrip("/")  # read at import, before `demo` changes the variable

@@ -31,9 +31,8 @@ QUIET_OPTION = "sparkctl.quiet"
 
 def get_option(name: str) -> object:
     """Return what the command line says of an option of every verb, None without it."""
-    import click
-
-    context = click.get_current_context(silent=True)
+    click = sys.modules.get("click")  # what click has not read is no option
+    context = None if click is None else click.get_current_context(silent=True)
     return None if context is None else context.meta.get(name)
 
 

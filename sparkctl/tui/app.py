@@ -195,6 +195,13 @@ class PanelApp(Panel):
         own = {str(one.id): one.keys for one in ACTIONS} | dict(self.setup.keys)
         self.set_keymap({name: ",".join(map(parse_key, keys)) for name, keys in own.items() if keys})
 
+    def refresh_css(self, animate: bool = True) -> None:
+        """Apply the theme's colours. Before the first screen there is nothing to style anew, and all rules come again."""
+        if self.screen_stack:
+            super().refresh_css(animate=animate)
+        else:
+            self.stylesheet.set_variables(self.get_css_variables())
+
     def _fatal_error(self) -> None:
         """Close without a traceback; the caller of the panel reports the defect.
 

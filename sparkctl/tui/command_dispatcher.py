@@ -61,9 +61,9 @@ class CommandDispatcher:
             return
         if not words or (words[0] not in _SCREEN_VERBS and not _HELP_FLAGS.intersection(words)):
             self._refuse_if_not_ready()
-        if panel.setup.commands is None:
+        if panel.setup.load_commands is None:
             raise InvalidInput("this panel has no commands")
-        request = panel.setup.commands.parse_request(words, self._list_nearest_nodes())
+        request = panel.setup.load_commands().parse_request(words, self._list_nearest_nodes())
         if confirms is not None and isinstance(request, Request):
             self._confirm_and_run(request, confirms)
         else:
@@ -290,8 +290,9 @@ class CommandDispatcher:
         from sparkctl.tui.dialogs.command_line import CommandLineDialog
 
         panel = self._panel
-        if panel.setup.commands is None:
+        if panel.setup.load_commands is None:
             return
+        commands = panel.setup.load_commands()
 
         def dispatch_typed_line(line: str | None) -> None:
             if not line:
@@ -303,7 +304,7 @@ class CommandDispatcher:
                 self.open_command_line(line, error)
 
         panel.push_screen(
-            CommandLineDialog(panel.setup.commands, tuple(self._typed), begun, refused, self._list_instance_names),
+            CommandLineDialog(commands, tuple(self._typed), begun, refused, self._list_instance_names),
             dispatch_typed_line,
         )
 

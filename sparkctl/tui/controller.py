@@ -472,8 +472,8 @@ class PanelController:
 
     def parse_command(self, words: Sequence[str]) -> Request:
         """Return what a command line asks for. Raises `SparkctlError` where it is not valid, or shows a screen."""
-        commands = self._panel.setup.commands
-        request = None if commands is None else commands.parse_request(words)
+        load_commands = self._panel.setup.load_commands
+        request = None if load_commands is None else load_commands().parse_request(words)
         if not isinstance(request, Request):
             raise InvalidInput("this panel has no commands")
         return request

@@ -96,7 +96,7 @@ class PanelOptions:
 
     nodes: tuple[Node, ...]
     make_context: Callable[[Prompter], CommandContext]
-    commands: CommandParser | None = None
+    load_commands: Callable[[], CommandParser] | None = None
     keys: tuple[tuple[str, tuple[str, ...]], ...] = ()
     recording: Callable[[], tuple[Sequence[Event], float]] | None = None
     reload: Callable[[], Config | None] | None = None

@@ -185,12 +185,13 @@ class StdoutDriver(LinuxDriver):
 
 
 def freeze_gc() -> None:
-    """Exclude all current objects, the program itself, from garbage collection.
+    """Exclude all current objects, the program itself, from garbage collection, and begin with it.
 
     Otherwise each collection visits them while log lines pour in, and keys wait.
     """
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
+    gc.enable()
 
 
 def trim_render_caches() -> None:

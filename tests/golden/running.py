@@ -9,7 +9,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
-from sparkctl.cli.main import invoke_command_line
+from sparkctl.cli.invocation import invoke_command_line
 from tests.golden.shapes import Shape, find_misfits, read_shape, shape_of
 
 STEADY = ("node", "plan", "fit", "phase", "caches", "log", "finding", "moved", "released", "switch-plan", "switch",

@@ -113,7 +113,7 @@ def make_panel(scene: Scene, state: Path) -> PanelApp:
         PanelOptions(
             nodes=(),
             make_context=make_context,
-            commands=CommandLineParser(sparkctl_command),
+            load_commands=lambda: CommandLineParser(sparkctl_command),
             recording=lambda: (events, 1.0),
             clock=clock,
         )

@@ -33,7 +33,7 @@ def run_in_process(
 
     Its environment and directory are as they were afterwards. A defect is raised, where a process would end with 70.
     """
-    from sparkctl.cli.main import invoke_command_line
+    from sparkctl.cli.invocation import invoke_command_line
 
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     with _replaced_environment(env or {}), chdir(cwd) if cwd else nullcontext(), _replaced_streams(stdin, out, err):

@@ -33,7 +33,7 @@ def build_story_options(sparks: SimulatedSparks, clock: SimClock, state: Path) -
     return PanelOptions(
         nodes=nodes,
         make_context=context,
-        commands=CommandLineParser(sparkctl_command),
+        load_commands=lambda: CommandLineParser(sparkctl_command),
         clock=clock,
         badge=shown.badge,
         story=shown.story,

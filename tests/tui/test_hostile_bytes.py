@@ -171,7 +171,9 @@ async def open_and_walk_panel(liar: HostileBytes, size: tuple[int, int]) -> tupl
                         one.journal.write(blob + b"\n", liar.dice.choice(("stdout", "stderr")))
                 panel = Watched(
                     build_panel_options(
-                        load_config(sparks.config_path).nodes, Path(state), commands=Grammar(sparkctl_command)
+                        load_config(sparks.config_path).nodes,
+                        Path(state),
+                        load_commands=lambda: Grammar(sparkctl_command),
                     )
                 )
                 async with panel.run_test(size=size, notifications=True) as pilot:

@@ -69,7 +69,7 @@ class FirstFrame(PanelApp):
         if any("spark2" in row for row in rows):
             self.exit(tuple(sys.modules))
 config = Config(nodes=tuple(Node(name=name, host=name) for name in ("spark1", "spark2")))
-options = PanelOptions(nodes=config.nodes, make_context=None, commands=CommandLineParser(sparkctl_command))
+options = PanelOptions(nodes=config.nodes, make_context=None, load_commands=lambda: CommandLineParser(sparkctl_command))
 print(*FirstFrame(options).run(headless=True), sep="\\n")
 """
 

@@ -36,7 +36,7 @@ def list_loaded_modules(program: str, tmp_path: Path) -> set[str]:
 
 
 def run_python(*words: str) -> str:
-    return f"from sparkctl.cli.main import invoke_command_line; code = invoke_command_line({list(words)!r})"
+    return f"from sparkctl.cli.invocation import invoke_command_line; code = invoke_command_line({list(words)!r})"
 
 
 def test_the_list_sees_what_is_loaded(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_no_object_of_a_library_is_asked_for_a_private_name() -> None:
             and not node.attr.startswith("__")
             and node.attr not in own
         }
-    public = {("cli/main.py", "os._exit"), ("simulator/node_programs/sim_guard.py", "self._readings[-1]._asdict")}
+    public = {("cli/invocation.py", "os._exit"), ("simulator/node_programs/sim_guard.py", "self._readings[-1]._asdict")}
     assert found - public == {("transport/local_connection.py", "process._transport")}
 
 

@@ -210,7 +210,7 @@ def _run_demo_plain(scenario: str | None, speed: float) -> int:
 
 def _open_demo_panel(scenario: str | None, speed: float, *, readonly: bool) -> int:
     """Open the panel on simulated Sparks. Both use one clock; it runs faster while something starts, as the header shows."""
-    from sparkctl.cli.main import sparkctl_command
+    from sparkctl.cli.invocation import load_commands
     from sparkctl.cli.panel_launcher import open_panel
     from sparkctl.simulator import DEMO_SPEED, SimClock
 
@@ -219,7 +219,7 @@ def _open_demo_panel(scenario: str | None, speed: float, *, readonly: bool) -> i
     with _temporary_home(scenario or (_BUSY_SCENARIO if readonly else "story"), **pace) as home:
         seed_start_history(home / "state")
         with_story = scenario is None and not readonly
-        return open_panel(sparkctl_command, readonly=readonly, demo=build_demo_options(clock, with_story=with_story))
+        return open_panel(load_commands, readonly=readonly, demo=build_demo_options(clock, with_story=with_story))
 
 
 @contextmanager
@@ -303,7 +303,7 @@ def _handle_hangup() -> Iterator[Callable[[], None]]:
 
 
 def _invoke_verb(verb: tuple[str, ...]) -> int:
-    from sparkctl.cli.main import invoke_command_line
+    from sparkctl.cli.invocation import invoke_command_line
 
     return invoke_command_line(list(verb))
 

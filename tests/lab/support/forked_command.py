@@ -85,6 +85,6 @@ def _run_command(words: tuple[str, ...], env: dict[str, str], cwd: str, out: Con
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)  # noqa: SIM115
-    from sparkctl.cli.main import run_and_exit
+    from sparkctl.cli.invocation import run_and_exit
 
     run_and_exit()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.cli.main import invoke_command_line
+from sparkctl.cli.invocation import invoke_command_line
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import run_in_background
 

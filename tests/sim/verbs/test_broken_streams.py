@@ -14,7 +14,7 @@ from typing import IO
 
 import pytest
 
-from sparkctl.cli.main import invoke_command_line
+from sparkctl.cli.invocation import invoke_command_line
 from tests.support.run_command import QUICK, SPARK_URL, parse_result, run_demo, run_in_process
 
 DEMO = [sys.executable, "-m", "sparkctl", "demo", "--speed", QUICK, "--scenario", "two-stacks"]

@@ -173,7 +173,7 @@ async def test_a_spark_that_does_not_answer_holds_up_no_other_and_is_asked_again
         monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
         async with open_silent_node() as dark:
             nodes = (*load_config(sparks.config_path).nodes, dark)
-            made = build_panel_options(nodes, tmp_path / "state", commands=Grammar(sparkctl_command))
+            made = build_panel_options(nodes, tmp_path / "state", load_commands=lambda: Grammar(sparkctl_command))
             await _holds_up_nobody(made)
 
 

@@ -58,7 +58,7 @@ async def test_enter_opens_it_with_its_figures_its_plan_and_what_it_says(tmp_pat
 async def test_stop_in_its_footer_is_about_this_instance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with SimulatedSparks("two-stacks", **FAST) as sparks:
         monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
-        async with open_panel_on(sparks, tmp_path, commands=Grammar(sparkctl_command)) as pilot:
+        async with open_panel_on(sparks, tmp_path, load_commands=lambda: Grammar(sparkctl_command)) as pilot:
             await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
             await pilot.press("enter")
             shown = await wait_for_text(pilot, "─ qwen36-ngram")
@@ -82,7 +82,7 @@ async def test_a_failed_start_says_why_and_its_proof_is_one_key_away(
 ) -> None:
     async with SimulatedSparks("empty", **FAST, faults={"spark1": "cuda-oom"}) as sparks:
         monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
-        async with open_panel_on(sparks, tmp_path, commands=Grammar(sparkctl_command)) as pilot:
+        async with open_panel_on(sparks, tmp_path, load_commands=lambda: Grammar(sparkctl_command)) as pilot:
             await wait_for_text(pilot, lambda text: text.count("○ nothing runs") == 2)
             await type_line(pilot, "up qwen36 --node spark1")
             await wait_for_text(pilot, "✕ failed")
@@ -111,11 +111,11 @@ async def test_a_failure_that_this_panel_did_not_see_is_judged_when_it_is_opened
     monkeypatch.setenv("VISUAL", str(editor))
     async with SimulatedSparks("empty", **FAST, faults={"spark1": "cuda-oom"}) as sparks:
         monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
-        async with open_panel_on(sparks, tmp_path, commands=Grammar(sparkctl_command)) as pilot:
+        async with open_panel_on(sparks, tmp_path, load_commands=lambda: Grammar(sparkctl_command)) as pilot:
             await wait_for_text(pilot, lambda text: text.count("○ nothing runs") == 2)
             await type_line(pilot, "up qwen36 --node spark1")
             await wait_for_text(pilot, "✕ failed")
-        async with open_panel_on(sparks, tmp_path, (120, 40), commands=Grammar(sparkctl_command)) as pilot:
+        async with open_panel_on(sparks, tmp_path, (120, 40), load_commands=lambda: Grammar(sparkctl_command)) as pilot:
             await wait_for_text(pilot, "✕ failed")
             await pilot.press("enter")
             shown = await wait_for_text(pilot, "log at line ")
@@ -137,7 +137,7 @@ async def test_the_page_of_the_head_gives_the_verdict_of_the_rank_that_failed_fi
 ) -> None:
     async with SimulatedSparks("empty", **FAST) as sparks:
         monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
-        async with open_panel_on(sparks, tmp_path, (120, 40), commands=Grammar(sparkctl_command)) as pilot:
+        async with open_panel_on(sparks, tmp_path, (120, 40), load_commands=lambda: Grammar(sparkctl_command)) as pilot:
             await wait_for_text(pilot, lambda text: text.count("○ nothing runs") == 2)
             await type_line(pilot, "up minimax-m27 --set env.SIM_FAULT=worker-dies")
             await wait_for_text(pilot, lambda text: text.count("✕ failed") == 2)

@@ -177,7 +177,7 @@ async def test_of_a_container_that_is_gone_the_saved_log_is_shown(
 ) -> None:
     async with SimulatedSparks("two-stacks", **FAST) as sparks:
         monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
-        async with open_panel_on(sparks, tmp_path, (120, 30), commands=Grammar(sparkctl_command)) as pilot:
+        async with open_panel_on(sparks, tmp_path, (120, 30), load_commands=lambda: Grammar(sparkctl_command)) as pilot:
             await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
             await pilot.press("enter", "x")
             await wait_for_text(pilot, "Type qwen36-ngram to do it")
@@ -194,7 +194,7 @@ async def test_a_typed_line_opens_the_log_where_the_instance_is(
 ) -> None:
     async with SimulatedSparks("two-stacks", **FAST) as sparks:
         monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
-        async with open_panel_on(sparks, tmp_path, commands=Grammar(sparkctl_command)) as pilot:
+        async with open_panel_on(sparks, tmp_path, load_commands=lambda: Grammar(sparkctl_command)) as pilot:
             await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
             await type_line(pilot, "logs qwen36-vllm")
             await wait_for_text(pilot, "sparkctl › spark2 › qwen36-vllm › log")

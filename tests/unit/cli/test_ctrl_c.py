@@ -37,7 +37,7 @@ def test_a_ctrl_c_while_the_command_line_is_imported_is_no_traceback() -> None:
 import sys
 class Interrupt:
     def find_spec(self, name, path, target=None):
-        if name == "sparkctl.cli.main":
+        if name == "sparkctl.cli.invocation":
             raise KeyboardInterrupt
 sys.meta_path.insert(0, Interrupt())
 from sparkctl.cli import main

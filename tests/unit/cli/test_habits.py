@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from sparkctl.cli.help_formatter import fit_example_lines
-from sparkctl.cli.main import VERB_GROUPS, VERBS, asks_for_json
+from sparkctl.cli.invocation import asks_for_json
+from sparkctl.cli.main import VERB_GROUPS, VERBS
 from sparkctl.cli.options import SUBCOMMAND_ALIASES, VERB_ALIASES, VERB_HINTS
 from sparkctl.cli.verbs.help import format_page
 from sparkctl.files import docs_dir

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.cli.main import invoke_command_line
+from sparkctl.cli.invocation import invoke_command_line
 
 LINE = "docker run -d --name mine -e HF_TOKEN=hf_aaaaaaaaaaaaaaaaaaaaaaaa --rm x/vllm:1 vllm serve o/m --max-model-len 8192"
 
