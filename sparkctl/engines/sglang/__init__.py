@@ -235,9 +235,9 @@ class SglangEngine(Engine):
     signs = LogSignature(
         marks=r"server_args=(?:ServerArgs\(|\{)|(?:Decode|Prefill) batch[, ]|The server is fired up and ready to roll"
         r"|(?:Init torch distributed|Init parallel|Load weight|Capture \w+(?: \w+)* graph) (?:begin|end)"
-        r"|^(?:usage: )?(?:sglang serve|launch_server\.py)(?: \[-h\]|: error: )|sglang/launch_server"
+        r"|^(?:usage: )?(?:sglang(?: serve)?|launch_server\.py)(?: \[-h\]|: error: )|sglang/launch_server|^\[sgl_kernel\]"
         r"|^== SGLang ==",
-        hints=("/sglang/", "sglang.", "sglang::"),
+        hints=("/sglang/", "sglang.", "sglang::", "sgl_kernel", "sgl-kernel"),
         begins=("server_args=",),
         serving=("Decode batch", "Prefill batch", "Receive: obj=", "Finish: obj="),
     )
