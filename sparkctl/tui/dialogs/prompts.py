@@ -20,7 +20,7 @@ from textual.widgets import Input
 from sparkctl.commands.actions import INSTANCE, Action, ActionContext, retarget_context
 from sparkctl.commands.request import Request
 from sparkctl.errors import InvalidInput, SparkctlError
-from sparkctl.model.events import CommandEnded, Event, MemoryFitEvaluated, WarningEmitted
+from sparkctl.model.events import CommandEnded, Event, MemoryFitEvaluated, PartsMissing, WarningEmitted
 from sparkctl.model.finding import Severity
 from sparkctl.model.phase import Phase
 from sparkctl.model.questions import (
@@ -45,7 +45,7 @@ from sparkctl.tui.dialogs.base import (
     render_sentence,
 )
 from sparkctl.views.command_result_view import describe_stopped_models
-from sparkctl.views.event_text import render_setup_step
+from sparkctl.views.event_text import format_missing_parts, render_setup_step
 from sparkctl.views.text.line_wrap import wrap_text
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, get_state_symbol, make_row, sanitize_span
 
@@ -310,13 +310,18 @@ def render_estimate_result(received: Sequence[Event], columns: int) -> list[Text
     )
 
     judged = [one for one in received if isinstance(one, MemoryFitEvaluated)]
-    rows = wrap_text("\n".join(format_estimate_summary([one.fit for one in judged])), columns, TextStyle.STRONG, 2)
+    lacking = [one for one in received if isinstance(one, PartsMissing)]
+    summary = format_estimate_summary([one.fit for one in judged], {one.node: one.parts for one in lacking})
+    rows = wrap_text("\n".join(summary), columns, TextStyle.STRONG, 2)
     for at, one in enumerate(judged):
         before = [other.fit for other in judged[:at]]
         rows += [()] if rows else []
         rows += wrap_text(one.fit.summary_sentence, columns, TextStyle.STRONG)
         lines = (*format_estimate(one.fit, columns, before), *format_estimate_notes(one.fit, columns, before))
         rows += [make_row(sanitize_span(line, TextStyle.LABEL)) for line in lines]
+    missing = [line for one in lacking for line in format_missing_parts(one)]
+    rows += [()] if missing else []
+    rows += [row for line in missing for row in wrap_text(line, columns, hang=2)]
     commands = dict.fromkeys(each for one in judged for each in one.commands)
     rows += [()] if commands else []
     rows += [row for each in commands for row in wrap_text(f"then: {each}", columns, hang=6)]
