@@ -253,7 +253,14 @@ def _compute_dot_levels(values: ChartValues, scale: AxisScale, dots: int) -> lis
     least, spread, top = scale.least, scale.most - scale.least, dots - 1
     if spread <= 0:
         return [None if value is None else int(0.5 * dots) for value in values]
-    return [None if value is None else min(top, max(0, int((value - least) / spread * dots))) for value in values]
+    levels: list[int | None] = []
+    for value in values:  # thousands of them a second: no call of min and max
+        if value is None:
+            levels.append(None)
+        else:
+            level = int((value - least) / spread * dots)
+            levels.append(0 if level < 0 else top if level > top else level)
+    return levels
 
 
 def _compute_dot_strokes(levels: Sequence[int | None]) -> list[int]:
