@@ -248,6 +248,7 @@ def _to_optional_tuple(found: list[str] | None) -> tuple[str, ...] | None:
 
 
 _SHELL_NAMES = ("sh", "bash", "dash", "zsh", "ash")
+_SHELL_OPTIONS_WITH_FILE = ("--rcfile", "--init-file")
 
 
 def find_shell_script(words: Sequence[str]) -> int | None:
@@ -258,9 +259,16 @@ def find_shell_script(words: Sequence[str]) -> int | None:
     if len(words) < 3 or words[0].rpartition("/")[2] not in _SHELL_NAMES:
         return None
     at, has_script = 1, False
-    while at < len(words) and words[at].startswith("-") and not words[at].startswith("--"):
-        has_script = has_script or "c" in words[at]  # more options may follow: bash -c -i SCRIPT
-        at += 2 if words[at] == "-o" else 1
+    while at < len(words) and words[at][:1] in ("-", "+") and len(words[at]) > 1:
+        option = words[at]
+        at += 1
+        if option == "--":
+            break
+        if option.startswith("--"):
+            at += option in _SHELL_OPTIONS_WITH_FILE
+            continue
+        has_script = has_script or (option[0] == "-" and "c" in option)  # more options may follow: bash -c -i SCRIPT
+        at += option.count("o") + option.count("O")  # each takes the next word: bash -euo pipefail -c SCRIPT
     return at if has_script and at < len(words) else None
 
 
@@ -274,6 +282,21 @@ def find_profile_script(profile: Profile) -> int | None:
 
 
 _MAX_COUNT = 1 << 50
+_COUNT_PATTERN = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)([kKmMgGtT]?)", re.ASCII)
+_COUNT_POWERS = {"k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def parse_scaled_count(text: str) -> int | None:
+    """Return a whole number as engines read it, also 8k (8000), 8K (8192), 1M and 128.5k; None for anything else."""
+    if (found := _COUNT_PATTERN.fullmatch(text)) is None:
+        return None
+    digits, unit = found[1], found[2]
+    if not unit:
+        return int(digits) if digits.isdigit() else None
+    factor = (1000 if unit.islower() else 1024) ** _COUNT_POWERS[unit.lower()]
+    whole, _, rest = digits.partition(".")
+    count: int = int(whole + rest) * factor // 10 ** len(rest)
+    return count if count <= _MAX_COUNT else None
 
 
 class CommandFlags:
@@ -299,13 +322,8 @@ class CommandFlags:
         return self.get_value(*flags) is not None
 
     def get_count(self, *flags: str) -> int | None:
-        """Return a whole number, with the ``k`` and ``K`` that engines accept (8k is 8000, 8K is 8192); None for
-        anything else.
-        """
-        text = self.get_value(*flags) or ""
-        factor = {"k": 1000, "K": 1024}.get(text[-1:], 1)
-        digits = text[:-1] if factor != 1 else text
-        return int(digits) * factor if digits.isascii() and digits.isdigit() and len(digits) <= 15 else None
+        """Return a whole number, with the units that engines accept (`parse_scaled_count`); None for anything else."""
+        return parse_scaled_count(self.get_value(*flags) or "")
 
     def get_fraction(self, *flags: str) -> float | None:
         """Return a share above 0 and at most 1; None for anything else."""

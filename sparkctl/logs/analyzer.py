@@ -25,6 +25,7 @@ from sparkctl.logs.line_patterns import (  # fmt: skip
     DURATION_PATTERN,
     ERROR_LEVELS,
     REFUSED_REQUEST,
+    REQUEST_ERROR,
     REQUEST_HANDLER,
     REQUEST_MARK,
     SELF_KILLS,
@@ -35,6 +36,7 @@ from sparkctl.logs.line_patterns import (  # fmt: skip
     TRACEBACK_STARTS,
     LogTime,
     TracebackReader,
+    find_writer,
     is_below_error,
     is_own_request,
     looks_like_error,
@@ -50,7 +52,7 @@ from sparkctl.model.phase import Phase, PhaseDuration, Step
 from sparkctl.model.text.bounded_pattern import compile_bounded
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
-from sparkctl.model.text.secrets import redact_word
+from sparkctl.model.text.secrets import redact
 from sparkctl.model.verdict import FailureCause, Verdict
 
 _MAX_PARTS = 64  # parts
@@ -97,7 +99,8 @@ _MAX_FAILURES = 64  # failures stored at most
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceLine:
     """A line that may be evidence. ``serving``: the engine was ready by then. ``life``, ``moves`` and ``made`` count the
-    lines before it that showed the engine at work, its progress, and generated tokens."""
+    lines before it that showed the engine at work, its progress, and generated tokens. ``raw``: the line's beginning as the log
+    has it; ``is_of_request``: it stands in the traceback of a request that failed."""
 
     number: int
     text: str
@@ -106,6 +109,15 @@ class EvidenceLine:
     life: int = 0
     moves: int = 0
     made: int = 0
+    raw: str = ""
+    is_of_request: bool = False
+
+
+def _may_end_program(seen: EvidenceLine) -> bool:
+    """Tell whether a program that ends may have printed this line: it is no record of a log, and of no request."""
+    head, found, _ = seen.raw.partition(seen.text[:_MIN_TEXT_CHARS])
+    is_bare = not found or not head.strip() or (head.rstrip().endswith(")") and bool(find_writer(head)))
+    return is_bare and not seen.is_of_request
 
 
 def failure_weight(seen: EvidenceLine) -> int:
@@ -145,7 +157,8 @@ def has_consequences(of: EvidenceLine, failures: Iterable[EvidenceLine]) -> bool
 class LineContent:
     """What a line says, whatever stands around it. ``text``: as the engines read it; ``plain``: without the frame of an
     ``ExceptionGroup``; ``level``: its own; ``is_answer``: the code that answers a single request wrote it;
-    ``is_usage``: a client used the engine.
+    ``is_request_error``: the server says that a request failed; ``is_usage``: a client used the engine; ``has_served``: it had
+    been ready before this line.
     """
 
     text: str
@@ -155,7 +168,9 @@ class LineContent:
     is_serving: bool
     is_request: bool
     is_usage: bool
+    has_served: bool
     is_answer: bool
+    is_request_error: bool
     is_standstill: bool
     may_be_traceback: bool
     is_error: bool
@@ -241,6 +256,9 @@ SURVIVED_LINES, _SURVIVED_LINES_FATAL = 3, 50
 _SURVIVED_TOKEN_LINES = 2
 _MAX_BANNER_LINES = 40  # lines between an engine's name with its version and its settings, at most
 _MAX_FORGIVEN_LINES = 8  # lines in which a program may say what failed before it says that it tries again
+_MAX_HEAD_CHARS = 200  # of a line as the log has it, in which its prefixes stand
+_MIN_TEXT_CHARS = 20  # by which the end of the prefixes is found
+_MAX_CHAIN_LINES = 6  # lines from one exception to the next traceback of the same error
 _MAX_TAIL_LINES = 6  # lines of cleanup that may follow the last error
 _MAX_MESSAGE_CHARS = 2048
 _MAX_TRACEBACKS = 32
@@ -301,6 +319,8 @@ class LogAnalyzer:
     _traceback: TracebackReader = field(default_factory=TracebackReader)
     _unnamed: tuple[LogLine, str] | None = None  # an exception that no rule named, and the lines of its message so far
     _standstills: int = 0  # in a row
+    _request_error: int = -_MAX_CHAIN_LINES  # the last line of what says that a request failed: its tracebacks follow
+    _is_request_traceback: bool = False
     _ends_itself: bool = False
 
     def __post_init__(self) -> None:
@@ -426,9 +446,15 @@ class LogAnalyzer:
         """The root failure, if it is more than a healthy server prints for a client's bad request or a stop: for an
         exception without a rule, some part of the engine must report that it ends because of it."""
         root = self.root_failure
-        if root is None or root.failure is None:
+        if (
+            root is None
+            or root.failure is None
+            or all(seen.failure and seen.failure.is_warning for seen in self.open_failures)
+        ):
             return None
-        is_the_end = root.failure.weight >= FailureWeight.DEATH or not root.serving or self.fatal_line is not None
+        is_the_end = not root.serving or self.fatal_line is not None
+        if root.failure.weight >= FailureWeight.DEATH and root.failure.cause not in STARTUP_ONLY_CAUSES:
+            is_the_end = True  # what only a start can say ends no engine at work: a client's picture or adapter
         return root if is_the_end else None
 
     @property
@@ -544,7 +570,9 @@ class LogAnalyzer:
             or failure.weight < FailureWeight.CONCRETE
         ):
             return False
-        return self.stopped is not None or seen is self.root_failure or failure.cause is FailureCause.UNKNOWN_FLAG
+        if failure.cause is FailureCause.UNKNOWN_FLAG:
+            return True
+        return _may_end_program(seen) and (self.stopped is not None or seen is self.root_failure)
 
     def _note_activity(self, number: int) -> None:
         self._lived_at, self._opened_at = number, None
@@ -562,21 +590,31 @@ class LogAnalyzer:
             self._change_phase(Phase.LOADING, None, line)
         if not self.ready_line_seen and self.is_ready_line is not None:
             self._note_readiness(line, text)
+        if content.has_served and self.whole and not self.was_ready:
+            self._note_service()
         if content.is_serving or content.is_request:
             self._note_work(line, content)
             return
         text, traceback = content.plain, self._traceback
         is_exception = (traceback.is_open or content.may_be_traceback) and traceback.read_line(line.number, text)
+        if content.is_request_error or (is_exception and self._is_request_traceback):
+            self._request_error = line.number
+        elif traceback.first_line == line.number:
+            self._is_request_traceback = line.number - self._request_error <= _MAX_CHAIN_LINES
         signal = content.signal
+        is_answer = content.is_answer or (self._is_request_traceback and is_exception)
         if signal is not None and signal.failure is not None:
-            signal = _drop_harmless_failure(signal, signal.failure, content, is_exception=is_exception)
-        if content.is_answer and (signal is None or signal.failure is None):
+            is_late = is_answer and (self.was_ready or self._life > 0)
+            signal = _drop_harmless_failure(
+                signal, signal.failure, content, is_exception=is_exception, is_answer=is_late
+            )
+        if is_answer and (signal is None or signal.failure is None):
             traceback.close()
             return
         if is_exception:
             signal = self._note_exception(line, text, signal)
         elif content.tries_again and (signal is None or signal.failure is None):
-            self._forgive_failures(line.number)
+            self._forgive_failures(line)
         if self._unnamed is not None or (signal is not None and signal.failure is not None):
             self._join_message(line, text, content.level, signal)
         if content.is_standstill:
@@ -586,7 +624,7 @@ class LogAnalyzer:
         if signal is not None:
             self._apply_signal(signal, line, text)
         elif content.is_error:
-            self.last_error = EvidenceLine(number=line.number, text=sanitize_line(text), moves=self._moves)
+            self.last_error = self._note_error(line, text)
         if content.level in ERROR_LEVELS:
             self._track_level_error(signal, line, text)
         if content.may_be_duration and not self.ready_line_seen:
@@ -597,6 +635,11 @@ class LogAnalyzer:
             self.ready_line_seen = True
             self._times.mark_ready(line)
             self._change_phase(Phase.WARMING, Step("first token"), line)
+
+    def _note_service(self) -> None:
+        """Note that the engine had been ready, though the log begins later: what failed since then failed while it served."""
+        self.has_served = True
+        self.failures = [replace(seen, serving=True) for seen in self.failures]
 
     def _note_work(self, line: LogLine, content: LineContent) -> None:
         """Note a line of an engine at work, or a request that a server answered."""
@@ -624,12 +667,18 @@ class LogAnalyzer:
             return self._classify_exception(text, signal)
         return signal
 
-    def _forgive_failures(self, number: int) -> None:
-        """Forget what failed in the lines before this one: the program says that it goes on."""
-        first = number - _MAX_FORGIVEN_LINES
-        self.failures = [seen for seen in self.failures if seen.number < first]
+    def _forgive_failures(self, line: LogLine) -> None:
+        """Forget what the process that wrote this line said in the lines before of a failure: it says that it goes on. After a
+        fatal one it does not, and of another process it tells nothing."""
+        first, writer = line.number - _MAX_FORGIVEN_LINES, find_writer(line.text[:_MAX_HEAD_CHARS])
+
+        def is_forgiven(seen: EvidenceLine) -> bool:
+            is_fatal = seen.failure is not None and seen.failure.fatal
+            return seen.number >= first and not is_fatal and find_writer(seen.raw) == writer
+
+        self.failures = [seen for seen in self.failures if not is_forgiven(seen)]
         for name in ("last_error", "_level_error"):
-            if (seen := getattr(self, name)) is not None and seen.number >= first:
+            if (seen := getattr(self, name)) is not None and is_forgiven(seen):
                 setattr(self, name, None)
 
     def _note_duration(self, line: LogLine, text: str) -> None:
@@ -723,7 +772,12 @@ class LogAnalyzer:
         if self.was_ready or text[:1].isspace():
             return
         if not text.startswith(TRACEBACK_STARTS) and (signal is None or signal.failure is None):
-            self._level_error = EvidenceLine(number=line.number, text=sanitize_line(text), moves=self._moves)
+            self._level_error = self._note_error(line, text)
+
+    def _note_error(self, line: LogLine, text: str) -> EvidenceLine:
+        return EvidenceLine(
+            number=line.number, text=sanitize_line(text), moves=self._moves, raw=line.text[:_MAX_HEAD_CHARS]
+        )
 
     def _makes_tokens(self, text: str) -> bool:
         told = self.engine.parse_stats_line(text)
@@ -820,6 +874,8 @@ class LogAnalyzer:
                 life=self._life,
                 moves=self._moves,
                 made=self._made,
+                raw=line.text[:_MAX_HEAD_CHARS],
+                is_of_request=self._is_request_traceback,
             )
         )
 
@@ -868,7 +924,9 @@ def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
         is_serving=is_serving,
         is_request=answered is not None,
         is_usage=answered is not None and bool(answered["used"]),
+        has_served=text.startswith(engine.signs.served) or (answered is not None and bool(answered["failed"])),
         is_answer=_answers_request(raw),
+        is_request_error=REQUEST_ERROR in plain,
         is_standstill=plain.startswith(engine.signs.standstill),
         may_be_traceback=plain.startswith(" ") or TRACEBACK_HEADER in plain,
         is_error=signal is None and looks_like_error(plain) and not is_below_error(level),
@@ -878,19 +936,25 @@ def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
     )
 
 
+# What a request may fail by, whatever it names (a picture's address, a file): not a word on the engine's processes.
+_REQUEST_WEIGHTS = (FailureWeight.EXCEPTION, FailureWeight.LIKELY, FailureWeight.CONCRETE)
+
+
 def _drop_harmless_failure(
-    signal: LineSignal, failure: Failure, content: LineContent, *, is_exception: bool
+    signal: LineSignal, failure: Failure, content: LineContent, *, is_exception: bool, is_answer: bool
 ) -> LineSignal:
-    """Return a signal without the failure of a line that its program does not call an error, or that refuses a request."""
+    """Return a signal without the failure of a line that its program does not call an error, or that refuses a request.
+    ``is_answer``: code that answers a single request wrote it, and the engine was ready."""
     if content.tries_again and not is_exception:
         return replace(signal, failure=None)
     if failure.fatal:
         return signal
-    is_answer = failure.weight == FailureWeight.EXCEPTION and content.is_answer
+    is_exception_of_answer = content.is_answer and failure.weight == FailureWeight.EXCEPTION
+    is_of_request = is_answer and failure.weight in _REQUEST_WEIGHTS
     is_warning = not is_exception and (
         (is_below_error(content.level) and not failure.is_told_at_any_level) or says_it_goes_on(content.plain)
     )
-    return replace(signal, failure=None) if is_answer or is_warning else signal
+    return replace(signal, failure=None) if is_exception_of_answer or is_of_request or is_warning else signal
 
 
 def _is_continuation(text: str, level: str | None) -> bool:
@@ -917,7 +981,7 @@ def _is_worth_more(fact: EngineFact, earlier: EngineFact) -> bool:
 
 
 def _shorten_exception(text: str) -> str:
-    return truncate_text(redact_word(sanitize_line(text)), _MAX_EXCEPTION_CHARS)
+    return truncate_text(redact(sanitize_line(text)), _MAX_EXCEPTION_CHARS)
 
 
 def _is_older_state(texts: list[str], at: int) -> bool:

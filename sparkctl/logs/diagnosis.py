@@ -28,7 +28,7 @@ from sparkctl.model.launch_plan import LaunchPlan, ReadinessRule
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.model.text.secrets import redact_word
+from sparkctl.model.text.secrets import redact
 from sparkctl.model.verdict import Confidence, FailureCause, Verdict
 
 UNKNOWN_ENGINE = "container"  # knows only lines that every program may print
@@ -256,7 +256,7 @@ class LogDiagnoser:
         if self._engine_line is None:
             return None
         number, text = self._engine_line
-        return number, redact_word(sanitize_line(text))
+        return number, redact(sanitize_line(text))
 
     @property
     def analyzer(self) -> LogAnalyzer:

@@ -35,9 +35,11 @@ _WARNING_LINE = re.compile(
     r"|\S{1,80}:\d{1,9}:\d{1,9} \[\d{1,3}\] NCCL INFO "
 )
 _ERROR_WORD_PATTERN = re.compile(r"\b(?:" + "|".join(_ERROR_WORDS) + r")\b", re.IGNORECASE)
-# A count of none, as benchmarks print: "Failed requests:    0", "0 errors".
+# A count of none, as benchmarks print: "Failed requests:    0", "0 errors", "errors=0, killed=0". Words after it are a message.
 _NO_ERRORS_PATTERN = re.compile(
-    r"\b(?:failed|errors?|exceptions?|killed)\b[^:=\d]{0,40}[:=] {0,60}0\b(?![.\dx])|\b(?:0|no) (?:failed|errors?|exceptions?)\b",
+    r"\b(?:failed|errors|exceptions|killed)\b[^:=\d]{0,40}[:=] {0,60}0\s*(?:$|[,;)|])"
+    r"|\b(?:error|exception)(?: counts?| rate)?[:=] {0,60}0\s*$"
+    r"|^[^:]{0,60}\b(?:0|no) (?:failed|errors|exceptions)\b|\b0 (?:failed|errors|exceptions)\b|^\W{0,9}no (?:error|exception)s?\b",
     re.IGNORECASE,
 )
 DURATION_PATTERN = re.compile(
@@ -51,7 +53,11 @@ _REQUEST_PREFIX = 'INFO: +[^ ]{1,64} - "'
 INFERENCE_REQUEST = _REQUEST_PREFIX + _USED_REQUEST
 # By anybody, including us and Prometheus:
 OTHER_REQUEST = rf"{_REQUEST_PREFIX}(?!{_USED_REQUEST})[A-Z]{{3,7}} [^\"]* HTTP/[0-9.]+\" [0-9]{{3}}"
-ACCESS_LINE = re.compile(f"(?P<used>{INFERENCE_REQUEST})|{OTHER_REQUEST}")
+# Answered with an error of the server's own: it was up before.
+_FAILED_REQUEST = r"POST /v1/[^ \"]* HTTP/[0-9.]+\" 50[0-4]"
+ACCESS_LINE = re.compile(
+    f"(?P<used>{INFERENCE_REQUEST})|(?P<failed>{_REQUEST_PREFIX}{_FAILED_REQUEST})|{OTHER_REQUEST}"
+)
 # Printed only after a request to stop, at any time: lines of vLLM, SGLang and Python.
 STOP_REQUESTS = (
     *("API server: shutdown triggered", "SIGTERM received", "Signal SIGTERM received", "Received SIGTERM"),
@@ -69,6 +75,8 @@ SELF_KILLS = ("SIGQUIT received.", "Received sigquit from a child proces", "kill
 REFUSED_REQUEST = re.compile(r"validation errors? for \w*(?:Request|Response|Message|(?P<may_be_settings>Params?))\b")
 # The header of a line by vLLM's code that answers one request: "ERROR 07-03 03:19:15 [serving_chat.py:200]".
 REQUEST_HANDLER = re.compile(r"[^\[\]]{0,120}?(?:ERROR|WARNING) [\d :.-]{5,40}\[?serving(?:_\w{1,40}+)?\.py:\d")
+# uvicorn's, before the traceback of a request that failed: the server goes on.
+REQUEST_ERROR = "Exception in ASGI application"
 TRACEBACK_STARTS = ("Traceback (most recent call last)", "usage: ")
 # Lines that only a start prints: after readiness they belong to a later start.
 STARTUP_ONLY_CAUSES = frozenset(
@@ -100,8 +108,20 @@ _SOURCE_CODE_PREFIXES = (
 
 
 _GOES_ON_PATTERN = re.compile(
-    r"(?P<again>\b[Ff](?:alls? ?back|alling back|allen back)|\b[Rr]etrying\b)|, using \w|[Uu]sing \w{1,40} instead|NCCL INFO"
+    r"(?P<again>\b[Ff](?:alls? ?back|alling back|allen back)|\b[Rr]etrying\b)|, using \w|[Uu]sing \w{1,40} instead|[Uu]sing internal |NCCL INFO"
 )
+
+
+# The process that a prefix names: (EngineCore_DP0 pid=7), (VllmWorker rank=0 pid=7), [2026-05-01 10:00:00 DP1 TP0], [rank1]:
+_WRITER_PATTERN = re.compile(
+    r"\((?:[\w-]{1,40} ){0,3}(?:\w{1,20}=[\w.:]{1,80},? ?){1,4}\)|[\[ ](?P<ranks>(?:(?:DP|TP|PP|EP|CP|rank)\d{1,4} ?){1,5})\]"
+)
+
+
+def find_writer(raw: str) -> str:
+    """Return which process of the engine wrote a line, as its prefix names it; empty if it names none. ``raw``: its beginning."""
+    found = _WRITER_PATTERN.search(raw)
+    return "" if found is None else found["ranks"] or found[0]
 
 
 def says_it_goes_on(text: str) -> bool:
@@ -145,6 +165,7 @@ def looks_like_error(text: str) -> bool:
 _SOURCE_NAME = (
     r"(?: {0,4}\| "  # buildkite
     r"|(?:[ \t]{0,8}[*+-] {1,3})?`{1,3}(?=[^\s`])"  # Markdown: a list of lines, each as code
+    r"|[^\x00-~]{1,3} {1,2}(?=[(\[A-Z])"  # the frame of a terminal's window (k9s), a symbol before the text
     r"|[ \t]{0,8}Line \d{1,7}: |\d{1,7}[:-](?=[(\[]|(?:INFO|WARNING|ERROR|Traceback)\b)"  # what numbers the lines: an editor, grep -n
     r"|\[[A-Za-z][\w -]{1,30}\] (?=\((?:[\w-]{1,40} ){0,3}(?:pid|rank)=)"  # a program's name for what another one prints
     r"|\[[a-z]+/[\w.-]{1,99}/[\w.-]{1,99}\] "  # kubectl --prefix: [pod/NAME/CONTAINER]
@@ -161,7 +182,7 @@ _STREAM_NAME = r"(?:std(?:out|err) (?:[FP] )?|[\w.-]{1,99} >> |[\w.-]{1,64} [\w.
 # In this order, each at most once. All of it is ASCII, so that the same words find it in bytes.
 PREFIX_PATTERN = f"{_SOURCE_NAME}(?:{_TIMESTAMP})?+{_STREAM_NAME}"
 _PREFIX_MATCHER = re.compile(f"{_SOURCE_NAME}(?P<when>{_TIMESTAMP})?+{_STREAM_NAME}", re.ASCII)
-_QUOTING_PATTERN = re.compile(r"(?:[ \t]{0,3}>[ \t]?)+| {2,}|\t+")
+_QUOTING_PATTERN = re.compile(r"(?:[ \t]{0,3}>[ \t]?)+|#{1,2} | {2,}|\t+")
 # A colour code whose escape character was lost in a paste.
 _BROKEN_COLOUR_CODE = re.compile(r"\[\d{1,3}(?:;\d{1,3}){0,3}m")
 
@@ -176,7 +197,10 @@ def split_prefix(line: str) -> tuple[str, str]:
     found = _PREFIX_MATCHER.match(line)
     if found is None or not found.end():
         return "", line
-    return (found["when"] or "").strip("[] "), line[found.end() :]
+    text = line[found.end() :]
+    if not line[:1].isascii():
+        text = text.rstrip(f"{line[0]} ")  # the frame's other side
+    return (found["when"] or "").strip("[] "), text
 
 
 def is_quoted(line: str) -> bool:

@@ -31,8 +31,12 @@ _DOCKER_ERROR_CAUSES = (
     (DockerPermissionDenied, FailureCause.PERMISSION),
 )
 _SIGINT_EXIT, _SIGKILL_EXIT, _SIGTERM_EXIT = 130, 137, 143
-_SIGNAL_EXIT_BASE = 128  # exit code of a signal: this plus the signal's number
+_SIGNAL_EXIT_BASE, _LAST_SIGNAL = (
+    128,
+    64,
+)  # exit code of a signal: this plus the signal's number; above the last it is none
 _NO_STOP_REQUEST = Evidence("nobody asked Docker to end it: the kernel did, or a process on the node", "docker")
+_NO_SIGNAL_REQUEST = Evidence("nobody asked Docker to send it a signal", "docker")
 _HIGH_FLOOR_BYTES = (
     16 * DEFAULT_FLOOR_BYTES
 )  # bytes: above this the floor itself is the reason, not the engine's memory
@@ -234,7 +238,7 @@ def _build_exit_code_verdict(
     look = f"sparkctl logs {plan.instance} --node {plan.node}"
     code = container.exit_code
     if code in (_SIGINT_EXIT, _SIGTERM_EXIT) and log.final_error is None:
-        return _build_stop_verdict(plan, log, container, ended, again)
+        return _build_stop_verdict(plan, log, container, ended, again, requests)
     if code == 0:
         return Verdict(
             cause=FailureCause.EXITED,
@@ -288,17 +292,20 @@ def _build_stop_verdict(
 ) -> Verdict:
     """Return the verdict on a start that was stopped: by Docker's events, by its log, or by the signal alone."""
     asked = [Evidence(f"asked to send it {_format_signal(one)}", "docker") for one in requests or ()]
+    who = f"docker stop, docker kill and a shutdown of {plan.node} do that. Ask who did, then: {again}"
+    if requests is not None and not asked:
+        who = f"A process on {plan.node} or in the container does that, and a shutdown of {plan.node}. Find which, then: {again}"
     return Verdict(
         cause=FailureCause.STOPPED_BY_OTHERS,
         summary=f"Somebody stopped {plan.instance} {_describe_progress(log)}: it was sent a signal to end "
         f"(exit code {_format_exit_code(container.exit_code)}), and did not fail by itself.",
         evidence=(
             *verdict_builder.build_line_evidence(log.stopped),
-            *asked,
+            *(asked or (() if requests is None else (_NO_SIGNAL_REQUEST,))),
             ended,
             *verdict_builder.build_last_line_evidence(log.latest_line),
         ),
-        remedy=f"docker stop, docker kill and a shutdown of {plan.node} do that. Ask who did, then: {again}",
+        remedy=who,
         confidence=Confidence.CERTAIN if asked or log.stopped is not None else Confidence.LIKELY,
     )
 
@@ -312,7 +319,7 @@ def _format_exit_code(code: int | None) -> str:
     """Return an exit code, with its signal if it means one."""
     return (
         str(code)
-        if code is None or code <= _SIGNAL_EXIT_BASE
+        if code is None or not _SIGNAL_EXIT_BASE < code <= _SIGNAL_EXIT_BASE + _LAST_SIGNAL
         else f"{code}, {_format_signal(code - _SIGNAL_EXIT_BASE)}"
     )
 

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from sparkctl.engines.base import Failure, FailureWeight
+from sparkctl.engines.engine_flags import parse_scaled_count
 from sparkctl.logs.analyzer import EvidenceLine, LogAnalyzer
 from sparkctl.model.engine_metrics import EngineFactName
 from sparkctl.model.guard_state import DEFAULT_FLOOR_BYTES
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
-from sparkctl.model.text.secrets import redact_word
+from sparkctl.model.text.secrets import redact
 from sparkctl.model.text.units import parse_size
 from sparkctl.model.verdict import LAST_LINE_ORIGIN, ChangeDirection, Evidence, FailureCause, FieldChange, Verdict
 
@@ -77,6 +78,8 @@ def _line_names_path(text: str, path: str, *, with_files: bool) -> bool:
 # safe, whatever the engine says; with less than the lower one, another model is the better advice.
 _MIN_MEMORY_SHARE, _MAX_MEMORY_SHARE = 0.3, 0.85
 _MEMORY_SHARE_STEP = 0.08
+# A flag with one of these in its name holds a share of the memory: 1 is all of it, no count.
+_SHARE_NAME_PATTERN = re.compile("utilization|fraction|ratio")
 
 
 def suggest_field_change(
@@ -129,27 +132,30 @@ def _next_value(field: str, was: str | None, change: ChangeDirection | None) -> 
         return str(int(was) + 1) if int(was) < 65535 else str(int(was) - 1)
     if field.startswith("start.timeouts."):
         return f"{2 * float(was.removesuffix('s')):g}s"
-    return _change_number(was, change)
+    return _change_number(was, change, is_share=_SHARE_NAME_PATTERN.search(field) is not None)
 
 
-def _change_number(was: str, change: ChangeDirection | None) -> str | None:
-    """Return a share changed by one step, or a count halved or doubled; None if it is no number or cannot change further."""
+def _change_number(was: str, change: ChangeDirection | None, *, is_share: bool) -> str | None:
+    """Return a share changed by one step, or a count (also 32k) halved or doubled; None if it is neither or cannot change further."""
+    if change not in (ChangeDirection.LOWER, ChangeDirection.RAISE):
+        return None
+    if not is_share and (now := parse_scaled_count(was)) is not None:
+        count = now // 2 if change is ChangeDirection.LOWER else now * 2
+        return str(count) if count >= 1 else None
     try:
-        now = float(was)
+        share = float(was)
     except ValueError:
         return None
-    if now <= 0 or change not in (ChangeDirection.LOWER, ChangeDirection.RAISE):
+    if not 0 < share <= 1:
         return None
-    if now > 1 or was.isdecimal():
-        count = int(now) // 2 if change is ChangeDirection.LOWER else int(now) * 2
-        return str(count) if count >= 1 and now == int(now) else None
     moved = min(
         _MAX_MEMORY_SHARE,
         max(
-            _MIN_MEMORY_SHARE, now - _MEMORY_SHARE_STEP if change is ChangeDirection.LOWER else now + _MEMORY_SHARE_STEP
+            _MIN_MEMORY_SHARE,
+            share - _MEMORY_SHARE_STEP if change is ChangeDirection.LOWER else share + _MEMORY_SHARE_STEP,
         ),
     )
-    is_right_way = moved < now if change is ChangeDirection.LOWER else moved > now
+    is_right_way = moved < share if change is ChangeDirection.LOWER else moved > share
     return f"{moved:.2f}".rstrip("0") if is_right_way else None
 
 
@@ -161,7 +167,12 @@ def _parse_gigabytes(text: str) -> int:
 
 
 MAX_EVIDENCE_CHARS = 400  # characters of a line that evidence shows
+_HEAD_CHARS = 80  # of them its beginning, if what it says stands far behind
 _MAX_CONTRIBUTING = 4
+_MAX_FIGURE_LINES = 4  # lines from the one with a figure to the one that says what it was for
+_MEMORY_CAUSES = frozenset(
+    (FailureCause.CUDA_OUT_OF_MEMORY, FailureCause.WEIGHTS_DO_NOT_FIT, FailureCause.KV_CACHE_TOO_SMALL)
+)
 _LATER_LINES_TEXT = "The lines after this one name"  # the remedy of a line that announces an error
 _MODEL_PATH_FIELD = "model.path"
 
@@ -173,7 +184,7 @@ def build_verdict(log: LogAnalyzer, plan: LaunchPlan | None = None, more: tuple[
     if root is None or root.failure is None:
         return None
     contributing = [build_verdict_from_line(seen, plan) for seen in log.contributing_failures[:_MAX_CONTRIBUTING]]
-    verdict = build_verdict_from_line(root, plan, more)
+    verdict = build_verdict_from_line(root, plan, (*_list_figures(log, root), *more))
     if root.failure.weight <= FailureWeight.DYING and verdict.remedy.startswith(_LATER_LINES_TEXT):
         verdict = replace(
             verdict, remedy="No later line names the reason: the log breaks off, or was cut. Look at the whole log."
@@ -201,13 +212,32 @@ def build_verdict_from_line(
     )
 
 
+def _list_figures(log: LogAnalyzer, root: EvidenceLine) -> Iterator[Evidence]:
+    """Yield the lines right before the root that say how much memory was asked for, if memory is what failed."""
+    if root.failure is None or root.failure.cause not in _MEMORY_CAUSES:
+        return
+    causes = _MEMORY_CAUSES - {root.failure.cause}
+    for seen in log.open_failures:
+        if (
+            seen.failure is not None
+            and seen.failure.cause in causes
+            and 0 < root.number - seen.number <= _MAX_FIGURE_LINES
+        ):
+            yield from build_line_evidence(seen)
+
+
 def build_line_evidence(seen: EvidenceLine | None) -> tuple[Evidence, ...]:
     """Return a line of the log as evidence; empty for None."""
-    return (
-        ()
-        if seen is None
-        else (Evidence(truncate_text(_redact_text(seen.text), MAX_EVIDENCE_CHARS), "log", seen.number),)
-    )
+    return () if seen is None else (Evidence(_cut_line(_redact_text(seen.text), seen.failure), "log", seen.number),)
+
+
+def _cut_line(text: str, failure: Failure | None) -> str:
+    """Return a line as evidence shows it: cut at its end, or around the words by which a rule knew it."""
+    at = -1 if failure is None or failure.rule is None else text.find(failure.rule)
+    if len(text) <= MAX_EVIDENCE_CHARS or at < MAX_EVIDENCE_CHARS // 2:
+        return truncate_text(text, MAX_EVIDENCE_CHARS)
+    shown = MAX_EVIDENCE_CHARS - _HEAD_CHARS - len(" … ")
+    return f"{text[:_HEAD_CHARS]} … {truncate_text(text[at - shown // 4 :], shown)}"
 
 
 def build_last_line_evidence(seen: EvidenceLine | None) -> tuple[Evidence, ...]:
@@ -267,4 +297,4 @@ def _suggest_edit(failure: Failure, plan: LaunchPlan | None) -> FieldChange | No
 
 def _redact_text(text: str) -> str:
     """Return text of a log with secrets masked."""
-    return redact_word(sanitize_line(text))
+    return redact(sanitize_line(text))

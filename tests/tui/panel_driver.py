@@ -28,6 +28,7 @@ from sparkctl.views.text.styled_text import to_ascii
 
 Driver = Pilot[tuple[str, ...]]
 PATIENCE = 60.0  # seconds: a test that passes never waits so long, however slow the machine
+_LOOK_SECONDS = 0.02  # between two looks; `Pilot.pause` would send a message to each widget every time
 
 
 def build_panel_options(nodes: tuple[Node, ...], state: Path, **more: Any) -> PanelOptions:
@@ -88,22 +89,29 @@ def read_toasts(pilot: Driver) -> list[str]:
 
 async def wait_for_text(pilot: Driver, claim: str | Callable[[str], object], within: float = PATIENCE) -> str:
     """Wait until a text is on the screen, or a claim about it holds; return the screen."""
-    holds = (lambda shown: claim in shown) if isinstance(claim, str) else claim
-    shown = ""
+    seen = ""
+
+    def holds() -> object:
+        nonlocal seen
+        seen = read_screen(pilot)
+        return claim in seen if isinstance(claim, str) else claim(seen)
+
     try:
-        async with asyncio.timeout(within):
-            while not holds(shown := read_screen(pilot)):
-                await pilot.pause(0.02)
+        await wait_until_true(pilot, holds, within)
     except TimeoutError:
-        raise AssertionError(f"{claim!r} never came:\n{shown}") from None
-    return shown
+        raise AssertionError(f"{claim!r} never came:\n{seen}") from None
+    return seen
 
 
 async def wait_until_true(pilot: Driver, claim: Callable[[], object], within: float = PATIENCE) -> None:
-    """Wait until a claim about anything else holds."""
+    """Wait until a claim about anything else holds, and all that came with it is done."""
     async with asyncio.timeout(within):
-        while not claim():
-            await pilot.pause(0.02)
+        while True:
+            if claim():
+                break
+            await asyncio.sleep(_LOOK_SECONDS)
+    if pilot.app.is_running:
+        await pilot.pause(0)
 
 
 def stop_background_requests(sparks: SimulatedSparks, node: str) -> None:

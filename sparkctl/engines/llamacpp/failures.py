@@ -33,8 +33,7 @@ MEMORY_FAILURES = (
         "The memory ran out for the buffers in which prompts are computed.",
         f"Lower args.ubatch-size or {CONTEXT_FIELD}. {_DROP_CACHES_REMEDY}",
         needle="failed to allocate compute",
-        on="args.ubatch-size",
-        fatal=True,
+        on="args.ubatch-size",  # not fatal: the server may try again, without pipeline parallelism
     ),
     failure_rule(
         r"unable to allocate (?P<device>\w+) buffer",
@@ -157,6 +156,16 @@ MODEL_FAILURES = (
         "This build of llama.cpp does not know the architecture {name}.",
         "Take a newer image.",
         needle="model architecture",
+        on="image",
+        fatal=True,
+    ),
+    failure_rule(
+        r"unknown pre-tokenizer type: '(?P<tokenizer>[^']*)'|has invalid ggml type (?P<type>\d+)|unknown tokenizer: '(?P<kind>[^']*)'",
+        FailureCause.MODEL_UNSUPPORTED,
+        "This build of llama.cpp does not know a part of the model[: the pre-tokenizer {tokenizer}][: tensors of type {type}]"
+        "[: the tokenizer {kind}].",
+        "Take a newer image.",
+        needle=("unknown pre-tokenizer type", "has invalid ggml type", "unknown tokenizer: '"),
         on="image",
         fatal=True,
     ),

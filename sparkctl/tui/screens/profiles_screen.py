@@ -128,6 +128,7 @@ async def ask_and_start_transfer(panel: Panel, name: str, profile: Profile) -> N
 
 
 _REFRESH_SECONDS = 2.0  # seconds between two checks for changed files
+_CHECK_PAINT_SECONDS = 0.1  # how long finished checks of profiles may wait to be painted together
 _PreviewKey = tuple[str, str, str, str | None]  # profile, its hash, node, home there
 _FileTimes = tuple[tuple[str, int], ...]
 
@@ -281,10 +282,13 @@ class ProfilesScreen(ListScreen[str]):
                 self.panel.spawn_task(self._lint_pending_files(self._lint_results, self._unchecked))
 
     async def _lint_pending_files(self, verdicts: dict[Path, _ProfileLint], unchecked: list[Path]) -> None:
+        now, painted = asyncio.get_running_loop().time, 0.0
         while unchecked:
             verdicts[unchecked[0]] = await asyncio.to_thread(_lint_profile, unchecked[0])
             del unchecked[0]
-            self.repaint()
+            if not unchecked or now() - painted > _CHECK_PAINT_SECONDS:  # painting takes as long as checking
+                self.repaint()
+                painted = now()
 
     def _get_preview(self, profile: Profile) -> ProfilePreview:
         """Return the known command for the selected node; build it in a thread where it is missing."""

@@ -132,7 +132,7 @@ class ProfilesScreenModel:
     """The state of the profiles screen. ``entries`` is None before they are read. ``further``: rows scrolled.
     ``found``: the matches of ``pattern``, if known. ``sources``: lines of files that have faults, secrets masked.
     ``checks``: lint results by name; a missing one is not checked yet. ``fits``: memory estimates by name and node;
-    None while calculated."""
+    None while calculated. ``visible_entries``: the profiles that match the filter, sorted; a model is asked for them often."""
 
     entries: tuple[ProfileEntry, ...] | None
     chosen: str | None = None
@@ -150,12 +150,12 @@ class ProfilesScreenModel:
     now: float = 0.0
     further: int = 0
     order: ProfileSort = ProfileSort.NAME
+    visible_entries: tuple[ProfileEntry, ...] = field(init=False)
 
-    @property
-    def visible_entries(self) -> tuple[ProfileEntry, ...]:
-        """The profiles that match the filter."""
+    def __post_init__(self) -> None:
         entries = filter_profiles(self.entries or (), self.pattern) if self.found is None else self.found
-        return tuple(sorted(entries, key=lambda one: make_sort_key(self.order, one, self.views, self.last)))
+        ordered = sorted(entries, key=lambda one: make_sort_key(self.order, one, self.views, self.last))
+        object.__setattr__(self, "visible_entries", tuple(ordered))
 
     @property
     def selected_index(self) -> int:

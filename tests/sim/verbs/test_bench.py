@@ -52,6 +52,7 @@ def test_a_cell_has_the_generators_figures_and_ours() -> None:
         assert cell["power"] > 0
         assert len(cell["result"]["generation_rate"]["values"]) == 2, "one for each run"
         assert cell["result"]["disturbed"] is True, "this scenario has a client of its own"
+        assert cell["result"]["clock"] > 0
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,9 @@ from tests.tui.panel_driver import is_idle, open_demo_panel, wait_for_text
 async def test_every_start_and_stop_is_there_with_its_phases_and_what_had_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Not so fast that a process that waits for a core reads the whole log of a start at once, and sees no phase of it.
     async with (
-        SimulatedSparks("empty", **FAST) as sparks,
+        SimulatedSparks("empty", **{**FAST, "speed": 5.0}) as sparks,
         open_demo_panel(sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot,
     ):
         await wait_for_text(pilot, lambda text: text.count("○ nothing runs") == 2)

@@ -361,7 +361,7 @@ def test_llama_server_that_runs_out_of_cuda_memory_is_not_said_to_have_served() 
     verdict = _diagnose_paste("/src/ggml-cuda.cu:88: CUDA error: out of memory", "llamacpp").verdict
     assert verdict is not None
     assert (verdict.cause, verdict.field) == (FailureCause.CUDA_OUT_OF_MEMORY, "args.ctx-size")
-    assert verdict.summary == "At the start: CUDA ran out of memory."
+    assert verdict.summary == "CUDA ran out of memory."
 
 
 def test_sizes_that_do_not_match_are_the_files_fault_only_while_weights_load() -> None:

@@ -272,3 +272,23 @@ def test_a_cause_that_has_a_name_stands_whatever_signal_ended_it(
         limited, read("KeyboardInterrupt"), make_ended_container(container, 137, oom_killed=True)
     )
     assert oom.cause is FailureCause.HOST_OOM_KILL
+
+
+def test_an_exit_code_is_a_signal_only_where_there_is_one(plan: LaunchPlan, read: Reader, container: Make) -> None:
+    for code, words in ((255, "exit code 255,"), (200, "exit code 200,"), (139, "exit code 139, SIGSEGV")):
+        summary = start_verdict.build_exit_verdict(plan, read(HARMLESS), make_ended_container(container, code)).summary
+        assert words in summary
+        assert "signal" not in summary
+
+
+@pytest.mark.parametrize("code", [130, 143])
+def test_a_signal_that_docker_was_not_asked_to_send_is_not_put_down_to_docker_stop(
+    plan: LaunchPlan, read: Reader, container: Make, code: int
+) -> None:
+    ended = make_ended_container(container, code)
+    verdict = start_verdict.build_exit_verdict(plan, read(HARMLESS), ended, requests=())
+    assert "nobody asked Docker" in verdict.evidence[0].text
+    assert "docker stop" not in verdict.remedy
+    unknown = start_verdict.build_exit_verdict(plan, read(HARMLESS), ended)
+    assert not any("nobody asked" in one.text for one in unknown.evidence)
+    assert "docker stop" in unknown.remedy

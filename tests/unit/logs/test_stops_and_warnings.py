@@ -273,3 +273,120 @@ def test_an_error_over_several_lines_that_the_end_cuts_is_read() -> None:
         "  Value error, User-specified max_model_len (513) is greater than the derived max_model_len (max_position_embeddings=512)",
     )
     assert read_verdict(*cut) is FailureCause.BAD_VALUE
+
+
+OOM = (
+    f"{CORE}ERROR 11-22 10:00:40 [core.py:708] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+)
+NO_MODULE = f"{CORE}ERROR 11-22 10:00:40 [core.py:708] ModuleNotFoundError: No module named 'flashinfer'"
+RETRY = "WARNING 11-22 10:00:41 [connectionpool.py:868] Retrying (Retry(total=0)) after connection broken: /usage"
+FALLBACK = "WARNING 11-22 10:00:41 [topk.py:52] FlashInfer is not enabled. Falling back to the native implementation."
+
+
+@pytest.mark.parametrize(
+    ("lines", "cause"),
+    [
+        ((OOM, API + RETRY), FailureCause.CUDA_OUT_OF_MEMORY),
+        ((OOM, CORE + FALLBACK), FailureCause.CUDA_OUT_OF_MEMORY),
+        ((NO_MODULE, API + RETRY), FailureCause.BROKEN_IMAGE),
+        ((NO_MODULE, CORE + FALLBACK), None),
+    ],
+)
+def test_only_the_process_that_goes_on_forgives_what_it_said_and_nothing_fatal(
+    lines: tuple[str, ...], cause: FailureCause | None
+) -> None:
+    assert read_verdict(*VLLM_START, *lines) is cause
+    live = analyze_lines("vllm", *VLLM_START, *lines)
+    assert (live.fatal_line is not None) is (cause is FailureCause.CUDA_OUT_OF_MEMORY)
+
+
+def test_a_kernels_kill_is_not_forgiven_by_who_tries_again() -> None:
+    kill = "[ 100.0] Out of memory: Killed process 123 (VLLM::EngineCor) total-vm:1kB, anon-rss:200kB"
+    assert read_verdict(kill, "Retrying in 5 s") is FailureCause.HOST_OOM_KILL
+
+
+@pytest.mark.parametrize(
+    ("line", "is_error"),
+    [
+        ("Error: 0 GPUs are visible to this process", True),
+        ("ERROR: 0 of 2 ranks joined", True),
+        ("FATAL: error code: 0, cannot allocate", True),
+        ("Failed to start: no error handler is known", True),
+        ("RuntimeError failed: 0 devices", True),
+        ("Failed requests:                         0", False),
+        ("done: errors=0, killed=0", False),
+        ("12 passed, 0 failed", False),
+        ("exit error: 0", False),
+        ("the check found no errors", False),
+    ],
+)
+def test_a_count_of_none_is_no_error_and_a_message_that_begins_with_it_is_one(line: str, is_error: bool) -> None:
+    assert looks_like_error(line) is is_error
+
+
+@pytest.mark.parametrize(
+    "warning",
+    [
+        "NET/Plugin: Could not find: libnccl-net.so. Using internal network plugin.",
+        "Call to ibv_query_port_speed failed with error Operation not supported",
+    ],
+)
+def test_a_warning_of_nccl_alone_is_no_end(warning: str) -> None:
+    line = f"spark1:7:7 [0] misc/ibvwrap.cc:122 NCCL WARN {warning}"
+    assert read_verdict(*VLLM_START, line) is None
+    end = f"{API}RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {{}}"
+    wanted = FailureCause.WORKER_LOST if "Using internal" in warning else FailureCause.NCCL
+    assert read_verdict(*VLLM_START, line, end) is wanted
+
+
+@pytest.mark.parametrize(
+    "exception",
+    [
+        "requests.exceptions.ReadTimeout: HTTPSConnectionPool(host='huggingface.co', port=443): Read timed out.",
+        "aiohttp.ClientConnectorError: Cannot connect to host huggingface.co:443 [Temporary failure in name resolution]",
+        "requests.exceptions.HTTPError: 503 Server Error: Service Unavailable for url: https://huggingface.co/x.jpg",
+        "FileNotFoundError: [Errno 2] No such file or directory: '/data/pic.json'",
+        "OSError: [Errno 28] No space left on device",
+    ],
+)
+def test_a_request_that_failed_is_no_new_start_and_no_end(exception: str) -> None:
+    frame = '  File "/usr/lib/x.py", line 1, in f'
+    head = f"{API}ERROR 11-22 10:03:00 [serving_chat.py:274] "
+    lines = ("Error in preprocessing prompt inputs", "Traceback (most recent call last):", frame, exception)
+    asgi = ("ERROR:    Exception in ASGI application", *lines[1:])
+    group = (
+        asgi[0],
+        "  + Exception Group Traceback (most recent call last):",
+        f"  | {frame}",
+        "  | ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)",
+        "  +-+---------------- 1 ----------------",
+        "    | Traceback (most recent call last):",
+        f"    | {frame}",
+        f"    | {exception}",
+        "    +------------------------------------",
+        "",
+        "During handling of the above exception, another exception occurred:",
+        "",
+        *lines[1:],
+    )
+    for error in ([head + line for line in lines], asgi, group):
+        for found in (diagnose_lines([*VLLM_READY, *error]), LogDiagnoser()):
+            if not found.lines:
+                found.feed_block("".join(f"{line}\n" for line in [*VLLM_READY, *error]).encode())
+            told = found.build_diagnosis()
+            assert (told.verdict, told.ready, told.runs) == (None, True, 1), error
+    if "Errno 28" in exception or "ClientConnectorError" in exception:
+        return
+    again = diagnose_lines([*VLLM_READY, *asgi, *lines[1:]]).build_diagnosis()  # and then a start of which this is all
+    assert again.verdict is None or not again.ready
+
+
+def test_a_message_of_a_log_keeps_its_words_and_loses_its_secrets() -> None:
+    for words in ("unexpected key: rope_scaling in config", "cache key: abc not found", "no signature: (a, b)"):
+        found = diagnose_lines([*VLLM_START, f"{CORE}ERROR 11-22 10:00:40 [core.py:708] Traceback (most recent call last):",
+            f"{CORE}ERROR 11-22 10:00:40 [core.py:708] ValueError: {words}"]).build_diagnosis()  # fmt: skip
+        assert found.verdict is not None
+        assert words in found.verdict.evidence[0].text
+        assert words in found.verdict.summary
+    secret = diagnose_lines([*VLLM_START, f"{CORE}ERROR 11-22 10:00:40 [core.py:7] ValueError: HF_TOKEN=Zq7v9Kx2Lm"])
+    assert "Zq7v9" not in str(secret.build_diagnosis())
