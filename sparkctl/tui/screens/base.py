@@ -87,6 +87,7 @@ class PanelScreen(StaticFocusScreen):
     """
 
     SCREEN_ID: ClassVar[str]
+    HOLDS_FIGURES: ClassVar[bool] = False  # whether it can be paused; what plays a recording is paused on any screen
     frozen_at: float | None = None  # since when the screen is paused, unix seconds; None where it is not
 
     @property
@@ -102,7 +103,10 @@ class PanelScreen(StaticFocusScreen):
     @property
     def actions(self) -> tuple[Action, ...]:
         """The actions of this screen, in the order of the help."""
-        return list_screen_actions(self.panel.actions, self.SCREEN_ID)
+        found = list_screen_actions(self.panel.actions, self.SCREEN_ID)
+        if self.HOLDS_FIGURES or self.panel.setup.recording is not None:
+            return found
+        return tuple(one for one in found if one.id is not ActionId.PAUSE)
 
     def action_handlers(self) -> ActionHandlers:
         """Return what this screen does itself, by action."""
