@@ -76,6 +76,7 @@ class KeyFooter(TextSurface):
 class StaticFocusScreen(Screen[None]):
     """A screen that is not repainted when the focus moves: the two widgets paint themselves."""
 
+    BLANK = True  # its widgets cover it: what lies below them needs no styling at each paint
     focused: Reactive[Widget | None] = Reactive(None, repaint=False)
 
 
@@ -294,6 +295,7 @@ class _ListSurface(TextSurface):
 class _ListBody(Vertical):
     """The list and the prompt for its filter."""
 
+    BLANK = True
     DEFAULT_CSS = """
     _ListBody > #list { height: 1fr; }
     _ListBody > SearchPrompt { display: none; }

@@ -126,6 +126,12 @@ def create_log_screen(now: ActionContext) -> PanelScreen:
     return LogScreen(now.node, now.instance)
 
 
+class _LogBody(Vertical):
+    """Status rows and log."""
+
+    BLANK = True
+
+
 class LogScreen(PanelScreen):
     """Shows logs; opens at the line that proves the verdict if there is one."""
 
@@ -167,7 +173,7 @@ class LogScreen(PanelScreen):
 
     def create_body(self) -> Widget:
         """Return the status rows and the place of the log."""
-        return Vertical(TextSurface(self.panel.tones, id="trouble"), id="log")
+        return _LogBody(TextSurface(self.panel.tones, id="trouble"), id="log")
 
     def on_mount(self) -> None:
         """Start to read the logs."""
