@@ -6,7 +6,7 @@ import re
 import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sparkctl.commands.actions import ACTIONS
 from sparkctl.logs.search import FilterPattern
@@ -17,7 +17,7 @@ from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_duration
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.views.finding_view import explain_finding, format_since
-from sparkctl.views.text.frame_layout import draw_page, pad_screen
+from sparkctl.views.text.frame_layout import draw_frame, draw_page, pad_screen
 from sparkctl.views.text.line_wrap import wrap_text
 from sparkctl.views.text.styled_text import (
     ScrollPage,
@@ -232,7 +232,7 @@ def render_doctor(checkup: DoctorScreenModel, columns: int, lines: int) -> Scrol
             rows, further = [*rows, *below.rows], below.further
         good = next((one for one in shown if one.folded and one != checkup.selected), None)
         if good is not None and (left := lines - len(rows)) >= _MIN_GOOD_LINES:
-            rows += _render_detail_page(replace(checkup, further=0), good, columns, left).rows
+            rows += _render_good_box(good, columns, left)
     elif checkup.pattern is None and not checkup.running and checkup.when is not None:
         rows += [(), make_row("  ", Span("No findings.", TextStyle.STALE))]
     return ScrollPage(pad_screen(rows, columns, lines), further, top, there)
@@ -352,6 +352,16 @@ def _render_detail_page(checkup: DoctorScreenModel, one: DoctorFinding, columns:
     )  # fmt: skip
     whole = _render_detail(one, checkup.now, max(8, columns - 4), is_read=_is_shown_in_full(checkup, one, columns))
     return draw_page(title, whole, checkup.further, columns, min(lines, len(whole) + 2))
+
+
+def _render_good_box(one: DoctorFinding, columns: int, lines: int) -> Sequence[TextRow]:
+    """Return what is good in a frame below the selected finding; it is read on where it is selected."""
+    rows = _render_folded(one.folded, max(8, columns - 4))
+    if len(rows) > lines - 2:
+        more = make_row(Span(f"… {len(rows) - lines + 3} more rows", TextStyle.STALE))
+        rows = [*rows[: lines - 3], more]
+    title = make_row(Span(f"{get_state_symbol(Severity.GOOD)} good", get_severity_style(Severity.GOOD)))
+    return draw_frame(title, rows, columns, len(rows) + 2)
 
 
 def _is_shown_in_full(checkup: DoctorScreenModel, one: DoctorFinding, columns: int) -> bool:
