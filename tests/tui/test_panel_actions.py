@@ -331,11 +331,13 @@ async def test_a_pause_holds_the_picture_and_not_the_store(tmp_path: Path, monke
         await wait_for_text(pilot, lambda text: text.count("tok/s") == 2)
         for key, place in (
             ("", "sparkctl "),
-            ("n", "sparkctl › spark1 "),
-            ("enter", "sparkctl › spark1 › qwen36-ngram"),
+            ("n", "› spark1 "),
+            ("enter", "spark1 › qwen36-ngram"),
         ):
             await pilot.press(*([key] if key else []))
-            await wait_for_text(pilot, lambda text, place=place: text.startswith(place) and "being read" not in text)
+            await wait_for_text(
+                pilot, lambda text, place=place: place in text.splitlines()[0] and "being read" not in text
+            )
             await pilot.press("space")
             held = await wait_for_text(pilot, "paused")
             await pilot.pause(2.0)
@@ -345,7 +347,7 @@ async def test_a_pause_holds_the_picture_and_not_the_store(tmp_path: Path, monke
             await wait_for_text(pilot, lambda text, held=held: "paused" not in text and text != held)
             await pilot.press(*(["escape"] if key else []))
         await pilot.press("p")
-        await wait_for_text(pilot, "sparkctl › profiles")
+        await wait_for_text(pilot, "› profiles")
         await pilot.press("space")
         await pilot.pause()
         assert "paused" not in read_screen(pilot), "nothing is held here, so nothing says so"
