@@ -6,7 +6,7 @@ import re
 import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sparkctl.commands.actions import ACTIONS
 from sparkctl.logs.search import FilterPattern
@@ -43,6 +43,7 @@ _SEVERITY_NOUNS = {
 }  # fmt: skip
 _FAILED_STATES = (NodeState.UNREACHABLE, NodeState.UNTRUSTED, NodeState.REFUSED, NodeState.STARVED)
 _OWN_COMMAND_PATTERN = re.compile(r"sparkctl [a-z][a-z-]*(?: [A-Za-z0-9_.:@-]+)*")  # exactly one command
+_MIN_GOOD_LINES = 8  # from so many free rows on, what is good is listed below the selected finding
 _LABEL_COLUMNS = 7  # width of the label column of a finding's details
 _PLACEHOLDER_PATTERN = re.compile(r"\b[A-Z]{3,}\b")
 
@@ -229,6 +230,9 @@ def render_doctor(checkup: DoctorScreenModel, columns: int, lines: int) -> Scrol
         if (left := lines - len(rows)) >= 4 and checkup.selected is not None:
             below = _render_detail_page(checkup, checkup.selected, columns, left)
             rows, further = [*rows, *below.rows], below.further
+        good = next((one for one in shown if one.folded and one != checkup.selected), None)
+        if good is not None and (left := lines - len(rows)) >= _MIN_GOOD_LINES:
+            rows += _render_detail_page(replace(checkup, further=0), good, columns, left).rows
     elif checkup.pattern is None and not checkup.running and checkup.when is not None:
         rows += [(), make_row("  ", Span("No findings.", TextStyle.STALE))]
     return ScrollPage(pad_screen(rows, columns, lines), further, top, there)
@@ -341,9 +345,10 @@ def _max_detail_lines(shown: Sequence[DoctorFinding], now: float, columns: int) 
 def _render_detail_page(checkup: DoctorScreenModel, one: DoctorFinding, columns: int, lines: int) -> ScrollPage:
     tone = get_severity_style(one.found.severity)
     sign = get_state_symbol(one.found.severity)
+    where = (f"  {one.found.node or ''}", f"  {one.found.check}") if not one.folded else ("", "")
     title = make_row(
-        Span(f"{sign} {_SEVERITY_NOUNS[one.found.severity][0]}", tone), sanitize_span(f"  {one.found.node or ''}", TextStyle.TITLE),
-        sanitize_span(f"  {one.found.check}", TextStyle.LABEL),
+        Span(f"{sign} {_SEVERITY_NOUNS[one.found.severity][0]}", tone), sanitize_span(where[0], TextStyle.TITLE),
+        sanitize_span(where[1], TextStyle.LABEL),
     )  # fmt: skip
     whole = _render_detail(one, checkup.now, max(8, columns - 4), is_read=_is_shown_in_full(checkup, one, columns))
     return draw_page(title, whole, checkup.further, columns, min(lines, len(whole) + 2))
