@@ -352,6 +352,7 @@ class Engine:
     context_pattern = re.compile(r"\d{1,15}")  # what this flag accepts
     config_flags: tuple[str, ...] = ()  # the names of those that replace what config.json says
     prefix_cache_flags: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())  # names of those that turn it on, and off
+    version_source: tuple[str, str] | None = None  # a path that tells its version, and the field of its JSON
     temperature_flags: tuple[
         str, ...
     ] = ()  # names of that with the temperature of requests that have none: a number, or in JSON

@@ -62,7 +62,9 @@ from sparkctl.model.memory_fit import CheckpointFiles
 from sparkctl.model.missing_part import PartKind
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.questions import BenchStartQuestion, NonInteractivePrompter
+from sparkctl.model.text.sanitize import load_json_map, sanitize_line, truncate_text
 from sparkctl.model.text.units import format_duration
+from sparkctl.monitor.engine_probe import request_engine
 from sparkctl.monitor.guard_client import read_receipt, save_receipt
 from sparkctl.monitor.meters.bandwidth import build_decode_step_reads
 from sparkctl.monitor.node_status import read_node_statuses
@@ -83,6 +85,7 @@ _MAX_TOKENIZER_BYTES = 64 << 20
 _TOKENIZER_HINT = "name one: --tokenizer DIRECTORY, with the tokenizer.json of this model"
 _GGUF_SUFFIX = ".gguf"  # a file that holds its tokenizer in itself
 _READ_SECONDS = 60.0
+_VERSION_SECONDS, _MAX_VERSION_CHARS = 5.0, 40
 _THOUGHT_TOKENS = 16  # of a question that shows whether an answer begins with thoughts
 _PARSER_FLAGS = ("reasoning-parser", "reasoning-format")
 _RECEIPT_SECONDS = (0.0, 1.0, 2.0)  # seconds before each look for the guard's receipt
@@ -183,6 +186,7 @@ class BenchTarget:
     engine: Engine
     served: ServedEndpoint
     identity: NodeIdentity | None = None  # of its node, None where that could not be read
+    version: str | None = None  # of the engine, as it tells it itself
 
     @property
     def model(self) -> ServedModel | None:
@@ -417,9 +421,25 @@ async def find_target(stack: AsyncExitStack, ctx: CommandContext, request: Measu
     run, identity = await session.docker.read_run_options(container.id), None
     with suppress(SparkctlError):
         identity = (await session.read_node("identity")).identity
-    return BenchTarget(
+    target = BenchTarget(
         session=session, container=container, run=run, port=port, engine=engine, served=endpoint, identity=identity
     )
+    return replace(target, version=await _read_engine_version(target))
+
+
+async def _read_engine_version(target: BenchTarget) -> str | None:
+    """Return what the engine says of its version, None where it says nothing."""
+    if target.engine.version_source is None:
+        return None
+    path, field_name = target.engine.version_source
+    with suppress(OSError, InvalidHttpResponse, SparkctlError):
+        answer = await request_engine(
+            target.session.link, target.port, "GET", path, headers=target.auth_headers, timeout=_VERSION_SECONDS
+        )
+        told = (load_json_map(answer.body.decode("utf-8", "replace")) or {}) if answer.is_success else {}
+        if isinstance(value := told.get(field_name), str):
+            return truncate_text(sanitize_line(value), _MAX_VERSION_CHARS) or None
+    return None
 
 
 async def _fetch_tokenizer(target: BenchTarget, home: Path) -> str:
@@ -534,7 +554,7 @@ def describe_setup(
         profile=container.get_label(ContainerLabel.PROFILE),
         digest=container.get_label(ContainerLabel.HASH) if start is None else start.hash,
         text=None if start is None else start.text, engine=target.engine.name,
-        engine_version=None if share is None else share.engine_version, image=container.image,
+        engine_version=target.version or (None if share is None else share.engine_version), image=container.image,
         image_digest=container.image_id or (None if share is None else share.image_digest),
         driver=(who.driver or None) if who is not None else None, kernel=(who.kernel or None) if who is not None else None,
         served=None if model is None else model.name,

@@ -224,6 +224,7 @@ class SglangEngine(Engine):
     context_flags = ("context-length", "context-len")
     config_flags = ("json-model-override-args",)
     prefix_cache_flags = ((), ("disable-radix-cache",))
+    version_source = ("/server_info", "version")
     temperature_flags = ("preferred-sampling-params",)
     metrics_setting = "args.enable-metrics: true"
     # github.com/sgl-project/sglang/issues/37457: its `server_args=` line and /server_info have it, also from a file (0.5.23)

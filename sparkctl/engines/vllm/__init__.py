@@ -306,6 +306,7 @@ class VllmEngine(Engine):
     context_flags = ("max-model-len",)
     config_flags = ("hf-overrides", "rope-scaling", "hf-config-path")
     prefix_cache_flags = (("enable-prefix-caching",), ("no-enable-prefix-caching", "disable-prefix-caching"))
+    version_source = ("/version", "version")
     temperature_flags = ("override-generation-config",)
     context_pattern = re.compile(r"\d{1,15}(\.\d+)?[kmgtKMGT]?|auto|-1")  # since 0.12: as much as fits
     metrics_path = "/metrics"
