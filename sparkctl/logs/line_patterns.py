@@ -108,7 +108,8 @@ _SOURCE_CODE_PREFIXES = (
 
 
 _GOES_ON_PATTERN = re.compile(
-    r"(?P<again>\b[Ff](?:alls? ?back|alling back|allen back)|\b[Rr]etrying\b)|, using \w|[Uu]sing \w{1,40} instead|[Uu]sing internal |NCCL INFO"
+    r"(?P<again>\b[Ff](?:alls? ?back|alling back|allen back)|\b[Rr]etrying\b)|, using \w|[Uu]sing \w{1,40} instead|[Uu]sing internal "
+    r"|Skipping tactic |NCCL INFO"
 )
 
 

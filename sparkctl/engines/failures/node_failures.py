@@ -279,7 +279,7 @@ RANK_FAILURES = (
     ),
     failure_rule(
         r"DistStoreError: Timed out after (?P<seconds>\d+) seconds waiting for clients\. (?P<have>\d+)/(?P<of>\d+) clients"
-        r"|The client socket (?:has (?:timed out after|failed to connect)|cannot be initialized to connect)"
+        r"|The client socket (?:has (?:timed out after|failed to connect))"
         r"(?:.*?connect to [(\[]?(?P<peer>[\w.:-]+)\]?(?:, |:)\d+)?"
         r"|retrieving ncclUniqueId from \[\d+\] via c10d key-value store|ORTE has lost communication with"
         r"|[Ff]ailed to connect to (?:rpc server at )?(?P<rpc>[\w.-]{1,80}:\d{1,5})$|^Remote RPC server crashed",

@@ -138,6 +138,7 @@ _QUIET_STARTS = (
     "Received request ",
     "Generated response ",
     "Exception in ASGI application",
+    "Error retrieving safetensors",  # of a model in a directory: it goes on
     "ERROR:    Exception in ASGI application",
     "vllm.exceptions.VLLM",  # a client's bad request, with a traceback in 0.19
     "fastapi.exceptions.",
