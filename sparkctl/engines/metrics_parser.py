@@ -95,7 +95,7 @@ def parse_metrics_page(text: str, wanted: Iterable[str]) -> MetricsPage:
 
     names = frozenset(wanted)
     # The parser is thorough and slow, and most of a page is help texts and other series.
-    lines = [line for line in text.splitlines() if _read_series_name(line) in names]
+    lines = [line for line in text.split("\n") if _read_series_name(line) in names]
     try:
         families = list(text_string_to_metric_families("\n".join([*lines, ""])))
     except (ValueError, IndexError, KeyError) as broken:

@@ -117,7 +117,7 @@ class BenchStore:
             return from_json_data(BenchRun, data["run"])
         except FileNotFoundError:
             raise InvalidInput(f"there is no benchmark {number}", "sparkctl bench list") from None
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             raise InvalidInput(f"{path}: not a benchmark of sparkctl: {error}", "remove the file") from error
 
     def list_runs(self) -> tuple[BenchRun, ...]:

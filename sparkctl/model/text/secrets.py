@@ -22,7 +22,7 @@ _SECRET_NAME_PATTERN = re.compile(
     r"|AUTHZ?_?\d*$|AUTHORIZATION$|(?:^|_)AUTH_(?:CONFIG|HEADERS?|DATA|STRING|VALUE|LINE|INFO|JSON|B64|BASE64|COOKIE)(?:_|$)"
     r"|CONN(?:ECTION)?_?STR(?:ING)?S?(?:_|$)|WEB_?HOOKS?(?:_UR[LI]S?)?_?\d*$|DOCKER_?CONFIG_?JSON|_CREDS?_"
     # abbreviations that argparse accepts: --api-k, --hf-tok, --passw
-    r"|(?:^|_)(?:API|ACCESS|AUTH|PRIVATE|SECRET|MASTER|ADMIN|ENCRYPTION)_KE?$|_TOKE?$|(?:^|_)SECRE$"
+    r"|(?:^|_)(?:API|ACCESS|AUTH|PRIVATE|SECRET|MASTER|ADMIN|ENCRYPTION)_KE?$|_TOKE?$|(?:^|_)SECRE$|^HFT$"  # -hft: --hf-token
 )
 # DBPASS and MASTERKEY hold secrets, these do not.
 _HARMLESS_WORDS = frozenset(

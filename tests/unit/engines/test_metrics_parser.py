@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkctl import engines
+from sparkctl.engines import metrics_parser
 from sparkctl.errors import MetricsUnreadable
 from sparkctl.model.engine_metrics import EngineMetrics
 
@@ -220,3 +221,9 @@ def test_sglang_counts_first_tokens_apart_and_none_of_health_checks() -> None:
     ttft = 'sglang:time_to_first_token_seconds_bucket{{is_streaming="{0}",le="+Inf"}} {1}\n'
     seen = parse_metrics_page("sglang", SGLANG + ttft.format("true", 50) + ttft.format("false", 4))
     assert (seen.generation_tokens, seen.first_tokens) == (409, 54)
+
+
+@pytest.mark.parametrize("char", ["\u2028", "\x0b", "\x85"])
+def test_only_a_newline_ends_a_line(char: str) -> None:
+    page = metrics_parser.parse_metrics_page(f'a_total{{model="x{char}y"}} 3.0\n', ["a_total"])
+    assert page.sum_of("a_total") == 3.0

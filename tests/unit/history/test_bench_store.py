@@ -59,3 +59,10 @@ def test_one_is_measured_by_one_process_and_free_again_when_that_was_killed(tmp_
         assert store.is_held(run.number)
     assert not store.is_held(run.number)
     assert json.loads((tmp_path / "bench" / "1.json").read_text())["run"]["instance"] == "a"
+
+
+def test_a_damaged_file_hides_no_other_benchmark(tmp_path: Path) -> None:
+    store = BenchStore(tmp_path / "bench")
+    kept, damaged = store.add(RUN), store.add(RUN)
+    (store.directory / f"{damaged.number}.json").write_text("[" * 100_000)
+    assert store.list_runs() == (kept,)

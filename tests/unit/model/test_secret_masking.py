@@ -30,7 +30,8 @@ V = "Sesame-0pen"
 PLACES = [
     f"export HF_TOKEN={V}", f"setenv HF_TOKEN {V}", f"set -gx HF_TOKEN {V}", f"ENV HF_TOKEN {V}", f'$env:HF_TOKEN="{V}"',
     f"docker run -e HF_TOKEN={V} image", f"Environment=HF_TOKEN={V}", f"vllm serve m --api-key {V} --port 8000",
-    f"vllm serve m --api-k {V}", f"--api_k={V}", f"--api-key '{V} two'", f"-token {V}", f"api_key={V}", f"api_key = {V}",
+    f"vllm serve m --api-k {V}",
+    f"llama-server -hft {V} --port 1", f"--api_k={V}", f"--api-key '{V} two'", f"-token {V}", f"api_key={V}", f"api_key = {V}",
     f"api_key={V},b=2", f"api_key=b'{V}'", f"api_key=SecretStr('{V}')", f"api_key='{V}", f"api_key=['{V}', 'x']",
     f"api_key=[{V}]", f"credentials=('u', '{V}')", f'{{"api_key": "{V}"}}', f'{{\\"api_key\\": \\"{V}\\"}}',
     f'\\\\\\"api_key\\\\\\": \\\\\\"{V}\\\\\\"', f"os.environ['HF_TOKEN'] = '{V}'", f"[('api_key', '{V}')]",
