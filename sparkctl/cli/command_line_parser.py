@@ -21,17 +21,32 @@ _HIDDEN_OPTIONS = frozenset(_CLI_ONLY_OPTIONS)
 _LOG_SCREEN_OPTIONS = frozenset(("--node", "--follow"))
 _LOG_SCREEN_PARAMETERS = ("instance", "node", "follow")  # the log screen knows these; it always follows
 _DIAGNOSIS_PARAMETERS = ("log", "node")  # the panel's diagnosis knows these
+_SHOWN_VERBS = ("status", "top")  # a screen shows the same
+# what only prints: the panel shows its text
+_PRINTED_LINES = (
+    ("endpoints",), ("models",), ("images",), ("check",), ("guard", "status"),
+    ("profiles", "list"), ("profiles", "show"), ("profiles", "check"),
+)  # fmt: skip
+_CHANGING_OPTIONS = frozenset(("--fix",))  # of these
 _EXPLICIT_SOURCES = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 
 class CommandLineParser:
-    """Parses and completes the panel's command line (`:`) with the click commands. ``verbs`` are those of its actions."""
+    """Parses and completes the panel's command line (`:`) with the click commands. ``verbs`` are those of its actions, and
+    those that change nothing.
+    """
 
     verbs = tuple(
         dict.fromkeys(
-            action.verb
-            for action in ACTIONS
-            if action.verb and (action.screen is None or action.screen in AVAILABLE_SCREENS)
+            (
+                *(
+                    action.verb
+                    for action in ACTIONS
+                    if action.verb and (action.screen is None or action.screen in AVAILABLE_SCREENS)
+                ),
+                *_SHOWN_VERBS,
+                *(line[0] for line in _PRINTED_LINES),
+            )
         )
     )
 
@@ -98,6 +113,8 @@ class CommandLineParser:
             raise InvalidInput(f"{idle[0]} is for the command line: sparkctl {shlex.join(words)}")
         command = self._root_command.get_command(outer, verb)
         assert command is not None
+        if "--help" not in rest and self._only_prints(words, command):
+            return ScreenTarget(verb=verb, words=tuple(words))
         default = getattr(command, "default_command", None)  # `bench NAME` is `bench run NAME`
         if isinstance(command, click.Group) and default is not None:
             if rest[:1] == [default]:
@@ -126,6 +143,13 @@ class CommandLineParser:
             usage = wrong.ctx.get_usage() if isinstance(wrong, click.UsageError) and wrong.ctx else None
             raise InvalidInput(wrong.format_message(), usage) from wrong
         raise InvalidInput(f"`{verb}` is for the command line: sparkctl {shlex.join(words)}")
+
+    def _only_prints(self, words: Sequence[str], command: click.Command) -> bool:
+        """Tell whether a command line prints something and changes nothing."""
+        line = next((line for line in _PRINTED_LINES if tuple(words[: len(line)]) == line), None)
+        if line is None or _CHANGING_OPTIONS.intersection(words):
+            return False
+        return len(line) > 1 or not (isinstance(command, click.Group) and set(words[1:]) & set(command.commands))
 
     def _make_context(self) -> click.Context:
         return click.Context(self._root_command, info_name="sparkctl", **self._root_command.context_settings)
@@ -166,5 +190,14 @@ def _parse_history_target(ctx: click.Context, words: Sequence[str], given: Mappi
     return ScreenTarget(verb="history", name=first or None)
 
 
+def _parse_shown_target(ctx: click.Context, words: Sequence[str], given: Mapping[str, str]) -> ScreenTarget:
+    """Return the instance or the node that `status` and `top` are about; how they would print it is no matter here."""
+    del given
+    return ScreenTarget(verb=words[0], name=ctx.params.get("name"), nodes=tuple(map(NodeName, ctx.params["node"])))
+
+
 # what the panel shows on a screen: its reading of the parsed line, its words, and the options given in it
-_SCREEN_TARGETS = {"logs": _parse_log_target, "diagnose": _parse_diagnosis_target, "history": _parse_history_target}
+_SCREEN_TARGETS = {
+    "logs": _parse_log_target, "diagnose": _parse_diagnosis_target, "history": _parse_history_target,
+    "status": _parse_shown_target, "top": _parse_shown_target,
+}  # fmt: skip

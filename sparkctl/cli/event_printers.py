@@ -349,7 +349,7 @@ class TextPrinter:
         if event.outcome is Outcome.READY:
             for line in sanitize_lines(event.hint) if event.hint else ():
                 stderr.print_message(f"try  {line}", _VERDICT_INDENT)
-        if event.endpoint:
+        if event.endpoint and not self._has_tunnel:
             stdout.print_line(event.endpoint)
 
     def _update_live_line(self) -> None:

@@ -1,23 +1,21 @@
-"""The names of running instances as they were last seen, for shell completion: it asks no node. Imports little."""
+"""The names of running instances as they were last seen, and of the config's nodes, for shell completion: it asks no node, and
+reads no config that it has read before. Imports little."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
-from sparkctl.files import cache_dir, write_private_file
+from sparkctl.files import cache_dir, config_file, write_private_file
 
 _FILE_NAME = "instances.json"
+_NODES_FILE_NAME = "nodes.json"
 
 
 def save_instances(names_by_node: dict[str, list[str]]) -> None:
     """Save the names that run on these nodes; those of other nodes stay as they were. A failure is no matter."""
-    path = cache_dir() / _FILE_NAME
-    found = {**_read_nodes(), **names_by_node}
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_private_file(path, json.dumps(found))
+    _write_object(_FILE_NAME, {**_read_nodes(), **names_by_node})
 
 
 def add_instance(node: str, name: str) -> None:
@@ -31,14 +29,40 @@ def read_instances() -> list[str] | None:
     return sorted({name for names in nodes.values() for name in names}) if nodes else None
 
 
-def _read_nodes() -> dict[str, list[str]]:
+def read_config_nodes(read_names: Callable[[], list[str]]) -> list[str]:
+    """Return the names of the config's nodes; ``read_names`` reads the config, where it is not the one that was read last."""
+    path = config_file()
     try:
-        found = json.loads((cache_dir() / _FILE_NAME).read_text(encoding="utf-8"))
+        state = path.stat()
+    except OSError:
+        return read_names()
+    stamp = f"{path} {state.st_mtime_ns} {state.st_size} {state.st_ino}"
+    names = _read_object(_NODES_FILE_NAME).get(stamp)
+    if isinstance(names, list):
+        return _keep_texts(names)
+    found = read_names()
+    _write_object(_NODES_FILE_NAME, {stamp: found})
+    return found
+
+
+def _read_nodes() -> dict[str, list[str]]:
+    found = _read_object(_FILE_NAME)
+    return {node: _keep_texts(names) for node, names in found.items() if isinstance(names, list)}
+
+
+def _read_object(file: str) -> dict[str, object]:
+    try:
+        found = json.loads((cache_dir() / file).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    if not isinstance(found, dict):
-        return {}
-    return {node: _keep_texts(names) for node, names in found.items() if isinstance(names, list)}
+    return found if isinstance(found, dict) else {}
+
+
+def _write_object(file: str, content: Mapping[str, object]) -> None:
+    path = cache_dir() / file
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_private_file(path, json.dumps(content))
 
 
 def _keep_texts(names: Iterable[object]) -> list[str]:

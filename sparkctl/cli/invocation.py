@@ -9,7 +9,6 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from sparkctl.cli import stderr, stdout
-from sparkctl.cli.panel_launcher import can_open_panel, open_panel
 from sparkctl.errors import ExitCode, SparkctlError
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def invoke_command_line(arguments: list[str]) -> int:
     """Run one command line and return its exit code. ``demo`` runs its verb with it, too."""
     try:
         try:
-            code = _open_panel() if not arguments and can_open_panel() else _invoke_click(arguments)
+            code = _run_words(arguments)
         except SparkctlError as error:
             if isinstance(error, stdout.StdoutWriteFailed):
                 raise
@@ -71,20 +70,25 @@ def invoke_command_line(arguments: list[str]) -> int:
         return int(error.exit_code)
 
 
-def _open_panel() -> int:
-    """Open the panel without click, which reads other command lines: it would take a twentieth of the first picture's time."""
-    try:
-        return open_panel(load_commands)
-    except KeyboardInterrupt:
-        return _report_error([], "interrupted", None, int(ExitCode.INTERRUPTED))
-
-
 def load_commands() -> CommandLineParser:
     """Return what reads the panel's command line."""
     from sparkctl.cli.command_line_parser import CommandLineParser
     from sparkctl.cli.main import sparkctl_command
 
     return CommandLineParser(sparkctl_command)
+
+
+def _run_words(arguments: list[str]) -> int:
+    """Open the panel where there are no words, without click: that would take a twentieth of the first picture's time."""
+    if not arguments:
+        from sparkctl.cli.panel_launcher import can_open_panel, open_panel
+
+        if can_open_panel():
+            try:
+                return open_panel(load_commands)
+            except KeyboardInterrupt:
+                return _report_error([], "interrupted", None, int(ExitCode.INTERRUPTED))
+    return _invoke_click(arguments)
 
 
 def _invoke_click(arguments: list[str]) -> int:

@@ -358,11 +358,16 @@ colour_option = click.option(
 
 def complete_nodes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Complete node names; nothing if the config is invalid, because an error would disturb the prompt."""
-    from sparkctl.config import load_config
+    from sparkctl.cli.instance_cache import read_config_nodes
     from sparkctl.errors import SparkctlError
 
+    def read_names() -> list[str]:
+        from sparkctl.config import load_config  # late: the parser of YAML takes a quarter of the time
+
+        return [str(node.name) for node in load_config(required=False).nodes]
+
     try:
-        return [node.name for node in load_config(required=False).nodes if node.name.startswith(incomplete)]
+        return [name for name in read_config_nodes(read_names) if name.startswith(incomplete)]
     except SparkctlError:
         return []
 

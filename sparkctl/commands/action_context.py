@@ -32,6 +32,7 @@ class ActionContext:
         proof: number of the log line that proves the verdict.
         has_change: the verdict proposes a change that may fix the start.
         finding: the finding that is selected on the overview.
+        process: the number of the process that is selected on the node screen.
         is_troubled: the selected node or the config has a problem that is not a finding.
         switch_trouble: why the displayed switch cannot run now.
         switch_left: True: an unfinished switch was found on these Sparks; False: a switch is running there; None: no
@@ -55,6 +56,7 @@ class ActionContext:
     proof: int | None = None
     has_change: bool = False
     finding: Finding | None = None
+    process: int | None = None
     is_troubled: bool = False
     switch_trouble: str | None = None
     switch_left: bool | None = None
@@ -223,6 +225,10 @@ def reason_cannot_stop(context: ActionContext) -> str | None:
     if context.own is not None and context.own.affects_instance(one.name):
         return f"this panel's switch to {context.own.instance} is still changing it; interrupt it on the switch screen"
     return None if one.ours else f"{one.name} was not started by sparkctl and is left alone"
+
+
+def reason_cannot_end_process(context: ActionContext) -> str | None:
+    return reason_node_silent(context) or ("no process is selected" if context.process is None else None)
 
 
 def reason_cannot_measure(context: ActionContext) -> str | None:

@@ -131,8 +131,10 @@ async def speak_text(
         raise failures[0]
     if not servers:
         where = " or ".join(node.name for node in nodes)
-        what = "no speech server started by sparkctl is running" if instance is None else f"{instance} does not run"
-        raise OperationRefused(f"{what} on {where}", f"sparkctl up orpheus-tts --node {nodes[-1].name}")
+        if instance is not None:
+            raise OperationRefused(f"{instance} does not run on {where}", "see what runs: sparkctl status")
+        words = f"no speech server started by sparkctl is running on {where}"
+        raise OperationRefused(words, f"sparkctl up orpheus-tts --node {nodes[-1].name}")
     if len(servers) > 1:
         names = ", ".join(f"{one.instance_name} on {node.name}" for node, one in servers)
         raise InvalidInput(f"several speech servers run: {names}", "choose one: --instance NAME or --node NODE")

@@ -95,21 +95,26 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScreenTarget:
-    """What the panel shows in place of running a command: the log of an instance, its diagnosis, or the history.
+    """What the panel shows in place of running a command: the log of an instance, its diagnosis, the history, an instance,
+    a node, or what a verb prints that changes nothing.
 
     Attributes:
         name: an instance; for the history a profile.
         nodes: names of nodes.
         operation: the number of an operation of the history.
+        words: the command line whose text is shown; empty where a screen shows it.
     """
 
     verb: str
     name: str | None = None
     nodes: tuple[NodeName, ...] = ()
     operation: int | None = None
+    words: tuple[str, ...] = ()
 
     def format_as_command(self) -> tuple[str, ...]:
         """Return the words of its command line, without ``sparkctl``."""
+        if self.words:
+            return self.words
         options = (word for node in self.nodes for word in ("--node", str(node)))
         return (self.verb, *([] if self.name is None else [self.name]), *options)
 

@@ -243,6 +243,8 @@ def refine_failure(
             summary=f"The draft workspace of {method} did not fit{rest}. {failure.summary}",
             remedy=f"{failure.remedy} Or speculate without a draft model (NGRAM).",
         )
+    if step is None and not facts:
+        return failure  # the log shows neither a start nor a request
     return replace(failure, summary=f"At the start{f' ({step})' if step else ''}: {failure.summary}")
 
 
@@ -265,7 +267,7 @@ class LogSignature:
 
     Beginnings of prepared lines: ``begins`` of a line that every start prints once, early; ``serving`` of lines that
     only a serving engine prints and that `classify_line` ignores; ``standstill`` of lines that it repeats while its
-    processes wait for each other.
+    processes wait for each other; ``served`` of lines that report the death of an engine that was ready before.
     """
 
     marks: str | None = None
@@ -273,6 +275,7 @@ class LogSignature:
     begins: tuple[str, ...] = ()
     serving: tuple[str, ...] = ()
     standstill: tuple[str, ...] = ()
+    served: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,6 +352,10 @@ class Engine:
     context_pattern = re.compile(r"\d{1,15}")  # what this flag accepts
     config_flags: tuple[str, ...] = ()  # the names of those that replace what config.json says
     prefix_cache_flags: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())  # names of those that turn it on, and off
+    version_source: tuple[str, str] | None = None  # a path that tells its version, and the field of its JSON
+    temperature_flags: tuple[
+        str, ...
+    ] = ()  # names of that with the temperature of requests that have none: a number, or in JSON
     metrics_setting: str | None = None  # what turns /metrics on in a profile, None if it is on or not known
     metrics_path: str | None = None  # the path of its metrics in Prometheus' format, None if not known
     acceptance_steps: int | None = None  # it tells its acceptance as a gauge, once in so many steps; None: it counts

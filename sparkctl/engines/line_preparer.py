@@ -29,7 +29,8 @@ _LOG_PREFIX = re.compile(
     r"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,9}: (?P<flow>[IWEF]) [\w./+-]{1,200}:\d+\] ?"
     r"|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (?P<ray>[IWEF]) \d+ \d+\] (?:\([\w.-]{1,40}\) )?[\w./+-]{1,200}:\d+: ?"
     r"|!!! Exception during processing ?!!! "  # ComfyUI
-    r"|\d\d:\d\d:\d\d(?:[.,]\d{1,6})? (?:(?P<clocked>DEBUG|INFO|WARNING|ERROR|CRITICAL) )?"  # the time of day alone
+    # the time of day alone
+    r"|\d\d:\d\d:\d\d(?:[.,]\d{1,6})? (?:[AP]M(?:\s{1,40}+(?=[\w.]{1,80}Error: )|[ \t]?))?(?:(?P<clocked>DEBUG|INFO|WARNING|ERROR|CRITICAL) )?"
     r"|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})? (?:\| )?(?!- )"  # Docker's own panel
     # Python's logging with the logger's name: ERROR (uvicorn.error): text, ERROR:root:text
     r"|(?P<named>DEBUG|INFO|WARNING|ERROR|CRITICAL)(?: \([\w.]{1,80}\):|:[A-Za-z_][\w.]{0,80}:(?=\S)) *"

@@ -33,6 +33,11 @@ EXCEPTION_LINE = (
 )
 # The characters of a needle by which it is looked for in a line (a gram); every needle has as many.
 _GRAM_CHARS = 4
+_REPEATED_START = "future: <Task "  # asyncio, before the traceback of a task that failed
+_OF_ONE_PROGRAM = (
+    FailureCause.BAD_VALUE,
+    FailureCause.UNKNOWN_FLAG,
+)  # another program's settings are not the profile's
 _COMMON_LETTERS = " etaoinsrldcumpfg"  # of English log lines: a gram of others is in fewer lines
 _CPP_MESSAGE = "what(): "  # of an exception that ended a program in C++; indented
 _DRIVER_MESSAGE = "NVRM: "  # the next line of a message of the GPU's driver in the kernel's log; indented
@@ -42,6 +47,16 @@ _NOT_KNOWN = LineSignal()
 _OPTIONAL_PART = re.compile(r"\[([^\[\]]*)\]")
 _MAX_GROUP_CHARS = 400  # characters of a captured group that fit into a sentence
 _GROUP_NAME = re.compile(r"\{(\w+)\}")
+# An error that is told by another one: by C++, Go, a script, the cell of a table. It is read where no rule knows the line itself.
+_TELLS_ERROR = re.compile(
+    r"(?:what\(\): +|future: <Task |(?:\[\w{1,20}\])?\[(?:ERROR|FATAL)\] |Assertion failed: "
+    r"|time=\S{1,40} level=ERROR .{0,300}?\berr(?:or)?=\"?|[\w.-]{1,60} +\| +\d{1,6} +\| +UNAVAILABLE: |[\[(]? ?(?:[Ee]rror|ERROR|[Ff]atal"
+    r"|FATAL|CRITICAL|[Pp]anic"
+    r"|[Ee]xception|[Ff]ailed|[Ff]ailure|[Cc]aused by|[Rr]eason|[Cc]annot|[Cc]ould not|[Uu]nable|[Uu]nexpected|[Ii]gnored"
+    r"|[Ee]ncountered|[Uu]nhandled|[Uu]ncaught)\b)(?P<what>.*)"
+)
+_TOLD_CLASS = re.compile(r"(?<![\w.'\"])(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{1,60}(?:Error|Exception): \S.*")
+_TOLD_REPR = re.compile(r"(?P<name>\b[A-Z]\w{1,60}(?:Error|Exception))\((?P<mark>['\"])(?P<what>.{1,1000}?)(?P=mark)")
 _MAX_MATCHED_CHARS = 4096  # characters in which a line says what is wrong; the rest lists the valid values
 # In a pattern: a class of characters, what stands for any digit or counts, and a certain digit.
 _PATTERN_DIGITS = re.compile(r"(?P<set>\[\^?\]?(?:\\.|[^\]\\]){0,200}\])|(?P<any>\\.|\{\d{0,9},?\d{0,9}\})|\d")
@@ -445,6 +460,9 @@ class LogRules:
             if (stripped := _strip_indentation(line)) is None:
                 return False
             line, shape = stripped, shape.lstrip()
+        told = list_told_errors(line[:_MAX_MATCHED_CHARS])
+        if any(self._finder.depends_on_digits(one, one.translate(TO_SHAPE)) for one in told):
+            return True
         return self._finder.depends_on_digits(line[:_MAX_MATCHED_CHARS], shape[:_MAX_MATCHED_CHARS])
 
     def _read_known_start(self, line: str) -> LineSignal | None:
@@ -467,13 +485,42 @@ class LogRules:
             failure = self._match_first_rule(f"RuntimeError: {quoted['what']}")
             if failure is not None and failure.weight > FailureWeight.EXCEPTION:
                 return replace(failure, fatal=True)
-        return self._match_first_rule(said)
+        is_repeated = said.startswith(_REPEATED_START)  # its traceback follows
+        failure = None if is_repeated else self._match_first_rule(said)
+        if failure is None or failure.weight <= FailureWeight.DEATH:
+            told = self._find_told_failure(said)
+            return told if told is not None and (failure is None or told.weight > failure.weight) else failure
+        return failure
+
+    def _find_told_failure(self, said: str) -> Failure | None:
+        """Return the failure that a line tells of another program, or of a part of its own; it weighs less than the same at first hand."""
+        for told in list_told_errors(said):
+            failure = self._match_first_rule(told)
+            if (
+                failure is not None
+                and failure.weight > FailureWeight.EXCEPTION
+                and failure.cause not in _OF_ONE_PROGRAM
+            ):
+                return replace(failure, weight=failure.weight - 1)
+        return None
 
     def _match_first_rule(self, said: str) -> Failure | None:
         for rule in self._finder.find_candidates(said):
             if (failure := rule.match_failure(said)) is not None:
                 return failure
         return None
+
+
+def list_told_errors(line: str) -> list[str]:
+    """Return the errors that a line may tell of others, each as the last line of a traceback; empty if it tells none."""
+    found = _TELLS_ERROR.match(line)
+    if found is None:
+        return []
+    named, quoted = _TOLD_CLASS.search(line), _TOLD_REPR.search(line)
+    told = [] if named is None else [named[0]]
+    if quoted is not None:
+        told.append(f"{quoted['name']}: {quoted['what']}")
+    return [*told, f"RuntimeError: {found['what'].lstrip(' :])').rstrip(' |')}"]
 
 
 def _strip_indentation(line: str) -> str | None:

@@ -144,6 +144,7 @@ class BenchStore:
 _UNTOLD_CONTEXT = 8192  # tokens: where a source tells no sizes, it was no longer context
 _RECORDED_FACTS = ("digest", "image_digest", "engine_version", "driver", "kernel")
 _LEAST_PAIRS = 6  # prompts: that all are faster with the same one is chance once in 32
+_HASHES = ("image_digest", "book", "prompts")  # of which twelve digits tell
 _NOT_COMPARED = ("digest", "text", "runs", "served", "profile", "context", "draft_tokens")
 
 
@@ -367,8 +368,12 @@ def _compare_setups(before: BenchRun, after: BenchRun) -> tuple[StartDifference,
     for one in fields(BenchSetup):
         old, new = getattr(before.setup, one.name), getattr(after.setup, one.name)
         if one.name not in _NOT_COMPARED and old != new:
+            if one.name in _HASHES:
+                old, new = (None if value is None else value.removeprefix("sha256:")[:12] for value in (old, new))
             found.append(_describe(one.name.replace("_", " "), old, new))
-    return (*found, *(diff_profiles(before.setup.text, after.setup.text) or ()))
+    told = {"name", *(one.what for one in found)}  # the headings have the name; engine and image are as they ran
+    profiles = diff_profiles(before.setup.text, after.setup.text) or ()
+    return (*found, *(one for one in profiles if one.what not in told))
 
 
 def _describe(what: str, before: object, after: object) -> StartDifference:

@@ -157,7 +157,8 @@ def has_consequences(of: EvidenceLine, failures: Iterable[EvidenceLine]) -> bool
 class LineContent:
     """What a line says, whatever stands around it. ``text``: as the engines read it; ``plain``: without the frame of an
     ``ExceptionGroup``; ``level``: its own; ``is_answer``: the code that answers a single request wrote it;
-    ``is_request_error``: the server says that a request failed; ``is_usage``: a client used the engine.
+    ``is_request_error``: the server says that a request failed; ``is_usage``: a client used the engine; ``has_served``: it had
+    been ready before this line.
     """
 
     text: str
@@ -167,6 +168,7 @@ class LineContent:
     is_serving: bool
     is_request: bool
     is_usage: bool
+    has_served: bool
     is_answer: bool
     is_request_error: bool
     is_standstill: bool
@@ -588,6 +590,8 @@ class LogAnalyzer:
             self._change_phase(Phase.LOADING, None, line)
         if not self.ready_line_seen and self.is_ready_line is not None:
             self._note_readiness(line, text)
+        if content.has_served and self.whole and not self.was_ready:
+            self._note_service()
         if content.is_serving or content.is_request:
             self._note_work(line, content)
             return
@@ -631,6 +635,11 @@ class LogAnalyzer:
             self.ready_line_seen = True
             self._times.mark_ready(line)
             self._change_phase(Phase.WARMING, Step("first token"), line)
+
+    def _note_service(self) -> None:
+        """Note that the engine had been ready, though the log begins later: what failed since then failed while it served."""
+        self.has_served = True
+        self.failures = [replace(seen, serving=True) for seen in self.failures]
 
     def _note_work(self, line: LogLine, content: LineContent) -> None:
         """Note a line of an engine at work, or a request that a server answered."""
@@ -915,6 +924,7 @@ def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
         is_serving=is_serving,
         is_request=answered is not None,
         is_usage=answered is not None and bool(answered["used"]),
+        has_served=text.startswith(engine.signs.served) or (answered is not None and bool(answered["failed"])),
         is_answer=_answers_request(raw),
         is_request_error=REQUEST_ERROR in plain,
         is_standstill=plain.startswith(engine.signs.standstill),

@@ -77,7 +77,15 @@ class EffectTable:
         self._in_traceback = in_traceback
         signs = engine.signs
         self._starts = _get_text_shapes(
-            (*signs.begins, *signs.standstill, *STOP_REQUESTS, *SHUTDOWN_PHRASES, *SELF_KILLS, *TRACEBACK_STARTS)
+            (
+                *signs.begins,
+                *signs.standstill,
+                *signs.served,
+                *STOP_REQUESTS,
+                *SHUTDOWN_PHRASES,
+                *SELF_KILLS,
+                *TRACEBACK_STARTS,
+            )
         )
         self._words = _get_text_shapes((TRACEBACK_HEADER, "validation error", *DURATION_WORDS))
         self._openings = list_opening_words()

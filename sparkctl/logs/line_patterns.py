@@ -53,7 +53,11 @@ _REQUEST_PREFIX = 'INFO: +[^ ]{1,64} - "'
 INFERENCE_REQUEST = _REQUEST_PREFIX + _USED_REQUEST
 # By anybody, including us and Prometheus:
 OTHER_REQUEST = rf"{_REQUEST_PREFIX}(?!{_USED_REQUEST})[A-Z]{{3,7}} [^\"]* HTTP/[0-9.]+\" [0-9]{{3}}"
-ACCESS_LINE = re.compile(f"(?P<used>{INFERENCE_REQUEST})|{OTHER_REQUEST}")
+# Answered with an error of the server's own: it was up before.
+_FAILED_REQUEST = r"POST /v1/[^ \"]* HTTP/[0-9.]+\" 50[0-4]"
+ACCESS_LINE = re.compile(
+    f"(?P<used>{INFERENCE_REQUEST})|(?P<failed>{_REQUEST_PREFIX}{_FAILED_REQUEST})|{OTHER_REQUEST}"
+)
 # Printed only after a request to stop, at any time: lines of vLLM, SGLang and Python.
 STOP_REQUESTS = (
     *("API server: shutdown triggered", "SIGTERM received", "Signal SIGTERM received", "Received SIGTERM"),
@@ -104,7 +108,8 @@ _SOURCE_CODE_PREFIXES = (
 
 
 _GOES_ON_PATTERN = re.compile(
-    r"(?P<again>\b[Ff](?:alls? ?back|alling back|allen back)|\b[Rr]etrying\b)|, using \w|[Uu]sing \w{1,40} instead|[Uu]sing internal |NCCL INFO"
+    r"(?P<again>\b[Ff](?:alls? ?back|alling back|allen back)|\b[Rr]etrying\b)|, using \w|[Uu]sing \w{1,40} instead|[Uu]sing internal "
+    r"|Skipping tactic |NCCL INFO"
 )
 
 
@@ -161,6 +166,7 @@ def looks_like_error(text: str) -> bool:
 _SOURCE_NAME = (
     r"(?: {0,4}\| "  # buildkite
     r"|(?:[ \t]{0,8}[*+-] {1,3})?`{1,3}(?=[^\s`])"  # Markdown: a list of lines, each as code
+    r"|[^\x00-~]{1,3} {1,2}(?=[(\[A-Z])"  # the frame of a terminal's window (k9s), a symbol before the text
     r"|[ \t]{0,8}Line \d{1,7}: |\d{1,7}[:-](?=[(\[]|(?:INFO|WARNING|ERROR|Traceback)\b)"  # what numbers the lines: an editor, grep -n
     r"|\[[A-Za-z][\w -]{1,30}\] (?=\((?:[\w-]{1,40} ){0,3}(?:pid|rank)=)"  # a program's name for what another one prints
     r"|\[[a-z]+/[\w.-]{1,99}/[\w.-]{1,99}\] "  # kubectl --prefix: [pod/NAME/CONTAINER]
@@ -177,7 +183,7 @@ _STREAM_NAME = r"(?:std(?:out|err) (?:[FP] )?|[\w.-]{1,99} >> |[\w.-]{1,64} [\w.
 # In this order, each at most once. All of it is ASCII, so that the same words find it in bytes.
 PREFIX_PATTERN = f"{_SOURCE_NAME}(?:{_TIMESTAMP})?+{_STREAM_NAME}"
 _PREFIX_MATCHER = re.compile(f"{_SOURCE_NAME}(?P<when>{_TIMESTAMP})?+{_STREAM_NAME}", re.ASCII)
-_QUOTING_PATTERN = re.compile(r"(?:[ \t]{0,3}>[ \t]?)+| {2,}|\t+")
+_QUOTING_PATTERN = re.compile(r"(?:[ \t]{0,3}>[ \t]?)+|#{1,2} | {2,}|\t+")
 # A colour code whose escape character was lost in a paste.
 _BROKEN_COLOUR_CODE = re.compile(r"\[\d{1,3}(?:;\d{1,3}){0,3}m")
 
@@ -192,7 +198,10 @@ def split_prefix(line: str) -> tuple[str, str]:
     found = _PREFIX_MATCHER.match(line)
     if found is None or not found.end():
         return "", line
-    return (found["when"] or "").strip("[] "), line[found.end() :]
+    text = line[found.end() :]
+    if not line[:1].isascii():
+        text = text.rstrip(f"{line[0]} ")  # the frame's other side
+    return (found["when"] or "").strip("[] "), text
 
 
 def is_quoted(line: str) -> bool:

@@ -167,7 +167,12 @@ def _parse_gigabytes(text: str) -> int:
 
 
 MAX_EVIDENCE_CHARS = 400  # characters of a line that evidence shows
+_HEAD_CHARS = 80  # of them its beginning, if what it says stands far behind
 _MAX_CONTRIBUTING = 4
+_MAX_FIGURE_LINES = 4  # lines from the one with a figure to the one that says what it was for
+_MEMORY_CAUSES = frozenset(
+    (FailureCause.CUDA_OUT_OF_MEMORY, FailureCause.WEIGHTS_DO_NOT_FIT, FailureCause.KV_CACHE_TOO_SMALL)
+)
 _LATER_LINES_TEXT = "The lines after this one name"  # the remedy of a line that announces an error
 _MODEL_PATH_FIELD = "model.path"
 
@@ -179,7 +184,7 @@ def build_verdict(log: LogAnalyzer, plan: LaunchPlan | None = None, more: tuple[
     if root is None or root.failure is None:
         return None
     contributing = [build_verdict_from_line(seen, plan) for seen in log.contributing_failures[:_MAX_CONTRIBUTING]]
-    verdict = build_verdict_from_line(root, plan, more)
+    verdict = build_verdict_from_line(root, plan, (*_list_figures(log, root), *more))
     if root.failure.weight <= FailureWeight.DYING and verdict.remedy.startswith(_LATER_LINES_TEXT):
         verdict = replace(
             verdict, remedy="No later line names the reason: the log breaks off, or was cut. Look at the whole log."
@@ -207,13 +212,32 @@ def build_verdict_from_line(
     )
 
 
+def _list_figures(log: LogAnalyzer, root: EvidenceLine) -> Iterator[Evidence]:
+    """Yield the lines right before the root that say how much memory was asked for, if memory is what failed."""
+    if root.failure is None or root.failure.cause not in _MEMORY_CAUSES:
+        return
+    causes = _MEMORY_CAUSES - {root.failure.cause}
+    for seen in log.open_failures:
+        if (
+            seen.failure is not None
+            and seen.failure.cause in causes
+            and 0 < root.number - seen.number <= _MAX_FIGURE_LINES
+        ):
+            yield from build_line_evidence(seen)
+
+
 def build_line_evidence(seen: EvidenceLine | None) -> tuple[Evidence, ...]:
     """Return a line of the log as evidence; empty for None."""
-    return (
-        ()
-        if seen is None
-        else (Evidence(truncate_text(_redact_text(seen.text), MAX_EVIDENCE_CHARS), "log", seen.number),)
-    )
+    return () if seen is None else (Evidence(_cut_line(_redact_text(seen.text), seen.failure), "log", seen.number),)
+
+
+def _cut_line(text: str, failure: Failure | None) -> str:
+    """Return a line as evidence shows it: cut at its end, or around the words by which a rule knew it."""
+    at = -1 if failure is None or failure.rule is None else text.find(failure.rule)
+    if len(text) <= MAX_EVIDENCE_CHARS or at < MAX_EVIDENCE_CHARS // 2:
+        return truncate_text(text, MAX_EVIDENCE_CHARS)
+    shown = MAX_EVIDENCE_CHARS - _HEAD_CHARS - len(" … ")
+    return f"{text[:_HEAD_CHARS]} … {truncate_text(text[at - shown // 4 :], shown)}"
 
 
 def build_last_line_evidence(seen: EvidenceLine | None) -> tuple[Evidence, ...]:

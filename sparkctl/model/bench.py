@@ -184,7 +184,10 @@ class BenchSetup:
     prompts: str | None = None  # SHA-256 of the prompts by kind of text
     answer_tokens: int | None = None  # at most, of each answer to them
     draft_tokens: int | None = None  # in each step, 0 without drafts
-    temperature: float | None = None  # of each request, None: the server's own
+    temperature: float | None = None  # of each request, or that of the launch; None: the model's or the engine's own
+    thinking: bool | None = (
+        None  # whether the cells' answers begin with thoughts; None: the server does not tell them apart
+    )
     runs: int = 1
     prefix_caching: bool = False  # the load generator's switch: no prompt of it is found in a prefix cache
     prefix_cache: bool | None = None  # of the engine, as its command turns it on or off; None: its default

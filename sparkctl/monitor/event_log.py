@@ -27,6 +27,8 @@ _MAX_ENTRIES = 20
 _MAX_LOG_LINES = 40
 _MIN_DROP_BYTES = GIB // 20  # bytes; a smaller drop would be shown as 0.0
 _REPEAT_SECONDS = 2.0  # seconds before the same news is shown again
+_VERDICT_SECONDS = 60.0  # seconds until the verdict of a failure
+_STARTING_PHASES = (Phase.DROPPING_CACHES, Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
 _TIMED_PHASES = (
     Phase.READY,
     Phase.UNPROVED,
@@ -93,7 +95,9 @@ class EventLogEntry:
             return False
         (phase, seconds, *_), (other_phase, other_seconds, *_) = self.news, other.news
         is_same = phase is other_phase and (phase is Phase.FAILED or other_seconds in (None, seconds))
-        return is_same and 0 <= self.when - other.when <= _REPEAT_SECONDS
+        # why a start failed is told once its log was read
+        within = _VERDICT_SECONDS if phase is Phase.FAILED else _REPEAT_SECONDS
+        return is_same and 0 <= self.when - other.when <= within
 
     def repeats(self, other: EventLogEntry) -> bool:
         """Tell whether another entry says the same."""
@@ -167,6 +171,8 @@ class EventLog:
         node, found = listed.node, list[ContainerChanged]()
         for one in instances:
             before = self._phases.get((node, one.name))
+            if before in _STARTING_PHASES and one.phase in _STARTING_PHASES and one.phase.order < before.order:
+                continue  # a start never goes back: the list knows less than the log
             if one.ours and one.phase is not None and one.phase is not before:
                 self._phases[node, one.name] = one.phase
                 status = one.status if before is None else ""
@@ -198,6 +204,13 @@ class RecentLogLines:
     def __init__(self) -> None:
         self.lines: deque[RecentLogLine] = deque(maxlen=_MAX_LOG_LINES)
         self._in_bar = False
+
+    def forget_instance(self, node: NodeName, instance: str) -> None:
+        """Forget the lines of a container that has gone: a start of the same name has its own log."""
+        kept = [one for one in self.lines if (one.node, one.instance) != (node, instance)]
+        if len(kept) < len(self.lines):
+            self.lines.clear()
+            self.lines.extend(kept)
 
     def add_lines(self, event: LogArrived) -> None:
         """Add lines; of a progress bar, which rewrites its line, only the newest state."""

@@ -347,33 +347,45 @@ class NodeMonitor:
         async with opened as session:
             self.session = session
             session.link.add_status_listener(lambda status: self._on_link_changed(session, status))
-            sampler = NodeSampler(session, self.every)
-            inspections = ContainerInspections(session)
-            polls = (
-                self._poll_containers(session, sampler, inspections), self._poll_meters(session), self._poll_liveness(session, inspections),
-                GuardPoller(session, self.emit).run(self._answers), self._read_engine_facts(session),
-                self._poll_switch_journal(session), self._report_boot_before(session),
-            )  # fmt: skip
             try:
-                with isolate_node_failures(self.node):
-                    async with run_in_background(*polls):
-                        await self._emit_samples(sampler)
-            except NodeError as error:
-                # of an answer that nobody foresaw the next one may be as usual
-                again = (self.again or _UNREADABLE_RETRY_SECONDS) if isinstance(error, UnreadableAnswer) else self.again
-                self._is_misplaced = False
-                self.emit(replace(build_failure_state(session, error), next_try=again))
-            except InvalidInput as error:
-                again, self._is_misplaced = (
-                    min(self.again or _LOCAL_ERROR_RETRY_SECONDS, _LOCAL_ERROR_RETRY_SECONDS),
-                    True,
-                )
-                self.emit(replace(build_failure_state(session, error), next_try=again))
-            else:
-                return self.again
+                while True:
+                    again, is_unreadable = await self._read_until_failure(session)
+                    if not is_unreadable or again is None or session.link.status.state is not NodeState.OK:
+                        return again
+                    # the connection is good: nobody has to log in, or give a second factor, once more
+                    self._answers.clear()
+                    self._listed.clear()
+                    await self.ctx.clock.sleep(again)
             finally:
                 self.session = None
-        return again
+
+    async def _read_until_failure(self, session: NodeSession) -> tuple[float | None, bool]:
+        """Monitor over one session until something fails; return the seconds until the next try, None for never, and whether
+        an answer could not be read."""
+        sampler = NodeSampler(session, self.every)
+        inspections = ContainerInspections(session)
+        polls = (
+            self._poll_containers(session, sampler, inspections), self._poll_meters(session), self._poll_liveness(session, inspections),
+            GuardPoller(session, self.emit).run(self._answers), self._read_engine_facts(session),
+            self._poll_switch_journal(session), self._report_boot_before(session),
+        )  # fmt: skip
+        try:
+            with isolate_node_failures(self.node):
+                async with run_in_background(*polls):
+                    await self._emit_samples(sampler)
+        except NodeError as error:
+            # of an answer that nobody foresaw the next one may be as usual
+            is_unreadable = isinstance(error, UnreadableAnswer)
+            again = (self.again or _UNREADABLE_RETRY_SECONDS) if is_unreadable else self.again
+            self._is_misplaced = False
+            self.emit(replace(build_failure_state(session, error), next_try=again))
+            return again, is_unreadable
+        except InvalidInput as error:
+            again = min(self.again or _LOCAL_ERROR_RETRY_SECONDS, _LOCAL_ERROR_RETRY_SECONDS)
+            self._is_misplaced = True
+            self.emit(replace(build_failure_state(session, error), next_try=again))
+            return again, False
+        return self.again, False
 
     async def _emit_samples(self, sampler: NodeSampler) -> None:
         async with aclosing(sampler.stream_samples()) as events:

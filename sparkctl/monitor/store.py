@@ -329,6 +329,8 @@ class Store:
                 self.log_lines.add_lines(event)
             case PhaseChanged():
                 self._start_results.pop((event.node, event.instance), None)
+                if event.phase is Phase.CREATING:
+                    self.log_lines.forget_instance(event.node, event.instance)
             case CommandEnded():
                 is_news |= self._forget_pull(event)
                 if event.verdict is not None:

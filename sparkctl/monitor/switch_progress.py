@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from sparkctl.model.events import CommandEnded, Event, SwitchJournalReported, SwitchPlanned, SwitchStepReported
+from sparkctl.model.events import (
+    CommandEnded,
+    Event,
+    Outcome,
+    PhaseChanged,
+    SwitchJournalReported,
+    SwitchPlanned,
+    SwitchStepReported,
+)
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import MemoryBar
 from sparkctl.model.switch_plan import JournalPresence, SwitchJournal, SwitchJournalStatus, SwitchPlan, SwitchStep
@@ -34,7 +42,9 @@ class SwitchStepProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchProgress:
-    """A switch as far as it is known. ``began``: unix seconds. ``old``: the instances it stops, from a journal without a plan."""
+    """A switch as far as it is known. ``began``: unix seconds. ``old``: the instances it stops, from a journal without a plan.
+    ``needs``: what the new one needs, as far as it was started for it.
+    """
 
     instance: str
     began: float
@@ -42,6 +52,7 @@ class SwitchProgress:
     steps: tuple[SwitchStepProgress, ...] = ()
     end: CommandEnded | None = None
     old: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
 
     @property
     def is_over(self) -> bool:
@@ -58,6 +69,11 @@ class SwitchProgress:
         """The instances it stops, by its plan or its journal; empty if neither is known."""
         return self.old if self.plan is None else self.plan.stops
 
+    @property
+    def is_only_start(self) -> bool:
+        """Tell whether nothing has to stop: then it is a start, without the other steps."""
+        return self.plan is not None and not self.plan.stops
+
     def affects_instance(self, instance: str) -> bool:
         """Tell whether it starts or stops an instance."""
         return instance == self.instance or instance in self.stops
@@ -68,14 +84,28 @@ class SwitchProgress:
         return any(one.step in ROLLBACK_STEPS for one in self.steps)
 
 
-def advance_switch(course: SwitchProgress | None, event: Event) -> SwitchProgress | None:
-    """Return the switch after an event; other events change nothing."""
+def advance_switch(course: SwitchProgress | None, event: Event, *, is_own: bool = False) -> SwitchProgress | None:
+    """Return the switch after an event; other events change nothing.
+
+    ``is_own``: the event is known to be of the switch's command. Its end may be that of what the new one needs; in a
+    recording only the end of the new one is told apart from that of other commands.
+    """
     match event:
         case SwitchPlanned():
-            return SwitchProgress(instance=event.plan.instance, began=event.ts, plan=event.plan)
+            made = SwitchProgress(instance=event.plan.instance, began=event.ts, plan=event.plan)
+            if made.is_only_start and event.plan.is_possible:  # then no step is reported
+                made = replace(made, steps=(SwitchStepProgress(SwitchStep.STARTING, event.ts),))
+            return made
         case SwitchStepReported():
             return _record_step(course, event)
-        case CommandEnded() if course is not None and not course.is_over and event.instance in (course.instance, None):
+        case PhaseChanged() if is_own and course is not None and course.current_step is SwitchStep.STARTING:
+            is_known = event.instance in (course.instance, *course.stops, *course.needs)
+            return course if is_known else replace(course, needs=(*course.needs, event.instance))
+        case CommandEnded() if course is not None and not course.is_over:
+            if not is_own and event.instance not in (course.instance, None):
+                return course
+            if course.is_only_start and course.steps and event.outcome in (Outcome.READY, Outcome.DONE):
+                course = replace(course, steps=(*course.steps[:-1], replace(course.steps[-1], ended=event.ts)))
             return replace(course, end=event)
         case _:
             return course
@@ -148,9 +178,9 @@ class SwitchState:
             return True
         if isinstance(event, SwitchPlanned):
             self.memory_at_start = read_memory()
-        if isinstance(event, CommandEnded) and job != self._job:
-            return False  # the end of another command
-        before, self.last = self.last, advance_switch(self.last, event)
+        if isinstance(event, CommandEnded | PhaseChanged) and job != self._job:
+            return False  # of another command
+        before, self.last = self.last, advance_switch(self.last, event, is_own=job is not None and job == self._job)
         if self.last is before:
             return False
         self._job, self._is_hidden = job, False

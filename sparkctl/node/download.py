@@ -119,14 +119,27 @@ class WantedFile:
         return None if total.hexdigest() == wanted else "its checksum is not its source's"
 
 
-def read_pieces(file: Any) -> Iterator[memoryview]:
-    """Yield what a file has from here on, each piece until the next is asked for."""
+def read_pieces(file: Any, most: int | None = None) -> Iterator[memoryview]:
+    """Yield what a file has from here on, at most so many bytes, each piece until the next is asked for."""
     space = memoryview(bytearray(_SUM_BYTES))
-    while True:
-        size = file.readinto(space)
+    while most is None or most > 0:
+        size = file.readinto(space if most is None else space[:most])
         if not size:
             return
+        most = None if most is None else most - size
         yield space[:size]
+
+
+def count_written(file: int, begin: int) -> int:
+    """Return how many bytes from ``begin`` on are certainly written: to the first hole, as parts may come in any order, less
+    what may be half a page.
+    """
+    try:
+        hole = os.lseek(file, begin, os.SEEK_HOLE)
+    except OSError:  # there is nothing yet
+        return 0
+    os.lseek(file, begin, os.SEEK_SET)
+    return max(0, hole - begin - _SUM_BYTES)
 
 
 class GrowingChecksum:
@@ -175,7 +188,8 @@ class GrowingChecksum:
                     self._read_more(is_over)
 
     def _read_more(self, is_over: bool) -> None:
-        for data in read_pieces(self._file):
+        most = None if is_over else count_written(self._file.fileno(), self.size)
+        for data in read_pieces(self._file, most):
             self._sum.update(data)
             self.size += len(data)
             self._kept += len(data)

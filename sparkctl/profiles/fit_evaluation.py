@@ -49,10 +49,10 @@ def has_model(profile: Profile) -> bool:
 
 def find_model_paths(profile: Profile, plan: LaunchPlan) -> tuple[str | None, str | None, str | None]:
     """Return the model, the draft model and the tokenizer of a launch, in the order of `MODEL_KINDS`: paths in the container
-    or hub ids, those that its command names.
+    or hub ids, those that its command names. Of a program whose flags nobody knows, the profile names the model.
     """
     if not has_model(profile):
-        return None, None, None
+        return profile.model.path or None, None, None
     words = CommandFlags(plan.command, plan.entrypoint)
     named = words.get_value("model-path", "model", "m") or words.get_served_model() or profile.model.path
     draft = words.get_value(

@@ -84,7 +84,7 @@ _MAX_DIALOG_COLUMNS = 96
 _SECOND_INTERRUPT_SECONDS = 3.0  # seconds in which a second ctrl+c ends the panel
 
 
-def _build_job_dialog(job: Job, columns: int, *, by_hand: bool) -> TextDialog | None:
+def _build_job_dialog(job: Job, *, by_hand: bool) -> TextDialog | None:
     """Return a dialog with the details of an ended job; None where one line is enough."""
     from sparkctl.model.events import Outcome
     from sparkctl.tui.dialogs.base import TextDialog
@@ -92,18 +92,25 @@ def _build_job_dialog(job: Job, columns: int, *, by_hand: bool) -> TextDialog | 
     from sparkctl.views.profiles.launch_plan_view import format_launch_plan
     from sparkctl.views.text.line_wrap import wrap_text
 
-    verb, ended, rows = job.started.verb, job.ended, list[TextRow]()
+    verb, ended, plan = job.started.verb, job.ended, job.plan
     if ended is None or not (by_hand or ended.outcome is Outcome.PLANNED):
         return None
     if verb == "up" and ended.outcome is Outcome.REFUSED and ended.message:
-        return TextDialog(
-            "not started", [(), *render_refused_start(job.started.words, ended, columns), ()], TextStyle.ATTENTION
-        )
-    if ended.outcome is Outcome.PLANNED and job.plan is not None:
-        rows = [make_row(sanitize_span(line)) for line in format_launch_plan(job.plan.plan, columns)]
-    elif ended.outcome is Outcome.PLANNED and verb in ("down", "free"):
-        rows = wrap_text(ended.message or "", columns)
-    return TextDialog("a dry run: nothing was changed", [(), *rows, ()]) if rows else None
+
+        def build_refusal(columns: int) -> list[TextRow]:
+            return [(), *render_refused_start(job.started.words, ended, min(_MAX_DIALOG_COLUMNS, columns)), ()]
+
+        return TextDialog("not started", build_refusal, TextStyle.ATTENTION)
+    if ended.outcome is not Outcome.PLANNED or (plan is None and not (verb in ("down", "free") and ended.message)):
+        return None
+
+    def build_rows(columns: int) -> list[TextRow]:
+        wide = min(_MAX_DIALOG_COLUMNS, columns)
+        if plan is None:
+            return [(), *wrap_text(ended.message or "", wide), ()]
+        return [(), *(make_row(sanitize_span(line)) for line in format_launch_plan(plan.plan, wide)), ()]
+
+    return TextDialog("a dry run: nothing was changed", build_rows)
 
 
 class PanelApp(Panel):
@@ -241,8 +248,7 @@ class PanelApp(Panel):
         place = None if self.front_screen is None else self.front_screen.SCREEN_ID
         if place == DOCTOR:  # checks whether the problem is fixed
             controller.run_doctor([node for node in self.config_nodes if node.name in started.nodes])
-        columns = min(_MAX_DIALOG_COLUMNS, self.size.width - 10)
-        details = _build_job_dialog(job, columns, by_hand=controller.is_taken_over)
+        details = _build_job_dialog(job, by_hand=controller.is_taken_over)
         is_seen = details is not None or (place == SWITCH and started.verb in _SWITCH_VERBS)
         controller.show_notice(words, tone, is_shown=is_seen)
         if details is not None:

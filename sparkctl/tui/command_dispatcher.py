@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sparkctl.commands.action_context import is_state_unknown
-from sparkctl.commands.actions import PANEL_VERBS, Action, ActionId, find_verb_action, retarget_context
+from sparkctl.commands.actions import (
+    INSTANCE,
+    NODE,
+    OVERVIEW,
+    PANEL_VERBS,
+    Action,
+    ActionId,
+    find_verb_action,
+    retarget_context,
+)
 from sparkctl.commands.request import Request, ScreenTarget
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.node import NodeState
@@ -59,11 +68,14 @@ class CommandDispatcher:
         self._refuse_change(one)
         if is_bare and one is not None and confirms is None and self._do_bare_verb(one):
             return
-        if not words or (words[0] not in _SCREEN_VERBS and not _HELP_FLAGS.intersection(words)):
-            self._refuse_if_not_ready()
         if panel.setup.load_commands is None:
             raise InvalidInput("this panel has no commands")
-        request = panel.setup.load_commands().parse_request(words, self._list_nearest_nodes())
+        try:
+            request = panel.setup.load_commands().parse_request(words, self._list_nearest_nodes())
+        except SparkctlError:
+            if not words or (words[0] not in _SCREEN_VERBS and not _HELP_FLAGS.intersection(words)):
+                self._refuse_if_not_ready()  # that is the first thing to know
+            raise
         if confirms is not None and isinstance(request, Request):
             self._confirm_and_run(request, confirms)
         else:
@@ -91,12 +103,12 @@ class CommandDispatcher:
 
     def dispatch_request(self, request: Request | ScreenTarget) -> None:
         """Carry out a request; ask first where it is dangerous. Raises `SparkctlError` where it is refused."""
-        panel, one = self._panel, find_verb_action(request.verb)
-        assert one is not None
-        self._refuse_change(one)
         if isinstance(request, ScreenTarget):
             self._show_target(request)
             return
+        panel, one = self._panel, find_verb_action(request.verb)
+        assert one is not None
+        self._refuse_change(one)
         self._refuse_if_not_ready()
         assert panel.controller is not None
         from sparkctl.commands.start.check_fit import CheckFit
@@ -140,9 +152,31 @@ class CommandDispatcher:
 
             self._refuse_if_not_ready()
             show_diagnosis(self._panel, target)
+        elif target.words:
+            from sparkctl.tui.dialogs.prompts import show_printed_text
+
+            self._refuse_if_not_ready()
+            show_printed_text(self._panel, target.words)
+        elif target.verb in ("status", "top"):
+            self._show_place(target)
         else:
             now = retarget_context(self._panel.build_action_context(), target.name, next(iter(target.nodes), None))
             self._panel.open_screen(target.verb, now)
+
+    def _show_place(self, target: ScreenTarget) -> None:
+        """Show an instance, the page of a node, or all nodes. Raises `InvalidInput` for a name that is not there."""
+        panel, now = self._panel, self._panel.build_action_context()
+        for node in target.nodes:
+            if node not in panel.node_names:
+                raise InvalidInput(f"no node is called {node}", f"there are: {', '.join(panel.node_names)}")
+            panel.select_node(panel.node_names.index(node))
+        if target.name is not None:
+            now = retarget_context(panel.build_action_context(), target.name, next(iter(target.nodes), None))
+            if now.selected_instance is None:
+                raise InvalidInput(f"no instance is called {target.name}", ", ".join(self._list_instance_names("down")))
+            panel.open_screen(INSTANCE, now)
+        else:
+            panel.open_screen(OVERVIEW if target.verb == "status" else NODE)
 
     def _confirm_and_run(self, request: Request, one: Action) -> None:
         """Carry out a request after the operator has confirmed it; the default is no."""

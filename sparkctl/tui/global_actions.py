@@ -62,11 +62,11 @@ def _show_key_help(panel: Panel) -> None:
     actions = panel.actions if screen is None else screen.actions
     crumb = "" if screen is None else screen.breadcrumb
 
-    def find_rows(words: str) -> list[TextRow]:
+    def find_rows(words: str, columns: int) -> list[TextRow]:
         now = panel.build_action_context()
         if words:
-            return render_key_help(actions, now, words) or [make_row(Span("no key has that", TextStyle.STALE))]
-        return [(), *render_key_columns(actions, now, max(20, panel.size.width - 8)), ()]
+            return render_key_help(actions, now, words, columns) or [make_row(Span("no key has that", TextStyle.STALE))]
+        return [(), *render_key_columns(actions, now, columns), ()]
 
     panel.push_screen(FilterTextDialog(f"keys{f' of {crumb}' if crumb else ''}", find_rows))
 
@@ -78,8 +78,8 @@ def _show_problems(panel: Panel) -> None:
 
     assert panel.controller is not None
     now = panel.build_action_context()
-    rows = render_problems(panel.collect_node_problems(now), min(96, panel.size.width - 10))
-    panel.push_screen(TextDialog(f"{now.node}: what is wrong" if now.node else "what is wrong", [(), *rows, ()]))
+    problems, title = panel.collect_node_problems(now), f"{now.node}: what is wrong" if now.node else "what is wrong"
+    panel.push_screen(TextDialog(title, lambda columns: [(), *render_problems(problems, min(96, columns)), ()]))
 
 
 def show_finding(panel: Panel, found: Finding) -> None:
@@ -93,8 +93,11 @@ def show_finding(panel: Panel, found: Finding) -> None:
     badge = build_finding_badge(found)
     keys = [(ActionId.WRONG, "shows all that is wrong here"), (ActionId.DOCTOR, "examines the Spark")]
     shown = [(key, words) for action, words in keys if (key := panel.format_action_key(action)) is not None]
-    rows = render_finding(found, now, min(90, panel.size.width - 10), shown)
-    panel.push_screen(TextDialog(f"{found.node}: {badge.word}", [(), *rows, ()], badge.tone))
+
+    def build_rows(columns: int) -> list[TextRow]:
+        return [(), *render_finding(found, now, min(90, columns), shown), ()]
+
+    panel.push_screen(TextDialog(f"{found.node}: {badge.word}", build_rows, badge.tone))
 
 
 def _go_back(panel: Panel) -> None:
@@ -286,8 +289,12 @@ async def _show_plan(panel: Panel) -> None:
     except (NodeError, DockerError) as error:
         panel.show_toast(f"not known: {error.message}", severity="error")
         return
-    rows = render_launched_plan(run, min(110, panel.size.width - 10))
-    panel.push_screen(TextDialog(f"{one.name} on {one.node} runs with", [(), *rows, ()]))
+    panel.push_screen(
+        TextDialog(
+            f"{one.name} on {one.node} runs with",
+            lambda columns: [(), *render_launched_plan(run, min(110, columns)), ()],
+        )
+    )
 
 
 def export_screenshot_svg(panel: Panel) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sparkctl.commands import action_context as why
 from sparkctl.commands.actions import Action, ActionContext, ActionId, ActionRole, list_footer_actions
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.views.text.line_wrap import wrap_text
+from sparkctl.views.text.line_wrap import wrap_styled_line, wrap_text
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,
@@ -51,7 +51,7 @@ def render_key_footer(
     """
     placed = list_footer_actions([one for one in actions if not (now.replaying and one.changes)])
     can = {one.id: one.why_not(now) is None for one in placed}
-    placed = tuple(one for one in placed if one.sense is not ActionRole.TAKE or can[one.id])
+    placed = tuple(one for one in placed if one.sense not in _SELECTION_ROLES or can[one.id])
     if can.get(ActionId.WRONG):  # a problem is more important than the actions that are always possible
         wrong = next(one for one in placed if one.id is ActionId.WRONG)
         others = [one for one in placed if one is not wrong]
@@ -80,6 +80,7 @@ def render_key_footer(
     return pad_row(line, columns), tuple(places)
 
 
+_SELECTION_ROLES = (ActionRole.TAKE, ActionRole.KILL)
 _MOVING_ACTIONS = frozenset(
     (ActionId.LOWER, ActionId.UPPER, ActionId.FIRST, ActionId.LAST, ActionId.FURTHER, ActionId.NEARER, ActionId.NEXT,
      ActionId.PREVIOUS, ActionId.BACK, ActionId.QUIT, ActionId.VIEW_OVERVIEW, ActionId.VIEW_INSTANCE)
@@ -158,9 +159,11 @@ def _render_key_group(name: str, actions: Sequence[Action], now: ActionContext, 
 _CLAUSE_END_PATTERN = re.compile(r"[;:(]|, (?=as |and |with |why)")
 
 
-def render_key_help(actions: Sequence[Action], now: ActionContext, words: str = "") -> list[TextRow]:
-    """Return a row per action of this screen: its keys, its title, its command and why it is not possible now. ``words``: only
-    actions that have all of them."""
+def render_key_help(
+    actions: Sequence[Action], now: ActionContext, words: str = "", columns: int | None = None
+) -> list[TextRow]:
+    """Return each action of this screen: its keys, its title, its command and why it is not possible now. ``words``: only
+    actions that have all of them. Wrapped to ``columns``, below the titles."""
     wanted = words.casefold().split()
     found = [
         one
@@ -172,7 +175,7 @@ def render_key_help(actions: Sequence[Action], now: ActionContext, words: str = 
     ]
     keys = [_format_action_keys(one) for one in found]
     wide = max((len(each) for each in keys), default=0)
-    rows = []
+    rows: list[TextRow] = []
     for one, each in zip(found, keys, strict=True):
         spans = make_row(
             Span(f"{each:>{wide}}", TextStyle.KEY), Span(f"   {_get_action_title(one, now)}", TextStyle.VALUE)
@@ -181,5 +184,5 @@ def render_key_help(actions: Sequence[Action], now: ActionContext, words: str = 
             spans = (*spans, Span(f"   :{one.verb}", TextStyle.LABEL))
         if because := one.why_not(now):
             spans = (*spans, Span(f"   ({sanitize_line(because)})", TextStyle.STALE))
-        rows.append(spans)
+        rows += wrap_styled_line(spans, columns, wide + 3)
     return rows

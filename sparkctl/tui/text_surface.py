@@ -10,7 +10,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from sparkctl.views.text.styled_text import TextRow, TextStyle, join_text, measure_text
+from sparkctl.views.text.styled_text import TextRow, TextStyle, join_text, measure_row
 
 
 class TextSurface(Widget, can_focus=False):
@@ -28,6 +28,8 @@ class TextSurface(Widget, can_focus=False):
         self._rows: Sequence[TextRow] = rows
         self._base = Style.null()
         self._styles: dict[TextStyle, Style] = {}  # on the background
+        self._strips: dict[int, Strip] = {}  # the rows that were painted, as wide as ``_strip_columns``
+        self._strip_columns = 0
 
     @property
     def plain_lines(self) -> list[str]:
@@ -38,15 +40,14 @@ class TextSurface(Widget, can_focus=False):
         """Show other rows; repaint only the cells that differ."""
         before, self._rows = self._rows, rows
         if len(before) != len(rows):
+            self._strips.clear()
             self.refresh()
             return
-        regions = [
-            _find_changed_region(at, old, new)
-            for at, (old, new) in enumerate(zip(before, rows, strict=True))
-            if old != new
-        ]
-        if regions:
-            self.refresh(*regions)
+        changed = [at for at, (old, new) in enumerate(zip(before, rows, strict=True)) if old != new]
+        for at in changed:
+            self._strips.pop(at, None)
+        if changed:
+            self.refresh(*(_find_changed_region(at, before[at], rows[at]) for at in changed))
 
     def set_text_styles(self, tones: Mapping[TextStyle, Style]) -> None:
         """Use other styles."""
@@ -54,12 +55,23 @@ class TextSurface(Widget, can_focus=False):
         self.refresh()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Return the lines of a region. Its style is looked up once: each look asks all widgets around it."""
-        base = self.rich_style
-        if base != self._base or not self._styles:
-            self._base = base
+        """Return the lines of a region, without Textual's look for borders, padding and opacity, which no surface has. The style is
+        looked up once: each look asks all widgets around it."""
+        base, wide = self.rich_style, self.size.width
+        if base != self._base or not self._styles or wide != self._strip_columns:
+            self._base, self._strip_columns = base, wide
             self._styles = {tone: base + style for tone, style in self._tones.items()}
-        return super().render_lines(crop)
+            self._strips.clear()
+        strips = [self._strips.get(y) or self._keep_line(y) for y in crop.line_range]
+        start, end = crop.column_span
+        return strips if (start, end) == (0, wide) else [strip.crop(start, end) for strip in strips]
+
+    def _keep_line(self, y: int) -> Strip:
+        strip, background = self.render_line(y), self.background_colors[1]
+        for each in self.get_line_filters():
+            strip = strip.apply_filter(each, background)
+        self._strips[y] = strip
+        return strip
 
     def render_line(self, y: int) -> Strip:
         """Return one line, as wide as the widget."""
@@ -75,12 +87,11 @@ def _find_changed_region(y: int, old: TextRow, new: TextRow) -> Region:
     first = 0
     while first < min(len(old), len(new)) and old[first] == new[first]:
         first += 1
-    start = sum(measure_text(span.text) for span in new[:first])
-    wide = max(sum(measure_text(span.text) for span in old), sum(measure_text(span.text) for span in new))
+    start, wide_before, wide_now = measure_row(new[:first]), measure_row(old), measure_row(new)
     last = 0
-    if wide == sum(measure_text(span.text) for span in old) == sum(measure_text(span.text) for span in new):
+    if wide_before == wide_now:
         most = min(len(old), len(new)) - first
         while last < most and old[-1 - last] == new[-1 - last]:
             last += 1
-    end = wide - sum(measure_text(span.text) for span in new[len(new) - last :])
+    end = max(wide_before, wide_now) - measure_row(new[len(new) - last :])
     return Region(start, y, max(1, end - start), 1)

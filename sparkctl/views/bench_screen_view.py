@@ -105,7 +105,9 @@ def render_bench_page(scene: BenchScreenModel, columns: int, lines: int) -> Scro
             words = (
                 "Nothing was measured from here yet. B on an instance or a profile measures it, as :bench NAME does."
             )
-        return ScrollPage(pad_screen([(), *wrap_text(words, columns - 4, TextStyle.STALE)], columns, lines))
+        return ScrollPage(
+            pad_screen([(), *wrap_text(words, columns - 2, TextStyle.STALE, head=make_row(" "))], columns, lines)
+        )
     event = scene.find_live(run)
     table = _render_table(run, event, columns - 4)
     listed = min(len(scene.visible_runs), _MAX_LISTED) + 3

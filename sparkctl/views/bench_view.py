@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sparkctl.engines import load_engines
 from sparkctl.history.bench_store import BenchComparison, BenchFigure, FigureComparison, SourceFigure
-from sparkctl.model.bench import BenchCell, BenchRun, CellResult, DomainKey, DomainResult, Measurements
+from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, DomainKey, DomainResult, Measurements
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_duration
 from sparkctl.views.text.line_wrap import align_cells
@@ -100,7 +100,7 @@ def render_run(run: BenchRun, baseline: BenchRun | None = None, *, is_wide: bool
     setup, when = run.setup, time.strftime("%Y-%m-%d %H:%M", time.localtime(run.began))
     what = " ".join(word for word in (setup.engine, setup.engine_version) if word)
     generator = sanitize_line(setup.generator or "load generator not known")
-    how = f"{_format_runs(setup.runs)}, {generator}"
+    how = ", ".join((_format_runs(setup.runs), generator, *_list_request_settings(setup)))
     rows = [
         make_row(
             Span(f"benchmark {run.number}", TextStyle.STRONG),
@@ -119,6 +119,13 @@ def render_run(run: BenchRun, baseline: BenchRun | None = None, *, is_wide: bool
     words += [f"not measured: {left}"] if left else []
     rows += [row for line in words for row in (make_row(""), make_row(Span(line, TextStyle.ATTENTION)))]
     return rows
+
+
+def _list_request_settings(setup: BenchSetup) -> list[str]:
+    """Return what is known of how requests were answered; what the engine or the model decides by itself is left out."""
+    known = [] if setup.temperature is None else [f"temperature {setup.temperature:g}"]
+    known += [] if setup.thinking is None else [f"thinking {'on' if setup.thinking else 'off'}"]
+    return known + ([] if setup.prefix_cache is None else [f"prefix cache {'on' if setup.prefix_cache else 'off'}"])
 
 
 def _format_runs(runs: int) -> str:
@@ -141,7 +148,8 @@ def _render_domains(run: BenchRun, baseline: BenchRun | None) -> list[TextRow]:
         *((*_list_domain_columns(one), *_format_domain_marks(one, gains)) for one in run.domains),
     ]
     styles = [TextStyle.LABEL, *(TextStyle.ATTENTION if one.error else TextStyle.PLAIN for one in run.domains)]
-    name = f"prompts {(setup.prompts or '')[:12]}, answers of at most {setup.answer_tokens} tokens, one at a time"
+    told = f"prompts {(setup.prompts or '')[:12]}, answers of at most {setup.answer_tokens} tokens, one at a time"
+    name = ", ".join((told, *_list_request_settings(setup)))
     rows = [
         make_row(
             Span(f"benchmark {run.number}", TextStyle.STRONG),
@@ -482,7 +490,8 @@ def format_comparison_markdown(one: BenchComparison) -> list[str]:
         setup = run.setup
         parts = (
             setup.profile, setup.image, setup.engine_version, setup.driver and f"driver {setup.driver}",
-            setup.kernel and f"kernel {setup.kernel}", f"{setup.runs} runs", setup.generator,
+            setup.kernel and f"kernel {setup.kernel}", f"{setup.runs} run{'s' if setup.runs != 1 else ''}",
+            setup.generator, *_list_request_settings(setup),
         )  # fmt: skip
         words = ", ".join(sanitize_line(part) for part in parts if part)
         lines += ["", f"{letter}: {sanitize_line(run.instance)} on {' and '.join(run.nodes)}: {words}"]

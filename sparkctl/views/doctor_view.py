@@ -17,7 +17,7 @@ from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_duration
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.views.finding_view import explain_finding, format_since
-from sparkctl.views.text.frame_layout import draw_page, pad_screen
+from sparkctl.views.text.frame_layout import draw_frame, draw_page, pad_screen
 from sparkctl.views.text.line_wrap import wrap_text
 from sparkctl.views.text.styled_text import (
     ScrollPage,
@@ -43,6 +43,7 @@ _SEVERITY_NOUNS = {
 }  # fmt: skip
 _FAILED_STATES = (NodeState.UNREACHABLE, NodeState.UNTRUSTED, NodeState.REFUSED, NodeState.STARVED)
 _OWN_COMMAND_PATTERN = re.compile(r"sparkctl [a-z][a-z-]*(?: [A-Za-z0-9_.:@-]+)*")  # exactly one command
+_MIN_GOOD_LINES = 8  # from so many free rows on, what is good is listed below the selected finding
 _LABEL_COLUMNS = 7  # width of the label column of a finding's details
 _PLACEHOLDER_PATTERN = re.compile(r"\b[A-Z]{3,}\b")
 
@@ -50,16 +51,19 @@ _PLACEHOLDER_PATTERN = re.compile(r"\b[A-Z]{3,}\b")
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
     """One finding. ``is_live``: the samples show it now; otherwise `doctor` found it in its last run. ``since`` is
-    text."""
+    text. ``folded``: the good findings that it stands for."""
 
     found: FindingReported
     is_live: bool
     since: str | None = None
+    folded: tuple[DoctorFinding, ...] = ()
 
     @property
     def stable_key(self) -> tuple[str, ...]:
         """The key of a finding that stays the same while its figures change."""
         one = self.found
+        if self.folded:
+            return ("", one.check, "", "")
         return (one.node or "", one.check, one.instance or "", "" if one.instance or self.is_live else one.message)
 
     @property
@@ -113,17 +117,29 @@ class DoctorScreenModel:
 
     @property
     def visible_findings(self) -> tuple[DoctorFinding, ...]:
-        """The findings that match the filter."""
-        pattern = self.pattern
-        return (
-            self.entries if pattern is None else tuple(one for one in self.entries if pattern.matches(one.filter_text))
-        )
+        """The findings that match the filter. Without one, all that is good is one line, whose detail lists it."""
+        if (pattern := self.pattern) is not None:
+            return tuple(one for one in self.entries if pattern.matches(one.filter_text))
+        good = tuple(one for one in self.entries if one.found.severity is Severity.GOOD)
+        if len(good) < 2:
+            return self.entries
+        return (*(one for one in self.entries if one.found.severity is not Severity.GOOD), _fold_good_findings(good))
 
     @property
     def selected(self) -> DoctorFinding | None:
         """The selected finding, else the worst."""
         shown = self.visible_findings
         return next((one for one in shown if one.stable_key == self.chosen), shown[0] if shown else None)
+
+
+def _fold_good_findings(good: tuple[DoctorFinding, ...]) -> DoctorFinding:
+    """Return the good findings as one."""
+    names = ", ".join(dict.fromkeys(one.found.check for one in good))
+    found = FindingReported(
+        ts=min(one.found.ts for one in good), node=None, check="good", severity=Severity.GOOD,
+        message=f"{len(good)} checks are good: {names}",
+    )  # fmt: skip
+    return DoctorFinding(found, False, folded=good)
 
 
 def merge_findings(
@@ -212,10 +228,11 @@ def render_doctor(checkup: DoctorScreenModel, columns: int, lines: int) -> Scrol
         if len(there) < count:
             rows.append(_render_hidden_counts(there, count))
         if (left := lines - len(rows)) >= 4 and checkup.selected is not None:
-            below = _render_detail_page(
-                checkup, checkup.selected, columns, min(left, _max_detail_lines(shown, checkup.now, columns))
-            )
+            below = _render_detail_page(checkup, checkup.selected, columns, left)
             rows, further = [*rows, *below.rows], below.further
+        good = next((one for one in shown if one.folded and one != checkup.selected), None)
+        if good is not None and (left := lines - len(rows)) >= _MIN_GOOD_LINES:
+            rows += _render_good_box(good, columns, left)
     elif checkup.pattern is None and not checkup.running and checkup.when is not None:
         rows += [(), make_row("  ", Span("No findings.", TextStyle.STALE))]
     return ScrollPage(pad_screen(rows, columns, lines), further, top, there)
@@ -307,7 +324,7 @@ def _render_list(checkup: DoctorScreenModel, shown: Sequence[DoctorFinding], the
     chosen = checkup.selected
     rows: list[TextRow] = []
     for one in [shown[each] for each in there]:
-        each, mine = one.found, one is chosen
+        each, mine = one.found, one == chosen  # a folded line is made anew each time
         tone = TextStyle.STRONG if mine else TextStyle.LABEL if each.severity is Severity.GOOD else TextStyle.VALUE
         rows.append(
             make_row(
@@ -328,12 +345,23 @@ def _max_detail_lines(shown: Sequence[DoctorFinding], now: float, columns: int) 
 def _render_detail_page(checkup: DoctorScreenModel, one: DoctorFinding, columns: int, lines: int) -> ScrollPage:
     tone = get_severity_style(one.found.severity)
     sign = get_state_symbol(one.found.severity)
+    where = (f"  {one.found.node or ''}", f"  {one.found.check}") if not one.folded else ("", "")
     title = make_row(
-        Span(f"{sign} {_SEVERITY_NOUNS[one.found.severity][0]}", tone), sanitize_span(f"  {one.found.node or ''}", TextStyle.TITLE),
-        sanitize_span(f"  {one.found.check}", TextStyle.LABEL),
+        Span(f"{sign} {_SEVERITY_NOUNS[one.found.severity][0]}", tone), sanitize_span(where[0], TextStyle.TITLE),
+        sanitize_span(where[1], TextStyle.LABEL),
     )  # fmt: skip
     whole = _render_detail(one, checkup.now, max(8, columns - 4), is_read=_is_shown_in_full(checkup, one, columns))
-    return draw_page(title, whole, checkup.further, columns, lines)
+    return draw_page(title, whole, checkup.further, columns, min(lines, len(whole) + 2))
+
+
+def _render_good_box(one: DoctorFinding, columns: int, lines: int) -> Sequence[TextRow]:
+    """Return what is good in a frame below the selected finding; it is read on where it is selected."""
+    rows = _render_folded(one.folded, max(8, columns - 4))
+    if len(rows) > lines - 2:
+        more = make_row(Span(f"… {len(rows) - lines + 3} more rows", TextStyle.STALE))
+        rows = [*rows[: lines - 3], more]
+    title = make_row(Span(f"{get_state_symbol(Severity.GOOD)} good", get_severity_style(Severity.GOOD)))
+    return draw_frame(title, rows, columns, len(rows) + 2)
 
 
 def _is_shown_in_full(checkup: DoctorScreenModel, one: DoctorFinding, columns: int) -> bool:
@@ -348,6 +376,8 @@ def _is_shown_in_full(checkup: DoctorScreenModel, one: DoctorFinding, columns: i
 def _render_detail(one: DoctorFinding, now: float, columns: int, *, is_read: bool = False) -> list[TextRow]:
     """Return the details of a finding: what (unless the list shows it: ``is_read``), since when, why it matters, and
     what to do."""
+    if one.folded:
+        return _render_folded(one.folded, columns)
     rows = [] if is_read else _render_labelled("what", one.found.message, TextStyle.VALUE, columns)
     seen = f"now{f', {one.since}' if one.since else ''}" if one.is_live else _format_ago(one.found.ts, now)
     proof = [sanitize_line(str(figure)) for figure in one.found.evidence]
@@ -362,6 +392,17 @@ def _render_detail(one: DoctorFinding, now: float, columns: int, *, is_read: boo
         (Span("   enter", TextStyle.KEY), Span(" does it, after a question", TextStyle.LABEL)) if one.fix_argv else ()
     )
     return [*rows, make_row(" " * _LABEL_COLUMNS, Span("y", TextStyle.KEY), Span(" copies it", TextStyle.LABEL), *does)]
+
+
+def _render_folded(folded: Sequence[DoctorFinding], columns: int) -> list[TextRow]:
+    """Return the good findings, each with its node and what was checked."""
+    cells = [(sanitize_line(one.found.node or ""), sanitize_line(one.found.check)) for one in folded]
+    wide, kind = (max(measure_text(cell[at]) for cell in cells) for at in (0, 1))
+    rows: list[TextRow] = []
+    for one, (node, check) in zip(folded, cells, strict=True):
+        words = f"{pad_text(node, wide)}  {pad_text(check, kind)}  "
+        rows += wrap_text(one.found.message, columns, TextStyle.VALUE, head=make_row(Span(words, TextStyle.LABEL)))
+    return rows
 
 
 def _render_labelled(label: str, words: str, tone: TextStyle, columns: int) -> list[TextRow]:

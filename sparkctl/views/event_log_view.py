@@ -62,7 +62,7 @@ def describe_log_entry(one: EventLogEntry) -> tuple[str, TextStyle]:
         case StartRefused():
             return f"{' '.join(event.words[:2])} refused: {event.reason}", TextStyle.ATTENTION
         case CommandEnded():
-            return f"{event.instance} failed: {event.verdict.summary if event.verdict else ''}", TextStyle.BAD
+            return f"{event.instance}: failed: {event.verdict.summary if event.verdict else ''}", TextStyle.BAD
         case _:
             raise AssertionError(f"no words for {event!r}")
 
@@ -73,7 +73,7 @@ def render_event_log_entry(one: EventLogEntry, names: int, explained: Collection
     when = time.strftime("%H:%M:%S", time.localtime(one.when))
     words, tone = describe_log_entry(one)
     if isinstance(one.event, CommandEnded) and (one.node, one.event.instance) in explained:
-        words = f"{one.event.instance} failed"
+        words = f"{one.event.instance}: failed after {format_clock(one.event.seconds)}"
     return make_row(
         " ",
         Span(f"{when}  ", TextStyle.UNIT),

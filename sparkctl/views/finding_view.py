@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -147,12 +148,10 @@ def render_finding(found: Finding, now: float, columns: int, keys: Sequence[tupl
         ("do", found.remedy and sanitize_line(found.remedy), TextStyle.STRONG),
     ]
     head = make_row(Span(f"{get_state_symbol(found.severity)} ", get_severity_style(found.severity)))
-    rows = [*wrap_text(sanitize_line(found.summary), columns, TextStyle.STRONG, 2, head), ()]
+    rows = [*wrap_text(sanitize_line(found.summary), columns, TextStyle.STRONG, head=head), ()]
     for name, words, tone in parts:
         if words:
-            rows += wrap_text(
-                words, columns, tone, _LABEL_COLUMNS, (Span(f"{name:<{_LABEL_COLUMNS}}", TextStyle.LABEL),)
-            )
+            rows += wrap_text(words, columns, tone, head=(Span(f"{name:<{_LABEL_COLUMNS}}", TextStyle.LABEL),))
     if keys:
         spans = [
             each for key, words in keys for each in (Span(key, TextStyle.KEY), Span(f" {words}   ", TextStyle.LABEL))
@@ -255,6 +254,8 @@ def render_problems(wrong: NodeProblems, columns: int) -> list[TextRow]:
 
 
 def _wrap_text(line: str, indent: str, columns: int) -> list[str]:
-    """Wrap a line between all words, those of a command too; a longer word, such as a path, continues on the next line."""
-    wide = max(20, columns)
-    return textwrap.wrap(line, wide, initial_indent=indent, subsequent_indent=" " * 6, break_on_hyphens=False)
+    """Wrap a line between all words, those of a command too; a longer word, such as a path, continues on the next line.
+    What follows a label and a gap stays beside it."""
+    wide, label = max(20, columns), re.match(r"[a-z]+ {2,}", line)
+    hang = " " * (6 if label is None else len(indent) + label.end())
+    return textwrap.wrap(line, wide, initial_indent=indent, subsequent_indent=hang, break_on_hyphens=False)

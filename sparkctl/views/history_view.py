@@ -120,6 +120,8 @@ def describe_outcome(one: OperationRecord) -> str:
     """Return the outcome in one or two words."""
     if one.outcome is None:
         return "under way" if one.is_running else _UNKNOWN_END
+    if one.kind is OperationKind.START and one.outcome == "done":  # a rollback started it again, and saw it serve
+        return "ready"
     return sanitize_line(one.outcome).replace("-", " ")
 
 

@@ -40,6 +40,7 @@ from sparkctl.views.overview.tile_model import (
     format_age,
 )
 from sparkctl.views.overview.tile_rows import (
+    LABEL_COLUMNS,
     MAX_CHART_ROWS,
     TALL_CHART_ROWS,
     AreaChart,
@@ -94,7 +95,7 @@ from sparkctl.views.text.styled_text import (
 )
 
 _PLAN_TITLE = make_row(Span("runs with", TextStyle.LABEL))
-_SIDE_BY_SIDE_COLUMNS = 110  # from this width on, the plan is shown beside the state
+_SIDE_BY_SIDE_COLUMNS, _SIDE_BY_SIDE_LINES = 110, 20  # from this size on, the plan is shown beside the state
 _MIN_LOG_LINES = 8  # fewest useful lines of the log box or the plan box if both are shown
 _MIN_BOX_LINES = 4  # fewest useful lines of a box
 _MIN_LINES_WITH_MEMORY = 20
@@ -129,19 +130,30 @@ class InstanceScreenModel:
 
 def render_instance(scene: InstanceScreenModel, columns: int, lines: int) -> tuple[TextRow, ...]:
     """Return exactly ``lines`` rows of exactly ``columns``."""
-    rows = (
-        _render_columns(scene, columns, lines)
-        if columns >= _SIDE_BY_SIDE_COLUMNS and lines >= 20
-        else _render_stacked(scene, columns, lines)
-    )
-    return pad_screen(rows, columns, lines)
+    if not _has_columns(columns, lines):
+        return pad_screen(_render_stacked(scene, columns, lines), columns, lines)
+    rows = _render_columns(scene, columns, lines - _MIN_LOG_LINES)
+    return pad_screen([*rows, *_render_log_box(scene, columns, lines - len(rows))], columns, lines)
+
+
+def _has_columns(columns: int, lines: int) -> bool:
+    """Tell whether the terminal has space for two columns."""
+    return columns >= _SIDE_BY_SIDE_COLUMNS and lines >= _SIDE_BY_SIDE_LINES
 
 
 def render_instance_page(scene: InstanceScreenModel, columns: int, lines: int, further: int) -> ScrollPage:
-    """Return what fits in ``lines`` rows; when the user pages on, everything in one column from row ``further`` on."""
+    """Return what fits in ``lines`` rows; when the user pages on, everything from row ``further`` on, in as many columns.
+    In two columns there is nothing to page on to where all of it fits."""
     if further <= 0:
         return ScrollPage(render_instance(scene, columns, lines))
-    page = scroll_rows(_render_all(scene, columns, lines), further, lines)
+    if _has_columns(columns, lines):
+        rows = _render_columns(scene, columns, None)
+        if len(rows) + _MIN_LOG_LINES <= lines:
+            return ScrollPage(render_instance(scene, columns, lines))
+        rows += _render_log_box(scene, columns, _MIN_LOG_LINES)
+    else:
+        rows = _render_all(scene, columns, lines)
+    page = scroll_rows(rows, further, lines)
     return ScrollPage(pad_screen(page.rows, columns, lines), page.further)
 
 
@@ -162,7 +174,8 @@ def _render_all(scene: InstanceScreenModel, columns: int, lines: int) -> list[Te
     return [*rows, *_render_log_box(scene, columns, max(_MIN_LOG_LINES, lines - 1))]
 
 
-def _render_columns(scene: InstanceScreenModel, columns: int, lines: int) -> list[TextRow]:
+def _render_columns(scene: InstanceScreenModel, columns: int, most: int | None) -> list[TextRow]:
+    """Return the two columns above the log, in at most so many rows; None: in as many as they need."""
     left = max(columns // 2, 60)
     right = columns - left
     space = DrawArea(left - 4)
@@ -171,8 +184,9 @@ def _render_columns(scene: InstanceScreenModel, columns: int, lines: int) -> lis
     state, memory = _render_state(scene, space, roomy=True), _render_memory(scene, space)
     plan = _render_plan(scene, right - 4)
     needed = _count_rows(state) + 2 + (_count_rows(memory) + 2 if memory else 0)
-    wanted = len(curves) * MAX_CHART_ROWS if curves else len(plan)
-    top = min(lines - _MIN_LOG_LINES, max(needed, wanted + 2))
+    wanted = len(plan) if not curves else _count_rows(curves) if most is None else len(curves) * MAX_CHART_ROWS
+    top = max(needed, wanted + 2)
+    top = top if most is None else min(most, top)
     below = min(_count_rows(memory) + 2, top // 2) if memory else 0
     room = top - below - 2
     lefts = [
@@ -191,8 +205,7 @@ def _render_columns(scene: InstanceScreenModel, columns: int, lines: int) -> lis
         rights = draw_frame(title, shown, right, top)
     else:
         rights = draw_frame(_PLAN_TITLE, _limit_rows(plan, top - 2), right, top)
-    rows = [(*one, *other) for one, other in zip(lefts, rights, strict=True)]
-    return [*rows, *_render_log_box(scene, columns, lines - top)]
+    return [(*one, *other) for one, other in zip(lefts, rights, strict=True)]
 
 
 def _render_stacked(scene: InstanceScreenModel, columns: int, lines: int) -> list[TextRow]:
@@ -204,8 +217,12 @@ def _render_stacked(scene: InstanceScreenModel, columns: int, lines: int) -> lis
         first = min(first, lines - 2 * _MIN_BOX_LINES)  # its memory is more than what it was started from
     left = lines - first
     title = _append_page_key(_render_title(scene), columns)
-    if left < _MIN_BOX_LINES:
-        return list(draw_frame(title, drop_least_important(state, lines - 2), columns, lines))
+    if left < _MIN_BOX_LINES:  # too few for a box: the end of the log stands in this one
+        shown = drop_least_important(state, lines - 2)
+        if (free := lines - 2 - len(shown)) > 0 and (scene.tail or scene.tail_trouble):
+            rows = render_log_tail(scene.tail, scene.tail_trouble, free, space.columns - LABEL_COLUMNS)[-free:]
+            shown += [make_row(make_label("" if at else "log"), *row) for at, row in enumerate(rows)]
+        return list(draw_frame(title, shown, columns, lines))
     rows = [*draw_frame(title, drop_least_important(state, first - 2), columns, first)]
     if memory and left >= _MIN_BOX_LINES:
         high = min(_count_rows(memory) + 2, max(3, left - _MIN_BOX_LINES))
@@ -791,7 +808,7 @@ def render_memory_claim(one: InstanceView, total: int | None, space: DrawArea) -
     over = one.expected is not None and one.memory > _EXCESS_RATIO * one.expected
     figure = make_row(Span(f"{one.memory / GIB:5.1f}", TextStyle.ATTENTION if over else TextStyle.STRONG))
     if one.expected is not None:
-        figure = make_row(*figure, Span(f" of {one.expected / GIB:.1f} GiB", TextStyle.UNIT))
+        figure = make_row(*figure, Span(f" of ≈{one.expected / GIB:.1f} GiB", TextStyle.UNIT))
     else:
         figure = make_row(*figure, Span(" GiB", TextStyle.UNIT))
     line = (

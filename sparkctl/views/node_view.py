@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
@@ -45,6 +45,7 @@ from sparkctl.views.text.styled_text import (
     compute_visible_range,
     get_severity_style,
     make_row,
+    measure_row,
     pad_row,
     pad_text,
     sanitize_span,
@@ -294,15 +295,30 @@ def _render_disks(sample: Sample, space: DrawArea) -> list[TextRow]:
 
 
 def _render_links(sample: Sample, space: DrawArea) -> list[TextRow]:
-    rows = []
-    for at, cells in enumerate(format_node_links(sample)):
-        words = "  ".join(cell for cell in cells[1:] if not cell.startswith("MTU"))
-        row = make_row(
-            make_label("link" if not at else ""), sanitize_span(f"{cells[0]:<14}", TextStyle.LABEL),
-            sanitize_span(f"  {words}", TextStyle.VALUE),
-        )  # fmt: skip
-        rows.append(truncate_row(row, space.columns))
-    return rows
+    links = format_node_links(sample)
+    heads = [
+        make_row(make_label("link" if not at else ""), sanitize_span(f"{cells[0]:<14}  ", TextStyle.LABEL))
+        for at, cells in enumerate(links)
+    ]
+    made: list[TextRow] = []
+    for forms in zip(*(_list_link_forms(cells[1:]) for cells in links), strict=True):  # one form for all of them
+        made = [(*head, sanitize_span(words, TextStyle.VALUE)) for head, words in zip(heads, forms, strict=True)]
+        if all(measure_row(row) <= space.columns for row in made):
+            break
+    return [truncate_row(row, space.columns) for row in made]
+
+
+def _list_link_forms(cells: Sequence[str]) -> list[str]:
+    """Return the figures of a link in four forms, each at most as long as the one before; what RDMA moves, which no other
+    row tells, stays in each."""
+    figures = [cell for cell in cells if not cell.startswith("MTU")]
+    at = next((at for at, cell in enumerate(figures) if cell.startswith("RDMA ")), None)
+    slim = [cell for cell in figures if not cell.endswith("Gb/s")]
+    if at is None:
+        return ["  ".join(form) for form in (figures, slim, slim, slim)]
+    device, _, rates = figures[at].removeprefix("RDMA ").partition(" ")
+    forms = [figures, slim, figures[at:], [f"RDMA {rates}" if device else figures[at], *figures[at + 1 :]]]
+    return ["  ".join(form) for form in forms]
 
 
 def _build_machine_charts(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
@@ -365,5 +381,6 @@ def _render_processes(scene: NodeScreenModel, columns: int, lines: int) -> tuple
 
 
 def _render_gib(size: int | None) -> TextRow:
-    figure = UNKNOWN if size is None else f"{size / GIB:.1f}"
-    return make_row(Span(f"{figure:>8}", TextStyle.VALUE), Span(" GiB", TextStyle.UNIT))
+    if size is None:
+        return make_row(Span(f"{UNKNOWN:>8}", TextStyle.STALE), Span("    "))
+    return make_row(Span(f"{size / GIB:>8.1f}", TextStyle.VALUE), Span(" GiB", TextStyle.UNIT))

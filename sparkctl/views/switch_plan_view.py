@@ -257,7 +257,9 @@ def _render_memory(name: str, bar: MemoryBar | None, columns: int, is_expected: 
     return [
         first,
         render_memory_legend(
-            bar, columns, [(_LABEL_COLUMNS, gap, 0, places) for places, gap in ((1, "  "), (0, "  "), (0, " "))]
+            bar,
+            columns,
+            [(_LABEL_COLUMNS, gap, 0, 0) for gap in ("  ", " ")],  # the same figures in any width
         ),
     ]
 

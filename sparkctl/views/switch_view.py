@@ -113,10 +113,15 @@ def render_switch(scene: SwitchScreenModel, columns: int, lines: int) -> ScrollP
         rows += [*_render_plan_summary(scene, inner), ()]
     if plan is not None and not (course is not None and _is_undone(course)):
         rows += render_switch_plan(plan, scene.bars, inner, has_begun=course is not None)
+    if course is None and plan is not None and plan.is_possible and not plan.is_there:
+        steps = _render_planned_steps(plan, inner)
+        rows += steps if len(rows) + len(steps) <= lines else []
     page = scroll_rows(rows, scene.further, lines)
     shown = [make_row(" ", *one) for one in page.rows]
-    if course is not None and is_running and (left := lines - len(shown)) >= _MIN_LOG_LINES:
+    if course is not None and (is_running or scene.log) and (left := lines - len(shown)) >= _MIN_LOG_LINES:
         shown += _render_log(course, scene, columns, left)
+    elif course is None and scene.plan is not None and (left := lines - len(shown) - 1) >= _MIN_MEMORY_LINES:
+        shown += [(), *_render_memories(scene, columns, min(left, _MAX_MEMORY_LINES))]
     return ScrollPage(pad_screen(shown, columns, lines), page.further)
 
 
@@ -140,6 +145,7 @@ def _render_running(course: SwitchProgress, scene: SwitchScreenModel, columns: i
 
 
 _MAX_MEMORY_LINES, _MAX_MEMORY_BOXES = 10, 3
+_MIN_MEMORY_LINES, _MIN_MEMORY_COLUMNS = 6, 56
 
 
 def _render_memory_box(seen: NodeTileModel, columns: int, lines: int) -> list[TextRow]:
@@ -155,6 +161,17 @@ def _render_memory_box(seen: NodeTileModel, columns: int, lines: int) -> list[Te
     return list(draw_frame(title, rows, columns, lines))
 
 
+def _render_memories(scene: SwitchScreenModel, columns: int, lines: int) -> list[TextRow]:
+    """Return the memory of the Sparks until now, beside each other."""
+    first = () if scene.plan is None else scene.plan.nodes
+    nodes = sorted(scene.glances.values(), key=lambda seen: seen.name not in first)
+    nodes = nodes[: max(1, min(_MAX_MEMORY_BOXES, columns // _MIN_MEMORY_COLUMNS))]
+    if not nodes:
+        return []
+    boxes = [_render_memory_box(seen, columns // len(nodes), lines) for seen in nodes]
+    return [tuple(span for row in rows for span in row) for rows in zip(*boxes, strict=True)]
+
+
 def _render_log(course: SwitchProgress, scene: SwitchScreenModel, columns: int, lines: int) -> list[TextRow]:
     """Return the last lines of the log of what is started, in a frame."""
     wide = max((measure_text(sanitize_line(one.node)) for one in scene.log), default=0)
@@ -166,7 +183,8 @@ def _render_log(course: SwitchProgress, scene: SwitchScreenModel, columns: int, 
         )
         for one in scene.log[-max(1, lines - 2) :]
     ]  # fmt: skip
-    title = make_row(Span("log of ", TextStyle.LABEL), sanitize_span(course.instance, TextStyle.VALUE))
+    names = " and ".join(dict.fromkeys(one.instance for one in scene.log)) or course.instance
+    title = make_row(Span("log of ", TextStyle.LABEL), sanitize_span(names, TextStyle.VALUE))
     if not rows:
         rows = [make_row(Span("it has not begun yet", TextStyle.STALE))]
     return list(draw_frame(title, rows, columns, lines))
@@ -246,6 +264,17 @@ def describe_step(step: SwitchStep, course: SwitchProgress, *, is_done: bool = F
     return describe_switch_step(step, course.instance, stops, is_done=is_done)
 
 
+def _render_planned_steps(plan: SwitchPlan, columns: int) -> list[TextRow]:
+    """Return what the switch will do, step by step."""
+    course = SwitchProgress(instance=plan.instance, began=0.0, plan=plan)
+    steps = (SwitchStep.STARTING,) if course.is_only_start else SWITCH_STEPS[:-1]
+    rows = [make_row(Span("what happens, step by step", TextStyle.LABEL))]
+    for number, step in enumerate(steps, 1):
+        head = make_row(Span(f"  {number}  ", TextStyle.LABEL))
+        rows += wrap_text(describe_step(step, course), columns, TextStyle.VALUE, head=head)
+    return [(), *rows]
+
+
 def _render_steps(course: SwitchProgress, scene: SwitchScreenModel, columns: int) -> list[TextRow]:
     rows: list[TextRow] = []
     for at, one in enumerate(course.steps):
@@ -255,7 +284,7 @@ def _render_steps(course: SwitchProgress, scene: SwitchScreenModel, columns: int
         rows += _render_step(one, course, scene, columns, goes_on=is_last and one.ended is None and not course.is_over)
     if not course.is_over:
         rows += [_render_pending_step(step, course) for step in _list_pending_steps(course)]
-    return rows or [make_row(Span("beginning ...", TextStyle.STALE))]
+    return rows or ([] if course.is_over else [make_row(Span("beginning ...", TextStyle.STALE))])
 
 
 def _render_step(
@@ -297,7 +326,7 @@ def _render_live_progress(course: SwitchProgress, scene: SwitchScreenModel, colu
     for name, seen in scene.glances.items():
         for one in seen.view.instances:
             stops = one.phase is Phase.STOPPING
-            is_new = course.current_step is SwitchStep.STARTING and one.name == course.instance and not stops
+            is_new = course.current_step is SwitchStep.STARTING and one.name in _list_new_names(course) and not stops
             is_old = course.current_step is SwitchStep.RESTORING and one.name != course.instance and not stops
             goes = course.current_step is SwitchStep.STOPPING and stops and (not old or one.name in old)
             if one.ours and one.phase in TRANSITION_PHASES and (is_new or is_old or goes):
@@ -308,6 +337,11 @@ def _render_live_progress(course: SwitchProgress, scene: SwitchScreenModel, colu
                     for each in part.rows
                 ]
     return rows
+
+
+def _list_new_names(course: SwitchProgress) -> tuple[str, ...]:
+    """Return the instances that a switch starts: what the new one needs, and the new one."""
+    return (*course.needs, course.instance)
 
 
 def _choose_step_symbol(one: Taken, *, goes_on: bool, is_asked: bool) -> tuple[str, TextStyle]:
@@ -323,6 +357,8 @@ def _choose_step_symbol(one: Taken, *, goes_on: bool, is_asked: bool) -> tuple[s
 
 def _list_pending_steps(course: SwitchProgress) -> Sequence[SwitchStep]:
     step = course.current_step
+    if course.is_only_start:
+        return ()
     if step is None:
         return SWITCH_STEPS
     way = ROLLBACK_STEPS if step in ROLLBACK_STEPS else SWITCH_STEPS
@@ -346,14 +382,15 @@ def _render_result(course: SwitchProgress, end: CommandEnded, scene: SwitchScree
     rows = _render_rollback(course, scene, columns)
     has_story = end.verdict is not None
     if end.verdict is not None:
-        rows += _render_sentences(f"{course.instance} failed: {end.verdict.summary}", columns, bad, TextStyle.BAD)
+        who = end.instance or course.instance
+        rows += _render_sentences(f"{who} failed: {end.verdict.summary}", columns, bad, TextStyle.BAD)
         for proof in end.verdict.evidence[:1]:
             told = _render_sentences(f"{proof.location}: {proof.text}", columns, " ", TextStyle.VALUE)
             rows += told[:_MAX_PROOF_LINES]
             if len(told) > _MAX_PROOF_LINES:
                 rows[-1] = (*rows[-1], Span(" …", TextStyle.LABEL))
         rows += _render_hints(end.verdict.remedy, columns)
-    if end.message is not None and not (has_story and course.steps[-1].step is SwitchStep.RESTORED):
+    if end.message is not None and not (has_story and course.current_step is SwitchStep.RESTORED):
         rows += _render_sentences(
             end.message, columns, " " if has_story else bad, TextStyle.ATTENTION if rows else TextStyle.BAD
         )
@@ -377,7 +414,7 @@ def render_switch_progress_line(course: SwitchProgress, now: float, key: str | N
     step = course.current_step
     tone = TextStyle.BAD if course.is_rolling_back else TextStyle.ATTENTION
     words = "beginning" if step is None else describe_step(step, course)
-    which = _format_step_number(step)
+    which = "" if course.is_only_start else _format_step_number(step)
     shows = () if key is None else (Span(f"   {key}", TextStyle.KEY), Span(" shows it", TextStyle.LABEL))
     return make_row(
         Span(f"{get_state_symbol(Phase.STARTING)} ", tone), sanitize_span(f"switch to {course.instance}", TextStyle.STRONG),

@@ -61,14 +61,20 @@ def test_a_generated_key_is_asked_of_clients_and_stands_nowhere_on_the_node(
     profile = sparkctl.profile(engine="vllm", api_key="generate")
     ran = sparkctl("up", profile, "--node", "spark1", "--json")
     assert ran.code == 0, ran
-    key = next(sparkctl.home.rglob("keys/spark1/tiny")).read_text().strip()
+    kept = next(sparkctl.home.rglob("keys/spark1/tiny"))
+    key = kept.read_text().strip()
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert key not in ran.out + ran.err
     container = list_own_containers(spark1)[0]
     seen = inspect_container(spark1, container)
     assert key not in json.dumps([seen["Path"], seen["Args"], seen["Config"]["Cmd"], seen["Config"]["Labels"]])
     assert key not in spark1.docker("logs", container)
     assert key not in spark1.sh("sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
-    for words in (("logs", "tiny"), ("history", "--json"), ("status", "--json"), ("endpoints",)):
-        assert key not in sparkctl(*words).out, words
+    for words in ("logs tiny", "history --json", "status --json", "endpoints", "endpoints --json", "diagnose tiny"):
+        said = sparkctl(*words.split())
+        assert key not in said.out + said.err, words
+    assert key in sparkctl("endpoints", "--with-key").out, "on request"
+    assert [path for path in sparkctl.saved() if key.encode() in path.read_bytes()] == [kept], "nor in a file of ours"
     opened = sparkctl.start("tunnel", profile, "--json")
     url = json.loads(opened.await_text(r'^\{.*"event": ?"tunnel".*"open".*$'))["url"]
     with pytest.raises(urllib.error.HTTPError) as refused:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from textual.widgets import Input
 
+from sparkctl.cli.command_line_parser import CommandLineParser as Grammar
+from sparkctl.cli.main import sparkctl_command
+from sparkctl.commands.request import ScreenTarget
+from sparkctl.errors import InvalidInput
+from sparkctl.model.node import NodeName
+from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks
 from tests.support.sim_clients import FAST
 from tests.tui.panel_driver import is_idle, open_demo_panel, stop_background_requests, wait_for_text
@@ -130,3 +137,58 @@ async def test_what_has_no_key_of_its_own_may_be_given_one(tmp_path: Path, monke
         await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
         await pilot.press("tab", "f2")
         await wait_for_text(pilot, "Stop everything that sparkctl started on spark2?")
+
+
+def test_what_only_prints_is_a_line_of_the_panel_and_what_changes_is_not() -> None:
+    grammar = Grammar(sparkctl_command)
+    for line in ("models", "images --node spark1", "endpoints", "check qwen36", "guard status", "profiles show qwen36"):
+        assert grammar.parse_request(line.split()).format_as_command() == tuple(line.split())
+    assert grammar.parse_request(["ps"]) == ScreenTarget(verb="status")
+    assert grammar.parse_request(["top", "-n", "spark2"]) == ScreenTarget(verb="top", nodes=(NodeName("spark2"),))
+    for line in ("models remove x", "images remove x", "profiles check x --fix", "guard disarm", "restart x"):
+        with pytest.raises(InvalidInput, match="is for the command line"):
+            grammar.parse_request(line.split())
+    with pytest.raises(InvalidInput) as refused:
+        grammar.parse_request(["init"])
+    assert {"status", "top", "models", "images", "endpoints", "check", "guard"} <= set(
+        str(refused.value.hint).removeprefix("here: ").split(", ")
+    )
+
+
+async def test_ps_and_top_open_what_shows_it_and_models_shows_its_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        SimulatedSparks("two-stacks", **FAST) as sparks,
+        open_demo_panel(sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot,
+    ):
+        await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
+        await type_line(pilot, "top --node spark2")
+        await wait_for_text(pilot, "sparkctl › spark2 ")
+        await type_line(pilot, "ps")
+        await wait_for_text(pilot, lambda text: text.startswith(" sparkctl  ") and text.count("● ready") == 2)
+        await type_line(pilot, "status qwen36-ngram")
+        await wait_for_text(pilot, "sparkctl › spark1 › qwen36-ngram")
+        await type_line(pilot, "status nowhere")
+        await wait_for_text(pilot, "no instance is called nowhere")
+        await pilot.press("escape", "escape")
+        await type_line(pilot, "profiles show qwen36")
+        shown = await wait_for_text(pilot, "more below")
+        assert "sparkctl profiles show qwen36" in shown
+        assert "mem-fraction-static" in shown
+
+
+async def test_tab_completes_what_all_begin_with_before_it_takes_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SimulatedSparks("empty", **FAST) as sparks, open_demo_panel(sparks, tmp_path, monkeypatch) as pilot:
+        await wait_for_text(pilot, lambda text: text.count("nothing runs") == 2)
+        await pilot.press("colon", *"plan qwen36-v")
+        await wait_for_text(pilot, "qwen36-v")
+        field = pilot.app.screen.query_one(Input)
+        field.value = "plan qw"
+        await wait_for_text(pilot, "… ")
+        await pilot.press("tab")
+        assert field.value == "plan qwen3"
+        await pilot.press("tab")
+        assert field.value in {f"plan {name}" for name in ProfileLibrary().list_names() if name.startswith("qwen3")}

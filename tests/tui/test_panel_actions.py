@@ -329,12 +329,28 @@ async def test_one_key_opens_a_tunnel_and_ends_it(tmp_path: Path, monkeypatch: p
 async def test_a_pause_holds_the_picture_and_not_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with SimulatedSparks("two-stacks", **FAST) as sparks, open_demo_panel(sparks, tmp_path, monkeypatch) as pilot:
         await wait_for_text(pilot, lambda text: text.count("tok/s") == 2)
+        for key, place in (
+            ("", "sparkctl "),
+            ("n", "› spark1 "),
+            ("enter", "spark1 › qwen36-ngram"),
+        ):
+            await pilot.press(*([key] if key else []))
+            await wait_for_text(
+                pilot, lambda text, place=place: place in text.splitlines()[0] and "being read" not in text
+            )
+            await pilot.press("space")
+            held = await wait_for_text(pilot, "paused")
+            await pilot.pause(2.0)
+            panel_of(pilot).repaint_front_screen()  # as after a key
+            assert read_screen(pilot) == held
+            await pilot.press("space")
+            await wait_for_text(pilot, lambda text, held=held: "paused" not in text and text != held)
+            await pilot.press(*(["escape"] if key else []))
+        await pilot.press("p")
+        await wait_for_text(pilot, "› profiles")
         await pilot.press("space")
-        held = await wait_for_text(pilot, "paused")
-        await pilot.pause(2.5)
-        assert read_screen(pilot) == held
-        await pilot.press("space")
-        await wait_for_text(pilot, lambda text: "paused" not in text and text != held)
+        await pilot.pause()
+        assert "paused" not in read_screen(pilot), "nothing is held here, so nothing says so"
 
 
 async def test_a_pause_follows_the_operators_own_moves_and_holds_no_other_screen(

@@ -225,9 +225,12 @@ def _open_demo_panel(scenario: str | None, speed: float, *, readonly: bool) -> i
 @contextmanager
 def _run_simulator(scenario: str, **pace: Any) -> Iterator[tuple[Path, Path]]:
     """Run two simulated Sparks. Yields the path of their config, and a temporary home directory."""
+    import logging
+
     from sparkctl.files import remove_abandoned_directories
     from sparkctl.simulator import DIRECTORY_PREFIX, run_in_background
 
+    logging.getLogger("asyncio").setLevel(logging.ERROR)  # that a client leaves while a Spark writes is no warning
     for prefix in (_HOME_PREFIX, DIRECTORY_PREFIX):
         remove_abandoned_directories(prefix)
     with (

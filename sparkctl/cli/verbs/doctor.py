@@ -114,7 +114,7 @@ def _prepare_collection(nodes: Sequence[Node], file: str, *, names_nodes: bool) 
 
 
 def _create_findings_printer(names: Sequence[str], *, at_once: bool = False) -> EventPrinter:
-    from sparkctl.cli import stdout
+    from sparkctl.cli import stderr, stdout
     from sparkctl.cli.event_printers import TextPrinter
     from sparkctl.model.events import CheckCompleted, CommandEnded, Event, FindingReported
     from sparkctl.views.finding_view import format_finding
@@ -146,6 +146,10 @@ def _create_findings_printer(names: Sequence[str], *, at_once: bool = False) -> 
                     for node in (*self.waiting, *self.held.copy()):
                         self.print(node)
                     super().print_event(event)
+                    if self.node is not None and not at_once:
+                        stderr.print_message(
+                            "this was one look; sparkctl top shows heat, clocks and what else takes time"
+                        )
                 case _:
                     super().print_event(event)
 

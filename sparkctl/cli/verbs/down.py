@@ -109,7 +109,8 @@ def restart_command(instance: str, node: tuple[str, ...], timeout: float | None,
 
 
 @click.command("free", cls=RequestCommand, short_help="Stop everything that sparkctl started on a node; list the rest.")
-@click.argument("nodes", nargs=-1, required=True, metavar="NODE...", shell_complete=complete_nodes)
+@click.argument("nodes", nargs=-1, metavar="NODE...", shell_complete=complete_nodes)
+@node_option(many=True, about=" (as NODE)")
 @click.option("--dry-run", is_flag=True, help="Show what would be stopped and what stays; change nothing.")
 @click.option(
     "--grace",
@@ -118,7 +119,10 @@ def restart_command(instance: str, node: tuple[str, ...], timeout: float | None,
     help="Time between SIGTERM and SIGKILL (default: the profiles').",
 )
 @json_option
-def free_command(nodes: tuple[str, ...], dry_run: bool, grace: float | None, as_json: bool) -> PreparedVerb:
+@click.pass_context
+def free_command(
+    ctx: click.Context, nodes: tuple[str, ...], node: tuple[str, ...], dry_run: bool, grace: float | None, as_json: bool
+) -> PreparedVerb:
     """Stop everything that sparkctl started on these nodes, and check that nothing is left behind.
 
     A model over several Sparks is stopped on all of them. What sparkctl did not start is listed and keeps running. Exit 3:
@@ -130,7 +134,10 @@ def free_command(nodes: tuple[str, ...], dry_run: bool, grace: float | None, as_
     """
     from sparkctl.commands.stop.stop_instance import StopInstance
 
+    if not nodes and not node:  # never all of them by default: it stops what runs
+        raise click.MissingParameter(ctx=ctx, param_hint="'NODE...'", param_type="argument")
     request = StopInstance(
-        instance=None, nodes=select_configured_nodes(nodes), grace=grace, everywhere=list_nodes(), frees=True, dry_run=dry_run
+        instance=None, nodes=select_configured_nodes((*nodes, *node)), grace=grace, everywhere=list_nodes(), frees=True,
+        dry_run=dry_run,
     )  # fmt: skip
     return PreparedVerb(request=request)

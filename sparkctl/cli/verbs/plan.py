@@ -48,6 +48,7 @@ class EstimatePrinter(TextPrinter):
         self._profile = profile
         self._measured = summarize_reference(profile.reference)
         self._fits: list[MemoryFit] = []
+        self._missing: dict[str, tuple[MissingPart, ...]] = {}  # by node, of the profile itself
         self._shared: dict[str, None] = {}  # commands for all Sparks together, in order
 
     @property
@@ -59,7 +60,7 @@ class EstimatePrinter(TextPrinter):
         """Print each answer as it arrives, and the summary of all at the end."""
         if isinstance(event, CommandEnded) and self._fits and self._measured is not None:
             stdout.print_rows(wrap_line(f"source: {sanitize_line(self._measured)}", stdout.get_terminal_width(), 2))
-        if isinstance(event, CommandEnded) and (lines := format_estimate_summary(self._own_fits)):
+        if isinstance(event, CommandEnded) and (lines := format_estimate_summary(self._own_fits, self._missing)):
             stdout.print_line()
             stdout.print_rows(lines)
             stdout.print_rows(f"then: {command}" for command in self._shared)
@@ -68,6 +69,8 @@ class EstimatePrinter(TextPrinter):
             stdout.print_line("No profile has this model yet. The figures are those of this one; save it to start it:")
             stdout.print_lines(f"  {line}".rstrip() for line in self._assumed.splitlines())
         if isinstance(event, PartsMissing):
+            if event.instance == self._profile.name:
+                self._missing[event.node] = event.parts
             return stdout.print_rows(format_missing_parts(event))
         if not isinstance(event, MemoryFitEvaluated):
             return super().print_event(event)

@@ -200,6 +200,8 @@ def endpoints_command(node: tuple[str, ...], form: str, with_key: bool, as_json:
         models = [one for one in served if one.is_model]
         if models and form in ("env", "openclaw", "claude-code"):
             _warn_of_default(models, default)
+        if not models and form not in ("env", "open-webui", "llama-swap"):
+            stderr.print_message("no language model answers: nothing in this is for a client")
         for one in served:
             if one.needed_by is not None:
                 stderr.print_message(f"{one.instance} on {one.node} is left out: it runs for {one.needed_by}")

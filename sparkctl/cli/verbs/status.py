@@ -15,6 +15,7 @@ from sparkctl.cli.options import (
     accept_silently,
     complete_instances,
     create_context,
+    list_nodes,
     node_option,
     select_configured_nodes,
     wide_document_option,
@@ -44,7 +45,7 @@ def status_command(
     is_long: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Show every node: state, memory, the instances that sparkctl started and their state, and engines that it did not start.
-    With NAME only that instance, with all details.
+    With NAME only that instance, with all details, or only that node.
 
     \b
     sparkctl status
@@ -55,6 +56,8 @@ def status_command(
     Exit 3 if a node could not be read.
     """
     context = create_context(may_ask=not as_json)
+    if name is not None and not node and name in {one.name for one in list_nodes()}:
+        node, name = (name,), None  # a Spark is meant
     nodes = select_configured_nodes(node)
     form = _Form(name, as_json, names_only, is_long or stdout.get_option(stdout.FORMAT_OPTION) == "wide")
     if watch:

@@ -7,6 +7,7 @@ measurement and stopped again; what stops for it runs again at the end.
 from __future__ import annotations
 
 import asyncio
+import math
 import tempfile
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkctl.commands.bench.cell_watch import CellWatch
+from sparkctl.commands.bench.chat_stream import stream_chat
 from sparkctl.commands.bench.load_generator import (
     CellFailed,
     LoadGenerator,
@@ -55,12 +57,14 @@ from sparkctl.model.events import (
     SwitchPlanned,
     WarningEmitted,
 )
-from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec
+from sparkctl.model.launch_plan import ContainerLabel, DockerRunSpec, find_flag_value
 from sparkctl.model.memory_fit import CheckpointFiles
 from sparkctl.model.missing_part import PartKind
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.questions import BenchStartQuestion, NonInteractivePrompter
+from sparkctl.model.text.sanitize import load_json_map, sanitize_line, truncate_text
 from sparkctl.model.text.units import format_duration
+from sparkctl.monitor.engine_probe import request_engine
 from sparkctl.monitor.guard_client import read_receipt, save_receipt
 from sparkctl.monitor.meters.bandwidth import build_decode_step_reads
 from sparkctl.monitor.node_status import read_node_statuses
@@ -68,6 +72,7 @@ from sparkctl.monitor.node_views import build_missing_instance_error, choose_ins
 from sparkctl.node.node_inspection import NodeIdentity
 from sparkctl.profiles.container_labels import parse_decode_step_label, parse_port_label
 from sparkctl.profiles.fit_evaluation import list_checkpoint_paths
+from sparkctl.transport.http_client import InvalidHttpResponse
 from sparkctl.transport.node_connection import ByteReader, ByteWriter
 from sparkctl.transport.node_session import NodeSession
 from sparkctl.transport.socket_relay import HeaderWriter, SocketRelay
@@ -80,6 +85,9 @@ _MAX_TOKENIZER_BYTES = 64 << 20
 _TOKENIZER_HINT = "name one: --tokenizer DIRECTORY, with the tokenizer.json of this model"
 _GGUF_SUFFIX = ".gguf"  # a file that holds its tokenizer in itself
 _READ_SECONDS = 60.0
+_VERSION_SECONDS, _MAX_VERSION_CHARS = 5.0, 40
+_THOUGHT_TOKENS = 16  # of a question that shows whether an answer begins with thoughts
+_PARSER_FLAGS = ("reasoning-parser", "reasoning-format")
 _RECEIPT_SECONDS = (0.0, 1.0, 2.0)  # seconds before each look for the guard's receipt
 PRESETS = {  # quick and owner are what owners of a Spark post: al-engr.com/qwen3.6-ngram-vs-nvfp4-mtp and -single-spark-sglang
     "quick": tuple(
@@ -178,6 +186,7 @@ class BenchTarget:
     engine: Engine
     served: ServedEndpoint
     identity: NodeIdentity | None = None  # of its node, None where that could not be read
+    version: str | None = None  # of the engine, as it tells it itself
 
     @property
     def model(self) -> ServedModel | None:
@@ -201,7 +210,12 @@ def run_bench(ctx: CommandContext, request: RunBench) -> AsyncGenerator[Event, N
             interruptible = ctx.interrupt.run_interruptible
             target = await interruptible(find_target(stack, ctx, request, emit), NOTHING_MEASURED)
             generator_version = await interruptible(describe_generator(words), NOTHING_MEASURED)
-            run = _prepare_run(ctx, emit, request, store, target, generator=generator_version, book=book)
+            thinking = None
+            if request.resume is None:
+                thinking = await interruptible(_find_thinking(ctx, target), NOTHING_MEASURED)
+            run = _prepare_run(
+                ctx, emit, request, store, target, generator=generator_version, book=book, thinking=thinking
+            )
             home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sparkctl-bench-")))
             tokenizer = request.tokenizer
             if not tokenizer:
@@ -407,9 +421,25 @@ async def find_target(stack: AsyncExitStack, ctx: CommandContext, request: Measu
     run, identity = await session.docker.read_run_options(container.id), None
     with suppress(SparkctlError):
         identity = (await session.read_node("identity")).identity
-    return BenchTarget(
+    target = BenchTarget(
         session=session, container=container, run=run, port=port, engine=engine, served=endpoint, identity=identity
     )
+    return replace(target, version=await _read_engine_version(target))
+
+
+async def _read_engine_version(target: BenchTarget) -> str | None:
+    """Return what the engine says of its version, None where it says nothing."""
+    if target.engine.version_source is None:
+        return None
+    path, field_name = target.engine.version_source
+    with suppress(OSError, InvalidHttpResponse, SparkctlError):
+        answer = await request_engine(
+            target.session.link, target.port, "GET", path, headers=target.auth_headers, timeout=_VERSION_SECONDS
+        )
+        told = (load_json_map(answer.body.decode("utf-8", "replace")) or {}) if answer.is_success else {}
+        if isinstance(value := told.get(field_name), str):
+            return truncate_text(sanitize_line(value), _MAX_VERSION_CHARS) or None
+    return None
 
 
 async def _fetch_tokenizer(target: BenchTarget, home: Path) -> str:
@@ -456,9 +486,10 @@ def _prepare_run(
     *,
     generator: str,
     book: str,
+    thinking: bool | None,
 ) -> BenchRun:
     """Return the run to measure: a new one, or the one to resume. Raises `InvalidInput`."""
-    setup = describe_setup(ctx, request, target, generator, book, request.runs)
+    setup = replace(describe_setup(ctx, request, target, generator, book, request.runs), thinking=thinking)
     if request.resume is not None:
         run = store.load(request.resume)
         if run.instance != request.instance:
@@ -517,12 +548,13 @@ def describe_setup(
         None,
     )
     share = None if start is None else next(iter(start.shares), None)
+    words = CommandFlags(target.run.command, target.run.entrypoint)
     return BenchSetup(
-        prefix_cache=read_prefix_cache(target.engine, CommandFlags(target.run.command, target.run.entrypoint)),
+        prefix_cache=read_prefix_cache(target.engine, words), temperature=read_temperature(target.engine, words),
         profile=container.get_label(ContainerLabel.PROFILE),
         digest=container.get_label(ContainerLabel.HASH) if start is None else start.hash,
         text=None if start is None else start.text, engine=target.engine.name,
-        engine_version=None if share is None else share.engine_version, image=container.image,
+        engine_version=target.version or (None if share is None else share.engine_version), image=container.image,
         image_digest=container.image_id or (None if share is None else share.image_digest),
         driver=(who.driver or None) if who is not None else None, kernel=(who.kernel or None) if who is not None else None,
         served=None if model is None else model.name,
@@ -535,6 +567,39 @@ def read_prefix_cache(engine: Engine, words: CommandFlags) -> bool | None:
     """Tell whether a launch turns its engine's prefix cache on or off, None where it does neither."""
     turned_on, turned_off = (words.has_flag(*names) for names in engine.prefix_cache_flags)
     return False if turned_off else True if turned_on else None
+
+
+def read_temperature(engine: Engine, words: CommandFlags) -> float | None:
+    """Return the temperature that a launch sets for requests that have none, None where it sets none."""
+    value = words.get_json(*engine.temperature_flags).get("temperature", words.get_value(*engine.temperature_flags))
+    try:
+        found = float(value) if isinstance(value, str | int | float) else None
+    except ValueError:
+        return None
+    return found if found is not None and math.isfinite(found) else None
+
+
+async def _find_thinking(ctx: CommandContext, target: BenchTarget) -> bool | None:
+    """Ask a short question, which is not measured: return whether its answer begins with thoughts.
+
+    None where that is not known: a server without a parser for thoughts does not tell them apart.
+    """
+    body = {
+        "model": target.model.name if target.model else "default", "max_tokens": _THOUGHT_TOKENS,
+        "messages": [{"role": "user", "content": "What is the capital of France?"}],
+    }  # fmt: skip
+    try:
+        answer = await stream_chat(
+            target.session.link, target.port, body, target.auth_headers, clock=ctx.clock, timeout=_READ_SECONDS
+        )
+    except (TimeoutError, InvalidHttpResponse, OSError, SparkctlError):  # the first cell tells what is wrong
+        return None
+    return True if answer.has_thought else False if has_thought_parser(target) else None
+
+
+def has_thought_parser(target: BenchTarget) -> bool:
+    """Tell whether the launch names a parser that tells thoughts apart from the answer."""
+    return any(find_flag_value(target.run.command, name) is not None for name in _PARSER_FLAGS)
 
 
 @contextmanager

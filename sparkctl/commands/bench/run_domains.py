@@ -28,6 +28,7 @@ from sparkctl.commands.bench.run_bench import (
     describe_setup,
     find_target,
     find_why_it_ended,
+    has_thought_parser,
     keep_run,
     refuse_changed_setup,
     save_run,
@@ -42,7 +43,6 @@ from sparkctl.history.bench_store import BenchStore
 from sparkctl.model.bench import BenchRun, BenchSetup, DomainKey, DomainResult, Measurements
 from sparkctl.model.engine_metrics import EngineMetrics
 from sparkctl.model.events import BenchDomainMeasured, CommandEnded, Emit, Event, Outcome
-from sparkctl.model.launch_plan import find_flag_value
 from sparkctl.model.node import Node
 from sparkctl.model.text.sanitize import load_json, sanitize_line
 from sparkctl.model.text.suggestions import format_did_you_mean
@@ -60,7 +60,6 @@ _COUNTED_TRIES, _COUNTED_PAUSE = (
 _DISTURBED_SHARE, _DISTURBED_TOKENS = 1.05, 16  # more tokens than ours by both: somebody else asked
 _END_SECONDS = (0.0, 1.0, 2.0, 4.0)  # seconds before each look whether it has ended: its port closes first
 _REFUSED_SETTING = (400, 422)  # of a server that does not know the setting of thinking
-_PARSER_FLAGS = ("reasoning-parser", "reasoning-format")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,9 +294,11 @@ class _Sweep:
             raise OperationRefused(
                 f"{self.request.instance} does not stream an answer: {error}", f"sparkctl check {self.request.instance}"
             ) from error
-        command = self.target.run.command
-        has_parser = any(find_flag_value(command, name) is not None for name in _PARSER_FLAGS)
-        return list_passes(thinks=with_thinking.has_thought, thinks_anyway=without.has_thought, has_parser=has_parser)
+        return list_passes(
+            thinks=with_thinking.has_thought,
+            thinks_anyway=without.has_thought,
+            has_parser=has_thought_parser(self.target),
+        )
 
     async def _measure_domain(self, domain: str, thinking: bool | None) -> DomainResult:
         answers: list[StreamedAnswer] = []

@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 from sparkctl.commands.event_stream import (
     build_end_from_error,
     build_error_from_end,
+    deduplicate_warnings,
     forward_events,
     open_session,
     run_in_turn,
@@ -264,7 +265,7 @@ class ProfilePuller:
         build: ImageBuild | None,
         emit: Emit,
     ) -> None:
-        self._ctx, self._request, self._emit = ctx, request, emit
+        self._ctx, self._request, self._emit = ctx, request, deduplicate_warnings(emit)
         self._sessions, self._plans, self._build = sessions, plans, build
         self._began = ctx.clock.monotonic()
         self._engines: dict[NodeName, DockerInfo] = {}
@@ -320,7 +321,9 @@ class ProfilePuller:
 
     async def _read_node(self, session: NodeSession, plan: LaunchPlan) -> tuple[tuple[MissingPart, ...], DockerInfo]:
         """Return what a node lacks; an image that `pull` built of something that has changed since is lacking, too."""
-        parts, engine = await read_missing_parts(session, self._request.profile, plan)
+        parts, engine, others = await read_missing_parts(session, self._request.profile, plan)
+        for words in others:
+            self._emit(WarningEmitted(self._ctx.clock.unix_time(), session.node.name, words, None))
         if self._build is None or any(part.kind is PartKind.IMAGE for part in parts):
             return parts, engine
         image = await session.docker.inspect_image(plan.image)

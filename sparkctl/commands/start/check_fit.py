@@ -21,13 +21,14 @@ from sparkctl.commands.start.launch_plans import build_changed_plan, build_rank_
 from sparkctl.commands.start.missing_parts import (
     build_missing_event,
     describe_full_disk,
+    describe_missing_mounts,
     estimate_pull_times,
     find_missing_parts,
     measure_free_space,
     read_missing_from_hub,
 )
 from sparkctl.commands.start.start_needs import list_need_nodes
-from sparkctl.commands.start.start_preflight import refuse_wrong_node_count
+from sparkctl.commands.start.start_preflight import list_mount_sections, refuse_wrong_node_count
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
@@ -304,7 +305,13 @@ async def _check_node(
             session.docker.list_containers(),
             session.docker.inspect_image(plan.image),
             session.docker.read_info(),
-            session.read_node("memory", "processes", "gpu", *node_fit.list_model_sections(request.profile, plan)),
+            session.read_node(
+                "memory",
+                "processes",
+                "gpu",
+                *node_fit.list_model_sections(request.profile, plan),
+                *list_mount_sections(plan),
+            ),
         )
         loading_ids = await node_fit.find_loading_containers(session, look, containers)
     measured = node_fit.MeasuredNode(
@@ -320,12 +327,12 @@ async def _check_node(
     missing = find_missing_parts(request.profile, plan, image=image, engine=engine, models=look.models)
     if is_running:
         missing = ()
-    cautions: tuple[str, ...] = ()
+    cautions = describe_missing_mounts(request.profile, plan, look)
     if request.hub is not None:
-        missing, models, cautions = await read_missing_from_hub(request.hub, request.profile, missing, look.models)
+        missing, models, untold = await read_missing_from_hub(request.hub, request.profile, missing, look.models)
         measured = replace(measured, look=replace(look, models=models))
         missing, unknown = await measure_images(session, missing, engine)
-        cautions += unknown
+        cautions += (*untold, *unknown)
     missing = estimate_pull_times(ctx.history, await measure_free_space(session, missing, engine))
     cautions += tuple(words for one in missing if (words := describe_full_disk(one)) is not None)
     fit = measured.evaluate_in_place(request.profile)

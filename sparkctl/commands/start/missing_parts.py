@@ -8,7 +8,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from sparkctl.commands.start.start_preflight import format_making_hint, format_pull_hint
+from sparkctl.commands.start.start_preflight import (
+    check_mounts,
+    format_making_hint,
+    format_pull_hint,
+    list_mount_sections,
+)
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines.memory_estimate import map_path_to_node
@@ -22,6 +27,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.secrets import redact_words
 from sparkctl.model.text.units import format_gib
+from sparkctl.node.node_inspection import NodeInspection
 from sparkctl.profiles.fit_evaluation import find_model_paths, list_checkpoint_paths
 from sparkctl.transport.docker.docker_responses import DockerInfo, ImageInfo
 from sparkctl.transport.hub_client import HubClient
@@ -98,6 +104,17 @@ def _explain_missing_files(files: CheckpointFiles, kind: PartKind) -> str | None
     if files.index_total is not None and size < files.index_total:
         return f"is incomplete ({format_gib(size)} of {format_gib(files.index_total)})"
     return None
+
+
+def describe_missing_mounts(profile: Profile, plan: LaunchPlan, look: NodeInspection) -> tuple[str, ...]:
+    """Return what else its mounts name and the node does not have, as sentences: no pull gets it. Directories of its models
+    are not among them.
+    """
+    places = list_checkpoint_paths(profile, plan)
+    others = [
+        one for one in plan.mounts if not any(f"{place}/".startswith(f"{one.source.rstrip('/')}/") for place in places)
+    ]
+    return tuple(one.message for one in check_mounts(replace(plan, mounts=tuple(others)), look) if one.is_missing)
 
 
 def estimate_pull_times(history: OperationHistory, parts: Sequence[MissingPart]) -> tuple[MissingPart, ...]:
@@ -223,11 +240,18 @@ def build_missing_event(
 
 async def read_missing_parts(
     session: NodeSession, profile: Profile, plan: LaunchPlan
-) -> tuple[tuple[MissingPart, ...], DockerInfo]:
-    """Inspect one node; return what it lacks, and its Docker. Raises `NodeError`, `DockerError`."""
+) -> tuple[tuple[MissingPart, ...], DockerInfo, tuple[str, ...]]:
+    """Inspect one node; return what it lacks, its Docker, and as sentences what it lacks that no pull gets. Raises `NodeError`,
+    `DockerError`.
+    """
     look, image, engine = await gather_or_cancel(
-        session.read_node("identity", *(f"model={place}" for place in list_checkpoint_paths(profile, plan))),
+        session.read_node(
+            "identity",
+            *(f"model={place}" for place in list_checkpoint_paths(profile, plan)),
+            *list_mount_sections(plan),
+        ),
         session.docker.inspect_image(plan.image),
         session.docker.read_info(),
     )
-    return find_missing_parts(profile, plan, image=image, engine=engine, models=look.models), engine
+    missing = find_missing_parts(profile, plan, image=image, engine=engine, models=look.models)
+    return missing, engine, describe_missing_mounts(profile, plan, look)

@@ -20,7 +20,12 @@ from sparkctl.commands.start.launch_plans import RankLaunch, build_changed_plan
 from sparkctl.commands.start.missing_parts import build_missing_event, describe_way_to_get, find_missing_parts
 from sparkctl.commands.start.rank_watch import RankWatch
 from sparkctl.commands.start.start_measurements import StartMemory, StartTimer, add_measured_weights
-from sparkctl.commands.start.start_preflight import PreflightInspection, StartDecision, decide_start
+from sparkctl.commands.start.start_preflight import (
+    PreflightInspection,
+    StartDecision,
+    decide_start,
+    list_mount_sections,
+)
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.start.start_watch import WatchResult, collect_plan_secrets
 from sparkctl.commands.stop.stop_containers import remove_ended_container, stop_container
@@ -166,7 +171,7 @@ class RankStart(RankWatch):
         engine, containers, image = await gather_or_cancel(
             session.docker.read_info(), session.docker.list_containers(), session.docker.inspect_image(plan.image)
         )
-        paths = [f"path={mount.source}" for mount in plan.mounts if mount.source.startswith("/")]
+        paths = list_mount_sections(plan)
         disk = [f"disk={engine.root_dir}"] if engine.root_dir else []
         models = node_fit.list_model_sections(self.request.profile, plan)
         look, self._weights = await gather_or_cancel(

@@ -114,7 +114,7 @@ def decide_start(
     _refuse_without_gpu(plan, inspection)
     _refuse_busy_port(plan, inspection, stop, again=again, propose=propose)
     warnings = _warn_low_disk(plan, inspection) + tuple(
-        (one.message, one.hint) for one in check_mounts(plan, inspection)
+        (one.message, one.hint) for one in check_mounts(plan, inspection.look)
     )
     return StartDecision(stop=stop, sweep=tuple(sweep), warnings=warnings)
 
@@ -225,14 +225,19 @@ def _warn_low_disk(plan: LaunchPlan, inspection: PreflightInspection) -> tuple[t
     return ()
 
 
-def check_mounts(plan: LaunchPlan, inspection: PreflightInspection) -> tuple[MountCaution, ...]:
+def list_mount_sections(plan: LaunchPlan) -> list[str]:
+    """Return what to read on the node for `check_mounts`."""
+    return [f"path={mount.source}" for mount in plan.mounts if mount.source.startswith("/")]
+
+
+def check_mounts(plan: LaunchPlan, look: NodeInspection) -> tuple[MountCaution, ...]:
     """Return warnings about mount sources that were not found, for `up` and `switch` alike.
 
     Docker creates a missing source itself, empty and owned by root, so the engine finds no model. Docker runs as root
     and the SSH user usually does not: a path that this user may not see is not missing.
     """
-    found_paths = dict(inspection.look.paths)
-    user = inspection.look.identity.user if inspection.look.identity else "the SSH user"
+    found_paths = dict(look.paths)
+    user = look.identity.user if look.identity else "the SSH user"
     found = []
     for source in dict.fromkeys(mount.source for mount in plan.mounts if mount.source in found_paths):
         if found_paths[source] is False:

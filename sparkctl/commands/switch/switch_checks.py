@@ -20,6 +20,7 @@ from sparkctl.commands.start.start_preflight import (
     check_mounts,
     decide_start,
     format_transfer_command,
+    list_mount_sections,
     refuse_without_docker,
 )
 from sparkctl.commands.switch.switch_planner import IncomingRank, NodeInventory, is_running_need
@@ -91,7 +92,7 @@ async def _inspect_node(
     engine, containers, image = await gather_or_cancel(
         session.docker.read_info(), session.docker.list_containers(), session.docker.inspect_image(launch.image)
     )
-    paths = [f"path={mount.source}" for mount in launch.mounts if mount.source.startswith("/")]
+    paths = list_mount_sections(launch)
     disk = [f"disk={engine.root_dir}"] if engine.root_dir else []
     wanted = node_fit.list_model_sections(request.profile, coming.model_plan)
     look = await session.read_node("identity", "memory", "listen", "docker", "sudo", *disk, *paths, *wanted)
@@ -125,7 +126,7 @@ def _refuse_missing_mounts(
     transaction: SwitchTransaction, request: SwitchInstance, launch: LaunchPlan, inspection: PreflightInspection
 ) -> None:
     """Refuse a missing mount source now; the engine would find no model only after the old one is stopped."""
-    for caution in check_mounts(launch, inspection):
+    for caution in check_mounts(launch, inspection.look):
         if caution.is_missing and not request.keep_going:
             raise OperationRefused(
                 caution.message, f"put the files there, or start without them: {request.retry_command} --keep-going"

@@ -4,6 +4,7 @@ write them.
 
 from __future__ import annotations
 
+from sparkctl.engines.failures.hub_failures import HUB_FAILURES
 from sparkctl.engines.failures.library_failures import ARGUMENT_FAILURES, CRASH_FAILURES, LIBRARY_FAILURES
 from sparkctl.engines.failures.memory_failures import HOST_MEMORY_FAILURES, cuda_memory_rules
 from sparkctl.engines.failures.model_file_failures import MODEL_FILE_FAILURES
@@ -14,6 +15,12 @@ __all__ = ["COMMON_CAUSES", "COMMON_FAILURES", "CRASH_FAILURES", "EXCEPTION_PREF
 
 # First the rules that name a cause, then those that only say that something failed.
 COMMON_CAUSES = (
-    HOST_MEMORY_FAILURES + MODEL_FILE_FAILURES + NODE_FAILURES + RANK_FAILURES + ARGUMENT_FAILURES + LIBRARY_FAILURES
+    HOST_MEMORY_FAILURES
+    + HUB_FAILURES
+    + MODEL_FILE_FAILURES
+    + NODE_FAILURES
+    + RANK_FAILURES
+    + ARGUMENT_FAILURES
+    + LIBRARY_FAILURES
 )
 COMMON_FAILURES = COMMON_CAUSES + CRASH_FAILURES

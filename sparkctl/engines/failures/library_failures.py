@@ -9,6 +9,8 @@ After them: the rules for refused command lines, and for errors that no other ru
 
 from __future__ import annotations
 
+import re
+
 from sparkctl.engines.base import FailureWeight
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, EXCEPTION_WITHOUT_ERROR, MatchGroups, failure_rule
 from sparkctl.model.verdict import ChangeDirection, FailureCause
@@ -18,11 +20,18 @@ _OTHER_BACKEND = "Choose another backend for it (attention, MoE, FP4 or sampling
 # Bytes of shared memory that one block may use on a GB10 (compute capability 12.1): CUDA programming guide, technical
 # specifications per compute capability.
 _GB10_SHARED_MEMORY = 101_376
+_PLACEHOLDER = re.compile(r"\b(?:your|YOUR|my|MY)_\w|<[A-Za-z][\w -]{0,40}>|/path/to\b|\bXXX")
 
 
 def _describe_shared_memory_limit(said: MatchGroups) -> MatchGroups:
     """Return whose limit it is, if the line's figure is a GB10's."""
     return {"whose": "a GB10's 99 KiB"} if said.get("limit") == str(_GB10_SHARED_MEMORY) else {}
+
+
+def _quote_advice(said: MatchGroups) -> MatchGroups:
+    """Return what a message asks for, unless it holds a placeholder, which nobody can set."""
+    advice = said.get("advice", "")
+    return {"nothing": ""} if _PLACEHOLDER.search(advice) else {"asks": advice}
 
 
 KERNEL_FAILURES = (
@@ -33,7 +42,15 @@ KERNEL_FAILURES = (
         r"|SM_?1[12]\d [\w .-]{1,60} has no [\w -]{0,40}kernel\b.{0,120}"
         r"|FlashInfer Internal Error: Invalid configuration\b.{0,160}"
         r"|(?:[Pp]latform|GPU|[Dd]evice) does not support [\w-]{1,40} quantization"
-        r"|SM 1[12]\.x requires CUDA >= [\d.]{1,8}\d|only supports? sm\d{2,3}\w? and above)",
+        r"|SM 1[12]\.x requires CUDA >= [\d.]{1,8}\d|only supports? sm\d{2,3}\w? and above"
+        r"|[\w .-]{1,60} (?:only supports?|(?:is|are) only (?:supported|available) (?:on|for)) (?:NVIDIA )?(?:Ampere|Ada|Hopper|Blackwell"
+        r"|SM\d{2,3}|sm_?\d{2,3})\b.{0,60}"
+        r"|Only (?:Ampere|Hopper|Blackwell)\b.{0,60}(?:GPUs? )?(?:are |is )?supported|cannot be enabled on [Pp]re-\w{1,20} [Aa]rch"
+        r"|[Cc]utlass error: (?:Error )?Arch Mismatch|FlashInfer Internal Error: Unsupported \w{1,40}|[Uu]n(?:supported|known) (?:CUDA "
+        r"|GPU )?(?:architecture|SM version|arch):? (?:sm_?)?\d{2,3}\w?"
+        r"|[Nn]o (?:valid |suitable )?kernels? (?:found )?for (?:FMHA|this arch|this device|device sm_?\d{2,3}|sm_?\d{2,3}).{0,60}"
+        r"|[\w ]{1,60}quantization (?:is )?not supported on this (?:architecture|device)|No operator found for `memory_efficient_attention"
+        r"|Bfloat16 is only supported on GPUs with compute capability)",
         FailureCause.KERNEL_UNSUPPORTED,
         "A GPU kernel was not made for this GPU (a GB10 is sm_121): {what}",
         _OTHER_BACKEND,
@@ -49,6 +66,21 @@ KERNEL_FAILURES = (
             " and above",
             "on current platform",
             "on the current platform",
+            "nly support",
+            "nly available ",
+            "Only Ampere",
+            "Only Hopper",
+            "Only Blackwell",
+            "cannot be enabled on ",
+            "Arch Mismatch",
+            "FlashInfer Internal Error: Unsupported",
+            "nsupported ",
+            "nknown ",
+            "o kernel",
+            "o valid kernel",
+            "o suitable kernel",
+            "not supported on this",
+            "No operator found for `memory",
         ),
         on="image",
     ),
@@ -154,7 +186,10 @@ JIT_FAILURES = (
         r"(?P<what>Assertion error \(include_parser\.hpp\S{0,20} ?.{0,200}"
         r"|Could not find nvcc[^.]*|nvcc: (?:command )?not found|Failed to find C(?:\+\+)? compiler[^.]*"
         r"|CUDA_HOME environment variable is not set|No such file or directory: '(?:\S*/)?(?:nvcc|ninja|gcc|g\+\+|cc|c\+\+)'"
-        r"|Ninja is required to load C\+\+ extensions|fatal error: (?:Python\.h|cuda_runtime\w*\.h|\w+\.cuh?): No such file or directory)",
+        r"|Ninja is required to load C\+\+ extensions|fatal error: (?:Python\.h|cuda\w*\.h|cu\w{1,30}\.h|nv\w{1,30}\.h"
+        r"|\w+\.cuh?): No such file or directory"
+        r"|(?:/\S{1,80}/)?ld: cannot find -l(?:cuda|cudart|cublas|nvrtc)\w{0,20}|ninja: not found|No module named 'ninja'"
+        r"|command '?(?:\S{0,80}/)?(?:gcc|g\+\+|cc|c\+\+|nvcc|clang)'? failed: No such file or directory|failed to open libnvrtc-builtins\S{0,20})",
         FailureCause.JIT_FAILED,
         "The image lacks a part that it needs to compile kernels at the start: {what}",
         "Take an image with the CUDA toolkit and a C compiler (a devel image), or choose a backend that brings its kernels "
@@ -168,6 +203,10 @@ JIT_FAILURES = (
             "Ninja is required to load C++ extensions",
             "No such file or directory: '",
             "not found",
+            "ld: cannot find -l",
+            "No module named 'ninja'",
+            " failed: No such file",
+            "failed to open libnvrtc",
         ),
         on="image",
     ),
@@ -176,7 +215,11 @@ JIT_FAILURES = (
         r"|nvcc (?:fatal|error)\s*: .{0,160}|NVRTC (?:compilation )?(?:error|failed).{0,160}|nvrtc: error: .{0,160}"
         r"|(?:Inductor|BackendCompiler|CppCompile|CompilationFail)\w{0,40}: .{0,160}"
         r"|Command '\[?'?(?:/[\w./+-]{1,200}/)?(?:ptxas|nvcc|ninja|gcc|g\+\+|cc|c\+\+|clang)'?[ ,].{0,300}returned non-zero exit status \d+"
-        r"|PTXAS error: .{0,160}|ptxas`? (?:failed with|exited with).{0,160}|triton\.compiler\.errors\.\w{1,60}: .{0,160})",
+        r"|PTXAS error: .{0,160}|ptxas`? (?:failed with|exited with).{0,160}|triton\.compiler\.errors\.\w{1,60}: .{0,160}"
+        r"|NVRTC_ERROR_\w{1,60}|NVCC compilation failed|NVVM compilation failed|PassManager::run failed|LLVM ERROR: .{0,160}"
+        r"|\bmlir::.{0,200}Assertion `.{1,160} failed|error: failed to legalize operation.{0,80}"
+        r"|command '?(?:\S{0,80}/)?(?:gcc|g\+\+|cc|c\+\+|nvcc|clang)'? failed with exit (?:code|status) \d+"
+        r"|[Ff]ailed to compile (?:the )?(?:CUDA )?kernels?\b.{0,80})",
         FailureCause.JIT_FAILED,
         "A kernel could not be compiled at the start: {what}",
         "The compiler's own error is in the lines around this one. Choose another backend for the kernel, or another "
@@ -197,6 +240,14 @@ JIT_FAILURES = (
             "nvrtc: error:",
             "returned non-zero exit status",
             "triton.compiler.errors.",
+            "NVRTC_ERROR_",
+            "NVCC compilation failed",
+            "NVVM compilation failed",
+            "PassManager::run failed",
+            "LLVM ERROR: ",
+            "mlir::",
+            "failed to legalize operation",
+            "ailed to compile ",
         ),
         on="image",
         weight=FailureWeight.LIKELY,
@@ -239,7 +290,7 @@ _CUDA_CALL_FAILURES = (
     ),
     failure_rule(
         rf"{_CUDA_SAYS}\b(?P<what>(?<!rror: )initialization error|unknown error|system not yet initialized|invalid device ordinal"
-        r"|no CUDA-capable device is detected|all CUDA-capable devices are busy or unavailable)"
+        r"|no CUDA-capable device is detected|CUDA-capable device\(?s\)? (?:is/)?are busy or unavailable)"
         r"|CUDA_ERROR_(?P<name>NOT_INITIALIZED|NO_DEVICE|INVALID_DEVICE|SYSTEM_NOT_READY|UNKNOWN)\b",
         FailureCause.GPU_RUNTIME_MISSING,
         "CUDA does not start in the container[: {what}][: {name}].",
@@ -251,7 +302,7 @@ _CUDA_CALL_FAILURES = (
             "system not yet initialized",
             "invalid device ordinal",
             "no CUDA-capable device is detected",
-            "CUDA-capable devices are busy",
+            "are busy or unavailable",
             "CUDA_ERROR_",
         ),
         on="container.gpus",
@@ -306,6 +357,14 @@ GPU_FAULTS = (
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
+        r"Error Code 1: Cuda Runtime \((?P<what>(?!out of memory|no kernel)[\w ]{1,60})\)",
+        FailureCause.GPU_FAULT,
+        "A GPU kernel failed while it ran ({what}); nothing here says which.",
+        _GPU_FAULT_REMEDY,
+        needle="Error Code 1: Cuda Runtime (",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
         r"^(?:\.{3} )?Memory access fault by GPU node",
         FailureCause.GPU_FAULT,
         "A GPU kernel read or wrote where it may not.",
@@ -341,7 +400,9 @@ GPU_FAULTS = (
     ),
     failure_rule(
         r"(?P<what>device-side assert triggered|Failed to encode tensor map: 7\d\d"
-        r"|CUBLAS_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR)|unspecified launch failure"
+        r"|CUBLAS_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR|INVALID_VALUE|NOT_SUPPORTED|MAPPING_ERROR)|unspecified launch failure"
+        r"|CUDNN_STATUS_INTERNAL_ERROR|an illegal memory access|CUDA error: invalid argument|Cuda Runtime \((?:misaligned|invalid"
+        r"|an illegal)[\w ]{0,40}\)"
         r"|misaligned address|an illegal memory access was encountered|cudaErrorIllegalAddress|cudaErrorLaunchFailure"
         r"|uncorrectable ECC error encountered|CUDNN_STATUS_EXECUTION_FAILED)",
         FailureCause.GPU_FAULT,
@@ -349,9 +410,11 @@ GPU_FAULTS = (
         _GPU_FAULT_REMEDY,
         needle=(
             "CUBLAS_STATUS_",
-            "CUDNN_STATUS_EXECUTION_FAILED",
+            "CUDNN_STATUS_",
+            "an illegal memory access",
+            "CUDA error: invalid argument",
+            "Cuda Runtime (",
             "Failed to encode tensor map: 7",
-            "an illegal memory access was encountered",
             "cudaErrorIllegalAddress",
             "cudaErrorLaunchFailure",
             "device-side assert triggered",
@@ -389,20 +452,73 @@ IMAGE_FAILURES = (
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}(?P<what>(?!\w{{0,60}}(?:Args|Config|Configuration|LLM|Options|Params|Request)\.__init__)"
-        r"[\w.]{1,120}\(\) got an unexpected keyword argument '[^']{1,80}')",
+        r"[\w.]{1,120}\(\) (?:got an unexpected keyword argument '[^']{1,80}'|missing \d+ required (?:positional|keyword-only) arguments?: .{1,80}))",
         FailureCause.BROKEN_IMAGE,
         "The image's parts do not fit together: {what}",
         "Take another tag of this image. A file that is mounted into it, or a patch, has to be one for this very version.",
-        needle="() got an unexpected keyword argument '",
+        needle=("() got an unexpected keyword argument '", "() missing "),
         on="image",
         weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}(?P<what>Torch not compiled with CUDA enabled|.{{0,120}}was not compiled with CUDA support|Numpy is not available"
+        r"|Could not run '[\w:.]{1,120}' with arguments from the 'CUDA' backend)",
+        FailureCause.BROKEN_IMAGE,
+        "The image holds a build for the CPU, or for another version: {what}.",
+        "Take an image that is made for NVIDIA GPUs and linux/arm64: what pip installs there is often built without CUDA. An image of your "
+        "own: install PyTorch from its index for CUDA (download.pytorch.org/whl/cu130).",
+        needle=("not compiled with CUDA", "Numpy is not available", " with arguments from the 'CUDA' backend"),
+        on="image",
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}(?P<what>.{{0,160}}?(?:(?:is|was|to) be(?:en)? not installed|(?:is|are) not installed"
+        rf"|packages? that were not found in your environment: [\w., -]{{1,120}}"
+        r"|seems to be not installed|requires? [\w.-]{1,40}: (?:`?pip install )[\w.-]{1,40}|[Rr]un `pip install [^`]{1,80}`"
+        r"|No package metadata was found for \S{1,60}|is required for a normal functioning of this module.{0,100}"
+        r"|[Ll]ibrary lib\S{1,60} is not found or cannot be loaded|cuDNN version incompatibility.{0,100}"
+        r"|CUDNN_STATUS_(?:NOT_INITIALIZED|SUBLIBRARY_VERSION_MISMATCH|SUBLIBRARY_LOADING_FAILED|VERSION_MISMATCH)"
+        r"|(?:is installed with|\w version) .{0,60}(?:less than|does not match|mismatch).{0,80}|[Vv]ersion mismatch\b.{0,80}"
+        r"|Descriptors cannot be created directly|[Ff]ailed to import [\w.]{1,120} because of the following error"
+        r"|name '(?:flash_attn|xformers|triton|deep_gemm|flashinfer|sgl_kernel)\w{0,40}' is not defined"
+        r"|'NoneType' object (?:has no attribute|is not callable).{0,20}(?:flash_attn|triton|flashinfer|varlen)\w{0,40}))",
+        FailureCause.BROKEN_IMAGE,
+        "The image's parts do not fit together: {what}",
+        "Take another tag of this image. An image of your own: install the missing or matching version when it is built.",
+        needle=(
+            " not installed",
+            "that were not found in your environment",
+            "pip install",
+            "No package metadata was found for",
+            "normal functioning of this module",
+            " is not found or cannot be loaded",
+            "cuDNN version incompatibility",
+            "CUDNN_STATUS_",
+            "installed with",
+            " version",
+            "ersion mismatch",
+            "Descriptors cannot be created directly",
+            "ailed to import ",
+            "' is not defined",
+            "'NoneType' object ",
+        ),
+        on="image",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"^(?:[\w.]+\.)?(?P<what>(?:ContextualVersionConflict|VersionConflict|(?:Syntax|Indentation|Tab)Error): .{0,160})",
+        FailureCause.BROKEN_IMAGE,
+        "The image's parts do not fit together: {what}",
+        "Take another tag of this image. A file that is mounted into it, or a patch, has to be one for this very version.",
+        needle=("VersionConflict: ", "SyntaxError: ", "IndentationError: ", "TabError: "),
+        on="image",
+        weight=FailureWeight.LIKELY,
     ),
     failure_rule(
         r"(?P<what>(?:plugin |shared )?library not found: \S{1,200}\.so|unable to (?:load shared|find backend) library.{0,160}"
         r"|lib[\w.+-]{1,80}?\.so[\d.]{0,20}: cannot open shared object file|undefined symbol: \S+"
         r"|version `?(?:GLIBCXX|GLIBC|CXXABI|libcudart)[\w.]{0,40}'? not found|numpy\.dtype size changed"
         r"|A module that was compiled using NumPy 1\.x cannot be run in NumPy 2\S*|cannot import name '[^']*' from '[^']*'"
-        r"|(?:module|package) '[^']*' has no attribute '[^']*'"
+        r"|(?:module|package|type object) '[^']*' has no attribute '[^']*'"
         r"|'_OpNamespace' '\w{1,60}' object has no attribute '[^']*'|No module named '?(?!(?:sglang|vllm|tensorrt_llm)(?![\w.]))[\w.]{1,120}'?"
         r"|The detected CUDA version .{0,60} mismatches the version that was used to compile|DistributionNotFound: .{0,120}"
         r"|requires? (?:the )?[\w.-]{1,60} ?[<>=!~]=?\s?[\d.]{1,20}.{0,40}(?:but|found|is required|installed).{0,60})",
@@ -435,27 +551,42 @@ IMAGE_FAILURES = (
 )
 MEMORY_WORDS = (
     failure_rule(
-        r"Executor creation failed due to insufficient GPU memory|Error Code 2: OutOfMemory(?: \(Requested size was (?P<bytes>\d+) bytes)?"
+        r"Error Code 2: OutOfMemory(?: \(Requested size was (?P<bytes>\d+) bytes)?",
+        FailureCause.CUDA_OUT_OF_MEMORY,
+        "TensorRT could not allocate[ {bytes} bytes] on the GPU.",
+        "While an engine is built: a smaller batch, input length or workspace for the build. While it runs: a smaller share of the "
+        "memory for the KV cache, or fewer requests at once. Stop what else uses the GPU.",
+        needle="Error Code 2: OutOfMemory",
+    ),
+    failure_rule(
+        r"Executor creation failed due to insufficient GPU memory"
         r"|CUBLAS_STATUS_(?:ALLOC_FAILED|NOT_INITIALIZED)|^(?:CUDA|HIP) [Ee]rror: out of memory|\bcuda failed with error 2\b",
         FailureCause.CUDA_OUT_OF_MEMORY,
-        "CUDA could not allocate[ {bytes} bytes].",
+        "CUDA could not allocate memory.",
         "Take a smaller share of the memory for the KV cache, a smaller context or batch, or a smaller model; stop what else "
         "uses the GPU.",
         needle=(
             "CUBLAS_STATUS_",
             "rror: out of memory",
             "cuda failed with error 2",
-            "Error Code 2: OutOfMemory",
             "Executor creation failed due to insufficient GPU memory",
         ),
     ),
     failure_rule(
         r"max seq len \((?P<wants>\d+)\) is larger than the maximum number of tokens that can be stored in KV cache \((?P<has>\d+)\)"
-        r"|No available memory for the cache blocks",
+        r"|No available memory for the cache blocks|Impossible to fit (?:in )?any sequence in kv ?[Cc]ache|Can't allocate primary blocks"
+        r"|No enough (?:gpu|GPU) memory for (?:runtime|kv)|KV cache memory is not enough|Not enough KV cache (?:memory|blocks)",
         FailureCause.KV_CACHE_TOO_SMALL,
         "The context does not fit into the KV cache[: {wants} tokens needed, {has} fit].",
         "Lower the context[ (max-model-len) to {has}], or give the engine a larger share of the memory.",
-        needle=("max seq len (", "No available memory for the cache blocks"),
+        needle=(
+            "max seq len (",
+            "No available memory for the cache blocks",
+            "Impossible to fit ",
+            "Can't allocate primary blocks",
+            "memory for ",
+            "KV cache ",
+        ),
         on="args.max-model-len",
         to="{has}",
     ),
@@ -669,6 +800,74 @@ CRASH_FAILURES = (
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
+        rf"{EXCEPTION_PREFIX}(?P<what>[Hh]ead[_ ]?(?:size|dim) \d+ is not supported by .{{1,200}}|Cannot use \w[\w-]{{1,40}} backend\b.{{0,160}})",
+        FailureCause.ATTENTION_BACKEND,
+        "The attention backend does not do what this model needs: {what}",
+        "Set args.attention-backend to another one, or leave it out: the engine then chooses.",
+        needle=("is not supported by ", " backend"),
+        on="args.attention-backend",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}(?P<what>.{{0,160}}?(?:must be divisible by (?:the )?(?:tensor|TP|tp|world)|is not divisible by (?:min_thread|tp|tensor)"
+        r"|is not divisible by weight quantization|not aligned with the quantized weight shape).{0,160})",
+        FailureCause.BAD_VALUE,
+        "The model cannot be cut into as many parts as asked: {what}",
+        "Set args.tensor-parallel-size to a number that divides it: 1 on one Spark, 2 on two.",
+        needle=(" divisible by ", "not aligned with the quantized"),
+        on="args.tensor-parallel-size",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}torch\.(?P<dtype>\w{{1,20}}) is not supported for quantization method (?P<method>[\w-]{{1,40}})"
+        r"(?:.*?Supported dtypes: \[(?P<could>[^\]]{1,120})\])?",
+        FailureCause.BAD_VALUE,
+        "{method} does not work in {dtype}[: {could} it does].",
+        "Correct args.dtype, or leave it out.",
+        needle=" is not supported for quantization method ",
+        on="args.dtype",
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}(?P<what>(?:[\w-]{{1,30}} ){{0,3}}(?:[Ss]peculative decoding|[Pp]ipeline parallelism|[Tt]ensor parallelism"
+        rf"|LoRA|[Cc]hunked prefill"
+        r"|[Pp]refix caching|[Ee]xpert parallelism|[Dd]ata parallelism|[Tt]orch compile|CUDA graphs?)\b.{0,60}? not (?:yet )?supported\b.{0,160})",
+        FailureCause.BAD_VALUE,
+        "The engine refused its settings: {what}",
+        "Leave out the setting that the message names.",
+        needle=" supported",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}(?P<what>The supplied chat template .{{0,160}}|Cannot find (?:the )?chat template.{{0,160}})"
+        r"|^(?:[\w.]+\.)?(?P<jinja>TemplateSyntaxError: .{0,160})",
+        FailureCause.BAD_VALUE,
+        "The chat template cannot be read: [{what}][{jinja}]",
+        "Correct args.chat-template: a path in the container (mount the file), or leave it out for the model's own.",
+        needle=("chat template", "TemplateSyntaxError: "),
+        on="args.chat-template",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"^(?:[\w.]+\.)?(?P<what>(?:ArgumentTypeError|SettingsError|ConfigAttributeError|ConfigKeyError|MissingMandatoryValue): .{0,300})"
+        r"|^error: (?P<clap>the following required arguments were not provided.*|invalid value '[^']{0,200}' for '--?[\w-]+.*)"
+        r"|^Error: (?P<click>No such command '[^']{1,200}'|(?:Missing|Invalid value for|Got unexpected extra) .{0,200})",
+        FailureCause.BAD_VALUE,
+        "The program refused its settings: [{what}][{clap}][{click}]",
+        "Correct the setting that the message names (args, command or env).",
+        needle=("Error: ", "error: ", "MissingMandatoryValue: "),
+        on="args",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"^error: unexpected argument '-{0,2}(?P<flag>[\w.-]+)",
+        FailureCause.UNKNOWN_FLAG,
+        "The program has no flag {flag}.",
+        "Correct or remove args.{flag}: this image does not know it.",
+        needle="error: unexpected argument '",
+        on="args.{flag}",
+        change=ChangeDirection.REMOVE,
+    ),
+    failure_rule(
         r"(?:^|[ (:])(?:ModuleNotFoundError|python[\d.]*): No module named '?(?P<name>sglang|vllm|tensorrt_llm)'?(?=\)|\s*$)",
         FailureCause.BAD_VALUE,
         "The image does not hold {name}.",
@@ -718,8 +917,9 @@ CRASH_FAILURES = (
         r".{0,200}))",
         FailureCause.BAD_VALUE,
         "The engine refused its settings: {what}",
-        "Do what the message asks: {advice}",
+        "[Do what the message asks: {asks}][Correct what the message names{nothing}.]",
         needle=("lease ", "ou should ", "ou must ", "ou need to ", "ou have to "),
+        worked_out=_quote_advice,
         weight=FailureWeight.EXCEPTION,
     ),
     failure_rule(

@@ -10,7 +10,16 @@ CUDA_OUT_OF_MEMORY_TEXT = "CUDA ran out of memory."
 _FREE_MEMORY_REMEDY = "Drop the page caches before the start, and stop whatever else holds memory on the node."
 
 
-_OUT_OF_MEMORY_NEEDLES = (": out of memory", "ALLOC_FAILED", "CUDA_ERROR_OUT_OF_MEMORY", "cudaErrorMemoryAllocation")
+_OUT_OF_MEMORY_NEEDLES = (
+    *(
+        ": out of memory",
+        "ALLOC_FAILED",
+        "CUDA_ERROR_OUT_OF_MEMORY",
+        "cudaErrorMemoryAllocation",
+        "error out of memory",
+    ),
+    *("cudaMalloc failed", "RESOURCE_EXHAUSTED: Out of memory", "ailed to allocate ", "emory to load"),
+)
 
 
 def cuda_memory_rules(
@@ -32,6 +41,8 @@ def cuda_memory_rules(
     other = (
         r"CUDA (?:driver )?error: out of memory|Triton Error \[CUDA\]: out of memory|cudaErrorMemoryAllocation"
         r"|CUBLAS_STATUS_ALLOC_FAILED|cudaMalloc(?:Async)?\b.*: out of memory|CUDA_ERROR_OUT_OF_MEMORY"
+        r"|CUDA (?:failed with error|runtime error:|failure 2:) out of memory|cudaMalloc failed|RESOURCE_EXHAUSTED: Out of memory"
+        r"|[Ff]ailed to allocate (?:GPU|CUDA|device) memory|Not enough (?:GPU )?memory to load"
     )
 
     def build_cuda_rule(
@@ -51,6 +62,14 @@ def cuda_memory_rules(
         ),
         build_cuda_rule(rf"{says}.*{rejected}", CUDA_OUT_OF_MEMORY_TEXT, "preempt"),
         build_cuda_rule(rf"{says}.*(?:{other})", CUDA_OUT_OF_MEMORY_TEXT, _OUT_OF_MEMORY_NEEDLES),
+        # PyTorch's other allocator (cudaMallocAsync), as ComfyUI has it, and CuPy's.
+        build_cuda_rule(
+            rf"^(?:torch|cupy|c10)[\w.:]{{0,40}}OutOfMemoryError: |{says}.{{0,60}}Allocation on device ?\d{{0,2}}(?: would exceed|\s*$)"
+            rf"|{says}Out of memory allocating (?P<size>[\d,]+ bytes)",
+            f"{CUDA_OUT_OF_MEMORY_TEXT[:-1]}[: it tried to allocate {{size}}].",
+            ("OutOfMemoryError: ", "Allocation on device", "Out of memory allocating "),
+            fatal=False,
+        ),
     )
 
 
@@ -108,9 +127,14 @@ HOST_MEMORY_FAILURES = (
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*can't allocate memory: you tried to allocate (?P<size>\d+) bytes|^MemoryError\b"
         rf"|{EXCEPTION_PREFIX}(?:std::bad_alloc)|terminate called after throwing an instance of 'std::bad_alloc'"
-        rf"|{EXCEPTION_PREFIX}\[Errno 12\] Cannot allocate memory|ibv_reg_mr\w{{0,20}}.{{0,80}}Cannot allocate memory",
+        rf"|^(?!.{{0,300}}(?:mlock|trying to connect)).{{0,400}}\bCannot allocate memory\b|^memory allocation of (?P<rust>\d+) bytes failed"
+        rf"|{EXCEPTION_PREFIX}runtime: (?:out of memory|cannot allocate memory)|^(?:[\w.]+\.)?_?(?:Array)?MemoryError: "
+        r"|^fatal error: runtime: (?:out of memory|cannot allocate memory)|^std::bad_alloc$"
+        rf"|{EXCEPTION_PREFIX}(?:500 Internal Server Error: )?model requires more system memory \((?P<wants>[\d.]+ \w+)\) than is available"
+        rf" \((?P<has>[\d.]+ \w+)\)",
         FailureCause.HOST_MEMORY,
-        "The node had no memory left to give to the engine's own process[: {size} bytes were asked for].",
+        "The node had no memory left to give to the engine's own process[: {size} bytes were asked for][: {rust} bytes were "
+        "asked for][: the model needs {wants}, and {has} is free].",
         "CPU and GPU share one memory on a Spark: stop what else holds memory, drop the page cache, or make the model's share "
         "smaller. Where RDMA registers memory, raise the limit: container.options.ulimit: memlock=-1.",
         needle=(
@@ -118,6 +142,10 @@ HOST_MEMORY_FAILURES = (
             "MemoryError",
             "can't allocate memory: you tried to allocate",
             "std::bad_alloc",
+            "memory allocation of ",
+            "runtime: out of memory",
+            "runtime: cannot allocate",
+            "model requires more system memory",
         ),
         weight=FailureWeight.CONCRETE,
     ),

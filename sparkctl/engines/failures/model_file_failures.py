@@ -1,6 +1,4 @@
-"""Failure rules for models that cannot be downloaded or read, as the hub's client, transformers and safetensors report
-it.
-"""
+"""Failure rules for models that cannot be read, as transformers, safetensors, tokenizers and TensorRT report it."""
 
 from __future__ import annotations
 
@@ -9,119 +7,8 @@ from sparkctl.engines.log_rules import EXCEPTION_PREFIX, failure_rule
 from sparkctl.model.verdict import ChangeDirection, FailureCause
 
 _MODEL_PATH_FIELD = "model.path"
-_TOKEN_FIELD = "env.HF_TOKEN"  # noqa: S105
-_LICENCE_REMEDY = "Accept the model's licence on the hub and set env.HF_TOKEN to a token of that account."
 _DOWNLOAD_REMEDY = "Download it again (hf download checks every file), then start it again."
 
-_HUB_HOSTS = r"(?:huggingface\.co|hf\.co|hf-mirror\.com|modelscope\.cn)"
-
-_NOT_FOUND_FAILURES = (
-    failure_rule(
-        rf"{EXCEPTION_PREFIX}.*Repo id must (?:be in the form|use alphanumeric)[^:]*: '(?P<path>[^']*)'",
-        FailureCause.MODEL_NOT_FOUND,
-        "There is no {path} in the container.",
-        "Correct model.path, or the mount that should bring it in.",
-        needle="Repo id must",
-        on=_MODEL_PATH_FIELD,
-    ),
-    failure_rule(
-        rf"{EXCEPTION_PREFIX}.*(?:Repository Not Found for url: (?P<url>\S+?)\.?(?:\s|$)|is not a local folder and is not a valid model "
-        rf"identifier)|^(?:[\w.]+\.)?(?:RepositoryNotFoundError|RevisionNotFoundError): ",
-        FailureCause.MODEL_NOT_FOUND,
-        "The hub has no such model[ ({url})].",
-        "Correct model.path; a private model needs env.HF_TOKEN.",
-        needle=(
-            "Repository Not Found for url:",
-            "is not a local folder and is not a valid model identifier",
-            "positoryNotFoundError",
-            "visionNotFoundError",
-        ),
-        on=_MODEL_PATH_FIELD,
-    ),
-    failure_rule(
-        rf"^(?:[\w.]+\.)?GatedRepoError: |{EXCEPTION_PREFIX}.*(?:Cannot access gated repo|You are trying to access a gated repo"
-        r"|Access to model (?P<model>\S+) is restricted)|^Access to model (?P<named>\S+) is restricted"
-        r"|^Cannot access gated repo",
-        FailureCause.MODEL_GATED,
-        "The model hub does not let you have this model[ ({model})][ ({named})].",
-        _LICENCE_REMEDY,
-        needle=(
-            "Access to model",
-            "Cannot access gated repo",
-            "GatedRepoError:",
-            "You are trying to access a gated repo",
-        ),
-        on=_TOKEN_FIELD,
-    ),
-    failure_rule(
-        rf"{EXCEPTION_PREFIX}.*(?P<status>401|403) Client Error.*(?:huggingface|hf\.co|hf-mirror|Hugging)",
-        FailureCause.MODEL_GATED,
-        "The model hub refused the download ({status}).",
-        _LICENCE_REMEDY,
-        needle=" Client Error",
-        on=_TOKEN_FIELD,
-        weight=FailureWeight.LIKELY,
-    ),
-    failure_rule(
-        rf"{EXCEPTION_PREFIX}.*\b(?P<status>429) (?:Client Error|Too Many Requests).*{_HUB_HOSTS}",
-        FailureCause.HUB_UNREACHABLE,
-        "The model hub accepts no more requests from here for now ({status}).",
-        "Wait some minutes, then start it again; with env.HF_TOKEN set the hub allows more. Or download the model beforehand "
-        "and mount it.",
-        needle=("429 Client Error", "429 Too Many Requests"),
-        on=_TOKEN_FIELD,
-    ),
-    failure_rule(
-        rf"{EXCEPTION_PREFIX}.*\b(?P<status>5\d\d) (?:Server Error|Internal Server|Bad Gateway|Service Unavailable|Gateway Time).*{_HUB_HOSTS}",
-        FailureCause.HUB_UNREACHABLE,
-        "The model hub did not work ({status}).",
-        "Start it again later, or download the model beforehand and mount it.",
-        needle=("Bad Gateway", "Gateway Time", "Internal Server", "Server Error", "Service Unavailable"),
-        on=_MODEL_PATH_FIELD,
-    ),
-    failure_rule(
-        rf"^(?=.*(?:[Tt]imed out|Timeout)){EXCEPTION_PREFIX}.*?(?P<host>{_HUB_HOSTS})",
-        FailureCause.HUB_UNREACHABLE,
-        "The model hub did not answer in time ({host}).",
-        "Give the container a way to the hub and start it again (what is downloaded stays), or download the model beforehand "
-        "and mount it.",
-        needle=("Timeout", "imed out"),
-        on=_MODEL_PATH_FIELD,
-    ),
-    failure_rule(
-        r"^(?:[\w.]+\.)?(?:LocalEntryNotFoundError|OfflineModeIsEnabled): "
-        rf"|{EXCEPTION_PREFIX}.*We couldn't connect to '(?P<hub>[^']*)' to load"
-        rf"|{EXCEPTION_PREFIX}.*(?:outgoing traffic has been disabled|Cannot reach (?P<url>https?://\S+?):? offline mode)",
-        FailureCause.HUB_UNREACHABLE,
-        "The model is not on the node, and the hub[ {hub}][ {url}] could not be asked for it.",
-        "Download the model beforehand and mount it, or give the container a way to the hub (HF_HUB_OFFLINE unset).",
-        needle=(
-            "Cannot reach",
-            "LocalEntryNotFoundError",
-            "OfflineModeIsEnabled",
-            "We couldn't connect to '",
-            "outgoing traffic has been disabled",
-        ),
-        on=_MODEL_PATH_FIELD,
-    ),
-    failure_rule(
-        rf"{EXCEPTION_PREFIX}.*(?:Name or service not known|Temporary failure in name resolution|Network is unreachable"
-        r"|Max retries exceeded with url: (?P<url>\S*(?:huggingface|hf\.co|/api/models|/resolve/)\S*)"
-        r"|Failed to resolve '(?P<host>[^']*)')",
-        FailureCause.HUB_UNREACHABLE,
-        "The container found no way to the network[ ({host})].",
-        "Give the container a way to the hub, or download the model beforehand and mount it.",
-        needle=(
-            "Name or service not known",
-            "Temporary failure in name resolution",
-            "Network is unreachable",
-            "Max retries exceeded with url: ",
-            "Failed to resolve '",
-        ),
-        on=_MODEL_PATH_FIELD,
-        weight=FailureWeight.LIKELY,
-    ),
-)
 _CORRUPT_FAILURES = (
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*deserializing header: .*(?:[Hh]eader ?[Tt]oo ?[Ll]arge|invalid JSON|InvalidHeaderDeserialization"
@@ -238,12 +125,139 @@ _CORRUPT_FAILURES = (
         needle=("Following weights were not initialized from checkpoint", "There is no module or parameter named '"),
     ),
     failure_rule(
-        r"^KeyError: '(?P<name>(?:\w+\.)+\w*(?:weight|scale|bias|zeros|zero_point|g_idx)\w*(?:\.\w+){0,4})'"
+        rf"{EXCEPTION_PREFIX}\W?Key (?P<key>\S{{1,200}}) not found in [Ss]afe[Tt]ensors? files?"
+        rf"|{EXCEPTION_PREFIX}.{{0,80}}does not contain tensor (?P<tensor>\S{{1,200}})"
+        rf"|{EXCEPTION_PREFIX}.{{0,80}}missing tensor '(?P<gguf>[^']{{1,200}})'"
+        rf"|{EXCEPTION_PREFIX}[Tt]ensor '?(?P<other>[\w.]{{1,200}}?)'? (?:is )?(?:not found|missing)\b",
+        FailureCause.MODEL_FILES,
+        "The model's files lack a tensor that the engine looks for: [{key}][{tensor}][{gguf}][{other}].",
+        "Look whether all files of the model are there (model.safetensors.index.json lists them). If they are, they were made for another "
+        "program or version, or have another layout (GGUF, tied embeddings): take the checkpoint that this engine names.",
+        needle=(" not found in ", "does not contain tensor ", "missing tensor '", "ensor "),
+        on=_MODEL_PATH_FIELD,
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}Error\(s\) in loading state_dict for (?P<name>\w{{1,80}})",
+        FailureCause.MODEL_FILES,
+        "The weights are not those of the model that the engine builds ({name}): names or sizes differ.",
+        "The lines after it name them. Correct args.quantization or the drafter, or take an image that knows this checkpoint.",
+        needle="in loading state_dict for ",
+        on=_MODEL_PATH_FIELD,
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.{{0,80}}\b[Nn]o (?:\.?safe_?tensors?|model weights?|model|weights?|GGUF|gguf|checkpoint)(?: files?)? (?:were "
+        rf"|was )?found"
+        r"(?: (?:in|at|for):? [`'\"]?(?P<path>[^\s`'\"]{1,300}))?"
+        rf"|{EXCEPTION_PREFIX}Error no file named (?P<file>.{{1,160}}?) found in directory (?P<directory>\S{{1,300}}?)\.?$",
+        FailureCause.MODEL_FILES,
+        "[{path}][{directory}] holds no weights[: none of {file}].",
+        "Finish the download: only the small files are there. Or correct model.path: weights of another format are not read.",
+        needle=(" found", "Error no file named "),
+        on=_MODEL_PATH_FIELD,
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}(?P<what>Could not detect config format for no config file found|No supported config format found.{{0,200}}"
+        r"|Failed to load mistral 'params\.json' config.{0,120}|Unrecognized processing class in (?P<name>\S{1,300}?)\.? Can't)"
+        r"|^KeyError: '(?P<key>model_type|architectures)'$",
+        FailureCause.MODEL_FILES,
+        "There is no config that the engine can read[: {what}][: {key} is not in it].",
+        "model.path has to be a directory or repository with a config.json (Mistral: params.json) of a language model: finish the "
+        "download, or correct it. One of parts (model_index.json, as image models have) is not for this engine.",
+        needle=(
+            "Could not detect config format",
+            "No supported config format",
+            "Failed to load mistral 'params.json'",
+            "Unrecognized processing class in ",
+            "KeyError: 'model_type'",
+            "KeyError: 'architectures'",
+        ),
+        on=_MODEL_PATH_FIELD,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}Can't load (?:the )?(?P<part>image processor|feature extractor|video processor|processor"
+        rf"|generation config)\w* for '(?P<name>[^']{{1,300}})'"
+        rf"|{EXCEPTION_PREFIX}.{{0,60}}(?P<proto>could not parse ModelProto from \S{{1,300}})"
+        rf"|{EXCEPTION_PREFIX}Internal: \S{{0,80}}(?P<piece>sentencepiece)_processor"
+        rf"|{EXCEPTION_PREFIX}(?P<json>expected (?:value|ident|`[,:]` or `[}}\]]`) at line \d+ column \d+"
+        rf"|EOF while parsing \w+ at line \d+ column \d+)"
+        rf"|{EXCEPTION_PREFIX}Unable to find vocab file|{EXCEPTION_PREFIX}.{{0,60}}tokenizer\.(?:model|json)\S{{0,3}} (?:not found|is missing)",
+        FailureCause.MODEL_FILES,
+        "A file beside the weights is missing or not what it should be[: the {part} of {name}][: {proto}][: {piece}][: {json}].",
+        f"Look at the tokenizer's and processor's files: cut short, empty, or a Git LFS pointer. {_DOWNLOAD_REMEDY}",
+        needle=(
+            "Can't load ",
+            "could not parse ModelProto",
+            "sentencepiece_processor",
+            "expected ",
+            "EOF while parsing",
+            "Unable to find vocab file",
+            "tokenizer.",
+        ),
+        on=_MODEL_PATH_FIELD,
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.{{0,60}}data did not match any variant of untagged enum (?P<what>\w{{1,60}})",
+        FailureCause.MODEL_FILES,
+        "The image's tokenizers library does not know the format of this tokenizer.json ({what}).",
+        "Take a newer image: the file was written by a newer library. If the image is new: " + _DOWNLOAD_REMEDY,
+        needle="data did not match any variant of untagged enum",
+        on="image",
+    ),
+    failure_rule(
+        r"^(?:[\w.]+\.)?_?UnpicklingError: (?P<what>invalid load key, '.{1,8}?'|Weights only load failed|pickle data was truncated)"
+        rf"|{EXCEPTION_PREFIX}(?P<said>Unable to load weights from pytorch checkpoint file)",
+        FailureCause.MODEL_FILES,
+        "A weight file is not what its name says: [{what}][{said}].",
+        "Load key 'v' is a Git LFS pointer, '<' a web page: look at the file's beginning (head -c 200). "
+        f"{_DOWNLOAD_REMEDY} Prefer a repository with safetensors.",
+        needle=("UnpicklingError: ", "from pytorch checkpoint file"),
+        on=_MODEL_PATH_FIELD,
+    ),
+    failure_rule(
+        r"^(?:[\w.]+\.)?EOFError: Ran out of input$|[Dd]igest mismatch, file must be downloaded again",
+        FailureCause.TRUNCATED_WEIGHTS,
+        "A file of the model is cut short or damaged.",
+        _DOWNLOAD_REMEDY,
+        needle=("Ran out of input", "igest mismatch"),
+        on=_MODEL_PATH_FIELD,
+    ),
+    failure_rule(
+        r"(?P<what>Failed to deserialize cuda engine|Error opening engine file: [^\s(]{1,300}|Serialization assertion .{1,100} failed"
+        r"|incompatible serialization version|engine plan file is (?:not compatible|generated on an incompatible device)[^.]{0,120})",
+        FailureCause.MODEL_FILES,
+        "The engine file of TensorRT cannot be used here: {what}.",
+        "Such a file holds for one version of TensorRT and one kind of GPU, and lies where the build put it: build it again on the Spark "
+        "with this very image, or correct the path to it.",
+        needle=(
+            "Failed to deserialize cuda engine",
+            "Error opening engine file: ",
+            "Serialization assertion ",
+            "incompatible serialization version",
+            "engine plan file is ",
+        ),
+        on=_MODEL_PATH_FIELD,
+    ),
+    failure_rule(
+        r"\bNO_SUCHFILE\b|Load model (?:from )?(?P<path>\S{1,300}) failed(?:\.|:\s?)\s*File doesn't exist|\b(?P<kind>INVALID_PROTOBUF)\b"
+        rf"|{EXCEPTION_PREFIX}Unable to open file '(?P<file>[^']{{1,200}})' in model '(?P<model>[^']{{1,300}})'",
+        FailureCause.MODEL_FILES,
+        "A file of the model is not there or cannot be read[: {path}][ ({kind})][: {file} in {model}].",
+        f"Finish the download, or correct the path or its mount. {_DOWNLOAD_REMEDY}",
+        needle=("NO_SUCHFILE", "Load model ", "INVALID_PROTOBUF", "Unable to open file '"),
+        on=_MODEL_PATH_FIELD,
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"^KeyError: ['\"](?P<name>(?:\w+\.)+\w*(?:weight|scale|bias|zeros|zero_point|g_idx)\w*(?:\.\w+){0,4})['\"]"
         rf"|{EXCEPTION_PREFIX}Attempted to load weight (?P<has>.{{1,80}}?) into parameter (?P<wants>.{{1,80}})",
         FailureCause.MODEL_FILES,
         "The weights do not match the format they are loaded as[: no place for {name}][: a weight of {has} for one of {wants}].",
         "Correct args.quantization or the drafter, or take an image that knows this checkpoint.",
-        needle=("Attempted to load weight", "KeyError: '"),
+        needle=("Attempted to load weight", "KeyError: "),
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*?(?P<name>\w{{0,40}}(?:weight|scale)\w{{0,40}} for layer '[^']{{1,120}}') was never loaded",
@@ -271,18 +285,36 @@ _CORRUPT_FAILURES = (
         change=ChangeDirection.REMOVE,
     ),
 )
+# After the rules for files of a model: these words are said of a directory, too.
+_PATH_FAILURES = (
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}\[Errno (?:2|20)\] [\w ]{{1,40}}: "
+        r"'(?P<path>/[^']{0,200}\b(?:models?|weights|checkpoints?|huggingface|gguf|hf)\b[^']{0,200})'"
+        rf"|{EXCEPTION_PREFIX}.{{0,60}}\b(?:[Mm]odel|[Ww]eights?|[Vv]oice|[Cc]heckpoint|GGUF|[Tt]okenizer) ?"
+        r"(?:file|path|directory|dir|folder)?(?: (?P<named>/\S{1,300}))? (?:was )?(?:not found|does not exist)(?: (?:at|in))?"
+        r"(?:: (?P<said>\S{1,300}))?",
+        FailureCause.MODEL_NOT_FOUND,
+        "There is no[ {path}][ {named}][ {said}] in the container.",
+        "Correct model.path, or the mount that should bring it in.",
+        needle=("[Errno 2]", "[Errno 20]", "not found", "does not exist"),
+        on=_MODEL_PATH_FIELD,
+        weight=FailureWeight.LIKELY,
+    ),
+)
 _UNSUPPORTED_FAILURES = (
     failure_rule(
-        rf"{EXCEPTION_PREFIX}.*(?:contains custom code which must be executed|[Pp]lease pass the argument `trust_remote_code=True`"
-        r"|(?:consider setting|set the option) `trust_remote_code=True`|requires you to execute the (?:configuration|modeling) "
+        r"^The repository for \S{1,200} contains custom code which must be executed"
+        rf"|{EXCEPTION_PREFIX}.*(?:contains custom code which must be executed|requires you to execute custom code"
+        rf"|[Pp]lease pass the argument `trust_remote_code=True`"
+        r"|(?:consider setting|set the option) `?trust_remote_code=True`?|requires you to execute the (?:configuration|modeling) "
         r"file)",
         FailureCause.TRUST_REMOTE_CODE,
         "The model has its own code, which the engine is not allowed to run.",
         "If you trust the model's author, set args.trust-remote-code: true.",
         needle=(
-            "`trust_remote_code=True`",
+            "trust_remote_code=True",
             "contains custom code which must be executed",
-            "requires you to execute the",
+            "requires you to execute ",
         ),
         on="args.trust-remote-code",
         to="true",
@@ -297,7 +329,7 @@ _UNSUPPORTED_FAILURES = (
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*model type `(?P<type>[^`]*)` but Transformers does not recognize this architecture"
-        rf"|{EXCEPTION_PREFIX}.*?\b(?P<arch>\w+) has no (?:vLLM|SGLang) implementation|"
+        rf"|{EXCEPTION_PREFIX}.*?\b(?P<arch>\w+) has no (?:vLLM|SG[Ll]ang) implementation|"
         rf"{EXCEPTION_PREFIX}.*No model architectures are specified|"
         rf"{EXCEPTION_PREFIX}.*\b[Aa]rchitecture:? '?(?P<other>\w{{3,80}})'? is (?:not (?:yet )?supported|unsupported)",
         FailureCause.MODEL_UNSUPPORTED,
@@ -306,12 +338,45 @@ _UNSUPPORTED_FAILURES = (
         needle=(
             "rchitecture",
             "has no vLLM implementation",
-            "has no SGLang implementation",
+            "lang implementation",
+            "Lang implementation",
             "No model architectures are specified",
             "` but Transformers does not recognize this architecture",
         ),
         on="image",
     ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}[Uu]n(?:supported|known|recognized) (?:model )?(?:architecture|model(?: type)?):? '?(?P<kind>(?!ID\b"
+        rf"|name\b)[A-Za-z][\w.-]{{1,80}})'?\W*$"
+        rf"|{EXCEPTION_PREFIX}(?:The )?[Mm]odel(?: type| architecture)? '?(?P<type>[A-Za-z][\w.-]{{2,80}})'? is not (?:yet )?supported\b"
+        rf"|{EXCEPTION_PREFIX}Architecture '?(?P<arch>\w{{2,80}})'? not supported|^KeyError: '(?P<key>\w{{2,80}}(?:ForCausalLM"
+        rf"|ForConditionalGeneration|LMHeadModel))'"
+        rf"|{EXCEPTION_PREFIX}Unrecognized configuration class .{{0,200}} for this kind of AutoModel"
+        rf"|{EXCEPTION_PREFIX}module '?transformers[\w.]{{0,80}}'? has no attribute '?(?P<name>[A-Z]\w{{2,80}})"
+        rf"|{EXCEPTION_PREFIX}cannot import name '(?P<class>\w{{2,80}}(?:Config|ForCausalLM|ForConditionalGeneration|Processor))' from 'transformers"
+        rf"|{EXCEPTION_PREFIX}GGUF model with architecture (?P<gguf>\S{{1,80}}) is not supported|Unsupported model (?:IR|binary) version",
+        FailureCause.MODEL_UNSUPPORTED,
+        "This image does not know the model[ type {type}][ ({kind})][ ({arch})][ ({key})][: its transformers has no {name}]"
+        "[: its transformers has no {class}][ ({gguf})].",
+        "Take a newer image of the engine.",
+        needle=(
+            "rchitecture",
+            "ForCausalLM",
+            "ForConditionalGeneration",
+            "LMHeadModel'",
+            "supported model",
+            "known model",
+            "recognized model",
+            " is not supported",
+            " is not yet supported",
+            "Unrecognized configuration class ",
+            "transformers",
+            "Unsupported model IR version",
+            "Unsupported model binary version",
+        ),
+        on="image",
+        weight=FailureWeight.LIKELY,
+    ),
 )
 
-MODEL_FILE_FAILURES = _NOT_FOUND_FAILURES + _CORRUPT_FAILURES + _UNSUPPORTED_FAILURES
+MODEL_FILE_FAILURES = _CORRUPT_FAILURES + _PATH_FAILURES + _UNSUPPORTED_FAILURES

@@ -1,174 +1,14 @@
-"""Failure rules for what the node or the image lacks, as Docker, the driver, CUDA and the C library report it; and for ranks of a
+"""Failure rules for what the node or the image lacks, as CUDA, the C library and the file system report it; and for ranks of a
 model that lost each other, as NCCL, Gloo, torch's store and Ray report it.
 """
 
 from __future__ import annotations
 
 from sparkctl.engines.base import FailureWeight
+from sparkctl.engines.failures.docker_failures import DOCKER_FAILURES, OTHER_DOCKER_FAILURES
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, failure_rule
 from sparkctl.model.verdict import FailureCause
 
-_DOCKER_FAILURES = (
-    failure_rule(
-        r"[Dd]river/library version mismatch",
-        FailureCause.GPU_RUNTIME_MISSING,
-        "The node's NVIDIA driver was updated, and the older one still runs: its library and its kernel module differ.",
-        "Reboot the node.",
-        needle="river/library version mismatch",
-    ),
-    failure_rule(
-        r"could not select device driver|[Uu]nknown (?:or invalid )?runtime (?:name|specified):? nvidia"
-        r"|failed to inject CDI devices|nvidia-container-(?:cli|runtime).*(?:(?:mount|detection|ldcache|device|container) error"
-        r"|requirement error: (?!unsatisfied condition)"
-        r"|initialization error|no such file or directory"
-        r"|command not found|not found in \$PATH)|unable to retrieve OCI runtime error.{0,300}: exec: \"nvidia-container-runtime\""
-        r"|unresolvable CDI devices? (?P<device>\S+)",
-        FailureCause.GPU_RUNTIME_MISSING,
-        "Docker could not give the container a GPU[ ({device})]: the NVIDIA container toolkit is missing or not set up.",
-        "On the node: install nvidia-container-toolkit, then sudo nvidia-ctk runtime configure --runtime=docker and "
-        "restart Docker. `nvidia-smi` there shows whether the driver itself works.",
-        needle=(
-            "could not select device driver",
-            "failed to inject CDI devices",
-            "nvidia-container-",
-            "runtime name",
-            "runtime specified",
-            "unresolvable CDI device",
-        ),
-        fatal=True,
-    ),
-    failure_rule(
-        rf"{EXCEPTION_PREFIX}.*(?:No CUDA GPUs are available|Found no NVIDIA driver on your system|Failed to infer device type"
-        r"|no CUDA-capable device is detected|NVML Shared Library Not Found)"
-        r"|^(?:WARNING: )?The NVIDIA Driver was not detected",
-        FailureCause.GPU_RUNTIME_MISSING,
-        "The container sees no GPU.",
-        "Set container.gpus: all; on the node, nvidia-smi and the NVIDIA container toolkit have to work. After a driver "
-        "update reboot the node.",
-        needle=(
-            "Failed to infer device type",
-            "Found no NVIDIA driver on your system",
-            "NVML Shared Library Not Found",
-            "No CUDA GPUs are available",
-            "The NVIDIA Driver was not detected",
-            "no CUDA-capable device is detected",
-        ),
-        on="container.gpus",
-    ),
-    failure_rule(
-        r"NVIDIA driver on your system is too old(?: \(found version (?P<found>\d+)\))?|CUDA driver version is insufficient"
-        r"|forward compatibility was attempt|requirement error: unsatisfied condition: (?P<wants>[^,\s]+)"
-        r"|system has unsupported display driver|^.{0,120}Error 80[34]\b|provided PTX was compiled with an unsupported toolchain"
-        r"|cudaErrorUnsupportedPtxVersion|cudaErrorInsufficientDriver"
-        r"|^ERROR: This container was built for NVIDIA Driver Release (?P<release>[\d.]+\d)(?:.*version (?P<has>[\d.]*\d) was)?",
-        FailureCause.DRIVER_MISMATCH,
-        "The node's NVIDIA driver is too old for this image[ (it needs {wants})][ (it is for CUDA {found})]"
-        "[ (it needs {release})][: the node has {has}].",
-        "Update the node (DGX OS), or take an image built for its CUDA version.",
-        needle=(
-            "CUDA driver version is insufficient",
-            "ERROR: This container was built for NVIDIA Driver Release",
-            "Error 80",
-            "NVIDIA driver on your system is too old",
-            "cudaErrorInsufficientDriver",
-            "cudaErrorUnsupportedPtxVersion",
-            "forward compatibility was attempt",
-            "provided PTX was compiled with an unsupported toolchain",
-            "requirement error: unsatisfied condition:",
-            "system has unsupported display driver",
-        ),
-        on="image",
-    ),
-    failure_rule(
-        r"[Ee]xec format error\"?(?:: unknown)?\.?$|no matching manifest for (?P<platform>\S+)",
-        FailureCause.IMAGE_ARCH,
-        "The image holds programs of another processor: a Spark is arm64[, and there is none for {platform}].",
-        "Take an image built for linux/arm64.",
-        needle=("no matching manifest for", "xec format error"),
-        on="image",
-        fatal=True,
-    ),
-    failure_rule(
-        r"requested image's platform \((?P<its>[^)]*)\) does not match the detected host platform",
-        FailureCause.IMAGE_ARCH,
-        "The image was built for {its}: a Spark is linux/arm64.",
-        "Take an image built for linux/arm64.",
-        needle="requested image's platform",
-        on="image",
-        weight=FailureWeight.LIKELY,
-    ),
-    failure_rule(
-        r"(?:Get|Head) \"?https?://(?P<registry>[^/\"\s]+)/v\d/[^\"]*\"?: (?:(?P<why>unauthorized|denied|net/http: .*"
-        r"|context deadline exceeded|dial tcp.*|EOF|TLS .*|x509: .*|proxyconnect.*))"
-        r"|(?:^|daemon: )(?P<said>unauthorized: (?:authentication|access|incorrect).*)"
-        r"|daemon: (?P<other>net/http: (?:request canceled|TLS handshake timeout).*)",
-        FailureCause.IMAGE_MISSING,
-        "The image could not be pulled[ from {registry}][: {why}][: {said}][: {other}].",
-        "Log in to its registry on the node (docker login) where it wants that; else look at the node's way to the network, "
-        "and pull again.",
-        needle=('Get "http', "Get http", 'Head "http', "Head http", "unauthorized:", "net/http: "),
-        on="image",
-    ),
-    failure_rule(
-        r"bind source path does not exist: (?P<path>\S*(?:model|huggingface|hf|weights|gguf)\S*?)\.?(?:\s|$)",
-        FailureCause.MODEL_NOT_FOUND,
-        "There is no {path} on the node, which the container mounts.",
-        "Put the model there, or correct the mount.",
-        needle="bind source path",
-        on="mounts",
-    ),
-    failure_rule(
-        r"bind source path does not exist: (?P<path>\S+?)\.?(?:\s|$)",
-        FailureCause.BAD_VALUE,
-        "There is no {path} on the node, which the container mounts.",
-        "Make the directory on the node, or correct the mount.",
-        needle="bind source path",
-        on="mounts",
-    ),
-    failure_rule(
-        r"exec: \\?\"(?P<name>[^\"\\]+)\\?\": (?:executable file not found in \$PATH|stat \S+: no such file)"
-        r"|^(?:\S*/)?(?:ba|da)?sh: (?:line )?(?:\d+: )?(?:exec: )?(?P<known>(?:\S*/)?(?:vllm|sglang|python3?"
-        r"|trtllm-\w[\w-]*|llama-server|ollama|mpirun|ray)): (?:command )?not found$",
-        FailureCause.BAD_VALUE,
-        "The image has no program [{name}][{known}].",
-        "Correct command (or container.entrypoint), or take an image that has it.",
-        needle=(": no such file", "not found"),
-        on="command",
-    ),
-    failure_rule(
-        r"[Cc]onflict\. The container name \"/?(?P<name>[^\"]+)\" is already in use",
-        FailureCause.DOCKER_REFUSED,
-        "There is a container named {name} already.",
-        "If nobody needs it: docker rm {name} on the node (docker rm -f, if it still runs). Else choose another name.",
-        needle="is already in use",
-    ),
-    failure_rule(
-        r"(?:[Nn]o such image: (?P<name>\S+)|manifest for (?P<tag>\S+) not found|manifest unknown"
-        r"|pull access denied for (?P<denied>[^,\s]+)|failed to resolve reference \"(?P<reference>[^\"]+)\""
-        r"|daemon: repository \S+ not found|requested access to the resource is denied)",
-        FailureCause.IMAGE_MISSING,
-        "The image[ {name}][ {tag}][ {denied}][ {reference}] is not on the node and could not be pulled.",
-        "Correct image, or log in to its registry on the node (docker login). An image that was built there has to be built "
-        "on each node.",
-        needle=(
-            "daemon: repository",
-            'failed to resolve reference "',
-            "manifest for",
-            "manifest unknown",
-            "o such image:",
-            "pull access denied for",
-            "requested access to the resource is denied",
-        ),
-        on="image",
-    ),
-    failure_rule(
-        r"permission denied while trying to connect to the [Dd]ocker|dial unix /\S*docker\.sock: connect: permission denied",
-        FailureCause.PERMISSION,
-        "This login may not talk to Docker on the node.",
-        "On the node: sudo usermod -aG docker $USER, then log in again.",
-        needle="permission denied",
-    ),
-)
 _CUDA_FAILURES = (
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*(?:no kernel image is available for execution|cudaErrorNoKernelImageForDevice"
@@ -231,11 +71,12 @@ _CUDA_FAILURES = (
 )
 _FILE_SYSTEM_FAILURES = (
     failure_rule(
-        rf"(?:{EXCEPTION_PREFIX}|^)DataLoader worker .*killed by signal: Bus error|{EXCEPTION_PREFIX}.*out of shared memory",
+        rf"(?:{EXCEPTION_PREFIX}|^)DataLoader worker .*killed by signal: Bus error|{EXCEPTION_PREFIX}.*out of shared memory"
+        r"|Unexpected bus error encountered in worker|^(?:Fatal Python error: )?Bus error\b|exceeds /dev/shm size",
         FailureCause.DISK_FULL,
         "The container's shared memory is full.",
         "Raise container.shm_size, or set container.ipc: host.",
-        needle=("killed by signal: Bus error", "out of shared memory"),
+        needle=("killed by signal: Bus error", "out of shared memory", "us error", "exceeds /dev/shm size"),
         on="container.shm_size",
     ),
     failure_rule(
@@ -246,22 +87,37 @@ _FILE_SYSTEM_FAILURES = (
         needle="no space left",
     ),
     failure_rule(
-        rf"{EXCEPTION_PREFIX}.*(?:No space left on device|Disk quota exceeded)|: [Nn]o space left on device|^No space left on device",
+        rf"{EXCEPTION_PREFIX}.*(?:No space left on device|Disk quota exceeded|database or disk is full|Local disk is full)"
+        r"|: [Nn]o space left on device|^No space left on device|ObjectStoreFullError: |low on resource: ephemeral-storage"
+        r"|don't have enough free space in (?P<where>\S{1,200})",
         FailureCause.DISK_FULL,
-        "A disk is full on the node, or the container's shared memory is.",
+        "A disk is full on the node, or the container's shared memory is[ ({where})].",
         "Free space (df -h on the node, docker system df); if /dev/shm is meant, raise container.shm_size.",
-        needle=("Disk quota exceeded", "o space left on device"),
+        needle=(
+            "Disk quota exceeded",
+            "o space left on device",
+            "database or disk is full",
+            "Local disk is full",
+            "ObjectStoreFullError: ",
+            "ephemeral-storage",
+            "don't have enough free space",
+        ),
         on="container.shm_size",
     ),
     failure_rule(
-        rf"{EXCEPTION_PREFIX}.*\[Errno (?:13|1|30)\] (?P<what>[^:]*)(?:: '(?P<path>[^']*)')?|"
-        rf"{EXCEPTION_PREFIX}Permission denied(?P<rest>.*)"
-        r"|^(?:[\w./-]+: ){1,3}(?P<said>[Pp]ermission denied)$"
-        r"|Permission denied \(os error 13\)",
+        rf"(?:{EXCEPTION_PREFIX}|^Ignored error while ).*\[Errno (?:13|1|30)\] (?P<what>[^:]*)(?:: '(?P<path>[^']*)')?"
+        rf"|{EXCEPTION_PREFIX}(?:[^:]{{0,300}}: |(?P<name>\S{{1,300}}): )?[Pp]ermission denied(?! while trying)"
+        rf"|{EXCEPTION_PREFIX}PermissionError at (?P<cache>\S{{1,300}}) when downloading"
+        rf"|{EXCEPTION_PREFIX}(?:(?:could not|cannot|can't|couldn't|[Ff]ailed to|open|mkdir|write) .{{1,300}}?)?"
+        r"(?P<file>/[^\s:'\"]{1,300})'?[:.] permission denied"
+        r"|^(?:[\w./-]+: ){1,3}(?P<said>(?:cannot \w[\w ]{0,40} '[^']{1,300}': |/\S{1,300}: )?[Pp]ermission denied)\.?$"
+        r"|^(?:open|mkdir|write) (?P<opened>/\S{1,300}): [Pp]ermission denied|^Couldn't open '(?P<key>[^']{1,300})'\. permission denied"
+        rf"|Permission denied \(os error 13\)|{EXCEPTION_PREFIX}(?P<uid>['\"]?getpwuid\(\): uid not found: \d+)"
+        rf"|{EXCEPTION_PREFIX}cannot cache function .{{0,80}}no locator available for file '(?P<numba>[^']{{1,300}})'",
         FailureCause.PERMISSION,
-        "The container is not allowed to use[ {path}] what it needs[: {what}][: {said}].",
+        "The container's user is not allowed to use [{path}][{name}][{cache}][{file}][{opened}][{key}][{numba}][: {said}][: {what}][: {uid}].",
         "Correct the owner or mode of the mounted directory on the node, or mount it writable.",
-        needle=("[Errno ", "ermission denied"),
+        needle=("[Errno ", "ermission denied", "PermissionError at ", "uid not found", "no locator available for file"),
         on="mounts",
     ),
     failure_rule(
@@ -274,16 +130,41 @@ _FILE_SYSTEM_FAILURES = (
         fatal=True,
     ),
     failure_rule(
-        rf"^(?:ERROR:\s+|[\w.]*Error: )?\[Errno 98\]|{EXCEPTION_PREFIX}.*[Aa]ddress already in use|couldn't bind HTTP server socket"
+        r"couldn't bind HTTP server socket, hostname: (?P<path>\S{0,200}/\S{1,200}|\S{1,200}\.sock)",
+        FailureCause.CRASHED,
+        "The server could not make its socket {path}: no port is involved.",
+        "Its directory is not there, may not be written, or an old file is in the socket's place: make it, correct its owner, or remove "
+        "the file. Or give args.host an address (127.0.0.1) in place of a path.",
+        needle="couldn't bind HTTP server socket",
+        on="args.host",
+        fatal=True,
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        rf"^(?:ERROR:\s+|[\w.]*Error: )?\[Errno (?:98|48|10048)\]|{EXCEPTION_PREFIX}.*[Aa]ddress already in use"
+        r"|couldn't bind HTTP server socket, hostname: (?!\S{0,200}/|\S{1,200}\.sock\b)"
         r"|server socket has failed to listen on any local network address"
         r"|: bind: address already in use|failed to bind host port for (?P<host>\S+)|Bind for (?P<bind>\S+) failed: port is already allocated"
-        r"|Ports are not available: exposing port \w+ (?P<exposed>\S+)",
+        r"|Ports are not available: exposing port \w+ (?P<exposed>\S+)|kind: AddrInUse\b|Socket '(?P<socket>[^']{1,80})' already in use"
+        rf"|{EXCEPTION_PREFIX}.{{0,80}}\b[Pp]ort:? (?P<port>\d{{1,5}}) (?:is |was )?(?:already (?:in use|used|taken|bound)|not available|unavailable)"
+        rf"|{EXCEPTION_PREFIX}.{{0,60}}(?:Cannot find empty port in range|Failed to bind to address (?P<grpc>\S{{1,80}}))",
         FailureCause.PORT_IN_USE,
-        "The port[ ({host})][ ({bind})][ ({exposed})] is in use by another process.",
+        "The port[ {port}][ ({host})][ ({bind})][ ({exposed})][ ({socket})][ ({grpc})] is in use by another process.",
         "Stop the other process (ss -ltnp on the node shows it), or choose another port.",
         needle=(
             "failed: port is already allocated",
             "[Errno 98]",
+            "[Errno 48]",
+            "[Errno 10048]",
+            "AddrInUse",
+            "Cannot find empty port in range",
+            "Failed to bind to address ",
+            "already in use",
+            "already used",
+            "already taken",
+            "already bound",
+            "not available",
+            "unavailable",
             "couldn't bind HTTP server socket",
             "ddress already in use",
             "failed to listen on any local network address",
@@ -295,17 +176,7 @@ _FILE_SYSTEM_FAILURES = (
     ),
 )
 
-_OTHER_DOCKER_FAILURES = (
-    failure_rule(
-        r"(?:Error response from daemon|OCI runtime create failed|failed to create (?:shim )?task(?: for container)?): (?P<what>\S.*)",
-        FailureCause.DOCKER_REFUSED,
-        "Docker refused: {what}",
-        "Correct what Docker names: a mount, a network, a device, a limit.",
-        needle=("Error response from daemon: ", "OCI runtime create failed: ", "failed to create "),
-        weight=FailureWeight.LIKELY,
-    ),
-)
-NODE_FAILURES = _DOCKER_FAILURES + _CUDA_FAILURES + _FILE_SYSTEM_FAILURES + _OTHER_DOCKER_FAILURES
+NODE_FAILURES = DOCKER_FAILURES + _CUDA_FAILURES + _FILE_SYSTEM_FAILURES + OTHER_DOCKER_FAILURES
 
 
 _CHECK_OTHER_NODE = "Look at the log of the other node and at the link between the two."
@@ -324,9 +195,25 @@ RANK_FAILURES = (
         to="0",
     ),
     failure_rule(
+        rf"{EXCEPTION_PREFIX}Version mismatch: The cluster was started with",
+        FailureCause.RAY,
+        "The nodes have different versions of Ray or Python; the lines after this one name them.",
+        "Use the same image on all nodes (sparkctl sync).",
+        needle="Version mismatch: The cluster was started with",
+        on="image",
+    ),
+    failure_rule(
+        r"Ray component \w{1,60} is trying to use a port number (?P<port>\d+)|Session name \S{1,120} does not match persisted value",
+        FailureCause.RAY,
+        "Another Ray runs on this node already, or is left from a start before[: it has port {port}].",
+        "ray stop --force in its container, or stop that container, on every node; then start again.",
+        needle=("is trying to use a port number", "does not match persisted value"),
+    ),
+    failure_rule(
         rf"{EXCEPTION_PREFIX}.*(?:Ray does not allocate any GPUs|Current node has no GPU available|Ray is not (?:initialized|installed)"
         r"|Cannot provide a placement group|available GPUs in the placement group|No available node types can fulfill"
-        r"|Could not connect to Ray|Failed to connect to (?:Ray|GCS)|Ray cluster)"
+        r"|Could not connect to Ray|Failed to connect to (?:Ray|GCS)|Ray cluster|ray client connection timeout)"
+        r"|^Failed to connect to GCS at address (?P<gcs>\S{1,60})"
         r"|^(?:[\w.]+\.)?ConnectionError: Could not find any running Ray instance",
         FailureCause.RAY,
         "Ray could not place the model's workers on the nodes.",
@@ -340,13 +227,25 @@ RANK_FAILURES = (
             "No available node types can fulfill",
             "Could not connect to Ray",
             "Failed to connect to ",
+            "ray client connection timeout",
             "Ray cluster",
             "Could not find any running Ray instance",
         ),
         on="args.distributed-executor-backend",
     ),
     failure_rule(
-        r"^(?:ray\.(?:exceptions\.)?)?(?P<what>(?:ActorDiedError|ActorUnavailableError|WorkerCrashedError|NodeDiedError"
+        r"Worker exit type: (?P<kind>\w{1,40}) Worker exit detail: (?P<detail>[^.]{1,160})\..{0,80}potential root causes",
+        FailureCause.RAY,
+        "Ray lost a worker, and does not know why ({kind}: {detail}).",
+        "Ray lists what it may be, the kernel's OOM killer first: `dmesg -T | grep -i oom` on the worker's node shows it, and then let the "
+        "model claim less. Else read that worker's own log; after that, look at the link between the nodes.",
+        needle="Worker exit detail: ",
+        weight=FailureWeight.DEATH + 1,
+        at_any_level=True,
+    ),
+    failure_rule(
+        r"(?:(?:^|\s)ray\.(?:exceptions\.)?|^)(?P<what>(?:ActorDiedError|ActorUnavailableError|WorkerCrashedError|NodeDiedError"
+        r"|LocalRayletDiedError|OwnerDiedError|RayChannelError|RayChannelTimeoutError|RuntimeEnvSetupError|GetTimeoutError"
         r"|RaySystemError|RayActorError)[:(].*)|RayWorkerProc rank=(?P<rank>\d+) died unexpectedly"
         r"|\(raylet\).*(?P<said>The node with node id.*marked dead|raylet.*died)",
         FailureCause.RAY,
@@ -361,25 +260,41 @@ RANK_FAILURES = (
             "RaySystemError",
             "RayWorkerProc rank=",
             "WorkerCrashedError",
+            "RayletDiedError",
+            "OwnerDiedError",
+            "RayChannelError",
+            "RayChannelTimeoutError",
+            "RuntimeEnvSetupError",
+            "GetTimeoutError",
         ),
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
-        r"Some Ray subprocesses exited unexpectedly",
+        r"Some Ray subprocesses exited unexpectedly|The current node timed out during startup",
         FailureCause.RAY,
         "Ray ended on this node: a worker's does where the head is gone, or the way to it.",
         _CHECK_OTHER_NODE,
-        needle="Some Ray subprocesses exited unexpectedly",
+        needle=("Some Ray subprocesses exited unexpectedly", "The current node timed out during startup"),
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
         r"DistStoreError: Timed out after (?P<seconds>\d+) seconds waiting for clients\. (?P<have>\d+)/(?P<of>\d+) clients"
-        r"|The client socket has (?:timed out after|failed to connect)(?:.*?connect to \(?(?P<peer>[\w.:]+), \d+)?",
+        r"|The client socket (?:has (?:timed out after|failed to connect))"
+        r"(?:.*?connect to [(\[]?(?P<peer>[\w.:-]+)\]?(?:, |:)\d+)?"
+        r"|retrieving ncclUniqueId from \[\d+\] via c10d key-value store|ORTE has lost communication with"
+        r"|[Ff]ailed to connect to (?:rpc server at )?(?P<rpc>[\w.-]{1,80}:\d{1,5})$|^Remote RPC server crashed",
         FailureCause.WORKER_LOST,
-        "The other node of this model did not come[: {have} of {of} joined within {seconds} s][: no answer from {peer}].",
-        "Start the model on both nodes at about the same time, and check that args.dist-init-addr (master-addr) is reachable "
-        f"from the other. {_CHECK_OTHER_NODE}",
-        needle=("DistStoreError: Timed out after", "The client socket has"),
+        "The other node of this model did not come[: {have} of {of} joined within {seconds} s][: no answer from {peer}][: no answer from {rpc}].",
+        "Start the model on both nodes at about the same time, and check that the first one's address is reachable from the "
+        f"other. {_CHECK_OTHER_NODE}",
+        needle=(
+            "DistStoreError: Timed out after",
+            "The client socket ",
+            "retrieving ncclUniqueId from",
+            "ORTE has lost communication",
+            "ailed to connect to ",
+            "Remote RPC server crashed",
+        ),
         weight=FailureWeight.DEATH,
     ),
     failure_rule(

@@ -212,6 +212,8 @@ class LlamaCppEngine(Engine):
     log_rules = _LOG_RULES
     memory_setting = CONTEXT_FIELD
     context_flags = ("ctx-size", "c")
+    version_source = ("/props", "build_info")
+    temperature_flags = ("temperature", "temp")
     prefix_cache_flags = (("cache-prompt",), ("no-cache-prompt",))
     metrics_setting = "args.metrics: true"
     signs = LogSignature(

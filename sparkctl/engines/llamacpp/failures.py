@@ -160,6 +160,16 @@ MODEL_FAILURES = (
         fatal=True,
     ),
     failure_rule(
+        r"unknown pre-tokenizer type: '(?P<tokenizer>[^']*)'|has invalid ggml type (?P<type>\d+)|unknown tokenizer: '(?P<kind>[^']*)'",
+        FailureCause.MODEL_UNSUPPORTED,
+        "This build of llama.cpp does not know a part of the model[: the pre-tokenizer {tokenizer}][: tensors of type {type}]"
+        "[: the tokenizer {kind}].",
+        "Take a newer image.",
+        needle=("unknown pre-tokenizer type", "has invalid ggml type", "unknown tokenizer: '"),
+        on="image",
+        fatal=True,
+    ),
+    failure_rule(
         r"data is not within the file bounds|is corrupted or incomplete|unexpectedly reached end of file",
         FailureCause.TRUNCATED_WEIGHTS,
         "The GGUF file is shorter than its header says: the download was cut.",

@@ -224,6 +224,8 @@ class SglangEngine(Engine):
     context_flags = ("context-length", "context-len")
     config_flags = ("json-model-override-args",)
     prefix_cache_flags = ((), ("disable-radix-cache",))
+    version_source = ("/server_info", "version")
+    temperature_flags = ("preferred-sampling-params",)
     metrics_setting = "args.enable-metrics: true"
     # github.com/sgl-project/sglang/issues/37457: its `server_args=` line and /server_info have it, also from a file (0.5.23)
     api_key_obstacle = "it prints the key into its log and gives it out at /server_info"
@@ -233,9 +235,9 @@ class SglangEngine(Engine):
     signs = LogSignature(
         marks=r"server_args=(?:ServerArgs\(|\{)|(?:Decode|Prefill) batch[, ]|The server is fired up and ready to roll"
         r"|(?:Init torch distributed|Init parallel|Load weight|Capture \w+(?: \w+)* graph) (?:begin|end)"
-        r"|^(?:usage: )?(?:sglang serve|launch_server\.py)(?: \[-h\]|: error: )|sglang/launch_server"
+        r"|^(?:usage: )?(?:sglang(?: serve)?|launch_server\.py)(?: \[-h\]|: error: )|sglang/launch_server|^\[sgl_kernel\]"
         r"|^== SGLang ==",
-        hints=("/sglang/", "sglang.", "sglang::"),
+        hints=("/sglang/", "sglang.", "sglang::", "sgl_kernel", "sgl-kernel"),
         begins=("server_args=",),
         serving=("Decode batch", "Prefill batch", "Receive: obj=", "Finish: obj="),
     )

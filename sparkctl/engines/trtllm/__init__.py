@@ -190,6 +190,15 @@ _FLAG_FAILURES = (
 )
 _EXIT_FAILURES = (
     failure_rule(
+        r"^Encountered an? error in forward(?: function)?: (?P<what>.{1,300})",
+        FailureCause.CRASHED,
+        "The engine failed while it worked on requests: {what}",
+        "Take a newer image, and look for this message among the issues of TensorRT-LLM. Requests that were running got an error; start "
+        "the model again if it answers no more.",
+        needle="error in forward",
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
         r"Executor worker (?:returned error|died)|MPI_ABORT was invoked|Failed to initialize executor",
         FailureCause.CRASHED,
         "The engine's worker ended.",
@@ -277,6 +286,7 @@ class TensorRtLlmEngine(Engine):
         hints=("tensorrt_llm", "TensorRT-LLM"),
         begins=("Using LLM with",),
         serving=("iter = ",),
+        served=("Encountered an error in forward function", "Encountered error in forward"),
     )
     metrics_path = "/prometheus/metrics"
     defaults = EngineDefaults(

@@ -138,6 +138,7 @@ _QUIET_STARTS = (
     "Received request ",
     "Generated response ",
     "Exception in ASGI application",
+    "Error retrieving safetensors",  # of a model in a directory: it goes on
     "ERROR:    Exception in ASGI application",
     "vllm.exceptions.VLLM",  # a client's bad request, with a traceback in 0.19
     "fastapi.exceptions.",
@@ -305,6 +306,8 @@ class VllmEngine(Engine):
     context_flags = ("max-model-len",)
     config_flags = ("hf-overrides", "rope-scaling", "hf-config-path")
     prefix_cache_flags = (("enable-prefix-caching",), ("no-enable-prefix-caching", "disable-prefix-caching"))
+    version_source = ("/version", "version")
+    temperature_flags = ("override-generation-config",)
     context_pattern = re.compile(r"\d{1,15}(\.\d+)?[kmgtKMGT]?|auto|-1")  # since 0.12: as much as fits
     metrics_path = "/metrics"
     proposed_like = "qwen36-vllm"
@@ -312,13 +315,19 @@ class VllmEngine(Engine):
         "args: {max-model-len: 32768, gpu-memory-utilization: 0.8}\ncontainer: {shm_size: 16g, network: host}"
     )
     signs = LogSignature(
-        marks=r"\((?:APIServer|EngineCore\w*|Worker\w*) pid=|Engine \d{3}: Avg |vLLM (?:API )?server |Initializing a V1 LLM"
-        r"|(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d \[\w+\.py:\d+\]"
+        marks=r"\((?:APIServer|EngineCore\w*|Worker\w*|VllmWorker\w*|RayWorker(?:Vllm|Wrapper|Proc)) (?:rank=\d+ )?pid="
+        r"|Engine \d{3}: Avg |vLLM (?:API )?server |Initializing an? (?:V1 )?LLM engine"
+        r"|(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w/]+\.py:\d+\]"
         r"|^(?:usage: )?vllm(?: serve)?(?: \[-h\]|: error: )|^== vLLM ==|^vLLM Version \d",
-        hints=("/vllm/", "vllm."),
+        hints=("/vllm/", "vllm.", "err_execute_model_input"),
         begins=("non-default args: ",),
         serving=("Engine 0", "SpecDecoding metrics: ", "Received request ", "Added request ", "Generated response "),
         standstill=("No available shared memory broadcast block found",),
+        served=(
+            "AsyncLLM output_handler failed",
+            "Dumping input data for V1 LLM engine",
+            "Error executing method 'execute_model'",
+        ),
     )
     defaults = EngineDefaults(
         command=("vllm", "serve"),

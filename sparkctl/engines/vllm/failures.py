@@ -27,6 +27,12 @@ def _suggest_utilization(said: MatchGroups) -> MatchGroups:
     return {"fits": f"{share:.2f}"} if _MIN_SHARE <= share < 1 else {}
 
 
+def _compare_free_memory(said: MatchGroups) -> MatchGroups:
+    """Return how much was free before and after, or the figure that is the same."""
+    before, after = said.get("before", ""), said.get("after", "")
+    return {"same": before} if before == after else {"freed": f"{before} free before, {after} after"}
+
+
 MEMORY_FAILURES = (
     failure_rule(
         r"Free memory on device ?\S* \((?P<free>[\d.]+)/(?P<total>[\d.]+) GiB\) on startup is less than desired "
@@ -97,9 +103,11 @@ MEMORY_FAILURES = (
         r"Error in memory profiling\. Initial free memory (?P<before>[\d.]+ \w+), "
         r"current free memory (?P<after>[\d.]+ \w+)",
         FailureCause.MEMORY_CHANGED_DURING_START,
-        "Memory was freed by something else while vLLM measured it ({before} free before, {after} after).",
+        "[Memory was freed by something else while vLLM measured it ({freed}).]"
+        "[vLLM saw no memory taken while it measured ({same} free before and after): something else gave back as much meanwhile.]",
         "Start it again: stop the other engine and drop caches before the start, not during it.",
         needle="Error in memory profiling",
+        worked_out=_compare_free_memory,
         fatal=True,
     ),
     failure_rule(

@@ -459,7 +459,8 @@ class SimSshServer:
 
     async def _run_process(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
         status = 255
-        with suppress(asyncssh.Error, OSError):
+        # a signal ends the command alone; what passes from here ends the connection
+        with suppress(asyncssh.Error, asyncssh.SignalReceived, OSError):
             streams = CommandStreams(process.stdin, process.stdout, process.stderr)
             status = await run_command(self.node, process.command or "", streams)
         process.exit(status)

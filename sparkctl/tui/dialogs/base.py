@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from sparkctl.tui.panel import Panel
 
 T = TypeVar("T")
+# The rows of a dialog, or what makes them for so many columns; rows in columns or with a hanging indent need the latter.
+DialogBody = Sequence[TextRow] | Callable[[int], Sequence[TextRow]]
 _SENTENCE_COLUMNS = 70  # columns of a sentence that is easy to read
 _REFRESH_SECONDS = 1.0  # seconds between two updates of a question
 _WHEEL_ROWS = 2  # rows for a notch of the wheel
@@ -32,8 +34,15 @@ def render_sentence(words: str, tone: TextStyle = TextStyle.PLAIN) -> list[TextR
     return [make_row(sanitize_span(words, tone))]
 
 
+def build_body_rows(body: DialogBody, columns: int) -> Sequence[TextRow]:
+    """Return the rows of a body for so many columns."""
+    return body(columns) if callable(body) else body
+
+
 class Dialog(ModalScreen[T], Generic[T]):
-    """A framed dialog in the middle; no frame in a small terminal. Escape always cancels."""
+    """A framed dialog in the middle; no frame in a small terminal. Escape always cancels. It does not shrink while it is
+    open, so that nothing moves below what is typed.
+    """
 
     WRAPS: ClassVar[bool] = False  # rows are sentences and may be wrapped
     hint = ""  # below the rows
@@ -48,6 +57,9 @@ class Dialog(ModalScreen[T], Generic[T]):
         super().__init__()
         self._heading = title
         self._tone = tone
+        self._shown: Sequence[TextRow] = ()  # the rows within the frame
+        self._drawn_in = 0, 0  # the terminal in which it was drawn
+        self._reached = 0, 0  # columns and rows within the frame that it had there
 
     @property
     def panel(self) -> Panel:
@@ -100,7 +112,10 @@ class Dialog(ModalScreen[T], Generic[T]):
             ]
         answers = [*wrap_rows(self.render_footer_rows(), most), *self.reserved_rows()]
         rows = _fit_rows(rows, high - len(answers))
-        shown = [*rows, *answers][-high:]
+        if self._drawn_in != (size := (self.app.size.width, self.app.size.height)):
+            self._drawn_in, self._reached = size, (0, 0)
+        blank: list[TextRow] = [()] * (self._reached[1] - len(rows) - len(answers))
+        shown = self._shown = [*rows, *blank, *answers][-high:]
         surface = self.query_one(TextSurface)
         if not self.is_framed:
             surface.styles.width, surface.styles.height = most, len(shown)
@@ -108,7 +123,8 @@ class Dialog(ModalScreen[T], Generic[T]):
             self._place_field(most, 0)
             return
         title = make_row(sanitize_span(self._heading, self._tone))
-        inner = min(most, max([measure_row(each) for each in shown] + [measure_row(title) + 4]))
+        inner = min(most, max([*map(measure_row, shown), measure_row(title) + 4, self._reached[0]]))
+        self._reached = inner, len(shown)
         made = draw_frame(title, shown, inner + 4, len(shown) + 2)
         surface.styles.width, surface.styles.height = inner + 4, len(made)
         surface.set_rows(made)
@@ -127,20 +143,41 @@ class Dialog(ModalScreen[T], Generic[T]):
         for field in self.query(Input):
             field.styles.width, field.styles.offset = columns, ((2, up) if self.is_framed else (0, 0))
 
+    def on_click(self, event: events.Click) -> None:
+        """Hand a click on to what is drawn under the pointer."""
+        region, (left, top) = self.query_one(TextSurface).region, (2, 1) if self.is_framed else (0, 0)
+        at = event.screen_y - region.y - top
+        if not region.contains(event.screen_x, event.screen_y):
+            self.click_outside()
+        elif 0 <= at < len(self._shown):
+            self.click_row(self._shown[at], event.screen_x - region.x - left, twice=event.chain > 1)
+
+    def click_row(self, row: TextRow, x: int, *, twice: bool) -> None:
+        """Handle a click on column ``x`` of a row; the row is the object that was rendered, unless it was wrapped."""
+
+    def click_outside(self) -> None:
+        """Handle a click beside the dialog."""
+
     def action_cancel(self) -> None:
         """Close the dialog without an answer."""
         self.dismiss(None)
 
 
 def _fit_rows(rows: Sequence[TextRow], most: int) -> Sequence[TextRow]:
-    """Return at most so many rows; leave out empty ones where not all fit."""
-    return rows if len(rows) <= most else [one for one in rows if one][: max(0, most)]
+    """Return at most so many rows; leave out empty ones where not all fit, and say how many more are left out."""
+    if len(rows) <= most:
+        return rows
+    full = [one for one in rows if one]
+    if len(full) <= most or most < 1:
+        return full[: max(0, most)]
+    cut = make_row(Span(f"… {len(full) - most + 1} more rows: make the window taller", TextStyle.STALE))
+    return [*full[: most - 1], cut]
 
 
 class RefreshingDialog(Dialog[str]):
     """A question whose text may be updated while it is open."""
 
-    _body: Sequence[TextRow] = ()
+    _body: DialogBody = ()
     _anew: Callable[[], RefreshingDialog] | None = None
 
     def set_refresh_source(self, anew: Callable[[], RefreshingDialog]) -> None:
@@ -155,9 +192,14 @@ class RefreshingDialog(Dialog[str]):
 
     def _refresh_body(self) -> None:
         assert self._anew is not None
-        if (body := self._anew()._body) != self._body:
+        body, columns = self._anew()._body, self.inner_size[0]
+        if build_body_rows(body, columns) != build_body_rows(self._body, columns):
             self._body = body
             self.draw_dialog()
+
+    def render_rows(self) -> Sequence[TextRow]:
+        """Return the question."""
+        return [(), *build_body_rows(self._body, self.inner_size[0]), ()]
 
 
 class ChoiceDialog(RefreshingDialog):
@@ -175,7 +217,7 @@ class ChoiceDialog(RefreshingDialog):
     def __init__(
         self,
         title: str,
-        body: Sequence[TextRow],
+        body: DialogBody,
         choices: Sequence[tuple[str, str]],
         tone: TextStyle = TextStyle.ACCENT,
     ) -> None:
@@ -183,10 +225,7 @@ class ChoiceDialog(RefreshingDialog):
         self._body = body
         self._choices = choices
         self._at = 0
-
-    def render_rows(self) -> Sequence[TextRow]:
-        """Return the question."""
-        return [(), *self._body, ()]
+        self._buttons: Sequence[tuple[TextRow, range]] = ()  # of the choices: row and columns
 
     def render_footer_rows(self) -> Sequence[TextRow]:
         """Return the choices, the current one in brackets; one per row where a single row is too narrow."""
@@ -197,7 +236,23 @@ class ChoiceDialog(RefreshingDialog):
         if len(self._choices) == 2:
             spans.append(Span("n / y", TextStyle.LABEL))
         beside = tuple(span for each in spans for span in (each, Span("   ")))[:-1]
-        return [beside] if measure_row(beside) <= self.inner_size[0] else [(each,) for each in spans]
+        rows = [beside] if measure_row(beside) <= self.inner_size[0] else [(each,) for each in spans]
+        buttons, start = [], 0
+        for at, span in enumerate(spans[: len(self._choices)]):
+            row = rows[at % len(rows)]
+            start = 0 if len(rows) > 1 else start
+            buttons.append((row, range(start, start + measure_row((span,)))))
+            start += measure_row((span, Span("   ")))
+        self._buttons = buttons
+        return rows
+
+    def click_row(self, row: TextRow, x: int, *, twice: bool) -> None:
+        """Answer with the clicked choice."""
+        del twice
+        for at, (button, columns) in enumerate(self._buttons):
+            if button is row and x in columns:
+                self.dismiss(self._choices[at][0])
+                return
 
     def action_move(self, by: int) -> None:
         """Select another choice."""
@@ -221,17 +276,11 @@ class InputDialog(RefreshingDialog):
     hint = "enter confirms, esc continues without"
     BELOW = 1
 
-    def __init__(
-        self, title: str, body: Sequence[TextRow], *, password: bool = False, may_be_empty: bool = False
-    ) -> None:
+    def __init__(self, title: str, body: DialogBody, *, password: bool = False, may_be_empty: bool = False) -> None:
         super().__init__(title, TextStyle.ATTENTION)
         self._body = body
         self._password = password
         self._may_be_empty = may_be_empty
-
-    def render_rows(self) -> Sequence[TextRow]:
-        """Return the question."""
-        return [(), *self._body, ()]
 
     def compose(self) -> ComposeResult:
         """Create the text surface and the input field."""
@@ -250,7 +299,7 @@ class InputDialog(RefreshingDialog):
 
 
 class TextDialog(Dialog[None]):
-    """A text that can be scrolled."""
+    """A text that can be scrolled. A click beside it closes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,q,space,question_mark,f1", "cancel", show=False),
@@ -262,21 +311,28 @@ class TextDialog(Dialog[None]):
         Binding("end,G", "scroll(9999)", show=False),
     ]
 
-    def __init__(self, title: str, body: Sequence[TextRow], tone: TextStyle = TextStyle.ACCENT) -> None:
+    def __init__(self, title: str, body: DialogBody, tone: TextStyle = TextStyle.ACCENT) -> None:
         super().__init__(title, tone)
         self._body = body
         self._from = 0
+        self._laid_out: tuple[int, Sequence[TextRow]] | None = None  # the columns and rows of the last drawing
 
     def render_rows(self) -> Sequence[TextRow]:
         """Return the visible part of the text."""
         wide, high = self.inner_size
-        body = wrap_rows(self._body, wide)
+        if self._laid_out is None or self._laid_out[0] != wide:
+            self._laid_out = wide, wrap_rows(build_body_rows(self._body, wide), wide)
+        body = self._laid_out[1]
         shown = max(1, high - 1)
         self._from = max(0, min(self._from, len(body) - shown))
         more = len(body) - shown - self._from
         place = "" if len(body) <= shown else f"{more} more below   " if more else "the end   "
         self.hint = f"{place}esc goes back"
         return body[self._from : self._from + shown]
+
+    def click_outside(self) -> None:
+        """Close the dialog."""
+        self.dismiss(None)
 
     def on_mouse_scroll_down(self) -> None:
         """Scroll down by the wheel."""
@@ -311,9 +367,9 @@ class FilterTextDialog(TextDialog, inherit_bindings=False):
         Binding("backspace", "erase", show=False),
     ]
 
-    def __init__(self, title: str, find_rows: Callable[[str], Sequence[TextRow]]) -> None:
-        super().__init__(title, find_rows(""))
-        self._find_rows = find_rows
+    def __init__(self, title: str, find_rows: Callable[[str, int], Sequence[TextRow]]) -> None:
+        """``find_rows`` returns the rows that match a text, for so many columns."""
+        super().__init__(title, lambda columns: find_rows(self._typed, columns))
         self._typed = ""
 
     def render_footer_rows(self) -> Sequence[TextRow]:
@@ -331,8 +387,7 @@ class FilterTextDialog(TextDialog, inherit_bindings=False):
             self._search(self._typed + event.character)
 
     def _search(self, typed: str) -> None:
-        self._typed, self._from = typed.lstrip(), 0
-        self._body = self._find_rows(self._typed)
+        self._typed, self._from, self._laid_out = typed.lstrip(), 0, None
         self.draw_dialog()
 
     def action_erase(self) -> None:

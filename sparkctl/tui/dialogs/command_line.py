@@ -15,7 +15,16 @@ from textual.widgets import Input
 
 from sparkctl.tui.text_surface import TextSurface
 from sparkctl.views.command_result_view import render_refused_line
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitize_span, truncate_row
+from sparkctl.views.text.styled_text import (
+    Span,
+    TextRow,
+    TextStyle,
+    make_row,
+    measure_row,
+    measure_text,
+    sanitize_span,
+    truncate_row,
+)
 
 if TYPE_CHECKING:
     from sparkctl.errors import SparkctlError
@@ -91,10 +100,16 @@ class CommandLineDialog(ModalScreen[str]):
         self.dismiss(event.value.strip().removeprefix(":"))
 
     def action_complete(self) -> None:
-        """Insert the next completion."""
-        if self._found:
+        """Insert what all completions begin with; where that is typed already, the next completion."""
+        if not self._found:
+            return
+        line = self.query_one(Input)
+        typed, common = line.value[len(self._stem) :], _find_common_start(self._found)
+        if self._cycle < 0 and len(self._found) > 1 and len(common) > len(typed) and common.startswith(typed):
+            line.value = f"{self._stem}{common}"
+            line.cursor_position = len(line.value)
+        else:
             self._cycle = (self._cycle + 1) % len(self._found)
-            line = self.query_one(Input)
             line.value = self._apply_completion() or line.value
             line.cursor_position = len(line.value)
             self._paint_completions()
@@ -128,10 +143,25 @@ class CommandLineDialog(ModalScreen[str]):
         spans: list[Span] = [Span(" ")]
         for at, word in enumerate(self._found[first:], first):
             spans += [sanitize_span(word, TextStyle.KEY if at == self._cycle else TextStyle.LABEL), Span("   ")]
+        panel: Panel = self.app  # type: ignore[assignment]
+        wide, hidden = max(4, panel.size.width), 0
+        while len(spans) > 3 and measure_row(tuple(spans)) + measure_text(_format_hidden(hidden)) > wide:
+            del spans[-2:]
+            hidden += 1
         shown: TextRow = (
-            tuple(spans)
+            make_row(*spans, Span(_format_hidden(hidden), TextStyle.STALE))
             if self._found
             else make_row(Span(" tab completes, enter does it, esc leaves", TextStyle.STALE))
         )
-        panel: Panel = self.app  # type: ignore[assignment]
-        surface.set_rows((truncate_row(shown, max(4, panel.size.width), "…"),))
+        surface.set_rows((truncate_row(shown, wide, "…"),))
+
+
+def _find_common_start(words: Sequence[str]) -> str:
+    """Return what all words begin with."""
+    first, last = min(words), max(words)
+    at = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
+    return first[:at]
+
+
+def _format_hidden(number: int) -> str:
+    return f"… {number} more" if number else ""

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
@@ -18,7 +17,6 @@ from sparkctl.errors import SparkctlError
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.tui.dialogs.base import Dialog
 from sparkctl.tui.key_hints import format_key
-from sparkctl.tui.text_surface import TextSurface
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,
@@ -39,7 +37,6 @@ _EXCLUDED_ACTIONS = (ActionId.PALETTE, ActionId.BACK)
 _MAX_ENTRY_COLUMNS = 70
 _MAX_VISIBLE_ENTRIES = 14  # visible entries
 _MIN_WEAK_MATCH_LETTERS = 3  # letters that a match within a name needs
-_ROWS_ABOVE_ENTRIES = 3  # the frame, the field and a blank row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +149,7 @@ class ActionPalette(Dialog[str]):
         self._found = filter_entries(entries, "")
         self._at = 0
         self._first = 0
+        self._visible: dict[int, TextRow] = {}  # the rows of the visible entries
 
     def compose(self) -> ComposeResult:
         """Create the text surface and the input field."""
@@ -164,9 +162,12 @@ class ActionPalette(Dialog[str]):
         above = [(), ()] if self.is_framed else []
         shown = max(1, min(_MAX_VISIBLE_ENTRIES, high - len(above) - 2))
         self._first = max(self._at - shown + 1, min(self._first, self._at), 0)
-        listed = [self._render_entry(at, one, min(_MAX_ENTRY_COLUMNS, wide)) for at, one in enumerate(self._found)][
-            self._first :
-        ][:shown]
+        ends = min(len(self._found), self._first + shown)
+        self._visible = {
+            at: self._render_entry(at, self._found[at], min(_MAX_ENTRY_COLUMNS, wide))
+            for at in range(self._first, ends)
+        }
+        listed = [*self._visible.values()]
         if not listed:
             listed = [make_row(Span("no matching action", TextStyle.STALE))]
         return [*above, *listed, *[()] * (shown - len(listed))]
@@ -212,16 +213,15 @@ class ActionPalette(Dialog[str]):
         if self._found and self._at != _NO_SELECTION:
             self.dismiss(self._found[self._at].does)
 
-    def on_click(self, event: events.Click) -> None:
+    def click_row(self, row: TextRow, x: int, *, twice: bool) -> None:
         """Run the clicked entry."""
-        at = (
-            event.screen_y
-            - self.query_one(TextSurface).region.y
-            - (_ROWS_ABOVE_ENTRIES if self.is_framed else 0)
-            + self._first
-        )
-        if self._first <= at < min(len(self._found), self._first + _MAX_VISIBLE_ENTRIES):
+        del x, twice
+        if (at := next((at for at, one in self._visible.items() if one is row), None)) is not None:
             self.dismiss(self._found[at].does)
+
+    def click_outside(self) -> None:
+        """Close the palette."""
+        self.dismiss(None)
 
     def on_mouse_scroll_down(self) -> None:
         """Select the next entry by the wheel."""

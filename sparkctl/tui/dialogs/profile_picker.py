@@ -116,6 +116,8 @@ class ProfilePicker(Dialog[PickedStart]):
         self._at = 0
         names = [view.name for view in self._views]
         self._node = names.index(node) if node in names else 0  # type: ignore[arg-type]
+        self._visible: dict[int, TextRow] = {}  # the rows of the visible profiles
+        self._nodes_row: TextRow = ()
 
     def on_mount(self) -> None:
         """Start to update the node views."""
@@ -146,10 +148,11 @@ class ProfilePicker(Dialog[PickedStart]):
         _, high = self.inner_size
         below = [
             (),
-            self._render_nodes_row(),
+            nodes := self._render_nodes_row(),
             *self._render_node_budget(),
             (),
         ]  # the first row may show how many profiles follow
+        self._nodes_row = nodes
         shown = max(2, high - len(below) - 2)
         waits = [one.profile for one in self._offers if one.profile is not None]
         legend = format_symbol_legend(is_counting=any(self._worst_estimate(one) is None for one in waits))
@@ -169,7 +172,9 @@ class ProfilePicker(Dialog[PickedStart]):
             max(_NAME_COLUMNS, self.inner_size[0] // 3),
         )
         about = max((measure_text(_describe_profile(one.profile)) for one in self._every if one.profile), default=0)
-        rows = [self._render_offer(at, one, wide, about) for at, one in enumerate(self._offers)][first : first + shown]
+        ends = min(len(self._offers), first + shown)
+        self._visible = {at: self._render_offer(at, self._offers[at], wide, about) for at in range(first, ends)}
+        rows = [*self._visible.values()]
         blank: list[TextRow] = [()] * (min(len(self._every), shown) - len(rows))  # the dialog keeps its size
         return [self._render_filter(), *rows, *blank, *below]
 
@@ -245,7 +250,7 @@ class ProfilePicker(Dialog[PickedStart]):
             return []
         label = Span("get  ", TextStyle.LABEL)
         words = f"{' and '.join(parts)}: not on {self.target_view.name}; you are asked before it is fetched"
-        return wrap_text(words, self.inner_size[0], TextStyle.ATTENTION, 5, (label,))
+        return wrap_text(words, self.inner_size[0], TextStyle.ATTENTION, head=(label,))
 
     def _render_rank_nodes(self, chosen: Profile) -> list[TextRow]:
         """Return the nodes of its ranks, and whether each fits there."""
@@ -344,6 +349,30 @@ class ProfilePicker(Dialog[PickedStart]):
         """Select another profile."""
         self._at = max(0, min(len(self._offers) - 1, self._at + by))
         self.draw_dialog()
+
+    def click_row(self, row: TextRow, x: int, *, twice: bool) -> None:
+        """Select the clicked profile, twice as enter does; or the clicked node."""
+        if (at := next((at for at, one in self._visible.items() if one is row), None)) is not None:
+            self._at = at
+            self.draw_dialog()
+            if twice:
+                self.action_take()
+        elif row is self._nodes_row:
+            start = 0
+            for at, span in enumerate(row):  # the label, then each node and a blank
+                if at % 2 and start <= x < start + measure_row((span,)):
+                    self._node = at // 2
+                    self.draw_dialog()
+                    return
+                start += measure_row((span,))
+
+    def on_mouse_scroll_down(self) -> None:
+        """Select the next profile by the wheel."""
+        self.action_move(1)
+
+    def on_mouse_scroll_up(self) -> None:
+        """Select the previous profile by the wheel."""
+        self.action_move(-1)
 
     def action_node(self, by: int) -> None:
         """Select another node."""

@@ -6,7 +6,11 @@ confirmations of what is dangerous: Cancel is the default, and to stop a serving
 from __future__ import annotations
 
 import asyncio
+import os
+import shlex
+import sys
 import time
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
@@ -16,7 +20,7 @@ from textual.widgets import Input
 from sparkctl.commands.actions import INSTANCE, Action, ActionContext, retarget_context
 from sparkctl.commands.request import Request
 from sparkctl.errors import InvalidInput, SparkctlError
-from sparkctl.model.events import CommandEnded, Event, MemoryFitEvaluated, WarningEmitted
+from sparkctl.model.events import CommandEnded, Event, MemoryFitEvaluated, PartsMissing, WarningEmitted
 from sparkctl.model.finding import Severity
 from sparkctl.model.phase import Phase
 from sparkctl.model.questions import (
@@ -29,11 +33,19 @@ from sparkctl.model.questions import (
     SudoPasswordQuestion,
     YesNoQuestion,
 )
+from sparkctl.model.text.sanitize import sanitize_lines
 from sparkctl.monitor.switch_journal_io import format_step_number
 from sparkctl.monitor.switch_progress import SwitchProgress
-from sparkctl.tui.dialogs.base import ChoiceDialog, InputDialog, RefreshingDialog, TextDialog, render_sentence
+from sparkctl.tui.dialogs.base import (
+    ChoiceDialog,
+    DialogBody,
+    InputDialog,
+    RefreshingDialog,
+    TextDialog,
+    render_sentence,
+)
 from sparkctl.views.command_result_view import describe_stopped_models
-from sparkctl.views.event_text import render_setup_step
+from sparkctl.views.event_text import format_missing_parts, render_setup_step
 from sparkctl.views.text.line_wrap import wrap_text
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, get_state_symbol, make_row, sanitize_span
 
@@ -51,6 +63,7 @@ CONFIRM_ANSWER = "do"  # the answer of a confirmation that confirms
 LEAVE_ANSWER = "leave"
 _QUOTE_COLUMNS = 66
 _MAX_COLUMNS = 104  # of a result
+_MIN_PRINTED_COLUMNS = 40
 _HANGING_INDENT = 10  # columns, below the labels of a diagnosis
 
 
@@ -136,11 +149,19 @@ class DialogPrompter:
             return ()
         found: list[str] = []
         for at, one in enumerate(question.prompts, 1):
-            body = render_sentence(f"Before it lets you in, {question.node} ({question.host}) asks in its own words:")
-            for line in (*words, *one.text.splitlines()):
-                body += [make_row("  ", *part) for part in wrap_text(line, _QUOTE_COLUMNS, TextStyle.STRONG)]
+            asks = f"Before it lets you in, {question.node} ({question.host}) asks in its own words:"
+
+            def build_body(
+                columns: int, asks: str = asks, quoted: Sequence[str] = (*words, *one.text.splitlines())
+            ) -> list[TextRow]:
+                wide = min(_QUOTE_COLUMNS, columns - 2)
+                lines = [part for line in quoted for part in wrap_text(line, wide, TextStyle.STRONG)]
+                return [*render_sentence(asks), *(make_row("  ", *part) for part in lines)]
+
             many = f" ({at} of {len(question.prompts)})" if len(question.prompts) > 1 else ""
-            dialog = InputDialog(f"login on {question.node}{many}", body, password=not one.is_echoed, may_be_empty=True)
+            dialog = InputDialog(
+                f"login on {question.node}{many}", build_body, password=not one.is_echoed, may_be_empty=True
+            )
             answer = await self._show_unrequested_dialog(dialog)
             if answer is None:
                 return None
@@ -190,7 +211,7 @@ def build_confirmation(request: Request, one: Action, now: ActionContext) -> Ref
 class TypeNameDialog(InputDialog):
     """A question that only the full name answers; anything else shows an error."""
 
-    def __init__(self, title: str, body: Sequence[TextRow], wanted: str) -> None:
+    def __init__(self, title: str, body: DialogBody, wanted: str) -> None:
         super().__init__(title, body)
         self._wanted = wanted
         self._refusal = ""  # why the last answer was refused
@@ -272,8 +293,12 @@ async def _show_fit(panel: Panel, started: PreparedCommand) -> None:
         panel.show_error(error)
         return
     name = started.words[1]
-    rows = render_estimate_result(received, _get_dialog_columns(panel))
-    panel.push_screen(TextDialog(f"does {name} fit", [(), *rows, ()]))
+    panel.push_screen(
+        TextDialog(
+            f"does {name} fit",
+            lambda columns: [(), *render_estimate_result(received, min(_MAX_COLUMNS, columns)), ()],
+        )
+    )
 
 
 def render_estimate_result(received: Sequence[Event], columns: int) -> list[TextRow]:
@@ -285,13 +310,18 @@ def render_estimate_result(received: Sequence[Event], columns: int) -> list[Text
     )
 
     judged = [one for one in received if isinstance(one, MemoryFitEvaluated)]
-    rows = wrap_text("\n".join(format_estimate_summary([one.fit for one in judged])), columns, TextStyle.STRONG, 2)
+    lacking = [one for one in received if isinstance(one, PartsMissing)]
+    summary = format_estimate_summary([one.fit for one in judged], {one.node: one.parts for one in lacking})
+    rows = wrap_text("\n".join(summary), columns, TextStyle.STRONG, 2)
     for at, one in enumerate(judged):
         before = [other.fit for other in judged[:at]]
         rows += [()] if rows else []
         rows += wrap_text(one.fit.summary_sentence, columns, TextStyle.STRONG)
         lines = (*format_estimate(one.fit, columns, before), *format_estimate_notes(one.fit, columns, before))
         rows += [make_row(sanitize_span(line, TextStyle.LABEL)) for line in lines]
+    missing = [line for one in lacking for line in format_missing_parts(one)]
+    rows += [()] if missing else []
+    rows += [row for line in missing for row in wrap_text(line, columns, hang=2)]
     commands = dict.fromkeys(each for one in judged for each in one.commands)
     rows += [()] if commands else []
     rows += [row for each in commands for row in wrap_text(f"then: {each}", columns, hang=6)]
@@ -308,6 +338,28 @@ def render_estimate_result(received: Sequence[Event], columns: int) -> list[Text
 def _render_error(message: str, hint: str | None, columns: int) -> list[TextRow]:
     lines = [*message.splitlines(), *(f"try: {line}" for line in (hint or "").splitlines())]
     return wrap_text("\n".join(lines), columns, TextStyle.ATTENTION, 2)
+
+
+def show_printed_text(panel: Panel, words: Sequence[str]) -> None:
+    """Show what a command line prints that changes nothing; it runs as a program of its own, and asks nothing."""
+    panel.show_toast(f"sparkctl {shlex.join(words)} ...")
+    panel.spawn_dialog_task(_show_printed_text(panel, words))
+
+
+async def _show_printed_text(panel: Panel, words: Sequence[str]) -> None:
+    columns = max(_MIN_PRINTED_COLUMNS, min(_MAX_COLUMNS, panel.size.width - 8))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "sparkctl", *words, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT,
+        env={**os.environ, "COLUMNS": str(columns), "NO_COLOR": "1"},
+    )  # fmt: skip
+    try:
+        printed, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+    panel.clear_notifications()
+    rows = [make_row(sanitize_span(line)) for line in sanitize_lines(printed.decode(errors="replace"))]
+    panel.push_screen(TextDialog(f"sparkctl {shlex.join(words)}", [(), *rows, ()]))
 
 
 def show_diagnosis(panel: Panel, target: ScreenTarget) -> None:
@@ -334,8 +386,12 @@ async def _show_diagnosis(panel: Panel, name: str, nodes: Sequence[str]) -> None
     except SparkctlError as error:
         panel.show_error(error)
         return
-    rows = render_diagnosis_result(found, _get_dialog_columns(panel))
-    panel.push_screen(TextDialog(f"what the log of {name} shows", [(), *rows, ()]))
+    panel.push_screen(
+        TextDialog(
+            f"what the log of {name} shows",
+            lambda columns: [(), *render_diagnosis_result(found, min(_MAX_COLUMNS, columns)), ()],
+        )
+    )
 
 
 def render_diagnosis_result(found: DiagnosisReport, columns: int) -> list[TextRow]:
@@ -349,7 +405,3 @@ def render_diagnosis_result(found: DiagnosisReport, columns: int) -> list[TextRo
     for where, error in found.silent:
         rows += _render_error(f"{where}: {error.message}", error.hint, columns)
     return rows
-
-
-def _get_dialog_columns(panel: Panel) -> int:
-    return max(20, min(_MAX_COLUMNS, panel.size.width - 10))

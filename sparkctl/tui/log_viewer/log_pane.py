@@ -150,6 +150,7 @@ def _utc_now() -> datetime:
 class LogPane(Vertical):
     """A log view with prompt and status line. Saved files are named after ``instance`` and go to ``directory``."""
 
+    BLANK = True  # view, prompt and status line cover it
     DEFAULT_CSS = """
     LogPane { height: 1fr; }
     LogPane > LogView { height: 1fr; }

@@ -699,6 +699,11 @@ class LogView(LogScrollView, can_focus=True):
         self._backs = (self._backs + 1) % (len(BACK_STEPS_SECONDS) + 1)
         self.repaint()
 
+    def adopt_settings(self, other: LogView) -> None:
+        """Wrap lines and show times and numbers as another view does."""
+        self.place.layout.is_wrapped = other.place.layout.is_wrapped
+        self.painter.has_times, self.painter.has_numbers = other.painter.has_times, other.painter.has_numbers
+
     def action_wrap(self) -> None:
         """Wrap long lines, or not."""
         self.place.toggle_wrap()

@@ -76,6 +76,7 @@ class KeyFooter(TextSurface):
 class StaticFocusScreen(Screen[None]):
     """A screen that is not repainted when the focus moves: the two widgets paint themselves."""
 
+    BLANK = True  # its widgets cover it: what lies below them needs no styling at each paint
     focused: Reactive[Widget | None] = Reactive(None, repaint=False)
 
 
@@ -86,6 +87,7 @@ class PanelScreen(StaticFocusScreen):
     """
 
     SCREEN_ID: ClassVar[str]
+    HOLDS_FIGURES: ClassVar[bool] = False  # whether it can be paused; what plays a recording is paused on any screen
     frozen_at: float | None = None  # since when the screen is paused, unix seconds; None where it is not
 
     @property
@@ -101,7 +103,10 @@ class PanelScreen(StaticFocusScreen):
     @property
     def actions(self) -> tuple[Action, ...]:
         """The actions of this screen, in the order of the help."""
-        return list_screen_actions(self.panel.actions, self.SCREEN_ID)
+        found = list_screen_actions(self.panel.actions, self.SCREEN_ID)
+        if self.HOLDS_FIGURES or self.panel.setup.recording is not None:
+            return found
+        return tuple(one for one in found if one.id is not ActionId.PAUSE)
 
     def action_handlers(self) -> ActionHandlers:
         """Return what this screen does itself, by action."""
@@ -290,6 +295,7 @@ class _ListSurface(TextSurface):
 class _ListBody(Vertical):
     """The list and the prompt for its filter."""
 
+    BLANK = True
     DEFAULT_CSS = """
     _ListBody > #list { height: 1fr; }
     _ListBody > SearchPrompt { display: none; }

@@ -6,6 +6,7 @@ import asyncio
 import shlex
 from collections import deque
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
 
 _ONCE_ANSWER, _KEEP_ANSWER = "once", "keep"
 _LABEL_COLUMNS = 6  # columns of the labels
-_FRAME_COLUMNS = 8  # columns of a dialog's frame and the space around it
 
 
 async def ask_to_apply_remedy(panel: Panel, profile: str, node: str, edit: FieldChange, again: str | None) -> None:
@@ -77,7 +77,8 @@ async def ask_to_apply_remedy(panel: Panel, profile: str, node: str, edit: Field
     choices = (("cancel", "Cancel"), (_ONCE_ANSWER, "try it once"), (_KEEP_ANSWER, "keep it, and start"))
     words = tuple(shlex.split(again)[1:]) if again else ("up", profile, "--node", node, "--set", edit.set_argument)
 
-    body = _render_remedy_preview(panel, made, view, edit, words, fit, is_shipped=is_shipped)
+    def build_body(columns: int) -> list[TextRow]:
+        return _render_remedy_preview(columns, made, view, edit, words, fit, is_shipped=is_shipped)
 
     def apply_answer(answer: str | None) -> None:
         if answer == _ONCE_ANSWER:
@@ -85,11 +86,11 @@ async def ask_to_apply_remedy(panel: Panel, profile: str, node: str, edit: Field
         elif answer == _KEEP_ANSWER:
             panel.spawn_task(_save_remedy_to_profile(panel, profile, edit, _drop_set_option(words, edit.set_argument)))
 
-    panel.push_screen(ChoiceDialog(f"change {profile} and start it again", body, choices), apply_answer)
+    panel.push_screen(ChoiceDialog(f"change {profile} and start it again", build_body, choices), apply_answer)
 
 
 def _render_remedy_preview(
-    panel: Panel,
+    columns: int,
     made: Profile,
     view: NodeTelemetryView | None,
     edit: FieldChange,
@@ -102,9 +103,9 @@ def _render_remedy_preview(
     guess = "The direction is known; the value is a guess." if edit.is_first_try else ""
     rows = [render_change(edit), *([make_row(Span(guess, TextStyle.LABEL))] if guess else []), ()]
     if view is not None:
-        columns = max(40, min(panel.size.width - _FRAME_COLUMNS, 100))
-        rows += [*render_budget_before_start(made, view, columns, fit)]
-        rows += render_estimate_line(fit, columns) if fit is not None else []
+        wide = min(columns, 100)
+        rows += [*render_budget_before_start(made, view, wide, fit)]
+        rows += render_estimate_line(fit, wide) if fit is not None else []
         against = [
             one
             for one in list_start_obstacles(made, view, fit)
@@ -116,7 +117,7 @@ def _render_remedy_preview(
     kept = f"{user_profiles_dir() / made.name}.yaml" if is_shipped else str(made.origin)
     for name, words in (("once", f"sparkctl {shlex.join(command)}"), ("keep", f"{shorten_path(kept)}{copied}")):
         label = make_row(Span(f"{name:<{_LABEL_COLUMNS}}", TextStyle.LABEL))
-        rows += wrap_text(words, max(20, panel.size.width - _FRAME_COLUMNS), TextStyle.VALUE, 2, label)
+        rows += wrap_text(words, columns, TextStyle.VALUE, 2, label)
     return rows
 
 
@@ -142,6 +143,7 @@ async def _save_remedy_to_profile(panel: Panel, profile: str, edit: FieldChange,
 
 
 _MAX_TAIL_LINES = 60
+_PHASES_WITHOUT_LOG = (Phase.DROPPING_CACHES, Phase.CREATING)
 
 
 def create_instance_screen(now: ActionContext) -> PanelScreen:
@@ -155,6 +157,7 @@ class InstanceScreen(ScrollScreen):
     """Shows one instance, even after it has gone. Its launch plan is read once per container."""
 
     SCREEN_ID = INSTANCE
+    HOLDS_FIGURES = True
     BINDINGS: ClassVar[list[BindingType]] = build_bindings(INSTANCE)
 
     def __init__(self, node: NodeName, instance: str) -> None:
@@ -162,6 +165,7 @@ class InstanceScreen(ScrollScreen):
         self._node, self._instance = node, instance
         self._lines: deque[str] = deque(maxlen=_MAX_TAIL_LINES)
         self._is_old = False
+        self._log_container: str | None = None  # whose lines these are
         self._trouble: str | None = None
         self._subscription: LogSubscription | None = None
         self._plan_container: str | None = None  # the container whose plan was read
@@ -174,6 +178,12 @@ class InstanceScreen(ScrollScreen):
         self._bench_task: asyncio.Task[None] | None = None
         self._diagnosis_status: str | None = None
         self._further = 0  # rows scrolled
+        self._held: InstanceScreenModel | None = None
+
+    def toggle_freeze(self) -> None:
+        """Pause the figures and the log; the page can still be scrolled."""
+        super().toggle_freeze()
+        self._held = None if self.frozen_at is None else deepcopy(self._build_instance_model())
 
     @property
     def breadcrumb(self) -> str:
@@ -236,7 +246,8 @@ class InstanceScreen(ScrollScreen):
 
     def paint_body(self) -> None:
         """Paint the current state."""
-        surface, model = self.query_one("#instance", TextSurface), self._build_instance_model()
+        surface = self.query_one("#instance", TextSurface)
+        model = self._build_instance_model() if self._held is None else self._held
         wide, high = surface.size
         if not wide or not high:
             wide, high = self.size.width, self.size.height - 2
@@ -258,16 +269,23 @@ class InstanceScreen(ScrollScreen):
         self._diagnose_exit(controller, one)
         run = self._launch or _find_pending_plan(controller, self._node, self._instance)
         end = self._start_result()
+        course = store.get_startup_timeline(self._node, self._instance)
+        # the log of the container before this one, whose failure is not that of this start
+        is_log_of_earlier = (course is not None and course.phase in _PHASES_WITHOUT_LOG) or (
+            one is not None
+            and None not in (one.container_id, self._log_container)
+            and one.container_id != self._log_container
+        )
         return InstanceScreenModel(
             seen=seen,
             name=self._instance,
             one=one,
-            course=store.get_startup_timeline(self._node, self._instance),
+            course=course,
             end=end,
             run=run,
             run_trouble=self._launch_error or _explain_missing_plan(controller),
-            tail=tuple(self._lines),
-            tail_trouble=self._trouble,
+            tail=() if is_log_of_earlier else tuple(self._lines),
+            tail_trouble=None if is_log_of_earlier else self._trouble,
             remedies=self._list_remedy_keys(end, run),
             end_trouble=self._diagnosis_status,
             warnings=controller.store.jobs.list_start_warnings(self._node, self._instance),
@@ -371,8 +389,13 @@ class InstanceScreen(ScrollScreen):
         if model is None or model.run is None:
             self.panel.show_toast((model and model.run_trouble) or "the launch plan is still being read")
             return
-        rows: list[TextRow] = [(), *render_launched_plan(model.run, min(110, self.size.width - 10)), ()]
-        self.panel.push_screen(Page(f"{self._instance} on {self._node} runs with", rows, TextStyle.ACCENT))
+        run = model.run
+        self.panel.push_screen(
+            Page(
+                f"{self._instance} on {self._node} runs with",
+                lambda columns: [(), *render_launched_plan(run, min(110, columns)), ()],
+            )
+        )
 
     def scroll_rows(self, by: int) -> None:
         """Scroll by so many rows."""
@@ -404,8 +427,13 @@ class InstanceScreen(ScrollScreen):
 
     def _mark_lines_old(self) -> None:
         self._is_old = True  # older lines stay until newer ones arrive
-        if self.panel.setup.recording is not None:  # a recording that seeks back: the lines are from later
+        controller = self.panel.controller
+        one = None if controller is None else controller.store.find_instance(self._node, self._instance)
+        container = None if one is None else one.container_id
+        # lines of another container; in a recording that seeks back: the lines are from later
+        if container != self._log_container or self.panel.setup.recording is not None:
             self._lines.clear()
+        self._log_container = container
 
     def _append_log_lines(self, lines: Sequence[LogLine]) -> None:
         if self._is_old:

@@ -126,6 +126,12 @@ def create_log_screen(now: ActionContext) -> PanelScreen:
     return LogScreen(now.node, now.instance)
 
 
+class _LogBody(Vertical):
+    """Status rows and log."""
+
+    BLANK = True
+
+
 class LogScreen(PanelScreen):
     """Shows logs; opens at the line that proves the verdict if there is one."""
 
@@ -167,7 +173,7 @@ class LogScreen(PanelScreen):
 
     def create_body(self) -> Widget:
         """Return the status rows and the place of the log."""
-        return Vertical(TextSurface(self.panel.tones, id="trouble"), id="log")
+        return _LogBody(TextSurface(self.panel.tones, id="trouble"), id="log")
 
     def on_mount(self) -> None:
         """Start to read the logs."""
@@ -324,6 +330,8 @@ class LogScreen(PanelScreen):
     def _show_log(self, book: LogBuffer) -> None:
         old = self._pane
         self._pane = LogPane(book, instance=self._instance)
+        if old is not None:
+            self._pane.view.adopt_settings(old.view)
         if old is not None:
             old.remove()
             old.view.book.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from dataclasses import replace
 from typing import ClassVar
 
 from textual.binding import BindingType
@@ -26,6 +28,7 @@ class NodeScreen(ListScreen[int]):
     """Shows the Spark that is selected in the panel."""
 
     SCREEN_ID = NODE
+    HOLDS_FIGURES = True
     BINDINGS: ClassVar[list[BindingType]] = build_bindings(NODE)
 
     def __init__(self) -> None:
@@ -38,10 +41,14 @@ class NodeScreen(ListScreen[int]):
         """The Spark's name."""
         return str(self.panel.selected_node or "node")
 
+    def add_selection(self, now: ActionContext) -> ActionContext:
+        """Return the action context with the selected process."""
+        return replace(now, process=self.list_keys()[1])
+
     def toggle_freeze(self) -> None:
         """Pause the figures; the selection can still be moved."""
         super().toggle_freeze()
-        self._held = None if self.frozen_at is None else self._build_node_model()
+        self._held = None if self.frozen_at is None else deepcopy(self._build_node_model())
 
     def paint_body(self) -> None:
         """Paint the current state."""

@@ -57,6 +57,7 @@ class OverviewScreen(PanelScreen):
     """Shows the nodes of the config at once, and their state as they answer."""
 
     SCREEN_ID = OVERVIEW
+    HOLDS_FIGURES = True
     BINDINGS: ClassVar[list[BindingType]] = build_bindings(OVERVIEW)
 
     _held: OverviewScreenModel | None = None

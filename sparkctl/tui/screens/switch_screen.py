@@ -156,11 +156,12 @@ class SwitchScreen(ScrollScreen):
         )
 
     def _list_log_lines(self) -> tuple[RecentLogLine, ...]:
-        """Return the last log lines of the instance that is being started."""
+        """Return the last log lines of what the switch starts: the new one, and what it needs."""
         course, controller = self._get_switch_progress(), self.panel.controller
         if course is None or controller is None:
             return ()
-        return tuple(one for one in controller.store.log_lines.lines if one.instance == course.instance)
+        new = (course.instance, *course.needs)
+        return tuple(one for one in controller.store.log_lines.lines if one.instance in new)
 
     def _get_switch_progress(self) -> SwitchProgress | None:
         controller = self.panel.controller

@@ -8,7 +8,7 @@ from pathlib import Path
 from sparkctl.engines import load_engine
 from sparkctl.engines.engine_flags import CatalogueChoice
 from sparkctl.engines.lint import LintFixKind, LintRule, LintSeverity
-from sparkctl.files import shipped_profiles_dir
+from sparkctl.files import read_only_profiles_dir, shipped_profiles_dir
 from sparkctl.model.finding import Severity
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import redact
@@ -143,11 +143,13 @@ def _render_source_line(place: FilePosition, line: str | None, columns: int, ton
 
 
 def shorten_path(path: str) -> str:
-    """Return a short path: a shipped profile as its file name, a path at home after ``~``."""
+    """Return a short path: a shipped profile as its file name, a path at home after ``~``. The demo has a home of its own,
+    which the operator's shell does not know: there the path is whole."""
     if (name := path.removeprefix(f"{shipped_profiles_dir()}/")) != path:
         return name
     home = str(Path.home())
-    return f"~{path[len(home) :]}" if path.startswith(f"{home}/") else path
+    is_at_home = path.startswith(f"{home}/") and read_only_profiles_dir() is None
+    return f"~{path[len(home) :]}" if is_at_home else path
 
 
 def _keep_path_end(words: str, columns: int) -> str:

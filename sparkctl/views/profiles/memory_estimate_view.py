@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sparkctl.model.memory_fit import EstimatePart, EstimateSource, FitOutcome, MemoryBudget, MemoryFit
+from sparkctl.model.missing_part import MissingPart
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_gib
 from sparkctl.model.verdict import FieldChange
@@ -71,13 +72,21 @@ def _list_notes(one: MemoryFit) -> list[str]:
     return notes
 
 
-def format_estimate_summary(fits: Sequence[MemoryFit]) -> list[str]:
-    """Return a summary, one line per Spark, if there are several."""
+def format_estimate_summary(fits: Sequence[MemoryFit], missing: Mapping[str, Sequence[MissingPart]]) -> list[str]:
+    """Return a summary, one line per Spark, if there are several. ``missing``: what is not there, by node."""
     if not fits or (len(fits) == 1 and fits[0].sparks == 1):
         return []
     names = max(measure_text(one.node) for one in fits)
-    lines = [f"{pad_text(one.node, names)}  {describe_answer(one)}" for one in fits] if len(fits) > 1 else []
+    lines = [
+        f"{pad_text(one.node, names)}  {describe_answer(one)}{_format_missing_kinds(missing.get(one.node, ()))}"
+        for one in (fits if len(fits) > 1 else ())
+    ]
     return [*lines, *format_group_answer(fits)]
+
+
+def _format_missing_kinds(parts: Sequence[MissingPart]) -> str:
+    names = [f"the {one.kind.replace('-', ' ')}" for one in parts]
+    return f"; but {' and '.join(names)} {'is' if len(names) == 1 else 'are'} not there" if names else ""
 
 
 def format_group_answer(fits: Sequence[MemoryFit]) -> list[str]:

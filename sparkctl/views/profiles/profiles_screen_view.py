@@ -220,6 +220,8 @@ def render_profile_list(shelf: ProfilesScreenModel, columns: int, lines: int) ->
             )
         )
     rows.append(_render_list_row(heads, wide, "   "))
+    if not shown and shelf.pattern is not None and shelf.entries:
+        rows.append(make_row("   ", Span("No profile matches. Esc clears the filter.", TextStyle.STALE)))
     chosen = shelf.selected
     mark = "▸"
     at = 0 if chosen is None else shown.index(chosen)
@@ -258,7 +260,9 @@ def _compute_column_widths(shelf: ProfilesScreenModel, columns: int) -> list[int
     wide[_CHECK_INDEX] = len("check") if columns >= _CHECK_MIN_COLUMNS else 0
     wide[_FITS_INDEX] = max(len("fits"), len(shelf.names)) if shelf.fits else 0  # without a Spark there is no estimate
     wide[_RUNS_INDEX] = max(len("runs on ↓"), sparks + 2)
-    wide[_LAST_INDEX] = _LONG_START_COLUMNS if columns >= _FULL_ENGINE_MIN_COLUMNS else _SHORT_START_COLUMNS
+    most = _LONG_START_COLUMNS if columns >= _FULL_ENGINE_MIN_COLUMNS else _SHORT_START_COLUMNS
+    starts = max((measure_row(_render_last_start(one.summary.name, shelf)) for one in shelf.entries or ()), default=0)
+    wide[_LAST_INDEX] = min(most, max(starts, len("last start ↓")))
     models = max((measure_text(sanitize_line(get_model_title(one) or "")) for one in every), default=0)
     for nodes, has_words in ((len("nodes"), True), (len("nodes"), False), (0, False)):
         fits = len(shelf.names) + 1 + _FIT_TEXT_COLUMNS if has_words and shelf.fits else wide[_FITS_INDEX]

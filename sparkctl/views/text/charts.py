@@ -7,7 +7,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby
 
 from sparkctl.model.sample import MemoryBar
 from sparkctl.model.text.units import GIB
@@ -31,7 +30,8 @@ _ALL_DOTS_MASK = (1 << _CELL_DOT_ROWS) - 1
 _BRAILLE_SYMBOLS = " " + "".join(map(chr, range(0x2801, 0x2900)))
 _RUN_PATTERN = re.compile(" +|[^ ]+")
 _ROUND_STEPS = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
-_CACHED_CURVES = 64  # curves of one picture and their last cells; it is painted more often than they change
+_CACHED_CURVES = 64  # curves of one row in one picture; it is painted more often than they change
+_CACHED_CELLS = 4096  # of filled curves: with a new reading all of them move to the left, and few are new
 
 ChartValues = Sequence[float | None]
 
@@ -181,7 +181,7 @@ def render_sparkline(values: ChartValues, scale: AxisScale, tone: TextStyle = Te
 
 @lru_cache(_CACHED_CURVES)
 def _render_curve(dots: tuple[int | None, ...], tone: TextStyle) -> TextRow:
-    return _paint_line_row(_compute_dot_strokes(dots, filled=False), tone)
+    return _paint_line_row(_compute_dot_strokes(dots), tone)
 
 
 DangerLimits = tuple[float, float]  # from which value on a curve warns, and from which it is bad
@@ -193,31 +193,31 @@ def render_area_chart(
     """Return a filled curve of ``height`` rows in a hue, the highest first, two values per cell; unknown values are
     gaps. Where it comes near the limits of ``danger``, it goes over into the colour of a warning, and then of a problem, the higher
     the more."""
-    dots = tuple(_compute_dot_levels(values, scale, _CELL_DOT_ROWS * height))
-    levels = (0,) * (-(-len(dots) // 2))
-    if danger is not None:
-        levels = tuple(_rate_danger(max(pair, default=0.0), danger) for pair in _pair_known_values(values))
-    # A new reading moves the last cell alone until the next interval begins: the others are kept as they were painted.
-    cells = max(0, len(levels) - 1)
-    before = _render_area(dots[: 2 * cells], levels[:cells], height, tone)
-    last = _render_area(dots[2 * cells :], levels[cells:], height, tone)
-    return tuple(_join_rows(left, right) for left, right in zip(before, last, strict=True))
+    tops = _compute_dot_levels(values, scale, _CELL_DOT_ROWS * height)
+    strokes = [0 if top is None else (2 << top) - 1 for top in tops]
+    if len(strokes) % 2:
+        strokes.append(0)
+    levels = [0] * (len(strokes) // 2)
+    if danger is not None and _rate_danger(max((value for value in values if value is not None), default=0.0), danger):
+        levels = [_rate_danger(max(pair, default=0.0), danger) for pair in _pair_known_values(values)]
+    cells = [
+        _paint_area_cell(left, right, level, height, tone)
+        for left, right, level in zip(strokes[::2], strokes[1::2], levels, strict=True)
+    ]
+    return tuple(map(_join_cells, zip(*cells, strict=True))) if cells else ((),) * height
 
 
-def _join_rows(left: TextRow, right: TextRow) -> TextRow:
-    """Return two rows beside each other, with one span where both meet in one style."""
-    if left and right and left[-1].tone is right[0].tone:
-        return (*left[:-1], Span(left[-1].text + right[0].text, right[0].tone), *right[1:])
-    return (*left, *right)
-
-
-@lru_cache(_CACHED_CURVES)
-def _render_area(
-    dots: tuple[int | None, ...], levels: tuple[int, ...], height: int, tone: TextStyle
-) -> tuple[TextRow, ...]:
-    """Return the curve; kept by its dots, which most new readings leave where they are."""
-    strokes = _compute_dot_strokes(dots, filled=True)
-    return tuple(_paint_area_row(strokes, at, levels, tone) for at in reversed(range(height)))
+def _join_cells(cells: Sequence[Span]) -> TextRow:
+    """Return a row with one span for the cells beside each other that have one style."""
+    spans: list[Span] = []
+    marks, style = "", cells[0].tone
+    for cell in cells:
+        if cell.tone is style:
+            marks += cell.text
+        else:
+            spans.append(Span(marks, style))
+            marks, style = cell.text, cell.tone
+    return (*spans, Span(marks, style))
 
 
 def _rate_danger(value: float, danger: DangerLimits) -> int:
@@ -253,10 +253,17 @@ def _compute_dot_levels(values: ChartValues, scale: AxisScale, dots: int) -> lis
     least, spread, top = scale.least, scale.most - scale.least, dots - 1
     if spread <= 0:
         return [None if value is None else int(0.5 * dots) for value in values]
-    return [None if value is None else min(top, max(0, int((value - least) / spread * dots))) for value in values]
+    levels: list[int | None] = []
+    for value in values:  # thousands of them a second: no call of min and max
+        if value is None:
+            levels.append(None)
+        else:
+            level = int((value - least) / spread * dots)
+            levels.append(0 if level < 0 else top if level > top else level)
+    return levels
 
 
-def _compute_dot_strokes(levels: Sequence[int | None], *, filled: bool) -> list[int]:
+def _compute_dot_strokes(levels: Sequence[int | None]) -> list[int]:
     """Return for each value its dots as bits, the lowest dot as the lowest bit. A line is connected to the previous
     dot."""
     strokes: list[int] = []
@@ -265,7 +272,7 @@ def _compute_dot_strokes(levels: Sequence[int | None], *, filled: bool) -> list[
         if level is None:
             strokes.append(0)
         else:
-            low, high = (0, level + 1) if filled else _connect_dots(level, before)
+            low, high = _connect_dots(level, before)
             strokes.append((1 << high) - (1 << low))
         before = level
     return [*strokes, 0] if len(strokes) % 2 else strokes
@@ -299,25 +306,23 @@ _DANGER_RAMPS = {
 }
 
 
-def _paint_area_row(strokes: Sequence[int], line: int, levels: Sequence[int], tone: TextStyle) -> TextRow:
-    """Return the ``line``-th row from below of a filled curve; the area below the line is fainter. ``levels``: how dangerous each
-    column is at its top; below it goes over into the curve's hue."""
-    shift = line * _CELL_DOT_ROWS
+@lru_cache(_CACHED_CELLS)
+def _paint_area_cell(left: int, right: int, level: int, height: int, tone: TextStyle) -> tuple[Span, ...]:
+    """Return a cell of each of the ``height`` rows of a filled curve, the highest first, for the strokes of two values; the area
+    below the line is fainter. ``level``: how dangerous it is at its top; below it goes over into the curve's hue."""
     ramp = _DANGER_RAMPS[tone]
-    whole = _ALL_DOTS_MASK << shift | 1 << shift + _CELL_DOT_ROWS  # the whole row, and a dot above it
     cells = []
-    for left, right, level in zip(strokes[::2], strokes[1::2], levels, strict=True):
+    for shift in reversed(range(0, _CELL_DOT_ROWS * height, _CELL_DOT_ROWS)):
         mark = _BRAILLE_SYMBOLS[
             _LEFT_DOT_BITS[left >> shift & _ALL_DOTS_MASK] | _RIGHT_DOT_BITS[right >> shift & _ALL_DOTS_MASK]
         ]
+        whole = _ALL_DOTS_MASK << shift | 1 << shift + _CELL_DOT_ROWS  # the whole cell, and a dot above it
         is_body = left & right & whole == whole
         style = (
             ramp[round(level * min(1.0, (shift + _CELL_DOT_ROWS) / max(left, right).bit_length()))] if level else tone
         )
-        cells.append((mark, TextStyle.PLAIN if mark == " " else _BODY_STYLES[style] if is_body else style))
-    return tuple(
-        Span("".join(mark for mark, _ in group), style) for style, group in groupby(cells, key=lambda cell: cell[1])
-    )
+        cells.append(Span(mark, TextStyle.PLAIN if mark == " " else _BODY_STYLES[style] if is_body else style))
+    return tuple(cells)
 
 
 def _connect_dots(level: int, before: int | None) -> tuple[int, int]:

@@ -7,11 +7,16 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
+from sparkctl.concurrency import run_in_background
 from sparkctl.config import load_config
+from sparkctl.context import CommandContext
 from sparkctl.errors import LoginRefused
+from sparkctl.history.operation_history import OperationHistory
+from sparkctl.model.events import Event, NodeStateChanged, SampleArrived
 from sparkctl.model.node import NodeState
 from sparkctl.model.questions import (
     HostKeyQuestion,
@@ -20,6 +25,7 @@ from sparkctl.model.questions import (
     RetryStartQuestion,
     SudoPasswordQuestion,
 )
+from sparkctl.monitor.node_monitor import NodeMonitor
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.simulator.node_programs.shell_commands import KeyboardInteractiveLogin, SimSshServer
 from sparkctl.transport.ssh.ssh_connection import SshConnection
@@ -173,3 +179,24 @@ async def _read_until(terminal: int, words: str) -> str:
             except BlockingIOError:
                 await asyncio.sleep(0.02)
     return shown
+
+
+async def test_an_answer_that_cannot_be_read_asks_nobody_again(sparks: SimulatedSparks, tmp_path: Path) -> None:
+    operator, events, again = Operator(), list[Event](), asyncio.Event()
+    spoilt = [True]
+
+    def take(event: Event) -> None:
+        events.append(event)
+        if isinstance(event, SampleArrived) and spoilt:
+            spoilt.clear()
+            raise ValueError("what nobody foresaw")
+        if isinstance(event, SampleArrived):
+            again.set()
+
+    (node,) = load_config(sparks.config_path).nodes
+    ctx = CommandContext(asker=operator, history=OperationHistory(tmp_path), operator="milo@desk")
+    monitor = NodeMonitor(ctx=ctx, node=node, every=0.5, emit=take, again=0.1)
+    async with asyncio.timeout(20), run_in_background(monitor.run()):
+        await again.wait()
+    states = [one.state for one in events if isinstance(one, NodeStateChanged)]
+    assert (states, len(operator.asked)) == ([NodeState.UNKNOWN], 1)

@@ -52,6 +52,7 @@ def test_a_cell_has_the_generators_figures_and_ours() -> None:
         assert cell["power"] > 0
         assert len(cell["result"]["generation_rate"]["values"]) == 2, "one for each run"
         assert cell["result"]["disturbed"] is True, "this scenario has a client of its own"
+        assert cell["result"]["clock"] > 0
 
 
 @pytest.mark.parametrize(
@@ -354,6 +355,7 @@ async def test_by_domain_what_ended_meanwhile_is_told_as_with_cells_and_what_was
     (run,) = BenchStore().list_runs()
     assert f"{len(run.domains)} of 500 kinds of text are measured and saved" in (ended.message or "")
     assert run.domains, "what was measured before"
+    assert run.setup.engine_version == "0.19.1", "by itself: it was not started from here"
     assert (run.why or "").startswith(says)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,7 @@ def test_a_model_that_thinks_is_measured_in_two_passes(
     profiles, prompts = tmp_path / "config/sparkctl/profiles", tmp_path / "prompts.jsonl"
     profiles.mkdir(parents=True)
     (profiles / "thinker.yaml").write_text(
-        "schema: 1\nname: thinker\nextends: qwen36-vllm\nargs: {reasoning-parser: qwen3}\n"
+        "schema: 1\nname: thinker\nextends: qwen36-vllm\nargs: {reasoning-parser: qwen3, override-generation-config: {temperature: 0.6}}\n"
     )
     prompts.write_text(PROMPTS)
     for name, path in (("SPARKCTL_STATE", "state"), ("XDG_CONFIG_HOME", "config")):
@@ -77,6 +78,12 @@ def test_a_model_that_thinks_is_measured_in_two_passes(
         assert passes == [(False, "coding"), (False, "prose"), (True, "coding"), (True, "prose")]
         assert invoke_command_line(["bench", "show", "1", "--json"]) == 0
         run = json.loads(capfd.readouterr().out)["run"]
+        generator = shlex.join([sys.executable, load_generator_stand_in.__file__])
+        cell = ("--pp", "8", "--tg", "4", "--runs", "1", "--command", generator, "--json")
+        assert invoke_command_line(["bench", "thinker", *cell]) == 0
+        assert invoke_command_line(["bench", "show", "2"]) == 0
+        shown = capfd.readouterr().out
+    assert ", temperature 0.6, thinking off" in shown, "as the launch has it, and as a question of ours was answered"
     assert run["setup"]["temperature"] == 0
     assert [one["thinking"] for one in run["domains"]] == [False, False, True, True]
 

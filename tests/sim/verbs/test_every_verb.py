@@ -139,6 +139,18 @@ def test_down_waits_for_the_memory_and_tells_what_came_back() -> None:
     assert "nothing to stop" in again.stderr
 
 
+def test_a_node_s_name_is_taken_where_hands_put_it() -> None:
+    ran = run_demo("status", "spark2", scenario="two-stacks")
+    assert ran.returncode == 0
+    assert "spark2" in ran.stdout
+    assert "spark1" not in ran.stdout
+    ran = run_demo("free", "--node", "spark2", "--dry-run", scenario="two-stacks")
+    assert ran.returncode == 0
+    assert "would stop qwen36-vllm on spark2" in ran.stderr
+    assert "qwen36-ngram" not in ran.stderr
+    assert run_demo("free", scenario="two-stacks").returncode == 2  # never all of them by default
+
+
 def test_status_shows_phase_memory_and_endpoint() -> None:
     ran = run_demo("status", scenario="two-stacks")
     assert ran.returncode == 0

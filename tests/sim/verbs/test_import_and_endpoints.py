@@ -61,3 +61,8 @@ def test_no_endpoint_is_listed_when_none_answers() -> None:
     ran = run_demo("endpoints")
     assert (ran.returncode, ran.stdout) == (0, "")
     assert "no model answers" in ran.stderr
+
+
+def test_a_client_for_language_models_is_told_that_there_is_none() -> None:
+    ran = run_demo("endpoints", "--as", "continue", scenario="speech")
+    assert (ran.returncode, "no language model answers" in ran.stderr) == (0, True), ran

@@ -193,6 +193,13 @@ def test_every_node_that_was_asked_has_a_short_line_at_the_end() -> None:
     assert second.startswith("spark2  fits only without qwen36-vllm, short by")
 
 
+def test_the_short_line_of_a_node_says_that_image_and_model_are_not_there() -> None:
+    ran = run_demo("plan", "qwen36-vllm", scenario="fresh")
+    assert ran.returncode == 6
+    ends = ran.stdout.splitlines()[-2:]
+    assert all(line.endswith("; but the image and the model are not there") for line in ends), ends
+
+
 def test_up_refuses_with_the_sum_before_anything_is_touched_and_force_goes_on() -> None:
     words = ("up", "qwen36-as-posted", "--node", "spark1", "--set", "memory.draft_workspace=before-weights")
     ran = run_demo(*words, "--json")

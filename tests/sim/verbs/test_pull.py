@@ -33,6 +33,7 @@ from sparkctl.model.events import (
     PartsMissing,
     PhaseChanged,
     TransferProgressed,
+    WarningEmitted,
 )
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.memory_fit import EstimateSource
@@ -43,6 +44,8 @@ from sparkctl.model.questions import NonInteractivePrompter, PullQuestion, YesNo
 from sparkctl.model.text.units import format_size
 from sparkctl.monitor.node_status import read_node_statuses
 from sparkctl.profiles.profile_library import ProfileLibrary
+from sparkctl.profiles.validation import validate_profile
+from sparkctl.profiles.yaml_reader import parse_yaml
 from sparkctl.simulator import SimulatedSparks
 from sparkctl.simulator.sim_container import SimContainer
 from sparkctl.simulator.sim_node import FULL_DISK_FREE_BYTES, NodeFault, SimNodeOptions
@@ -122,6 +125,35 @@ async def test_a_tokenizer_that_a_flag_names_has_a_source_of_its_own(
     assert list_missing(await collect_events(check_fit(ctx, CheckFit(profile=request.profile, nodes=nodes[:1])))) == {}
     stored = await list_models(ctx, nodes[:1], (request.profile,))
     assert {one.place: one.is_whole for one in stored[0].models} == {MODEL: True, place: True}
+
+
+@pytest.mark.simulation(scenario="fresh", options={"spark1": SimNodeOptions(missing=("/home/milo/mods",))})
+async def test_what_else_the_mounts_name_is_told_before_a_start(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    request = make_request(sparks, 'mounts=["~/models:/models", "~/mods:/mods"]')
+    nodes, wanted = request.nodes, "/home/milo/mods does not exist on spark1: Docker will create it empty"
+    fits = await collect_events(check_fit(ctx, CheckFit(profile=request.profile, nodes=nodes)))
+    (fit,) = [one.fit for one in fits if isinstance(one, MemoryFitEvaluated)]
+    assert [words for words in fit.cautions if "does not exist" in words] == [wanted], "the model is told by itself"
+    pulled = await collect_events(pull_profile(ctx, request))
+    assert [one.message for one in pulled if isinstance(one, WarningEmitted)] == [wanted]
+
+
+@FRESH
+async def test_a_program_of_no_known_engine_has_the_model_that_its_profile_names(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    text = (
+        "schema: 1\nname: thing\nengine: container\nimage: acme/thing:1\nport: 9000\nmounts: ['~/models:/models']\n"
+        "model: {path: /models/thing, source: 'hf:acme/thing'}\nmemory: {expected: 2GiB}\n"
+    )
+    profile = validate_profile(parse_yaml(text.encode(), "thing"), Path("thing.yaml"), shipped=False)
+    request, place = replace(make_request(sparks, nodes=2), profile=profile), "/home/milo/models/thing"
+    events = await collect_events(pull_profile(ctx, request))
+    assert find_command_end(events).outcome is Outcome.DONE, find_command_end(events)
+    assert list_missing(events)["spark1"] == [PartKind.IMAGE, PartKind.MODEL]
+    assert [node.downloaded for node in sparks.nodes.values()] == [{place}, {place}]
+    (stored,) = (await list_models(ctx, request.nodes[:1], (profile,)))[0].models
+    assert (stored.place, stored.profiles) == (place, ("thing",))
 
 
 DFLASH = "qwen3-coder-next-dflash"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -156,7 +157,8 @@ async def test_up_keeps_a_tunnel_open_once_the_model_is_ready(
     assert answer.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
     assert isinstance(event, CommandEnded)
     assert (event.outcome, event.exit_code) == (Outcome.READY, 0)
-    said = capsys.readouterr().err
+    out, said = capsys.readouterr()
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+\n", out), "the address of the tunnel, and no other"
     assert "closing the tunnel ..." in said
     assert "no longer watching" not in said
 

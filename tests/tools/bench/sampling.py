@@ -1,9 +1,10 @@
 """What `sparkctl bench` costs the engine that it measures: tokens/s with our sampling beside, and without it, by turns.
 
 A real vLLM on one core of this machine answers one request after the other over SSH, each of the same length, one process for all. In
-every other one the node is sampled and the engine's figures are read as beside a cell. The first of each pair changes from pair to
-pair, and the lower end of the median's interval is held against the goal: what holds is no luck. Before that the engine rests, and the
-node's processor time is counted with the sampling and without: that tells the cost also where the machine is busy with other work.
+every other one the node is sampled and the engine's figures are read as beside a cell; the first of each pair changes from pair to
+pair, and before each the engine rests alike. Held against the goal is the lower end of the median's interval. Before that the engine
+rests, and the processor time of the sampling alone is counted: that is known also where the machine is busy. (While it
+answers it tells nothing: the engine's processes poll each other, so their processor time is the time that passed.)
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from tests.tools.nightly.lab_job import WITHIN
 
 ROUNDS = 30
 _TOKENS = 1500
-_SETTLE_SECONDS = 3.0  # the agent has started then, as it has long before the first cell
+_SETTLE_SECONDS = 1.0  # the agent has started then, as it has long before the first cell
 _IDLE_SECONDS = 10.0  # each of four
 _ENGINE = "vllm"
 _COUNTERS = ("cpuacct.usage", "cpu.stat")  # of cgroup v1, of v2
@@ -142,7 +143,7 @@ async def measure_pairs(node_name: str, counter: Path, rounds: int) -> dict[str,
                 watch = build_watch()
                 if kind == "sampled":
                     watch.start()
-                    await asyncio.sleep(_SETTLE_SECONDS)
+                await asyncio.sleep(_SETTLE_SECONDS)  # both: an engine that has rested begins more slowly
                 rate = await _measure_request(session, number)
                 await watch.aclose()
                 if number:

@@ -97,8 +97,10 @@ async def test_all_sparks_are_examined_the_worst_comes_first_and_its_remedy_is_c
         await pilot.press("exclamation_mark")
         shown = await wait_for_text(pilot, "1 problem")
         assert "▸ ✕ spark2  drop-caches  no right to drop the page cache" in shown
-        assert "● spark1" in shown
-        await pilot.press("y")
+        assert "checks are good: connection, memory" in shown
+        await pilot.press("G")
+        await wait_for_text(pilot, "│ spark1  connection")
+        await pilot.press("g", "y")
         assert pilot.app.clipboard == "sparkctl setup spark2"
         await pilot.press("enter")
         await wait_for_text(pilot, "Look at what is missing on spark2?")
@@ -182,7 +184,7 @@ async def _holds_up_nobody(made: PanelOptions) -> None:
         await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
         await pilot.press("exclamation_mark")
         shown = await wait_for_text(pilot, lambda text: "versions" in text and "examining dark" in text)
-        assert "● spark1  docker" in shown, "each finding is there as soon as it is made"
+        assert "│ spark1  docker" in shown, "each finding is there as soon as it is made"
         await wait_for_text(pilot, lambda text: text.count(" versions ") == 2 and "examining dark" in text)
         await pilot.press("r")
         await wait_for_text(pilot, lambda text: "examining" in text and "spark1" in text.splitlines()[1])

@@ -45,7 +45,7 @@ async def test_enter_opens_it_with_its_figures_its_plan_and_what_it_says(tmp_pat
         for curve in ("tok/s decode", "per step accept", "% KV cache", "ms first token", "% busy", "W power"):
             assert curve in shown, f"live figures come first: {curve}"
         assert "draft 1" in shown
-        assert f"of {format_gib(ProfileLibrary().load_profile('qwen36-vllm').expected_memory)}" in shown
+        assert f"of ≈{format_gib(ProfileLibrary().load_profile('qwen36-vllm').expected_memory)}" in shown
         assert "than expected" not in shown, "a few per cent are as expected"
         await pilot.press("d")
         shown = await wait_for_text(pilot, "qwen36-vllm on spark2 runs with")

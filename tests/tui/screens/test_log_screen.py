@@ -357,11 +357,12 @@ async def test_all_logs_at_once_through_a_break_without_gap_or_double(tmp_path: 
         await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
         await pilot.press("l")
         await wait_for_text(pilot, "sparkctl › spark1 › qwen36-ngram › log")
-        await pilot.press("M")
+        await pilot.press("w", "t", "number_sign", "M")
         await wait_for_text(pilot, "sparkctl › all logs")
         view = await wait_for_log_view(
             pilot, lambda view: len({line.source for line in view.book.read_lines(0, 10_000)}) == 2
         )
+        assert (view.state.is_wrapped, view.state.has_times, view.state.has_numbers) == (True, True, True), "as before"
         assert view.book.sources == ("qwen36-ngram", "qwen36-vllm")
         before = view.book.spool.end
         sparks.sshd["spark2"].drop_connections()

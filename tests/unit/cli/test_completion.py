@@ -48,6 +48,24 @@ def test_a_broken_cache_offers_profiles(cache: Path) -> None:
         assert "qwen36-vllm" in offer("down", ""), text
 
 
+def test_a_config_that_was_read_before_is_not_read_again(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+    config = cache.parent.parent / "nodes.yaml"
+    monkeypatch.setenv("SPARKCTL_CONFIG", str(config))
+    assert offer("status", "--node", "") == []
+    config.write_text("nodes:\n- {name: one, host: 192.0.2.1}\n")
+    assert offer("status", "--node", "") == ["one"]
+    with monkeypatch.context() as unreadable:
+        unreadable.setattr("sparkctl.config.load_config", None)
+        assert offer("status", "--node", "") == ["one"]
+    config.write_text("nodes:\n- {name: one, host: 192.0.2.1}\n- {name: two, host: 192.0.2.2}\n")
+    assert offer("status", "--node", "") == ["one", "two"]
+    config.write_text("nodes: [")
+    assert offer("status", "--node", "") == []
+    (cache.parent / "nodes.json").write_text("[1")
+    config.write_text("nodes:\n- {name: one, host: 192.0.2.1}\n")
+    assert offer("status", "--node", "o") == ["one"]
+
+
 def test_aliases_are_in_no_list() -> None:
     assert not set(VERB_ALIASES) & set(offer(""))
     assert all(words[0] in VERBS for words in VERB_ALIASES.values())

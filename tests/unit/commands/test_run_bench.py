@@ -17,6 +17,7 @@ from sparkctl.commands.bench.run_bench import (
     count_measured,
     describe_saving,
     read_prefix_cache,
+    read_temperature,
     save_run,
 )
 from sparkctl.commands.start.start_request import build_start_request
@@ -167,6 +168,25 @@ def test_the_engines_own_prefix_cache_is_recorded_as_its_command_has_it(
     engine: str, words: tuple[str, ...], found: bool | None
 ) -> None:
     assert read_prefix_cache(load_engine(engine), CommandFlags(words)) is found
+
+
+@pytest.mark.parametrize(
+    ("engine", "words", "found"),
+    [
+        ("vllm", ("serve", "--override-generation-config", '{"temperature": 0}'), 0.0),
+        ("vllm", ("serve", "--override-generation-config", '{"top_p": 0.9}'), None),
+        ("sglang", ("--preferred-sampling-params", '{"temperature": 0.6}'), 0.6),
+        ("llamacpp", ("--temp", "0.7"), 0.7),
+        ("llamacpp", ("--temp", "warm"), None),
+        ("llamacpp", ("--temp", "nan"), None),
+        ("trtllm", ("serve",), None),
+        ("container", ("--temp", "1"), None),
+    ],
+)
+def test_the_temperature_of_requests_without_one_is_recorded_as_the_launch_sets_it(
+    engine: str, words: tuple[str, ...], found: float | None
+) -> None:
+    assert read_temperature(load_engine(engine), CommandFlags(words)) == found
 
 
 def test_a_prefix_cache_that_differs_is_named_beside_the_figures() -> None:

@@ -361,7 +361,7 @@ def test_llama_server_that_runs_out_of_cuda_memory_is_not_said_to_have_served() 
     verdict = _diagnose_paste("/src/ggml-cuda.cu:88: CUDA error: out of memory", "llamacpp").verdict
     assert verdict is not None
     assert (verdict.cause, verdict.field) == (FailureCause.CUDA_OUT_OF_MEMORY, "args.ctx-size")
-    assert verdict.summary == "At the start: CUDA ran out of memory."
+    assert verdict.summary == "CUDA ran out of memory."
 
 
 def test_sizes_that_do_not_match_are_the_files_fault_only_while_weights_load() -> None:
@@ -425,3 +425,50 @@ def test_a_banner_before_the_settings_leaves_the_half_set_speculation_what_it_is
     verdict = _diagnose_paste(f"== SGLang ==\n{_NONE_AND_INT}").verdict
     assert verdict is not None
     assert verdict.cause is FailureCause.ENGINE_BUG
+
+
+@pytest.mark.parametrize(
+    ("paste", "cause"),
+    [
+        ("what():  CUDA out of memory. Tried to allocate 512.00 MiB.", FailureCause.CUDA_OUT_OF_MEMORY),
+        ("[TM][ERROR] CUDA runtime error: out of memory /src/memory_utils.cu:32", FailureCause.CUDA_OUT_OF_MEMORY),
+        ("torch.OutOfMemoryError: Allocation on device ", FailureCause.CUDA_OUT_OF_MEMORY),
+        (
+            "| m | 1 | UNAVAILABLE: Internal: OSError: /m does not appear to have a file named config.json. |",
+            FailureCause.MODEL_FILES,
+        ),
+        ("safetensors_rust.SafetensorError: File does not contain tensor lm_head.weight", FailureCause.MODEL_FILES),
+        ("FileNotFoundError: No .safetensors files found in /models/x", FailureCause.MODEL_FILES),
+        ("httpx.ConnectError: [Errno 101] Network is unreachable", FailureCause.HUB_UNREACHABLE),
+        ("OSError: [Errno 113] No route to host", FailureCause.WORKER_LOST),
+        ("RuntimeError: Port 30000 is already in use. Please choose a different port.", FailureCause.PORT_IN_USE),
+        ("AssertionError: Torch not compiled with CUDA enabled", FailureCause.BROKEN_IMAGE),
+        ("/usr/bin/ld: cannot find -lcuda: No such file or directory", FailureCause.JIT_FAILED),
+        ("RuntimeError: FlashMLA is only supported on Hopper devices", FailureCause.KERNEL_UNSUPPORTED),
+        ("Error: open /root/.ollama/id_ed25519: permission denied", FailureCause.PERMISSION),
+        (
+            "Error response from daemon: toomanyrequests: You have reached your pull rate limit.",
+            FailureCause.IMAGE_MISSING,
+        ),
+    ],
+)
+def test_a_librarys_sentence_names_the_cause_whoever_passes_it_on(paste: str, cause: FailureCause) -> None:
+    verdict = _diagnose_paste(paste).verdict
+    assert verdict is not None
+    assert verdict.cause is cause
+
+
+@pytest.mark.parametrize(
+    "paste",
+    [
+        "(APIServer pid=1) ERROR 05-01 10:00:02 [repo_utils.py:43] Error retrieving safetensors: Repo id must be in the form "
+        "'repo_name' or 'namespace/repo_name': '/models/x'. Use `repo_type` argument if needed.\n"
+        "(EngineCore pid=2) INFO 05-01 10:00:09 [gpu_model_runner.py:3338] Starting to load model /models/x...",
+        "[W1127 10:00:00.123456789 socket.cpp:460] [c10d] The client socket cannot be initialized to connect to [spark-1]:29500 "
+        "(errno: 97 - Address family not supported by protocol).",
+        "2026-05-01 10:00:00,123 - WARNING - autotuner.py:496 - flashinfer.jit: [Autotuner]: Skipping tactic <x> 14, due to failure "
+        "while profiling: [TensorRT-LLM][ERROR] Assertion failed: Failed to initialize cutlass TMA WS grouped gemm.",
+    ],
+)
+def test_a_sentence_of_a_good_start_is_no_failure(paste: str) -> None:
+    assert _diagnose_paste(paste).verdict is None

@@ -62,7 +62,7 @@ LOG_CASES = (
     ("registry-login", "Error response from daemon: login attempt to https://nvcr.io/v2/ failed with status: 401 Unauthorized", "image-missing"),
     ("registry-certificate", 'Error response from daemon: Get "https://nvcr.io/v2/": tls: failed to verify certificate: x509: certificate signed by unknown authority', "image-missing"),
     ("hub-token", RAISED + "huggingface_hub.errors.LocalTokenNotFoundError: Token is required (`token=True`), but no token found.", "model-gated"),
-    ("toolkit-missing", "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: cannot open shared object file", "gpu-runtime-missing"),
+    ("toolkit-missing", 'unable to retrieve OCI runtime error (open log.json: no such file): exec: "nvidia-container-runtime": executable file not found in $PATH', "gpu-runtime-missing"),
     ("docker-group", "permission denied while trying to connect to the Docker daemon socket: dial unix /var/run/docker.sock: connect: permission denied", "permission"),
     ("docker-daemon-down", "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?", "docker-refused"),
     ("missing-directory-mounted", 'docker: Error response from daemon: error mounting "/home/a/p.py" to rootfs at "/app/p.py": not a directory: unknown: Are you trying to mount a directory onto a file (or vice-versa)?', "bad-value"),

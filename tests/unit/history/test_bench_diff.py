@@ -99,6 +99,15 @@ def test_what_differs_in_the_set_ups_is_named() -> None:
     }
 
 
+def test_what_the_profiles_tell_once_more_is_named_once() -> None:
+    text = "schema: 1\nname: {0}\nengine: {0}\nimage: {0}\nport: {1}\n"
+    old, new = (
+        replace(run, setup=replace(run.setup, engine=name, image=name, text=text.format(name, port)))
+        for run, name, port in ((OLD, "a", 1), (NEW, "b", 2))
+    )
+    assert [one.what for one in compare_benches(old, new).setup] == ["engine", "image", "port"]
+
+
 def test_cells_of_one_alone_are_not_compared() -> None:
     one = BenchCell(pp=1, tg=1)
     more = replace(

@@ -416,3 +416,15 @@ def test_a_guard_that_acts_is_there() -> None:
         apply_events(make_sample_event(1.0), events.GuardStatusChanged(2.0, ONE, ()), ended).get_guarded_instances(ONE)
         == ()
     )
+
+
+def test_a_new_container_has_no_line_of_the_one_before() -> None:
+    store = Store([ONE, TWO])
+    for node in (ONE, TWO):
+        store.apply_event(
+            events.LogArrived(
+                ts=1.0, node=node, instance="qwen36", lines=(LogLine(when="", text=f"failed on {node}", number=1),)
+            )
+        )
+    store.apply_event(events.PhaseChanged(ts=2.0, node=ONE, instance="qwen36", phase=Phase.CREATING))
+    assert [line.text for line in store.log_lines.lines] == ["failed on spark2"]

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from sparkctl.model.events import CachesDropped, CommandEnded, Event, Outcome, SwitchPlanned, SwitchStepReported
+from dataclasses import replace
+
+from sparkctl.model.events import (
+    CachesDropped,
+    CommandEnded,
+    Event,
+    Outcome,
+    PhaseChanged,
+    SwitchPlanned,
+    SwitchStepReported,
+)
 from sparkctl.model.node import NodeName
+from sparkctl.model.phase import Phase
 from sparkctl.model.sample import MemoryReading
 from sparkctl.model.switch_plan import NodeSwitchPlan, SwitchPlan, SwitchStep
-from sparkctl.monitor.switch_progress import StepEvidence, SwitchProgress, advance_switch
+from sparkctl.monitor.switch_progress import StepEvidence, SwitchProgress, SwitchState, advance_switch
 
 NODE = NodeName("spark1")
 PLAN = SwitchPlan(
@@ -84,3 +95,45 @@ def test_a_repeated_proof_is_listed_once() -> None:
         make_step_event(101.0, SwitchStep.DONE, "it answers"), make_step_event(102.0, SwitchStep.DONE, "it answers")
     )
     assert course.steps[0].proofs == (StepEvidence("it answers", NODE),)
+
+
+FREE_PLAN = SwitchPlan(
+    profile="orpheus-tts", instance="orpheus-tts", nodes=(NODE,), changes=(NodeSwitchPlan(node=NODE, total=1, available=1, tenants=()),)
+)  # fmt: skip
+
+
+def make_phase_event(ts: float, instance: str) -> PhaseChanged:
+    return PhaseChanged(ts=ts, node=NODE, instance=instance, phase=Phase.LOADING)
+
+
+def make_end(ts: float, outcome: Outcome, instance: str) -> CommandEnded:
+    return CommandEnded(ts=ts, outcome=outcome, exit_code=1, seconds=ts - 100.0, node=NODE, instance=instance)
+
+
+def test_where_nothing_stops_it_is_its_start_which_goes_on_until_its_end() -> None:
+    course = advance_all(SwitchPlanned(100.0, NODE, FREE_PLAN))
+    assert [one.step for one in course.steps] == [SwitchStep.STARTING]
+    assert course.is_only_start
+    failed = advance_all(make_end(130.0, Outcome.FAILED, "orpheus-tts"), course=course)
+    assert (failed.is_over, failed.steps[0].ended) == (True, None), "a start that failed is not done"
+    ready = advance_all(make_end(130.0, Outcome.READY, "orpheus-tts"), course=course)
+    assert ready.steps[0].ended == 130.0
+    refused = advance_all(SwitchPlanned(100.0, NODE, replace(FREE_PLAN, obstacles=("no room",))))
+    assert refused.steps == (), "nothing begins"
+
+
+def test_the_end_of_what_the_new_one_needs_is_the_end_of_the_switch_if_it_is_of_its_command() -> None:
+    state, own, other = SwitchState(), 3, 4
+    state.apply_event(SwitchPlanned(100.0, NODE, FREE_PLAN), own, dict)
+    state.apply_event(make_phase_event(101.0, "orpheus-llm"), own, dict)
+    assert not state.apply_event(make_phase_event(101.0, "qwen36"), other, dict)
+    assert state.last is not None
+    assert state.last.needs == ("orpheus-llm",)
+    assert not state.apply_event(make_end(110.0, Outcome.FAILED, "orpheus-llm"), other, dict)
+    assert state.running is not None
+    assert state.apply_event(make_end(111.0, Outcome.FAILED, "orpheus-llm"), own, dict)
+    assert state.running is None
+    last = state.last
+    assert last is not None
+    assert last.end is not None
+    assert last.end.instance == "orpheus-llm"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sparkctl.logs.search import parse_filter
@@ -171,7 +173,7 @@ def test_small_terminals_break_nothing(columns: int, lines: int) -> None:
 
 
 def test_where_not_all_findings_fit_it_is_said_how_many_stand_above_and_below() -> None:
-    many = tuple(make_finding_event(f"check-{at:02}", Severity.GOOD, f"all is well with {at}") for at in range(20))
+    many = tuple(make_finding_event(f"check-{at:02}", Severity.NOTE, f"all is well with {at}") for at in range(20))
     made = DoctorScreenModel(entries=merge_findings(many, make_node_views()), when=NOW, now=NOW)
     first = render_doctor(made, 80, 22)
     below = 20 - len(first.entries)
@@ -203,3 +205,18 @@ def test_what_is_good_is_said_once_where_the_list_has_all_of_it() -> None:
         now=NOW,
     )
     assert render_screen(bad).count("no Docker") == 2
+
+
+def test_what_is_good_is_one_line_whose_detail_lists_it_and_a_filter_finds_each() -> None:
+    good = [make_finding_event(f"check-{at:02}", Severity.GOOD, f"all is well with {at}") for at in range(20)]
+    bad = make_finding_event("disk", Severity.WARNING, "little is free")
+    made = DoctorScreenModel(entries=merge_findings((bad, *good), make_node_views()), when=NOW, now=NOW)
+    assert [one.found.check for one in made.visible_findings] == ["disk", "good"]
+    shown = render_screen(made)
+    assert "20 checks are good: check-00, check-01" in shown
+    assert "20 good" in shown, "each is counted"
+    folded = replace(made, chosen=made.visible_findings[1].stable_key)
+    detail = render_screen(folded, 120, 40)
+    assert all(f"check-{at:02}  all is well with {at}" in detail for at in range(20))
+    one = replace(made, pattern=parse_filter("check-07"))
+    assert [each.found.check for each in one.visible_findings] == ["check-07"]

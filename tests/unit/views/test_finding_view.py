@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
 from sparkctl.model.node import NodeName
-from sparkctl.views.finding_view import format_node_findings
+from sparkctl.views.finding_view import format_node_findings, render_finding
+from sparkctl.views.text.styled_text import join_text
 
 STUCK = Finding(
     kind=FindingKind.STUCK_CLOCK, severity=Severity.PROBLEM, node=NodeName("spark1"), summary="the GPU is stuck at 799 of 3003 MHz",
@@ -39,3 +42,11 @@ def test_it_fits_a_narrow_terminal_and_what_began_now_is_said() -> None:
     assert any("sudo fwupdmgr refresh --force && fwupdmgr get-upgrades" in line for line in lines), (
         "a command stays whole"
     )
+
+
+def test_each_row_of_a_finding_begins_below_its_first_word() -> None:
+    found = replace(STUCK, remedy="unplug the adapter from the wall and from the Spark for a minute")
+    rows = [join_text(row) for row in render_finding(found, 1250.0, 44, ())]
+    assert max(map(len, rows)) <= 44
+    indents = {len(row) - len(row.lstrip()) for row in rows if row.startswith(" ")}
+    assert indents == {len("seen  ")}, rows

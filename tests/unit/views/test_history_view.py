@@ -53,7 +53,7 @@ def render_lines(
 @pytest.mark.parametrize(
     ("outcome", "running", "words", "tone"),
     [
-        ("ready", False, "ready", TextStyle.GOOD), ("timed-out", False, "timed out", TextStyle.ATTENTION),
+        ("ready", False, "ready", TextStyle.GOOD), ("done", False, "ready", TextStyle.GOOD), ("timed-out", False, "timed out", TextStyle.ATTENTION),
         ("failed", False, "failed", TextStyle.BAD), (None, True, "under way", TextStyle.ACCENT),
         (None, False, "not known how it ended", TextStyle.ATTENTION), (None, None, "not known how it ended", TextStyle.ATTENTION),
     ],

@@ -31,6 +31,7 @@ from sparkctl.views.instance_view import (
     find_evidence_line,
     format_verdict_for_copy,
     render_instance,
+    render_instance_page,
     render_log_status,
     render_log_tail,
     render_verdict,
@@ -194,7 +195,7 @@ def test_an_instance_shows_throughput_memory_and_log(columns: int, lines: int) -
     assert "KV  31 %" in seen
     assert "2.63 per step" in seen
     assert "310 ms p50, 1.20 s p95" in seen
-    assert " 88.0 of 96.0 GiB" in seen
+    assert " 88.0 of ≈96.0 GiB" in seen
     assert "than expected" not in seen, "what is nearer than a tenth is as expected"
     assert "two" in seen
     bars = [line for line in seen.splitlines() if "draft " in line]
@@ -454,3 +455,28 @@ def test_what_the_source_measured_stands_with_its_name(columns: int) -> None:
     shown = " ".join(render_screen(make_scene(one), columns, 40).split())
     assert "source 12.7 tok/s for 1, 43.1 for 8, 1.65–1.85 per step · example.org" in shown
     assert "source" not in render_screen(make_scene(make_store(*AT_WORK)), columns, 40)
+
+
+def test_two_columns_stay_two_where_one_reads_on_and_stand_still_where_all_is_seen() -> None:
+    plan = replace(PLAN, command=tuple(f"--flag-{number}" for number in range(60)))
+    whole, tall = (make_scene(make_store(), run=ContainerLaunch(one, None, None)) for one in (PLAN, plan))
+    still = render_instance_page(whole, 120, 40, 1)
+    assert (still.rows, still.further) == (render_instance(whole, 120, 40), 0)
+    page = render_instance_page(tall, 120, 40, 9999)
+    assert page.further > 0
+    shown = [join_text(row) for row in page.rows]
+    assert len(shown) == 40
+    assert any("--flag-59" in line and line.count("│") == 4 for line in shown), "beside the state, as at the beginning"
+    assert "d shows" in render_screen(tall, 120, 40), "what is cut at the beginning"
+
+
+def test_a_verdict_that_nearly_fills_the_page_has_the_end_of_the_log_below_it() -> None:
+    made = make_scene(
+        make_store(one=replace(READY, phase=Phase.FAILED, status="Exited (1)")), end=END,
+        tail=tuple(f"line {number}" for number in range(30)),
+    )  # fmt: skip
+    for lines in range(8, 40):
+        shown = render_screen(made, 80, lines).splitlines()
+        at = next((at for at, line in enumerate(shown) if line.startswith("╰")), lines)
+        blank = [line for line in shown[:at] if not line.strip("│ ")]
+        assert len(blank) <= 1 or "line 29" in "\n".join(shown), (lines, "\n".join(shown))

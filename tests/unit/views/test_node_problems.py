@@ -91,3 +91,16 @@ def test_the_connection_the_config_a_refusal_and_the_findings_are_there_too() ->
         assert one in words
     assert "fine" not in words
     assert "\x1b" not in render_text(replace(wrong, fault="\x1b[31m"))
+
+
+def test_a_long_proof_stays_beside_its_label() -> None:
+    proof = Evidence("CUDA out of memory, it tried to allocate much more than there was " * 2, "log", 7)
+    wrong = replace(
+        WELL,
+        view=replace(VIEW, instances=(ONE,)),
+        ends={"big": replace(END, verdict=replace(VERDICT, evidence=(proof,)))},
+    )
+    rows = [join_text(row) for row in render_problems(wrong, 60)]
+    at = next(at for at, row in enumerate(rows) if "proof" in row)
+    column = rows[at].index("line 7")
+    assert len(rows[at + 1]) - len(rows[at + 1].lstrip()) == column

@@ -358,8 +358,8 @@ def test_what_was_before_is_shown_as_it_was_sampled_when_it_began() -> None:
     )
     made = make_progress(make_step_event(101, SwitchStep.CHECKING))
     seen = render_screen(replace(SCENE, course=made, bars={ONE: bar}), 80, 40)
-    assert "GPU 93.0" in seen
-    assert "other 12.0" in seen
+    assert "GPU 93 " in seen
+    assert "other 12 " in seen
 
 
 def test_the_last_step_is_said_once_by_what_proves_it() -> None:
@@ -436,3 +436,36 @@ def test_a_path_in_what_is_said_of_a_log_is_there_whole() -> None:
     lines = [join_text(row) for row in render_log_status(f"it has ended; its saved log: {path}", 60)]
     assert all(len(line) <= 60 for line in lines)
     assert "".join(lines[1:]) == path
+
+
+FREE_PLAN = replace(PLAN, changes=CHANGES[1:], stops=(), cautions=())
+
+
+def test_where_nothing_stops_no_step_is_told_that_does_not_happen() -> None:
+    planned = render_screen(replace(SCENE, plan=FREE_PLAN), 120, 40)
+    assert "1  starting qwen36" in planned
+    assert "stopping" not in planned
+    made = advance_switch(None, SwitchPlanned(100.0, ONE, FREE_PLAN))
+    assert made is not None
+    running = render_screen(replace(SCENE, course=made, now=160.0), 80, 24)
+    assert "◐  1:00  starting qwen36" in running
+    assert "what was there" not in running
+    assert "of 6" not in join_text(render_switch_progress_line(made, 160.0, None))
+    end = CommandEnded(ts=200.0, outcome=Outcome.READY, exit_code=0, seconds=100.0, node=ONE, instance="qwen36")
+    ready = render_screen(replace(SCENE, course=advance_switch(made, end), now=300.0), 80, 24)
+    assert "✓  1:40  qwen36 started" in ready
+    assert "beginning" not in ready
+
+
+def test_the_failure_of_what_it_needs_is_its_verdict_by_its_own_name_and_a_refused_one_has_no_steps() -> None:
+    verdict = Verdict(cause=FailureCause.HOST_OOM_KILL, summary="The kernel ended it", evidence=(), remedy="less")
+    end = CommandEnded(
+        ts=120.0, outcome=Outcome.FAILED, exit_code=1, seconds=20.0, node=ONE, instance="orpheus-llm", verdict=verdict,
+        message="orpheus-tts was not started: orpheus-llm, which it needs, is not ready",
+    )  # fmt: skip
+    for plan in (FREE_PLAN, replace(FREE_PLAN, obstacles=("no room",))):  # with the step of its start, and without any
+        made = advance_switch(advance_switch(None, SwitchPlanned(100.0, ONE, plan)), end, is_own=True)
+        seen = render_screen(replace(SCENE, course=made, now=130.0), 80, 24)
+        assert "✕ orpheus-llm failed: The kernel ended it" in seen
+        assert "orpheus-tts was not started" in seen
+        assert "beginning" not in seen

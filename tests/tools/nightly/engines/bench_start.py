@@ -2,7 +2,8 @@
 
 ``python -m tests.tools.nightly.engines.bench_start`` installs what is missing as the job ``engines`` does, and llama-benchy into an
 environment of its own; starts each engine by `sparkctl up`, measures it, and holds the table against llama-benchy's own result, and
-the acceptance beside each cell against the engine's counters over the same time. Exit 0: all was as it should be.
+the acceptance beside each cell against the engine's counters over the same time. Then `sparkctl bench` starts, measures and stops one
+engine after the other, and the comparison is printed: the one of docs/bench.md. Exit 0: all was as it should be.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ TOLERANCE = 0.02
 _ENDED_AT_ONCE = "no request generated more than one token"
 _SIZES = ("--pp", "128", "--tg", "512", "--depth", "0,256", "--concurrency", "1,2", "--runs", "3")
 _CELLS = 4
+_COMPARED = (*_SIZES, "--tg", "1536", "--runs", "5")  # long enough to tell two engines apart
 PORT = 8202
 _DRAFTS_SINCE = (0, 20)  # of vLLM on a CPU
 _NAMES = {  # of the engines' counters: steps that drafted, drafts, accepted drafts
@@ -101,6 +103,26 @@ def measure_engine(engine: str, bench: Bench, node: LabNode, command: Sparkctl) 
             None if told and not apart else ", ".join(apart) or "none",
         )
     command("down", "--all", "--node", NODE, "--json", timeout=WITHIN)
+
+
+def compare_engines(bench: Bench, node: LabNode, command: Sparkctl) -> None:
+    """Have `bench --start` start, measure and stop one engine after the other, and print what `bench compare` makes of it."""
+    names = [f"{engine}-real" for engine in ("vllm", "llamacpp")]
+    for name in names:
+        write_profile(bench, command, name.removesuffix("-real"), name)
+    tools = ("--tokenizer", str(bench.models / random_model.NAME), "--command", str(bench.install.benchy))
+    began = time.monotonic()
+    ran = command("bench", *names, "--node", NODE, "--start", *_COMPARED, *tools, "--json", timeout=WITHIN)
+    cells = [event for event in ran.events if event["event"] == "cell"]
+    left = node.docker("ps", "-q")
+    is_good = ran.code == 0 and len(cells) == 2 * _CELLS and not left
+    wrong = None if is_good else f"exit {ran.code}, {len(cells)} cells, left: {left}: {ran!r}"[-1500:]
+    bench.note("bench: one after the other", time.monotonic() - began, f"{len(cells)} cells", wrong)
+    for form, begin in (("json", "{"), ("csv", "pp,tg"), ("table", "cell"), ("markdown", "| cell")):
+        told = command("bench", "compare", *names, "--as", form)
+        is_told = told.code == 0 and told.out.lstrip().startswith(begin)
+        bench.note(f"bench compare --as {form}", 0.0, "told", None if is_told else f"{told!r}"[-600:])
+    print(told.out, flush=True)
 
 
 def _read_sizes(one: dict[str, Any]) -> tuple[int, ...]:
@@ -206,12 +228,14 @@ def main() -> int:
         "--vllm", default=VLLM, metavar="VERSION", help="another vLLM; before 0.20 it drafts nothing on a CPU"
     )
     parser.add_argument("--engine", choices=sorted(_NAMES), action="append", help="this one alone; repeatable")
+    parser.add_argument("--compare", action="store_true", help="the comparison of both alone")
     options = parser.parse_args()
     install = Install(options.cache, options.jobs, options.vllm)
     bench = Bench(install, install.root / "models", Path(tempfile.gettempdir()), 0.0)
     random_model.write_directory(bench.models / random_model.NAME)
     random_model.write_gguf(bench.models / f"{random_model.NAME}.gguf")
-    for engine in options.engine or sorted(_NAMES):
+    wanted = options.engine or sorted(_NAMES)
+    for engine in wanted:
         try:
             install.install_vllm()  # its pip is the one of all
             install.install_benchy()
@@ -220,8 +244,10 @@ def main() -> int:
         except NotInstalled as why:
             bench.note(f"bench {engine}", 0.0, "could not be installed", str(why))
             continue
-        if reason := run_on_node(bench, partial(measure_engine, engine)):
+        if not options.compare and (reason := run_on_node(bench, partial(measure_engine, engine))):
             bench.note(f"bench {engine}", 0.0, "could not be run", reason)
+    if wanted == sorted(_NAMES) and (reason := run_on_node(bench, compare_engines)):
+        bench.note("bench: one after the other", 0.0, "could not be run", reason)
     wrong = [row for row in bench.rows if row.wrong is not None]
     for row in wrong:
         print(format_row(row))

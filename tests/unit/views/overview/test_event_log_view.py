@@ -5,12 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sparkctl.model.container import ContainerState
-from sparkctl.model.events import CachesDropped, ContainersListed, Event, LogArrived, NodeStateChanged, PhaseChanged
+from sparkctl.model.events import (
+    CachesDropped,
+    CommandEnded,
+    ContainersListed,
+    Event,
+    LogArrived,
+    NodeStateChanged,
+    Outcome,
+    PhaseChanged,
+)
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import MemoryReading
 from sparkctl.model.text.units import GIB
+from sparkctl.model.verdict import FailureCause, Verdict
 from sparkctl.monitor.event_log import StartRefused, build_log_entry
 from sparkctl.monitor.store import Store
 from sparkctl.views.event_log_view import describe_log_entry, render_event_log_entry
@@ -91,3 +101,27 @@ def test_a_phase_that_goes_on_is_one_line() -> None:
     for at in (1.0, 2.0, 3.0):
         store.apply_event(PhaseChanged(ts=at, node=NODE, instance="qwen36", phase=Phase.LOADING, elapsed=at))
         assert [text for text, _ in read_log(store)] == ["qwen36: loading"]
+
+
+def test_a_failure_is_one_line_also_where_its_reason_comes_seconds_later() -> None:
+    verdict = Verdict(cause=FailureCause.CUDA_OUT_OF_MEMORY, summary="It did not fit", evidence=(), remedy="less")
+    end = CommandEnded(
+        ts=24.0, outcome=Outcome.FAILED, exit_code=4, seconds=321.0, node=NODE, instance="qwen36", verdict=verdict
+    )
+    store = Store([NODE])
+    store.apply_event(PhaseChanged(ts=11.0, node=NODE, instance="qwen36", phase=Phase.LOADING))
+    store.apply_event(PhaseChanged(ts=20.0, node=NODE, instance="qwen36", phase=Phase.FAILED, elapsed=321.0))
+    store.apply_event(end)
+    assert [text for text, _ in read_log(store)] == ["qwen36: loading", "qwen36: failed: It did not fit"]
+    entry = store.event_log.entries[-1]
+    explained = join_text(render_event_log_entry(entry, 8, explained=[(NODE, "qwen36")]))
+    assert explained.endswith("qwen36: failed after 5:21")
+
+
+def test_a_list_that_knows_less_than_the_log_does_not_turn_a_start_back() -> None:
+    store = Store([NODE])
+    store.apply_event(ContainersListed(ts=1.0, node=NODE, instances=()))
+    store.apply_event(PhaseChanged(ts=2.0, node=NODE, instance="qwen36", phase=Phase.LOADING))
+    store.apply_event(ContainersListed(ts=3.0, node=NODE, instances=(replace(ONE, phase=Phase.STARTING),)))
+    store.apply_event(PhaseChanged(ts=4.0, node=NODE, instance="qwen36", phase=Phase.LOADING))
+    assert [text for text, _ in read_log(store)] == ["qwen36: loading"]

@@ -394,3 +394,17 @@ def test_a_command_that_spreads_a_model_over_sparks_names_them() -> None:
     words = "to spread it over them: sparkctl up minimax-m27 --node"
     assert format_group_answer(fits)[-1] == f"{words} spark1 --node spark2 --set nodes=2"
     assert format_group_answer(fits[:1])[-1] == f"{words} spark1 --node NODE --set nodes=2"
+
+
+def test_a_filter_that_finds_nothing_says_so(shelf: ProfilesScreenModel) -> None:
+    assert "No profile matches. Esc clears the filter." in render_screen(
+        replace(shelf, pattern=search.parse_filter("zz")), 80, 22
+    )
+
+
+def test_a_column_of_blanks_takes_nothing_from_the_model(shelf: ProfilesScreenModel) -> None:
+    with_room = render_screen(replace(shelf, last=()), 120, 80)
+    started = render_screen(shelf, 120, 80)
+    heads = [next(line for line in text.splitlines() if "last start" in line) for text in (with_room, started)]
+    widths = [head.index("nodes") - head.index("model") for head in heads]
+    assert widths[0] > widths[1], "it has the room that no start takes"

@@ -1,0 +1,338 @@
+"""Failure rules for what keeps a container from starting, as Docker, compose, Kubernetes, the NVIDIA container toolkit and the
+driver's own tools report it.
+"""
+
+from __future__ import annotations
+
+from sparkctl.engines.base import FailureWeight
+from sparkctl.engines.log_rules import EXCEPTION_PREFIX, failure_rule
+from sparkctl.model.verdict import FailureCause
+
+DOCKER_FAILURES = (
+    failure_rule(
+        r"[Dd]river/library version mismatch",
+        FailureCause.GPU_RUNTIME_MISSING,
+        "The node's NVIDIA driver was updated, and the older one still runs: its library and its kernel module differ.",
+        "Reboot the node.",
+        needle="river/library version mismatch",
+    ),
+    failure_rule(
+        r"invoking the NVIDIA Container Runtime Hook directly",
+        FailureCause.GPU_RUNTIME_MISSING,
+        "The node's NVIDIA container runtime is set to the mode cdi, and takes no --gpus.",
+        "On the node: sudo nvidia-ctk config --in-place --set nvidia-container-runtime.mode=auto, then restart Docker. Or start the "
+        "container with --runtime=nvidia in place of --gpus.",
+        needle="invoking the NVIDIA Container Runtime Hook directly",
+        on="container.gpus",
+        fatal=True,
+    ),
+    failure_rule(
+        r"nvidia-container-(?:cli|runtime).*?(?P<what>load library failed: libnvidia-ml|nvml error: driver not loaded"
+        r"|libnvidia-ml\.so[\d.]*: cannot open shared object file)",
+        FailureCause.GPU_RUNTIME_MISSING,
+        "Docker's NVIDIA runtime found no driver on the node ({what}).",
+        "`nvidia-smi` on the node has to work first: install the driver, or reboot after an update. Where it works, Docker itself may "
+        "be from snap (snap list docker), which does not see the node's libraries: install Docker from a package instead.",
+        needle="nvidia-container-",
+        fatal=True,
+    ),
+    failure_rule(
+        r"unresolvable CDI devices? (?P<device>\S+)|failed to inject CDI devices|no known GPU vendor found",
+        FailureCause.GPU_RUNTIME_MISSING,
+        "Docker finds no description (CDI) of the node's GPU[ ({device})].",
+        "On the node: sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml, then restart Docker. `nvidia-ctk cdi list` shows what "
+        "there is.",
+        needle=("unresolvable CDI device", "failed to inject CDI devices", "no known GPU vendor found"),
+        fatal=True,
+    ),
+    failure_rule(
+        r"nvidia-container-(?:cli|runtime)[^:]{0,40}: (?P<what>(?:mount|detection|ldcache|device|container) error.{0,160}"
+        r"|requirement error: (?!unsatisfied condition).{0,160}|initialization error.{0,160})"
+        r"|executing hook .{0,80}nvidia-container-(?P<hook>toolkit|runtime-hook)"
+        r"|custom device \"/dev/nvidia(?P<device>[\w-]*)\"",
+        FailureCause.GPU_RUNTIME_MISSING,
+        "Docker's NVIDIA runtime could not give the container a GPU[: {what}][: its {hook} failed][: there is no /dev/nvidia{device}].",
+        "`nvidia-smi` on the node shows whether the driver works. If it does, update nvidia-container-toolkit there and restart Docker.",
+        needle=("nvidia-container-", 'custom device "/dev/nvidia'),
+        fatal=True,
+    ),
+    failure_rule(
+        r"could not select device driver|[Uu]nknown (?:or invalid )?runtime (?:name|specified):? nvidia"
+        r"|nvidia-container-(?:cli|runtime).*(?:no such file or directory|command not found|not found in \$PATH)"
+        r"|unable to retrieve OCI runtime error.{0,300}: exec: \"nvidia-container-runtime\"",
+        FailureCause.GPU_RUNTIME_MISSING,
+        "Docker could not give the container a GPU: the NVIDIA container toolkit is missing or not set up.",
+        "On the node: install nvidia-container-toolkit, then sudo nvidia-ctk runtime configure --runtime=docker and "
+        "restart Docker. `nvidia-smi` there shows whether the driver itself works.",
+        needle=("could not select device driver", "nvidia-container-", "runtime name", "runtime specified"),
+        fatal=True,
+    ),
+    failure_rule(
+        r"[Ii]nsufficient nvidia\.com/gpu",
+        FailureCause.GPU_RUNTIME_MISSING,
+        "Kubernetes has no free GPU on any node: it is taken, or the NVIDIA device plugin does not run.",
+        "kubectl describe node shows nvidia.com/gpu under Allocatable and who uses it; a Spark has one. Without it, install the device "
+        "plugin (or the GPU operator).",
+        needle="nsufficient nvidia.com/gpu",
+        at_any_level=True,
+    ),
+    failure_rule(
+        r"^(?:.{0,40}: )?NVIDIA-SMI has failed because (?P<why>.{0,80}?)(?:\.|$)"
+        r"|Failed to initialize NVML: (?P<nvml>(?!Driver/library version)[\w ]{1,40})"
+        r"|(?:^|[\s.])NVMLError_(?P<class>(?!NotSupported)\w{1,40})\b"
+        r"|Unable to determine the device handle for GPU.{0,40}: (?P<handle>(?:GPU is lost|Unknown Error))|^GPU is lost\b",
+        FailureCause.GPU_RUNTIME_MISSING,
+        "The NVIDIA driver does not answer[: {why}][ (NVML: {nvml})][ (NVML: {class})][: {handle}].",
+        "`nvidia-smi` on the node: if it works there, start the container again (systemd's daemon-reload takes the GPU from a running "
+        "one), with container.gpus: all. If it fails there, too, reboot the node and look at `dmesg`.",
+        needle=(
+            "NVIDIA-SMI has failed",
+            "Failed to initialize NVML: ",
+            "NVMLError_",
+            "Unable to determine the device handle",
+            "GPU is lost",
+        ),
+        on="container.gpus",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"(?P<what>lib(?:cuda|nvidia-ml)\.so(?:\.1)?: cannot open shared object file|libcuda\.so cannot found)"
+        rf"|{EXCEPTION_PREFIX}(?P<said>.{{0,160}}torch\.cuda\.is_available\(\) is False|Device string must not be empty"
+        r"|0 active drivers|.{0,200}Error 802: system not yet initialized|Torch is not able to use GPU"
+        r"|.{0,80}device >= 0 && device < num_gpus)",
+        FailureCause.GPU_RUNTIME_MISSING,
+        "The container sees no GPU: the driver's library or device is not in it[ ({what})][ ({said})].",
+        "Set container.gpus: all; on the node, nvidia-smi and the NVIDIA container toolkit have to work. After a driver "
+        "update reboot the node.",
+        needle=(
+            "libcuda.so",
+            "libnvidia-ml.so",
+            "torch.cuda.is_available() is False",
+            "Device string must not be empty",
+            "0 active drivers",
+            "Error 802",
+            "Torch is not able to use GPU",
+            "device < num_gpus",
+        ),
+        on="container.gpus",
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.*(?:No CUDA GPUs are available|Found no NVIDIA driver on your system|Failed to infer device type"
+        r"|no CUDA-capable device is detected|NVML Shared Library Not Found)"
+        r"|^(?:WARNING: )?The NVIDIA Driver was not detected",
+        FailureCause.GPU_RUNTIME_MISSING,
+        "The container sees no GPU.",
+        "Set container.gpus: all; on the node, nvidia-smi and the NVIDIA container toolkit have to work. After a driver "
+        "update reboot the node.",
+        needle=(
+            "Failed to infer device type",
+            "Found no NVIDIA driver on your system",
+            "NVML Shared Library Not Found",
+            "No CUDA GPUs are available",
+            "The NVIDIA Driver was not detected",
+            "no CUDA-capable device is detected",
+        ),
+        on="container.gpus",
+    ),
+    failure_rule(
+        r"NVIDIA driver on your system is too old(?: \(found version (?P<found>\d+)\))?|CUDA driver version is insufficient"
+        r"|forward compatibility was attempt|requirement error: unsatisfied condition: (?P<wants>[^,\s]+)"
+        r"|system has unsupported display driver|^.{0,120}Error 80[34]\b|provided PTX was compiled with an unsupported toolchain"
+        r"|cudaErrorUnsupportedPtxVersion|cudaErrorInsufficientDriver|CUDA initialization failure with error: (?:35|36|803|804)\b"
+        r"|^ERROR: This container was built for NVIDIA Driver Release (?P<release>[\d.]+\d)(?:.*version (?P<has>[\d.]*\d) was)?",
+        FailureCause.DRIVER_MISMATCH,
+        "The node's NVIDIA driver is too old for this image[ (it needs {wants})][ (it is for CUDA {found})]"
+        "[ (it needs {release})][: the node has {has}].",
+        "Update the node (DGX OS), or take an image built for its CUDA version.",
+        needle=(
+            "CUDA driver version is insufficient",
+            "CUDA initialization failure with error: ",
+            "ERROR: This container was built for NVIDIA Driver Release",
+            "Error 80",
+            "NVIDIA driver on your system is too old",
+            "cudaErrorInsufficientDriver",
+            "cudaErrorUnsupportedPtxVersion",
+            "forward compatibility was attempt",
+            "provided PTX was compiled with an unsupported toolchain",
+            "requirement error: unsatisfied condition:",
+            "system has unsupported display driver",
+        ),
+        on="image",
+    ),
+    failure_rule(
+        r"[Ee]xec format error\"?(?:: unknown|: '[^']{1,200}')?\.?$|no matching manifest for (?P<platform>\S+)"
+        r"|does not provide the specified platform \((?P<wanted>[^)]{1,40})\)|no match for platform in manifest",
+        FailureCause.IMAGE_ARCH,
+        "The image holds programs of another processor: a Spark is arm64[, and there is none for {platform}][, and there is none for {wanted}].",
+        "Take an image built for linux/arm64.",
+        needle=(
+            "no matching manifest for",
+            "xec format error",
+            "does not provide the specified platform",
+            "no match for platform in manifest",
+        ),
+        on="image",
+        fatal=True,
+    ),
+    failure_rule(
+        r"requested image's platform \((?P<its>[^)]*)\) does not match the detected host platform",
+        FailureCause.IMAGE_ARCH,
+        "The image was built for {its}: a Spark is linux/arm64.",
+        "Take an image built for linux/arm64.",
+        needle="requested image's platform",
+        on="image",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"(?:Get|Head) \"?https?://(?P<registry>[^/\"\s]+)/v\d/[^\"]*\"?: (?:(?P<why>unauthorized|denied|net/http: .*"
+        r"|context deadline exceeded|dial tcp.*|EOF|TLS .*|x509: .*|proxyconnect.*))"
+        r"|(?:^|daemon: )(?P<said>unauthorized: (?:authentication|access|incorrect).*)"
+        r"|daemon: (?P<other>net/http: (?:request canceled|TLS handshake timeout).*)",
+        FailureCause.IMAGE_MISSING,
+        "The image could not be pulled[ from {registry}][: {why}][: {said}][: {other}].",
+        "Log in to its registry on the node (docker login) where it wants that; else look at the node's way to the network, "
+        "and pull again.",
+        needle=('Get "http', "Get http", 'Head "http', "Head http", "unauthorized:", "net/http: "),
+        on="image",
+    ),
+    failure_rule(
+        r"toomanyrequests: (?P<why>.{1,120})|You have reached your (?:unauthenticated )?pull rate limit",
+        FailureCause.IMAGE_MISSING,
+        "The registry lets this address pull nothing more for now[: {why}].",
+        "Log in to it on the node (docker login), which allows more, or wait some hours.",
+        needle=("toomanyrequests: ", "pull rate limit"),
+        on="image",
+        fatal=True,
+    ),
+    failure_rule(
+        r"failed to solve: (?P<base>\S{1,200}): (?:failed to (?:resolve|authorize|fetch)|pull access|not found|unexpected status)"
+        r"|(?:Failed to pull|Back-off pulling) image \"(?P<pod>[^\"]{1,200})\"|\bErr(?P<kind>ImagePull)\b|\bImagePullBackOff\b"
+        r"|error pulling image configuration: (?P<why>.{1,120})"
+        r"|(?:Error response from daemon|httpReadSeeker|failed to copy).{0,120}?(?P<status>error parsing HTTP [45]\d\d|denied: \w+$"
+        r"|unexpected status code \S{1,200}: [45]\d\d|received unexpected HTTP status: [45]\d\d)",
+        FailureCause.IMAGE_MISSING,
+        "The image[ {base}][ {pod}] could not be pulled[: {why}][: {status}].",
+        "Correct its name and tag, or log in to its registry on the node (docker login); else look at the node's way to the network, and "
+        "pull again.",
+        needle=(
+            "failed to solve: ",
+            "Failed to pull image",
+            "Back-off pulling image",
+            "ErrImagePull",
+            "ImagePullBackOff",
+            "error pulling image configuration",
+            "Error response from daemon",
+            "httpReadSeeker",
+            "failed to copy",
+        ),
+        on="image",
+        at_any_level=True,
+    ),
+    failure_rule(
+        r"bind source path does not exist: (?P<path>\S*(?:model|huggingface|hf|weights|gguf)\S*?)\.?(?:\s|$)",
+        FailureCause.MODEL_NOT_FOUND,
+        "There is no {path} on the node, which the container mounts.",
+        "Put the model there, or correct the mount.",
+        needle="bind source path",
+        on="mounts",
+    ),
+    failure_rule(
+        r"bind source path does not exist: (?P<path>\S+?)\.?(?:\s|$)",
+        FailureCause.BAD_VALUE,
+        "There is no {path} on the node, which the container mounts.",
+        "Make the directory on the node, or correct the mount.",
+        needle="bind source path",
+        on="mounts",
+    ),
+    failure_rule(
+        r"exec: \\?\"(?P<name>[^\"\\]+)\\?\": permission denied",
+        FailureCause.PERMISSION,
+        "{name} may not be executed in the container.",
+        "chmod +x it (on the node, if it is mounted; else when the image is built), or correct command.",
+        needle="permission denied",
+        on="command",
+        fatal=True,
+    ),
+    failure_rule(
+        r"exec: \\?\"(?P<name>[^\"\\]+)\\?\": (?:executable file not found in \$PATH|stat \S+: no such file)"
+        r"|^(?:\S*/)?(?:ba|da)?sh: (?:line )?(?:\d+: )?(?:exec: )?(?P<known>(?:\S*/)?(?:vllm|sglang|python3?"
+        r"|trtllm-\w[\w-]*|llama-server|ollama|mpirun|ray)): (?:command )?not found$",
+        FailureCause.BAD_VALUE,
+        "The image has no program [{name}][{known}].",
+        "Correct command (or container.entrypoint), or take an image that has it.",
+        needle=(": no such file", "not found"),
+        on="command",
+    ),
+    failure_rule(
+        r"[Cc]onflict\. The container name \"/?(?P<name>[^\"]+)\" is already in use",
+        FailureCause.DOCKER_REFUSED,
+        "There is a container named {name} already.",
+        "If nobody needs it: docker rm {name} on the node (docker rm -f, if it still runs). Else choose another name.",
+        needle="is already in use",
+    ),
+    failure_rule(
+        r"(?:[Nn]o such image: (?P<name>\S+)|manifest for (?P<tag>\S+) not found|manifest unknown"
+        r"|pull access denied for (?P<denied>[^,\s]+)|failed to resolve reference \"(?P<reference>[^\"]+)\""
+        r"|daemon: repository \S+ not found|requested access to the resource is denied)",
+        FailureCause.IMAGE_MISSING,
+        "The image[ {name}][ {tag}][ {denied}][ {reference}] is not on the node and could not be pulled.",
+        "Correct image, or log in to its registry on the node (docker login). An image that was built there has to be built "
+        "on each node.",
+        needle=(
+            "daemon: repository",
+            'failed to resolve reference "',
+            "manifest for",
+            "manifest unknown",
+            "o such image:",
+            "pull access denied for",
+            "requested access to the resource is denied",
+        ),
+        on="image",
+    ),
+    failure_rule(
+        r"permission denied while trying to connect to the [Dd]ocker|dial unix /\S*docker\.sock: connect: permission denied",
+        FailureCause.PERMISSION,
+        "This login may not talk to Docker on the node.",
+        "On the node: sudo usermod -aG docker $USER, then log in again.",
+        needle="permission denied",
+    ),
+)
+OTHER_DOCKER_FAILURES = (
+    failure_rule(
+        r"^(?:docker: |Error: )?(?P<what>invalid reference format.*|error during connect: .*|dependency failed to start: .*"
+        r"|service \"[^\"]{1,80}\" refers to undefined .*|no configuration file provided: not found"
+        r"|services\.\S{1,200} .{1,160}|yaml: (?:line \d+|unmarshal error).*)"
+        r"|(?P<file>The Compose file '[^']{1,200}' is invalid)|^Cannot connect to the (?P<daemon>Docker daemon at \S{1,80})",
+        FailureCause.DOCKER_REFUSED,
+        "Docker refused[: {what}][: {file}][: the {daemon} does not answer].",
+        "Correct the command or the compose file where it says; for a daemon that does not answer: sudo systemctl start docker.",
+        needle=(
+            "invalid reference format",
+            "error during connect: ",
+            "dependency failed to start: ",
+            " refers to undefined ",
+            "no configuration file provided",
+            "services.",
+            "yaml: ",
+            "The Compose file '",
+            "Cannot connect to the Docker daemon",
+        ),
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"^(?:docker: |Error: )?unknown (?:shorthand )?flag: (?:'(?P<short>\w)' in )?-{0,2}(?P<flag>[\w-]+)",
+        FailureCause.UNKNOWN_FLAG,
+        "The program that starts it has no flag {flag}.",
+        "Correct or remove it: --help lists the flags. `docker run` wants its own before the image, and the engine's after it.",
+        needle=("unknown flag: ", "unknown shorthand flag: "),
+        fatal=True,
+    ),
+    failure_rule(
+        r"(?:Error response from daemon|OCI runtime create failed|failed to create (?:shim )?task(?: for container)?): (?P<what>\S.*)",
+        FailureCause.DOCKER_REFUSED,
+        "Docker refused: {what}",
+        "Correct what Docker names: a mount, a network, a device, a limit.",
+        needle=("Error response from daemon: ", "OCI runtime create failed: ", "failed to create "),
+        weight=FailureWeight.LIKELY,
+    ),
+)
