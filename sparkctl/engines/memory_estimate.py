@@ -88,22 +88,48 @@ class EstimateInput:
     @property
     def kv_number_width(self) -> tuple[float, str]:
         """Bytes per number in the cache, and the flag that sets it."""
-        said = (self.words.get_value("kv-cache-dtype", "cache-type-k", "ctk") or "auto").lower()
-        for mark, width in _CACHE_TYPE_BYTES:
-            if mark in said:
-                return width, f"{said}: {width:g} byte{'' if width == 1 else 's'} each"
-        return 2.0, "2 bytes each"
+        of_all = self.words.get_value("kv-cache-dtype")
+        keys = (of_all or self.words.get_value("cache-type-k", "ctk") or "auto").lower()
+        values = keys if of_all else (self.words.get_value("cache-type-v", "ctv") or "auto").lower()
+        if self.layout is not None and self.layout.is_latent:  # keys and values are one
+            values = keys
+        width = (_parse_cache_width(keys) + _parse_cache_width(values)) / 2  # as many keys as values
+        if width == _DEFAULT_NUMBER_BYTES:
+            return width, "2 bytes each"
+        said = keys if keys == values else f"keys {keys}, values {values}"
+        return width, f"{said}: {width:g} byte{'' if width == 1 else 's'} each"
 
 
+_DEFAULT_NUMBER_BYTES = 2.0
+_SCALE_BYTES = 0.0625  # per number, of the scale that 64 numbers share
 _CACHE_TYPE_BYTES = (
+    ("q4_0", 18 / 32),  # bytes of a block by its 32 numbers, here and below
+    ("q4_1", 20 / 32),
+    ("q5_0", 22 / 32),
+    ("q5_1", 24 / 32),
+    ("q8", 34 / 32),
+    ("iq4_nl", 18 / 32),
+    ("fp8_per_token", 1 + _SCALE_BYTES),
+    ("int8_per_token", 1 + _SCALE_BYTES),
     ("fp8", 1.0),
     ("int8", 1.0),
-    ("q8", 1.0625),
-    ("fp4", 0.5625),
-    ("q4", 0.5625),
+    ("fp4", 0.5 + _SCALE_BYTES),
+    ("int4", 0.5 + _SCALE_BYTES),
     ("f32", 4.0),
     ("float32", 4.0),
 )
+_CACHE_BITS = re.compile(r"_(?:k(?P<keys>\d)v(?P<values>\d)|(?P<both>\d)bit)(?![a-z\d])")
+
+
+def _parse_cache_width(said: str) -> float:
+    """Return the bytes per number of a cache type. How 3 bits are packed is not known: they count as 4."""
+    for mark, width in _CACHE_TYPE_BYTES:
+        if mark in said:
+            return width
+    if (found := _CACHE_BITS.search(said)) is None:
+        return _DEFAULT_NUMBER_BYTES
+    bits = (found["both"], found["both"]) if found["both"] else (found["keys"], found["values"])
+    return sum(max(4, int(one)) for one in bits) / 16 + _SCALE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +276,12 @@ _MAX_LAYERS = 4096
 _MAX_SCALING = 1024  # of a model's positions
 _STATE_NUMBER_BYTES = 4  # a linear layer's state is kept in 32 bits, whatever the cache's type
 _CONVOLUTION_NUMBER_BYTES = 2
-_STATELESS_LAYER = "mlp"  # a layer without a cache
+_STATELESS_LAYER = "mlp"
+_STATELESS_LAYERS = (
+    _STATELESS_LAYER,
+    "moe",
+    "conv",
+)  # without a cache; the few inputs that a convolution keeps do not count
 _LINEAR_LAYERS = ("linear_attention", "mamba", "mamba2", "recurrent")
 
 
@@ -267,16 +298,22 @@ class KvCacheLayout:
     state: int
     longest: int | None
     is_latent: bool = False
+    sliding_numbers: int | None = None  # of a layer with a window, None: as many as the others keep
     heads: int | None = None  # of keys and values, by which tensor parallelism splits it; a latent has one
 
     def count_cache_bytes(self, tokens: int, requests: int = 1, width: float = 2.0) -> int:
         """Return the bytes for ``requests`` of ``tokens`` each, ``width`` bytes per number."""
         seen = tokens if self.window is None else min(tokens, self.window)
-        return int(requests * (self.numbers * width * (self.full * tokens + self.sliding * seen) + self.state))
+        kept = self.full * self.numbers * tokens + self.sliding * self._windowed * seen
+        return int(requests * (width * kept + self.state))
 
     def count_bytes_per_token(self, width: float = 2.0) -> int:
         """Return the bytes for one more token of a long context."""
-        return int(self.numbers * width * (self.full + (self.sliding if self.window is None else 0)))
+        return int(width * (self.full * self.numbers + (self.sliding * self._windowed if self.window is None else 0)))
+
+    @property
+    def _windowed(self) -> int:
+        return self.numbers if self.sliding_numbers is None else self.sliding_numbers
 
     @property
     def description(self) -> str:
@@ -284,6 +321,8 @@ class KvCacheLayout:
         kinds = [f"{self.full} layers"] if self.full else []
         kinds += [f"{self.sliding} with a window of {self.window}"] if self.sliding else []
         each = f"a latent of {self.numbers}" if self.is_latent else f"{self.numbers} numbers"
+        if self.sliding_numbers is not None:
+            each += f" ({self.sliding_numbers} with a window)"
         state = f", and {self.state >> 20} MiB of state a request" if self.state else ""
         return f"{' + '.join(kinds) or 'no layers'}, {each} a token and layer{state}"
 
@@ -330,17 +369,30 @@ def _select_language_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _build_kv_layout(said: Mapping[str, Any]) -> KvCacheLayout | None:
-    layers = parse_positive_int(said.get("num_hidden_layers", said.get("n_layer")))
+    given = said.get("layer_types", said.get("layers_block_type"))
+    told = said.get("num_hidden_layers", said.get("n_layer", len(given) if isinstance(given, list) else None))
+    layers = parse_positive_int(told)
     if layers is None or layers > _MAX_LAYERS:
         return None
     latent, rope = parse_positive_int(said.get("kv_lora_rank")), parse_positive_int(said.get("qk_rope_head_dim"))
     numbers = (latent + rope) if latent is not None and rope is not None else _count_numbers_per_token(said)
     if numbers is None:
         return None
-    kinds = _list_layer_kinds(said, layers)
+    is_latent = latent is not None and rope is not None
+    sliding_numbers, heads = None, 1 if is_latent else _count_heads(said)
+    of_full = {"head_dim": said.get("global_head_dim"), "num_key_value_heads": said.get("num_global_key_value_heads")}
+    own = {name: value for name, value in of_full.items() if parse_positive_int(value)}
+    if own and not is_latent:
+        at_full = {**said, **own}
+        sliding_numbers, numbers = numbers, _count_numbers_per_token(at_full)
+        heads = min(filter(None, (heads, _count_heads(at_full))), default=None)
+    if numbers is None:
+        return None
+    shared = parse_positive_int(said.get("num_kv_shared_layers")) or 0  # the last ones read the cache of an earlier one
+    kinds = _list_layer_kinds(said, layers)[: max(0, layers - shared)]
     sliding = sum("sliding" in kind or "chunked" in kind for kind in kinds)
     linear = sum(kind in _LINEAR_LAYERS for kind in kinds)
-    full = layers - sliding - linear - sum(kind == _STATELESS_LAYER for kind in kinds)
+    full = len(kinds) - sliding - linear - sum(kind in _STATELESS_LAYERS for kind in kinds)
     state = _count_state_bytes(said) if linear else 0
     if state is None:
         return None
@@ -353,8 +405,9 @@ def _build_kv_layout(said: Mapping[str, Any]) -> KvCacheLayout | None:
         numbers=numbers,
         state=linear * state,
         longest=longest,
-        is_latent=latent is not None and rope is not None,
-        heads=1 if latent is not None and rope is not None else _count_heads(said),
+        is_latent=is_latent,
+        sliding_numbers=sliding_numbers,
+        heads=heads,
     )
 
 
@@ -411,7 +464,8 @@ def _count_state_bytes(said: Mapping[str, Any]) -> int | None:
             heads * wide * deep * _STATE_NUMBER_BYTES
             + (kernel - 1) * (2 * keys * deep + heads * wide) * _CONVOLUTION_NUMBER_BYTES
         )
-    heads, wide = parse_positive_int(said.get("mamba_num_heads")), parse_positive_int(said.get("mamba_head_dim"))
+    heads = parse_positive_int(said.get("mamba_num_heads", said.get("mamba_n_heads")))
+    wide = parse_positive_int(said.get("mamba_head_dim", said.get("mamba_d_head")))
     size = parse_positive_int(said.get("ssm_state_size", said.get("mamba_d_state")))
     return heads * wide * size * _STATE_NUMBER_BYTES if heads and wide and size else None
 

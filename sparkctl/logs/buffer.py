@@ -260,13 +260,13 @@ class ArrivalOrder:
 
 
 class TimeOrder:
-    """Selected lines by time, then by number: 12 bytes a line."""
+    """Selected lines by time, then by number: 16 bytes a line."""
 
-    EARLIEST, LATEST = -(1 << 31), (1 << 31) - 1
+    EARLIEST, LATEST = -(1 << 63), (1 << 63) - 1
 
     def __init__(self) -> None:
         self.dropped = 0
-        self._moments = array("i")
+        self._moments = array("q")
         self._numbers = array("Q")
 
     def __len__(self) -> int:
@@ -314,7 +314,7 @@ class TimeOrder:
         kept = [index for index in range(min(reach, len(self))) if self._numbers[index] >= first]
         gone = min(reach, len(self)) - len(kept)
         if gone:
-            self._moments[:reach] = array("i", [self._moments[index] for index in kept])
+            self._moments[:reach] = array("q", [self._moments[index] for index in kept])
             self._numbers[:reach] = array("Q", [self._numbers[index] for index in kept])
             self.dropped += gone
 

@@ -125,13 +125,19 @@ def build_estimate_input(
 
 _TENSOR_PARALLEL_FLAGS = ("tensor-parallel-size", "tp", "tp-size")
 _PIPELINE_PARALLEL_FLAGS = ("pipeline-parallel-size", "pp", "pp-size")
+_DATA_PARALLEL_FLAGS = ("data-parallel-size", "dp", "dp-size")
+_EXPERT_PARALLEL_FLAGS = ("enable-expert-parallel", "ep")
 
 
 def count_weight_shards(profile: Profile, words: CommandFlags) -> int:
-    """Return how many Sparks (one GPU each) share the weights: from the flags, else the profile's number of nodes."""
+    """Return how many Sparks (one GPU each) share the weights: from the flags, else the profile's number of nodes.
+
+    Copies that serve side by side (data parallel) share nothing, except the experts where they are spread.
+    """
     tensor, pipeline = words.get_count(*_TENSOR_PARALLEL_FLAGS), words.get_count(*_PIPELINE_PARALLEL_FLAGS)
     if tensor is None and pipeline is None:
-        return profile.nodes
+        copies = 1 if words.has_flag(*_EXPERT_PARALLEL_FLAGS) else words.get_count(*_DATA_PARALLEL_FLAGS) or 1
+        return max(1, profile.nodes // copies)
     return max(1, tensor or 1) * max(1, pipeline or 1)
 
 

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkctl.engines.memory_estimate import parse_kv_layout, parse_longest_context
+from sparkctl.engines.engine_flags import CommandFlags
+from sparkctl.engines.memory_estimate import EstimateInput, WeightsSize, parse_kv_layout, parse_longest_context
+from sparkctl.model.memory_fit import EstimateSource
 from tests.unit.engines import model_configs
 
 
@@ -95,3 +97,59 @@ def test_any_config_gives_a_figure_or_none_and_never_less_than_nothing(
         found.count_cache_bytes(tokens, n) >= 0
         and found.count_cache_bytes(tokens + 1, n) >= found.count_cache_bytes(tokens, n)
     )
+
+
+@pytest.mark.parametrize(
+    ("engine", "flags", "width"),
+    [
+        ("llamacpp", "", 2),
+        ("llamacpp", "-ctk q4_0", (18 / 32 + 2) / 2),
+        ("llamacpp", "-ctv q4_0", (18 / 32 + 2) / 2),
+        ("llamacpp", "-ctk q8_0 -ctv q4_0", (34 + 18) / 64),
+        ("llamacpp", "-ctk q5_0 -ctv q5_1", (22 + 24) / 64),
+        ("llamacpp", "-ctk q4_1 -ctv iq4_nl", (20 + 18) / 64),
+        ("vllm", "--kv-cache-dtype auto", 2),
+        ("vllm", "--kv-cache-dtype bfloat16", 2),
+        ("vllm", "--kv-cache-dtype fp8_e4m3", 1),
+        ("vllm", "--kv-cache-dtype nvfp4", 0.5625),
+        ("vllm", "--kv-cache-dtype int4_per_token_head", 0.5625),
+        ("vllm", "--kv-cache-dtype turboquant_4bit_nc", 0.5625),
+        ("vllm", "--kv-cache-dtype ultraquant_4bit", 0.5625),
+        ("vllm", "--kv-cache-dtype octave_k3v3_compact", 0.5625),
+        ("vllm", "--kv-cache-dtype turboquant_k8v4", 0.8125),
+    ],
+)
+def test_keys_and_values_take_what_their_types_say(engine: str, flags: str, width: float) -> None:
+    words = CommandFlags(("serve", *flags.split()))
+    layout = parse_kv_layout(model_configs.MINIMAX_M27)
+    subject = EstimateInput(
+        engine=engine, words=words, weights=WeightsSize(1, EstimateSource.MEASURED, ""), layout=layout
+    )
+    assert subject.kv_number_width[0] == width
+    assert subject.estimate_kv_cache(1000).size == int(62 * 2 * 8 * 128 * 1000 * width)
+
+
+def test_layers_without_attention_keep_no_keys_and_values() -> None:
+    kinds = {"M": "mamba", "E": "moe", "*": "attention", "-": "mlp", "C": "conv"}
+    pattern = "MEM*E-C*"
+    shape = {"num_attention_heads": 32, "num_key_value_heads": 2, "head_dim": 128, "mamba_num_heads": 64, "mamba_head_dim": 64,
+             "ssm_state_size": 128, "layers_block_type": [kinds[one] for one in pattern]}  # fmt: skip
+    told, derived = (parse_kv_layout(json.dumps(one)) for one in ({**shape, "num_hidden_layers": 8}, shape))
+    assert told is not None
+    assert told == derived
+    assert told.full == 2
+    assert told.state == 2 * 64 * 64 * 128 * 4
+
+
+def test_full_layers_have_their_own_heads_and_the_last_layers_share_a_cache() -> None:
+    shape = {"num_hidden_layers": 12, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 256,
+             "global_head_dim": 512, "num_global_key_value_heads": 2, "sliding_window": 1024,
+             "layer_types": (["sliding_attention"] * 5 + ["full_attention"]) * 2}  # fmt: skip
+    both = parse_kv_layout(json.dumps(shape))
+    shared = parse_kv_layout(json.dumps({**shape, "num_kv_shared_layers": 6}))
+    assert both is not None
+    assert shared is not None
+    assert both.heads == 2
+    assert both.count_bytes_per_token() == 2 * 2 * 2 * 512 * 2
+    assert both.count_cache_bytes(131072) == 2 * (2 * 2 * 2 * 512 * 131072 + 10 * 2 * 8 * 256 * 1024)
+    assert shared.count_cache_bytes(131072) * 2 == both.count_cache_bytes(131072)

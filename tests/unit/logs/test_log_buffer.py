@@ -119,6 +119,24 @@ def test_a_stamp_that_is_none_stays_where_its_source_is() -> None:
     assert [line.text for line in read_whole_buffer(book)] == ["first", "one", "two", "three", "last"]
 
 
+def test_lines_of_a_month_later_are_still_in_order() -> None:
+    book = LogBuffer(("a", "b"))
+    month = 30 * 86400
+    for source, name in enumerate("ab"):
+        late = [make_log_line(month + 2 * at + source, f"{name}{2 * at + source}", at + 2) for at in range(3)]
+        book.add_lines(source, [make_log_line(source, f"{name} starts"), *late])
+    assert [line.text for line in read_whole_buffer(book)] == [
+        "a starts",
+        "b starts",
+        "a0",
+        "b1",
+        "a2",
+        "b3",
+        "a4",
+        "b5",
+    ]
+
+
 def test_merged_lines_drop_with_the_spool(tmp_path: Path) -> None:
     book = LogBuffer(("a", "b"), spool=DiskLineBuffer(tmp_path, most_lines=10))
     book.add_lines(0, [make_log_line(2 * n, f"a{n}") for n in range(10)])

@@ -16,9 +16,10 @@ from sparkctl.engines.memory_estimate import (
 )
 from sparkctl.model.memory_fit import EstimateSource, FitOutcome, MeasuredPeak, MemoryBudget, MemoryFit, MemoryHolder
 from sparkctl.model.node import NodeName
+from sparkctl.model.profile import ModelSpec, Profile
 from sparkctl.model.text.units import GIB, KIB
 from sparkctl.model.verdict import FieldChange
-from sparkctl.profiles.fit_evaluation import evaluate_memory_fit
+from sparkctl.profiles.fit_evaluation import count_weight_shards, evaluate_memory_fit
 from tests.unit.engines import model_configs
 
 TOTAL = 127_600_592 * KIB
@@ -115,6 +116,32 @@ def test_a_cache_is_shared_by_its_heads_and_layers(config: str, flags: str, node
     ]
     assert None not in sizes
     assert sizes[0] == pytest.approx(nodes * (sizes[1] or 0), abs=2)
+
+
+@pytest.mark.parametrize(
+    ("flags", "shards"),
+    [
+        ("", 2),
+        ("--data-parallel-size 1", 2),
+        ("--data-parallel-size 2", 1),
+        ("-dp 2", 1),
+        ("--dp-size 2", 1),
+        ("--data-parallel-size 2 --enable-expert-parallel", 2),
+        ("--data-parallel-size 2 --tensor-parallel-size 2", 2),
+    ],
+)
+def test_copies_that_serve_side_by_side_share_no_weights(flags: str, shards: int) -> None:
+    profile = Profile(
+        name="two",
+        engine="vllm",
+        image="img:1",
+        origin="two.yaml",
+        shipped=False,
+        model=ModelSpec(path="/m"),
+        port=8000,
+        nodes=2,
+    )
+    assert count_weight_shards(profile, CommandFlags(("serve", *flags.split()))) == shards
 
 
 def fit_minimax(ranks: int, share: float) -> MemoryFit:
