@@ -970,7 +970,7 @@ def _list_turning_points(signs: LogSignature) -> tuple[str, ...]:
 @cache
 def _compile_ready_line(pattern: str) -> Callable[[str], object]:
     found = compile_bounded(pattern)
-    return lru_cache(_MAX_KNOWN_LINES)(found.expression.search if found.longest >= MAX_LINE_LENGTH else found.search)
+    return lru_cache(_MAX_KNOWN_LINES)(found.searched.search if found.longest >= MAX_LINE_LENGTH else found.search)
 
 
 def _is_worth_more(fact: EngineFact, earlier: EngineFact) -> bool:

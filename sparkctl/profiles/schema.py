@@ -165,7 +165,7 @@ def build_field_schema(field: FileField, definitions: dict[str, Any]) -> dict[st
     if field.section is not None:
         return _build_reference_schema(field, field.section, definitions)
     own = _build_value_schema(field)
-    words = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", field.spec.help)  # without links: they are of the documentation
+    words = re.sub(r"\[([^][]*)\]\([^()]*\)", r"\1", field.spec.help)  # without links: they are of the documentation
     about = f"{words}. {own['description']}" if "description" in own else words
     title = {"title": field.key.replace("_", " ").title(), "description": about}
     if field.default is None or not field.spec.shows_default:

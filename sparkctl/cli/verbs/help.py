@@ -202,8 +202,8 @@ def _format_table(rows: Sequence[str], columns: int) -> list[str]:
 
 def _drop_marks(text: str) -> str:
     """Return a text without the marks of Markdown; headings and code keep theirs, a link its words; no pictures."""
-    text = re.sub(r"!\[[^]]*\]\([^)]*\)", "", text)
-    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text).replace("**", "").replace("\\|", "|")
+    text = re.sub(r"!\[[^][]*\]\([^()]*\)", "", text)
+    return re.sub(r"\[([^][]*)\]\([^()]*\)", r"\1", text).replace("**", "").replace("\\|", "|")
 
 
 def _docs_dir() -> Path:
