@@ -134,6 +134,19 @@ _BEARER_PATTERN = re.compile(rf"(?P<head>\b[Bb]earer{_COLOUR}\s++{_COLOUR})(?P<v
 _RANDOM_CHAR_PATTERN = re.compile(r"[\d.~+/=_]")
 # scheme://user:PASSWORD@host; a password that is only ${A_REFERENCE} is not one yet.
 _URL_PASSWORD_PATTERN = re.compile(r"""(?P<head>://[^\s/:@"<>]*+:)(?!\$\{\w++\}@)(?P<value>[^\s/"<>]+)(?=@)""")
+# The same of a database, whose password may have a slash; not redis://host:6379/0 with an @ behind it.
+_DATABASE_PASSWORD_PATTERN = re.compile(
+    r"""(?P<head>\b(?:postgres(?:ql)?|mysql|mariadb|mongodb|rediss?|amqps?)(?:\+\w{1,20}+)?+://[^\s/:@"<>]*+:)"""
+    r"""(?!\$\{\w++\}@|\d++/)(?P<value>[^\s"<>@]++)(?=@)"""
+)
+# curl -u user:PASSWORD, docker login -p PASSWORD
+_CURL_PASSWORD_PATTERN = re.compile(
+    r"""(?P<head>(?<=[ \t])(?:-u[ \t]*+|--(?:proxy-)?user(?:[ \t]++|=))(?P<quote>["'])?+[^\s:"'$-][^\s:"']{0,200}+:)"""
+    r"""(?!\$|[\d:]++(?:\s|$))(?P<value>(?(quote)[^"'\n]++|[^\s"'$]++))"""
+)
+_LOGIN_PASSWORD_PATTERN = re.compile(
+    r"""(?P<head>\b(?:docker|podman|nerdctl|registry|oras)[ \t]++login\b[^\n]{0,200}?[ \t]-p[ \t]*+=?+["']?)(?P<value>[^\s"'$]++)"""
+)
 # https://TOKEN@host, and https://TOKEN:@host; in other schemes the user is not a secret, ssh://milo@spark1.
 _URL_TOKEN_PATTERN = re.compile(
     r"""(?P<head>\b(?:https?|wss?)(?:://|:\\/\\/|%3A%2F%2F))(?!\$\{\w++\}@)(?P<value>[^\s/:@"'<>?\#\\]++)(?=(?::(?:x-oauth-basic|••••••)?)?@)""",
@@ -142,7 +155,7 @@ _URL_TOKEN_PATTERN = re.compile(
 # A name and its assignment: name=, "name": and \"name\": in a quoted text, os.environ["name"] = .
 _ASSIGNED_NAME_PATTERN = re.compile(
     rf"""(?<![\w.-])(?P<name>[\w.-]++){_COLOUR}(?P<close>\\*+["']?)\]?{_COLOUR}[ \t]*+"""
-    rf"""(?P<sign>:=|=>|={{1,2}}+|:(?![:/])|%3[Dd]|>|,(?=[ \t]*+\\*+["']))(?P<gap>[ \t]*+){_COLOUR}(?=[^\s])"""
+    rf"""(?P<sign>:=|=>|={{1,2}}+|:(?![:/])|%3[Dd]|>|,(?=[ \t]*+[bB]?+\\*+["']))(?P<gap>[ \t]*+){_COLOUR}(?=[^\s])"""
 )
 # --name value; setenv NAME value, ENV NAME value
 _FLAG_NAME_PATTERN = re.compile(r"-(?<![\w.-]-)-?(?P<name>[A-Za-z][\w.-]*+)[ \t]++(?=[^\s-])")
@@ -157,6 +170,7 @@ _ANY_AUTH_SCHEME_PATTERN = re.compile(
     r"[A-Za-z][\w-]{0,40}+[ \t]++(?=[^\s\"',;])"
 )  # for the one header that always has a scheme
 _NEXT_COOKIE_PATTERN = re.compile(r";[ \t]*+(?=[^\s;=\"']{1,200}+=)")
+_PAIR_START_PATTERN = re.compile(r"""[(\[][bB]?["']$|[(\[].$""", re.DOTALL)  # before a name: ("name", (b"name"
 _BRACKET_PATTERN = re.compile(r"""[\[\](){}\n]|(?<!\\)\\*+["']""")
 _REFERENCE_PATTERN = re.compile(rf"\$\{{\w++(?::?-(?:{MASK})?)?\}}|\$\w++|\$\(.*|\{{\{{.*|%s|%\(.*", re.DOTALL)
 _EMPTY_VALUES = frozenset(["...", "none", "null", "nil", "true", "false", "undefined", "unset", MASK])
@@ -207,7 +221,7 @@ _SUSPECT_NAME_PATTERN = re.compile(
     r"(?:secre|passw|pass_?[pc]|cred|authori|auth[_-]?[ckhdsvlijb]|cookie|dsn|jwt|bearer|web_?hook|conn(?:ection)?_?str|dockerc|token_"
     r"|api[_-]?k|(?<=[\w?&-])(?:tok|auth|pwd?(?![a-z])|pass(?![a-z])|key(?![a-rt-z])|pat(?![a-z])|s(?:as|ig)(?![a-mo-z])|otp|psk|mnemonic))"
     rf"[\w.-]{{0,100}}+{_COLOUR}\\*+[\"']?\]?{_COLOUR}[ \t]*+(?:=|%3d|>|:(?![:/])(?![ \t]*+[\d.]{{1,12}}+(?:[,\s%]|$))"
-    rf"|:=|,[ \t]*+\\*+[\"'])"
+    rf"|:=|,[ \t]*+b?+\\*+[\"'])"
 )
 _CAMEL_CASE_PATTERN = re.compile(r"(?<=[a-z\d])(?=[A-Z])")
 _MAX_NAME_CHARS = 200
@@ -325,6 +339,8 @@ def _has_secret_form(form: str) -> bool:
         or any(host in form for host in _WEBHOOK_HOSTS)
         or "PRIVATE KEY" in form
         or "earer" in form
+        or "curl" in form
+        or " login" in form
     )
 
 
@@ -348,7 +364,12 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
         text = text.replace(secret, MASK)
     if "@" in text and _has_url(text):
         text = _URL_PASSWORD_PATTERN.sub(rf"\g<head>{MASK}", text)
+        text = _DATABASE_PASSWORD_PATTERN.sub(rf"\g<head>{MASK}", text)
         text = _URL_TOKEN_PATTERN.sub(rf"\g<head>{MASK}", text)
+    if "curl" in text:
+        text = _CURL_PASSWORD_PATTERN.sub(rf"\g<head>{MASK}", text)
+    if " login" in text:
+        text = _LOGIN_PASSWORD_PATTERN.sub(rf"\g<head>{MASK}", text)
     if "earer" in text:
         text = _BEARER_PATTERN.sub(_mask_bearer, text)
     if "PRIVATE KEY" in text:
@@ -419,7 +440,9 @@ def _find_embedded_secrets(text: str) -> Iterator[str]:
             yield value
             yield _AUTH_SCHEME_PATTERN.sub("", value)
     yield from (found["value"] for found in _BEARER_PATTERN.finditer(text) if _mask_bearer(found) != found[0])
-    for pattern in (_URL_PASSWORD_PATTERN, _URL_TOKEN_PATTERN):
+    for pattern in (
+        _URL_PASSWORD_PATTERN, _URL_TOKEN_PATTERN, _DATABASE_PASSWORD_PATTERN, _CURL_PASSWORD_PATTERN, _LOGIN_PASSWORD_PATTERN,
+    ):  # fmt: skip
         yield from (found["value"] for found in pattern.finditer(text))
     yield from (found[0][len(found["head"]) :] for found in _WEBHOOK_PATTERN.finditer(text))
     yield from (found[0] for found in _PRIVATE_KEY_PATTERN.finditer(text))
@@ -479,7 +502,9 @@ def _find_named_value_spans(text: str, *, own: bool) -> Iterator[Span]:
         is_own_word = own or (name.startswith("--") and sign == "=")  # a flag, as in --name value
         if not (is_header or (is_secret_name(name) if is_own_word else _is_secret_in_log(name, sign, before))):
             continue
-        if sign == "," and not (name.startswith("-") or text[found.start() - 2 : found.start() - 1] in ("(", "[")):
+        if sign == "," and not (
+            name.startswith("-") or _PAIR_START_PATTERN.search(text[max(0, found.start() - 3) : found.start()])
+        ):
             continue  # a list of names, not a pair
         if sign == ">" and (before != "<" or found["gap"]):
             continue

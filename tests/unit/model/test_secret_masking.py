@@ -31,6 +31,8 @@ PLACES = [
     f"export HF_TOKEN={V}", f"setenv HF_TOKEN {V}", f"set -gx HF_TOKEN {V}", f"ENV HF_TOKEN {V}", f'$env:HF_TOKEN="{V}"',
     f"docker run -e HF_TOKEN={V} image", f"Environment=HF_TOKEN={V}", f"vllm serve m --api-key {V} --port 8000",
     f"vllm serve m --api-k {V}",
+    f"postgres://u:a/{V}@h/db", f"redis://:{V}/x@h:6379/0", f"curl -s -u user:{V} http://h/", f"curl --user 'bob:x {V}' http://h",
+    f"docker login -u bob -p {V} reg", f"podman login reg -p{V}", f"[(b'authorization', b'Token {V}'), (b'host', b'h')]",
     f"llama-server -hft {V} --port 1", f"--api_k={V}", f"--api-key '{V} two'", f"-token {V}", f"api_key={V}", f"api_key = {V}",
     f"api_key={V},b=2", f"api_key=b'{V}'", f"api_key=SecretStr('{V}')", f"api_key='{V}", f"api_key=['{V}', 'x']",
     f"api_key=[{V}]", f"credentials=('u', '{V}')", f'{{"api_key": "{V}"}}', f'{{\\"api_key\\": \\"{V}\\"}}',
@@ -108,6 +110,8 @@ def test_more_shapes_of_tokens(token: str) -> None:
         "[--api-key API_KEY]",
         "invalid token: the request has none", "%s: author: me", "milo ALL=(root) NOPASSWD: /usr/bin/tee", "ssh://milo@spark1:22",
         "https://example.com/@user/x?mail=a@b", "cache_key=abc, sort_key=x", "tensor token_embd.weight = 5",
+        "redis://host:6379/0?x=a@b", "docker run -u 1000:1000 curlimages/curl x", "curl -u $U:$P http://h", "user login at -p x",
+        "docker login -u bob --password-stdin", "[b'token', b'key', b'other']", "postgres://u:${PW}@h/db",
         "pass --hf-token or set HF_TOKEN in the environment", "expects a PEM file", "api_key=${HF_KEY}",
     ],
 )  # fmt: skip
