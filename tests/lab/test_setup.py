@@ -136,6 +136,7 @@ def test_shown_confirmed_done_twice_is_once_and_undone(bare: Lab, sparkctl: Spar
     code, screen = sparkctl.on_terminal("setup", answers={**yes, **password}, columns=200)
     assert code == 0, screen.decode(errors="replace")
     assert PASSWORD.encode() not in screen
+    assert screen.index(b"+++ /etc/group") < screen.index(b"[y/N]"), "shown before it is asked"
     promised = read_diffs(screen.decode())
     assert read_diffs(shown.out) == {**promised, ("spark2", SUDOERS): ("", LINE)}, "its own line only root can read"
     assert promised["spark2", SUDOERS] == (OWN_LINE, f"{OWN_LINE}\n{LINE}")

@@ -47,18 +47,27 @@ def original_name(name: str) -> str:
 
 
 async def list_running_old_containers(transaction: SwitchTransaction) -> dict[NodeName, list[Container]]:
-    """Return the old containers that still run, by node; what needs another comes before it."""
+    """Return the old containers that still run, by node."""
     alive: dict[NodeName, list[Container]] = {}
     for node, container in await list_old_containers(transaction):
         if container is not None and container.is_alive:
             alive.setdefault(node, []).append(container)
-    return {node: sorted(here, key=lambda one: not parse_needs_label(one)) for node, here in alive.items()}
+    return alive
 
 
 async def stop_old_containers(transaction: SwitchTransaction, alive: Mapping[NodeName, Sequence[Container]]) -> None:
-    """Stop the old containers and keep them; ended ones are fine. Raises the first failure."""
-    if alive:
-        halt = await stop_containers(transaction.sessions, transaction.step_context, transaction.emit, alive, keep=True)
+    """Stop the old containers and keep them; ended ones are fine. What is needed waits for what needs it, on whichever Spark
+    that runs. Raises the first failure.
+    """
+    rest = [(node, one) for node, here in alive.items() for one in here]
+    while rest:
+        needed = {name for _, one in rest for name, _ in parse_needs_label(one)}
+        now = [(node, one) for node, one in rest if one.instance_name not in needed] or rest
+        rest = [each for each in rest if each not in now]
+        turn: dict[NodeName, list[Container]] = {}
+        for node, one in now:
+            turn.setdefault(node, []).append(one)
+        halt = await stop_containers(transaction.sessions, transaction.step_context, transaction.emit, turn, keep=True)
         for _, failure in halt.failures:
             raise failure
     names = " and ".join(transaction.journal.stops)
