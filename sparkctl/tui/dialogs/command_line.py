@@ -105,7 +105,7 @@ class CommandLineDialog(ModalScreen[str]):
             return
         line = self.query_one(Input)
         typed, common = line.value[len(self._stem) :], _find_common_start(self._found)
-        if self._cycle < 0 and len(self._found) > 1 and len(common) > len(typed) and common.startswith(typed):
+        if typed and self._cycle < 0 and len(self._found) > 1 and len(common) > len(typed) and common.startswith(typed):
             line.value = f"{self._stem}{common}"
             line.cursor_position = len(line.value)
         else:

@@ -252,7 +252,7 @@ async def test_a_failed_start_is_explained_in_its_tile_and_nowhere_else_on_the_s
         await wait_for_text(pilot, lambda text: text.count("○ nothing runs") == 2)
         await type_line(pilot, "up qwen36 --node spark1 --no-guard --set env.SIM_FAULT=cuda-oom")
         shown = await wait_for_text(
-            pilot, lambda text: "✕ failed" in text and "qwen36 failed" in text and re.search(r"[│┃] try ", text)
+            pilot, lambda text: "✕ failed" in text and "qwen36: failed after" in text and re.search(r"[│┃] try ", text)
         )
         why = re.search(r"why +(\w+ \w+)", shown)
         assert why is not None

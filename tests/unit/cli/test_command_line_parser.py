@@ -67,6 +67,6 @@ def test_a_request_without_nodes_is_for_those_of_the_config() -> None:
 
 
 def test_a_verb_of_the_command_line_alone_does_nothing_here(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(InvalidInput, match="for the command line: sparkctl profiles list"):
-        parse_line("profiles list")
+    with pytest.raises(InvalidInput, match="for the command line: sparkctl profiles new"):
+        parse_line("profiles new mine")
     assert capsys.readouterr().out == ""

@@ -13,6 +13,7 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.monitor.node_views import NodeTelemetryView
+from sparkctl.tui.dialogs.base import build_body_rows
 from sparkctl.tui.dialogs.prompts import build_confirmation
 from sparkctl.views.text.styled_text import join_text
 
@@ -39,7 +40,7 @@ def read_confirmation(one: InstanceView, *, grace: float | None = None) -> str:
     )
     request = StopInstance(instance="qwen36", nodes=(Node(name=NODE, host="192.0.2.2"),), grace=grace)
     dialog = build_confirmation(request, find_action("down"), now)
-    return "\n".join(join_text(row) for row in dialog.render_rows())
+    return "\n".join(join_text(row) for row in build_body_rows(dialog._body, 80))
 
 
 @pytest.mark.parametrize(
