@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,10 @@ import pytest
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.stop.pending_stops import PendingStopFiles
 from sparkctl.commands.stop.stop_instance import StopInstance, stop_instance
+from sparkctl.commands.switch.rollback import order_restarts
 from sparkctl.commands.switch.switch_instance import switch_instance
+from sparkctl.config import load_config
+from sparkctl.context import CommandContext
 from sparkctl.history.model import OperationKind
 from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.events import CommandEnded, Outcome, PhaseChanged, SwitchPlanned, SwitchStepReported
@@ -20,10 +23,11 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.model.verdict import FailureCause
 from sparkctl.node.switch_journal_codec import decode_switch_journal
+from sparkctl.simulator import SimulatedSparks
 from sparkctl.views.history_view import describe_reason
 from sparkctl.views.switch_plan_view import describe_rollback_window
 from tests.support.events import collect_events_and_end
-from tests.support.sim_clients import wait_until_true
+from tests.support.sim_clients import FAST, wait_until_true
 from tests.support.switch_scene import (
     FAULT,
     NEW,
@@ -327,3 +331,15 @@ async def test_a_disk_that_takes_no_writes_does_not_end_a_rollback(scene: Switch
     assert isinstance(event, CommandEnded)
     assert f"{OLD} serves again" in (event.message or "")
     assert scene.is_old()
+
+
+async def test_what_comes_back_is_started_in_the_order_of_its_start(ctx: CommandContext) -> None:
+    async with SimulatedSparks("two-stacks", **FAST) as sparks, AsyncExitStack() as stack:
+        sessions = {}
+        for node in load_config(sparks.config_path).nodes:
+            sessions[node.name] = await stack.enter_async_context(ctx.create_session(node))
+            await sessions[node.name].link.connect()
+        found = [(name, one) for name, each in sessions.items() for one in await each.docker.list_containers()]
+        for old in (found, found[::-1]):
+            ordered = [one.instance_name for _, one in await order_restarts(sessions, old)]
+            assert ordered == ["qwen36-ngram", "qwen36-vllm"]

@@ -64,6 +64,15 @@ def test_every_failure_has_its_code_its_cause_and_its_proof(fault: str, code: in
     assert ended["log"]
 
 
+@pytest.mark.parametrize(
+    ("setting", "cause"), [("start.ready_line=never said", "timed-out"), ("start.health=/not-there", "wedged")]
+)
+def test_what_answers_is_not_ready_without_its_ready_line_and_its_health(setting: str, cause: str) -> None:
+    ran = run_demo("up", "qwen36", "-n", "spark1", "--set", setting, "--timeout", "4s", "--json")
+    ended = parse_result(ran)
+    assert (ran.returncode, ended["outcome"], ended["verdict"]["cause"]) == (4, "timed-out", cause)
+
+
 def test_nonsense_stays_ready_and_is_a_finding_with_its_evidence() -> None:
     ran = run_demo("up", "qwen36", "-n", "spark1", "--set", "env.SIM_FAULT=nonsense", "--strict", "--json")
     ended = parse_result(ran)

@@ -21,6 +21,7 @@ from sparkctl.model.text.secrets import (
     mask_log_lines,
     redact,
     redact_word,
+    redact_words,
 )
 
 
@@ -166,6 +167,19 @@ def test_a_secret_is_found_as_json_and_urls_write_it() -> None:
     secrets = list_secret_spellings(['pa"ss\\w+rd'])
     assert redact(r'{"k": "pa\"ss\\w+rd"}', secrets) == f'{{"k": "{MASK}"}}'
     assert redact("?k=pa%22ss%5Cw%2Brd", secrets) == f"?k={MASK}"
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("serve --api-key k1 --port 8000", f"serve --api-key {MASK} --port 8000"),
+        ("--api-key k1 k2 -x k3", f"--api-key {MASK} {MASK} -x k3"),
+        ("--api-key=k1 k2", f"--api-key={MASK} k2"),
+        ("--model k1", "--model k1"),
+    ],
+)
+def test_what_follows_a_secrets_flag_is_masked_however_short_it_is(words: str, shown: str) -> None:
+    assert redact_words(words.split()) == tuple(shown.split())
 
 
 def test_the_longer_secret_is_masked_first() -> None:
