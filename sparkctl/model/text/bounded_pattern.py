@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import takewhile
 from math import factorial
 from typing import Any
@@ -139,11 +140,17 @@ def _is_single(body: Items) -> bool:
 
 def _list_matching(body: Items, chars: str) -> str:
     """Return which of these characters a repetition of single characters matches, in either case."""
+    if len(body) == 1 and str(body[0][0]) == "ANY":
+        return chars
+    if len(body) == 1 and str(body[0][0]) == "LITERAL":  # most are, and every start compiles some
+        literal = chr(body[0][1])
+        return "".join([char for char in chars if literal in _list_cases(char)])
     return "".join(char for char in chars if not all(_never_matches_char(body, ord(one)) for one in _list_cases(char)))
 
 
-def _list_cases(char: str) -> set[str]:
-    return {one for one in (char, char.lower(), char.upper()) if len(one) == 1}
+@lru_cache(1024)
+def _list_cases(char: str) -> frozenset[str]:
+    return frozenset(one for one in (char, char.lower(), char.upper()) if len(one) == 1)
 
 
 def _list_first_chars(items: Items, chars: str, follows: str) -> str:
