@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from contextlib import asynccontextmanager, suppress
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar, overload
 
@@ -56,28 +57,17 @@ async def run_in_daemon_thread(call: Callable[[], A]) -> A:
 
     Those of `asyncio.to_thread` hold the process until they have ended: for what may wait long for a network.
     """
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[A] = loop.create_future()
+    done: Future[A] = Future()
+    done.set_running_or_notify_cancel()  # a cancellation leaves it to the thread
 
-    def settle(result: Any, error: BaseException | None) -> None:
-        if done.done():
-            return
-        if error is None:
-            done.set_result(result)
-        else:
+    def call_and_settle() -> None:
+        try:
+            done.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
             done.set_exception(error)
 
-    def work() -> None:
-        result, failed = None, None
-        try:
-            result = call()
-        except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
-            failed = error
-        with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(settle, result, failed)
-
-    threading.Thread(target=work, daemon=True).start()
-    return await done
+    threading.Thread(target=call_and_settle, daemon=True).start()
+    return await asyncio.wrap_future(done)
 
 
 @asynccontextmanager
