@@ -335,6 +335,5 @@ def _find_fitting_share(
 ) -> FieldChange | None:
     if claim.field is None:
         return None
-    most = 1.0 if claim.most is None else claim.most
-    found = next((at for at in values if at <= most and fits(standing, at)), None)
+    found = next((at for at in values if at <= claim.most and fits(standing, at)), None)
     return None if found is None else FieldChange(claim.field, f"{found:.2f}")

@@ -8,6 +8,11 @@ from sparkctl.engines.base import FailureWeight
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, failure_rule
 from sparkctl.model.verdict import FailureCause
 
+GPUS_REMEDY = (
+    "Set container.gpus: all; on the node, nvidia-smi and the NVIDIA container toolkit have to work. After a driver update "
+    "reboot the node."
+)
+
 DOCKER_FAILURES = (
     failure_rule(
         r"[Dd]river/library version mismatch",
@@ -102,8 +107,7 @@ DOCKER_FAILURES = (
         r"|.{0,80}device >= 0 && device < num_gpus)",
         FailureCause.GPU_RUNTIME_MISSING,
         "The container sees no GPU: the driver's library or device is not in it[ ({what})][ ({said})].",
-        "Set container.gpus: all; on the node, nvidia-smi and the NVIDIA container toolkit have to work. After a driver "
-        "update reboot the node.",
+        GPUS_REMEDY,
         needle=(
             "libcuda.so",
             "libnvidia-ml.so",
@@ -122,8 +126,7 @@ DOCKER_FAILURES = (
         r"|^(?:WARNING: )?The NVIDIA Driver was not detected",
         FailureCause.GPU_RUNTIME_MISSING,
         "The container sees no GPU.",
-        "Set container.gpus: all; on the node, nvidia-smi and the NVIDIA container toolkit have to work. After a driver "
-        "update reboot the node.",
+        GPUS_REMEDY,
         needle=(
             "Failed to infer device type",
             "Found no NVIDIA driver on your system",

@@ -133,7 +133,7 @@ HUB_FAILURES = (
         r"|Failed to resolve '(?P<host>[^']*)')",
         FailureCause.HUB_UNREACHABLE,
         "The container found no way to the network[ ({host})].",
-        "Give the container a way to the hub, or download the model beforehand and mount it.",
+        _PROVIDE_MODEL,
         needle=(
             "Name or service not known",
             "Temporary failure in name resolution",

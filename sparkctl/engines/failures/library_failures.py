@@ -16,6 +16,9 @@ from sparkctl.engines.log_rules import EXCEPTION_PREFIX, EXCEPTION_WITHOUT_ERROR
 from sparkctl.model.verdict import ChangeDirection, FailureCause
 from sparkctl.node.kernel_log_decoder import load_kernel_rules
 
+_OTHER_TAG_REMEDY = (
+    "Take another tag of this image. A file that is mounted into it, or a patch, has to be one for this very version."
+)
 _OTHER_BACKEND = "Choose another backend for it (attention, MoE, FP4 or sampling), or take an image built for sm_121."
 # Bytes of shared memory that one block may use on a GB10 (compute capability 12.1): CUDA programming guide, technical
 # specifications per compute capability.
@@ -403,7 +406,7 @@ GPU_FAULTS = (
         r"|CUBLAS_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR|INVALID_VALUE|NOT_SUPPORTED|MAPPING_ERROR)|unspecified launch failure"
         r"|CUDNN_STATUS_INTERNAL_ERROR|an illegal memory access|CUDA error: invalid argument|Cuda Runtime \((?:misaligned|invalid"
         r"|an illegal)[\w ]{0,40}\)"
-        r"|misaligned address|an illegal memory access was encountered|cudaErrorIllegalAddress|cudaErrorLaunchFailure"
+        r"|misaligned address|cudaErrorIllegalAddress|cudaErrorLaunchFailure"
         r"|uncorrectable ECC error encountered|CUDNN_STATUS_EXECUTION_FAILED)",
         FailureCause.GPU_FAULT,
         "A GPU kernel failed while it ran ({what}); nothing here says which.",
@@ -455,7 +458,7 @@ IMAGE_FAILURES = (
         r"[\w.]{1,120}\(\) (?:got an unexpected keyword argument '[^']{1,80}'|missing \d+ required (?:positional|keyword-only) arguments?: .{1,80}))",
         FailureCause.BROKEN_IMAGE,
         "The image's parts do not fit together: {what}",
-        "Take another tag of this image. A file that is mounted into it, or a patch, has to be one for this very version.",
+        _OTHER_TAG_REMEDY,
         needle=("() got an unexpected keyword argument '", "() missing "),
         on="image",
         weight=FailureWeight.EXCEPTION,
@@ -508,7 +511,7 @@ IMAGE_FAILURES = (
         r"^(?:[\w.]+\.)?(?P<what>(?:ContextualVersionConflict|VersionConflict|(?:Syntax|Indentation|Tab)Error): .{0,160})",
         FailureCause.BROKEN_IMAGE,
         "The image's parts do not fit together: {what}",
-        "Take another tag of this image. A file that is mounted into it, or a patch, has to be one for this very version.",
+        _OTHER_TAG_REMEDY,
         needle=("VersionConflict: ", "SyntaxError: ", "IndentationError: ", "TabError: "),
         on="image",
         weight=FailureWeight.LIKELY,

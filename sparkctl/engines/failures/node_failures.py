@@ -180,6 +180,10 @@ NODE_FAILURES = DOCKER_FAILURES + _CUDA_FAILURES + _FILE_SYSTEM_FAILURES + OTHER
 
 
 _CHECK_OTHER_NODE = "Look at the log of the other node and at the link between the two."
+_CHECK_LINK = (
+    "Check the link between the nodes (sparkctl doctor), NCCL_SOCKET_IFNAME, NCCL_IB_HCA and GLOO_SOCKET_IFNAME on both. "
+    f"{_CHECK_OTHER_NODE}"
+)
 
 RANK_FAILURES = (
     failure_rule(
@@ -303,8 +307,7 @@ RANK_FAILURES = (
         r"|UnhandledCudaError|InvalidUsage))\b",
         FailureCause.NCCL,
         "NCCL, by which the ranks talk to each other, failed[ ({code})][ (in {op})].",
-        "Check the link between the nodes (sparkctl doctor), NCCL_SOCKET_IFNAME, NCCL_IB_HCA and GLOO_SOCKET_IFNAME on both. "
-        f"{_CHECK_OTHER_NODE}",
+        _CHECK_LINK,
         needle=(
             "InternalError",
             "InvalidUsage",
@@ -321,8 +324,7 @@ RANK_FAILURES = (
         r"NCCL WARN (?!NET/IB ?: Got completion)(?P<warn>.*?)\.?\s*$",
         FailureCause.NCCL,
         "NCCL, by which the ranks talk to each other, warned: {warn}.",
-        "Check the link between the nodes (sparkctl doctor), NCCL_SOCKET_IFNAME, NCCL_IB_HCA and GLOO_SOCKET_IFNAME on both. "
-        f"{_CHECK_OTHER_NODE}",
+        _CHECK_LINK,
         needle="NCCL WARN ",
         weight=FailureWeight.DEATH,
         warning=True,

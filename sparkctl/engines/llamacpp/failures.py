@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sparkctl.engines.base import FailureWeight
+from sparkctl.engines.failures.docker_failures import GPUS_REMEDY
 from sparkctl.engines.failures.library_failures import GPU_FAULTS, MEMORY_WORDS
 from sparkctl.engines.failures.memory_failures import CUDA_OUT_OF_MEMORY_TEXT, cuda_memory_rules
 from sparkctl.engines.log_rules import failure_rule
@@ -107,8 +108,7 @@ CUDA_FAILURES = (
         r"^ggml_cuda_init: failed to initialize (?:CUDA|ROCm): (?!.*(?:driver version is insufficient|forward compatibility))(?P<what>.*)",
         FailureCause.GPU_RUNTIME_MISSING,
         "llama.cpp finds no GPU: {what}. It goes on without one, many times slower.",
-        "Set container.gpus: all; on the node, nvidia-smi and the NVIDIA container toolkit have to work. After a driver update "
-        "reboot the node.",
+        GPUS_REMEDY,
         needle="ggml_cuda_init: failed",
         on="container.gpus",
         weight=FailureWeight.LIKELY,

@@ -55,7 +55,7 @@ def build_memory_rule(subject: EstimateInput, _total: int) -> MemoryRule:
         rule=lambda room, at: _estimate_by_share(subject, room, at),
         field=MEMORY_UTILIZATION_FIELD,
         share=share,
-        most=DFLASH_MEMORY_SHARE if _read_speculative_method(subject) == "dflash" else None,
+        most=DFLASH_MEMORY_SHARE if _read_speculative_method(subject) == "dflash" else 1.0,
     )
 
 
@@ -83,7 +83,7 @@ def _estimate_by_share(subject: EstimateInput, room: AvailableMemory, at: float)
         why = f"vLLM's own check: its share is {format_gib(share)}, available are {format_gib(room.available)}"
     cautions: tuple[str, ...] = ()
     # From the second bound on it is a warning of the flags' check, which stands there, too.
-    if _read_speculative_method(subject) == "dflash" and DFLASH_MEMORY_SHARE < at < MAX_MEMORY_SHARE:
+    if DFLASH_MEMORY_SHARE < at < MAX_MEMORY_SHARE and _read_speculative_method(subject) == "dflash":
         cautions = (f"gpu-memory-utilization {at:g}: {DFLASH_SHARE_ADVICE}",)
     parts = (whole, *inside, *_list_overhead_parts(subject))
     return MemoryEstimate(parts=parts, lacking=lacking, why=why, cautions=cautions)

@@ -61,6 +61,7 @@ class BoundedPattern:
         return self.searched.finditer(text, 0, self.longest)
 
 
+@lru_cache(256)  # a profile's is checked, and compiled again for each of its logs
 def compile_bounded(pattern: str, flags: int = 0) -> BoundedPattern:
     """Return an expression that always ends in time. Raises ValueError with what is wrong, including `re.error`."""
     try:
