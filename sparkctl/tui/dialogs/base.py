@@ -14,7 +14,7 @@ from textual.widgets import Input
 from sparkctl.tui.text_surface import TextSurface
 from sparkctl.views.text.frame_layout import draw_frame, pad_screen
 from sparkctl.views.text.line_wrap import wrap_rows
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, measure_row, sanitize_span
+from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, find_span, make_row, measure_row, sanitize_span
 
 if TYPE_CHECKING:
     from sparkctl.tui.panel import Panel
@@ -225,7 +225,7 @@ class ChoiceDialog(RefreshingDialog):
         self._body = body
         self._choices = choices
         self._at = 0
-        self._buttons: Sequence[tuple[TextRow, range]] = ()  # of the choices: row and columns
+        self._buttons: Sequence[Span] = ()  # of the choices
 
     def render_footer_rows(self) -> Sequence[TextRow]:
         """Return the choices, the current one in brackets; one per row where a single row is too narrow."""
@@ -236,21 +236,15 @@ class ChoiceDialog(RefreshingDialog):
         if len(self._choices) == 2:
             spans.append(Span("n / y", TextStyle.LABEL))
         beside = tuple(span for each in spans for span in (each, Span("   ")))[:-1]
-        rows = [beside] if measure_row(beside) <= self.inner_size[0] else [(each,) for each in spans]
-        buttons, start = [], 0
-        for at, span in enumerate(spans[: len(self._choices)]):
-            row = rows[at % len(rows)]
-            start = 0 if len(rows) > 1 else start
-            buttons.append((row, range(start, start + measure_row((span,)))))
-            start += measure_row((span, Span("   ")))
-        self._buttons = buttons
-        return rows
+        self._buttons = spans[: len(self._choices)]
+        return [beside] if measure_row(beside) <= self.inner_size[0] else [(each,) for each in spans]
 
     def click_row(self, row: TextRow, x: int, *, twice: bool) -> None:
         """Answer with the clicked choice."""
         del twice
-        for at, (button, columns) in enumerate(self._buttons):
-            if button is row and x in columns:
+        clicked = find_span(row, x)
+        for at, button in enumerate(self._buttons):
+            if clicked is not None and row[clicked] is button:
                 self.dismiss(self._choices[at][0])
                 return
 

@@ -35,6 +35,7 @@ from sparkctl.views.text.styled_text import (
     Span,
     TextRow,
     TextStyle,
+    find_span,
     get_state_symbol,
     justify_row,
     make_row,
@@ -357,14 +358,9 @@ class ProfilePicker(Dialog[PickedStart]):
             self.draw_dialog()
             if twice:
                 self.action_take()
-        elif row is self._nodes_row:
-            start = 0
-            for at, span in enumerate(row):  # the label, then each node and a blank
-                if at % 2 and start <= x < start + measure_row((span,)):
-                    self._node = at // 2
-                    self.draw_dialog()
-                    return
-                start += measure_row((span,))
+        elif row is self._nodes_row and (at := find_span(row, x)) is not None and at % 2:
+            self._node = at // 2  # the label, then each node and a blank
+            self.draw_dialog()
 
     def on_mouse_scroll_down(self) -> None:
         """Select the next profile by the wheel."""

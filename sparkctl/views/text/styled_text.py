@@ -97,6 +97,16 @@ def _measure_cells(text: str) -> int:
     return cell_len(text)
 
 
+def find_span(row: TextRow, x: int) -> int | None:
+    """Return which span of a row stands at column ``x``, None beside them."""
+    end = 0
+    for at, span in enumerate(row):
+        end += measure_row((span,))
+        if 0 <= x < end:
+            return at
+    return None
+
+
 def measure_row(spans: Iterable[Span]) -> int:
     """Return the columns that a row takes."""
     taken = 0
