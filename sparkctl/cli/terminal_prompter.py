@@ -7,6 +7,7 @@ import os
 import sys
 import termios
 import time
+from collections.abc import AsyncIterator
 
 from sparkctl.cli import stderr
 from sparkctl.model.questions import (
@@ -66,15 +67,7 @@ async def read_line(prompt: str, *, echo: bool = True) -> str:
 
 
 _MAX_TRIES = 3
-_TURNS = 20  # of the event loop: more than an event needs from a command within commands to the printer
-
-
-async def _let_events_be_printed() -> None:
-    """Let what was emitted before a question be printed before it: the printer is a task of its own."""
-    import asyncio
-
-    for _ in range(_TURNS):
-        await asyncio.sleep(0)
+_LOOP_TURNS = 20  # of the event loop: more than an event needs from a command within commands to the printer
 
 
 class TerminalPrompter:
@@ -85,10 +78,19 @@ class TerminalPrompter:
 
         self._asking = asyncio.Lock()
 
+    @contextlib.asynccontextmanager
+    async def _take_turn(self) -> AsyncIterator[None]:
+        """Wait for the question before, and let what was emitted be printed: the printer is a task of its own."""
+        import asyncio
+
+        async with self._asking:
+            for _ in range(_LOOP_TURNS):
+                await asyncio.sleep(0)
+            yield
+
     async def ask_yes_no(self, question: YesNoQuestion) -> bool:
         """Ask the question; return True only for an explicit yes."""
-        async with self._asking:
-            await _let_events_be_printed()
+        async with self._take_turn():
             if isinstance(question, SetupQuestion):
                 names = list(dict.fromkeys(node for node, _ in question.steps))
                 return await _confirm(f"Make these changes on {' and '.join(names)}? [y/N] ")
@@ -135,8 +137,7 @@ class TerminalPrompter:
 
     async def ask_password(self, question: SudoPasswordQuestion) -> str | None:
         """Ask for the sudo password without echo; an empty answer means no."""
-        async with self._asking:
-            await _let_events_be_printed()
+        async with self._take_turn():
             stderr.print_message(
                 f"{question.node}: to {question.purpose}, sudo needs your password there (empty: continue without)"
             )
@@ -144,8 +145,7 @@ class TerminalPrompter:
 
     async def ask_login(self, question: LoginQuestion) -> tuple[str, ...] | None:
         """Ask the server's questions one after the other; None at the end of input or if nothing was typed."""
-        async with self._asking:
-            await _let_events_be_printed()
+        async with self._take_turn():
             stderr.print_message(
                 f"{question.node}: {sanitize_line(question.host)} {'asks' if question.prompts else 'says'}, in its own words:"
             )
