@@ -15,7 +15,6 @@ from sparkctl.cli.options import (
     accept_silently,
     complete_instances,
     create_context,
-    list_nodes,
     node_option,
     select_configured_nodes,
     wide_document_option,
@@ -56,9 +55,9 @@ def status_command(
     Exit 3 if a node could not be read.
     """
     context = create_context(may_ask=not as_json)
-    if name is not None and not node and name in {one.name for one in list_nodes()}:
-        node, name = (name,), None  # a Spark is meant
     nodes = select_configured_nodes(node)
+    if not node and (named := [one for one in nodes if one.name == name]):
+        nodes, name = named, None  # a Spark is meant
     form = _Form(name, as_json, names_only, is_long or stdout.get_option(stdout.FORMAT_OPTION) == "wide")
     if watch:
         return verb_runner.run_async(_watch_status(context, nodes, form))

@@ -44,7 +44,6 @@ from sparkctl.model.missing_part import (
     UrlSource,
     parse_model_source,
 )
-from sparkctl.model.node import NodeName
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import load_json, sanitize_line
 from sparkctl.model.text.units import format_gib, format_size
@@ -117,11 +116,11 @@ class ModelDownload:
 
     @classmethod
     def from_part(
-        cls, profile: Profile, part: MissingPart, directory: str | None = None, other: NodeName | None = None
+        cls, profile: Profile, part: MissingPart, directory: str | None = None, hint: str = ""
     ) -> ModelDownload:
         """Return the download of a missing model; ``directory``: of the node, it is copied from there.
 
-        Raises `OperationRefused` where nothing says from where; ``other``: a Spark that may have it, for its hint.
+        Raises `OperationRefused` where nothing says from where; ``hint``: another way, for its own hint.
         """
         source = None if part.source is None else parse_model_source(part.source)
         if directory is not None:
@@ -135,11 +134,7 @@ class ModelDownload:
                     if part.made_by is not None
                     else f"set {SOURCE_FIELDS[part.kind]} in the profile, for example hf:ORG/NAME"
                 )
-                + (
-                    ""
-                    if other is None
-                    else f"; or, where {other} has it: sparkctl sync {profile.name} --from {other} --to {part.node}"
-                ),
+                + hint,
             )
         place = PurePosixPath(part.name)
         include, exclude = list_wanted_names(profile, part)

@@ -48,7 +48,7 @@ from sparkctl.commands.start.missing_parts import (
     read_missing_parts,
 )
 from sparkctl.commands.start.node_fit import find_loading_containers
-from sparkctl.commands.start.start_preflight import format_making_hint
+from sparkctl.commands.start.start_preflight import format_making_hint, format_transfer_command
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.transfer.transfer_files import TransferReporter
 from sparkctl.concurrency import gather_or_cancel
@@ -289,9 +289,12 @@ class ProfilePuller:
             if part.kind is PartKind.IMAGE and part.source is None and not self._has_image_elsewhere(missing):
                 raise OperationRefused(part.sentence, self._describe_way_to_make(part, wanted))
             if part.kind is not PartKind.IMAGE and self._request.from_node is None:
+                other = self._find_other_node()
+                copy = "" if other is None else format_transfer_command(words, other, part.node)
                 ModelDownload.from_part(
-                    self._request.profile, part, self._request.from_directory, self._find_other_node()
-                )
+                    self._request.profile, part, self._request.from_directory,
+                    f"; or, where {other} has it: {copy}" if copy else "",
+                )  # fmt: skip
         if unavailable is not None:
             raise unavailable
         await self._refuse_what_cannot_come([part for part in wanted if part.kind is not PartKind.IMAGE])

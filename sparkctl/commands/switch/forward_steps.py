@@ -23,8 +23,8 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_duration, format_gib
-from sparkctl.monitor.ranks import RankContainer, group_by_instance
-from sparkctl.profiles.container_labels import parse_needs_label, parse_port_label
+from sparkctl.monitor.ranks import RankContainer, group_by_instance, order_stops
+from sparkctl.profiles.container_labels import parse_port_label
 
 _KEPT_SUFFIX_PATTERN = re.compile(r"\.kept-[0-9a-f]{6}$")
 _MAX_NAME_LENGTH = 200
@@ -59,14 +59,13 @@ async def stop_old_containers(transaction: SwitchTransaction, alive: Mapping[Nod
     """Stop the old containers and keep them; ended ones are fine. What is needed waits for what needs it, on whichever Spark
     that runs. Raises the first failure.
     """
-    rest = [(node, one) for node, here in alive.items() for one in here]
-    while rest:
-        needed = {name for _, one in rest for name, _ in parse_needs_label(one)}
-        now = [(node, one) for node, one in rest if one.instance_name not in needed] or rest
-        rest = [each for each in rest if each not in now]
+    whole = group_by_instance(
+        RankContainer(node, one, None, parse_port_label(one)) for node, here in alive.items() for one in here
+    )
+    for group in order_stops(whole):
         turn: dict[NodeName, list[Container]] = {}
-        for node, one in now:
-            turn.setdefault(node, []).append(one)
+        for part in (part for each in group for part in each.parts):
+            turn.setdefault(part.node, []).append(part.container)
         halt = await stop_containers(transaction.sessions, transaction.step_context, transaction.emit, turn, keep=True)
         for _, failure in halt.failures:
             raise failure

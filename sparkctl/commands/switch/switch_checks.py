@@ -170,7 +170,7 @@ def _describe_way_to_complete(transaction: SwitchTransaction, request: SwitchIns
     if profile.model.source is not None:
         ways = [f"fetch it again: sparkctl pull {profile.name} --node {launch.node}"]
     if other is not None:
-        ways.append(f"or copy it: sparkctl sync {profile.name} --from {other} --to {launch.node}")
+        ways.append("or copy it: " + format_transfer_command(request.words or (profile.name,), other, launch.node))
     return ", ".join(ways)
 
 

@@ -177,6 +177,17 @@ def test_a_model_that_does_not_start_is_told_and_the_other_is_measured(
     assert parse_result(ran)["exit_code"] == 1
 
 
+class Refusing(NonInteractivePrompter):
+    """Says no to every question, and keeps it."""
+
+    def __init__(self) -> None:
+        self.asked: list[YesNoQuestion] = []
+
+    async def ask_yes_no(self, question: YesNoQuestion) -> bool:
+        self.asked.append(question)
+        return False
+
+
 @pytest.mark.simulation(scenario="empty", **FAST)
 async def test_all_questions_come_before_the_first_is_measured(sparks: SimulatedSparks, ctx: CommandContext) -> None:
     events: list[Event] = []
@@ -210,13 +221,7 @@ async def test_all_questions_come_before_the_first_is_measured(sparks: Simulated
 async def test_a_cell_beyond_what_the_models_config_tells_is_refused_before_anything_stops(
     sparks: SimulatedSparks, ctx: CommandContext, override: str, refused: bool
 ) -> None:
-    asked: list[YesNoQuestion] = []
-
-    class Refusing(NonInteractivePrompter):
-        async def ask_yes_no(self, question: YesNoQuestion) -> bool:
-            asked.append(question)
-            return False
-
+    asker = Refusing()
     nodes, library = load_config(sparks.config_path).nodes[:1], ProfileLibrary(user=shipped_profiles_dir() / "none")
     profile = library.load_profile("qwen36-vllm", overrides=("args.max-model-len=auto", override))
     bench = RunBench(
@@ -224,8 +229,10 @@ async def test_a_cell_beyond_what_the_models_config_tells_is_refused_before_anyt
     )
     start = build_start_request(profile, nodes, "qwen36-vllm")
     request = RunBenches(benches=(bench,), starts=(start,), nodes=nodes, everywhere=nodes)
-    events = [event async for event in request.run(replace(ctx, asker=Refusing()))]
-    assert (len(asked), len(events)) == (0 if refused else 1, 1), "before the question, as nobody could say yes to it"
+    events = [event async for event in request.run(replace(ctx, asker=asker))]
+    assert (len(asker.asked), len(events)) == (0 if refused else 1, 1), (
+        "before the question, as nobody could say yes to it"
+    )
     assert ("pp8 tg4 @ d270000 c1 needs 270012 tokens, and qwen36-vllm takes 262144" in str(events[0])) is refused
 
 
@@ -233,14 +240,7 @@ async def test_a_cell_beyond_what_the_models_config_tells_is_refused_before_anyt
 async def test_what_another_operator_started_with_other_settings_does_not_stop_unasked(
     sparks: SimulatedSparks, ctx: CommandContext, tmp_path: Path
 ) -> None:
-    asked: list[BenchStartQuestion] = []
-
-    class Refusing(NonInteractivePrompter):
-        async def ask_yes_no(self, question: YesNoQuestion) -> bool:
-            assert isinstance(question, BenchStartQuestion)
-            asked.append(question)
-            return False
-
+    asker = Refusing()
     nodes, library = load_config(sparks.config_path).nodes[:1], ProfileLibrary(user=shipped_profiles_dir() / "none")
     coming = build_start_request(library.load_profile("qwen36-as-posted"), nodes, "qwen36-as-posted")
     bench = RunBench(instance="qwen36-as-posted", nodes=nodes, cells=(BenchCell(pp=8, tg=4),), generator=GENERATOR)
@@ -253,9 +253,11 @@ async def test_what_another_operator_started_with_other_settings_does_not_stop_u
     for overrides, changed in (("args.context-length=4096",), ("qwen36-ngram",)), ((), ()):
         there = build_start_request(library.load_profile("qwen36-ngram", overrides=overrides), nodes, "qwen36-ngram")
         assert getattr((await run(there, other))[-1], "outcome", None) is Outcome.READY
-        await run(asking, replace(ctx, asker=Refusing()))
-        assert (asked[-1].stops, tuple(name for name, _ in asked[-1].changed)) == (("qwen36-ngram",), changed)
-        assert ("not in this computer's history" in asked[-1].sentence) is bool(changed)
+        await run(asking, replace(ctx, asker=asker))
+        question = asker.asked[-1]
+        assert isinstance(question, BenchStartQuestion)
+        assert (question.stops, tuple(name for name, _ in question.changed)) == (("qwen36-ngram",), changed)
+        assert ("not in this computer's history" in question.sentence) is bool(changed)
         if changed:
             events = await run(replace(asking, are_started=True), ctx)
             assert [getattr(event, "exit_code", None) for event in events] == [6], events
