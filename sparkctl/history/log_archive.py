@@ -244,7 +244,7 @@ class LogArchive:
     def _find_files(self, instance: str, node: str | None, pattern: str) -> list[Path]:
         """Return the files of an instance on a node, or on all of them, by their names; also those in folders that an earlier
         version named."""
-        found = set()
+        found: set[Path] = set()
         for name in (safe_file_name, plain_file_name):
             of_node = "*" if node is None else glob.escape(name(node))
             found.update((self.directory / "logs" / name(instance)).glob(f"{of_node}/{pattern}"))
