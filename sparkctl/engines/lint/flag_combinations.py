@@ -113,7 +113,7 @@ def check_cpu_offload(settings: FlagSettings, flag: str) -> Iterator[LintMessage
 
 _FAMILY_PATTERN = re.compile(
     r"(?<![a-z])(?:(?P<qwq>qwq)|(?P<name>qwen|llama|gemma|glm|minimax-m|mistral|nemotron|deepseek-[vr]|kimi-k|gpt-oss|phi|mimo)"
-    r"(?:[-_]?(?P<version>\d+(?:\.\d+|_\d{1,2}(?![\d.]*b))?)(?![\d.]*b(?![a-z])))?)",  # Llama3_2_1B is Llama 3.2 with 1B
+    r"(?:[-_]?(?P<version>\d++(?:\.\d++|_\d{1,2}(?![\d.]*+b))?+)(?![\d.]*+b(?![a-z])))?)",  # Llama3_2_1B is Llama 3.2 with 1B
     re.IGNORECASE,
 )
 _SIZE_PATTERN = re.compile(
