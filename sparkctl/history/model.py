@@ -18,6 +18,7 @@ class OperationKind(StrEnum):
     SWITCH = "switch"
     REMOVE = "remove"  # a model or images from the disk
     PULL = "pull"  # an image or a model onto a node
+    BENCH = "bench"  # one benchmark of a running instance
 
 
 # Of `NodeResult`: what one short request took, the first time and once more.

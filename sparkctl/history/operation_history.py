@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sparkctl.model.phase import ExpectedDurations, PhaseDuration
 
 
+_ID_LENGTH = 12  # digits of a container's id in the history
 _MAX_LEGACY_FILE_BYTES = 16 << 20  # bytes: that sparkctl let it grow to half a MiB
 
 
@@ -309,6 +310,17 @@ class OperationHistory(LogArchive):
         nothing: list[StoredOperation] = []
         found = self._file.read_transaction(lambda file: tables.query_operations(file, parent=one.id), nothing)
         return tuple(_resolve_running_state(each) for each in reversed(found))
+
+    def find_start_of(self, name: str, container: str | None) -> OperationRecord | None:
+        """Return the start that made a container of an instance, with its command; None where the history has none."""
+        from sparkctl.history.model import OperationKind
+
+        wanted = (container or "")[:_ID_LENGTH]
+        for one in self.list_operations(name, most=-1):
+            ids = {(share.container or "")[:_ID_LENGTH] for share in one.shares}
+            if one.kind is OperationKind.START and one.command and wanted and wanted in ids:
+                return one
+        return None
 
     def find_last_good_start(self, one: OperationRecord) -> OperationRecord | None:
         """Return the last successful start of the same instance before this operation: on the same nodes if there was one,
