@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, zip_longest
 
-from sparkctl.model.finding import Finding, FindingKind
+from sparkctl.model.finding import Finding, FindingKind, find_same, sort_by_severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
@@ -73,6 +73,7 @@ from sparkctl.views.text.styled_text import (
     TextRow,
     TextStyle,
     get_severity_style,
+    justify_row,
     make_row,
     measure_row,
     measure_text,
@@ -352,6 +353,7 @@ class OverviewScreenModel:
     happened: tuple[EventLogEntry, ...] = ()  # the latest is last
     switching: tuple[TextRow, ...] = ()  # running and interrupted switches, and transfers, one line each
     finding: Finding | None = None  # the finding that is selected
+    findings_key: str | None = None  # the key that shows all findings
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,7 +414,7 @@ def _render_below_tiles(scene: OverviewScreenModel, shown: int, columns: int, ro
     for_logs = min(len(logs), max(left - len(found) - len(happened), left // 2))
     for_events = min(len(happened), max(0, left - len(found) - for_logs))
     blocks: list[list[_RowOfFinding]] = [
-        found[: left - for_logs - for_events],
+        _fit_findings(scene, found, left - for_logs - for_events, columns),
         [(row, None) for row in _take_last_rows(happened, for_events)],
         [(row, None) for row in _take_last_rows(logs, for_logs)],
     ]
@@ -468,24 +470,42 @@ def _is_said(one: EventLogEntry, said: Sequence[str]) -> bool:
 
 
 def _render_findings(scene: OverviewScreenModel, columns: int, *, is_full: bool) -> list[_RowOfFinding]:
-    """Return the findings, one row each; ``is_full``: each in full: what, since when, and what to do."""
+    """Return the findings of all Sparks, the worst first, one row each; ``is_full``: each in full: what, since when, and what to
+    do."""
     rows: list[_RowOfFinding] = []
-    for seen in scene.glances:
-        now = seen.view.sample.time if seen.view.sample is not None else seen.now
-        for one in seen.view.findings if seen.told.state is NodeState.OK else ():
-            mine = scene.finding is not None and one.is_same(scene.finding)
-            mark = Span("▸" if mine else " ", TextStyle.ACCENT)
-            head = make_row(mark, render_state(one.severity), sanitize_span(f"{one.node}  ", TextStyle.TITLE))
-            words = sanitize_span(one.summary, TextStyle.STRONG if mine else TextStyle.PLAIN)
-            if not is_full:
-                rows.append(((*head, words), one))
-                continue
-            told = wrap_text(f"{one.summary} · {format_since(one.since, now)}", columns - 1, words.tone, head=head)
-            if one.remedy:
-                indent = make_row(" " * measure_row(head))
-                told += wrap_text(f"do: {one.remedy}", columns - 1, TextStyle.LABEL, 4, indent)
-            rows += [(row, one) for row in told]
+    times = {seen.name: seen.now if seen.view.sample is None else seen.view.sample.time for seen in scene.glances}
+    every = [one for seen in scene.glances if seen.told.state is NodeState.OK for one in seen.view.findings]
+    chosen = find_same(every, scene.finding)
+    for one in sort_by_severity(every):
+        mine = one is chosen
+        mark = Span("▸" if mine else " ", TextStyle.ACCENT)
+        head = make_row(mark, render_state(one.severity), sanitize_span(f"{one.node}  ", TextStyle.TITLE))
+        words = sanitize_span(one.summary, TextStyle.STRONG if mine else TextStyle.PLAIN)
+        if not is_full:
+            rows.append(((*head, words), one))
+            continue
+        since = format_since(one.since, times.get(one.node, 0.0))
+        told = wrap_text(f"{one.summary} · {since}", columns - 1, words.tone, head=head)
+        if one.remedy:
+            indent = make_row(" " * measure_row(head))
+            told += wrap_text(f"do: {one.remedy}", columns - 1, TextStyle.LABEL, 4, indent)
+        rows += [(row, one) for row in told]
     return rows
+
+
+def _fit_findings(
+    scene: OverviewScreenModel, found: list[_RowOfFinding], room: int, columns: int
+) -> list[_RowOfFinding]:
+    """Return at most ``room`` rows of findings: the worst, the selected one in any case, and in the last how many more there are."""
+    if room <= 0 or len(found) <= room:
+        return found[: max(0, room)]
+    every = [one for _, one in found if one is not None]
+    chosen = find_same(every, scene.finding)
+    at = 0 if chosen is None else every.index(chosen)
+    *shown, (row, about) = found[:room] if at < room else [*found[: room - 1], found[at]]
+    key = "" if scene.findings_key is None else f": {scene.findings_key}"
+    more = make_row(Span(f"  {len(found) - room} more{key} ", TextStyle.ATTENTION))
+    return [*shown, (justify_row(truncate_row(row, columns - measure_row(more)), more, columns), about)]
 
 
 def _render_log_lines(scene: OverviewScreenModel) -> list[TextRow]:

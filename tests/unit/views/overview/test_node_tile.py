@@ -18,7 +18,7 @@ from sparkctl.model.engine_metrics import (
     MeterSource,
 )
 from sparkctl.model.events import CommandEnded, NodeStateChanged, Outcome, PhaseChanged
-from sparkctl.model.finding import Finding, FindingKind, Severity
+from sparkctl.model.finding import Finding, FindingKind, Severity, find_same
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, PhaseDuration, Step
@@ -412,6 +412,36 @@ def test_findings_and_the_last_lines_stand_below() -> None:
     )
     assert "✕ spark1  heat slows the GPU down" in shown
     assert "spark1 │ [/red] line" in shown
+
+
+def list_findings_of(node: str, *severities: Severity) -> tuple[Finding, ...]:
+    return tuple(
+        Finding(
+            kind=FindingKind.DISK, severity=each, node=node, summary=f"only {at} GiB free for /{node}-{'abcdef'[at]}"
+        )
+        for at, each in enumerate(severities)
+    )
+
+
+def test_where_not_all_findings_fit_the_worst_and_the_selected_one_stay_and_the_rest_is_counted() -> None:
+    warnings = list_findings_of("spark1", *[Severity.WARNING] * 5)
+    problems = list_findings_of("spark2", Severity.PROBLEM, Severity.PROBLEM)
+    tile = make_tile(READY)
+    other = replace(tile, view=replace(tile.view, name="spark2", findings=problems))
+    scene = OverviewScreenModel(
+        glances=(replace(tile, view=replace(tile.view, findings=warnings)), other), findings_key="i"
+    )
+    for selected in (None, *warnings):
+        layout = render_overview(replace(scene, finding=selected), 80, 18)
+        shown = [(join_text(layout.rows[y]), found) for y, found in sorted(layout.findings.items())]
+        room = len(shown)
+        assert 2 < room < 7
+        assert [found for _, found in shown[:2]] == list(problems), "the worst of all Sparks first"
+        marked = [found for row, found in shown if row.startswith("▸")]
+        assert marked == ([] if selected is None else [selected])
+        assert shown[-1][0].endswith(f"{7 - room} more: i ")
+    moved = replace(warnings[3], summary=warnings[3].summary.replace("3", "2.5"))
+    assert find_same(warnings, moved) == warnings[3], "its figures may change, and one of its kind stands before it"
 
 
 @pytest.mark.parametrize(("columns", "high"), [(80, 22), (120, 38), (200, 48)])
