@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -20,6 +21,7 @@ from sparkctl.model.engine_metrics import (
 from sparkctl.model.events import CommandEnded, NodeStateChanged, Outcome, PhaseChanged
 from sparkctl.model.finding import Finding, FindingKind, Severity, find_same
 from sparkctl.model.instance import InstanceView
+from sparkctl.model.memory_fit import FitOutcome, MemoryFit
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, PhaseDuration, Step
 from sparkctl.model.reference import ComparableReference, FigureRange, ReferenceRate
@@ -36,7 +38,7 @@ from sparkctl.views.overview.overview_view import (
     count_useful_rows,
     render_overview,
 )
-from sparkctl.views.overview.tile_model import NodeTileModel
+from sparkctl.views.overview.tile_model import NodeTileModel, StartOffer
 from sparkctl.views.overview.tile_rows import DrawArea, choose_chart_minutes, describe_engine, render_engine_facts
 from sparkctl.views.text.frame_layout import MIN_TILE_LINES
 from sparkctl.views.text.styled_text import TextStyle, join_text, measure_row, to_ascii
@@ -351,7 +353,7 @@ def test_a_tall_tile_shows_the_last_minutes_with_the_ends_of_their_scale() -> No
     curve = next(line for line in shown.splitlines() if line[2:].startswith("0 "))
     assert curve[-3] == "⣿", "a curve goes to the end of the tile, the newest at its right"
     low = render_tile(make_tile(READY, rings=rings), 80, 9)
-    assert "94–102" in low, "in one row between its own bounds"
+    assert "  98 GiB  " in low, "in one row beside what was read"
     assert "100 %" not in low
 
 
@@ -412,6 +414,42 @@ def test_findings_and_the_last_lines_stand_below() -> None:
     )
     assert "✕ spark1  heat slows the GPU down" in shown
     assert "spark1 │ [/red] line" in shown
+
+
+def test_an_idle_tile_offers_what_starts_now_with_a_known_speed_and_no_dash_where_none_is_known() -> None:
+    fit = MemoryFit(node="spark1", profile="x", answer=FitOutcome.AFTER_DROP_CACHES)
+    offers = (
+        StartOffer(name="measured", fit=fit, rate=12.7, seconds=242.0),
+        StartOffer(name="by-source", fit=fit, source_rate=FigureRange(23.3, 23.3)),
+        StartOffer(name="unknown", fit=fit),
+        StartOffer(name="missing", fit=fit, missing=("image",), rate=1.0),
+        StartOffer(name="too-big", fit=replace(fit, answer=FitOutcome.SHORT), missing=("image",)),
+    )
+    idle = make_tile(offers=offers, start_key="u")
+    for columns, lines, told in (
+        (60, 30, "source 23.3"),
+        (100, 30, "23.3 tok/s by its source"),
+        (80, 12, "12.7 tok/s"),
+    ):
+        shown = render_tile(idle, columns, lines)
+        assert told in shown
+        assert "— tok/s" not in shown
+        assert "— to ready" not in shown
+        assert "↓" not in "".join(line for line in shown.splitlines() if "MB/s" not in line), (
+            "a start drops the cache itself"
+        )
+    shown = render_tile(idle, 60, 30)
+    signs = [re.search(rf"(\S) {one.name} ", shown.partition("first ")[2]) for one in offers]
+    assert [found and found[1] for found in signs] == list("✓✓✓▽✕")
+
+
+def test_what_stands_beside_a_small_curve_was_read() -> None:
+    rings = SampleSeries()
+    for second in range(30):
+        rings.add_sample(replace(SAMPLE, uptime=5000.0 + second, sequence=second), NOW - 30 + second)
+    (row,) = [line for line in render_tile(make_tile(READY, rings=rings), 80, 9).splitlines() if "swap" in line]
+    used = (MEMORY.total - MEMORY.available) / GIB
+    assert f"  {used:.0f} GiB " in row
 
 
 def list_findings_of(node: str, *severities: Severity) -> tuple[Finding, ...]:
