@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
-from sparkctl.tui.key_hints import find_hint_key
+from sparkctl.tui.key_hints import press_hint_key
 from sparkctl.tui.text_surface import TextSurface
 from sparkctl.views.text.frame_layout import draw_frame, pad_screen
 from sparkctl.views.text.line_wrap import wrap_rows
@@ -163,10 +163,10 @@ class Dialog(ModalScreen[T], Generic[T]):
             self.click_outside()
         elif 0 <= at < len(self._shown):
             row, x = self._shown[at], event.screen_x - region.x - left
-            key = find_hint_key(join_text(row), x) if at >= len(self._shown) - self._hint_count else None
-            if key is not None:
-                self.app.simulate_key(key)
-            else:
+            for field in self.query(Input):  # which the click has left
+                field.focus()
+            is_hint = at >= len(self._shown) - self._hint_count
+            if not (is_hint and press_hint_key(self.app, join_text(row), x)):
                 self.click_row(row, x, twice=event.chain > 1)
 
     def click_row(self, row: TextRow, x: int, *, twice: bool) -> None:

@@ -13,7 +13,7 @@ from textual.containers import Horizontal
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
-from sparkctl.tui.key_hints import find_hint_key
+from sparkctl.tui.key_hints import press_hint_key
 from sparkctl.tui.text_surface import TextSurface
 from sparkctl.views.command_result_view import render_refused_line
 from sparkctl.views.text.styled_text import (
@@ -125,8 +125,9 @@ class CommandLineDialog(ModalScreen[str]):
             return
         x = event.screen_x - surface.region.x
         at = None if not self._found else find_span(self._painted, x)
-        if not self._found and (key := find_hint_key(join_text(self._painted), x)) is not None:
-            self.app.simulate_key(key)
+        self.query_one(Input).focus()  # which the click has left
+        if not self._found:
+            press_hint_key(self.app, join_text(self._painted), x)
         elif at is not None and at % 2 and self._first + at // 2 < len(self._found):  # each word is between two blanks
             self._cycle = self._first + at // 2
             line = self.query_one(Input)
