@@ -57,7 +57,7 @@ from sparkctl.views.text.styled_text import (
 
 _SIDE_BY_SIDE_COLUMNS = 110
 _MIN_PROCESS_LINES = 4  # of the box of processes, its frame and head included
-_MIN_CHART_LINES = 3
+_MIN_CHART_LINES, _GOOD_CHART_LINES = 3, 6
 _CORE_LEVELS = "▁▂▃▄▅▆▇█"
 _BUSY_CORE, _FULL_CORE = 0.5, 0.9  # shares from which a core warns, and is bad
 _NAME_COLUMNS = 16
@@ -184,7 +184,7 @@ def render_node(scene: NodeScreenModel, columns: int, lines: int) -> ScrollPage:
 def _fill_with_charts(figures: Sequence[RowBlock], curves: Sequence[RowBlock], room: int) -> list[TextRow]:
     """Return the figures, and in the rows that they leave as many of the curves as have room."""
     free = room - sum(len(part.rows) for part in figures)
-    kept = curves[: max(0, free // _MIN_CHART_LINES)]
+    kept = curves[: max(free // _GOOD_CHART_LINES, int(free >= _MIN_CHART_LINES))]
     return drop_least_important(expand_charts([*figures, *kept], room), room)
 
 
@@ -405,16 +405,27 @@ def _build_machine_charts(seen: NodeTileModel, space: DrawArea) -> list[RowBlock
 
 def _build_further_charts(seen: NodeTileModel, space: DrawArea, beside: DrawArea) -> list[RowBlock]:
     """Return the curves for the rows below the figures: heat, where it has no room among the others (``beside``), else the GPU's
-    clock; and what RDMA moves."""
+    clock, and what RDMA moves; then page cache and swap."""
     widths = space.split_chart_columns(2)
+    first = build_heat_chart(seen, widths[0])
     if beside.is_chart_row_wide:
         clocks = read_series(seen, SeriesName.SM_CLOCK, widths[0] * 2)
         fastest = round_above(max((one for one in clocks if one is not None), default=0.0), 1000.0)
         first = AreaChart(values=clocks, most=fastest, unit="MHz", tone=TextStyle.POWER, title="clock")
-    else:
-        first = build_heat_chart(seen, widths[0])
-    row = build_chart_row("further", [first, _build_rdma_chart(seen, widths[1])], widths, space.chart_rows)
-    return [] if row is None else [row]
+    cache, swap = (
+        [None if size is None else size / GIB for size in read_series(seen, name, wide * 2)]
+        for name, wide in zip((SeriesName.PAGE_CACHE, SeriesName.SWAP_USED), widths, strict=True)
+    )
+    most = [round_above(max((one for one in values if one is not None), default=0.0), 1.0) for values in (cache, swap)]
+    memory = [
+        AreaChart(values=cache, most=most[0], unit="GiB", tone=TextStyle.GPU, title="page cache"),
+        AreaChart(values=swap, most=most[1], unit="GiB", tone=TextStyle.GPU, title="swap"),
+    ]
+    rows = (
+        build_chart_row("further", [first, _build_rdma_chart(seen, widths[1])], widths, space.chart_rows),
+        build_chart_row("cache", memory, widths, space.chart_rows),
+    )
+    return [row for row in rows if row is not None]
 
 
 def _build_rdma_chart(seen: NodeTileModel, columns: int) -> AreaChart:

@@ -50,6 +50,7 @@ from sparkctl.views.overview.tile_rows import (
     render_log_text,
     render_throughput,
     render_unreachable,
+    tells_figures,
 )
 from sparkctl.views.profiles.memory_estimate_view import render_estimate_symbol
 from sparkctl.views.text.frame_layout import (
@@ -317,6 +318,8 @@ def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawAre
         return [make_block(1, make_row(Span("  "), *describe_head(one, seen.heads[one.name])))]
     if one.phase is not Phase.READY or one.port is None:
         return [make_block(3, make_row(sanitize_span(one.detail, TextStyle.STALE)))] if one.detail else []
+    if not tells_figures(one):
+        return []
     decode, accept = render_throughput(one, space), render_acceptance(one, seen, space)
     reads = render_bandwidth(one, seen, space)
     last = [] if reads is None else [make_block(4, reads)]

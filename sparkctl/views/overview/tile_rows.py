@@ -148,15 +148,17 @@ def render_instance_row(
         return tuple(left)
     state = build_instance_badge(one, ready_for)
     held = f"{one.memory / GIB:6.1f} GiB" if one.memory is not None else ""
-    return justify_row(
-        tuple(left), make_row(Span(f"{state.sign} {state.word}", state.tone), Span(held, TextStyle.UNIT)), space.columns
-    )
+    words = state.word
+    if measure_row(left) + 3 + measure_text(words) + measure_text(held) > space.columns:
+        words = words.partition(",")[0].partition(" for ")[0]  # since when it is ready goes before what it is
+    right = make_row(Span(f"{state.sign} {words}", state.tone), Span(held, TextStyle.UNIT))
+    return justify_row(tuple(left), right, space.columns)
 
 
 def describe_engine(one: InstanceView) -> str:
-    """Return ``SGLang 0.5.12``, or the image for a container of others. The version comes from the log, else from the
-    image's tag if that looks like a version."""
-    if one.engine is None:
+    """Return ``SGLang 0.5.12``, or the image for a container of others and for a program that no engine knows. The version comes
+    from the log, else from the image's tag if that looks like a version."""
+    if one.engine is None or (one.engine in engines.engine_names() and engines.load_engine(one.engine).is_any_program):
         return one.image.rpartition("/")[2]
     name = engines.engine_title(one.engine)
     version = next((fact.value for fact in one.facts if fact.name is EngineFactName.ENGINE_VERSION), None)
@@ -192,6 +194,15 @@ def render_labelled_text(name: str, sentence: str, space: DrawArea, tone: TextSt
 
 
 # --- the engine's figures ---------------------------------------------------------------------------------------------
+
+
+def tells_figures(one: InstanceView) -> bool:
+    """Tell whether there are figures of its engine, or may be."""
+    return (
+        one.numbers is not None
+        or one.engine not in engines.engine_names()
+        or not engines.load_engine(one.engine).is_any_program
+    )
 
 
 def render_throughput(one: InstanceView, space: DrawArea) -> TextRow:
@@ -293,7 +304,8 @@ def render_engine_facts(one: InstanceView, space: DrawArea) -> TextRow | None:
     if (kv := told.get(EngineFactName.KV_CACHE_TOKENS)) is not None:
         badges.append(sanitize_span(f"KV {_format_token_count(kv.value, short=not is_roomy)} tokens", TextStyle.VALUE))
     if (most := told.get(EngineFactName.MAX_CONCURRENCY)) is not None:
-        badges.append(sanitize_span(f"{most.value} at once", TextStyle.VALUE))
+        unit = "whole contexts" if "." in most.value else "at once"  # of full context, or requests
+        badges.append(sanitize_span(f"{most.value} {unit}", TextStyle.VALUE))
     if (method := told.get(EngineFactName.SPECULATIVE_METHOD)) is not None:
         badges.append(sanitize_span(method.value, TextStyle.VALUE))
     shown = make_row(make_label("uses"))

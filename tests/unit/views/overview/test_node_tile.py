@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkctl import engines
 from sparkctl.model.container import ContainerState
 from sparkctl.model.engine_metrics import (
     DraftAcceptance,
@@ -452,6 +453,20 @@ def test_what_stands_beside_a_small_curve_was_read() -> None:
     assert f"  {used:.0f} GiB " in row
 
 
+def test_a_program_that_tells_no_figures_has_no_empty_row_of_them_and_its_image_for_a_name() -> None:
+    program = next(name for name in engines.engine_names() if engines.load_engine(name).is_any_program)
+    voice = replace(READY, name="voice", engine=program, numbers=None, image="example.org/speech-front:7bd4")
+    needed = replace(READY, name="voice-llm", container_id="c2", needed_by=("voice",))
+    for columns, lines in ((80, 9), (60, 30)):
+        shown = render_tile(make_tile(voice, needed), columns, lines)
+        assert "decode  —" not in shown
+        assert "speech-front:7bd4" in shown
+    shown = render_tile(make_tile(voice, needed), 72, 30)
+    assert "SGLang 0.5.12   :8003   for voice ● ready" in re.sub(" {4,}", " ", shown), (
+        "since when goes before what it is"
+    )
+
+
 def list_findings_of(node: str, *severities: Severity) -> tuple[Finding, ...]:
     return tuple(
         Finding(
@@ -559,7 +574,7 @@ def test_by_what_it_computes_stands_on_its_tile_as_far_as_there_is_room() -> Non
         facts=facts,
     )
     told = join_text(render_engine_facts(one, DrawArea(90)) or ())
-    assert told == "uses    ▲ Marlin fallback · attention flashinfer · KV 512,432 tokens · 7.25 at once"
+    assert told == "uses    ▲ Marlin fallback · attention flashinfer · KV 512,432 tokens · 7.25 whole contexts"
     assert (
         join_text(render_engine_facts(one, DrawArea(58)) or ())
         == "uses    ▲ Marlin fallback · flashinfer · KV 512,432 tokens"
