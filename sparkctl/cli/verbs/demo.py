@@ -236,7 +236,7 @@ def _open_demo_panel(scenario: str | None, speed: float, *, readonly: bool) -> i
     from sparkctl.simulator import DEMO_SPEED, SimClock
 
     clock = SimClock(elastic=True)
-    pace = {"speed": 1 / DEMO_SPEED, "clock": clock, "haste": TIME_FACTOR * speed}
+    pace = {"speed": 1 / DEMO_SPEED, "clock": clock, "busy_rate": TIME_FACTOR * speed}
     shown = scenario or (_BUSY_SCENARIO if readonly else "story")
     with _temporary_home(shown, **pace) as home:
         seed_start_history(home / "state", shown)

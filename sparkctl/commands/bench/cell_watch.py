@@ -142,7 +142,7 @@ class CellWatch:
             return
         with suppress(OSError, InvalidHttpResponse, MetricsUnreadable):
             answer = await request_engine(
-                self._session.link, self._port, "GET", path, headers=self._headers, timeout=_TIMEOUT_SECONDS, manners=self._manners
+                self._session.link, self._port, "GET", path, headers=self._headers, timeout=_TIMEOUT_SECONDS, marker_support=self._manners
             )  # fmt: skip
             if answer.is_success:
                 metrics = self._engine.parse_metrics(answer.body.decode("utf-8", "replace"))

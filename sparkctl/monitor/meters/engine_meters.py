@@ -337,7 +337,7 @@ class InstanceMeter:
         headers = [("Authorization", f"Bearer {self._key}")] if self._key else []
         return await request_engine(
             self._session.link, self._port, "GET", path, headers=headers, timeout=_TIMEOUT_SECONDS,
-            manners=self._manners,
+            marker_support=self._manners,
         )  # fmt: skip
 
     def follow_log(self, ahead: float) -> None:
