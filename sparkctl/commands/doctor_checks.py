@@ -316,7 +316,7 @@ def _check_memory(node: Node, look: NodeInspection) -> Iterator[Finding]:
             kind=FindingKind.SWAP,
             severity=Severity.WARNING,
             node=node.name,
-            summary=f"{format_gib(memory.swap_used)} of swap in use: swapping slows an engine down and hides the approach of a freeze",
+            summary=f"{format_gib(memory.swap_used)} of swap in use: swapping slows an engine down and hides that a freeze is near",
             remedy=f"when nothing important runs, on {node.name}: sudo swapoff -a && sudo swapon -a",
         )
 

@@ -169,7 +169,7 @@ class SwapGrowthDetector:
                 kind=FindingKind.SWAP,
                 severity=Severity.PROBLEM if scarce else Severity.WARNING,
                 node=snapshot.node,
-                summary=f"swap keeps growing, {format_gib(memory.swap_used)} by now: memory is short, and the freeze comes when swap is full",
+                summary=f"swap keeps growing, {format_gib(memory.swap_used)} by now: memory is short, and the Spark freezes when swap is full",
                 remedy="stop what is not needed (sparkctl down NAME), or give the engine less: a smaller "
                 "mem-fraction-static / gpu-memory-utilization or context",
                 evidence=evidence,
@@ -225,7 +225,7 @@ class PageCacheDetector:
                     FindingEvidence("page cache", format_gib(cache), None, "meminfo"),
                     FindingEvidence("available", format_gib(memory.available), None, "meminfo"),
                 )
-                summary = f"page cache takes the room that {one.name} needs: {format_gib(memory.free)} free, {format_gib(cache)} of cache"
+                summary = f"page cache takes the memory that {one.name} needs: {format_gib(memory.free)} free, {format_gib(cache)} of cache"
                 remedy = f"sparkctl drop-caches --node {snapshot.node}"
                 found.append(
                     Finding(
@@ -318,7 +318,7 @@ def list_unclean_boot(node: NodeName, end: BootEnd | None, uptime: float) -> lis
             node=node,
             summary=f"the boot before ended without a shutdown{when}{cause}",
             remedy=(before[-1].remedy if before else "")
-            or "a power cut, heat, or a freeze for lack of memory does that: see the temperatures (sparkctl top), leave more memory free",
+            or "a power cut, heat, or a freeze because memory ran out can cause it: check the temperatures (sparkctl top), and leave more memory free",
             evidence=() if last is None else (FindingEvidence("last line", last, None, "journal"),),
             since=end.ended,
         )

@@ -155,7 +155,9 @@ def _build_slow_generation_finding(
             FindingEvidence("accept length", f"{length:.2f}, source {wanted.low:g}–{wanted.high:g}", None, "engine")
         )
         reasons += (
-            ["fewer drafts are accepted than there: other prompts, or another draft"] if length < wanted.low else []
+            ["it accepts fewer drafts than the source did: other prompts, or another draft model"]
+            if length < wanted.low
+            else []
         )
     for gpu in snapshot.sample.gpus or ():
         if gpu.sm_clock is not None and gpu.sm_clock_max:
@@ -167,7 +169,7 @@ def _build_slow_generation_finding(
         reasons.append("memory is in swap")
     if (kind := next((fact for fact in one.facts if fact.name is EngineFactName.QUANTIZATION), None)) is not None:
         evidence.append(FindingEvidence("quantization", kind.value, None, "log"))
-    usual = "the usual reasons: a low clock, swap, drafts that are rejected, a checkpoint of another quantisation"
+    usual = "the usual reasons: a low clock, swap, rejected drafts, a checkpoint with another quantization"
     return Finding(
         kind=FindingKind.BELOW_REFERENCE,
         severity=Severity.NOTE,
@@ -198,7 +200,7 @@ def detect_missing_rank(snapshots: Sequence[NodeSnapshot]) -> list[Finding]:
                     kind=FindingKind.PARTNER,
                     severity=Severity.PROBLEM,
                     node=one.node,
-                    summary=f"{one.name} is left alone: of its {wanted} parts only {seen} runs, and it answers no requests",
+                    summary=f"{one.name} runs on only {seen} of its {wanted} Sparks, and answers no requests",
                     remedy=f"sparkctl down {shlex.quote(one.name)}, then start the model again on all its Sparks",
                     instance=one.name,
                     evidence=(FindingEvidence("parts", f"{seen} of {wanted}", None, "docker"),),
@@ -262,12 +264,12 @@ def detect_across_nodes(snapshots: Sequence[NodeSnapshot], *, are_all: bool = Fa
 
 
 _NATIVE_KERNEL_REMEDY = (
-    "an image whose log names a native kernel for this format would use it: the badge says which one runs"
+    "take an image whose log names a native kernel for this format; the badge shows which kernel runs"
 )
 _MARLIN_REMEDY = (
-    "none, unless a measurement shows it slower: owners of a Spark found Marlin as fast as the native FP4 kernels, or 10 % "
-    "and more faster. VLLM_NVFP4_GEMM_BACKEND=marlin in env chooses it; without that, an image built for 12.1a "
-    "(TORCH_CUDA_ARCH_LIST, FLASHINFER_CUDA_ARCH_LIST) takes the native ones"
+    "nothing, unless you measure that it is slower: owners of a Spark found Marlin as fast as the native FP4 kernels, or 10 % "
+    "and more faster. VLLM_NVFP4_GEMM_BACKEND=marlin in env chooses it; without it, an image built for 12.1a "
+    "(TORCH_CUDA_ARCH_LIST, FLASHINFER_CUDA_ARCH_LIST) uses the native ones"
 )
 
 
@@ -281,7 +283,7 @@ def detect_slow_path(instances: Sequence[InstanceView]) -> list[Finding]:
     return [
         Finding(
             kind=FindingKind.SLOW_PATH, severity=Severity.NOTE, node=one.node,
-            summary=f"{one.name} computes by a fallback: {fact.value}, not by the GPU's own arithmetic",
+            summary=f"{one.name} uses a fallback, {fact.value}, instead of the GPU's native arithmetic",
             remedy=suggest_for_slow_path(fact),
             instance=one.name, evidence=(FindingEvidence(fact.name.value, fact.value, origin="log"),),
         )
