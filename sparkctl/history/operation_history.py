@@ -111,10 +111,10 @@ class OperationHistory(LogArchive):
         self._record_single_start(profile, digest, kind or None, share, time.time() if when is None else when)
 
     def record_failure(self, profile: str, digest: str, node: str, cause: str, container: str, when: float) -> None:
-        """Record that a start failed at unix time ``when``. The same container counts once."""
+        """Record that a start failed at unix time ``when``. The same container counts once; a start without one each time."""
         from sparkctl.history.model import NodeResult
 
-        share = NodeResult(node=NodeName(node), instance=profile, container=container[:12], cause=cause)
+        share = NodeResult(node=NodeName(node), instance=profile, container=container[:12] or None, cause=cause)
         self._record_single_start(profile, digest, None, share, when)
 
     def _record_single_start(
@@ -160,7 +160,9 @@ class OperationHistory(LogArchive):
                 found.clear()
             elif isinstance(record.get("failed"), str) and record["ts"] >= earliest:
                 cause = normalize_cause_name(record["failed"])
-                found.setdefault(str(record.get("container")), (float(record["ts"]), cause))
+                found.setdefault(
+                    str(record.get("container") or f"of operation {record['operation']}"), (float(record["ts"]), cause)
+                )
         return tuple(found.values())
 
     def get_measured_peak(self, digest: str, node: str) -> MeasuredPeak | None:

@@ -412,7 +412,7 @@ class _AnswerChecker:
         marker_support: QueryMarkerSupport,
         seconds: float = _BASIC_SECONDS,
     ) -> None:
-        self._link, self._target, self._manners = link, target, marker_support
+        self._link, self._target, self._marker_support = link, target, marker_support
         self._thinking: Mapping[str, Any] = {"chat_template_kwargs": {"enable_thinking": False}}
         self._seconds = seconds
 
@@ -532,7 +532,7 @@ class _AnswerChecker:
         assert service.port is not None
         answer = await request_engine(
             self._link, service.port, "POST", path, body=question, headers=headers, timeout=self._seconds,
-            marker_support=self._manners,
+            marker_support=self._marker_support,
         )  # fmt: skip
         return parse_reply(answer.status, answer.body)
 
@@ -541,7 +541,7 @@ class _AnswerChecker:
         assert service.port is not None
         return await request_engine(
             self._link, service.port, "GET", path, headers=service.auth_headers, timeout=self._seconds,
-            marker_support=self._manners,
+            marker_support=self._marker_support,
         )  # fmt: skip
 
 

@@ -159,7 +159,7 @@ class LostPrefixDetector:
             kind=FindingKind.PREFIX_CACHE,
             severity=Severity.WARNING if is_full else Severity.NOTE,
             node=snapshot.node,
-            summary=f"{one.name} recomputes long prompts that its prefix cache served before: the cache is full, or the prompts now begin differently",
+            summary=f"{one.name} recomputes long prompts that its prefix cache served before: it is full, or the prompts now begin differently",
             remedy="fewer sessions at once or more KV cache (a larger mem-fraction-static / gpu-memory-utilization, kv-cache-dtype: fp8); check "
             "that the client does not change the beginning of its prompt (time, order of tools)",
             instance=one.name,

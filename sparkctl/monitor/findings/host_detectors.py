@@ -318,7 +318,7 @@ def list_unclean_boot(node: NodeName, end: BootEnd | None, uptime: float) -> lis
             node=node,
             summary=f"the boot before ended without a shutdown{when}{cause}",
             remedy=(before[-1].remedy if before else "")
-            or "a power cut, heat, or a freeze because memory ran out can cause it: check the temperatures (sparkctl top), and leave more memory free",
+            or "a power cut, heat, or a freeze when memory ran out can cause it: check the temperatures (sparkctl top), and leave more memory free",
             evidence=() if last is None else (FindingEvidence("last line", last, None, "journal"),),
             since=end.ended,
         )
