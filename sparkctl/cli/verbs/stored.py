@@ -78,8 +78,8 @@ def remove_command(ctx: click.Context, name: str, node: str | None, dry_run: boo
     sparkctl models remove Qwen3.6-27B-NVFP4 --node spark1 --dry-run
     sparkctl models remove /home/me/models/old --node spark1
 
-    It is refused while a running container, a process of yours or a download uses the model, or may use it. A model that
-    sparkctl did not download and no profile names is removed only by its exact path. It asks first; scripts need --yes.
+    It is refused while a running container, a process of yours or a download uses the model, or may use it. A model that no
+    profile names and `pull` did not get is removed only by its exact path. It asks first; scripts need --yes.
 
     Exit 0: removed. Exit 6: refused, nothing was changed.
     """
@@ -165,7 +165,7 @@ def images_remove_command(
     sparkctl images remove --old-builds --dry-run
 
     It asks first; scripts need --yes. Exit 6: nothing was removed, because a container, running or not, uses one of them,
-    or because no node has it. sparkctl never removes an image by itself.
+    or because no node has it. No image is ever removed that was not asked for.
     """
     from sparkctl.cli import stderr
     from sparkctl.cli.event_printers import JsonPrinter, TextPrinter
