@@ -53,6 +53,7 @@ _HEALTH_TIMEOUT = 5.0
 _PROOF_TIMEOUT = 10.0
 _PROOF_SECONDS, _NO_PROOF_SECONDS = 900.0, 30.0  # how long a proof counts, and how long that there is none
 _DOWNLOAD_TAIL_LINES = 200  # a message a second, and what the client prints between them
+_LOOK_GAP_SECONDS, _LOOK_TIMEOUT_SECONDS = 0.2, 3.0  # between the two samples of a look, and for all of it
 _SIGKILL_EXIT = 137
 _SIGNAL_EXITS = (130, _SIGKILL_EXIT, 143)  # 128 and SIGINT, SIGKILL or SIGTERM
 
@@ -175,10 +176,13 @@ async def _look_once(session: NodeSession) -> _NodeLook | None:
     try:
         with isolate_node_failures(session.node):
             await session.link.connect()
-            known, log, _ = await gather_or_cancel(
-                read_identity_and_sample(session, disks), read_kernel_log(session), inspect_containers()
-            )
-    except NodeError:
+            async with asyncio.timeout(_LOOK_TIMEOUT_SECONDS):
+                known, log, _ = await gather_or_cancel(
+                    read_identity_and_sample(session, disks, _LOOK_GAP_SECONDS),
+                    read_kernel_log(session),
+                    inspect_containers(),
+                )
+    except (NodeError, TimeoutError):
         return None
     return None if known is None else _NodeLook(*known, () if log is None else log.events, inspections)
 
