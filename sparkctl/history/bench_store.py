@@ -25,6 +25,7 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.reference import FigureRange, Reference, ReferenceFigure, name_source
 
 _MAX_FILE_BYTES = 16 << 20
+_SCHEMA = 1
 
 
 class BenchStore:
@@ -106,7 +107,7 @@ class BenchStore:
     def save(self, run: BenchRun) -> None:
         """Write a benchmark; what was there under its number is replaced whole. Raises OSError."""
         make_private_directory(self.directory)
-        text = json.dumps({"schema": 1, "run": to_json_data(run)}, indent=1)
+        text = json.dumps({"schema": _SCHEMA, "run": to_json_data(run)}, indent=1)
         write_private_file(self.directory / f"{run.number}.json", text)
 
     def load(self, number: int) -> BenchRun:
@@ -114,10 +115,13 @@ class BenchStore:
         path = self.directory / f"{number}.json"
         try:
             data = json.loads(read_regular_file(path, _MAX_FILE_BYTES))
+            schema = data.get("schema", _SCHEMA)
+            if isinstance(schema, int) and schema > _SCHEMA:
+                raise InvalidInput(f"{path}: a newer sparkctl wrote it (schema {schema})", "update sparkctl to read it")
             return from_json_data(BenchRun, data["run"])
         except FileNotFoundError:
             raise InvalidInput(f"there is no benchmark {number}", "sparkctl bench list") from None
-        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise InvalidInput(f"{path}: not a benchmark of sparkctl: {error}", "remove the file") from error
 
     def list_runs(self) -> tuple[BenchRun, ...]:

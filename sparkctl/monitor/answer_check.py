@@ -347,16 +347,24 @@ def build_answer_finding(
 QUESTION_PROBES = ("completions", "chat")
 
 
-async def check_answers(link: NodeConnection, target: CheckTarget, *, is_full: bool) -> tuple[AnswerCheck, ...]:
+async def check_answers(
+    link: NodeConnection,
+    target: CheckTarget,
+    *,
+    is_full: bool,
+    report: Callable[[AnswerCheck], None] = lambda _: None,
+) -> tuple[AnswerCheck, ...]:
     """Ask an engine that is ready, and judge what comes: two small requests, about ten for the full check.
 
-    Raises `ConnectionLost`; every fault of the engine is a result.
+    ``report`` gets each result as soon as it is known: the full check may take minutes. Raises `ConnectionLost`; every fault of
+    the engine is a result.
     """
     if target.service.ready.probe not in QUESTION_PROBES or target.service.port is None:
-        return (_leave_open("question", "its profile has no `probe` that takes a question, so none was asked"),)
+        report(none := _leave_open("question", "its profile has no `probe` that takes a question, so none was asked"))
+        return (none,)
     manners = QueryMarkerSupport()
     service = await engine_probe.resolve_served_model(link, target.service, manners)
-    return await _AnswerChecker(link, replace(target, service=service), manners).run(is_full=is_full)
+    return await _AnswerChecker(link, replace(target, service=service), manners).run(is_full=is_full, report=report)
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,7 +410,7 @@ class _AnswerChecker:
         self._thinking: Mapping[str, Any] = {"chat_template_kwargs": {"enable_thinking": False}}
         self._seconds = seconds
 
-    async def run(self, *, is_full: bool) -> tuple[AnswerCheck, ...]:
+    async def run(self, *, is_full: bool, report: Callable[[AnswerCheck], None]) -> tuple[AnswerCheck, ...]:
         """Run the checks in their order; the first that gets no answer is the last, and what was found before it stays."""
         self._seconds = _FULL_SECONDS if is_full else _BASIC_SECONDS
         tokens = _FULL_TOKENS if is_full else _BASIC_TOKENS
@@ -415,14 +423,17 @@ class _AnswerChecker:
         for name, check in (checks | more if is_full else checks).items():
             if name in more and found[0].severity is Severity.WARNING:
                 break
-            asked = QUESTION if name == "question" else None
+            asked, is_broken = QUESTION if name == "question" else None, True
             try:
-                found += await check()
+                results, is_broken = await check(), False
             except TimeoutError:
-                found.append(_fail(name, f"it did not answer within {self._seconds:.0f} s", asked))
-                break
+                results = [_fail(name, f"it did not answer within {self._seconds:.0f} s", asked)]
             except (OSError, http_client.InvalidHttpResponse) as broken:
-                found.append(_fail(name, "it broke off its answer", asked, str(broken) or "connection closed"))
+                results = [_fail(name, "it broke off its answer", asked, str(broken) or "connection closed")]
+            for one in results:
+                found.append(one)
+                report(one)
+            if is_broken:
                 break
         return tuple(found)
 

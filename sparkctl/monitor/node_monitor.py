@@ -619,3 +619,9 @@ def build_failure_state(session: NodeSession, error: NodeError | InvalidInput) -
     return NodeStateChanged(
         ts=session.clock.unix_time(), node=session.node.name, state=state, detail=error.message, hint=error.hint
     )
+
+
+def build_defect_state(ctx: CommandContext, node: Node, defect: BaseException, hint: str) -> NodeStateChanged:
+    """Return the node state for a defect of ours that ended the monitoring of a node; ``hint`` says how to go on."""
+    what = f"a defect in sparkctl, not in {node.name}: {type(defect).__name__}: {defect}"
+    return NodeStateChanged(ts=ctx.clock.unix_time(), node=node.name, state=NodeState.UNKNOWN, detail=what, hint=hint)

@@ -250,6 +250,15 @@ HOUR_SECONDS = 3600.0
 PAST_LOAD_SECONDS = 600.0  # seconds of work in the log and in the counters
 FATAL_AER_LINE = "pcieport 0000:00:00.0: AER: Uncorrectable (Fatal) error message received from 0000:00:00.0"
 ORPHAN_PID = 2811  # of an engine whose parent has died
+# How many hours each model has been ready where a scenario begins with it.
+READY_HOURS = {"qwen36-ngram": 5.2, "qwen36-vllm": 3.1, "orpheus-llm": 2.0, "orpheus-tts": 2.0, "minimax-m27": 26.0}
+_BIG_MODEL = (("minimax-m27", "spark1"),)
+# What runs at first, by scenario: (profile, node of its head); nothing in the others.
+RUNNING_AT_FIRST = {
+    "two-stacks": (("qwen36-ngram", "spark1"), ("qwen36-vllm", "spark2")),
+    "speech": (("orpheus-llm", "spark2"), ("orpheus-tts", "spark2")),
+    **dict.fromkeys(("story", "big-model", "trouble"), _BIG_MODEL),
+}
 OPERATOR = "milo@desk"
 RUN_ID = "0f3b7c91"  # of the start that was a day ago
 
@@ -266,9 +275,8 @@ async def run_fresh(nodes: Sequence[SimDockerDaemon]) -> None:
 
 async def run_two_models(nodes: Sequence[SimDockerDaemon]) -> None:
     """Two models, both busy: SGLang with FP8 on the first Spark, vLLM with NVFP4 on the second."""
-    await _start_loaded_engine(nodes[0], _plan_shipped_profile("qwen36-ngram"), 5.2 * HOUR_SECONDS, requests=1)
-    if len(nodes) > 1:
-        await _start_loaded_engine(nodes[1], _plan_shipped_profile("qwen36-vllm"), 3.1 * HOUR_SECONDS, requests=1)
+    for docker, name in zip(nodes, ("qwen36-ngram", "qwen36-vllm"), strict=False):
+        await _start_loaded_engine(docker, _plan_shipped_profile(name), READY_HOURS[name] * HOUR_SECONDS, requests=1)
 
 
 async def run_speech(nodes: Sequence[SimDockerDaemon]) -> None:
@@ -277,7 +285,7 @@ async def run_speech(nodes: Sequence[SimDockerDaemon]) -> None:
     labels = ((ContainerLabel.STARTED_FOR, "orpheus-tts"), (ContainerLabel.NEEDS, f"orpheus-llm@{nodes[-1].node.name}"))
     for plan, label in zip((model, voice), labels, strict=True):
         plan = replace(plan, labels=(*plan.labels, label))
-        await _start_ready_engine(nodes[-1], plan, 2 * HOUR_SECONDS).ready.wait()
+        await _start_ready_engine(nodes[-1], plan, READY_HOURS[plan.instance] * HOUR_SECONDS).ready.wait()
 
 
 async def run_demo_story(nodes: Sequence[SimDockerDaemon]) -> None:
@@ -308,7 +316,8 @@ async def run_big_model(nodes: Sequence[SimDockerDaemon], gid_index: str | None 
     plans = _plan_ranks("minimax-m27", nodes)
     if gid_index is not None:
         plans = [replace(one, env=(*one.env, ("NCCL_IB_GID_INDEX", gid_index))) for one in plans]
-    begun = [_start_ready_engine(docker, made, 26 * HOUR_SECONDS) for docker, made in zip(nodes, plans, strict=True)]
+    age = READY_HOURS["minimax-m27"] * HOUR_SECONDS
+    begun = [_start_ready_engine(docker, made, age) for docker, made in zip(nodes, plans, strict=True)]
     for process in begun:
         await process.ready.wait()
     begun[0].add_background_load(1, since=PAST_LOAD_SECONDS)

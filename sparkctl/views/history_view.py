@@ -43,7 +43,7 @@ _NEW_INSTANCE_STEPS = (
     SwitchStep.STARTING,
     SwitchStep.UNDOING,
 )  # steps of a switch that concern the new instance
-_VERBS_BY_KIND = {OperationKind.SWITCH: ("resume", "abort"), OperationKind.STOP: ("free",)}
+_VERBS_BY_KIND: dict[str, tuple[str, ...]] = {OperationKind.SWITCH: ("resume", "abort"), OperationKind.STOP: ("free",)}
 _SHORTEST_READ_SECONDS = 1.0  # below it says nothing of a disk
 _OLD_INSTANCE_STEPS = (SwitchStep.RESTORING, SwitchStep.RESTORED)
 
@@ -89,7 +89,7 @@ def build_history_row(one: OperationRecord) -> HistoryRow:
 def describe_verb(one: OperationRecord) -> str:
     """Return the verb of an operation, if it says more than the operation's kind."""
     verb = (one.command or "").removeprefix("sparkctl ").partition(" ")[0]
-    return verb if verb in _VERBS_BY_KIND.get(one.kind, ()) else str(one.kind)
+    return verb if verb in _VERBS_BY_KIND.get(one.kind, ()) else sanitize_line(one.kind)
 
 
 def describe_subject(one: OperationRecord) -> str:

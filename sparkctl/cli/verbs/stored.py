@@ -20,7 +20,8 @@ from sparkctl.cli.options import (
 )
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_ago, format_size
-from sparkctl.views.text.line_wrap import align_cells, wrap_line
+from sparkctl.views.text.line_wrap import align_cells, wrap_cells, wrap_line
+from sparkctl.views.text.styled_text import measure_text
 
 if TYPE_CHECKING:
     from sparkctl.commands.images import ImageUse, NodeImages
@@ -193,21 +194,29 @@ def images_remove_command(
 
 
 def _format_images(nodes: Sequence[NodeImages], now: float, width: int | None = None) -> list[str]:
-    """Return the lines of ``images``, wrapped to ``width`` columns if given. ``now``: unix seconds, for the ages."""
+    """Return the lines of ``images``, for ``width`` columns if given. ``now``: unix seconds, for the ages."""
     lines: list[str] = []
     for node in nodes:
-        lines += ([""] if lines else []) + _format_node_images(node, now)
-    return [part for line in lines for part in wrap_line(line, width, 4)]
+        lines += ([""] if lines else []) + _format_node_images(node, now, width)
+    return lines
 
 
-def _format_node_images(node: NodeImages, now: float) -> list[str]:
+def _format_node_images(node: NodeImages, now: float, width: int | None) -> list[str]:
     if node.images is None:
         hint = [f"    try: {sanitize_line(node.hint)}"] if node.hint else []
-        return [f"{node.name}   {sanitize_line(node.detail or 'not known')}", *hint]
+        words = [f"{node.name}   {sanitize_line(node.detail or 'not known')}", *hint]
+        return [part for line in words for part in wrap_line(line, width, 4)]
     if not node.images:
         return [f"{node.name}   no image"]
-    rows = [_IMAGE_HEADINGS, *(_list_image_cells(one, now) for one in node.images)]
-    return [node.name, *("  " + "  ".join(cells) for cells in align_cells(rows, right=(1,)))]
+    rows = [_list_image_cells(one, now) for one in node.images]
+    table = ["  " + "  ".join(cells) for cells in align_cells([_IMAGE_HEADINGS, *rows], right=(1,))]
+    if width is None or all(measure_text(line) <= width for line in table):
+        return [node.name, *table]
+    lines = [str(node.name)]
+    for name, size, created, used, users in rows:
+        cells = (size, f"created {created}", f"last used {used}", f"used by {users}")
+        lines += [*wrap_line(f"  {name}", width, 4), *wrap_cells("    ", cells, width, "  ")]
+    return lines
 
 
 def _list_image_cells(one: ImageUse, now: float) -> tuple[str, ...]:
@@ -225,12 +234,12 @@ def _list_image_cells(one: ImageUse, now: float) -> tuple[str, ...]:
 
 
 def _format_models(views: Sequence[NodeModels], now: float, width: int | None = None) -> list[str]:
-    """Return the lines of ``models``, wrapped to ``width`` columns if given. ``now``: unix seconds, for the ages."""
+    """Return the lines of ``models``, for ``width`` columns if given. ``now``: unix seconds, for the ages."""
     lines: list[str] = []
     for view in views:
         lines += [""] if lines else []
         if view.trouble is not None:
-            lines.append(f"{view.node}   not known: {sanitize_line(view.trouble)}")
+            lines += wrap_line(f"{view.node}   not known: {sanitize_line(view.trouble)}", width, 4)
             continue
         whole = sum(one.size for one in view.models)
         lines.append(
@@ -239,8 +248,19 @@ def _format_models(views: Sequence[NodeModels], now: float, width: int | None = 
             else f"{view.node}   no model"
         )
         cells = [_list_model_cells(one, now, several=len(views) > 1) for one in view.models]
-        lines += ["  ".join(row).rstrip() for row in align_cells(cells, right=(0,))]
-    return [part for line in lines for part in wrap_line(line, width, 4)]
+        table = ["  ".join(row).rstrip() for row in align_cells(cells, right=(0,))]
+        if width is None or all(measure_text(line) <= width for line in table):
+            lines += table
+            continue
+        for size, place, *more in cells:
+            lines += [*_wrap_path(place, width), *wrap_cells("    ", [size.strip(), *more], width, "  ")]
+    return lines
+
+
+def _wrap_path(path: str, width: int) -> list[str]:
+    """Return a path on one line, or where it is too wide its last part on a second one."""
+    above, _, name = path.rpartition("/")
+    return [f"  {path}"] if measure_text(path) + 2 <= width else [f"  {above}/", f"    {name}"]
 
 
 def _list_model_cells(one: StoredModel, now: float, *, several: bool) -> list[str]:

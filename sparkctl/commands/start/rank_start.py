@@ -42,8 +42,9 @@ from sparkctl.errors import (
     SparkctlError,
 )
 from sparkctl.history.model import NodeResult
+from sparkctl.history.start_diff import describe_changes
 from sparkctl.logs import start_verdict, verdict_builder
-from sparkctl.model.container import ContainerState
+from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.events import Emit, MemorySampled, PhaseChanged
 from sparkctl.model.guard_state import UnwatchReason
 from sparkctl.model.launch_plan import PROVED_PROBES, ContainerLabel, LaunchPlan
@@ -215,6 +216,7 @@ class RankStart(RankWatch):
                 self.scene,
                 replace=self.request.replace,
                 again=self.request.retry_command,
+                describe_changes=self._describe_changes,
                 made_by=self.request.profile.image_made_by,
                 propose=self._propose_change,
             )
@@ -228,6 +230,10 @@ class RankStart(RankWatch):
             self._refuse_without_model()
             await verify_port_access(self.session, self.plan)
             self.fit.check_fit(self._alone, self.measured, self.decision.stop)
+
+    def _describe_changes(self, running: Container) -> str | None:
+        record = self.ctx.history.find_start_of(self.plan.instance, running.id)
+        return None if record is None else describe_changes(record, self.request.profile)
 
     def _propose_change(self, change: FieldChange) -> str | None:
         changes = (change,) if self.request.forced else self._proof.prove_changes(change)

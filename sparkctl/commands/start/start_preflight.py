@@ -73,12 +73,14 @@ def decide_start(
     *,
     replace: bool,
     again: str,
+    describe_changes: Callable[[Container], str | None] = lambda _: None,
     made_by: str | None = None,
     propose: Callable[[FieldChange], str | None] | None = None,
 ) -> StartDecision:
     """Return what to do, or raise the error of the first obstacle.
 
-    ``again``: the command that repeats the start, for hints. ``made_by``: as `Profile.image_made_by`. ``propose``: the command
+    ``again``: the command that repeats the start, for hints. ``describe_changes``: what this start has otherwise than a
+    container that runs, in words; None: not known. ``made_by``: as `Profile.image_made_by`. ``propose``: the command
     that starts it with a change, None where that would be refused.
     """
     existing = _find_containers_of_instance(plan, inspection.containers)
@@ -105,8 +107,11 @@ def decide_start(
         elif replace:
             stop = container
         else:
+            changes = describe_changes(container)
             raise OperationRefused(
-                f"{plan.instance} already runs on {plan.node} with other settings, from another version of the profile "
+                f"{plan.instance} already runs on {plan.node} with other settings: {changes}"
+                if changes is not None
+                else f"{plan.instance} already runs on {plan.node} with other settings, from another version of the profile "
                 f"(hash {container.get_label(ContainerLabel.HASH)}, this is {plan.profile_hash})",
                 f"stop that one and start this: {again} --replace",
             )

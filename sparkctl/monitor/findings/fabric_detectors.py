@@ -26,8 +26,8 @@ class IdleLaneDetector:
 
     SECONDS = 30.0
 
-    def __init__(self) -> None:
-        self._lasting = ConditionTimer(self.SECONDS)
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self._lasting = ConditionTimer(seconds)
 
     def detect(self, sight: NodeSnapshot) -> list[Finding]:
         """Return one finding for each port with an idle half."""

@@ -66,14 +66,16 @@ class StuckClockDetector:
 class ThermalDetector:
     """Thermal throttling: a thermal reason bit, and its counter grew within the last 30 s (it is read every 10 s).
 
-    Without counters in the driver, the bit alone counts, after 10 s. Throttling begins at 91-92 degrees.
+    Without counters in the driver, the bit alone counts, after 10 s; with ``seconds`` 0 it counts at the first look.
+    Throttling begins at 91-92 degrees.
     """
 
     RECENT, SECONDS = 30.0, 10.0
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = SECONDS) -> None:
         self._begun = ConditionTimer()
-        self._bit = ConditionTimer(self.SECONDS)
+        self._bit = ConditionTimer(seconds)
+        self._needs_growth = seconds > 0
         self._counts: dict[int, int] = {}
         self._grew: dict[int, float] = {}
 
@@ -87,7 +89,7 @@ class ThermalDetector:
             standing = self._begun.update_condition(
                 gpu.index, claim, sight.sample
             )  # heat before the first sample has no known beginning
-            if standing is not None and (bit is not None if grew is None else grew):
+            if standing is not None and (grew if grew is not None and self._needs_growth else bit is not None):
                 found.append(self._build_thermal_finding(sight, gpu, standing))
         return found
 

@@ -238,6 +238,8 @@ class NodeDetectors:
 def detect_once(sight: NodeSnapshot) -> tuple[Finding, ...]:
     """Return the findings that one snapshot proves, worst first; without lasting conditions, and without a beginning."""
     detectors: tuple[Detector, ...] = (
+        ThermalDetector(0.0),
+        IdleLaneDetector(0.0),
         MissingRouteDetector(0.0),
         NcclGidDetector(),
         DiskSpaceDetector(),
