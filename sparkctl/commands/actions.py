@@ -114,6 +114,7 @@ class ActionId(StrEnum):
     SYNC = "sync"
     PULL = "pull"
     RESTART = "restart"
+    RESTART_RUNNING = "restart-running"
     SHELL = "shell"
     SHELL_INSIDE = "shell-inside"
     FILTER = "filter"
@@ -262,6 +263,16 @@ def _restart_selected(now: ActionContext) -> Request:
     return replace(start, restarts=True)
 
 
+def _restart_running(now: ActionContext) -> Request:
+    from sparkctl.commands.restart_instance import RestartInstance
+
+    one = now.selected_instance
+    assert one is not None
+    return RestartInstance(
+        instance=one.name, nodes=now.find_nodes(one.node), names_nodes=True, everywhere=now.config_nodes
+    )
+
+
 def _check_fit(now: ActionContext) -> Request:
     from sparkctl.commands.start.check_fit import CheckFit
     from sparkctl.commands.start.start_preflight import assign_nodes_to_ranks
@@ -318,13 +329,13 @@ ACTIONS: tuple[Action, ...] = (
            verb="up", on=_RUNNING_SCREENS | {PROFILES}, footer=0),
     Action(id=ActionId.DOWN, keys=("x",), short="stop", title="stop the instance and wait for its memory",
            why_not=why.reason_cannot_stop, changes=True, confirm=True, verb="down", request=_stop_selected,
-           on=_RUNNING_SCREENS | {PROFILES}, footer=1, sense=ActionRole.STOP),
+           on=_RUNNING_SCREENS | {PROFILES, NODE}, footer=1, sense=ActionRole.STOP),
     Action(id=ActionId.KILL, keys=("X",), short="kill", title="stop the instance at once, without time to finish",
            why_not=why.reason_cannot_stop, changes=True, confirm=True, verb="down",
            request=_kill_selected, on=_RUNNING_SCREENS | {PROFILES}, sense=ActionRole.KILL),
     Action(id=ActionId.SWITCH, keys=("s",), short="switch",
            title="switch to a profile: what would stop, stay and start, then do it", why_not=why.reason_no_switch_to_show,
-           changes=True, verb="switch", screen=SWITCH, on=_RUNNING_SCREENS | {PROFILES}, footer=1),
+           changes=True, verb="switch", screen=SWITCH, on=_RUNNING_SCREENS | {PROFILES}, footer=2),
     Action(id=ActionId.SWITCH_DO, keys=("enter",), short="do it", title="do the switch that is shown",
            why_not=why.reason_cannot_switch, changes=True, confirm=True, on=_SWITCH_SCREEN, sense=ActionRole.TAKE, footer=0),
     Action(id=ActionId.SWITCH_AGAIN, keys=("r",), short="again", title="inspect the Sparks again and make a new plan",
@@ -385,6 +396,8 @@ ACTIONS: tuple[Action, ...] = (
     Action(id=ActionId.RESTART, keys=("R",), short="restart", title="start a failed or ended instance again, unchanged",
            why_not=why.reason_cannot_restart, changes=True, confirm=True, verb="up", request=_restart_selected,
            on=_INSTANCE_SCREEN, footer=3),
+    Action(id=ActionId.RESTART_RUNNING, keys=(), short="restart", title="stop the instance, and start its profile again",
+           why_not=why.reason_cannot_stop, changes=True, confirm=True, verb="restart", request=_restart_running),
     Action(id=ActionId.SHELL, keys=("$",), short="shell", title="open a shell on the Spark with your own ssh",
            why_not=why.reason_no_shell, changes=True, footer=14),
     Action(id=ActionId.SHELL_INSIDE, keys=("b",), short="inside", title="open a shell in the container with your own ssh",

@@ -74,12 +74,18 @@ def _show_key_help(panel: Panel) -> None:
 def _show_problems(panel: Panel) -> None:
     """Show the problems of the selected node and of the config."""
     from sparkctl.tui.dialogs.base import TextDialog
-    from sparkctl.views.finding_view import render_problems
+    from sparkctl.views.finding_view import render_findings_elsewhere, render_problems
 
     assert panel.controller is not None
     now = panel.build_action_context()
     problems, title = panel.collect_node_problems(now), f"{now.node}: what is wrong" if now.node else "what is wrong"
-    panel.push_screen(TextDialog(title, lambda columns: [(), *render_problems(problems, min(96, columns)), ()]))
+    others = [one for one in now.views if one.name != now.node]
+
+    def build_rows(columns: int) -> list[TextRow]:
+        wide = min(96, columns)
+        return [(), *render_problems(problems, wide), *render_findings_elsewhere(others, wide), ()]
+
+    panel.push_screen(TextDialog(title, build_rows))
 
 
 def show_finding(panel: Panel, found: Finding) -> None:

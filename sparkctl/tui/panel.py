@@ -306,8 +306,9 @@ class Panel(App[tuple[str, ...]]):
     @property
     def chosen_finding(self) -> Finding | None:
         """The finding that the operator selected on the selected node, as it is now; None when it is over."""
-        chosen = self._chosen_finding
-        return None if chosen is None else next((one for one in self.list_findings() if one.is_same(chosen)), None)
+        from sparkctl.model.finding import find_same
+
+        return find_same(self.list_findings(), self._chosen_finding)
 
     def _list_instance_names(self) -> list[str]:
         """Return the names of the instances on the selected node, in the order of its tile."""

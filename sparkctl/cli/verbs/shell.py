@@ -203,12 +203,12 @@ def endpoints_command(node: tuple[str, ...], form: str, with_key: bool, as_json:
         if not models and form not in ("env", "open-webui", "llama-swap"):
             stderr.print_message("no language model answers: nothing in this is for a client")
         for one in served:
-            if one.needed_by is not None:
-                stderr.print_message(f"{one.instance} on {one.node} is left out: it runs for {one.needed_by}")
+            if one.started_for is not None:
+                stderr.print_message(f"{one.instance} on {one.node} is left out: it runs for {one.started_for}")
     for failure in silent:
         stderr.print_warning(failure.where, failure.message, failure.hint)
     for reached in served:
-        if reached.needs_key and reached.key is None and (as_json or reached.needed_by is None):
+        if reached.needs_key and reached.key is None and (as_json or reached.started_for is None):
             stderr.print_warning(
                 reached.node,
                 f"{reached.instance} needs an API key: put it into {api_key_variable(reached)}",

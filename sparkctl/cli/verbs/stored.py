@@ -220,7 +220,9 @@ def _format_node_images(node: NodeImages, now: float, width: int | None) -> list
 
 
 def _list_image_cells(one: ImageUse, now: float) -> tuple[str, ...]:
-    name = " ".join(one.image.names) or one.image.id.removeprefix("sha256:")[:12]
+    from sparkctl.model.container import shorten_id
+
+    name = " ".join(one.image.names) or shorten_id(one.image.id)
     what = "" if one.image.names else " (old build)" if one.is_old_build else " (dangling)"
     groups = (("container", one.containers), ("profile", one.profiles))
     users = [f"{word}{'s' if len(names) > 1 else ''} {', '.join(names)}" for word, names in groups if names]

@@ -35,19 +35,19 @@ def _suggest_fraction(said: MatchGroups) -> MatchGroups:
 
 _EXAMPLE_SIZES = "args.speculative-num-draft-tokens: 20, which is steps x top-k for 5 and 4"
 _TOP_K_HINT = "; speculative-eagle-topk, too, where it is not set"
-_STEPS = re.compile(r"(?P<steps>\d+) steps (?:of (?P<wide>\d+)|without a top-k)")
+UNSET_TOP_K = "not set"
 
 
 def _name_missing_size(failure: Failure, facts: Mapping[EngineFactName, str]) -> Failure:
     """Return a half-set speculation with the size that is missing by the engine's own settings, if the log has them."""
-    given = _STEPS.fullmatch(facts.get(EngineFactName.DRAFT_TOKENS, ""))
-    if given is None:
+    steps, wide = (facts.get(name) for name in (EngineFactName.DRAFT_STEPS, EngineFactName.DRAFT_TOP_K))
+    if steps is None or wide is None or EngineFactName.DRAFT_TOKENS in facts:
         return failure
-    if given["wide"] is None:
+    if wide == UNSET_TOP_K:
         field, value = "args.speculative-eagle-topk", "1"
         missing = f"{field}: 1, or a wider one with speculative-num-draft-tokens"
     else:
-        field, value = "args.speculative-num-draft-tokens", str(int(given["steps"]) * int(given["wide"]))
+        field, value = "args.speculative-num-draft-tokens", str(int(steps) * int(wide))
         missing = f"{field}: {value}, which is steps x top-k"
     remedy = failure.remedy.replace(_EXAMPLE_SIZES, missing).replace(_TOP_K_HINT, "")
     return replace(failure, field=field, value=value, remedy=remedy)
