@@ -20,6 +20,7 @@ from sparkctl.errors import (
     DockerUnavailable,
     LogUnreadable,
     NodeError,
+    NodeStarved,
     NodeUnreachable,
 )
 from sparkctl.history.log_archive import SavedLogWriter
@@ -41,6 +42,7 @@ from sparkctl.monitor.engine_probe import QueryMarkerSupport
 from sparkctl.transport.node_session import NodeSession
 
 _POLL_SECONDS = 1.0
+_ANSWER_SECONDS = 10.0  # seconds for a node's answer to nothing but whether it is there
 _PAUSE_CHECK_SECONDS = 5.0  # seconds between checks for `docker pause`
 _FATAL_GRACE_SECONDS = 10.0  # after a fatal line the process usually ends by itself and logs more
 _KEY_QUESTION = "a request without its key"
@@ -335,7 +337,8 @@ class StartWatch:
                 self.emit(WarningEmitted(self.ctx.clock.unix_time(), self.plan.node, what, hint))
 
     async def _build_timeout_result(self, phase: Phase, seconds: float, limit: str) -> WatchResult:
-        raise_if_disconnected(self.session, self.plan.instance, self.again)
+        unknown = f"{self.plan.instance} may still be running there"
+        await require_connection(self.session, unknown, f"when it answers again: {self.again} continues the watch")
         await self._check_for_pause()
         if self._is_paused:
             return WatchResult(
@@ -356,15 +359,22 @@ async def find_stop_signals(session: NodeSession, container: Container) -> tuple
         return None
 
 
-def raise_if_disconnected(session: NodeSession, what: str, again: str) -> None:
-    """Raise `NodeUnreachable` where the node is not connected when the time limit is reached.
+async def require_connection(session: NodeSession, unknown: str, hint: str) -> None:
+    """Raise `NodeUnreachable` where the node is not there when a time limit is reached; ``unknown``: what is not known
+    then, as a sentence.
 
-    The state of ``what`` is not known then: it may be neither ready nor failed.
+    The node is asked, because a link that has gone silent counts as connected for a while.
     """
-    node, link = session.node.name, session.link.status
-    if link.state is not NodeState.OK:
-        raise NodeUnreachable(
-            node,
-            f"{node} was lost ({link.detail or link.state}) and did not reconnect in time; {what} may still be running there",
-            f"when it answers again: {again} continues the watch",
-        )
+    node, link, why = session.node.name, session.link, f"no answer within {_ANSWER_SECONDS:g} s"
+    try:
+        if link.status.state is NodeState.OK:
+            await link.run(["true"], timeout=_ANSWER_SECONDS)
+            return
+        why = link.status.detail or link.status.state
+    except NodeStarved:  # it is there, and slow
+        return
+    except NodeError as error:
+        why = error.message
+    except TimeoutError:
+        pass
+    raise NodeUnreachable(node, f"{node} was lost ({why}) and did not reconnect in time; {unknown}", hint)
