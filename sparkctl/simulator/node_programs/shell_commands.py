@@ -310,6 +310,7 @@ async def _run_sync(node: SimNode, _argv: list[str], _streams: CommandStreams) -
     if node.is_disk_stuck:
         await asyncio.Event().wait()
     await asyncio.sleep(0.01)
+    node.memory.dirty = 0
     return 0
 
 
