@@ -40,6 +40,7 @@ _SCREEN_VERBS = ("logs", "history")  # of a recording, too
 _LEFT_SWITCH_ACTIONS = (ActionId.RESUME, ActionId.ABORT)
 _USAGE_BY_ACTION = {  # without arguments these act on the selection
     ActionId.FREE: "free NODE", ActionId.FIT: "plan PROFILE", ActionId.DIAGNOSE: "diagnose INSTANCE [--node NODE]",
+    ActionId.RESTART_RUNNING: "restart INSTANCE",
 }  # fmt: skip
 
 
@@ -92,11 +93,11 @@ class CommandDispatcher:
             self._show_history(ScreenTarget(verb="history"))
         elif one.screen in AVAILABLE_SCREENS:
             panel.open_screen(str(one.screen), retarget_context(now, None, None))
-        elif one.id in _USAGE_BY_ACTION and one.request is not None:
+        elif one.id in _USAGE_BY_ACTION and one.build_request is not None:
             self._refuse_if_not_ready()
             if why := one.why_not(now):
                 raise InvalidInput(why, f"or name it: {_USAGE_BY_ACTION[one.id]}")
-            self.dispatch_request(one.request(now))
+            self.dispatch_request(one.build_request(now))
         else:
             return False
         return True

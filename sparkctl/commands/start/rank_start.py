@@ -28,7 +28,7 @@ from sparkctl.commands.start.start_preflight import (
 )
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.start.start_watch import WatchResult, collect_plan_secrets, require_connection
-from sparkctl.commands.stop.stop_containers import remove_ended_container, stop_container
+from sparkctl.commands.stop.stop_containers import remove_ended_container, stop_instance_container
 from sparkctl.concurrency import gather_or_cancel, run_in_background
 from sparkctl.context import CommandContext, CommandInterrupted, NodeLock
 from sparkctl.errors import (
@@ -42,8 +42,9 @@ from sparkctl.errors import (
     SparkctlError,
 )
 from sparkctl.history.model import NodeResult
+from sparkctl.history.start_diff import describe_changes
 from sparkctl.logs import start_verdict, verdict_builder
-from sparkctl.model.container import ContainerState
+from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.events import Emit, MemorySampled, PhaseChanged
 from sparkctl.model.guard_state import UnwatchReason
 from sparkctl.model.launch_plan import PROVED_PROBES, ContainerLabel, LaunchPlan
@@ -215,6 +216,7 @@ class RankStart(RankWatch):
                 self.scene,
                 replace=self.request.replace,
                 again=self.request.retry_command,
+                describe_changes=self._describe_changes,
                 made_by=self.request.profile.image_made_by,
                 propose=self._propose_change,
             )
@@ -228,6 +230,10 @@ class RankStart(RankWatch):
             self._refuse_without_model()
             await verify_port_access(self.session, self.plan)
             self.fit.check_fit(self._alone, self.measured, self.decision.stop)
+
+    def _describe_changes(self, running: Container) -> str | None:
+        record = self.ctx.history.find_start_of(self.plan.instance, running.id)
+        return None if record is None else describe_changes(record, self.request.profile)
 
     def _propose_change(self, change: FieldChange) -> str | None:
         changes = (change,) if self.request.forced else self._proof.prove_changes(change)
@@ -266,10 +272,12 @@ class RankStart(RankWatch):
         its health answers and a request for a token fails.
         """
         plan = self.plan
-        manners = QueryMarkerSupport()
-        if not (await engine_probe.check_health(self.session.link, plan.readiness_target, manners=manners)).good:
+        marker_support = QueryMarkerSupport()
+        if not (
+            await engine_probe.check_health(self.session.link, plan.readiness_target, marker_support=marker_support)
+        ).good:
             return None
-        answer = await request_proof(self.session.link, plan.readiness_target, self.ctx.clock, manners)
+        answer = await request_proof(self.session.link, plan.readiness_target, self.ctx.clock, marker_support)
         if answer.good or answer.unproven:
             return answer
         if plan.ready.probe in PROVED_PROBES:
@@ -290,7 +298,7 @@ class RankStart(RankWatch):
         if other is None:
             return
         await stop_watching_containers(self.session, self.ctx, self.emit, [other.id], UnwatchReason.STOPPED)
-        stopped = await stop_container(self.session, self.ctx, self.emit, other, plan.stop_grace)
+        stopped = await stop_instance_container(self.session, self.ctx, self.emit, other, plan.stop_grace)
         self.stopped_another = True
         if not stopped.removed:
             raise SparkctlError(
@@ -306,10 +314,10 @@ class RankStart(RankWatch):
     async def drop_caches(self) -> None:
         """Drop the page cache, or warn that it is not possible."""
         self.report_own_phase(Phase.DROPPING_CACHES)
-        no = await try_drop_node_caches(self.session, self.ctx, self.emit, (self.request.profile,))
-        if no is not None:
+        failure = await try_drop_node_caches(self.session, self.ctx, self.emit, (self.request.profile,))
+        if failure is not None:
             self.drop_was_told = True
-            self.warn(f"page cache not dropped: {no.message}. The engine may find too little memory", no.hint)
+            self.warn(f"page cache not dropped: {failure.message}. The engine may find too little memory", failure.hint)
 
     async def create_rank_container(self, lock: NodeLock) -> None:
         """Create and start the container; the guard watches it from then on."""

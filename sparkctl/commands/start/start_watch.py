@@ -255,7 +255,7 @@ class StartWatch:
     # ready
 
     async def _wait_until_ready(self) -> WatchResult:
-        service, manners = self.plan.readiness_target, QueryMarkerSupport()
+        service, marker_support = self.plan.readiness_target, QueryMarkerSupport()
         is_asked = service.port is not None and (service.ready.health is not None or service.ready.probe != "none")
         while not self.log.ready_line_seen and not (self._unreadable is not None and is_asked):
             self._moved.clear()
@@ -271,12 +271,18 @@ class StartWatch:
                 self._why_not = self._why_not or f"{asked}: asked, no answer yet"
                 try:
                     if asked == "health":
-                        answer = await engine_probe.check_health(self.session.link, service, manners=manners)
+                        answer = await engine_probe.check_health(
+                            self.session.link, service, marker_support=marker_support
+                        )
                     elif asked == _KEY_QUESTION:
-                        answer = await engine_probe.check_key_required(self.session.link, service, manners=manners)
+                        answer = await engine_probe.check_key_required(
+                            self.session.link, service, marker_support=marker_support
+                        )
                     else:
-                        service = await engine_probe.resolve_served_model(self.session.link, service, manners)
-                        answer = await engine_probe.request_work(self.session.link, service, self.ctx.clock, manners)
+                        service = await engine_probe.resolve_served_model(self.session.link, service, marker_support)
+                        answer = await engine_probe.request_work(
+                            self.session.link, service, self.ctx.clock, marker_support
+                        )
                         proof = answer.what
                 except ConnectionLost:
                     await self.session.link.reconnect()

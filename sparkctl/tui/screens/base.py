@@ -43,7 +43,7 @@ ActionHandlers = Mapping[ActionId, Callable[[], object]]
 
 
 def build_bindings(place: str | None) -> list[BindingType]:
-    """Return the bindings of one screen's actions; None: of the actions that are the same everywhere.
+    """Return the bindings of one screen's actions, which call `Panel.action_act`; None: of the actions that are the same everywhere.
 
     An action without a key is bound to a name that no terminal sends, so that the keymap can give it one.
     """
@@ -351,10 +351,7 @@ class ListScreen(PanelScreen, Generic[KeyT]):
         if entry is not None and entry < len(keys):
             self._selected_key, self._scroll_offset = keys[entry], 0
             self.repaint()
-            if (
-                twice
-                and (take := next((one for one in self.actions if one.sense is ActionRole.TAKE), None)) is not None
-            ):
+            if twice and (take := next((one for one in self.actions if one.role is ActionRole.TAKE), None)) is not None:
                 self.panel.perform_action(take.id)
         elif y == self._page.top - 1:
             self.on_header_click(x)

@@ -127,7 +127,7 @@ async def test_from_nothing_to_sound_and_back(speech: SpeechScene) -> None:
     spoken = await speak_text(speech.ctx, speech.nodes, "good evening")
     assert (spoken.instance, spoken.node, spoken.clip.form) == (VOICE, "spark2", "wav")
     served, _ = await list_endpoints(speech.ctx, speech.nodes)
-    assert {one.instance: (one.needed_by, one.health) for one in served} == {
+    assert {one.instance: (one.started_for, one.health) for one in served} == {
         MODEL: (VOICE, "/health"),
         VOICE: (None, "/docs"),
     }
@@ -151,7 +151,7 @@ async def test_a_need_that_ran_before_stays(speech: SpeechScene) -> None:
     assert list_phases(events, Phase.CREATING) == [VOICE]
     await speech.up()
     served, _ = await list_endpoints(speech.ctx, speech.nodes)
-    assert [one.needed_by for one in served] == [None, None], "its owner may use it, too"
+    assert [one.started_for for one in served] == [None, None], "its owner may use it, too"
     events, _ = await speech.down()
     assert speech.running() == [MODEL]
     assert f"{MODEL}, which {VOICE} needed, stays" in list_warnings(events)
