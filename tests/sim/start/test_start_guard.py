@@ -477,6 +477,6 @@ async def test_what_is_not_written_yet_is_written_before_the_page_cache_is_dropp
     """A drop leaves pages that are not on the disk yet, such as those of a model that has just been copied."""
     memory = sparks.nodes["spark1"].memory
     memory.dirty = memory.files[""] // 2
-    _, ended = await collect_events_and_end(drop_caches(ctx, make_start_request(sparks).nodes))
+    _, ended = await collect_events_and_end(drop_page_cache(ctx, make_start_request(sparks).nodes))
     assert ended.exit_code == 0, ended
     assert memory.file_cache_bytes < GIB
