@@ -97,11 +97,11 @@ class CommandDispatcher:
             self._show_history(ScreenTarget(verb="history"))
         elif one.screen in AVAILABLE_SCREENS:
             panel.open_screen(str(one.screen), retarget_context(now, None, None))
-        elif one.id in _USAGE_BY_ACTION and one.request is not None:
+        elif one.id in _USAGE_BY_ACTION and one.build_request is not None:
             self._refuse_if_not_ready()
             if why := one.why_not(now):
                 raise InvalidInput(why, f"or name it: {_USAGE_BY_ACTION[one.id]}")
-            self.dispatch_request(one.request(now))
+            self.dispatch_request(one.build_request(now))
         else:
             return False
         return True

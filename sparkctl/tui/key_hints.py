@@ -56,7 +56,7 @@ def render_key_footer(
     """
     placed = list_footer_actions([one for one in actions if not (now.replaying and one.changes)])
     can = {one.id: one.why_not(now) is None for one in placed}
-    placed = tuple(one for one in placed if one.sense not in _SELECTION_ROLES or can[one.id])
+    placed = tuple(one for one in placed if one.role not in _SELECTION_ROLES or can[one.id])
     if can.get(ActionId.WRONG):  # a problem is more important than the actions that are always possible
         wrong = next(one for one in placed if one.id is ActionId.WRONG)
         others = [one for one in placed if one is not wrong]

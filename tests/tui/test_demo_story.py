@@ -62,7 +62,7 @@ async def test_the_story_is_told_to_whoever_watches(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     seed_start_history(tmp_path / "state")
     async with (
-        SimulatedSparks("story", speed=FASTER / DEMO_SPEED, clock=clock, haste=FASTER) as sparks,
+        SimulatedSparks("story", speed=FASTER / DEMO_SPEED, clock=clock, busy_rate=FASTER) as sparks,
         open_panel(build_story_options(sparks, clock, tmp_path / "state"), (90, 60)) as pilot,
     ):
         monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))

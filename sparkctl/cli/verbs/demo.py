@@ -161,9 +161,9 @@ def demo_command(
     sparkctl demo up minimax-m27 --set env.SIM_FAULT=worker-dies
     sparkctl demo --serve                      then run any verb in another terminal, with the variables it prints
 
-    What SIM_FAULT can be: cuda-oom, oom-killed, hang, exit0, no-token, nonsense, rejected-drafts, open-door, other-key,
+    Values of SIM_FAULT: cuda-oom, oom-killed, hang, exit0, no-token, nonsense, rejected-drafts, open-door, other-key,
     bad-flag, memory-runaway; on two Sparks also worker-dies and fabric-cut. An image with missing-on-spark2 or
-    stale-on-spark2 in its name is missing there, or differs.
+    stale-on-spark2 in its name is missing there, or is another build.
 
     Your files are not changed: the demo reads your profiles, and keeps everything else in a temporary directory that it
     deletes at the end.
@@ -227,7 +227,7 @@ def _open_demo_panel(scenario: str | None, speed: float, *, readonly: bool) -> i
     from sparkctl.simulator import DEMO_SPEED, SimClock
 
     clock = SimClock(elastic=True)
-    pace = {"speed": 1 / DEMO_SPEED, "clock": clock, "haste": TIME_FACTOR * speed}
+    pace = {"speed": 1 / DEMO_SPEED, "clock": clock, "busy_rate": TIME_FACTOR * speed}
     shown = scenario or (_BUSY_SCENARIO if readonly else "story")
     with _temporary_home(shown, **pace) as home:
         seed_start_history(home / "state", shown)

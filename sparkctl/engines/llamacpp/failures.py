@@ -201,7 +201,7 @@ MODEL_FAILURES = (
         r"error from HF API \((?:https\S+, )?(?:response code: )?(?P<code>40[13])"
         r"|download failed: .*\(status: (?P<status>40[13])\)",
         FailureCause.MODEL_GATED,
-        "The model hub does not let you have this model[ (HTTP {code})][ (HTTP {status})].",
+        "The model hub denies you access to this model[ (HTTP {code})][ (HTTP {status})].",
         "Accept the model's licence on the hub and set env.HF_TOKEN to a token of that account.",
         needle=("error from HF API", "download failed: "),
         on="env.HF_TOKEN",

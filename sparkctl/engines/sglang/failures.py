@@ -273,7 +273,7 @@ _EXIT_FAILURES = (
     failure_rule(
         r"^Subprocess (?P<name>\S+) \(pid=\d+\) crashed with exit code -4\.|scheduler died during initialization \(exit code: -4\)",
         FailureCause.KERNEL_UNSUPPORTED,
-        "A process of the engine[ ({name})] met an instruction that this machine lacks (SIGILL).",
+        "A process of the engine[ ({name})] used an instruction that this machine does not have (SIGILL).",
         "Take an image built for the Spark (linux/arm64, sm_121).",
         needle="exit code",
         on="image",
@@ -292,7 +292,7 @@ _EXIT_FAILURES = (
     failure_rule(
         rf"(?:{EXCEPTION_PREFIX}|^)TP rank (?P<rank>\d+) could finish the model loading, but there are other ranks",
         FailureCause.WORKER_LOST,
-        "Another rank than {rank} did not finish loading.",
+        "A rank other than {rank} did not finish loading.",
         "Look at the log of the other node.",
         needle="could finish the model loading",
         weight=FailureWeight.DEATH,
@@ -300,7 +300,7 @@ _EXIT_FAILURES = (
     failure_rule(
         r"^(?:Scheduler watchdog|Watchdog) timeout \((?!.{0,80}self\.soft=True)(?:self\.watchdog_timeout=(?P<seconds>[\d.]+))?",
         FailureCause.WEDGED,
-        "The scheduler stood still[ for {seconds} s] and was ended by its watchdog.",
+        "The scheduler made no progress[ for {seconds} s], and its watchdog ended it.",
         "Look at the log of the other node if there is one; else raise args.watchdog-timeout.",
         needle="atchdog timeout (",
         on="args.watchdog-timeout",

@@ -40,7 +40,7 @@ ActionHandlers = Mapping[ActionId, Callable[[], object]]
 
 
 def build_bindings(place: str | None) -> list[BindingType]:
-    """Return the bindings of one screen's actions; None: of the actions that are the same everywhere.
+    """Return the bindings of one screen's actions, which call `Panel.action_act`; None: of the actions that are the same everywhere.
 
     An action without a key is bound to a name that no terminal sends, so that the keymap can give it one.
     """

@@ -65,10 +65,10 @@ class NodeScreen(ListScreen[int]):
             return None
         held = self._held
         seen = (
-            held.seen if held is not None and held.seen.name == name else self.build_node_tile(controller, name, None)
+            held.tile if held is not None and held.tile.name == name else self.build_node_tile(controller, name, None)
         )
         return NodeScreenModel(
-            seen=seen, order=self._order, chosen=self._selected_key, pattern=search.parse_filter(self._typed)
+            tile=seen, order=self._order, chosen=self._selected_key, pattern=search.parse_filter(self._typed)
         )
 
     def list_keys(self) -> tuple[tuple[int, ...], int | None]:

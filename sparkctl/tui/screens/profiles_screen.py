@@ -374,7 +374,7 @@ class ProfilesScreen(ListScreen[str]):
     def _pick_node(self) -> None:
         """Ask where to start the selected profile, and show the effect."""
         if (found := self._get_readable_profile()) is not None:
-            self.panel.orders.show_profile_picker([ProfileOffer(*found)], f"start {found[0]}")
+            self.panel.dispatcher.show_profile_picker([ProfileOffer(*found)], f"start {found[0]}")
 
     def _get_readable_profile(self) -> tuple[str, Profile] | None:
         """Return the selected profile with its name; say so where it cannot be read."""

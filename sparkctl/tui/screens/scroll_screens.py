@@ -149,10 +149,7 @@ class ListScreen(PanelScreen, Generic[KeyT]):
         if entry is not None and entry < len(keys):
             self._selected_key, self._scroll_offset = keys[entry], 0
             self.repaint()
-            if (
-                twice
-                and (take := next((one for one in self.actions if one.sense is ActionRole.TAKE), None)) is not None
-            ):
+            if twice and (take := next((one for one in self.actions if one.role is ActionRole.TAKE), None)) is not None:
                 self.panel.perform_action(take.id)
         elif y == self._page.top - 1:
             self.on_header_click(x)

@@ -266,7 +266,7 @@ class SwitchScreen(ScrollScreen):
         if self._request is None and course is not None and course.plan is not None:
             try:
                 profile = ProfileLibrary().load_profile(course.plan.profile)
-                self._request = self.panel.orders.build_switch(profile, course.plan.profile, course.plan.nodes)
+                self._request = self.panel.dispatcher.build_switch(profile, course.plan.profile, course.plan.nodes)
             except SparkctlError as error:
                 self.panel.show_error(error)
                 return

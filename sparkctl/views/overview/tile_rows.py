@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sparkctl import engines
-from sparkctl.logs.line_classifier import LogLevel, parse_level_header
+from sparkctl.logs.line_marker import LogLevel, parse_level_header
 from sparkctl.model.engine_metrics import EngineActivity, EngineFactName
 from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.instance import InstanceView
