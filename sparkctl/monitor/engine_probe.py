@@ -186,7 +186,7 @@ async def check_key_required(
     """Check that a request without the key is refused. It is no whole request: without a key nothing is generated, too."""
     port, path = service.port, "/v1/chat/completions"
     if port is None:
-        return ProbeResult(good=False, what="the profile gives no port to ask")
+        return ProbeResult(good=False, what="the profile gives no port to ask", unproven=True)
     headers = [("Content-Type", "application/json")]
     try:
         response = await request_engine(
@@ -239,7 +239,7 @@ async def _request_completion(
 ) -> tuple[ProbeResult, int | None]:
     port = service.port
     if port is None:
-        return ProbeResult(good=False, what="the profile gives no port to ask"), None
+        return ProbeResult(good=False, what="the profile gives no port to ask", unproven=True), None
     question = {"model": service.served_model or "default", **body, "max_tokens": 1, "temperature": 0, "stream": False}
     headers = [("Content-Type", "application/json"), *service.auth_headers]
     try:
@@ -346,7 +346,7 @@ async def request_work(
     if probe not in PROVED_PROBES:
         return await request_token(link, service, marker_support)
     if service.port is None:
-        return ProbeResult(good=False, what="the profile gives no port to ask")
+        return ProbeResult(good=False, what="the profile gives no port to ask", unproven=True)
     if probe == "speech":
         began = clock.monotonic()
         answer = await request_speech(

@@ -154,9 +154,8 @@ async def restart_old_containers(transaction: SwitchTransaction) -> str:
     """
     began = transaction.ctx.clock.monotonic()
     old = [await _inspect_old_container(transaction, node, container) for node, container in transaction.journal.old]
-    undropped = {
-        node for node in dict.fromkeys(node for node, _ in old) if not await _drop_node_cache(transaction, node)
-    }
+    nodes = dict.fromkeys(node for node, _ in old)
+    undropped = {node for node in nodes if not await _drop_node_cache(transaction, node, old)}
     rows, ranks = _begin_history_rows(transaction, old), list[RankWatch]()
     running = frozenset(container.id for _, container in old if container.is_alive)
     try:
@@ -203,9 +202,15 @@ async def _inspect_old_container(transaction: SwitchTransaction, node: NodeName,
         ) from gone
 
 
-async def _drop_node_cache(transaction: SwitchTransaction, node: NodeName) -> bool:
-    """Drop a node's page cache; return whether that was possible."""
-    failure = await try_drop_node_caches(transaction.sessions[node], transaction.step_context, transaction.emit)
+async def _drop_node_cache(transaction: SwitchTransaction, node: NodeName, old: Sequence[NodeContainer]) -> bool:
+    """Drop a node's page cache, without the right to do so the files of the failed model and of those that come back;
+    return whether that was possible.
+    """
+    names = [one.get_label(ContainerLabel.PROFILE) for where, one in old if where == node]
+    found = (_load_profile(name) for name in dict.fromkeys((transaction.journal.words[0], *names)))
+    profiles = [one for one in found if one is not None]
+    session = transaction.sessions[node]
+    failure = await try_drop_node_caches(session, transaction.step_context, transaction.emit, profiles)
     if failure is not None:
         transaction.warn(node, f"page cache not dropped: {failure.message}", failure.hint)
     return failure is None
@@ -232,7 +237,7 @@ async def _create_rank_watch(
     """Return the watch of a container that is started again. Its command comes from the container, its time limits and
     guard rule from the profile of that name, if there is one here.
     """
-    session, profile = transaction.sessions[node], _load_profile(container)
+    session, profile = transaction.sessions[node], _load_profile(container.get_label(ContainerLabel.PROFILE))
     index, _, count = (parse_rank_label(container) or "0/1").partition("/")
     run = await session.docker.read_run_options(container.id)
     made = rebuild_launch_plan(session.node, container, run).plan
@@ -251,9 +256,9 @@ async def _create_rank_watch(
     return rank
 
 
-def _load_profile(container: Container) -> Profile | None:
+def _load_profile(name: str | None) -> Profile | None:
     try:
-        return ProfileLibrary().load_profile(container.get_label(ContainerLabel.PROFILE) or "")
+        return ProfileLibrary().load_profile(name or "")
     except SparkctlError:
         return None
 
