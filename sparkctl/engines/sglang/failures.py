@@ -152,7 +152,7 @@ _FLAG_FAILURES = (
     failure_rule(
         r"Unknown speculative algorithm name: (?P<name>\S+)",
         FailureCause.BAD_VALUE,
-        "This image knows no speculative algorithm {name}.",
+        "This image has no speculative algorithm named {name}.",
         "Correct args.speculative-algorithm (EAGLE, EAGLE3, NEXTN, STANDALONE, NGRAM, DFLASH).",
         needle="Unknown speculative algorithm",
         on="args.speculative-algorithm",
@@ -162,7 +162,7 @@ _FLAG_FAILURES = (
         r"^TypeError: (?:'>' not supported between instances of|unsupported operand type\(s\) for \*:) "
         r"'NoneType' and 'int'",
         FailureCause.ENGINE_BUG,
-        "Speculative decoding is set by half: of steps, top-k and draft tokens one is given and another is missing, which "
+        "Speculative decoding is only half set: of steps, top-k and draft tokens, one is given and another is missing, which "
         "SGLang 0.5.12 answers with a TypeError.",
         f"Give what is missing ({_EXAMPLE_SIZES}{_TOP_K_HINT}), and lower args.mem-fraction-static: the drafts take that share "
         "of what CUDA has free before the weights (qwen36 has 0.6). Or draft without a model: NGRAM needs none of them "
@@ -273,7 +273,7 @@ _EXIT_FAILURES = (
     failure_rule(
         r"^Subprocess (?P<name>\S+) \(pid=\d+\) crashed with exit code -4\.|scheduler died during initialization \(exit code: -4\)",
         FailureCause.KERNEL_UNSUPPORTED,
-        "A process of the engine[ ({name})] met an instruction that this machine lacks (SIGILL).",
+        "A process of the engine[ ({name})] used an instruction that this machine does not have (SIGILL).",
         "Take an image built for the Spark (linux/arm64, sm_121).",
         needle="exit code",
         on="image",
@@ -292,7 +292,7 @@ _EXIT_FAILURES = (
     failure_rule(
         rf"(?:{EXCEPTION_PREFIX}|^)TP rank (?P<rank>\d+) could finish the model loading, but there are other ranks",
         FailureCause.WORKER_LOST,
-        "Another rank than {rank} did not finish loading.",
+        "A rank other than {rank} did not finish loading.",
         "Look at the log of the other node.",
         needle="could finish the model loading",
         weight=FailureWeight.DEATH,
@@ -300,7 +300,7 @@ _EXIT_FAILURES = (
     failure_rule(
         r"^(?:Scheduler watchdog|Watchdog) timeout \((?!.{0,80}self\.soft=True)(?:self\.watchdog_timeout=(?P<seconds>[\d.]+))?",
         FailureCause.WEDGED,
-        "The scheduler stood still[ for {seconds} s] and was ended by its watchdog.",
+        "The scheduler made no progress[ for {seconds} s], and its watchdog ended it.",
         "Look at the log of the other node if there is one; else raise args.watchdog-timeout.",
         needle="atchdog timeout (",
         on="args.watchdog-timeout",
