@@ -40,6 +40,7 @@ _OF_ONE_PROGRAM = (
 )  # another program's settings are not the profile's
 _COMMON_LETTERS = " etaoinsrldcumpfg"  # of English log lines: a gram of others is in fewer lines
 _CPP_MESSAGE = "what(): "  # of an exception that ended a program in C++; indented
+_CONTAINER_REASON = "Reason: "  # kubectl describe, indented
 _DRIVER_MESSAGE = "NVRM: "  # the next line of a message of the GPU's driver in the kernel's log; indented
 _MAX_KNOWN_LINES = 4096
 _MAX_PREFIXES = 8  # of the last lines: all rules look at one line, then at the next
@@ -528,7 +529,9 @@ def _strip_indentation(line: str) -> str | None:
     """Return an indented line without its indentation; None if it is source code, as in a traceback: that holds messages which
     were never printed. Source is indented by two spaces and more."""
     stripped = line.lstrip()
-    is_source = line.startswith(("  ", "\t")) and not stripped.startswith((_CPP_MESSAGE, _DRIVER_MESSAGE))
+    is_source = line.startswith(("  ", "\t")) and not stripped.startswith(
+        (_CPP_MESSAGE, _DRIVER_MESSAGE, _CONTAINER_REASON)
+    )
     return None if is_source else stripped
 
 
