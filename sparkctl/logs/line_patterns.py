@@ -354,6 +354,8 @@ class TracebackReader:
         """Return whether this line is the last line of a traceback: the exception. ``raw``: the line's beginning as the log has
         it, ``level``: the line's own."""
         self.assertion, self.handled, self.mistaken = None, (), None
+        if not text:  # the frame of a group
+            return False
         if TRACEBACK_HEADER in text:
             self._open(number, _find_own_writer(raw, text), level)
             return False
