@@ -29,7 +29,9 @@ def cuda_memory_rules(
 
     ``begins``: a regex for how the engine's own line begins that says so, where it is no exception's.
     """
-    remedy = f"{lower} {_FREE_MEMORY_REMEDY}"
+    # In a container torch may name the engine itself, by its number on the node.
+    first = "[Stop process {pid} on the node, which holds {held}, if that is not this engine itself. ]"
+    remedy = f"{first}{lower} {_FREE_MEMORY_REMEDY}"
     says = EXCEPTION_PREFIX if begins is None else f"(?:{EXCEPTION_PREFIX}|{begins})"
     cause, change = FailureCause.CUDA_OUT_OF_MEMORY, ChangeDirection.LOWER if on else None
     numbers = (
