@@ -239,7 +239,9 @@ def strip_broken_colour_codes(line: str) -> str:
 
 # Used for lines without a year; a leap year has every day.
 _DEFAULT_YEAR = 2000
-_YEAR_SECONDS = 366 * 86400.0  # of that year
+_DAY_SECONDS = 86400.0
+_YEAR_SECONDS = 366 * _DAY_SECONDS  # of that year
+_LEAP_DAY = datetime(_DEFAULT_YEAR, 2, 29, tzinfo=UTC).timestamp()
 _HEADER_PATTERN = re.compile(
     r"\[(?P<date>\d{4}-\d\d-\d\d) (?P<time>\d\d:\d\d:\d\d(?:\.\d+)?)[ \]]"  # SGLang
     r"|(?:\((?:[\w-]+ )?pid=\d+[^)]{0,40}\) ?){0,3}(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) "
@@ -263,6 +265,8 @@ class LogTime:
         passed = self.seconds - earlier.seconds
         if self.clock == "yearless" and passed < -_YEAR_SECONDS / 2:  # a new year began between them
             passed += _YEAR_SECONDS
+        elif self.clock == "yearless" and earlier.seconds < _LEAP_DAY <= self.seconds - _DAY_SECONDS:
+            passed -= _DAY_SECONDS  # most years have no such day, and no part of a start lasts for one
         return passed if passed >= 0 else None
 
 
