@@ -17,7 +17,7 @@ from sparkctl.model.verdict import ChangeDirection, FailureCause
 # The end of a traceback, or the one-line form of a validation error (see engines.line_preparer): the exception's name
 # begins the line, or follows as the reason in another line. A message that is only quoted does not match.
 EXCEPTION_WITHOUT_ERROR = (
-    r"[A-Za-z_]\w*\.[\w.]*(?:Timeout|Failed|Expired|Unsupported)"  # these classes have a module before their name
+    r"[A-Za-z_]\w*\.[\w.]*(?:Timeout|Failed|Expired|Unsupported|error)"  # these classes have a module before their name
 )
 _WRAPPING_NAME = r"(?:[\w.]+: {1,8})?"
 EXCEPTION_PREFIX = (
@@ -29,7 +29,7 @@ EXCEPTION_PREFIX = (
 # An exception, alone or in a list of attempts; what the dynamic linker, a shell or C++ says in its place.
 EXCEPTION_LINE = (
     rf"{EXCEPTION_PREFIX}|[*-] \w*Error: |\S{{1,200}}: (?:error while loading shared libraries|symbol lookup error): "
-    r"|terminate called|\s*what\(\): |CUDA [Ee]rror: |cudaError\w{1,60}+: |(?:[A-Za-z_]\w*+\.)*+[A-Z]\w{1,99}+: "
+    r"|(?:\S{1,200}/)?python[\d.]{0,8}: No module |terminate called|\s*what\(\): |CUDA [Ee]rror: |cudaError\w{1,60}+: |(?:[A-Za-z_]\w*+\.)*+[A-Z]\w{1,99}+: "
 )
 # The characters of a needle by which it is looked for in a line (a gram); every needle has as many.
 _GRAM_CHARS = 4

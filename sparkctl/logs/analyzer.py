@@ -38,6 +38,7 @@ from sparkctl.logs.line_patterns import (  # fmt: skip
     TracebackReader,
     find_writer,
     is_below_error,
+    is_harmless,
     is_own_request,
     looks_like_error,
     may_hold_duration,
@@ -769,7 +770,7 @@ class LogAnalyzer:
 
     def _track_level_error(self, signal: LineSignal | None, line: LogLine, text: str) -> None:
         """Store the last line with an error level that no rule knows, while the engine is not ready."""
-        if self.was_ready or text[:1].isspace():
+        if self.was_ready or text[:1].isspace() or is_harmless(text):
             return
         if not text.startswith(TRACEBACK_STARTS) and (signal is None or signal.failure is None):
             self._level_error = self._note_error(line, text)

@@ -263,13 +263,13 @@ class LogDiagnoser:
         """The analyzer of the engine; of no engine's log the one whose rules name the failure best."""
         if self._engine_name is None:
             own = self._readers[UNKNOWN_ENGINE].get_last_run_analyzer()
-            others = (
+            others = [
                 reader.get_last_run_analyzer() for name, reader in self._readers.items() if name != UNKNOWN_ENGINE
-            )
+            ]
             best = max((own, *others), key=lambda one: failure_weight(one.end_cause) if one.end_cause else 0)
             if best.end_cause is not None and failure_weight(best.end_cause) > FailureWeight.EXCEPTION:
                 return best
-            return own
+            return next((one for one in others if _names_more(one, own)), own)
         return (
             self._readers.get(self._engine_name or UNKNOWN_ENGINE) or self._readers[UNKNOWN_ENGINE]
         ).get_last_run_analyzer()
@@ -325,6 +325,15 @@ class LogDiagnoser:
                 self._hints[name] = self._hints.get(name, 0) + 1
         if self.lines == _MAX_UNDECIDED_LINES:
             self._readers = {UNKNOWN_ENGINE: self._readers[UNKNOWN_ENGINE]}
+
+
+def _names_more(other: LogAnalyzer, own: LogAnalyzer) -> bool:
+    """Tell whether an engine's rules name the line of which the common ones say only that it is an error."""
+    theirs, ours = other.end_cause, own.end_cause
+    if theirs is None or theirs.failure is None or theirs.failure.cause is FailureCause.CRASHED:
+        return False
+    is_unnamed = ours is not None and ours.failure is not None and ours.failure.cause is FailureCause.CRASHED
+    return is_unnamed and ours is not None and theirs.number == ours.number
 
 
 def _build_verdict(reader: LogAnalyzer, name: str | None, plan: LaunchPlan | None) -> Verdict | None:

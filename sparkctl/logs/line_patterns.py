@@ -21,7 +21,10 @@ from sparkctl.model.verdict import FailureCause
 # Lines of every good start: missing optional models, and settings with words like "error" in them.
 _HARMLESS_LINE = re.compile(
     r"^(?:Traceback |frame #\d+: "
-    r"|The above exception was|During handling of the above|Ignore import error|server_args=|non-default args|Initializing a V1)"
+    r"|The above exception was|During handling of the above|Ignore import error|server_args=|non-default args|Initializing a V1"
+    r"|(?:error: )?XDG_RUNTIME_DIR |bash: (?:cannot set terminal process group|no job control)"  # a shell without a terminal
+    r"|(?:ggml_backend_load_best|load_backend): |\[c10d\] The client socket cannot be initialized"  # what they try one by one
+    r"|Error (?:retrieving safetensors: |parsing tool call|in extracting tool call))"
 )
 _KNOWN_TEXTS = 4096  # an engine that restarts again and again repeats its lines
 _ERROR_WORDS = ("error", "exception", "fatal", "failed", "cannot", "could not", "no such", "denied", "killed")
@@ -109,7 +112,7 @@ _SOURCE_CODE_PREFIXES = (
 
 _GOES_ON_PATTERN = re.compile(
     r"(?P<again>\b[Ff](?:alls? ?back|alling back|allen back)|\b[Rr]etrying\b)|, using \w|[Uu]sing \w{1,40} instead|[Uu]sing internal "
-    r"|Skipping tactic |NCCL INFO"
+    r"|[.,] [Uu]sing (?:the )?default\b|, ignor(?:ed|ing)\b|Skipping tactic |NCCL INFO"
 )
 
 
@@ -123,6 +126,11 @@ def find_writer(raw: str) -> str:
     """Return which process of the engine wrote a line, as its prefix names it; empty if it names none. ``raw``: its beginning."""
     found = _WRITER_PATTERN.search(raw)
     return "" if found is None else found["ranks"] or found[0]
+
+
+def is_harmless(text: str) -> bool:
+    """Tell whether a line is one of a good start, whatever words and level it has."""
+    return _HARMLESS_LINE.match(text) is not None
 
 
 def says_it_goes_on(text: str) -> bool:
@@ -157,9 +165,9 @@ def looks_like_error(text: str) -> bool:
     low = text.lower()
     for word in _ERROR_WORDS:
         if word in low:
-            if text.startswith(_SOURCE_CODE_PREFIXES) or _HARMLESS_LINE.match(text) or _WARNING_LINE.match(text):
+            if text.startswith(_SOURCE_CODE_PREFIXES) or is_harmless(text) or _WARNING_LINE.match(text):
                 return False
-            return _ERROR_WORD_PATTERN.search(text) is not None and not _NO_ERRORS_PATTERN.search(text)
+            return not says_it_goes_on(text) and _ERROR_WORD_PATTERN.search(text) is not None and not _NO_ERRORS_PATTERN.search(text)
     return False
 
 
@@ -291,7 +299,8 @@ def _parse_timestamp(clock: str, text: str) -> LogTime | None:
 TRACEBACK_HEADER = "Traceback (most recent call last):"
 # A class with a module ("triton.runtime.errors.OutOfResources"), or a bare one that is written as classes are ("TimeoutError",
 # "OutOfResources"): not a log level, not a file, not a word of a sentence.
-_EXCEPTION = re.compile(r"(?P<name>(?:[A-Za-z_]\w*+\.)*+[A-Z]\w{1,99}+)(?:: |:?$)")
+# ... or one of the standard library's that are written small ("socket.gaierror").
+_EXCEPTION = re.compile(r"(?P<name>(?:[A-Za-z_]\w*+\.)*+(?:[A-Z]\w{1,99}+|(?<=\.)\w{0,12}?error))(?:: |:?$)")
 _RAISED = re.compile(r"raise (?P<name>(?:[A-Za-z_]\w*+\.)*+[A-Z]\w++)\(")
 _FRAME_INDENTATION = 2
 FRAME_PATTERN = re.compile(r"\s+File \"[^\"]+\", line \d+, in ")

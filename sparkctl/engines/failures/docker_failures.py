@@ -83,7 +83,7 @@ DOCKER_FAILURES = (
     ),
     failure_rule(
         r"^(?:.{0,40}: )?NVIDIA-SMI has failed because (?P<why>.{0,80}?)(?:\.|$)"
-        r"|Failed to initialize NVML: (?P<nvml>(?!Driver/library version)[\w ]{1,40})"
+        r"|Failed to initialize NVML: (?P<nvml>(?!Driver/library version|Insufficient Permissions)[\w ]{1,40})"
         r"|(?:^|[\s.])NVMLError_(?P<class>(?!NotSupported)\w{1,40})\b"
         r"|Unable to determine the device handle for GPU.{0,40}: (?P<handle>(?:GPU is lost|Unknown Error))|^GPU is lost\b",
         FailureCause.GPU_RUNTIME_MISSING,
@@ -104,6 +104,8 @@ DOCKER_FAILURES = (
         r"(?P<what>lib(?:cuda|nvidia-ml)\.so(?:\.1)?: cannot open shared object file|libcuda\.so cannot found)"
         rf"|{EXCEPTION_PREFIX}(?P<said>.{{0,160}}torch\.cuda\.is_available\(\) is False|Device string must not be empty"
         r"|0 active drivers|.{0,200}Error 802: system not yet initialized|Torch is not able to use GPU"
+        r"|(?:.{0,80}\b)?(?:[Cc]uda|CUDA|GPU) is not available\b|(?!Current node has)(?:.{0,80}\b)?[Nn]o (?:NVIDIA |CUDA )?GPUs? (?:is |are |was |were )?(?:available|found|detected)\b"
+        r"|.{0,80}\bdriver on your system is not loaded"
         r"|.{0,80}device >= 0 && device < num_gpus)",
         FailureCause.GPU_RUNTIME_MISSING,
         "The container sees no GPU: the driver's library or device is not in it[ ({what})][ ({said})].",
@@ -117,6 +119,12 @@ DOCKER_FAILURES = (
             "Error 802",
             "Torch is not able to use GPU",
             "device < num_gpus",
+            " is not available",
+            "uda is not available",
+            "o GPU",
+            "o NVIDIA GPU",
+            "o CUDA GPU",
+            "driver on your system is not loaded",
         ),
         on="container.gpus",
     ),
@@ -257,6 +265,15 @@ DOCKER_FAILURES = (
         fatal=True,
     ),
     failure_rule(
+        r"exec: \\?\"nvidia-smi\\?\": executable file not found|^(?:\S*/)?(?:ba|da)?sh: (?:line )?(?:\d+: )?nvidia-smi: (?:command )?not found",
+        FailureCause.GPU_RUNTIME_MISSING,
+        "The container sees no GPU: nvidia-smi, which the NVIDIA container toolkit mounts, is not in it.",
+        GPUS_REMEDY,
+        needle="nvidia-smi",
+        on="container.gpus",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
         r"exec: \\?\"(?P<name>[^\"\\]+)\\?\": (?:executable file not found in \$PATH|stat \S+: no such file)"
         r"|^(?:\S*/)?(?:ba|da)?sh: (?:line )?(?:\d+: )?(?:exec: )?(?P<known>(?:\S*/)?(?:vllm|sglang|python3?"
         r"|trtllm-\w[\w-]*|llama-server|ollama|mpirun|ray)): (?:command )?not found$",
@@ -291,6 +308,14 @@ DOCKER_FAILURES = (
             "requested access to the resource is denied",
         ),
         on="image",
+    ),
+    failure_rule(
+        r"NVML: Insufficient Permissions",
+        FailureCause.PERMISSION,
+        "The container's user may not use the GPU's devices (NVML: Insufficient Permissions).",
+        "Look at the owner and mode of /dev/nvidia* on the node, and at the user that the container runs as.",
+        needle="NVML: Insufficient Permissions",
+        on="container.gpus",
     ),
     failure_rule(
         r"permission denied while trying to connect to the [Dd]ocker|dial unix /\S*docker\.sock: connect: permission denied",
