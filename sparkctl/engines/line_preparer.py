@@ -92,7 +92,13 @@ def strip_log_prefix(line: str) -> tuple[str | None, str]:
             level
             or word
             or _LEVELS_BY_LETTER.get(
-                found["letter"] or found["mark"] or found["glog"] or found["flow"] or found["ray"] or found["onnx"] or ""
+                found["letter"]
+                or found["mark"]
+                or found["glog"]
+                or found["flow"]
+                or found["ray"]
+                or found["onnx"]
+                or ""
             )
         )
         start = found.end()

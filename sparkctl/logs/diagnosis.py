@@ -12,7 +12,7 @@ from sparkctl.engines import engine_names, load_engine
 from sparkctl.engines.base import Engine, FailureWeight
 from sparkctl.engines.line_preparer import LOG_PREFIX_PATTERN
 from sparkctl.logs import verdict_builder
-from sparkctl.logs.analyzer import LogAnalyzer, LogDiagnosis, failure_weight
+from sparkctl.logs.analyzer import LogAnalyzer, LogDiagnosis, failure_weight, has_consequences
 from sparkctl.logs.line_effects import (
     EffectTable,
     LineEffect,
@@ -327,6 +327,14 @@ class LogDiagnoser:
             self._readers = {UNKNOWN_ENGINE: self._readers[UNKNOWN_ENGINE]}
 
 
+def _may_serve_on(reader: LogAnalyzer) -> bool:
+    """Tell whether the engine was ready, and no part of it says that it ended: a part that does not serve may have failed."""
+    root = reader.end_cause
+    if root is None or root.failure is None or not root.serving or root.failure.fatal:
+        return False
+    return root.failure.cause is FailureCause.DISK_FULL and not has_consequences(root, reader.failures)
+
+
 def _names_more(other: LogAnalyzer, own: LogAnalyzer) -> bool:
     """Tell whether an engine's rules name the line of which the common ones say only that it is an error."""
     theirs, ours = other.end_cause, own.end_cause
@@ -341,7 +349,8 @@ def _build_verdict(reader: LogAnalyzer, name: str | None, plan: LaunchPlan | Non
     if cut is not None and (reader.end_cause is None or failure_weight(reader.end_cause) <= FailureWeight.EXCEPTION):
         return replace(verdict_builder.build_verdict_from_line(cut, plan), confidence=Confidence.LIKELY)
     if verdict_builder.proves_failure(reader):
-        return verdict_builder.build_verdict(reader, plan)
+        found = verdict_builder.build_verdict(reader, plan)
+        return replace(found, confidence=Confidence.LIKELY) if found is not None and _may_serve_on(reader) else found
     if name is not None and (last := reader.unnamed_error) is not None:
         return Verdict(
             cause=FailureCause.CRASHED,

@@ -22,8 +22,9 @@ from sparkctl.model.verdict import FailureCause
 _HARMLESS_LINE = re.compile(
     r"^(?:Traceback |frame #\d+: "
     r"|The above exception was|During handling of the above|Ignore import error|server_args=|non-default args|Initializing a V1"
-    r"|(?:error: )?XDG_RUNTIME_DIR |bash: (?:cannot set terminal process group|no job control)"  # a shell without a terminal
+    r"|--- Logging error ---|(?:error: )?XDG_RUNTIME_DIR |bash: (?:cannot set terminal process group|no job control)"  # a shell without a terminal
     r"|(?:ggml_backend_load_best|load_backend): |\[c10d\] The client socket cannot be initialized"  # what they try one by one
+    r"|(?:[Ff]ailed|[Ee]rror(?:ed|s)?) (?:requests?|rate|prompts?|samples|count)\b[^:=]{0,30}[:=] {0,60}[\d.,]{1,20} ?%?\s*$"  # a benchmark's table
     r"|Error (?:retrieving safetensors: |parsing tool call|in extracting tool call))"
 )
 _KNOWN_TEXTS = 4096  # an engine that restarts again and again repeats its lines
@@ -80,6 +81,8 @@ REFUSED_REQUEST = re.compile(r"validation errors? for \w*(?:Request|Response|Mes
 REQUEST_HANDLER = re.compile(r"[^\[\]]{0,120}?(?:ERROR|WARNING) [\d :.-]{5,40}\[?serving(?:_\w{1,40}+)?\.py:\d")
 # uvicorn's, before the traceback of a request that failed: the server goes on.
 REQUEST_ERROR = "Exception in ASGI application"
+# Python's logging, before the traceback of a record that could not be written: the program goes on, always.
+LOGGING_ERROR = "--- Logging error ---"
 TRACEBACK_STARTS = ("Traceback (most recent call last)", "usage: ")
 # Lines that only a start prints: after readiness they belong to a later start.
 STARTUP_ONLY_CAUSES = frozenset(
@@ -167,7 +170,11 @@ def looks_like_error(text: str) -> bool:
         if word in low:
             if text.startswith(_SOURCE_CODE_PREFIXES) or is_harmless(text) or _WARNING_LINE.match(text):
                 return False
-            return not says_it_goes_on(text) and _ERROR_WORD_PATTERN.search(text) is not None and not _NO_ERRORS_PATTERN.search(text)
+            return (
+                not says_it_goes_on(text)
+                and _ERROR_WORD_PATTERN.search(text) is not None
+                and not _NO_ERRORS_PATTERN.search(text)
+            )
     return False
 
 

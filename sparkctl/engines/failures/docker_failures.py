@@ -73,13 +73,65 @@ DOCKER_FAILURES = (
         fatal=True,
     ),
     failure_rule(
-        r"[Ii]nsufficient nvidia\.com/gpu",
+        r"[Ii]nsufficient nvidia\.com/gpu|^nvidia\.com/gpu\. (?:preemption|no new claims)",
         FailureCause.GPU_RUNTIME_MISSING,
         "Kubernetes has no free GPU on any node: it is taken, or the NVIDIA device plugin does not run.",
         "kubectl describe node shows nvidia.com/gpu under Allocatable and who uses it; a Spark has one. Without it, install the device "
         "plugin (or the GPU operator).",
-        needle="nsufficient nvidia.com/gpu",
+        needle=("nsufficient nvidia.com/gpu", "nvidia.com/gpu. "),
         at_any_level=True,
+    ),
+    failure_rule(
+        r"\b(?P<what>container has runAsNonRoot and image will run as root)",
+        FailureCause.PERMISSION,
+        "Kubernetes does not start it: {what}.",
+        "Give the pod a securityContext with runAsUser, or an image that has a user of its own.",
+        needle="container has runAsNonRoot",
+        at_any_level=True,
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"^[Rr]eason: {1,20}OOMKilled|\bOOMKilled\b(?!=| *[:=] *[Ff]alse)",
+        FailureCause.HOST_OOM_KILL,
+        "The kernel killed it for memory, by the word of Kubernetes (OOMKilled): it reached its limit, or the node had none left.",
+        "Raise or remove resources.limits.memory of the pod; `dmesg` on the node tells whether the node itself ran out.",
+        needle="OOMKilled",
+        at_any_level=True,
+    ),
+    failure_rule(
+        r"failed (?P<which>startup|liveness) probe, will be restarted",
+        FailureCause.TIMED_OUT,
+        "Kubernetes ended it: its {which} probe had no answer in time.",
+        "Loading a model takes minutes: raise failureThreshold times periodSeconds of the startupProbe above the time that a start takes.",
+        needle=" probe, will be restarted",
+        at_any_level=True,
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"\b(?P<nodes>\d{1,5}/\d{1,5} nodes are available: .{1,200})|(?P<mount>MountVolume\.\w{1,20} failed for volume .{1,200}"
+        r"|Unable to attach or mount volumes: .{1,200})|^Error: (?P<part>(?:secret|configmap) \"[^\"]{1,200}\" not found)"
+        r"|\b(?P<kind>CreateContainer(?:Config)?Error|RunContainerError)\b",
+        FailureCause.DOCKER_REFUSED,
+        "Kubernetes does not start it[: {nodes}][: {mount}][: {part}][: {kind}].",
+        "kubectl describe pod names what is missing: a node with room, a volume, a secret.",
+        needle=(
+            " nodes are available: ",
+            "MountVolume.",
+            "Unable to attach or mount volumes",
+            '" not found',
+            "CreateContainer",
+            "RunContainerError",
+        ),
+        at_any_level=True,
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"^slurmstepd: error: \*{3} (?P<what>(?:JOB|STEP) \S{1,40} ON \S{1,80} CANCELLED AT \S{1,30}(?: DUE TO (?P<why>[A-Z ]{1,40}))?)",
+        FailureCause.STOPPED_BY_OTHERS,
+        "Slurm ended the job[: {why}] ({what}).",
+        "TIME LIMIT: ask for a longer --time. Else somebody cancelled it (scancel), or another job needed the node.",
+        needle="slurmstepd: error: *** ",
+        weight=FailureWeight.DEATH,
     ),
     failure_rule(
         r"^(?:.{0,40}: )?NVIDIA-SMI has failed because (?P<why>.{0,80}?)(?:\.|$)"
@@ -104,7 +156,8 @@ DOCKER_FAILURES = (
         r"(?P<what>lib(?:cuda|nvidia-ml)\.so(?:\.1)?: cannot open shared object file|libcuda\.so cannot found)"
         rf"|{EXCEPTION_PREFIX}(?P<said>.{{0,160}}torch\.cuda\.is_available\(\) is False|Device string must not be empty"
         r"|0 active drivers|.{0,200}Error 802: system not yet initialized|Torch is not able to use GPU"
-        r"|(?:.{0,80}\b)?(?:[Cc]uda|CUDA|GPU) is not available\b|(?!Current node has)(?:.{0,80}\b)?[Nn]o (?:NVIDIA |CUDA )?GPUs? (?:is |are |was |were )?(?:available|found|detected)\b"
+        r"|(?:.{0,80}\b)?(?:[Cc]uda|CUDA|GPU) is not available\b|(?!Current node has)(?:.{0,80}\b)?[Nn]o (?:NVIDIA |CUDA )?GPUs? (?:is "
+        r"|are |was |were )?(?:available|found|detected)\b"
         r"|.{0,80}\bdriver on your system is not loaded"
         r"|.{0,80}device >= 0 && device < num_gpus)",
         FailureCause.GPU_RUNTIME_MISSING,

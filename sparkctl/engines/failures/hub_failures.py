@@ -128,7 +128,8 @@ HUB_FAILURES = (
         on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
-        rf"{EXCEPTION_PREFIX}.*(?:The (?:handshake|read|write) operation timed out|Name or service not known|Temporary failure in name resolution|Network is unreachable"
+        rf"{EXCEPTION_PREFIX}.*(?:The (?:handshake|read|write) operation timed out|Name or service not known"
+        rf"|Temporary failure in name resolution|Network is unreachable"
         r"|Max retries exceeded with url: (?P<url>\S*(?:huggingface|hf\.co|/api/models|/resolve/)\S*)"
         r"|Failed to resolve '(?P<host>[^']*)')",
         FailureCause.HUB_UNREACHABLE,

@@ -276,7 +276,7 @@ _GPU_FAULT_REMEDY = (
 )
 _XID_SOURCE = "docs.nvidia.com/deploy/xid-errors"
 # How programs begin what CUDA told them: "CUDA error 9 at x.cu:1: ", "Failed: Cuda error x.cuh:453 '", "CUDA driver error in f(): ".
-_CUDA_SAYS = r"(?:CUDA|Cuda|cuda)(?: [Dd]river| [Rr]untime| API)? [Ee]rror\b.{0,300}?"
+_CUDA_SAYS = r"(?:CUDA|Cuda|cuda|ROCm|HIP)(?: [Dd]river| [Rr]untime| API)? [Ee]rror\b.{0,300}?"
 # The names of CUDA's own errors: cudaGetErrorString, and the driver's CUresult.
 _CUDA_CALL_FAILURES = (
     failure_rule(
@@ -387,6 +387,15 @@ GPU_FAULTS = (
         "A GPU kernel failed while it ran ({what}); nothing here says which.",
         _GPU_FAULT_REMEDY,
         needle="Error Code 1: Cuda Runtime (",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"Check failed: \(?\w{1,40} == cudaSuccess\)? (?:is false: )?(?P<what>(?!.{0,200}(?:out of memory|no kernel image"
+        r"|invalid device function)).{0,200})",
+        FailureCause.GPU_FAULT,
+        "A GPU kernel could not run, or failed: {what}",
+        _GPU_FAULT_REMEDY,
+        needle=" == cudaSuccess",
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
@@ -530,11 +539,19 @@ IMAGE_FAILURES = (
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
-        r"^(?:[\w.]+\.)?(?P<what>(?:ContextualVersionConflict|VersionConflict|(?:Syntax|Indentation|Tab)Error|Pydantic(?:User|SchemaGeneration)Error): .{0,160})",
+        r"^(?:[\w.]+\.)?(?P<what>(?:ContextualVersionConflict|VersionConflict|(?:Syntax|Indentation|Tab)Error|Pydantic(?:User"
+        r"|SchemaGeneration)Error): .{0,160})",
         FailureCause.BROKEN_IMAGE,
         "The image's parts do not fit together: {what}",
         _OTHER_TAG_REMEDY,
-        needle=("VersionConflict: ", "SyntaxError: ", "IndentationError: ", "TabError: ", "UserError: ", "SchemaGenerationError: "),
+        needle=(
+            "VersionConflict: ",
+            "SyntaxError: ",
+            "IndentationError: ",
+            "TabError: ",
+            "UserError: ",
+            "SchemaGenerationError: ",
+        ),
         on="image",
         weight=FailureWeight.LIKELY,
     ),
@@ -544,7 +561,9 @@ IMAGE_FAILURES = (
         r"|lib[\w.+-]{1,80}?\.so[\d.]{0,20}: cannot open shared object file|undefined symbol: \S+"
         r"|version `?(?:GLIBCXX|GLIBC|CXXABI|libcudart)[\w.]{0,40}'? not found|numpy\.dtype size changed"
         r"|A module that was compiled using NumPy 1\.x cannot be run in NumPy 2\S*|cannot import name '[^']*' from '[^']*'"
-        r"|(?:module|package|type object) '[^']*' has no attribute '[^']*'"
+        r"|(?:module|package|type object) '[^']*' has no attribute '[^']*'|Tried to instantiate class '[\w.]{1,80}', but it does not exist"
+        r"|type '[\w.]{1,60}' is not subscriptable|'(?:type|ABCMeta)' object is not subscriptable"
+        r"|unsupported operand type\(s\) for \|: 'type' and '(?:type|NoneType)'"
         r"|'_OpNamespace' '\w{1,60}' object has no attribute '[^']*'|No module named '?(?!(?:sglang|vllm|tensorrt_llm)(?![\w.]))[\w.]{1,120}'?"
         r"|The detected CUDA version .{0,60} mismatches the version that was used to compile|DistributionNotFound: .{0,120}"
         r"|requires? (?:the )?[\w.-]{1,60} ?[<>=!~]=?\s?[\d.]{1,20}.{0,40}(?:but|found|is required|installed).{0,60})",
@@ -561,6 +580,10 @@ IMAGE_FAILURES = (
             "CXXABI",
             "libcudart",
             "' has no attribute '",
+            "Tried to instantiate class '",
+            "' is not subscriptable",
+            "' object is not subscriptable",
+            "for |: 'type' and",
             "' object has no attribute '",
             ": cannot open shared object file",
             "A module that was compiled using NumPy 1.x cannot be run in NumPy 2",
@@ -601,7 +624,8 @@ MEMORY_WORDS = (
     ),
     failure_rule(
         r"max seq len \((?P<wants>\d+)\) is larger than the maximum number of tokens that can be stored in KV cache \((?P<has>\d+)\)"
-        r"|No available memory for the cache blocks|[Nn]o (?:GPU )?(?:memory|space|room) (?:is )?left for (?:the )?(?:KV|kv)[ _-]?[Cc]ache|Impossible to fit (?:in )?any sequence in kv ?[Cc]ache|Can't allocate primary blocks"
+        r"|No available memory for the cache blocks|[Nn]o (?:GPU )?(?:memory|space|room) (?:is )?left for (?:the )?(?:KV|kv)[ _-]?[Cc]ache"
+        r"|Impossible to fit (?:in )?any sequence in kv ?[Cc]ache|Can't allocate primary blocks"
         r"|No enough (?:gpu|GPU) memory for (?:runtime|kv)|KV cache memory is not enough|Not enough KV cache (?:memory|blocks)",
         FailureCause.KV_CACHE_TOO_SMALL,
         "The context does not fit into the KV cache[: {wants} tokens needed, {has} fit].",
@@ -1007,16 +1031,18 @@ CRASH_FAILURES = (
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
-        r"^(?:[\w.]+\.)?ConnectionRefusedError: (?P<what>.{1,200})",
+        rf"^(?:[\w.]+\.)?ConnectionRefusedError: (?P<what>.{{1,200}})|{EXCEPTION_PREFIX}(?P<said>.{{0,300}}?(?:Connect call failed"
+        r"|[Cc]onnection refused).{0,120})",
         FailureCause.WORKER_LOST,
-        "Another process does not listen where this one expects it: {what}",
+        "Another process does not listen where this one expects it: [{what}][{said}]",
         "That process ended, has not begun, or has another address. Its own log says why; the lines around this one say which it is.",
-        needle="ConnectionRefusedError: ",
+        needle=("ConnectionRefusedError: ", "Connect call failed", "onnection refused"),
         weight=FailureWeight.EXCEPTION,
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}(?P<what>(?:expected (?:scalar type|m1 and m2 to have the same dtype|mat1 and mat2 to have the same dtype)"
-        r"|mat1 and mat2 must have the same dtype|[Ii]nput type \(.{1,60}\) and (?:weight|bias) type \(|query and key must have the same dtype).{0,160})",
+        r"|mat1 and mat2 must have the same dtype|[Ii]nput type \(.{1,60}\) and (?:weight|bias) type \("
+        r"|query and key must have the same dtype).{0,160})",
         FailureCause.BAD_VALUE,
         "Two parts of the model compute in different number formats: {what}",
         "Leave out args.dtype, or set it to the format that the model's config.json names; the same for args.kv-cache-dtype. If neither is "
@@ -1041,7 +1067,14 @@ CRASH_FAILURES = (
         FailureCause.CRASHED,
         "The program crashed ([{what}][{said}][{cpp}]), without a word on why.",
         "Its last lines before this one show where it was. Try another build or version of it; `dmesg` on the node may name the library.",
-        needle=("Segmentation fault", "Aborted", "Floating point exception", "Trace/breakpoint trap", "Segfault encountered", "terminate called "),
+        needle=(
+            "Segmentation fault",
+            "Aborted",
+            "Floating point exception",
+            "Trace/breakpoint trap",
+            "Segfault encountered",
+            "terminate called ",
+        ),
         weight=FailureWeight.LOST,
     ),
     failure_rule(

@@ -88,7 +88,8 @@ _FILE_SYSTEM_FAILURES = (
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*(?:No space left on device|Disk quota exceeded|database or disk is full|Local disk is full)"
-        r"|: [Nn]o space left on device|^No space left on device|^(?:/\S{1,80}/)?tar: .{1,200}: Wrote only \d+ of \d+ bytes|ObjectStoreFullError: |low on resource: ephemeral-storage"
+        r"|: [Nn]o space left on device|^No space left on device|^(?:/\S{1,80}/)?tar: .{1,200}: Wrote only \d+ of \d+ bytes"
+        r"|ObjectStoreFullError: |low on resource: ephemeral-storage"
         r"|don't have enough free space in (?P<where>\S{1,200})",
         FailureCause.DISK_FULL,
         "A disk is full on the node, or the container's shared memory is[ ({where})].",
@@ -324,7 +325,8 @@ RANK_FAILURES = (
     ),
     failure_rule(
         r"NCCL WARN (?P<warn>(?:.{0,40}Duplicate GPU detected|.{0,60}no socket interface found|socket\w{1,30} ?: (?:Connect|Connection)"
-        r"|.{0,60}Connection closed by remote peer|Call to (?:bind|connect|recv|send|ibv_(?:alloc|create|modify|open|reg)_\w{1,20}) failed(?!.*not supported)|Cuda failure|Timeout waiting for).*?)\.?\s*$",
+        r"|.{0,60}Connection closed by remote peer|Call to (?:bind|connect|recv|send|ibv_(?:alloc|create|modify|open"
+        r"|reg)_\w{1,20}) failed(?!.*not supported)|Cuda failure|Timeout waiting for).*?)\.?\s*$",
         FailureCause.NCCL,
         "NCCL, by which the ranks talk to each other, failed: {warn}.",
         _CHECK_LINK,
