@@ -1061,7 +1061,7 @@ CRASH_FAILURES = (
         weight=FailureWeight.EXCEPTION,
     ),
     failure_rule(
-        r"^(?:(?:\S*/)?(?:ba|da)?sh: )?(?:line )?(?:\d+:? +){0,2}(?P<what>Segmentation fault|Aborted|Floating point exception"
+        r"^(?:\S{1,120}: )?(?:line )?(?:\d+:? +){0,2}(?P<what>Segmentation fault|Aborted|Floating point exception"
         r"|Trace/breakpoint trap)(?: *\(core dumped\).*| {2,}\S.*)?$|^!{3,9} (?P<said>Segfault encountered) !{3,9}"
         r"|^(?P<cpp>terminate called (?:after throwing an instance of \S{1,120}|without an active exception))",
         FailureCause.CRASHED,
@@ -1078,7 +1078,7 @@ CRASH_FAILURES = (
         weight=FailureWeight.LOST,
     ),
     failure_rule(
-        r"^(?:(?:\S*/)?(?:ba|da)?sh: )?(?:line )?(?:\d+:? +){0,2}Illegal instruction(?: *\(core dumped\).*| {2,}\S.*)?$",
+        r"^(?:\S{1,120}: )?(?:line )?(?:\d+:? +){0,2}Illegal instruction(?: *\(core dumped\).*| {2,}\S.*)?$",
         FailureCause.BROKEN_IMAGE,
         "The program uses an instruction that this processor does not have.",
         "Take a build that was made for this processor (a Spark is linux/arm64).",
