@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import io
-import json
 import os
 import re
 import select
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 APP_NAME = "sparkctl"
+_MAX_NAME_CHARS = 200  # file systems take 255 bytes
 
 
 def config_dir() -> Path:
@@ -137,12 +137,32 @@ def read_regular_file(path: str | Path, most: int) -> bytes:
 
 def load_state_file(path: Path | None, kind: type[T]) -> T | None:
     """Return the dataclass in a state file, None for no path and for a file that is not there, damaged or too large."""
+    import json
+
     from sparkctl.model.json_codec import from_json_data
 
     try:
         return None if path is None else from_json_data(kind, json.loads(read_regular_file(path, MAX_STATE_FILE_BYTES)))
     except (OSError, ValueError, RecursionError):
         return None
+
+
+def safe_file_name(name: str) -> str:
+    """Return a file name for a name that may hold anything (an ad hoc node is user@host:port), and be of any length.
+
+    Different names have different ones: what had to be changed ends with a digest.
+    """
+    plain = plain_file_name(name)
+    if plain == name:
+        return plain
+    import hashlib  # rarely needed
+
+    return f"{plain}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
+
+
+def plain_file_name(name: str) -> str:
+    """Return the same without a digest, as earlier versions wrote it: two names may have the same one."""
+    return re.sub(r"[^A-Za-z0-9_.@-]", "_", name).lstrip(".")[:_MAX_NAME_CHARS] or "_"
 
 
 def open_user_file(path: str | Path) -> io.FileIO:

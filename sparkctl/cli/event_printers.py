@@ -256,6 +256,7 @@ class TextPrinter:
             self.on_interrupt = "closing the tunnel ..."  # `up --tunnel` has ended its start
             stdout.print_line(event.url)
             stdout.flush_stdout()
+            self._print_first_request(event.hint)
 
     def _print_phase(self, event: PhaseChanged) -> None:
         progress, now = self._phases.get(event.node), time.monotonic()
@@ -346,11 +347,15 @@ class TextPrinter:
             stderr.print_message(f"  log     {event.log}", _VERDICT_INDENT, is_trouble=True)
             for _, path in event.more_logs:  # the path names its Spark
                 stderr.print_message(f"          {path}", _VERDICT_INDENT, is_trouble=True)
-        if event.outcome is Outcome.READY:
-            for line in sanitize_lines(event.hint) if event.hint else ():
-                stderr.print_message(f"try  {line}", _VERDICT_INDENT)
+        if event.outcome is Outcome.READY and not self._has_tunnel:
+            self._print_first_request(event.hint)
         if event.endpoint and not self._has_tunnel:
             stdout.print_line(event.endpoint)
+
+    def _print_first_request(self, hint: str | None) -> None:
+        """Print what to try with a service that is ready."""
+        for line in sanitize_lines(hint) if hint else ():
+            stderr.print_message(f"try  {line}", _VERDICT_INDENT)
 
     def _update_live_line(self) -> None:
         """Rewrite the live line: what comes onto nodes, else the progress of the first node, then the other nodes."""

@@ -283,7 +283,9 @@ def reason_no_problems(context: ActionContext) -> str | None:
         return None
     if context.node_view is None:
         return "no data from any Spark yet"
-    return None if context.node_view.findings else f"no problems found on {context.node}"
+    if any(one.findings for one in context.views):
+        return None
+    return f"no problems found on {context.node}" if len(context.views) < 2 else "no problems found on any Spark"
 
 
 def reason_already_connected(context: ActionContext) -> str | None:

@@ -24,7 +24,7 @@ from sparkctl.model.events import CommandEnded, Emit, Event, FindingReported, Ou
 from sparkctl.model.finding import Severity
 from sparkctl.model.launch_plan import ContainerLabel, ReadinessRule, ReadinessTarget
 from sparkctl.model.node import Node, NodeName
-from sparkctl.monitor.answer_check import CheckTarget, build_answer_finding, check_answers
+from sparkctl.monitor.answer_check import AnswerCheck, CheckTarget, build_answer_finding, check_answers
 from sparkctl.monitor.engine_probe import AudioClip, find_clip_fault, request_speech, resolve_served_model
 from sparkctl.monitor.node_views import build_missing_instance_error
 from sparkctl.profiles.container_labels import find_container_api_key, parse_port_label, parse_ready_rule_label
@@ -93,11 +93,13 @@ async def _check_container(
     run = await session.docker.read_run_options(container.id)
     service = ReadinessTarget(parse_port_label(container), rule, None, find_container_api_key(run))
     target = CheckTarget(service=service, engine=load_engine(engine), command=run.command)
-    found = await check_answers(session.link, target, is_full=request.is_full)
     secrets = await session.docker.read_secret_values(container.id)
-    for one in found:
+
+    def report(one: AnswerCheck) -> None:
         finding = build_answer_finding(one, session.node.name, request.instance, secrets)
         emit(FindingReported.from_finding(ctx.clock.unix_time(), finding))
+
+    found = await check_answers(session.link, target, is_full=request.is_full, report=report)
     return sum(one.severity is Severity.WARNING for one in found)
 
 

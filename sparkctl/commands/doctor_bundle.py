@@ -22,6 +22,7 @@ from sparkctl.commands.request import Request
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.errors import DockerError, ExitCode, InvalidInput, NodeError
+from sparkctl.files import safe_file_name
 from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, WarningEmitted
 from sparkctl.model.json_codec import to_json_data
@@ -93,11 +94,6 @@ class SupportBundle:
         if not self._done:
             with suppress(OSError):
                 self.path.unlink()
-
-
-def safe_file_name(name: str) -> str:
-    """Return a name that is one valid path component on any system, whatever its source."""
-    return re.sub(r"[^A-Za-z0-9_.@-]", "_", name).lstrip(".")[:100] or "_"
 
 
 @dataclass(slots=True, kw_only=True)

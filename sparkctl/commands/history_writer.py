@@ -18,6 +18,8 @@ from sparkctl.history.model import NodeResult, OperationKind, StepRecord
 from sparkctl.history.operation_recorder import OperationRecorder
 from sparkctl.model.engine_metrics import EngineFactName
 from sparkctl.model.events import (  # fmt: skip
+    BenchCellMeasured,
+    BenchDomainMeasured,
     CommandEnded,
     EngineFactsReported,
     Event,
@@ -119,6 +121,8 @@ class HistoryWriter:
             case SwitchStepReported():
                 self._is_done_to = self._is_done_to or event.step is not SwitchStep.CHECKING
                 self.entry.record_facts(moments=_append_step(self.entry.operation.moments, event))
+            case BenchCellMeasured() | BenchDomainMeasured():
+                self._is_done_to = True
             case CommandEnded():
                 self._record_end(event)
             case _:
@@ -149,6 +153,8 @@ class HistoryWriter:
         touched = tuple(dict.fromkeys(share.node for share in self.entry.operation.shares))
         if touched and self.entry.operation.kind is OperationKind.STOP and event.exit_code == 0:
             self.entry.record_facts(nodes=touched)  # asked of all nodes, and done on these
+        elif self.entry.operation.kind is OperationKind.BENCH and event.node is not None:
+            self.entry.record_facts(nodes=(event.node,))  # looked for on all nodes, and found on this one
         elif self.entry.operation.kind is OperationKind.SWITCH:
             self.entry.record_facts(nodes=tuple(dict.fromkeys((*self.entry.operation.nodes, *touched))))
         for (node, instance), course in self._courses.items():

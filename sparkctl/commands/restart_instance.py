@@ -16,26 +16,20 @@ from sparkctl.commands.stop.stop_impact import StopTarget, preview_stop
 from sparkctl.commands.stop.stop_instance import StopInstance
 from sparkctl.context import CommandContext
 from sparkctl.errors import InvalidInput, OperationRefused, SparkctlError
-from sparkctl.history.model import OperationKind, OperationRecord
-from sparkctl.history.start_diff import diff_profiles
+from sparkctl.history.model import OperationRecord
+from sparkctl.history.start_diff import describe_changes
 from sparkctl.model.container import Container
 from sparkctl.model.events import CommandEnded, Event, Outcome, WarningEmitted
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import Node, NodeState
-from sparkctl.model.profile import Profile
-from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.text.secrets import MASK
 from sparkctl.monitor.node_status import read_node_statuses
 from sparkctl.monitor.node_views import choose_instance
 from sparkctl.profiles.profile_library import ProfileLibrary
-from sparkctl.profiles.redaction import render_redacted_yaml
 
 if TYPE_CHECKING:
     from sparkctl.commands.action_context import ActionContext
-
-_ID_LENGTH = 12  # digits of a container's id in the history
-_MOST_CHANGES, _MAX_VALUE_CHARS = 5, 60  # fields of a profile that are named, and of each value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +130,7 @@ def build_restart(ctx: CommandContext, found: InstanceView, nodes: Sequence[Node
 
     It is checked before anything is stopped. Raises `SparkctlError` where it cannot be started again.
     """
-    record = find_start_record(ctx, found.name, found.container_id)
+    record = ctx.history.find_start_of(found.name, found.container_id)
     words = (found.profile or found.name,) if record is None else _read_start_words(found.name, record)
     profile = ProfileLibrary().load_profile(words[0], overrides=words[2::2])
     by_name = {node.name: node for node in nodes}
@@ -150,36 +144,12 @@ def build_restart(ctx: CommandContext, found: InstanceView, nodes: Sequence[Node
     return RestartPlan(replace(start, words=words, once_more=True), record is not None, changes)
 
 
-def find_start_record(ctx: CommandContext, name: str, container: str | None) -> OperationRecord | None:
-    """Return the history's row of the start that made a container, None where it has none."""
-    wanted = (container or "")[:_ID_LENGTH]
-    for one in ctx.history.list_operations(name, most=-1):
-        ids = {(share.container or "")[:_ID_LENGTH] for share in one.shares}
-        if one.kind is OperationKind.START and one.command and wanted and wanted in ids:
-            return one
-    return None
-
-
-def describe_changes(record: OperationRecord, profile: Profile) -> str | None:
-    """Return in words what a profile has otherwise than the one that was started; None where nothing is, or the start kept none."""
-    if record.hash is None or record.hash == profile.digest:
-        return None
-    told = diff_profiles(record.text, render_redacted_yaml(profile))
-    shown = [
-        f"{one.what}: {_format_value(one.before)} -> {_format_value(one.after)}" for one in (told or ())[:_MOST_CHANGES]
-    ]
-    more = len(told or ()) - len(shown)
-    if not shown:  # a secret, or a field of another version
-        return f"hash {record.hash} -> {profile.digest}"
-    return "; ".join(shown) + (f"; and {more} more" if more > 0 else "")
-
-
 def find_profile_changes(ctx: CommandContext, name: str, container: Container) -> str | None:
     """Return in words what the profile of a running instance has otherwise here now, with the overrides of its start.
 
     None: nothing, or it is not known here.
     """
-    record = find_start_record(ctx, name, container.id)
+    record = ctx.history.find_start_of(name, container.id)
     profile_name, digest = container.get_label(ContainerLabel.PROFILE), container.get_label(ContainerLabel.HASH)
     try:
         words = (profile_name or name,) if record is None else _read_start_words(name, record)
@@ -189,10 +159,6 @@ def find_profile_changes(ctx: CommandContext, name: str, container: Container) -
     if record is not None:
         return describe_changes(record, profile)
     return None if not digest or digest == profile.digest else f"hash {digest} -> {profile.digest}"
-
-
-def _format_value(value: str | None) -> str:
-    return "not set" if value is None else truncate_text(sanitize_line(value), _MAX_VALUE_CHARS)
 
 
 def _read_start_words(name: str, record: OperationRecord) -> tuple[str, ...]:

@@ -79,9 +79,14 @@ async def start_and_tunnel(ctx: CommandContext, request: StartInstance) -> Async
     if ended is None:
         return
     opening = OpenTunnel(instance=ended.instance or request.profile.name, nodes=request.nodes[:1])
+    hint = ended.hint
     async with aclosing(open_tunnel(ctx, opening)) as events:
         async for event in events:
-            if not isinstance(event, CommandEnded):
+            if isinstance(event, TunnelStateChanged) and event.state is TunnelState.OPEN and hint:
+                # its end comes only after the tunnel's
+                yield replace(event, hint=hint.replace(ended.endpoint, event.url) if ended.endpoint else hint)
+                hint = None
+            elif not isinstance(event, CommandEnded):
                 yield event
             elif event.exit_code and event.outcome is not Outcome.INTERRUPTED:
                 what = f"no tunnel: {event.message}"  # it runs: that is what the command was for

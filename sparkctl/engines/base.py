@@ -368,6 +368,9 @@ class Engine:
         None  # YAML of a profile for a model without one; its image is that of `proposed_like`
     )
     proposed_like: str | None = None  # a shipped profile
+    is_any_program: bool = (
+        False  # it stands for programs that are not known: its title says nothing, and it tells no figures
+    )
     reads_gguf: bool = False  # its checkpoints are GGUF files
     bench_fields: tuple[tuple[str, str], ...] = ()  # fields of a request without which the load generator's are refused
 

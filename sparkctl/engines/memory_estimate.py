@@ -20,7 +20,7 @@ from sparkctl.engines.engine_flags import CommandFlags, parse_positive_int
 from sparkctl.model.launch_plan import DockerRunSpec, LaunchPlan
 from sparkctl.model.memory_fit import CheckpointFiles, EstimatePart, EstimateSource
 from sparkctl.model.text.sanitize import load_json_map
-from sparkctl.model.text.units import GIB
+from sparkctl.model.text.units import GIB, format_gib
 
 CUDA_CONTEXT_BYTES = int(2.3 * GIB)
 CUDA_CONTEXT_EVIDENCE = "three engine processes on a GB10 held 7 GiB in addition to what they had asked for"
@@ -36,8 +36,8 @@ class DraftWorkspace(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateInput:
-    """A launch as the memory rules see it. ``ranks``: nodes that share the model. ``per_token``: the profile's own
-    bytes of KV cache per token.
+    """A launch as the memory rules see it. ``ranks``: nodes that share the model; in ``copies`` groups of them that serve side by
+    side and share the ``experts`` alone (bytes, None: not known). ``per_token``: the profile's own bytes of KV cache per token.
 
     ``version`` is empty if not known.
     """
@@ -50,10 +50,17 @@ class EstimateInput:
     per_token: int | None = None
     version: tuple[int, ...] = ()
     ranks: int = 1
+    copies: int = 1
+    experts: int | None = None
     expected: int | None = None
     workspace: DraftWorkspace = DraftWorkspace.UNKNOWN
     has_gpu: bool = True
     env: Mapping[str, str] = field(default_factory=dict)  # the container's
+
+    @property
+    def attention_ranks(self) -> int:
+        """How many nodes share what is not an expert: those of one copy."""
+        return max(1, self.ranks // self.copies)
 
     @property
     def cache_ranks(self) -> int:
@@ -65,7 +72,7 @@ class EstimateInput:
             size = self.words.get_value(*flags) or ""
             parts *= int(size) if size.isdecimal() and int(size) else 1
         heads = self.layout.heads if self.layout is not None and self.layout.heads is not None else self.ranks
-        return min(self.ranks, parts * heads)
+        return min(self.attention_ranks, parts * heads)
 
     def estimate_kv_cache(self, tokens: int, requests: int = 1) -> EstimatePart:
         """Return the KV cache for this many requests and tokens, on one node."""
@@ -77,7 +84,7 @@ class EstimateInput:
                 name=name, size=size, obtained=EstimateSource.CONFIG, words=f"{self.layout.description}, {of_type}"
             )
         if self.per_token is not None:
-            size = -(-self.per_token * tokens * requests // self.ranks)
+            size = -(-self.per_token * tokens * requests // self.attention_ranks)
             return EstimatePart(
                 name=name, size=size, obtained=EstimateSource.PROFILE, words="model.kv_per_token of the profile"
             )
@@ -93,6 +100,8 @@ class EstimateInput:
         values = keys if of_all else (self.words.get_value("cache-type-v", "ctv") or "auto").lower()
         if self.layout is not None and self.layout.is_latent:  # keys and values are one
             values = keys
+            if (packed := self.layout.get_packed_width(keys)) is not None:
+                return packed, f"{keys}: packed, {packed * self.layout.numbers:g} bytes a token"
         width = (_parse_cache_width(keys) + _parse_cache_width(values)) / 2  # as many keys as values
         if width == _DEFAULT_NUMBER_BYTES:
             return width, "2 bytes each"
@@ -210,9 +219,17 @@ def estimate_kv_remainder(name: str, size: int, subject: EstimateInput) -> Estim
 
 def list_model_parts(subject: EstimateInput, *, within: bool = False) -> list[EstimatePart]:
     """Return the weights, and those of the draft model if there is one."""
-    found = [build_weights_part("weights", subject.weights, subject.ranks, within=within)]
+    weights = build_weights_part("weights", subject.weights, subject.ranks, within=within)
+    whole, experts = subject.weights.size, subject.experts
+    if subject.copies > 1 and whole is not None and experts is not None and experts <= whole:
+        size = -(-(whole - experts) // subject.attention_ranks) + -(-experts // subject.ranks)
+        words = (
+            f"{subject.weights.why}, of the experts ({format_gib(experts)}) a share of 1/{subject.ranks} on each node"
+        )
+        weights = replace(weights, size=size, words=words)
+    found = [weights]
     if subject.draft is not None:
-        found.append(build_weights_part("draft model", subject.draft, subject.ranks, within=within))
+        found.append(build_weights_part("draft model", subject.draft, subject.attention_ranks, within=within))
     return found
 
 
@@ -300,16 +317,37 @@ class KvCacheLayout:
     is_latent: bool = False
     sliding_numbers: int | None = None  # of a layer with a window, None: as many as the others keep
     heads: int | None = None  # of keys and values, by which tensor parallelism splits it; a latent has one
+    rotary: int = 0  # of a latent's numbers: those of the position
+    index: int = 0  # bytes a token and layer of the index of sparse attention, whatever the cache's type
+
+    def get_packed_width(self, said: str) -> float | None:
+        """Return the bytes per number where a latent is packed by a layout of its own, None where it is not.
+
+        vLLM 0.32 (vllm/v1/attention/backends/mla/flashmla_sparse.py, mla_attention.py): in fp8_ds_mla a latent of 512 + 64 takes 512
+        bytes, four scales of 4 bytes and the 64 in 2 bytes each: 656; in nvfp4_ds_mla 256 + 32 of scales + 64: 352. Sparse attention
+        stores every other kind of fp8 as fp8_ds_mla, too.
+        """
+        latent = self.numbers - self.rotary
+        if said == "nvfp4_ds_mla":
+            return (latent / 2 + latent / 16 + self.rotary) / self.numbers
+        if said == "fp8_ds_mla" or (self.index and said.startswith("fp8")):
+            return (latent + latent / 128 * 4 + self.rotary * 2) / self.numbers
+        return None
 
     def count_cache_bytes(self, tokens: int, requests: int = 1, width: float = 2.0) -> int:
         """Return the bytes for ``requests`` of ``tokens`` each, ``width`` bytes per number."""
         seen = tokens if self.window is None else min(tokens, self.window)
         kept = self.full * self.numbers * tokens + self.sliding * self._windowed * seen
-        return int(requests * (width * kept + self.state))
+        return int(requests * (width * kept + self.full * self.index * tokens + self.state))
 
     def count_bytes_per_token(self, width: float = 2.0) -> int:
         """Return the bytes for one more token of a long context."""
-        return int(width * (self.full * self.numbers + (self.sliding * self._windowed if self.window is None else 0)))
+        windowed = self.sliding * self._windowed if self.window is None else 0
+        return int(width * (self.full * self.numbers + windowed) + self.full * self.index)
+
+    def count_bytes_per_layer(self, width: float = 2.0) -> int:
+        """Return the bytes that one layer without a window keeps of a token."""
+        return int(width * self.numbers + self.index)
 
     @property
     def _windowed(self) -> int:
@@ -381,6 +419,10 @@ def _build_kv_layout(said: Mapping[str, Any]) -> KvCacheLayout | None:
     is_latent = latent is not None and rope is not None
     sliding_numbers, heads = None, 1 if is_latent else _count_heads(said)
     of_full = {"head_dim": said.get("global_head_dim"), "num_key_value_heads": said.get("num_global_key_value_heads")}
+    if (
+        said.get("attention_k_eq_v") is False
+    ):  # only layers whose values are their keys have other heads; both are kept all the same
+        del of_full["num_key_value_heads"]
     own = {name: value for name, value in of_full.items() if parse_positive_int(value)}
     if own and not is_latent:
         at_full = {**said, **own}
@@ -408,7 +450,15 @@ def _build_kv_layout(said: Mapping[str, Any]) -> KvCacheLayout | None:
         is_latent=is_latent,
         sliding_numbers=sliding_numbers,
         heads=heads,
+        rotary=rope if is_latent and rope is not None else 0,
+        index=_count_index_bytes(said) if is_latent else 0,
     )
+
+
+def _count_index_bytes(said: Mapping[str, Any]) -> int:
+    """Return the bytes of a key of sparse attention's index: FP8 with a scale of 4 bytes for 128 numbers (vLLM 0.32)."""
+    wide = parse_positive_int(said.get("index_head_dim")) or 0
+    return wide + wide // 128 * 4
 
 
 def _count_heads(said: Mapping[str, Any]) -> int | None:

@@ -20,11 +20,13 @@ from sparkctl.files import read_regular_file, write_private_file
 from sparkctl.history.database import make_private_directory
 from sparkctl.history.start_diff import StartDifference, diff_profiles, load_recorded_reference
 from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, DomainKey, DomainResult, Measurements
+from sparkctl.model.container import shorten_id
 from sparkctl.model.json_codec import from_json_data, to_json_data
 from sparkctl.model.node import NodeName
 from sparkctl.model.reference import FigureRange, Reference, ReferenceFigure, name_source
 
 _MAX_FILE_BYTES = 16 << 20
+_SCHEMA = 1
 
 
 class BenchStore:
@@ -106,7 +108,7 @@ class BenchStore:
     def save(self, run: BenchRun) -> None:
         """Write a benchmark; what was there under its number is replaced whole. Raises OSError."""
         make_private_directory(self.directory)
-        text = json.dumps({"schema": 1, "run": to_json_data(run)}, indent=1)
+        text = json.dumps({"schema": _SCHEMA, "run": to_json_data(run)}, indent=1)
         write_private_file(self.directory / f"{run.number}.json", text)
 
     def load(self, number: int) -> BenchRun:
@@ -114,10 +116,13 @@ class BenchStore:
         path = self.directory / f"{number}.json"
         try:
             data = json.loads(read_regular_file(path, _MAX_FILE_BYTES))
+            schema = data.get("schema", _SCHEMA)
+            if isinstance(schema, int) and schema > _SCHEMA:
+                raise InvalidInput(f"{path}: a newer sparkctl wrote it (schema {schema})", "update sparkctl to read it")
             return from_json_data(BenchRun, data["run"])
         except FileNotFoundError:
             raise InvalidInput(f"there is no benchmark {number}", "sparkctl bench list") from None
-        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise InvalidInput(f"{path}: not a benchmark of sparkctl: {error}", "remove the file") from error
 
     def list_runs(self) -> tuple[BenchRun, ...]:
@@ -369,7 +374,7 @@ def _compare_setups(before: BenchRun, after: BenchRun) -> tuple[StartDifference,
         old, new = getattr(before.setup, one.name), getattr(after.setup, one.name)
         if one.name not in _NOT_COMPARED and old != new:
             if one.name in _HASHES:
-                old, new = (None if value is None else value.removeprefix("sha256:")[:12] for value in (old, new))
+                old, new = (None if value is None else shorten_id(value) for value in (old, new))
             found.append(_describe(one.name.replace("_", " "), old, new))
     told = {"name", *(one.what for one in found)}  # the headings have the name; engine and image are as they ran
     profiles = diff_profiles(before.setup.text, after.setup.text) or ()

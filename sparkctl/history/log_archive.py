@@ -7,9 +7,11 @@ Only the operator can read the files (0600 in a 0700 directory); secrets are mas
 from __future__ import annotations
 
 import calendar
+import glob
 import json
 import os
 import re
+import shutil
 import tempfile
 import time
 from collections.abc import Collection, Iterable
@@ -18,7 +20,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from sparkctl.files import MAX_STATE_FILE_BYTES, load_state_file, read_regular_file, write_private_file
+from sparkctl.files import (
+    MAX_STATE_FILE_BYTES,
+    load_state_file,
+    plain_file_name,
+    read_regular_file,
+    safe_file_name,
+    write_private_file,
+)
 from sparkctl.history.database import make_private_directory
 from sparkctl.history.expected_durations import is_byte_count
 from sparkctl.model.sample import MemoryBeforeStart
@@ -28,7 +37,6 @@ if TYPE_CHECKING:
     from sparkctl.model.verdict import Verdict
 
 _MAX_LOGS = 20  # per instance and node
-_MAX_NAME_CHARS = 200  # of a directory: file systems take 255 bytes
 _LOG_NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{12}\.log")
 _STAMPED_NAME = re.compile(r"[0-8]\d{7}-\d{6}-")
 _STAMP_CHARS, _STAMP_FORMAT = 15, "%Y%m%d-%H%M%S"
@@ -58,7 +66,8 @@ class SavedLog:
 class SavedLogWriter:
     """Writes one container's log as it arrives, each line as ``STAMP TEXT``; secrets are masked on the way.
 
-    An existing file is not touched: a new one grows beside it, and `close` decides which of them stays.
+    An existing file is not touched: a new one grows beside it, and `close` decides which of them stays, also where two
+    write the log of one container at the same time.
     A full disk ends the log, never the command: ``failed`` says why nothing more is written. Opening raises OSError.
     """
 
@@ -67,12 +76,11 @@ class SavedLogWriter:
         self.failed: OSError | None = None
         self._secrets = tuple(secrets)
         make_private_directory(path.parent)
-        if path.exists():
-            handle, name = tempfile.mkstemp(_UNFINISHED_SUFFIX, f"{path.name}.", path.parent)  # 0600
-            self._beside: Path | None = Path(name)
-        else:
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            self._beside = None
+        self._beside: Path | None = None
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            handle, self._beside = self._open_beside()
         self._file: IO[str] = os.fdopen(handle, "w", encoding="utf-8", errors="replace", newline="\n")
 
     def write(self, lines: Iterable[LogLine]) -> None:
@@ -90,11 +98,29 @@ class SavedLogWriter:
     def close(self, whole: bool = False) -> None:
         """Close the file; ``whole``: the log is complete. An incomplete log replaces only a shorter one."""
         try:
+            if self._beside is None and not self._file.closed:
+                self._beside = self._copy_if_replaced()
             self._file.close()
             if self._beside is not None:
                 self._replace_or_discard(self._beside, whole and self.failed is None)
         except OSError as error:
             self._mark_failed(error)
+
+    def _open_beside(self) -> tuple[int, Path]:
+        handle, name = tempfile.mkstemp(_UNFINISHED_SUFFIX, f"{self.path.name}.", self.path.parent)  # 0600
+        return handle, Path(name)
+
+    def _copy_if_replaced(self) -> Path | None:
+        """Return a copy of what was written here if another writer's file took the place meanwhile, None else."""
+        self._file.flush()
+        own = self._file.fileno()
+        if not self.path.exists() or os.path.samestat(os.fstat(own), self.path.stat()):
+            return None
+        handle, beside = self._open_beside()
+        with os.fdopen(handle, "wb") as copy, os.fdopen(os.dup(own), "rb") as written:
+            written.seek(0)
+            shutil.copyfileobj(written, copy)
+        return beside
 
     def _replace_or_discard(self, beside: Path, whole: bool) -> None:
         self._beside = None
@@ -117,10 +143,9 @@ class LogArchive:
 
     def open_log_writer(self, instance: str, node: str, container_id: str, secrets: Iterable[str]) -> SavedLogWriter:
         """Open the file for this run of a container: always the same one; files of old runs are pruned."""
-        folder = self._log_folder(instance, node)
-        same = sorted(folder.glob(f"*-{container_id[:12]}.log"))
-        if same:
+        if same := self._find_files(instance, node, f"*-{container_id[:12]}.log"):
             return SavedLogWriter(same[-1], secrets)  # the operator may have seen this name already
+        folder = self._log_folder(instance, node)
         _prune_folder(folder)
         return SavedLogWriter(folder / f"{_next_stamp(folder)}-{container_id[:12]}.log", secrets)
 
@@ -129,9 +154,13 @@ class LogArchive:
 
         With None, nodes have the names of their folders.
         """
-        names = None if nodes is None else {safe_file_name(node): node for node in nodes}
+        names = (
+            None
+            if nodes is None
+            else {name(node): node for name in (plain_file_name, safe_file_name) for node in nodes}
+        )
         found = []
-        for path in (self.directory / "logs" / safe_file_name(instance)).glob("*/*.log"):
+        for path in self._find_files(instance, None, "*.log"):
             node = path.parent.name if names is None else names.get(path.parent.name)
             if node is not None and _LOG_NAME.fullmatch(path.name):
                 with suppress(FileNotFoundError):  # pruned by another sparkctl just now
@@ -148,7 +177,7 @@ class LogArchive:
 
     def find_receipt(self, instance: str, node: str, container_id: str) -> Path | None:
         """Return the path of the guard's receipt for this container, None if there is none."""
-        return next(iter(self._log_folder(instance, node).glob(f"*-{container_id[:12]}{_RECEIPT_SUFFIX}")), None)
+        return self._find_beside_log(instance, node, container_id, _RECEIPT_SUFFIX)
 
     def save_receipt(self, instance: str, node: str, container_id: str, text: str) -> Path:
         """Write the guard's receipt beside the container's log, whole or not at all. Raises OSError."""
@@ -157,10 +186,10 @@ class LogArchive:
     def _write_beside_log(self, instance: str, node: str, container_id: str, suffix: str, text: str) -> Path:
         folder = self._log_folder(instance, node)
         make_private_directory(folder)
-        logs = sorted(folder.glob(f"*-{container_id[:12]}.log"))
-        stem = logs[-1].stem if logs else f"{_next_stamp(folder)}-{container_id[:12]}"
-        earlier = next(iter(folder.glob(f"*-{container_id[:12]}{suffix}")), None)
-        path = earlier or folder / f"{stem}{suffix}"
+        logs = self._find_files(instance, node, f"*-{container_id[:12]}.log")
+        path = self._find_beside_log(instance, node, container_id, suffix) or (
+            logs[-1].with_suffix(suffix) if logs else folder / f"{_next_stamp(folder)}-{container_id[:12]}{suffix}"
+        )
         write_private_file(path, text, _UNFINISHED_SUFFIX)
         return path
 
@@ -178,7 +207,7 @@ class LogArchive:
 
     def load_start_command(self, instance: str, node: str, container_id: str) -> str | None:
         """Return the command that started a container, None if it was not started from here or the file is pruned."""
-        kept = next(iter(self._log_folder(instance, node).glob(f"*-{container_id[:12]}{_COMMAND_SUFFIX}")), None)
+        kept = self._find_beside_log(instance, node, container_id, _COMMAND_SUFFIX)
         try:
             return (
                 None if kept is None else read_regular_file(kept, MAX_STATE_FILE_BYTES).decode("utf-8").strip() or None
@@ -199,7 +228,7 @@ class LogArchive:
 
     def load_memory_before(self, instance: str, node: str, container_id: str) -> MemoryBeforeStart | None:
         """Return a node's memory just before this container was started, None if not known here."""
-        kept = next(iter(self._log_folder(instance, node).glob(f"*-{container_id[:12]}{_MEMORY_BEFORE_SUFFIX}")), None)
+        kept = self._find_beside_log(instance, node, container_id, _MEMORY_BEFORE_SUFFIX)
         before = load_state_file(kept, MemoryBeforeStart)
         return before if before is not None and is_byte_count(before.available) else None
 
@@ -208,6 +237,18 @@ class LogArchive:
         from sparkctl.model.verdict import Verdict
 
         return load_state_file(saved.path.with_suffix(_VERDICT_SUFFIX), Verdict)
+
+    def _find_beside_log(self, instance: str, node: str, container_id: str, suffix: str) -> Path | None:
+        return next(iter(self._find_files(instance, node, f"*-{container_id[:12]}{suffix}")), None)
+
+    def _find_files(self, instance: str, node: str | None, pattern: str) -> list[Path]:
+        """Return the files of an instance on a node, or on all of them, by their names; also those in folders that an earlier
+        version named."""
+        found: set[Path] = set()
+        for name in (safe_file_name, plain_file_name):
+            of_node = "*" if node is None else glob.escape(name(node))
+            found.update((self.directory / "logs" / name(instance)).glob(f"{of_node}/{pattern}"))
+        return sorted(found, key=lambda path: path.name)
 
     def _log_folder(self, instance: str, node: str) -> Path:
         return self.directory / "logs" / safe_file_name(instance) / safe_file_name(node)
@@ -247,8 +288,3 @@ def _sort_newest_first(logs: Iterable[SavedLog]) -> list[SavedLog]:
 
 def _file_size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
-
-
-def safe_file_name(name: str) -> str:
-    """Return a file name for a name that may hold anything (an ad hoc node is user@host), and be of any length."""
-    return re.sub(r"[^A-Za-z0-9_.@-]", "_", name).lstrip(".")[:_MAX_NAME_CHARS] or "_"

@@ -18,6 +18,7 @@ class OperationKind(StrEnum):
     SWITCH = "switch"
     REMOVE = "remove"  # a model or images from the disk
     PULL = "pull"  # an image or a model onto a node
+    BENCH = "bench"  # one benchmark of a running instance
 
 
 # Of `NodeResult`: what one short request took, the first time and once more.
@@ -90,6 +91,7 @@ class StepRecord:
 class OperationRecord:
     """One row of the history. ``id`` is its number, ``parent`` the number of the switch that it was a part of.
 
+    ``kind`` is a word where a newer sparkctl wrote one that this one does not know.
     ``hash`` and ``text`` are the profile's, with ``--set`` applied and without secrets; ``command`` repeats the operation.
     ``alike``: the key that starts of the same image and model share. ``outcome`` is None while it runs; ``is_running`` tells
     whether its process still lives (None: not known on this machine). ``usual``: how long it and its parts were expected to
@@ -97,7 +99,7 @@ class OperationRecord:
     """
 
     id: int
-    kind: OperationKind
+    kind: OperationKind | str
     began: float
     operator: str
     nodes: tuple[NodeName, ...]

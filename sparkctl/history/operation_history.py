@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sparkctl.model.phase import ExpectedDurations, PhaseDuration
 
 
+_ID_LENGTH = 12  # digits of a container's id in the history
 _MAX_LEGACY_FILE_BYTES = 16 << 20  # bytes: that sparkctl let it grow to half a MiB
 
 
@@ -110,10 +111,10 @@ class OperationHistory(LogArchive):
         self._record_single_start(profile, digest, kind or None, share, time.time() if when is None else when)
 
     def record_failure(self, profile: str, digest: str, node: str, cause: str, container: str, when: float) -> None:
-        """Record that a start failed at unix time ``when``. The same container counts once."""
+        """Record that a start failed at unix time ``when``. The same container counts once; a start without one each time."""
         from sparkctl.history.model import NodeResult
 
-        share = NodeResult(node=NodeName(node), instance=profile, container=container[:12], cause=cause)
+        share = NodeResult(node=NodeName(node), instance=profile, container=container[:12] or None, cause=cause)
         self._record_single_start(profile, digest, None, share, when)
 
     def _record_single_start(
@@ -159,7 +160,9 @@ class OperationHistory(LogArchive):
                 found.clear()
             elif isinstance(record.get("failed"), str) and record["ts"] >= earliest:
                 cause = normalize_cause_name(record["failed"])
-                found.setdefault(str(record.get("container")), (float(record["ts"]), cause))
+                found.setdefault(
+                    str(record.get("container") or f"of operation {record['operation']}"), (float(record["ts"]), cause)
+                )
         return tuple(found.values())
 
     def get_measured_peak(self, digest: str, node: str) -> MeasuredPeak | None:
@@ -307,6 +310,17 @@ class OperationHistory(LogArchive):
         nothing: list[StoredOperation] = []
         found = self._file.read_transaction(lambda file: tables.query_operations(file, parent=one.id), nothing)
         return tuple(_resolve_running_state(each) for each in reversed(found))
+
+    def find_start_of(self, name: str, container: str | None) -> OperationRecord | None:
+        """Return the start that made a container of an instance, with its command; None where the history has none."""
+        from sparkctl.history.model import OperationKind
+
+        wanted = (container or "")[:_ID_LENGTH]
+        for one in self.list_operations(name, most=-1):
+            ids = {(share.container or "")[:_ID_LENGTH] for share in one.shares}
+            if one.kind is OperationKind.START and one.command and wanted and wanted in ids:
+                return one
+        return None
 
     def find_last_good_start(self, one: OperationRecord) -> OperationRecord | None:
         """Return the last successful start of the same instance before this operation: on the same nodes if there was one,

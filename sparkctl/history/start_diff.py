@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 from sparkctl.errors import InvalidInput
 from sparkctl.history.model import OperationRecord
+from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 
 if TYPE_CHECKING:
     from sparkctl.model.profile import Profile
     from sparkctl.model.reference import Reference
     from sparkctl.profiles.yaml_reader import YamlValue
 
+_MOST_CHANGES, _MAX_VALUE_CHARS = 5, 60  # fields of a profile that are named, and of each value
 _COMPARED_FACTS = (("driver", "driver"), ("kernel", "kernel"), ("engine_version", "engine version"))
 
 
@@ -99,6 +101,26 @@ def diff_profiles(before: str | None, after: str | None) -> tuple[StartDifferenc
     return tuple(
         StartDifference(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)
     )
+
+
+def describe_changes(record: OperationRecord, profile: Profile) -> str | None:
+    """Return in words what a profile has otherwise than the one that was started; None where nothing is, or the start kept none."""
+    from sparkctl.profiles.redaction import render_redacted_yaml
+
+    if record.hash is None or record.hash == profile.digest:
+        return None
+    told = diff_profiles(record.text, render_redacted_yaml(profile))
+    shown = [
+        f"{one.what}: {_format_value(one.before)} -> {_format_value(one.after)}" for one in (told or ())[:_MOST_CHANGES]
+    ]
+    more = len(told or ()) - len(shown)
+    if not shown:  # a secret, or a field of another version
+        return f"hash {record.hash} -> {profile.digest}"
+    return "; ".join(shown) + (f"; and {more} more" if more > 0 else "")
+
+
+def _format_value(value: str | None) -> str:
+    return "not set" if value is None else truncate_text(sanitize_line(value), _MAX_VALUE_CHARS)
 
 
 def _flatten_fields(item: YamlValue, path: str = "") -> Iterator[tuple[str, str]]:

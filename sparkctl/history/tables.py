@@ -101,6 +101,8 @@ def mark_start_ended(file: sqlite3.Connection, number: int, node: str, instance:
 
 def add_failure_cause(file: sqlite3.Connection, profile: str, share: NodeResult, now: float) -> bool:
     """Add a failure's cause to the row of its container's start; return False if there is no row, or if it succeeded."""
+    if not share.container:
+        return False
     row = file.execute(
         "SELECT operation, instance, seconds FROM shares WHERE container LIKE ? || '%' AND node = ? "
         "AND operation IN (SELECT id FROM operations WHERE kind = 'start' AND profile = ?) ORDER BY operation DESC LIMIT 1",
@@ -253,7 +255,7 @@ def _build_operation_record(row: sqlite3.Row, shares: tuple[NodeResult, ...]) ->
     told: dict[str, Any] = {name: _as_text(row[name]) for name in texts}
     return OperationRecord(
         id=int(row["id"]),
-        kind=OperationKind(row["kind"]) if row["kind"] in list(OperationKind) else OperationKind.START,
+        kind=OperationKind(row["kind"]) if row["kind"] in list(OperationKind) else str(row["kind"]),
         began=_as_unix_time(row["began"]) or 0.0,
         operator=str(row["operator"]),
         nodes=tuple(NodeName(str(one)) for one in nodes) if isinstance(nodes, list) else (),

@@ -520,7 +520,9 @@ class SetupStepDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunnelStateChanged:
-    """The state of a tunnel: ``url`` is the endpoint on this machine while the tunnel is there."""
+    """The state of a tunnel: ``url`` is the endpoint on this machine while the tunnel is there. ``hint``: what to try with it, when
+    it opens first.
+    """
 
     ts: float
     node: NodeName
@@ -528,6 +530,7 @@ class TunnelStateChanged:
     state: TunnelState
     url: str
     detail: str | None = None
+    hint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 
@@ -18,6 +20,7 @@ class Severity(StrEnum):
     UNKNOWN = "unknown"
 
 
+_FIGURES_PATTERN = re.compile(r"\d[\d.,]*")
 _SEVERITY_ORDER = (Severity.PROBLEM, Severity.WARNING, Severity.UNKNOWN, Severity.NOTE, Severity.GOOD)
 
 
@@ -102,9 +105,15 @@ class Finding:
     evidence: tuple[FindingEvidence, ...] = ()
     since: float | None = None
 
-    def is_same(self, other: Finding) -> bool:
-        """Tell whether both are about the same thing, whatever their figures are now."""
-        return (self.kind, self.node, self.instance) == (other.kind, other.node, other.instance)
+
+def find_same(findings: Sequence[Finding], wanted: Finding | None) -> Finding | None:
+    """Return the finding that is about the same thing as ``wanted``, whatever its figures are now; None where it is over. Of several
+    of a kind, the one with the same words."""
+    if wanted is None:
+        return None
+    subject, words = (wanted.kind, wanted.node, wanted.instance), _FIGURES_PATTERN.sub("", wanted.summary)
+    same = [one for one in findings if (one.kind, one.node, one.instance) == subject]
+    return max(same, key=lambda one: (one == wanted, _FIGURES_PATTERN.sub("", one.summary) == words), default=None)
 
 
 def sort_by_severity(findings: tuple[Finding, ...] | list[Finding]) -> tuple[Finding, ...]:

@@ -137,6 +137,13 @@ def find_rate_of_any_task(references: Iterable[Reference]) -> FigureRange | None
     return _join_ranges(figure.generation for figure in figures if figure.concurrency == 1)
 
 
+def find_single_rate(references: Sequence[Reference]) -> FigureRange | None:
+    """Return the tok/s of one request that may be compared, else of one by its task; None if no source says it."""
+    comparable = select_comparable(references)
+    rate = None if comparable is None else comparable.rates_by_concurrency.get(1)
+    return find_rate_of_any_task(references) if rate is None else rate
+
+
 def find_context(references: Iterable[Reference]) -> int | None:
     """Return the most tokens of context that a source had room for with these settings, None if none says it."""
     return max((one.context for one in references if one.differs is None and one.context is not None), default=None)

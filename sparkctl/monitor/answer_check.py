@@ -347,16 +347,26 @@ def build_answer_finding(
 QUESTION_PROBES = ("completions", "chat")
 
 
-async def check_answers(link: NodeConnection, target: CheckTarget, *, is_full: bool) -> tuple[AnswerCheck, ...]:
+async def check_answers(
+    link: NodeConnection,
+    target: CheckTarget,
+    *,
+    is_full: bool,
+    report: Callable[[AnswerCheck], None] = lambda _: None,
+) -> tuple[AnswerCheck, ...]:
     """Ask an engine that is ready, and judge what comes: two small requests, about ten for the full check.
 
-    Raises `ConnectionLost`; every fault of the engine is a result.
+    ``report`` gets each result as soon as it is known: the full check may take minutes. Raises `ConnectionLost`; every fault of
+    the engine is a result.
     """
     if target.service.ready.probe not in QUESTION_PROBES or target.service.port is None:
-        return (_leave_open("question", "its profile has no `probe` that takes a question, so none was asked"),)
-    manners = QueryMarkerSupport()
-    service = await engine_probe.resolve_served_model(link, target.service, manners)
-    return await _AnswerChecker(link, replace(target, service=service), manners).run(is_full=is_full)
+        report(none := _leave_open("question", "its profile has no `probe` that takes a question, so none was asked"))
+        return (none,)
+    marker_support = QueryMarkerSupport()
+    service = await engine_probe.resolve_served_model(link, target.service, marker_support)
+    return await _AnswerChecker(link, replace(target, service=service), marker_support).run(
+        is_full=is_full, report=report
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,15 +384,15 @@ async def measure_requests(
 
     The first of the two meets an engine that has not decoded before. Raises `ConnectionLost`; where the engine fails, nothing is known.
     """
-    manners = QueryMarkerSupport()
-    service = await engine_probe.resolve_served_model(link, target.service, manners)
-    asker = _AnswerChecker(link, replace(target, service=service), manners, _FULL_SECONDS)
+    marker_support = QueryMarkerSupport()
+    service = await engine_probe.resolve_served_model(link, target.service, marker_support)
+    asker = _AnswerChecker(link, replace(target, service=service), marker_support, _FULL_SECONDS)
     first: float | None = None
     try:
         first = await asker.measure_rate(clock)
         again = None if first is None else await asker.measure_rate(clock)
         began = clock.monotonic()
-        told = await engine_probe.request_token(link, service, manners)
+        told = await engine_probe.request_token(link, service, marker_support)
         ttft = clock.monotonic() - began if told.good else None
     except (OSError, http_client.InvalidHttpResponse):
         return RequestSpeed(rate=first), RequestSpeed()
@@ -396,13 +406,17 @@ class _AnswerChecker:
     """One check of one instance."""
 
     def __init__(
-        self, link: NodeConnection, target: CheckTarget, manners: QueryMarkerSupport, seconds: float = _BASIC_SECONDS
+        self,
+        link: NodeConnection,
+        target: CheckTarget,
+        marker_support: QueryMarkerSupport,
+        seconds: float = _BASIC_SECONDS,
     ) -> None:
-        self._link, self._target, self._manners = link, target, manners
+        self._link, self._target, self._marker_support = link, target, marker_support
         self._thinking: Mapping[str, Any] = {"chat_template_kwargs": {"enable_thinking": False}}
         self._seconds = seconds
 
-    async def run(self, *, is_full: bool) -> tuple[AnswerCheck, ...]:
+    async def run(self, *, is_full: bool, report: Callable[[AnswerCheck], None]) -> tuple[AnswerCheck, ...]:
         """Run the checks in their order; the first that gets no answer is the last, and what was found before it stays."""
         self._seconds = _FULL_SECONDS if is_full else _BASIC_SECONDS
         tokens = _FULL_TOKENS if is_full else _BASIC_TOKENS
@@ -415,14 +429,17 @@ class _AnswerChecker:
         for name, check in (checks | more if is_full else checks).items():
             if name in more and found[0].severity is Severity.WARNING:
                 break
-            asked = QUESTION if name == "question" else None
+            asked, is_broken = QUESTION if name == "question" else None, True
             try:
-                found += await check()
+                results, is_broken = await check(), False
             except TimeoutError:
-                found.append(_fail(name, f"it did not answer within {self._seconds:.0f} s", asked))
-                break
+                results = [_fail(name, f"it did not answer within {self._seconds:.0f} s", asked)]
             except (OSError, http_client.InvalidHttpResponse) as broken:
-                found.append(_fail(name, "it broke off its answer", asked, str(broken) or "connection closed"))
+                results = [_fail(name, "it broke off its answer", asked, str(broken) or "connection closed")]
+            for one in results:
+                found.append(one)
+                report(one)
+            if is_broken:
                 break
         return tuple(found)
 
@@ -515,7 +532,7 @@ class _AnswerChecker:
         assert service.port is not None
         answer = await request_engine(
             self._link, service.port, "POST", path, body=question, headers=headers, timeout=self._seconds,
-            manners=self._manners,
+            marker_support=self._marker_support,
         )  # fmt: skip
         return parse_reply(answer.status, answer.body)
 
@@ -524,7 +541,7 @@ class _AnswerChecker:
         assert service.port is not None
         return await request_engine(
             self._link, service.port, "GET", path, headers=service.auth_headers, timeout=self._seconds,
-            manners=self._manners,
+            marker_support=self._marker_support,
         )  # fmt: skip
 
 

@@ -129,14 +129,14 @@ class LivenessProbe:
         )  # whatever the result
         if container is None or rule is None or one.port is None:
             return
-        manners = QueryMarkerSupport()
+        marker_support = QueryMarkerSupport()
         run = await self._session.docker.read_run_options(container.id)
         service = ReadinessTarget(one.port, rule, None, find_container_api_key(run))
-        service = await engine_probe.resolve_served_model(self._session.link, service, manners)
+        service = await engine_probe.resolve_served_model(self._session.link, service, marker_support)
         if service.served_model is None:
             return  # the served name is not known, and a wrong one would be our own fault
         began = self._session.clock.unix_time() + ahead
-        answer = await engine_probe.request_token(self._session.link, service, manners)
+        answer = await engine_probe.request_token(self._session.link, service, marker_support)
         watched.proved = self._session.clock.monotonic()
         if answer.good or answer.unproven or is_generating(told().get(container.id, MeterReading(None)).numbers):
             self._clear_finding(watched)
@@ -619,3 +619,9 @@ def build_failure_state(session: NodeSession, error: NodeError | InvalidInput) -
     return NodeStateChanged(
         ts=session.clock.unix_time(), node=session.node.name, state=state, detail=error.message, hint=error.hint
     )
+
+
+def build_defect_state(ctx: CommandContext, node: Node, defect: BaseException, hint: str) -> NodeStateChanged:
+    """Return the node state for a defect of ours that ended the monitoring of a node; ``hint`` says how to go on."""
+    what = f"a defect in sparkctl, not in {node.name}: {type(defect).__name__}: {defect}"
+    return NodeStateChanged(ts=ctx.clock.unix_time(), node=node.name, state=NodeState.UNKNOWN, detail=what, hint=hint)

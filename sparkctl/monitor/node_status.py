@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sparkctl.concurrency import gather_or_cancel
@@ -13,9 +13,10 @@ from sparkctl.context import CommandContext
 from sparkctl.engines import find_health_paths
 from sparkctl.errors import ContainerNotFound, DockerError, DockerUnavailable, LogUnreadable, NodeError
 from sparkctl.model.container import Container, ContainerState
+from sparkctl.model.finding import Finding, sort_by_severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.launch_plan import PROVED_PROBES, ContainerLabel, ReadinessRule, ReadinessTarget
-from sparkctl.model.node import Node, NodeState, format_endpoint_url
+from sparkctl.model.node import Node, NodeName, NodeState, format_endpoint_url
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.sample import MemoryReading
 from sparkctl.model.switch_plan import JournalPresence
@@ -41,12 +42,18 @@ from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 
 if TYPE_CHECKING:
     from sparkctl.logs.analyzer import LogAnalyzer
+    from sparkctl.model.kernel_event import KernelEvent
+    from sparkctl.model.sample import Sample
+    from sparkctl.node.agent_decoder import AgentHello
+
+FindingsReader = Callable[[NodeName, tuple[Finding, ...]], None]
 
 _TAIL_LINES, _SHORT_TAIL_LINES = 400, 60  # lines
 _HEALTH_TIMEOUT = 5.0
 _PROOF_TIMEOUT = 10.0
 _PROOF_SECONDS, _NO_PROOF_SECONDS = 900.0, 30.0  # how long a proof counts, and how long that there is none
 _DOWNLOAD_TAIL_LINES = 200  # a message a second, and what the client prints between them
+_LOOK_GAP_SECONDS, _LOOK_TIMEOUT_SECONDS = 0.2, 3.0  # between the two samples of a look, and for all of it
 _SIGKILL_EXIT = 137
 _SIGNAL_EXITS = (130, _SIGKILL_EXIT, 143)  # 128 and SIGINT, SIGKILL or SIGTERM
 
@@ -114,14 +121,70 @@ def _build_view_without_docker(
     )
 
 
-async def read_node_statuses(ctx: CommandContext, nodes: Sequence[Node]) -> tuple[NodeStatusView, ...]:
-    """Return a view of each node, read at the same time."""
+async def read_node_statuses(
+    ctx: CommandContext, nodes: Sequence[Node], on_findings: FindingsReader | None = None
+) -> tuple[NodeStatusView, ...]:
+    """Return a view of each node, read at the same time.
+
+    ``on_findings`` gets what one look at a node finds, the worst first; it is not called for a node whose agent does not run.
+    """
 
     async def read_one_node(node: Node) -> NodeStatusView:
         async with NodeSession(node, ctx.asker, ctx.clock) as session:
-            return await read_node_status(ctx, session)
+            if on_findings is None:
+                return await read_node_status(ctx, session)
+            view, seen = await gather_or_cancel(read_node_status(ctx, session), _look_once(session))
+            if seen is not None:
+                on_findings(node.name, seen.find_problems(view))
+            return view
 
     return _apply_head_states(await gather_or_cancel(*(read_one_node(node) for node in nodes)))
+
+
+@dataclass(frozen=True, slots=True)
+class _NodeLook:
+    """One look at a node: its identity, a sample, what its kernel logged, and what Docker tells of its containers."""
+
+    who: AgentHello
+    sample: Sample
+    kernel: tuple[KernelEvent, ...]
+    inspections: ContainerInspections
+
+    def find_problems(self, view: NodeStatusView) -> tuple[Finding, ...]:
+        """Return what it proves, the worst first; ``view``: the node's status at that time."""
+        from sparkctl.monitor.findings import NodeSnapshot, node_settings
+        from sparkctl.monitor.findings.node_detectors import detect_once
+
+        is_known = view.docker_known and view.state is NodeState.OK
+        instances = tuple(map(self.inspections.add_inspection, view.instances)) if is_known else None
+        settings = node_settings.list_setting_problems(view.name, self.who, self.sample)
+        return sort_by_severity([*settings, *detect_once(NodeSnapshot(view.name, self.sample, instances, self.kernel))])
+
+
+async def _look_once(session: NodeSession) -> _NodeLook | None:
+    """Return one look at a node; None where the agent does not run, or the node does not answer: its status tells that."""
+    from sparkctl.monitor.kernel_log import read_kernel_log
+    from sparkctl.monitor.sampler import DOCKER_ROOT, read_identity_and_sample
+
+    disks = [DOCKER_ROOT, *([session.node.models] if session.node.models else [])]
+    inspections = ContainerInspections(session)
+
+    async def inspect_containers() -> None:
+        with suppress(DockerError):
+            await inspections.update_inspections(await session.docker.list_containers())
+
+    try:
+        with isolate_node_failures(session.node):
+            await session.link.connect()
+            async with asyncio.timeout(_LOOK_TIMEOUT_SECONDS):
+                known, log, _ = await gather_or_cancel(
+                    read_identity_and_sample(session, disks, _LOOK_GAP_SECONDS),
+                    read_kernel_log(session),
+                    inspect_containers(),
+                )
+    except (NodeError, TimeoutError):
+        return None
+    return None if known is None else _NodeLook(*known, () if log is None else log.events, inspections)
 
 
 def _apply_head_states(views: Sequence[NodeStatusView]) -> tuple[NodeStatusView, ...]:
@@ -490,6 +553,7 @@ async def _read_log_tail(session: NodeSession, container: Container, lines: int 
 
 
 _INSPECTION_SECONDS = 30.0  # seconds: an environment never changes, and a restart is not urgent
+_INSPECTION_PATIENCE_SECONDS = 2.0  # seconds that the list of all waits for them: Docker may hang on a single container
 _MAX_INSPECTIONS = 24  # containers a round
 _MAX_INSPECTIONS_AT_ONCE = 4  # where sshd forwards no sockets each is a session, of which it allows ten
 
@@ -505,22 +569,25 @@ class ContainerInspections:
     async def update_inspections(self, containers: Iterable[Container]) -> None:
         """Inspect running containers that are due, and forget those that are gone. Raises ConnectionLost.
 
-        Of one that Docker does not inspect the last inspection stays.
+        Of one that Docker does not inspect, or not soon, the last inspection stays.
         """
         now = self._session.clock.monotonic()
         alive = {one.id: one for one in containers if one.is_alive}
         self._known = {key: seen for key, seen in self._known.items() if key in alive}
         due = [key for key in alive if key not in self._known or now - self._known[key][0] >= _INSPECTION_SECONDS]
-        asked = due[:_MAX_INSPECTIONS]
-        for key, found in zip(asked, await gather_or_cancel(*map(self._inspect_container, asked)), strict=True):
-            self._known[key] = (now, found or self.get_container(key))
+        until = asyncio.get_running_loop().time() + _INSPECTION_PATIENCE_SECONDS
+        await gather_or_cancel(*(self._inspect_container(key, now, until) for key in due[:_MAX_INSPECTIONS]))
 
-    async def _inspect_container(self, key: str) -> Container | None:
-        async with self._free:
-            try:
-                return await self._session.docker.inspect_container(key)
-            except DockerError:
-                return None
+    async def _inspect_container(self, key: str, now: float, until: float) -> None:
+        """Inspect a container. ``until``: when the list waits no longer, by the loop's time; one whose turn has not come
+        by then stays due, one that Docker hangs on is asked again half a minute later.
+        """
+        try:
+            async with asyncio.timeout_at(until), self._free:
+                self._known[key] = (now, self.get_container(key))
+                self._known[key] = (now, await self._session.docker.inspect_container(key))
+        except (DockerError, TimeoutError):
+            return
 
     def get_container(self, container_id: str | None) -> Container | None:
         """Return the last inspection of a container, None if there was none."""

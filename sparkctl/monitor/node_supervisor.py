@@ -12,7 +12,7 @@ from sparkctl.concurrency import BackgroundTasks
 from sparkctl.context import CommandContext
 from sparkctl.model.events import Event, NodeStateChanged
 from sparkctl.model.node import Node, NodeName, NodeState
-from sparkctl.monitor.node_monitor import NodeMonitor
+from sparkctl.monitor.node_monitor import NodeMonitor, build_defect_state
 from sparkctl.monitor.recording import RecordingPlayer
 from sparkctl.monitor.sampler import INTERACTIVE_INTERVAL
 from sparkctl.transport.node_session import NodeSession, SharedSession
@@ -108,13 +108,4 @@ class NodeSupervisor:
         """Say of what a follower died; one that ended by itself has said why."""
         node = follower.node
         if defect is not None and self._followers.get(node.name) is follower:
-            what = f"a defect in sparkctl, not in {node.name}: {type(defect).__name__}: {defect}"
-            self._emit(
-                NodeStateChanged(
-                    ts=self._ctx.clock.unix_time(),
-                    node=node.name,
-                    state=NodeState.UNKNOWN,
-                    detail=what,
-                    hint="r tries again; please report it",
-                )
-            )
+            self._emit(build_defect_state(self._ctx, node, defect, "r tries again; please report it"))

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 
 from sparkctl.concurrency import BackgroundTasks, gather_or_cancel
 from sparkctl.context import CommandContext
@@ -16,7 +17,13 @@ from sparkctl.model.kernel_event import KernelLine
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.monitor.findings import node_settings
 from sparkctl.monitor.meters.engine_meters import EngineMeters, has_meter
-from sparkctl.monitor.node_monitor import NodeMonitor, build_failure_state, emit_meter_readings, read_container_list
+from sparkctl.monitor.node_monitor import (
+    NodeMonitor,
+    build_defect_state,
+    build_failure_state,
+    emit_meter_readings,
+    read_container_list,
+)
 from sparkctl.monitor.node_status import ContainerInspections
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.sampler import INTERACTIVE_INTERVAL, NodeSampler
@@ -157,7 +164,8 @@ async def watch_load_views(
 
     ``every``: seconds between two samples of a node (`monitor.sampler` names three rates), one second at most while an
     instance of ours is loading there. ``record`` gets every event. ``again``: seconds until an unusable node (a refused
-    login, for example) is tried once more; None: never.
+    login, for example) is tried once more; None: never. A defect in the reading of one node is shown as its state, and the
+    others go on; it is raised once it has happened to all.
     """
     news = asyncio.Event()
     store = Store()
@@ -165,21 +173,23 @@ async def watch_load_views(
     _emit_initial_states(ctx, nodes, emit)
     followers = [NodeMonitor(ctx=ctx, node=node, every=every, emit=emit, again=again) for node in nodes]
     compared: dict[NodeName, AgentHello] = {}
-    defects: list[BaseException] = []
+    defects: dict[NodeName, BaseException] = {}
 
-    def report_defect(defect: BaseException) -> None:
-        defects.append(defect)
-        news.set()
+    def report_end(node: Node, defect: BaseException | None) -> None:
+        if defect is not None:
+            defects[node.name] = defect
+            emit(build_defect_state(ctx, node, defect, "start the command again; please report it"))
+            news.set()
 
-    tasks = BackgroundTasks(report_defect)
+    tasks = BackgroundTasks(lambda _: None)  # the end of each is handled
     for follower in followers:
-        tasks.start_task(follower.run())
+        tasks.start_task(follower.run(), on_end=partial(report_end, follower.node))
     try:
         while True:
             await news.wait()
             news.clear()
-            if defects:
-                raise defects[0]
+            if len(defects) == len(followers):
+                raise next(iter(defects.values()))
             known = {one.node.name: one.who for one in followers if one.who is not None}
             if known != compared:
                 _emit_version_differences(ctx, compared, known, emit)

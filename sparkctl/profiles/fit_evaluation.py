@@ -106,16 +106,18 @@ def build_estimate_input(
     own = by_place.get(map_path_to_node(main, plan) or "")
     is_asked = draft is not None and draft != main
     drafts = by_place.get(map_path_to_node(draft, plan) or "") if is_asked else None
-    told = profile.model
+    told, words = profile.model, CommandFlags(plan.command, plan.entrypoint)
     return EstimateInput(
         engine=profile.engine,
-        words=CommandFlags(plan.command, plan.entrypoint),
+        words=words,
         weights=measure_weights(own, told.weights),
         draft=_measure_draft(drafts, told.draft_weights) if is_asked else None,
         layout=parse_kv_layout(own.config) if own is not None else None,
         per_token=told.kv_per_token,
         version=parse_engine_version(profile),
-        ranks=count_weight_shards(profile, CommandFlags(plan.command, plan.entrypoint)),
+        ranks=count_weight_shards(profile, words),
+        copies=_count_copies(words),
+        experts=None if told.experts is None else told.experts.weights,
         expected=profile.expected_memory,
         workspace=DraftWorkspace.TAKEN if profile.draft_workspace is not None else workspace,
         has_gpu=bool(plan.gpus),
@@ -139,6 +141,16 @@ def count_weight_shards(profile: Profile, words: CommandFlags) -> int:
         copies = 1 if words.has_flag(*_EXPERT_PARALLEL_FLAGS) else words.get_count(*_DATA_PARALLEL_FLAGS) or 1
         return max(1, profile.nodes // copies)
     return max(1, tensor or 1) * max(1, pipeline or 1)
+
+
+def _count_copies(words: CommandFlags) -> int:
+    """Return how many copies of all but the experts are among the weight shards: with expert parallelism, and where each rank has
+    the attention of its own requests."""
+    copies = words.get_count(*_DATA_PARALLEL_FLAGS) or 1
+    is_split = words.get_count(*_TENSOR_PARALLEL_FLAGS) is None and words.get_count(*_PIPELINE_PARALLEL_FLAGS) is None
+    if words.has_flag("enable-dp-attention") or (is_split and words.has_flag(*_EXPERT_PARALLEL_FLAGS)):
+        return copies
+    return 1
 
 
 def count_nodes(profile: Profile, plan: LaunchPlan) -> int:

@@ -11,6 +11,8 @@ from sparkctl.simulator.sim_node import SimNodeOptions, SudoRule
 from sparkctl.simulator.simulated_sparks import (
     DEMO_SPEED,
     DIRECTORY_PREFIX,
+    READY_HOURS,
+    RUNNING_AT_FIRST,
     SCENARIOS,
     SimulatedSparks,
     run_in_background,
@@ -19,6 +21,8 @@ from sparkctl.simulator.simulated_sparks import (
 __all__ = [
     "DEMO_SPEED",
     "DIRECTORY_PREFIX",
+    "READY_HOURS",
+    "RUNNING_AT_FIRST",
     "SCENARIOS",
     "EngineFault",
     "SimClock",

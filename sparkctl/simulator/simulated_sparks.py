@@ -55,7 +55,7 @@ _REQUEST_DELAY_SECONDS = 6.0  # seconds from ready until somebody uses it
 
 
 async def fast_forward_while_busy(clock: SimClock, rate: float, nodes: Sequence[SimDockerDaemon]) -> None:
-    """Run the clock at ``rate`` while something starts or stops on a node, else at its normal rate; until cancelled."""
+    """Run the clock at ``rate`` while something starts or stops on a node, and at its normal rate otherwise; until cancelled."""
     rest = clock.rate
     while True:
         wanted = rate if any(docker.is_busy for docker in nodes) else rest
@@ -65,7 +65,7 @@ async def fast_forward_while_busy(clock: SimClock, rate: float, nodes: Sequence[
 
 
 async def send_requests_when_ready(process: EngineProcess) -> None:
-    """Send one request after the other to an engine that writes text, from soon after it is ready."""
+    """Send one request after the other to a language model, beginning a few seconds after it is ready."""
     await process.ready.wait()
     await process.node.clock.sleep(_REQUEST_DELAY_SECONDS)
     if (
@@ -84,10 +84,10 @@ class SimulatedSparks:
     """An async context: while it is open, each node is an SSH server on 127.0.0.1.
 
     ``speed`` 1 is the demo's pace (`DEMO_SPEED`), 50 a test's; ``decode_speed`` 1 generates tokens as fast as a Spark.
-    ``options`` and ``faults`` are by node name. ``clock``: the time of all of
-    it, ours unless given; with ``haste`` it goes that many times as fast while something starts or stops, and engines are
-    used as soon as they are ready. ``is_reachable``: each has a loopback address of its own, as far as this machine has such
-    (Linux does), and its engines answer there, too. Keys are made for this one run and lie in a directory of mode 0700.
+    ``options`` and ``faults``: by node name. ``clock``: the clock of everything here, a new one by default. ``busy_rate``: how many
+    times as fast the clock runs while something starts or stops; then engines also get requests as soon as they are ready.
+    ``is_reachable``: each node has its own loopback address where this machine allows it (Linux does), and its engines answer there.
+    The keys are made for this run only, in a directory of mode 0700.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class SimulatedSparks:
         options: Mapping[str, SimNodeOptions] | None = None,
         faults: Mapping[str, str] | None = None,
         clock: SimClock | None = None,
-        haste: float | None = None,
+        busy_rate: float | None = None,
         is_reachable: bool = False,
     ) -> None:
         if scenario not in SCENARIOS:
@@ -115,7 +115,7 @@ class SimulatedSparks:
         self.guards: dict[str, SimGuard] = {}
         self.ports: dict[str, int] = {}
         self.sshd: dict[str, SimSshServer] = {}
-        self._haste, self._is_reachable = haste, is_reachable
+        self._busy_rate, self._is_reachable = busy_rate, is_reachable
         self._hurrying: asyncio.Task[None] | None = None
         self._directory: tempfile.TemporaryDirectory[str] | None = None
 
@@ -176,12 +176,12 @@ class SimulatedSparks:
         self.known_hosts_path.write_text("".join(hosts), encoding="utf-8")
         self.write_config(self.directory)
         await SCENARIOS[self.scenario](list(self.docker.values()))
-        if self._haste is not None:
+        if self._busy_rate is not None:
             for docker in self.docker.values():
                 docker.visitors = send_requests_when_ready
             # no TaskGroup: it runs until `__aexit__`, beside the block of whoever uses these Sparks
             self._hurrying = asyncio.create_task(
-                fast_forward_while_busy(self.pace.clock, self._haste, list(self.docker.values()))
+                fast_forward_while_busy(self.pace.clock, self._busy_rate, list(self.docker.values()))
             )
         return self
 
@@ -250,6 +250,15 @@ HOUR_SECONDS = 3600.0
 PAST_LOAD_SECONDS = 600.0  # seconds of work in the log and in the counters
 FATAL_AER_LINE = "pcieport 0000:00:00.0: AER: Uncorrectable (Fatal) error message received from 0000:00:00.0"
 ORPHAN_PID = 2811  # of an engine whose parent has died
+# How many hours each model has been ready where a scenario begins with it.
+READY_HOURS = {"qwen36-ngram": 5.2, "qwen36-vllm": 3.1, "orpheus-llm": 2.0, "orpheus-tts": 2.0, "minimax-m27": 26.0}
+_BIG_MODEL = (("minimax-m27", "spark1"),)
+# What runs at first, by scenario: (profile, node of its head); nothing in the others.
+RUNNING_AT_FIRST = {
+    "two-stacks": (("qwen36-ngram", "spark1"), ("qwen36-vllm", "spark2")),
+    "speech": (("orpheus-llm", "spark2"), ("orpheus-tts", "spark2")),
+    **dict.fromkeys(("story", "big-model", "trouble"), _BIG_MODEL),
+}
 OPERATOR = "milo@desk"
 RUN_ID = "0f3b7c91"  # of the start that was a day ago
 
@@ -266,9 +275,8 @@ async def run_fresh(nodes: Sequence[SimDockerDaemon]) -> None:
 
 async def run_two_models(nodes: Sequence[SimDockerDaemon]) -> None:
     """Two models, both busy: SGLang with FP8 on the first Spark, vLLM with NVFP4 on the second."""
-    await _start_loaded_engine(nodes[0], _plan_shipped_profile("qwen36-ngram"), 5.2 * HOUR_SECONDS, requests=1)
-    if len(nodes) > 1:
-        await _start_loaded_engine(nodes[1], _plan_shipped_profile("qwen36-vllm"), 3.1 * HOUR_SECONDS, requests=1)
+    for docker, name in zip(nodes, ("qwen36-ngram", "qwen36-vllm"), strict=False):
+        await _start_loaded_engine(docker, _plan_shipped_profile(name), READY_HOURS[name] * HOUR_SECONDS, requests=1)
 
 
 async def run_speech(nodes: Sequence[SimDockerDaemon]) -> None:
@@ -277,7 +285,7 @@ async def run_speech(nodes: Sequence[SimDockerDaemon]) -> None:
     labels = ((ContainerLabel.STARTED_FOR, "orpheus-tts"), (ContainerLabel.NEEDS, f"orpheus-llm@{nodes[-1].node.name}"))
     for plan, label in zip((model, voice), labels, strict=True):
         plan = replace(plan, labels=(*plan.labels, label))
-        await _start_ready_engine(nodes[-1], plan, 2 * HOUR_SECONDS).ready.wait()
+        await _start_ready_engine(nodes[-1], plan, READY_HOURS[plan.instance] * HOUR_SECONDS).ready.wait()
 
 
 async def run_demo_story(nodes: Sequence[SimDockerDaemon]) -> None:
@@ -289,11 +297,11 @@ async def run_node_faults(nodes: Sequence[SimDockerDaemon]) -> None:
     """The big model, and everything that `top` can find: a stuck clock, heat, half a fabric, a full disk, a lost
     engine, a PCIe error in the kernel's log.
     """
-    ill = (
+    faults = (
         {NodeFault.STUCK_CLOCK, NodeFault.IDLE_FUNCTION, NodeFault.FULL_DISK},
         {NodeFault.HOT, NodeFault.IDLE_FUNCTION, NodeFault.OTHER_GID, NodeFault.ORPHAN},
     )
-    for docker, troubles in zip(nodes, ill, strict=False):
+    for docker, troubles in zip(nodes, faults, strict=False):
         docker.node.options = replace(docker.node.options, troubles=frozenset(troubles))
         if NodeFault.ORPHAN in troubles:
             docker.node.memory.allocate(ORPHAN_PID, gpu=11 * GIB)
@@ -308,7 +316,8 @@ async def run_big_model(nodes: Sequence[SimDockerDaemon], gid_index: str | None 
     plans = _plan_ranks("minimax-m27", nodes)
     if gid_index is not None:
         plans = [replace(one, env=(*one.env, ("NCCL_IB_GID_INDEX", gid_index))) for one in plans]
-    begun = [_start_ready_engine(docker, made, 26 * HOUR_SECONDS) for docker, made in zip(nodes, plans, strict=True)]
+    age = READY_HOURS["minimax-m27"] * HOUR_SECONDS
+    begun = [_start_ready_engine(docker, made, age) for docker, made in zip(nodes, plans, strict=True)]
     for process in begun:
         await process.ready.wait()
     begun[0].add_background_load(1, since=PAST_LOAD_SECONDS)
@@ -319,8 +328,8 @@ def _plan_ranks(name: str, nodes: Sequence[SimDockerDaemon]) -> list[LaunchPlan]
     names = tuple(NodeName(docker.node.name) for docker in nodes)
     seen = [decode_inspection(format_inspection(docker.node, ["fabric"]).encode()).lanes for docker in nodes]
     lanes = [NodeLanes(name, one.lanes, one.has_devices) for name, one in zip(names, seen, strict=True) if one]
-    way = find_fabric_route(lanes, {})
-    addresses = tuple(end.address for end in way.ends)
+    route = find_fabric_route(lanes, {})
+    addresses = tuple(end.address for end in route.ends)
     return [
         _plan_shipped_profile(
             name,
@@ -328,7 +337,7 @@ def _plan_ranks(name: str, nodes: Sequence[SimDockerDaemon]) -> list[LaunchPlan]
                 rank=EngineRank(index, addresses),
                 nodes=names,
                 run=RUN_ID,
-                env=build_nccl_environment(way, each.node),
+                env=build_nccl_environment(route, each.node),
                 has_devices=each.has_devices,
             ),
         )

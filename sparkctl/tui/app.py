@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 CSS = """
 Toast { max-width: 70; padding: 0 1; }
+App.-plain Toast { border: ascii $foreground !important; }
 ToastRack { margin-bottom: 2; }
 ModalScreen ToastRack { display: none; }
 Dialog { align: center middle; background: $background 60%; }
@@ -129,8 +130,9 @@ class PanelApp(Panel):
         self.register_theme(LIGHT_THEME)
         self.defect: BaseException | None = None
         self._colourless = colourless
+        self.set_class(colourless or setup.ascii_only, "-plain")  # what has no ground of its own needs an edge
         self.perform_global_action = partial(perform_global_action, self)
-        self.orders = CommandDispatcher(self)
+        self.dispatcher = CommandDispatcher(self)
         self.confirm_exit = self._confirm_exit
         self._has_begun = False
         self._interrupted = -_SECOND_INTERRUPT_SECONDS  # when ctrl+c was pressed last

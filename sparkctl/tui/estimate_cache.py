@@ -18,6 +18,7 @@ from sparkctl.errors import DockerError, NodeError, SparkctlError
 from sparkctl.model.missing_part import PartKind
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.phase import Phase
+from sparkctl.model.reference import find_single_rate
 from sparkctl.model.text.units import GIB, format_duration, format_gib
 
 if TYPE_CHECKING:
@@ -290,7 +291,7 @@ class StartOfferCache:
             offers.append(
                 StartOffer(
                     name=one.name, fit=self._fits.get_estimate(one, node), rate=rate, seconds=seconds or one.expected_start_seconds,
-                    missing=self.list_missing(one, node),
+                    source_rate=find_single_rate(one.reference), missing=self.list_missing(one, node),
                 )
             )  # fmt: skip
         return tuple(offers)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from textual import events
 
 from sparkctl.commands import action_context as why
 from sparkctl.commands.actions import Action, ActionContext, ActionId, ActionRole, list_footer_actions
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.views.text.line_wrap import wrap_styled_line, wrap_text
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,
@@ -18,6 +20,9 @@ from sparkctl.views.text.styled_text import (
     measure_text,
     pad_row,
 )
+
+if TYPE_CHECKING:
+    from textual.app import App
 
 _KEY_SYMBOLS = {
     "up": "↑", "down": "↓", "left": "←", "right": "→", "escape": "esc", "question_mark": "?", "colon": ":",
@@ -51,7 +56,7 @@ def render_key_footer(
     """
     placed = list_footer_actions([one for one in actions if not (now.replaying and one.changes)])
     can = {one.id: one.why_not(now) is None for one in placed}
-    placed = tuple(one for one in placed if one.sense not in _SELECTION_ROLES or can[one.id])
+    placed = tuple(one for one in placed if one.role not in _SELECTION_ROLES or can[one.id])
     if can.get(ActionId.WRONG):  # a problem is more important than the actions that are always possible
         wrong = next(one for one in placed if one.id is ActionId.WRONG)
         others = [one for one in placed if one is not wrong]
@@ -78,6 +83,26 @@ def render_key_footer(
             start += wide[one.id] + _GAP_COLUMNS
     line = tuple(spans)
     return pad_row(line, columns), tuple(places)
+
+
+_HINT_PATTERN = re.compile(r"\b(enter|esc|tab|ctrl\+s)\b.*?(?=   |,|$)")
+
+
+def find_hint_key(hint: str, x: int) -> str | None:
+    """Return the key, as Textual names it, of the hint at a column of a row such as ``enter does it   esc leaves``; None beside
+    them."""
+    found = next((one for one in _HINT_PATTERN.finditer(hint) if one.start() <= x < one.end()), None)
+    return None if found is None else {"esc": "escape"}.get(found[1], found[1])
+
+
+def press_hint_key(app: App[Any], hint: str, x: int) -> bool:
+    """Press the key of the hint at a column; tell whether there is one."""
+    key = find_hint_key(hint, x)
+    if key is not None:
+        event = events.Key(key, None)
+        event.set_sender(app)  # what a dialog sends does not bubble from its field to it
+        app.post_message(event)
+    return key is not None
 
 
 _SELECTION_ROLES = (ActionRole.TAKE, ActionRole.KILL)
@@ -137,6 +162,8 @@ def render_key_columns(actions: Sequence[Action], now: ActionContext, columns: i
 
 def _render_key_group(name: str, actions: Sequence[Action], now: ActionContext, columns: int) -> list[TextRow]:
     """Return a group: a row per action with its keys and the first clause of its title; faint where it is not possible now."""
+    from sparkctl.views.text.line_wrap import wrap_text
+
     keys = [
         each
         if measure_text(each := _format_action_keys(one)) <= _MAX_KEY_COLUMNS or not one.keys
@@ -164,6 +191,8 @@ def render_key_help(
 ) -> list[TextRow]:
     """Return each action of this screen: its keys, its title, its command and why it is not possible now. ``words``: only
     actions that have all of them. Wrapped to ``columns``, below the titles."""
+    from sparkctl.views.text.line_wrap import wrap_styled_line
+
     wanted = words.casefold().split()
     found = [
         one

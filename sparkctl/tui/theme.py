@@ -21,7 +21,7 @@ LIGHT_THEME = Theme(
 # Of memory, of tokens, of load, power and heat, and of links: beside the accent and the states, which have the warm ones.
 _HUES_ON_DARK = ("#4fc3ab", "#b794ea", "#e391b8", "#62bfe0")
 _HUES_ON_LIGHT = ("#0b7a66", "#7440b8", "#a83274", "#0a6f93")
-_BODY_SHARE = 0.60  # of the ground in what lies under a curve
+_BODY_SHARE = 0.48  # of the ground in what lies under a curve
 _FEW_COLOURS = ("standard", "windows")
 MIN_CONTRAST = 4.5  # WCAG 2.1 level AA for text
 

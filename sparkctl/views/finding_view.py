@@ -253,6 +253,21 @@ def render_problems(wrong: NodeProblems, columns: int) -> list[TextRow]:
     return [make_row(sanitize_span(line)) for line in lines]
 
 
+def render_findings_elsewhere(views: Sequence[NodeTelemetryView], columns: int) -> list[TextRow]:
+    """Return the findings of other Sparks, below the name of each."""
+    rows: list[TextRow] = []
+    for view in views:
+        if view.state is NodeState.OK and view.findings:
+            now = view.sample.time if view.sample is not None else view.findings[0].since or 0.0
+            lines = format_node_findings(view.findings, now, columns)
+            rows += [
+                (),
+                make_row(sanitize_span(view.name, TextStyle.TITLE)),
+                *(make_row(sanitize_span(one)) for one in lines),
+            ]
+    return rows
+
+
 def _wrap_text(line: str, indent: str, columns: int) -> list[str]:
     """Wrap a line between all words, those of a command too; a longer word, such as a path, continues on the next line.
     What follows a label and a gap stays beside it."""

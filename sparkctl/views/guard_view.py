@@ -33,9 +33,9 @@ _INDENT_COLUMNS = 4
 
 def format_guard_status(views: Sequence[GuardStatus], width: int | None = None) -> list[str]:
     """Return the lines of ``guard status``, wrapped to ``width`` columns if given."""
-    lines: list[str] = []
-    for view in views:
-        lines += ([""] if lines else []) + _format_node_guard(view)
+    blocks = [_format_node_guard(view) for view in views]
+    gap = [""] if any(len(block) > 1 for block in blocks) else []  # a line for each node is a list of its own
+    lines = [line for at, block in enumerate(blocks) for line in (*(gap if at else ()), *block)]
     return [part for line in lines for part in wrap_line(line, width, _INDENT_COLUMNS + 2)]
 
 

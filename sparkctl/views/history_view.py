@@ -43,7 +43,7 @@ _NEW_INSTANCE_STEPS = (
     SwitchStep.STARTING,
     SwitchStep.UNDOING,
 )  # steps of a switch that concern the new instance
-_VERBS_BY_KIND = {OperationKind.SWITCH: ("resume", "abort"), OperationKind.STOP: ("free",)}
+_VERBS_BY_KIND: dict[str, tuple[str, ...]] = {OperationKind.SWITCH: ("resume", "abort"), OperationKind.STOP: ("free",)}
 _SHORTEST_READ_SECONDS = 1.0  # below it says nothing of a disk
 _OLD_INSTANCE_STEPS = (SwitchStep.RESTORING, SwitchStep.RESTORED)
 
@@ -89,7 +89,7 @@ def build_history_row(one: OperationRecord) -> HistoryRow:
 def describe_verb(one: OperationRecord) -> str:
     """Return the verb of an operation, if it says more than the operation's kind."""
     verb = (one.command or "").removeprefix("sparkctl ").partition(" ")[0]
-    return verb if verb in _VERBS_BY_KIND.get(one.kind, ()) else str(one.kind)
+    return verb if verb in _VERBS_BY_KIND.get(one.kind, ()) else sanitize_line(one.kind)
 
 
 def describe_subject(one: OperationRecord) -> str:
@@ -177,7 +177,9 @@ def format_history(found: Sequence[OperationRecord], columns: int | None, *, has
     if not found:
         if has_others:
             return ["no entry matches; to see all: sparkctl history"]
-        return ["nothing was done from this machine yet; up, down, free and switch will be listed here"]
+        return [
+            "nothing was done from this machine yet; starts, stops, switches, downloads and benchmarks will be listed here"
+        ]
     made = [build_history_row(one) for one in found]
     rows = [_TABLE_HEAD, *((str(r.id), r.when, r.what, r.profile, r.nodes, r.outcome, r.took, r.why) for r in made)]
     lines = _align_table(rows)

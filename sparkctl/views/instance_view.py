@@ -65,20 +65,13 @@ from sparkctl.views.overview.tile_rows import (
     render_log_text,
     render_throughput,
     render_unreachable,
+    tells_figures,
 )
 from sparkctl.views.profiles.launch_plan_view import describe_ready_rule
 from sparkctl.views.text.charts import ChartValues, render_claim_bar, render_gauge, round_above
-from sparkctl.views.text.frame_layout import (
-    FRAME_COLUMNS,
-    RowBlock,
-    dim_blocks,
-    draw_frame,
-    drop_least_important,
-    expand_charts,
-    make_block,
-    pad_screen,
-)
+from sparkctl.views.text.frame_layout import FRAME_COLUMNS, draw_frame, pad_screen
 from sparkctl.views.text.line_wrap import wrap_row, wrap_text
+from sparkctl.views.text.row_blocks import RowBlock, dim_blocks, drop_least_important, expand_charts, make_block
 from sparkctl.views.text.styled_text import (
     ScrollPage,
     Span,
@@ -524,7 +517,7 @@ def _render_throughput(
         )
         parts = [make_block(1, *render_labelled_text("", words, space, TextStyle.LABEL, 3))] if words else []
         return [*parts, *_render_gpu(scene, space)]
-    parts = [make_block(0, render_throughput(one, space))]
+    parts = [make_block(0, render_throughput(one, space))] if tells_figures(one) else []
     beside = scene.are_charts_beside
     if roomy and not beside and (speed := build_throughput_chart(one, scene.seen, space)) is not None:
         parts.append(speed)

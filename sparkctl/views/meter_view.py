@@ -41,6 +41,8 @@ def format_reference(reference: ComparableReference) -> str:
         f"{rate.as_text()}{'' if at else ' tok/s'} for {count}"
         for at, (count, rate) in enumerate(reference.rates_by_concurrency.items())
     ]
+    if rates and len({(one.concurrency, one.context) for one in reference.rates}) > len(reference.rates_by_concurrency):
+        rates[-1] += " in its shortest context"  # the figure beside a live one is that of the live one's context
     rates += list_acceptance_words(reference.accept_length, reference.accept_rate)
     return f"{', '.join(rates)} · {reference.source_names}"
 

@@ -8,7 +8,8 @@ from enum import StrEnum
 from itertools import groupby
 
 from sparkctl.logs.search import FilterPattern
-from sparkctl.model.sample import NodeProcess, Sample
+from sparkctl.model.instance import InstanceView
+from sparkctl.model.sample import CpuCluster, NodeProcess, Sample
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB, format_gib
 from sparkctl.monitor.kernel_log import is_worth_a_line
@@ -17,13 +18,14 @@ from sparkctl.views.meter_view import CLOCK_LIMIT_REASONS, UNKNOWN
 from sparkctl.views.overview.fabric_view import format_node_links
 from sparkctl.views.overview.tile_model import NodeTileModel, build_finding_badge, build_node_badge, format_age
 from sparkctl.views.overview.tile_rows import (
+    DANGEROUS_DEGREES,
+    HOT_NVME_DEGREES,
     LABEL_COLUMNS,
-    MAX_CHART_ROWS,
-    TALL_CHART_ROWS,
     AreaChart,
     DrawArea,
     build_chart_row,
     build_gpu_charts,
+    build_heat_chart,
     build_machine_row,
     build_memory_bar,
     build_memory_chart,
@@ -36,7 +38,8 @@ from sparkctl.views.overview.tile_rows import (
     render_unreachable,
 )
 from sparkctl.views.text.charts import render_gauge, round_above
-from sparkctl.views.text.frame_layout import RowBlock, draw_frame, drop_least_important, expand_charts, pad_screen
+from sparkctl.views.text.frame_layout import draw_frame, pad_screen
+from sparkctl.views.text.row_blocks import RowBlock, drop_least_important, expand_charts
 from sparkctl.views.text.styled_text import (
     ScrollPage,
     Span,
@@ -54,7 +57,8 @@ from sparkctl.views.text.styled_text import (
 )
 
 _SIDE_BY_SIDE_COLUMNS = 110
-_MIN_PROCESS_LINES = 6  # of the box of processes, its frame and head included
+_MIN_PROCESS_LINES = 4  # of the box of processes, its frame and head included
+_MIN_CHART_LINES, _GOOD_CHART_LINES = 3, 6
 _CORE_LEVELS = "▁▂▃▄▅▆▇█"
 _BUSY_CORE, _FULL_CORE = 0.5, 0.9  # shares from which a core warns, and is bad
 _NAME_COLUMNS = 16
@@ -92,17 +96,17 @@ SORT_BY_HEAD = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeScreenModel:
-    """The state of the node screen. ``chosen``: the process that is selected; ``typed``: the filter of the list."""
+    """The state of the node screen. ``chosen``: the pid that the operator selected; ``pattern``: the filter of the processes."""
 
-    seen: NodeTileModel
+    tile: NodeTileModel
     order: ProcessSort = ProcessSort.GPU
     chosen: int | None = None
     pattern: FilterPattern | None = None
 
     @property
     def processes(self) -> tuple[NodeProcess, ...]:
-        """The processes that match, in their order."""
-        sample = self.seen.view.sample
+        """The processes that match the filter, sorted."""
+        sample = self.tile.view.sample
         every = list(sample.processes or ()) if sample is not None else []
         if self.pattern is not None:
             words = [f"{one.pid} {one.name or ''} {self.describe_owner(one)}" for one in every]
@@ -110,34 +114,47 @@ class NodeScreenModel:
         return tuple(sorted(every, key=_SORT_KEYS[self.order]))
 
     @property
+    def process_count(self) -> int:
+        """How many processes there are, those that do not match included."""
+        sample = self.tile.view.sample
+        return 0 if sample is None else len(sample.processes or ())
+
+    @property
     def selected(self) -> NodeProcess | None:
-        """The selected process: the first one if the chosen one is gone."""
+        """The selected process; where it has ended, the first one."""
         shown = self.processes
         return next((one for one in shown if one.pid == self.chosen), shown[0] if shown else None)
 
     def describe_owner(self, one: NodeProcess) -> str:
-        """Return what a process belongs to: an instance, a container of others, or a systemd unit."""
+        """Return the owner of a process: an instance, a container that is not ours, or a systemd unit; "" where none is known."""
         if one.container is None:
             return one.unit or ""
-        instance = next((each for each in self.seen.view.instances if each.container_id == one.container), None)
+        instance = self.find_owner(one)
         return one.container[:12] if instance is None else instance.name
+
+    def find_owner(self, one: NodeProcess) -> InstanceView | None:
+        """Return the instance that a process belongs to, also one that is not ours."""
+        instances = () if one.container is None else self.tile.view.instances
+        return next((each for each in instances if each.container_id == one.container), None)
 
 
 def render_node(scene: NodeScreenModel, columns: int, lines: int) -> ScrollPage:
-    """Return the machine above, beside it on a wide screen its curves, and the processes below."""
-    seen = scene.seen
-    for_list = max(_MIN_PROCESS_LINES, min(len(scene.processes) + 3, lines // 2))
+    """Return the node page: the machine's figures, its charts below them or at their right, and the list of processes at the bottom,
+    in no more rows than it needs: charts take the rest."""
+    seen = scene.tile
+    for_list = max(_MIN_PROCESS_LINES, min(scene.process_count + 3, lines // 2))
     high = max(0, lines - for_list)
     if columns >= _SIDE_BY_SIDE_COLUMNS:
         left = columns // 2
-        figures = _build_machine_blocks(seen, DrawArea(left - 4))
-        whole = _build_machine_blocks(seen, DrawArea(left - 4), has_core_rows=True)
+        space, beside = DrawArea(left - 4, lines), DrawArea(columns - left - 4, lines)
+        figures = _build_machine_blocks(seen, space)
+        whole = _build_machine_blocks(seen, space, has_core_rows=True)
         if sum(len(part.rows) for part in whole) <= high - 2:
             figures = whole
-        curves = _build_machine_charts(seen, DrawArea(columns - left - 4, TALL_CHART_ROWS))
-        needed = max(sum(len(part.rows) for part in figures), len(curves) * MAX_CHART_ROWS) + 2
-        high = min(high, needed)
-        shown = drop_least_important(figures, high - 2)
+        curves = _build_machine_charts(seen, beside)
+        if not curves:
+            high = min(high, sum(len(part.rows) for part in figures) + 2)
+        shown = _fill_with_charts(figures, _build_further_charts(seen, space, beside), high - 2)
         rows = [
             (*one, *other)
             for one, other in zip(
@@ -150,9 +167,12 @@ def render_node(scene: NodeScreenModel, columns: int, lines: int) -> ScrollPage:
             )
         ]  # fmt: skip
     else:
-        figures = _build_machine_blocks(seen, DrawArea(columns - 4))
-        high = min(high, sum(len(part.rows) for part in figures) + 2)
-        rows = list(draw_frame(_render_title(seen), drop_least_important(figures, high - 2), columns, high))
+        space = DrawArea(columns - 4, lines)
+        figures, curves = _build_machine_blocks(seen, space), _build_machine_charts(seen, space)
+        needed = sum(len(part.rows) for part in figures) + 2
+        if not curves or high - needed < _MIN_CHART_LINES:
+            high = min(high, needed)
+        rows = list(draw_frame(_render_title(seen), _fill_with_charts(figures, curves, high - 2), columns, high))
     list_rows, shown_range = _render_processes(scene, columns - 4, lines - high - 3)
     title = make_row(
         Span("processes", TextStyle.LABEL), Span(f"   {len(scene.processes)}", TextStyle.VALUE),
@@ -160,6 +180,13 @@ def render_node(scene: NodeScreenModel, columns: int, lines: int) -> ScrollPage:
     )  # fmt: skip
     rows += draw_frame(title, list_rows, columns, lines - high)
     return ScrollPage(pad_screen(rows, columns, lines), 0, high + 2, shown_range)
+
+
+def _fill_with_charts(figures: Sequence[RowBlock], curves: Sequence[RowBlock], room: int) -> list[TextRow]:
+    """Return the figures, and in the rows that they leave as many of the curves as have room."""
+    free = room - sum(len(part.rows) for part in figures)
+    kept = curves[: max(free // _GOOD_CHART_LINES, int(free >= _MIN_CHART_LINES))]
+    return drop_least_important(expand_charts([*figures, *kept], room), room)
 
 
 def _render_title(seen: NodeTileModel) -> TextRow:
@@ -189,7 +216,7 @@ def _build_machine_blocks(seen: NodeTileModel, space: DrawArea, *, has_core_rows
         blocks.append(_make_block(3, *render_labelled_text("", words, space, TextStyle.ATTENTION, 2)))
     if (machine := build_machine_row(seen, space)) is not None:
         blocks.append(RowBlock(spare=1, rows=machine.rows))
-    blocks += [_make_block(4, row) for row in _render_cores(sample, space)]
+    blocks += [_make_block(4, row) for row in _render_cores(sample, space, has_core_rows=has_core_rows)]
     blocks += [_make_block(8, row) for row in (_render_core_rows(sample, space) if has_core_rows else ())]
     blocks += [_make_block(4, row) for row in _render_load(sample)]
     blocks += [_make_block(5, row) for row in _render_temperatures(sample, space)]
@@ -207,25 +234,42 @@ def _make_block(spare: int, *rows: TextRow) -> RowBlock:
     return RowBlock(spare=spare, rows=tuple(rows))
 
 
-def _render_cores(sample: Sample, space: DrawArea) -> list[TextRow]:
-    """Return each core as a column as tall as it is busy, the kinds of cores apart."""
+def _render_cores(sample: Sample, space: DrawArea, *, has_core_rows: bool) -> list[TextRow]:
+    """Return the load of each cluster of cores: with the numbers of its cores where each has a row below, else with a bar for each
+    core, as high as its load."""
     cpu = sample.cpu
-    if cpu is None:
+    if cpu is None or not cpu.cores:
         return []
-    clusters = [cluster.cores for cluster in cpu.clusters] or [tuple(range(len(cpu.cores)))]
-    spans: list[Span] = [make_label("cores")]
-    for at, cores in enumerate(clusters):
-        spans.append(Span("  " if at else ""))
-        known = [cpu.cores[core] if core < len(cpu.cores) else None for core in cores]
-        for tone, group in groupby(known, key=_get_core_style):
-            spans.append(Span("".join(map(_draw_core, group)), tone))
-        busy = cpu.clusters[at].busy if cpu.clusters else cpu.busy
-        if len(clusters) > 1:
-            spans += [
-                Span(f" {'—' if busy is None else format(busy * 100, '.0f'):>3}", TextStyle.VALUE),
-                Span(" %", TextStyle.UNIT),
-            ]
-    return [truncate_row(tuple(spans), space.columns)] if len(cpu.cores) else []
+    clusters = cpu.clusters or (CpuCluster(cores=tuple(range(len(cpu.cores))), busy=cpu.busy),)
+    most = max((cluster.capacity or 0 for cluster in clusters), default=0)
+    parts: list[TextRow] = []
+    for cluster in clusters:
+        kind = "" if len(clusters) == 1 or not most else "fast " if cluster.capacity == most else "small "
+        spans: list[Span] = [Span(kind, TextStyle.LABEL)]
+        if has_core_rows:
+            spans.append(Span(_format_core_numbers(cluster.cores), TextStyle.UNIT))
+        else:
+            known = [cpu.cores[core] if core < len(cpu.cores) else None for core in cluster.cores]
+            for tone, group in groupby(known, key=_get_core_style):
+                spans.append(Span("".join(map(_draw_core, group)), tone))
+        share = UNKNOWN if cluster.busy is None else format(cluster.busy * 100, ".0f")
+        parts.append(make_row(*spans, Span(f" {share:>3}", TextStyle.VALUE), Span(" %", TextStyle.UNIT)))
+    row = make_row(
+        make_label("cores"),
+        *(span for at, part in enumerate(parts) for span in (*([Span("   ")] if at else []), *part)),
+    )
+    return [truncate_row(row, space.columns)]
+
+
+def _format_core_numbers(cores: Sequence[int]) -> str:
+    """Return ``5–9, 15–19``."""
+    runs: list[list[int]] = []
+    for core in sorted(cores):
+        if runs and runs[-1][-1] == core - 1:
+            runs[-1].append(core)
+        else:
+            runs.append([core])
+    return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
 
 
 def _render_load(sample: Sample) -> list[TextRow]:
@@ -249,7 +293,7 @@ def _render_core_rows(sample: Sample, space: DrawArea) -> list[TextRow]:
             share = cores[at]
             figure = UNKNOWN if share is None else f"{share * 100:.0f}"
             spans += [
-                Span(f"{at:>2} ", TextStyle.LABEL), *render_gauge(share or 0.0, bar, _get_core_style(share)),
+                Span(f"{at:>2} ", TextStyle.LABEL), *render_gauge(share or 0.0, bar, TextStyle.POWER, (_BUSY_CORE, _FULL_CORE)),
                 Span(f"{figure:>4}", TextStyle.VALUE), Span(" % ", TextStyle.UNIT),
             ]  # fmt: skip
         rows.append(truncate_row(tuple(spans), space.columns))
@@ -276,9 +320,17 @@ def _render_temperatures(sample: Sample, space: DrawArea) -> list[TextRow]:
     spans: list[Span] = [make_label("heat")]
     for at, (chip, celsius) in enumerate(sorted(hottest.items(), key=lambda each: -each[1])):
         spans += [
-            sanitize_span(f"{'   ' if at else ''}{chip} ", TextStyle.LABEL), Span(f"{celsius:.0f}", TextStyle.VALUE), Span(" °C", TextStyle.UNIT),
+            sanitize_span(f"{'   ' if at else ''}{chip} ", TextStyle.LABEL),
+            Span(f"{celsius:.0f}", _get_heat_style(chip, celsius)), Span(" °C", TextStyle.UNIT),
         ]  # fmt: skip
     return [truncate_row(tuple(spans), space.columns)]
+
+
+def _get_heat_style(chip: str, celsius: float) -> TextStyle:
+    warns, bad = DANGEROUS_DEGREES
+    if chip.startswith("nvme"):
+        warns = HOT_NVME_DEGREES
+    return TextStyle.BAD if celsius >= bad else TextStyle.ATTENTION if celsius >= warns else TextStyle.VALUE
 
 
 def _render_disks(sample: Sample, space: DrawArea) -> list[TextRow]:
@@ -309,8 +361,8 @@ def _render_links(sample: Sample, space: DrawArea) -> list[TextRow]:
 
 
 def _list_link_forms(cells: Sequence[str]) -> list[str]:
-    """Return the figures of a link in four forms, each at most as long as the one before; what RDMA moves, which no other
-    row tells, stays in each."""
+    """Return the figures of a link in four forms, from the longest to the shortest. Each has the RDMA rate, which stands nowhere
+    else."""
     figures = [cell for cell in cells if not cell.startswith("MTU")]
     at = next((at for at, cell in enumerate(figures) if cell.startswith("RDMA ")), None)
     slim = [cell for cell in figures if not cell.endswith("Gb/s")]
@@ -334,7 +386,14 @@ def _build_machine_charts(seen: NodeTileModel, space: DrawArea) -> list[RowBlock
     row = build_chart_row(
         "cpu",
         [
-            AreaChart(values=busy, most=100.0, unit="%", tone=TextStyle.POWER, title="CPU"),
+            AreaChart(
+                values=busy,
+                most=100.0,
+                unit="%",
+                tone=TextStyle.POWER,
+                title="CPU",
+                danger=(_BUSY_CORE * 100, _FULL_CORE * 100),
+            ),
             AreaChart(values=traffic, most=most, unit="MB/s", tone=TextStyle.LINK, title="network"),
         ],
         widths,
@@ -345,9 +404,44 @@ def _build_machine_charts(seen: NodeTileModel, space: DrawArea) -> list[RowBlock
     return [one for one in every if one is not None and one.grow is not None]
 
 
+def _build_further_charts(seen: NodeTileModel, space: DrawArea, beside: DrawArea) -> list[RowBlock]:
+    """Return the curves for the rows below the figures: heat, where it has no room among the others (``beside``), else the GPU's
+    clock, and what RDMA moves; then page cache and swap."""
+    widths = space.split_chart_columns(2)
+    first = build_heat_chart(seen, widths[0])
+    if beside.is_chart_row_wide:
+        clocks = read_series(seen, SeriesName.SM_CLOCK, widths[0] * 2)
+        fastest = round_above(max((one for one in clocks if one is not None), default=0.0), 1000.0)
+        first = AreaChart(values=clocks, most=fastest, unit="MHz", tone=TextStyle.POWER, title="clock")
+    cache, swap = (
+        [None if size is None else size / GIB for size in read_series(seen, name, wide * 2)]
+        for name, wide in zip((SeriesName.PAGE_CACHE, SeriesName.SWAP_USED), widths, strict=True)
+    )
+    most = [round_above(max((one for one in values if one is not None), default=0.0), 1.0) for values in (cache, swap)]
+    memory = [
+        AreaChart(values=cache, most=most[0], unit="GiB", tone=TextStyle.GPU, title="page cache"),
+        AreaChart(values=swap, most=most[1], unit="GiB", tone=TextStyle.GPU, title="swap"),
+    ]
+    rows = (
+        build_chart_row("further", [first, _build_rdma_chart(seen, widths[1])], widths, space.chart_rows),
+        build_chart_row("cache", memory, widths, space.chart_rows),
+    )
+    return [row for row in rows if row is not None]
+
+
+def _build_rdma_chart(seen: NodeTileModel, columns: int) -> AreaChart:
+    received, sent = (read_series(seen, name, columns * 2) for name in (SeriesName.RDMA_RECEIVE, SeriesName.RDMA_SEND))
+    traffic = [
+        None if into is None and out is None else ((into or 0.0) + (out or 0.0)) / 1e9
+        for into, out in zip(received, sent, strict=True)
+    ]
+    most = round_above(max((one for one in traffic if one is not None), default=0.0), 1.0)
+    return AreaChart(values=traffic, most=most, unit="GB/s", tone=TextStyle.LINK, title="RDMA")
+
+
 def _render_processes(scene: NodeScreenModel, columns: int, lines: int) -> tuple[list[TextRow], range]:
     """Return the head of the table and the processes that fit, and which they are."""
-    sample, processes = scene.seen.view.sample, scene.processes
+    sample, processes = scene.tile.view.sample, scene.processes
     if not processes:
         why = (
             "no data yet" if sample is None

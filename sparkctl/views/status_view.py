@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
-from sparkctl.model.finding import Severity
+from sparkctl.model.finding import Finding, Severity
 from sparkctl.model.instance import InstanceView
-from sparkctl.model.node import NodeState
+from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import MemoryReading
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
@@ -35,18 +36,34 @@ _MAX_NAME_COLUMNS = 64  # width of the name column; the longest name that a prof
 
 
 def format_status(
-    views: Sequence[NodeStatusView], width: int | None = None, *, with_details: bool = False
+    views: Sequence[NodeStatusView],
+    width: int | None = None,
+    *,
+    with_details: bool = False,
+    found: Mapping[NodeName, Sequence[Finding]] = MappingProxyType({}),
 ) -> list[str]:
     """Return the lines of the wide ``status``, wrapped to ``width`` columns if given.
 
-    ``with_details``: also what each instance was made from, and how fast it generates.
+    ``with_details``: also what each instance was made from, and how fast it generates. ``found``: what one look at each node
+    found; it is counted.
     """
     lines: list[str] = []
     for view in views:
         if lines:
             lines.append("")
         lines += _format_node_status(view, width, with_details=with_details)
+        lines += _count_findings(view.name, found.get(view.name, ()), width)
     return lines
+
+
+def _count_findings(node: NodeName, found: Sequence[Finding], width: int | None) -> list[str]:
+    """Return how many problems and warnings a node has, and the command that names them: ``✕ 1 problem, ▲ 3 warnings: ...``."""
+    counts = [
+        f"{get_state_symbol(severity)} {count} {word}{'' if count == 1 else 's'}"
+        for severity, word in ((Severity.PROBLEM, "problem"), (Severity.WARNING, "warning"))
+        if (count := sum(one.severity is severity for one in found))
+    ]
+    return wrap_line(f"    {', '.join(counts)}: sparkctl doctor --node {node}", width, 6) if counts else []
 
 
 _COLUMNS = ("NODE", "MODEL", "STATE", "MEMORY", "TOK/S", "URL", "AGE")
@@ -61,8 +78,15 @@ _AGE_UNITS = {"second": "s", "minute": "min", "hour": "h", "day": "d", "week": "
 _AGE_PATTERN = re.compile(r"(?<!\d)(an?|\d{1,4}) (" + "|".join(_AGE_UNITS) + r")s?\b", re.IGNORECASE)
 
 
-def format_status_table(views: Sequence[NodeStatusView], width: int | None = None) -> list[TextRow]:
-    """Return the table of ``status``; no row of it is wider than ``width``. What does not fit is in the wide form."""
+def format_status_table(
+    views: Sequence[NodeStatusView],
+    width: int | None = None,
+    found_on: Mapping[NodeName, Sequence[Finding]] = MappingProxyType({}),
+) -> list[TextRow]:
+    """Return the table of ``status``; no row of it is wider than ``width``. What does not fit is in the wide form.
+
+    ``found_on``: what one look at each node found; it is counted.
+    """
     cells = [_list_row_cells(view) for view in views]
     rates = any(row[_COLUMNS.index("TOK/S")].text for rows in cells for row in rows)
     head = tuple(Span(name, TextStyle.LABEL) for name in _COLUMNS)
@@ -72,7 +96,8 @@ def format_status_table(views: Sequence[NodeStatusView], width: int | None = Non
     found = [next(lines)]
     for view, rows in zip(views, cells, strict=True):
         found += [next(lines) for _ in rows]
-        found += [paint_line(line) for line in _format_remarks(view, width)]
+        remarks = [*_format_remarks(view, width), *_count_findings(view.name, found_on.get(view.name, ()), width)]
+        found += [paint_line(line) for line in remarks]
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,9 @@ async def test_every_screen_is_ascii(size: tuple[int, int], tmp_path: Path, monk
             await wait_for_text(pilot, "+ ready")
         pilot.app.notify("12 °C · 5 → 6 × — … ≈ Grüße", severity="warning")  # as anything else that is said
         await assert_only_ascii(pilot, "a toast")
+        toast = [line for line in list_painted_rows(pilot) if "12 oC" in line]
+        assert toast
+        assert all(re.search(r"\| 12 oC .* \|", line) for line in toast), "it has an edge"
         await pilot.press("2")
         await wait_for_text(pilot, "docker run line" if size[0] >= 110 else "holds")
         await assert_only_ascii(pilot, "the instance")

@@ -6,14 +6,19 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from textual.widgets import Input
+
 from sparkctl.profiles.profile_library import list_startable_profiles
 from sparkctl.tui.dialogs.base import ChoiceDialog, Dialog, TextDialog, render_sentence
+from sparkctl.tui.dialogs.command_line import CommandLineDialog
 from sparkctl.tui.dialogs.command_palette import ActionPalette, PaletteEntry
 from sparkctl.tui.dialogs.profile_picker import ProfilePicker
+from sparkctl.tui.key_hints import find_hint_key
 from sparkctl.tui.text_surface import TextSurface
 from sparkctl.views.text.line_wrap import wrap_text
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row
 from tests.tools.pictures.panel_scenes import Driver, build_panel, enact_scene, when_there_are
+from tests.tui.panel_driver import wait_until_true
 
 CHOICES = (("no", "Cancel"), ("yes", "switch"))
 LABEL = make_row(Span("do    ", TextStyle.LABEL))
@@ -152,3 +157,34 @@ async def test_a_click_in_the_picker_selects_a_profile_or_a_spark(tmp_path: Path
         after = read_dialog(pilot).splitlines()
         assert "no profile matches" in "\n".join(after)
         assert [len(line) for line in after] == [len(line) for line in before], "it neither shrinks nor jumps"
+
+
+async def test_a_click_on_a_hint_is_its_key(tmp_path: Path) -> None:
+    async with open_dialog(TextDialog("text", render_sentence("To read.")), tmp_path) as (pilot, answers):
+        await pilot.click(offset=find_place(pilot, "goes back"))
+        await wait_until_true(pilot, lambda: answers == [None])
+    entries = [PaletteEntry(does=f"action-{at}", title=f"title {at:02}") for at in range(30)]
+    async with open_dialog(ActionPalette(entries), tmp_path) as (pilot, answers):
+        await pilot.click(offset=find_place(pilot, "does it"))
+        await wait_until_true(pilot, lambda: answers == ["action-0"])
+    assert find_hint_key("5 more below   esc goes back   type to search", 20) == "escape"
+    assert find_hint_key("5 more below   esc goes back   type to search", 35) is None
+
+
+async def test_a_click_on_a_completion_takes_it(tmp_path: Path) -> None:
+    class Verbs:
+        verbs = ("pull", "plan", "profiles")
+
+        def complete_line(self, line: str, instances: object = None) -> tuple[str, ...]:
+            return tuple(verb for verb in self.verbs if verb.startswith(line))
+
+    dialog = CommandLineDialog(Verbs(), (), "p")  # type: ignore[arg-type]
+    async with open_dialog(dialog, tmp_path) as (pilot, answers):  # type: ignore[arg-type]
+        found = dialog.query_one("#found", TextSurface)
+        x = found.plain_lines[0].index("plan")
+        await pilot.click(offset=(found.region.x + x + 1, found.region.y))
+        await pilot.pause()
+        assert dialog.query_one(Input).value == "plan"
+        await pilot.click(offset=(found.region.x + x - 2, found.region.y))
+        await pilot.press("enter")
+        assert answers == ["plan"]

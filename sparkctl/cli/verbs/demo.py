@@ -8,12 +8,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import click
 
-from sparkctl.cli.panel_launcher import DemoOptions
 from sparkctl.clock import Clock
 from sparkctl.history.expected_durations import compute_model_key
 from sparkctl.history.operation_history import OperationHistory
@@ -37,8 +37,10 @@ _VLLM_PHASES = (
 _PAST_STARTS = (
     ("qwen36", "spark2", (*_SGLANG_PHASES, *_DRAFT_MODEL_PHASES, *_WARMUP_PHASES), 4.1),
     ("qwen36-vllm", "spark2", _VLLM_PHASES, 2.2),
-    ("qwen36-ngram", "spark1", (*_SGLANG_PHASES, *_WARMUP_PHASES), 0.2),
+    ("qwen36-ngram", "spark1", (*_SGLANG_PHASES, *_WARMUP_PHASES), 1.3),
 )  # (profile, node, seconds of each part as the simulated engines take them, how many days ago)
+_OTHER_SECONDS = {"minimax-m27": 760.0, "orpheus-llm": 41.0, "orpheus-tts": 16.0}  # of a whole start
+_HOUR_SECONDS = 3600.0
 _CONNECT_SECONDS = 2.0  # seconds until the first part begins: connecting and looking
 _FAILING_OPTIONS = ("--force", "--set", "args.mem-fraction-static=0.95")
 
@@ -79,16 +81,7 @@ class ScaledClock(Clock, Protocol):
         ...
 
 
-def build_demo_options(clock: ScaledClock, *, with_story: bool) -> DemoOptions:
-    """Return the panel's options for simulated Sparks."""
-    return DemoOptions(
-        clock,
-        lambda: _format_clock_label(clock),
-        DEMO_STEPS if with_story else (),
-    )
-
-
-def _format_clock_label(clock: ScaledClock) -> str:
+def format_clock_label(clock: ScaledClock) -> str:
     """Return the label of the header: how fast the simulated time runs, or how far it is ahead of real time."""
     if clock.rate != 1:
         return f"simulated, time ×{clock.rate:g}"
@@ -96,14 +89,25 @@ def _format_clock_label(clock: ScaledClock) -> str:
     return f"simulated, {ahead} min ahead" if ahead else "simulated"
 
 
-def seed_start_history(state: Path) -> None:
-    """Write past starts into the history, so that the demo knows how long a start takes."""
+def seed_start_history(state: Path, scenario: str = "empty", pace: float = 1.0) -> None:
+    """Write past starts into the history: how long a start takes, and when what runs in the scenario was started.
+
+    ``pace``: simulated seconds per second of the clock that measures the next starts. Nothing was started on new Sparks.
+    """
+    from sparkctl.simulator import READY_HOURS, RUNNING_AT_FIRST
+
     history, library = OperationHistory(state), ProfileLibrary()
-    for name, node, took, days in _PAST_STARTS:
+    known = {name: took for name, _, took, _ in _PAST_STARTS}
+    starts = [(name, node, days * _DAY_SECONDS) for name, node, _, days in _PAST_STARTS if scenario != "fresh"]
+    starts += [(name, node, READY_HOURS[name] * _HOUR_SECONDS) for name, node in RUNNING_AT_FIRST.get(scenario, ())]
+    for name, node, ago in sorted(starts, key=lambda one: -one[2]):
         profile = library.load_profile(name)
-        parts = [PhaseDuration(Phase(phase), step, seconds) for phase, step, seconds in took]
+        parts = [PhaseDuration(Phase(phase), step, seconds / pace) for phase, step, seconds in known.get(name, ())]
+        seconds = (
+            (_CONNECT_SECONDS / pace + sum(one.seconds for one in parts)) if parts else _OTHER_SECONDS[name] / pace
+        )
         history.record_start(
-            name, profile.digest, node, _CONNECT_SECONDS + sum(one.seconds for one in parts), time.time() - days * _DAY_SECONDS,
+            name, profile.digest, node, seconds, time.time() - ago,
             kind=compute_model_key(profile.image, profile.model.path), parts=parts,
         )  # fmt: skip
 
@@ -157,9 +161,9 @@ def demo_command(
     sparkctl demo up minimax-m27 --set env.SIM_FAULT=worker-dies
     sparkctl demo --serve                      then run any verb in another terminal, with the variables it prints
 
-    What SIM_FAULT can be: cuda-oom, oom-killed, hang, exit0, no-token, nonsense, rejected-drafts, open-door, other-key,
+    Values of SIM_FAULT: cuda-oom, oom-killed, hang, exit0, no-token, nonsense, rejected-drafts, open-door, other-key,
     bad-flag, memory-runaway; on two Sparks also worker-dies and fabric-cut. An image with missing-on-spark2 or
-    stale-on-spark2 in its name is missing there, or differs.
+    stale-on-spark2 in its name is missing there, or is another build.
 
     Your files are not changed: the demo reads your profiles, and keeps everything else in a temporary directory that it
     deletes at the end.
@@ -188,6 +192,7 @@ def _run_demo_verb(verb: tuple[str, ...], scenario: str, speed: float) -> int:
     from sparkctl.cli import stderr
 
     with _temporary_home(scenario, speed=speed) as home:
+        _seed_history(home, scenario, speed)
         code = _invoke_verb(verb)
         has_log = any((home / "state").rglob("*.log"))
     from sparkctl.cli.options import VERB_ALIASES
@@ -198,6 +203,13 @@ def _run_demo_verb(verb: tuple[str, ...], scenario: str, speed: float) -> int:
     elif code in (0, 5) and name in ("status", "endpoints") and scenario not in _IDLE_SCENARIOS:
         stderr.print_message(f"these addresses ended with the command; {_SERVE_ADVICE}")
     return code
+
+
+def _seed_history(home: Path, scenario: str, speed: float) -> None:
+    """Write past starts for verbs, whose clock is the real one: the simulated Sparks are that much faster."""
+    from sparkctl.simulator import DEMO_SPEED
+
+    seed_start_history(home / "state", scenario, DEMO_SPEED * speed)
 
 
 def _run_demo_plain(scenario: str | None, speed: float) -> int:
@@ -215,11 +227,17 @@ def _open_demo_panel(scenario: str | None, speed: float, *, readonly: bool) -> i
     from sparkctl.simulator import DEMO_SPEED, SimClock
 
     clock = SimClock(elastic=True)
-    pace = {"speed": 1 / DEMO_SPEED, "clock": clock, "haste": TIME_FACTOR * speed}
-    with _temporary_home(scenario or (_BUSY_SCENARIO if readonly else "story"), **pace) as home:
-        seed_start_history(home / "state")
-        with_story = scenario is None and not readonly
-        return open_panel(load_commands, readonly=readonly, demo=build_demo_options(clock, with_story=with_story))
+    pace = {"speed": 1 / DEMO_SPEED, "clock": clock, "busy_rate": TIME_FACTOR * speed}
+    shown = scenario or (_BUSY_SCENARIO if readonly else "story")
+    with _temporary_home(shown, **pace) as home:
+        seed_start_history(home / "state", shown)
+        return open_panel(
+            load_commands,
+            readonly=readonly,
+            clock=clock,
+            badge=partial(format_clock_label, clock),
+            story=DEMO_STEPS if scenario is None and not readonly else (),
+        )
 
 
 @contextmanager
@@ -364,6 +382,7 @@ def _serve_simulator(scenario: str, speed: float) -> int:
     from sparkctl.cli import stderr, stdout
 
     with _run_simulator(scenario, speed=speed) as (config, home):
+        _seed_history(home, scenario, speed)
         stdout.print_line(f"export SPARKCTL_CONFIG={config}")
         stdout.print_line(f"export SPARKCTL_STATE={home / 'state'}")
         stdout.print_line(f"export XDG_CONFIG_HOME={home / 'config'}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import click
 
@@ -29,13 +30,14 @@ from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.views.event_text import format_missing_parts
 from sparkctl.views.profiles.memory_estimate_view import (
     build_estimate_json,
+    describe_missing_kinds,
     format_estimate,
     format_estimate_notes,
     format_estimate_summary,
     format_group_answer,
 )
 from sparkctl.views.profiles.profile_view import summarize_reference
-from sparkctl.views.text.line_wrap import wrap_line
+from sparkctl.views.text.line_wrap import wrap_line, wrap_styled_line
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle
 
 
@@ -50,6 +52,8 @@ class EstimatePrinter(TextPrinter):
         self._fits: list[MemoryFit] = []
         self._missing: dict[str, tuple[MissingPart, ...]] = {}  # by node, of the profile itself
         self._shared: dict[str, None] = {}  # commands for all Sparks together, in order
+        self._pulls: dict[str, None] = {}  # commands that get what is missing, in order
+        self._waiting: MemoryFitEvaluated | None = None  # not printed yet: what is missing there comes next
 
     @property
     def _own_fits(self) -> list[MemoryFit]:
@@ -57,34 +61,55 @@ class EstimatePrinter(TextPrinter):
         return [one for one in self._fits if one.profile == self._profile.name]
 
     def print_event(self, event: Event) -> None:
-        """Print each answer as it arrives, and the summary of all at the end."""
-        if isinstance(event, CommandEnded) and self._fits and self._measured is not None:
-            stdout.print_rows(wrap_line(f"source: {sanitize_line(self._measured)}", stdout.get_terminal_width(), 2))
-        if isinstance(event, CommandEnded) and (lines := format_estimate_summary(self._own_fits, self._missing)):
-            stdout.print_line()
-            stdout.print_rows(lines)
-            stdout.print_rows(f"then: {command}" for command in self._shared)
-        if isinstance(event, CommandEnded) and self._fits and self._assumed is not None:
-            stdout.print_line()
-            stdout.print_line("No profile has this model yet. The figures are those of this one; save it to start it:")
-            stdout.print_lines(f"  {line}".rstrip() for line in self._assumed.splitlines())
+        """Print each answer with what is missing there, and the summary of all at the end."""
+        width = stdout.get_terminal_width()
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            self._print_fit(waiting, event if isinstance(event, PartsMissing) else None)
+        if isinstance(event, CommandEnded) and self._fits:
+            self._print_summary(width)
         if isinstance(event, PartsMissing):
             if event.instance == self._profile.name:
                 self._missing[event.node] = event.parts
-            return stdout.print_rows(format_missing_parts(event))
-        if not isinstance(event, MemoryFitEvaluated):
-            return super().print_event(event)
+            self._pulls |= dict.fromkeys(event.commands)
+            lines = format_missing_parts(replace(event, commands=()))  # the way to get them is the last word
+            return stdout.print_rows(row for line in lines for row in wrap_line(line, width))
+        if isinstance(event, MemoryFitEvaluated):
+            self._waiting = event
+            return None
+        return super().print_event(event)
+
+    def _print_fit(self, event: MemoryFitEvaluated, missing: PartsMissing | None) -> None:
+        """Print an answer and its calculation; where something is ``missing``, first that it cannot start."""
+        width, fit = stdout.get_terminal_width(), event.fit
         if self._fits:
             stdout.print_line()
-        stdout.print_rows([_paint_answer(event.fit)])
-        stdout.print_rows(format_estimate(event.fit, stdout.get_terminal_width(), self._fits))
-        stdout.print_rows(format_estimate_notes(event.fit, stdout.get_terminal_width(), self._fits))
-        self._fits.append(event.fit)
-        if event.fit.sparks > 1:
+        if missing is not None and self._assumed is None and (lacking := describe_missing_kinds(missing.parts)):
+            words = f"{fit.profile} cannot start on {fit.node}: {lacking}"
+            stdout.print_rows(wrap_styled_line((Span(words, TextStyle.BAD),), width))
+        stdout.print_rows(wrap_styled_line(_paint_answer(fit), width))
+        stdout.print_rows(format_estimate(fit, width, self._fits))
+        stdout.print_rows(format_estimate_notes(fit, width, self._fits))
+        self._fits.append(fit)
+        if fit.sparks > 1:
             self._shared |= dict.fromkeys(event.commands)
         else:
             stdout.print_rows(f"then: {command}" for command in event.commands)
-        return None
+
+    def _print_summary(self, width: int | None) -> None:
+        if self._measured is not None:
+            stdout.print_rows(wrap_line(f"source: {sanitize_line(self._measured)}", width, 2))
+        is_proposal = self._assumed is not None
+        if lines := format_estimate_summary(self._own_fits, self._missing, width, is_proposal=is_proposal):
+            stdout.print_line()
+            stdout.print_rows(lines)
+            stdout.print_rows(f"then: {command}" for command in self._shared)
+        stdout.print_rows(f"get it: {command}" for command in self._pulls)
+        if self._assumed is not None:
+            words = "No profile has this model yet. The figures are those of this one; save it to start it:"
+            stdout.print_line()
+            stdout.print_lines(wrap_line(words, width))
+            stdout.print_lines(f"  {line}".rstrip() for line in self._assumed.splitlines())
 
 
 def _paint_answer(fit: MemoryFit) -> TextRow:
@@ -166,16 +191,15 @@ def plan_command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...]
     sparkctl plan hf:Qwen/Qwen3-30B-A3B-FP8 --node spark1     a model without a profile
 
     Compares the memory that the profile needs, by the rules of its engine's version, with the memory that the node has now.
-    The model's files are measured on the node; for a model that is not there yet the Hugging Face Hub is asked for sizes and
-    config.json, and no weights are fetched. For hf:ORG/NAME a profile is assumed, and shown.
+    The model's files are measured on the node; for a model that is not there yet the Hugging Face Hub is asked for sizes
+    and config.json, and no weights are fetched. For hf:ORG/NAME a profile is assumed, and shown.
 
-    Without --node every node is checked, and one that fits is enough; a model over two Sparks needs both, connected, and its
-    nodes are named as for `up`. What a profile needs (`needs`) is shown before it,
-    and its memory is counted.
+    Without --node every node is checked, and one that fits is enough; a model over two Sparks needs both, connected, and
+    its nodes are named as for `up`. What a profile needs (`needs`) is shown before it, and its memory is counted.
 
-    Exit 0: `up` would start it, even if it must drop the page cache first or part of the estimate is not known. Exit 6: `up`
-    would refuse, even if it fits once something else stops. For hf:ORG/NAME, which is not there yet: 0 if it fits and can
-    come, 6 if not, or if the Hub does not tell its size. Exit 3: the node could not be read.
+    Exit 0: `up` would start it, even if it must drop the page cache first or part of the estimate is not known. Exit 6:
+    `up` would refuse, even if it fits once something else stops. For hf:ORG/NAME, which is not there yet: 0 if it fits and
+    can be downloaded, 6 if not, or if the Hub does not say how large it is. Exit 3: the node could not be read.
     """
     from sparkctl.commands.start.check_fit import CheckFit
     from sparkctl.profiles.profile_library import ProfileLibrary

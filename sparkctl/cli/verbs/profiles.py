@@ -474,7 +474,7 @@ def list_command(as_json: bool) -> int:
     if as_json:
         stdout.print_json({"schema": 1, "profiles": to_json_data(summaries)})
     else:
-        stdout.print_rows(format_profile_list(summaries))
+        stdout.print_rows(format_profile_list(summaries, stdout.get_terminal_width()))
     return 0
 
 
@@ -497,7 +497,7 @@ def show_command(name: str, overrides: tuple[str, ...], as_json: bool) -> int:
     if as_json:
         stdout.print_json(build_profile_json(profile))
     else:
-        stdout.print_rows(format_profile(profile))
+        stdout.print_rows(format_profile(profile, stdout.get_terminal_width()))
     return 0
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import click
@@ -23,8 +24,9 @@ from sparkctl.cli.options import (
 if TYPE_CHECKING:
     from sparkctl.commands.stop.pending_stops import PendingStop
     from sparkctl.context import CommandContext
+    from sparkctl.model.finding import Finding
     from sparkctl.model.instance import InstanceView
-    from sparkctl.model.node import Node
+    from sparkctl.model.node import Node, NodeName
     from sparkctl.monitor.node_views import NodeStatusView
     from sparkctl.views.text.styled_text import TextRow
 
@@ -44,7 +46,8 @@ def status_command(
     is_long: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Show every node: state, memory, the instances that sparkctl started and their state, and engines that it did not start.
-    With NAME only that instance, with all details, or only that node.
+    With NAME only that instance, with all details, or only that node. It counts the problems that one look at a node
+    finds; `sparkctl doctor` names them.
 
     \b
     sparkctl status
@@ -98,12 +101,14 @@ async def _print_status_once(context: CommandContext, nodes: Sequence[Node], che
             importlib.import_module("sparkctl.views.status_view")
 
     # the connections start first; meanwhile import what printing needs
-    views, _ = await gather_or_cancel(read_node_statuses(context, nodes), import_status_view())
+    found: dict[NodeName, tuple[Finding, ...]] = {}
+    on_findings = None if form.as_json or form.names_only else found.__setitem__
+    views, _ = await gather_or_cancel(read_node_statuses(context, nodes, on_findings), import_status_view())
     code = _choose_exit_code(views, check)
     save_instances(
         {view.name: [one.name for one in view.instances if one.ours] for view in views if view.state == "ok"}
     )
-    _print_status(context, await _add_rates(context, nodes, form.select_views(views), form), form)
+    _print_status(context, await _add_rates(context, nodes, form.select_views(views), form), form, found)
     return code
 
 
@@ -161,7 +166,12 @@ def _describe_pending_stops(context: CommandContext, views: Sequence[NodeStatusV
     ]
 
 
-def _print_status(context: CommandContext, views: Sequence[NodeStatusView], form: _Form) -> None:
+def _print_status(
+    context: CommandContext,
+    views: Sequence[NodeStatusView],
+    form: _Form,
+    found: Mapping[NodeName, Sequence[Finding]] = MappingProxyType({}),
+) -> None:
     from sparkctl.model.json_codec import to_json_data
 
     if form.as_json:
@@ -177,17 +187,22 @@ def _print_status(context: CommandContext, views: Sequence[NodeStatusView], form
             dict.fromkeys(one.name for view in views for one in view.instances if one.is_alive)
         )
     else:
-        stdout.print_rows(_format_views(context, views, form))
+        stdout.print_rows(_format_views(context, views, form, found))
 
 
-def _format_views(context: CommandContext, views: Sequence[NodeStatusView], form: _Form) -> list[TextRow | str]:
+def _format_views(
+    context: CommandContext,
+    views: Sequence[NodeStatusView],
+    form: _Form,
+    found: Mapping[NodeName, Sequence[Finding]] = MappingProxyType({}),
+) -> list[TextRow | str]:
     from sparkctl.views.status_view import format_status, format_status_table
 
     width = stdout.get_terminal_width()
     if form.is_wide or form.name is not None:
-        rows: list[TextRow | str] = [*format_status(views, width, with_details=True)]
+        rows: list[TextRow | str] = [*format_status(views, width, with_details=True, found=found)]
     else:
-        rows = [*format_status_table(views, width)]
+        rows = [*format_status_table(views, width, found)]
     return [*rows, *_describe_pending_stops(context, views)]
 
 

@@ -20,7 +20,8 @@ from sparkctl.cli.options import (
 )
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_ago, format_size
-from sparkctl.views.text.line_wrap import align_cells, wrap_line
+from sparkctl.views.text.line_wrap import align_cells, wrap_cells, wrap_line
+from sparkctl.views.text.styled_text import measure_text
 
 if TYPE_CHECKING:
     from sparkctl.commands.images import ImageUse, NodeImages
@@ -43,8 +44,8 @@ def models_command(ctx: click.Context, node: tuple[str, ...], as_json: bool) -> 
     sparkctl models --node spark1 --json
     sparkctl models remove Qwen3.6-27B-NVFP4 --node spark1
 
-    It looks where the mounts of your profiles lead, and into the Hub's cache. The time of the last use comes from the disk, exact to
-    a day. Exit 3 if a node cannot be read.
+    It looks in the directories that your profiles mount, and in the Hub's cache. The time of the last use comes from the
+    disk, exact to a day. Exit 3 if a node cannot be read.
     """
     if ctx.invoked_subcommand is not None:
         return None
@@ -77,8 +78,8 @@ def remove_command(ctx: click.Context, name: str, node: str | None, dry_run: boo
     sparkctl models remove Qwen3.6-27B-NVFP4 --node spark1 --dry-run
     sparkctl models remove /home/me/models/old --node spark1
 
-    It is refused while a running container, a process of yours or a download uses the model, or may use it. What sparkctl did
-    not bring and no profile names is removed only by its exact path. It asks before; in a script say --yes.
+    It is refused while a running container, a process of yours or a download uses the model, or may use it. A model that no
+    profile names and `pull` did not get is removed only by its exact path. It asks first; scripts need --yes.
 
     Exit 0: removed. Exit 6: refused, nothing was changed.
     """
@@ -125,8 +126,8 @@ def images_command(ctx: click.Context, node: tuple[str, ...], as_json: bool) -> 
     sparkctl images --node spark1
     sparkctl images remove vllm/vllm-openai:v0.19.1 --node spark1
 
-    A size includes layers that several images share. Last used is what the history of this computer and the containers on
-    the node tell. Exit 3 if a node could not be read.
+    A size includes layers that several images share. The time of the last use comes from this computer's history and from
+    the containers on the node. Exit 3 if a node could not be read.
     """
     if ctx.invoked_subcommand is not None:
         if node or as_json:
@@ -163,8 +164,8 @@ def images_remove_command(
     sparkctl images remove vllm/vllm-openai:v0.18.0 --node spark1
     sparkctl images remove --old-builds --dry-run
 
-    It asks before; in a script say --yes. Exit 6, and nothing is removed: a container was made of one of them, running or
-    not, or no node has it. Nothing else is removed: sparkctl never tidies up what nobody named.
+    It asks first; scripts need --yes. Exit 6: nothing was removed, because a container, running or not, uses one of them,
+    or because no node has it. No image is ever removed that was not asked for.
     """
     from sparkctl.cli import stderr
     from sparkctl.cli.event_printers import JsonPrinter, TextPrinter
@@ -193,25 +194,35 @@ def images_remove_command(
 
 
 def _format_images(nodes: Sequence[NodeImages], now: float, width: int | None = None) -> list[str]:
-    """Return the lines of ``images``, wrapped to ``width`` columns if given. ``now``: unix seconds, for the ages."""
+    """Return the lines of ``images``, for ``width`` columns if given. ``now``: unix seconds, for the ages."""
     lines: list[str] = []
     for node in nodes:
-        lines += ([""] if lines else []) + _format_node_images(node, now)
-    return [part for line in lines for part in wrap_line(line, width, 4)]
+        lines += ([""] if lines else []) + _format_node_images(node, now, width)
+    return lines
 
 
-def _format_node_images(node: NodeImages, now: float) -> list[str]:
+def _format_node_images(node: NodeImages, now: float, width: int | None) -> list[str]:
     if node.images is None:
         hint = [f"    try: {sanitize_line(node.hint)}"] if node.hint else []
-        return [f"{node.name}   {sanitize_line(node.detail or 'not known')}", *hint]
+        words = [f"{node.name}   {sanitize_line(node.detail or 'not known')}", *hint]
+        return [part for line in words for part in wrap_line(line, width, 4)]
     if not node.images:
         return [f"{node.name}   no image"]
-    rows = [_IMAGE_HEADINGS, *(_list_image_cells(one, now) for one in node.images)]
-    return [node.name, *("  " + "  ".join(cells) for cells in align_cells(rows, right=(1,)))]
+    rows = [_list_image_cells(one, now) for one in node.images]
+    table = ["  " + "  ".join(cells) for cells in align_cells([_IMAGE_HEADINGS, *rows], right=(1,))]
+    if width is None or all(measure_text(line) <= width for line in table):
+        return [node.name, *table]
+    lines = [str(node.name)]
+    for name, size, created, used, users in rows:
+        cells = (size, f"created {created}", f"last used {used}", f"used by {users}")
+        lines += [*wrap_line(f"  {name}", width, 4), *wrap_cells("    ", cells, width, "  ")]
+    return lines
 
 
 def _list_image_cells(one: ImageUse, now: float) -> tuple[str, ...]:
-    name = " ".join(one.image.names) or one.image.id.removeprefix("sha256:")[:12]
+    from sparkctl.model.container import shorten_id
+
+    name = " ".join(one.image.names) or shorten_id(one.image.id)
     what = "" if one.image.names else " (old build)" if one.is_old_build else " (dangling)"
     groups = (("container", one.containers), ("profile", one.profiles))
     users = [f"{word}{'s' if len(names) > 1 else ''} {', '.join(names)}" for word, names in groups if names]
@@ -225,12 +236,12 @@ def _list_image_cells(one: ImageUse, now: float) -> tuple[str, ...]:
 
 
 def _format_models(views: Sequence[NodeModels], now: float, width: int | None = None) -> list[str]:
-    """Return the lines of ``models``, wrapped to ``width`` columns if given. ``now``: unix seconds, for the ages."""
+    """Return the lines of ``models``, for ``width`` columns if given. ``now``: unix seconds, for the ages."""
     lines: list[str] = []
     for view in views:
         lines += [""] if lines else []
         if view.trouble is not None:
-            lines.append(f"{view.node}   not known: {sanitize_line(view.trouble)}")
+            lines += wrap_line(f"{view.node}   not known: {sanitize_line(view.trouble)}", width, 4)
             continue
         whole = sum(one.size for one in view.models)
         lines.append(
@@ -239,8 +250,19 @@ def _format_models(views: Sequence[NodeModels], now: float, width: int | None = 
             else f"{view.node}   no model"
         )
         cells = [_list_model_cells(one, now, several=len(views) > 1) for one in view.models]
-        lines += ["  ".join(row).rstrip() for row in align_cells(cells, right=(0,))]
-    return [part for line in lines for part in wrap_line(line, width, 4)]
+        table = ["  ".join(row).rstrip() for row in align_cells(cells, right=(0,))]
+        if width is None or all(measure_text(line) <= width for line in table):
+            lines += table
+            continue
+        for size, place, *more in cells:
+            lines += [*_wrap_path(place, width), *wrap_cells("    ", [size.strip(), *more], width, "  ")]
+    return lines
+
+
+def _wrap_path(path: str, width: int) -> list[str]:
+    """Return a path on one line, or where it is too wide its last part on a second one."""
+    above, _, name = path.rpartition("/")
+    return [f"  {path}"] if measure_text(path) + 2 <= width else [f"  {above}/", f"    {name}"]
 
 
 def _list_model_cells(one: StoredModel, now: float, *, several: bool) -> list[str]:

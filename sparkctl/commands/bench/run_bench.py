@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+import shlex
 import tempfile
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sparkctl.commands.bench.cell_watch import CellWatch
 from sparkctl.commands.bench.chat_stream import stream_chat
@@ -27,6 +29,7 @@ from sparkctl.commands.bench.load_generator import (
     is_same_generator,
 )
 from sparkctl.commands.event_stream import build_end_from_error, forward_events, open_session, stream_events
+from sparkctl.commands.history_writer import OperationSubject, record_operation
 from sparkctl.commands.list_endpoints import ServedEndpoint, ServedModel, list_endpoints
 from sparkctl.commands.request import Preview, Request, SentenceTone, describe_unreachable
 from sparkctl.commands.restart_instance import build_restart, find_profile_changes
@@ -63,6 +66,7 @@ from sparkctl.model.missing_part import PartKind
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.questions import BenchStartQuestion, NonInteractivePrompter
 from sparkctl.model.text.sanitize import load_json_map, sanitize_line, truncate_text
+from sparkctl.model.text.secrets import redact_words
 from sparkctl.model.text.units import format_duration
 from sparkctl.monitor.engine_probe import request_engine
 from sparkctl.monitor.guard_client import read_receipt, save_receipt
@@ -202,7 +206,7 @@ class BenchTarget:
 def run_bench(ctx: CommandContext, request: RunBench) -> AsyncGenerator[Event, None]:
     """Measure each cell, with one event each; what was measured is kept whatever happens later."""
 
-    async def run_cells(emit: Emit) -> CommandEnded:
+    async def run_cells(ctx: CommandContext, emit: Emit) -> CommandEnded:
         began = ctx.clock.monotonic()
         words = find_load_generator(request.generator)
         store, book = BenchStore(), hash_book(request.book)
@@ -241,7 +245,24 @@ def run_bench(ctx: CommandContext, request: RunBench) -> AsyncGenerator[Event, N
             run = await sweep.measure_all(run)
         return _build_end(ctx, store, run, target, ctx.clock.monotonic() - began)
 
-    return stream_events(ctx, run_cells, request.instance, on_interrupt=None)
+    return record_bench(ctx, request, run_cells)
+
+
+def record_bench(
+    ctx: CommandContext,
+    request: MeasureInstance,
+    measure: Callable[[CommandContext, Emit], Coroutine[Any, Any, CommandEnded]],
+) -> AsyncGenerator[Event, None]:
+    """Yield the events of one measurement, with a row in the history once something was measured."""
+
+    def stream_measurement(own: CommandContext) -> AsyncGenerator[Event, None]:
+        return stream_events(own, partial(measure, own), request.instance, on_interrupt=None)
+
+    command = shlex.join(("sparkctl", *redact_words(request.format_as_command())))
+    subject = OperationSubject(
+        kind=OperationKind.BENCH, nodes=request.nodes, instance=request.instance, command=command
+    )
+    return record_operation(ctx, subject, stream_measurement)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -538,15 +559,7 @@ def describe_setup(
     What the node itself tells comes from there: another operator may have started it, and this machine's history knows nothing of it.
     """
     container, model, who = target.container, target.model, target.identity
-    start = next(
-        (
-            one
-            for one in ctx.history.list_operations(request.instance, most=-1)
-            if one.kind is OperationKind.START
-            and any((share.container or "?") == container.id[: len(share.container or "?")] for share in one.shares)
-        ),
-        None,
-    )
+    start = ctx.history.find_start_of(request.instance, container.id)
     share = None if start is None else next(iter(start.shares), None)
     words = CommandFlags(target.run.command, target.run.entrypoint)
     return BenchSetup(

@@ -30,6 +30,7 @@ from sparkctl.commands.bench.run_bench import (
     find_why_it_ended,
     has_thought_parser,
     keep_run,
+    record_bench,
     refuse_changed_setup,
     save_run,
 )
@@ -118,9 +119,10 @@ def run_domains(ctx: CommandContext, request: RunDomains) -> AsyncGenerator[Even
     A profile that does not run is started for it, and stopped again; the baseline after the instance, unless it was measured before.
     """
 
-    async def measure(emit: Emit) -> CommandEnded:
-        if request.start is None and request.baseline is None:
-            return await _measure_alone(ctx, emit, request)
+    if request.start is None and request.baseline is None:
+        return record_bench(ctx, request, lambda own, emit: _measure_alone(own, emit, request))
+
+    async def measure(emit: Emit) -> CommandEnded:  # each measurement has its own row in the history
         return await _measure_with_baseline(ctx, emit, request)
 
     return stream_events(ctx, measure, request.instance, on_interrupt=None)
@@ -363,7 +365,7 @@ class _Sweep:
         try:
             answer = await request_engine(
                 self.target.session.link, self.target.port, "GET", path, headers=self.target.auth_headers,
-                timeout=_METRICS_SECONDS, manners=QueryMarkerSupport(takes_queries=True),
+                timeout=_METRICS_SECONDS, marker_support=QueryMarkerSupport(takes_queries=True),
             )  # fmt: skip
             return (
                 self.target.engine.parse_metrics(answer.body.decode("utf-8", "replace")) if answer.is_success else None

@@ -20,8 +20,7 @@ from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
 from sparkctl.engines.base import EngineRank
 from sparkctl.errors import InvalidInput
-from sparkctl.files import read_regular_file
-from sparkctl.history.log_archive import safe_file_name
+from sparkctl.files import plain_file_name, read_regular_file, safe_file_name
 from sparkctl.model.container import Container
 from sparkctl.model.fabric_route import FabricRoute, NodeLanes
 from sparkctl.model.json_codec import redact_launch_plan
@@ -238,7 +237,10 @@ _MAX_FILE_BYTES = 4096
 
 def get_api_key_path(directory: Path, instance: str, node: str) -> Path:
     """Return where the key of an instance is kept, below the state directory."""
-    return directory / "keys" / safe_file_name(node) / safe_file_name(instance)
+    keys = directory / "keys"
+    earlier = keys / plain_file_name(node) / plain_file_name(instance)  # as an earlier version named it
+    path = keys / safe_file_name(node) / safe_file_name(instance)
+    return earlier if earlier.exists() and not path.exists() else path
 
 
 def read_api_key(directory: Path, instance: str, node: str) -> str | None:

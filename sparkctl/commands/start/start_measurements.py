@@ -13,7 +13,7 @@ from dataclasses import replace
 from sparkctl.commands.start import node_fit
 from sparkctl.context import CommandContext
 from sparkctl.engines.engine_flags import CommandFlags
-from sparkctl.engines.memory_estimate import map_path_to_node
+from sparkctl.engines.memory_estimate import EstimateInput, KvCacheLayout, map_path_to_node, parse_kv_layout
 from sparkctl.errors import NodeError
 from sparkctl.history.expected_durations import compute_model_key
 from sparkctl.history.model import NodeResult
@@ -226,12 +226,34 @@ def add_measured_weights(
         return replace(plan, labels=tuple(labels.items()))
     if main is None or _is_changed_on_load(main, words):
         return plan
-    kv = told.kv_per_token
+    kv, state = told.kv_per_token, None if subject.layout is None else subject.layout.state or None
     if kv is None and subject.layout is not None:
-        kv = subject.layout.count_bytes_per_token(subject.kv_number_width[0]) or None
-    step = measure_decode_step(replace(told, kv_per_token=kv), main, draft)
+        shared = replace(subject, ranks=told.ranks, words=CommandFlags(plan.command, plan.entrypoint))
+        draft_place = map_path_to_node(find_model_paths(profile, alone)[1], alone)
+        drafts = next((parse_kv_layout(one.config) for one in models if one.place == draft_place), None)
+        kv = count_context_bytes(told, shared, drafts, has_own_layers=draft is None and bool(main.draft)) or None
+    step = measure_decode_step(replace(told, kv_per_token=kv, state_per_request=state), main, draft)
     labels[ContainerLabel.PER_STEP] = format_decode_step_label(step) or ""
     return replace(plan, labels=tuple(labels.items()))
+
+
+def count_context_bytes(
+    told: DecodeStepSpec, subject: EstimateInput, drafts: KvCacheLayout | None, *, has_own_layers: bool
+) -> int:
+    """Return the bytes of cache that a step of all ranks reads for each token of context: each pass of a draft model reads its own.
+
+    ``drafts``: a draft model's layout; ``has_own_layers``: the model has a layer for drafts itself, shaped as its others.
+    """
+    assert subject.layout is not None
+    width, _ = subject.kv_number_width
+    whole = subject.layout.count_bytes_per_token(width)
+    if told.draft_tokens and told.draft_passes != 0:
+        passes = told.draft_passes or 1
+        if drafts is not None:
+            whole += passes * drafts.count_bytes_per_token(width)
+        elif has_own_layers:
+            whole += passes * subject.layout.count_bytes_per_layer(width)
+    return whole * told.ranks // subject.cache_ranks  # what is whole on each rank is read by each
 
 
 def measure_decode_step(told: DecodeStepSpec, main: TensorSizes, draft: TensorSizes | None) -> DecodeStepSpec:

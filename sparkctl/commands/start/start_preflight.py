@@ -18,7 +18,7 @@ from sparkctl.errors import (
     OperationRefused,
     PortInUse,
 )
-from sparkctl.model.container import Container, ContainerState
+from sparkctl.model.container import Container, ContainerState, shorten_id
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
@@ -73,12 +73,14 @@ def decide_start(
     *,
     replace: bool,
     again: str,
+    describe_changes: Callable[[Container], str | None] = lambda _: None,
     made_by: str | None = None,
     propose: Callable[[FieldChange], str | None] | None = None,
 ) -> StartDecision:
     """Return what to do, or raise the error of the first obstacle.
 
-    ``again``: the command that repeats the start, for hints. ``made_by``: as `Profile.image_made_by`. ``propose``: the command
+    ``again``: the command that repeats the start, for hints. ``describe_changes``: what this start has otherwise than a
+    container that runs, in words; None: not known. ``made_by``: as `Profile.image_made_by`. ``propose``: the command
     that starts it with a change, None where that would be refused.
     """
     existing = _find_containers_of_instance(plan, inspection.containers)
@@ -105,8 +107,11 @@ def decide_start(
         elif replace:
             stop = container
         else:
+            changes = describe_changes(container)
             raise OperationRefused(
-                f"{plan.instance} already runs on {plan.node} with other settings, from another version of the profile "
+                f"{plan.instance} already runs on {plan.node} with other settings: {changes}"
+                if changes is not None
+                else f"{plan.instance} already runs on {plan.node} with other settings, from another version of the profile "
                 f"(hash {container.get_label(ContainerLabel.HASH)}, this is {plan.profile_hash})",
                 f"stop that one and start this: {again} --replace",
             )
@@ -335,8 +340,8 @@ def refuse_different_images(
             raise ImageNotFound(plan.node, f"{plan.node} does not have the image {plan.image}; {source.node} has", hint)
         if not inspection.image.is_same_image(image):
             raise OperationRefused(
-                f"{plan.image} is another image on {plan.node} ({_short_image_id(inspection.image.id)}) than on {source.node} "
-                f"({_short_image_id(image.id)}): the ranks of one model need the same",
+                f"{plan.image} is another image on {plan.node} ({shorten_id(inspection.image.id)}) than on {source.node} "
+                f"({shorten_id(image.id)}): the ranks of one model need the same",
                 hint,
             )
 
@@ -402,10 +407,6 @@ def _is_of_one_start(one: Container, other: Container) -> bool:
     return parse_start_id_label(one) == parse_start_id_label(other) and one.get_label(
         ContainerLabel.NODES
     ) == other.get_label(ContainerLabel.NODES)
-
-
-def _short_image_id(image: str) -> str:
-    return image.removeprefix("sha256:")[:12]
 
 
 def _join_node_names(nodes: Sequence[NodeName]) -> str:

@@ -42,6 +42,7 @@ class GenericContainerEngine(Engine):
 
     name = "container"
     title = "container"
+    is_any_program = True
     log_rules = _LOG_RULES
     defaults = EngineDefaults(command=(), port=None, ready_line=None, health=None, probe="none", gpus=None)
     import_rules = ImportRules(

@@ -113,7 +113,7 @@ def check_cpu_offload(settings: FlagSettings, flag: str) -> Iterator[LintMessage
 
 _FAMILY_PATTERN = re.compile(
     r"(?<![a-z])(?:(?P<qwq>qwq)|(?P<name>qwen|llama|gemma|glm|minimax-m|mistral|nemotron|deepseek-[vr]|kimi-k|gpt-oss|phi|mimo)"
-    r"[-_]?(?P<version>\d+(?:\.\d+|_\d{1,2}(?![\d.]*b))?)?)",  # Llama3_2_1B is Llama 3.2 with 1B
+    r"(?:[-_]?(?P<version>\d++(?:\.\d++|_\d{1,2}(?![\d.]*+b))?+)(?![\d.]*+b(?![a-z])))?)",  # Llama3_2_1B is Llama 3.2 with 1B
     re.IGNORECASE,
 )
 _SIZE_PATTERN = re.compile(
@@ -135,6 +135,23 @@ class ModelName:
         found, size = _FAMILY_PATTERN.search(name), _SIZE_PATTERN.search(name)
         return cls(None if found is None else found[0], None if size is None else size[0].upper())
 
+    def is_of_family(self, other: ModelName) -> bool:
+        """Tell whether both may be of one family: a name without a version says nothing of it."""
+        ours, its = (_FAMILY_PATTERN.fullmatch(one.family or "") for one in (self, other))
+        if ours is None or its is None:
+            return True
+        if not ours["version"] or not its["version"]:
+            return (ours["qwq"] or ours["name"]).casefold() == (its["qwq"] or its["name"]).casefold()
+        return _normalize_family(ours[0]) == _normalize_family(its[0])
+
+    def is_of_size(self, other: ModelName) -> bool:
+        """Tell whether both may have one size: a name without active parameters says nothing of them."""
+        ours, its = (_SIZE_PATTERN.fullmatch(one.size or "") for one in (self, other))
+        if ours is None or its is None:
+            return True
+        has_both = ours["active"] is not None and its["active"] is not None
+        return ours["all"] == its["all"] and (not has_both or ours["active"] == its["active"])
+
     @property
     def is_mixture_of_experts(self) -> bool:
         """Tell whether the name has a number of active parameters."""
@@ -149,10 +166,10 @@ def find_draft_mismatch(target: str, draft: str, *, by_hidden_states: bool) -> s
     ours, its = ModelName.from_path(target), ModelName.from_path(draft)
     if ours.family is None or its.family is None:
         return None
-    if _normalize_family(ours.family) != _normalize_family(its.family):
+    if not ours.is_of_family(its):
         kind = ", a mixture of experts" if ours.is_mixture_of_experts and not its.is_mixture_of_experts else ""
         return f"it is of the family {its.family}, the target of {ours.family}{kind}"
-    if by_hidden_states and ours.size and its.size and ours.size != its.size:
+    if by_hidden_states and not ours.is_of_size(its):
         return f"it was made for {its.size}, the target is {ours.size}"
     return None
 

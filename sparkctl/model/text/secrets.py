@@ -147,19 +147,26 @@ _CURL_PASSWORD_PATTERN = re.compile(
 _LOGIN_PASSWORD_PATTERN = re.compile(
     r"""(?P<head>\b(?:docker|podman|nerdctl|registry|oras)[ \t]++login\b[^\n]{0,200}?[ \t]-p[ \t]*+=?+["']?)(?P<value>[^\s"'$]++)"""
 )
+# A line of a .netrc: machine h login u password V. Alone on its line the word may also be one of a sentence.
+_NETRC_PASSWORD_PATTERN = re.compile(
+    r"""(?P<head>\blogin[ \t]++\S{1,200}+[ \t]++password[ \t]++|^[ \t]*+password[ \t]++(?=\S*[\d~+/=_!@#$%^&*]\S*[ \t]*+$))"""
+    r"""(?P<value>\S++)""",
+    re.MULTILINE,
+)
 # https://TOKEN@host, and https://TOKEN:@host; in other schemes the user is not a secret, ssh://milo@spark1.
 _URL_TOKEN_PATTERN = re.compile(
     r"""(?P<head>\b(?:https?|wss?)(?:://|:\\/\\/|%3A%2F%2F))(?!\$\{\w++\}@)(?P<value>[^\s/:@"'<>?\#\\]++)(?=(?::(?:x-oauth-basic|••••••)?)?@)""",
     re.IGNORECASE,
 )
-# A name and its assignment: name=, "name": and \"name\": in a quoted text, os.environ["name"] = .
+# A name and its assignment: name=, "name": and \"name\": in a quoted text, os.environ["name"] = , name -> , and a tab alone.
 _ASSIGNED_NAME_PATTERN = re.compile(
     rf"""(?<![\w.-])(?P<name>[\w.-]++){_COLOUR}(?P<close>\\*+["']?)\]?{_COLOUR}[ \t]*+"""
-    rf"""(?P<sign>:=|=>|={{1,2}}+|:(?![:/])|%3[Dd]|>|,(?=[ \t]*+[bB]?+\\*+["']))(?P<gap>[ \t]*+){_COLOUR}(?=[^\s])"""
+    rf"""(?P<sign>:=|=>|-{{1,2}}+>|={{1,2}}+|:(?![:/])|%3[Dd]|>|→|,(?=[ \t]*+[bB]?+\\*+["'])|(?<=\t))(?P<gap>[ \t]*+){_COLOUR}(?=[^\s])"""
 )
 # --name value; setenv NAME value, ENV NAME value
 _FLAG_NAME_PATTERN = re.compile(r"-(?<![\w.-]-)-?(?P<name>[A-Za-z][\w.-]*+)[ \t]++(?=[^\s-])")
 _ENV_SET_PATTERN = re.compile(r"(?:set(?:env| -[gU]?x)|ENV)[ \t]++(?P<name>\w++)[ \t]++(?=[^\s-])")
+_WEAK_SIGNS = ("-", "→", "\t")  # an arrow or a tab, behind which prose may stand, too
 _OPEN_QUOTE_PATTERN = re.compile(r"""(?:[bBrRuUfF]{0,2}|\$)(?P<escape>\\*+)(?P<quote>["'])""")
 _BARE_VALUE_PATTERN = re.compile(
     r"""(?:[^\s&;|"',)\]}<>`\\\x1b$]++|\$(?:\{[^}\s]{0,400}+\})?+|[)\]}<>`](?![\s,;)\]}<>`"'.\\]|$)|\\(?![\\"'nrt])"""
@@ -221,7 +228,7 @@ _SUSPECT_NAME_PATTERN = re.compile(
     r"(?:secre|passw|pass_?[pc]|cred|authori|auth[_-]?[ckhdsvlijb]|cookie|dsn|jwt|bearer|web_?hook|conn(?:ection)?_?str|dockerc|token_"
     r"|api[_-]?k|(?<=[\w?&-])(?:tok|auth|pwd?(?![a-z])|pass(?![a-z])|key(?![a-rt-z])|pat(?![a-z])|s(?:as|ig)(?![a-mo-z])|otp|psk|mnemonic))"
     rf"[\w.-]{{0,100}}+{_COLOUR}\\*+[\"']?\]?{_COLOUR}[ \t]*+(?:=|%3d|>|:(?![:/])(?![ \t]*+[\d.]{{1,12}}+(?:[,\s%]|$))"
-    rf"|:=|,[ \t]*+b?+\\*+[\"'])"
+    rf"|:=|-{{1,2}}+>|→|(?<=\t)[^\s-]|,[ \t]*+b?+\\*+[\"'])"
 )
 _CAMEL_CASE_PATTERN = re.compile(r"(?<=[a-z\d])(?=[A-Z])")
 _MAX_NAME_CHARS = 200
@@ -341,6 +348,7 @@ def _has_secret_form(form: str) -> bool:
         or "earer" in form
         or "curl" in form
         or " login" in form
+        or ("password" in form and _NETRC_PASSWORD_PATTERN.search(form) is not None)
     )
 
 
@@ -370,6 +378,8 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
         text = _CURL_PASSWORD_PATTERN.sub(rf"\g<head>{MASK}", text)
     if " login" in text:
         text = _LOGIN_PASSWORD_PATTERN.sub(rf"\g<head>{MASK}", text)
+    if "password" in text:
+        text = _NETRC_PASSWORD_PATTERN.sub(rf"\g<head>{MASK}", text)
     if "earer" in text:
         text = _BEARER_PATTERN.sub(_mask_bearer, text)
     if "PRIVATE KEY" in text:
@@ -442,6 +452,7 @@ def _find_embedded_secrets(text: str) -> Iterator[str]:
     yield from (found["value"] for found in _BEARER_PATTERN.finditer(text) if _mask_bearer(found) != found[0])
     for pattern in (
         _URL_PASSWORD_PATTERN, _URL_TOKEN_PATTERN, _DATABASE_PASSWORD_PATTERN, _CURL_PASSWORD_PATTERN, _LOGIN_PASSWORD_PATTERN,
+        _NETRC_PASSWORD_PATTERN,
     ):  # fmt: skip
         yield from (found["value"] for found in pattern.finditer(text))
     yield from (found[0][len(found["head"]) :] for found in _WEBHOOK_PATTERN.finditer(text))
@@ -496,7 +507,9 @@ def _find_named_value_spans(text: str, *, own: bool) -> Iterator[Span]:
     is_json = own and _parse_json_container(text) is not None
     while (found := _ASSIGNED_NAME_PATTERN.search(text, at)) is not None:
         at = found.end()
-        name, sign = found["name"], found["sign"][0]
+        name, sign = found["name"], found["sign"][:1] or "\t"
+        if sign == ">" and name.endswith("-"):
+            sign = "-"
         before = text[found.start() - 1 : found.start()]
         is_header = sign == ":" and _SECRET_HEADER_PATTERN.fullmatch(_normalize_name(name)) is not None
         is_own_word = own or (name.startswith("--") and sign == "=")  # a flag, as in --name value
@@ -512,6 +525,8 @@ def _find_named_value_spans(text: str, *, own: bool) -> Iterator[Span]:
             spans, end = values.scan_word(at, own=own)
             if sign == "," and not name.startswith("-"):
                 spans = [span for span in spans if text[end : end + 1] in (")", "]")]
+            if sign in _WEAK_SIGNS and not own:
+                spans = [span for span in spans if values.is_standalone(*span)]
         elif _OPEN_QUOTE_PATTERN.match(text, at) or text[at] in "[(":
             spans, end = values.scan_word(at, own=False)
         elif text[at] == "{" or (found["close"] and not is_header):
@@ -599,11 +614,11 @@ class _ValueScanner:
         return [(at, end)], end
 
     def is_standalone(self, start: int, end: int) -> bool:
-        """Tell whether the text after a name and a colon is a value and not a sentence."""
+        """Tell whether the text after a name and a colon, an arrow or a tab is a value and not a sentence."""
         value = self._text[start:end]
         if len(value) >= 24 or (len(value) >= _MIN_SECRET_CHARS and _RANDOM_CHAR_PATTERN.search(value)):
             return True
-        return self._text[end : end + 1] in ("", "\n", "\r", ",", ";", "}", "]", '"', "'", "\\")
+        return self._text[end : end + 1] in ("", "\n", "\r", "\t", ",", ";", "}", "]", '"', "'", "\\")
 
     def _scan_list(self, at: int) -> tuple[list[Span], int]:
         depth, spans, start = 0, [], at

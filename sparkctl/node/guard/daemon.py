@@ -162,7 +162,8 @@ class GuardDaemon:
             elif now < self.kills.hold_until:  # a container that is being killed may still allocate
                 watch.active_floor = min(watch.active_floor, compute_lowered_floor(watch.floor, reading.available))
         is_loading = now < watch.weights_until
-        step = decide_action(watch.active_floor, self.memory.readings, may_drop=is_loading)
+        may_drop = is_loading and watch.cache_below != 0  # 0: the profile turned drops off
+        step = decide_action(watch.active_floor, self.memory.readings, may_drop=may_drop)
         refused = self.refusals.count_since(watch.began, now)
         step = decide_on_refusals(watch.active_floor, self.memory.readings, refused, step)
         self.is_close = self.is_close or step.close

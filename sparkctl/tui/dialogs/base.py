@@ -11,10 +11,20 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
+from sparkctl.tui.key_hints import press_hint_key
 from sparkctl.tui.text_surface import TextSurface
 from sparkctl.views.text.frame_layout import draw_frame, pad_screen
 from sparkctl.views.text.line_wrap import wrap_rows
-from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, find_span, make_row, measure_row, sanitize_span
+from sparkctl.views.text.styled_text import (
+    Span,
+    TextRow,
+    TextStyle,
+    find_span,
+    join_text,
+    make_row,
+    measure_row,
+    sanitize_span,
+)
 
 if TYPE_CHECKING:
     from sparkctl.tui.panel import Panel
@@ -58,6 +68,7 @@ class Dialog(ModalScreen[T], Generic[T]):
         self._heading = title
         self._tone = tone
         self._shown: Sequence[TextRow] = ()  # the rows within the frame
+        self._hint_count = 0  # of them at the end, which are of the footer
         self._drawn_in = 0, 0  # the terminal in which it was drawn
         self._reached = 0, 0  # columns and rows within the frame that it had there
 
@@ -116,6 +127,7 @@ class Dialog(ModalScreen[T], Generic[T]):
             self._drawn_in, self._reached = size, (0, 0)
         blank: list[TextRow] = [()] * (self._reached[1] - len(rows) - len(answers))
         shown = self._shown = [*rows, *blank, *answers][-high:]
+        self._hint_count = len(answers)
         surface = self.query_one(TextSurface)
         if not self.is_framed:
             surface.styles.width, surface.styles.height = most, len(shown)
@@ -150,7 +162,12 @@ class Dialog(ModalScreen[T], Generic[T]):
         if not region.contains(event.screen_x, event.screen_y):
             self.click_outside()
         elif 0 <= at < len(self._shown):
-            self.click_row(self._shown[at], event.screen_x - region.x - left, twice=event.chain > 1)
+            row, x = self._shown[at], event.screen_x - region.x - left
+            for field in self.query(Input):  # which the click has left
+                field.focus()
+            is_hint = at >= len(self._shown) - self._hint_count
+            if not (is_hint and press_hint_key(self.app, join_text(row), x)):
+                self.click_row(row, x, twice=event.chain > 1)
 
     def click_row(self, row: TextRow, x: int, *, twice: bool) -> None:
         """Handle a click on column ``x`` of a row; the row is the object that was rendered, unless it was wrapped."""

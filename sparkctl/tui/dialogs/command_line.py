@@ -13,12 +13,15 @@ from textual.containers import Horizontal
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
+from sparkctl.tui.key_hints import press_hint_key
 from sparkctl.tui.text_surface import TextSurface
 from sparkctl.views.command_result_view import render_refused_line
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,
     TextStyle,
+    find_span,
+    join_text,
     make_row,
     measure_row,
     measure_text,
@@ -61,6 +64,7 @@ class CommandLineDialog(ModalScreen[str]):
         self._found: tuple[str, ...] = ()
         self._cycle = -1
         self._stem = ""
+        self._first, self._painted = 0, make_row()  # the first visible completion, and their row
 
     def compose(self) -> ComposeResult:
         """Create the error, the completions and the input field."""
@@ -114,6 +118,23 @@ class CommandLineDialog(ModalScreen[str]):
             line.cursor_position = len(line.value)
             self._paint_completions()
 
+    def on_click(self, event: events.Click) -> None:
+        """Insert the clicked completion, or do what the clicked hint says."""
+        surface = self.query_one("#found", TextSurface)
+        if not surface.region.contains(event.screen_x, event.screen_y):
+            return
+        x = event.screen_x - surface.region.x
+        at = None if not self._found else find_span(self._painted, x)
+        self.query_one(Input).focus()  # which the click has left
+        if not self._found:
+            press_hint_key(self.app, join_text(self._painted), x)
+        elif at is not None and at % 2 and self._first + at // 2 < len(self._found):  # each word is between two blanks
+            self._cycle = self._first + at // 2
+            line = self.query_one(Input)
+            line.value = self._apply_completion() or line.value
+            line.cursor_position = len(line.value)
+            self._paint_completions()
+
     def action_earlier(self, by: int) -> None:
         """Insert an earlier line, or a later one."""
         self._at = max(0, min(len(self._typed), self._at + by))
@@ -139,7 +160,7 @@ class CommandLineDialog(ModalScreen[str]):
 
     def _paint_completions(self) -> None:
         surface = self.query_one("#found", TextSurface)
-        first = max(0, self._cycle - _MAX_COMPLETIONS + 1)
+        first = self._first = max(0, self._cycle - _MAX_COMPLETIONS + 1)
         spans: list[Span] = [Span(" ")]
         for at, word in enumerate(self._found[first:], first):
             spans += [sanitize_span(word, TextStyle.KEY if at == self._cycle else TextStyle.LABEL), Span("   ")]
@@ -153,7 +174,8 @@ class CommandLineDialog(ModalScreen[str]):
             if self._found
             else make_row(Span(" tab completes, enter does it, esc leaves", TextStyle.STALE))
         )
-        surface.set_rows((truncate_row(shown, wide, "…"),))
+        self._painted = truncate_row(shown, wide, "…")
+        surface.set_rows((self._painted,))
 
 
 def _find_common_start(words: Sequence[str]) -> str:

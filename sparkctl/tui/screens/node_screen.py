@@ -14,7 +14,8 @@ from sparkctl.logs import search
 from sparkctl.model.node import Node
 from sparkctl.model.sample import NodeProcess
 from sparkctl.tui.dialogs.base import ChoiceDialog, render_sentence
-from sparkctl.tui.screens.base import ActionHandlers, ListScreen, build_bindings
+from sparkctl.tui.screens.base import ActionHandlers, build_bindings
+from sparkctl.tui.screens.scroll_screens import ListScreen
 from sparkctl.views.node_view import SORT_BY_HEAD, NodeScreenModel, ProcessSort, render_node
 from sparkctl.views.text.styled_text import TextStyle, join_text
 
@@ -42,8 +43,11 @@ class NodeScreen(ListScreen[int]):
         return str(self.panel.selected_node or "node")
 
     def add_selection(self, now: ActionContext) -> ActionContext:
-        """Return the action context with the selected process."""
-        return replace(now, process=self.list_keys()[1])
+        """Return the action context with the selected process, and with the instance that it belongs to."""
+        model = self._build_node_model()
+        one = None if model is None else model.selected
+        owner = None if model is None or one is None else model.find_owner(one)
+        return replace(now, process=None if one is None else one.pid, instance=None if owner is None else owner.name)
 
     def toggle_freeze(self) -> None:
         """Pause the figures; the selection can still be moved."""
@@ -61,10 +65,10 @@ class NodeScreen(ListScreen[int]):
             return None
         held = self._held
         seen = (
-            held.seen if held is not None and held.seen.name == name else self.build_node_tile(controller, name, None)
+            held.tile if held is not None and held.tile.name == name else self.build_node_tile(controller, name, None)
         )
         return NodeScreenModel(
-            seen=seen, order=self._order, chosen=self._selected_key, pattern=search.parse_filter(self._typed)
+            tile=seen, order=self._order, chosen=self._selected_key, pattern=search.parse_filter(self._typed)
         )
 
     def list_keys(self) -> tuple[tuple[int, ...], int | None]:
@@ -100,14 +104,9 @@ class NodeScreen(ListScreen[int]):
         if model is None or one is None:
             self.panel.show_toast("no process is selected")
             return
-        owner = next(
-            (each for each in model.seen.view.instances if each.container_id == one.container and each.ours), None
-        )
-        if owner is not None:
+        if (owner := model.find_owner(one)) is not None and owner.ours:
             stop = self.panel.format_action_key(ActionId.DOWN) or ":down"
-            self.panel.show_toast(
-                f"{one.pid} is part of {owner.name}: {stop} on the overview stops it and waits for its memory"
-            )
+            self.panel.show_toast(f"{one.pid} is part of {owner.name}: {stop} stops it and waits for its memory")
             return
         node = next((each for each in self.panel.config_nodes if each.name == self.panel.selected_node), None)
         if node is None:

@@ -140,6 +140,7 @@ class OverviewScreen(PanelScreen):
             glances=glances, chosen=panel.selected_index, notices=self._list_notices(),
             lines=tuple(line for line in store.log_lines.lines if not loading or line.instance in loading),
             happened=tuple(store.event_log.entries), switching=self._render_operations(store), finding=panel.chosen_finding,
+            findings_key=panel.format_action_key(ActionId.WRONG),
         )  # fmt: skip
 
     def _update_held_model(self, held: OverviewScreenModel) -> OverviewScreenModel:

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, zip_longest
 
-from sparkctl.model.finding import Finding, FindingKind
+from sparkctl.model.finding import Finding, FindingKind, find_same, sort_by_severity
 from sparkctl.model.instance import InstanceView
+from sparkctl.model.memory_fit import FitOutcome
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
@@ -19,6 +20,7 @@ from sparkctl.views.overview.fabric_view import render_fabric
 from sparkctl.views.overview.startup_timeline_view import render_startup_progress
 from sparkctl.views.overview.tile_model import (
     NodeTileModel,
+    StartOffer,
     build_finding_badge,
     build_instance_badge,
     build_node_badges,
@@ -48,34 +50,39 @@ from sparkctl.views.overview.tile_rows import (
     render_log_text,
     render_throughput,
     render_unreachable,
+    tells_figures,
 )
 from sparkctl.views.profiles.memory_estimate_view import render_estimate_symbol
 from sparkctl.views.text.frame_layout import (
-    BLANK_DROP_PRIORITY,
     FRAME_COLUMNS,
     MIN_TILE_LINES,
-    RowBlock,
     TileBox,
-    TileSections,
-    align_sections,
     arrange_tiles,
-    count_needed_rows,
-    dim_blocks,
     draw_frame,
     join_tiles,
-    make_block,
     pad_screen,
     render_welcome,
 )
 from sparkctl.views.text.line_wrap import find_command, wrap_text
+from sparkctl.views.text.row_blocks import (
+    BLANK_DROP_PRIORITY,
+    RowBlock,
+    TileSections,
+    align_sections,
+    count_needed_rows,
+    dim_blocks,
+    make_block,
+)
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,
     TextStyle,
     get_severity_style,
+    justify_row,
     make_row,
     measure_row,
     measure_text,
+    pad_row,
     pad_text,
     render_state,
     sanitize_span,
@@ -181,7 +188,7 @@ def _render_instances(seen: NodeTileModel, space: DrawArea, roomy: bool) -> list
     view = seen.view
     ordered = sort_by_urgency(view)
     if not ordered:
-        return [make_block(2, _render_nothing_runs(seen)), *_render_start_offers(seen, space, roomy)]
+        return [make_block(2, _render_nothing_runs(seen)), *_render_start_offers(seen, space)]
     parts: list[RowBlock] = []
     many = len(ordered) > 1
     for at, one in enumerate(ordered):
@@ -243,35 +250,61 @@ def _render_nothing_runs(seen: NodeTileModel) -> TextRow:
 
 _OFFER_NAME_COLUMNS = 20
 _MIN_OFFER_COLUMNS = 50
+_SHORT_RATE_COLUMNS, _LONG_RATE_COLUMNS = 14, 28  # of ``23.3 tok/s``, and of ``23.3 tok/s by its source``
+_UNTIL_READY_COLUMNS = 16
+_WIDE_OFFER_COLUMNS = 78  # from which width on a source's figure is told in full
 
 
-def _render_start_offers(seen: NodeTileModel, space: DrawArea, roomy: bool) -> list[RowBlock]:
-    """Return what could be started here: each with its estimate, and what its last start measured."""
-    if not seen.offers or not roomy or space.columns < _MIN_OFFER_COLUMNS:
+def _render_start_offers(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
+    """Return what could be started here: each with whether it can start now, its speed here or by its source, and how long
+    its start takes."""
+    if not seen.offers or space.columns < _MIN_OFFER_COLUMNS:
         return []
     wide = max(_OFFER_NAME_COLUMNS, *(measure_text(sanitize_line(one.name)) for one in seen.offers))
     blocks = []
     for at, one in enumerate(seen.offers):
         name = make_row(
-            Span(" ", TextStyle.LABEL), render_estimate_symbol(one.fit), " ",
+            Span(" ", TextStyle.LABEL), _render_offer_sign(one), " ",
             sanitize_span(pad_text(sanitize_line(one.name), wide), TextStyle.VALUE),
         )  # fmt: skip
-        rate = "—" if one.rate is None else f"{one.rate:.1f}"
-        speed = make_row(
-            Span(f"{rate:>8}", TextStyle.STALE if one.rate is None else TextStyle.VALUE), Span(" tok/s", TextStyle.UNIT)
-        )
-        clock = "—" if one.seconds is None else format_clock(one.seconds)
-        until = make_row(Span(f"{clock:>7}", TextStyle.VALUE), Span(" to ready", TextStyle.UNIT))
+        until = () if one.seconds is None else make_row(
+            Span(f"{format_clock(one.seconds):>7}", TextStyle.VALUE), Span(" to ready", TextStyle.UNIT)
+        )  # fmt: skip
+        ends = make_row(*_render_offer_rate(one, space), *pad_row(until, _UNTIL_READY_COLUMNS))
         if one.missing:
-            speed, until = (sanitize_span(f"   to get: {', '.join(one.missing)}", TextStyle.ATTENTION),), ()
+            ends = make_row(sanitize_span(f"   to get: {', '.join(one.missing)}", TextStyle.ATTENTION))
         claim = () if one.fit is None or one.fit.needed_bytes is None else (
             Span(f"{one.fit.needed_bytes / GIB:7.0f}", TextStyle.VALUE), Span(" GiB", TextStyle.UNIT)
         )  # fmt: skip
-        row = make_row(*name, *speed, *until)
+        row = make_row(*name, *ends)
         if measure_row(row) + measure_row(claim) <= space.columns:
             row = make_row(*row, *claim)
         blocks.append(make_block(6 + at, truncate_row(row, space.columns)))
     return blocks
+
+
+def _render_offer_sign(one: StartOffer) -> Span:
+    """Return the symbol of the estimate. What fits starts now: a start drops the page cache itself. Where something has to be got
+    first, it has a sign of its own."""
+    fits = one.fit is not None and one.fit.answer in (FitOutcome.FITS, FitOutcome.AFTER_DROP_CACHES)
+    if one.fit is None or not fits:
+        return render_estimate_symbol(one.fit)
+    if one.missing:
+        return Span("▽", TextStyle.ATTENTION)
+    return render_estimate_symbol(replace(one.fit, answer=FitOutcome.FITS))
+
+
+def _render_offer_rate(one: StartOffer, space: DrawArea) -> TextRow:
+    """Return what the last start here measured, else what its source did; blanks where neither is known."""
+    wide = _LONG_RATE_COLUMNS if space.columns >= _WIDE_OFFER_COLUMNS else _SHORT_RATE_COLUMNS
+    if one.rate is not None:
+        return pad_row(make_row(Span(f"{one.rate:8.1f}", TextStyle.VALUE), Span(" tok/s", TextStyle.UNIT)), wide)
+    if one.source_rate is None:
+        return make_row(" " * wide)
+    told = one.source_rate.as_text()
+    if wide == _SHORT_RATE_COLUMNS:
+        return make_row(Span(f"{f'source {told}':>{wide}}", TextStyle.LABEL))
+    return pad_row(make_row(Span(f"{told:>8}", TextStyle.VALUE), Span(" tok/s by its source", TextStyle.UNIT)), wide)
 
 
 def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawArea, roomy: bool) -> list[RowBlock]:
@@ -287,6 +320,8 @@ def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawAre
         return [make_block(1, make_row(Span("  "), *describe_head(one, seen.heads[one.name])))]
     if one.phase is not Phase.READY or one.port is None:
         return [make_block(3, make_row(sanitize_span(one.detail, TextStyle.STALE)))] if one.detail else []
+    if not tells_figures(one):
+        return []
     decode, accept = render_throughput(one, space), render_acceptance(one, seen, space)
     reads = render_bandwidth(one, seen, space)
     last = [] if reads is None else [make_block(4, reads)]
@@ -352,6 +387,7 @@ class OverviewScreenModel:
     happened: tuple[EventLogEntry, ...] = ()  # the latest is last
     switching: tuple[TextRow, ...] = ()  # running and interrupted switches, and transfers, one line each
     finding: Finding | None = None  # the finding that is selected
+    findings_key: str | None = None  # the key that shows all findings
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,7 +448,7 @@ def _render_below_tiles(scene: OverviewScreenModel, shown: int, columns: int, ro
     for_logs = min(len(logs), max(left - len(found) - len(happened), left // 2))
     for_events = min(len(happened), max(0, left - len(found) - for_logs))
     blocks: list[list[_RowOfFinding]] = [
-        found[: left - for_logs - for_events],
+        _fit_findings(scene, found, left - for_logs - for_events, columns),
         [(row, None) for row in _take_last_rows(happened, for_events)],
         [(row, None) for row in _take_last_rows(logs, for_logs)],
     ]
@@ -468,24 +504,42 @@ def _is_said(one: EventLogEntry, said: Sequence[str]) -> bool:
 
 
 def _render_findings(scene: OverviewScreenModel, columns: int, *, is_full: bool) -> list[_RowOfFinding]:
-    """Return the findings, one row each; ``is_full``: each in full: what, since when, and what to do."""
+    """Return the findings of all Sparks, the worst first, one row each; ``is_full``: each in full: what, since when, and what to
+    do."""
     rows: list[_RowOfFinding] = []
-    for seen in scene.glances:
-        now = seen.view.sample.time if seen.view.sample is not None else seen.now
-        for one in seen.view.findings if seen.told.state is NodeState.OK else ():
-            mine = scene.finding is not None and one.is_same(scene.finding)
-            mark = Span("▸" if mine else " ", TextStyle.ACCENT)
-            head = make_row(mark, render_state(one.severity), sanitize_span(f"{one.node}  ", TextStyle.TITLE))
-            words = sanitize_span(one.summary, TextStyle.STRONG if mine else TextStyle.PLAIN)
-            if not is_full:
-                rows.append(((*head, words), one))
-                continue
-            told = wrap_text(f"{one.summary} · {format_since(one.since, now)}", columns - 1, words.tone, head=head)
-            if one.remedy:
-                indent = make_row(" " * measure_row(head))
-                told += wrap_text(f"do: {one.remedy}", columns - 1, TextStyle.LABEL, 4, indent)
-            rows += [(row, one) for row in told]
+    times = {seen.name: seen.now if seen.view.sample is None else seen.view.sample.time for seen in scene.glances}
+    every = [one for seen in scene.glances if seen.told.state is NodeState.OK for one in seen.view.findings]
+    chosen = find_same(every, scene.finding)
+    for one in sort_by_severity(every):
+        mine = one is chosen
+        mark = Span("▸" if mine else " ", TextStyle.ACCENT)
+        head = make_row(mark, render_state(one.severity), sanitize_span(f"{one.node}  ", TextStyle.TITLE))
+        words = sanitize_span(one.summary, TextStyle.STRONG if mine else TextStyle.PLAIN)
+        if not is_full:
+            rows.append(((*head, words), one))
+            continue
+        since = format_since(one.since, times.get(one.node, 0.0))
+        told = wrap_text(f"{one.summary} · {since}", columns - 1, words.tone, head=head)
+        if one.remedy:
+            indent = make_row(" " * measure_row(head))
+            told += wrap_text(f"do: {one.remedy}", columns - 1, TextStyle.LABEL, 4, indent)
+        rows += [(row, one) for row in told]
     return rows
+
+
+def _fit_findings(
+    scene: OverviewScreenModel, found: list[_RowOfFinding], room: int, columns: int
+) -> list[_RowOfFinding]:
+    """Return at most ``room`` rows of findings: the worst, the selected one in any case, and in the last how many more there are."""
+    if room <= 0 or len(found) <= room:
+        return found[: max(0, room)]
+    every = [one for _, one in found if one is not None]
+    chosen = find_same(every, scene.finding)
+    at = 0 if chosen is None else every.index(chosen)
+    *shown, (row, about) = found[:room] if at < room else [*found[: room - 1], found[at]]
+    key = "" if scene.findings_key is None else f": {scene.findings_key}"
+    more = make_row(Span(f"  {len(found) - room} more{key} ", TextStyle.ATTENTION))
+    return [*shown, (justify_row(truncate_row(row, columns - measure_row(more)), more, columns), about)]
 
 
 def _render_log_lines(scene: OverviewScreenModel) -> list[TextRow]:

@@ -12,6 +12,7 @@ from sparkctl.model.kernel_event import KernelEvent
 from sparkctl.model.memory_fit import MemoryFit
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
+from sparkctl.model.reference import FigureRange
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import format_duration
 from sparkctl.monitor.node_views import NodeTelemetryView
@@ -61,12 +62,14 @@ _NODE_STATE_STYLES = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartOffer:
     """A profile that could be started on an idle node: its estimate there, what its last starts measured (tok/s, and seconds
-    until it was ready); None: not known. ``missing``: what the node certainly lacks for it."""
+    until it was ready); None: not known. ``source_rate``: the tok/s of one request by its source. ``missing``: what the node
+    certainly lacks for it."""
 
     name: str
     fit: MemoryFit | None = None
     rate: float | None = None
     seconds: float | None = None
+    source_rate: FigureRange | None = None
     missing: tuple[str, ...] = ()
 
 

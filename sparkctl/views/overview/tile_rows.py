@@ -1,6 +1,7 @@
 """The rows and charts of a tile, with priorities: if there is too little room, the least important rows are left out.
 
-All curves start at zero, so that half the height is half the value on each Spark and at any time.
+Curves start at zero, so that half the height is half the value on each Spark and at any time; only that of the accept length, which
+has one row, lies between the readings that stand beside it.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sparkctl import engines
-from sparkctl.logs.line_classifier import LogLevel, parse_level_header
+from sparkctl.logs.line_marker import LogLevel, parse_level_header
 from sparkctl.model.engine_metrics import EngineActivity, EngineFactName
 from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.instance import InstanceView
+from sparkctl.model.reference import FigureRange
 from sparkctl.model.sample import DiskSpace, Gpu, MemoryBar
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import GIB
@@ -39,8 +41,8 @@ from sparkctl.views.text.charts import (
     render_sparkline,
     round_above,
 )
-from sparkctl.views.text.frame_layout import RowBlock, make_block
 from sparkctl.views.text.line_wrap import wrap_text
+from sparkctl.views.text.row_blocks import RowBlock, make_block
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,
@@ -65,7 +67,7 @@ _MAX_BAR_COLUMNS = 88
 _BAR_TEXT_COLUMNS = 19  # width of the text beside a bar: 102.8 of 121.7 GiB
 _CHART_GAP_COLUMNS = 2  # between two curves side by side
 _TWO_CHARTS_MIN_COLUMNS, _THREE_CHARTS_MIN_COLUMNS = 48, 84
-_HOT_NVME_DEGREES = 70.0  # °C from which a drive slows down soon
+HOT_NVME_DEGREES = 70.0  # °C from which a drive slows down soon
 _MACHINE_DROP_PRIORITY = 5
 _MAX_CURVE_CELLS = 24  # width of a curve within a row
 _FULL_BADGE_COLUMNS = 64  # from this width on, badges have words
@@ -146,15 +148,17 @@ def render_instance_row(
         return tuple(left)
     state = build_instance_badge(one, ready_for)
     held = f"{one.memory / GIB:6.1f} GiB" if one.memory is not None else ""
-    return justify_row(
-        tuple(left), make_row(Span(f"{state.sign} {state.word}", state.tone), Span(held, TextStyle.UNIT)), space.columns
-    )
+    words = state.word
+    if measure_row(left) + 3 + measure_text(words) + measure_text(held) > space.columns:
+        words = words.partition(",")[0].partition(" for ")[0]  # since when it is ready goes before what it is
+    right = make_row(Span(f"{state.sign} {words}", state.tone), Span(held, TextStyle.UNIT))
+    return justify_row(tuple(left), right, space.columns)
 
 
 def describe_engine(one: InstanceView) -> str:
-    """Return ``SGLang 0.5.12``, or the image for a container of others. The version comes from the log, else from the
-    image's tag if that looks like a version."""
-    if one.engine is None:
+    """Return ``SGLang 0.5.12``, or the image for a container of others and for a program that no engine knows. The version comes
+    from the log, else from the image's tag if that looks like a version."""
+    if one.engine is None or (one.engine in engines.engine_names() and engines.load_engine(one.engine).is_any_program):
         return one.image.rpartition("/")[2]
     name = engines.engine_title(one.engine)
     version = next((fact.value for fact in one.facts if fact.name is EngineFactName.ENGINE_VERSION), None)
@@ -190,6 +194,15 @@ def render_labelled_text(name: str, sentence: str, space: DrawArea, tone: TextSt
 
 
 # --- the engine's figures ---------------------------------------------------------------------------------------------
+
+
+def tells_figures(one: InstanceView) -> bool:
+    """Tell whether there are figures of its engine, or may be."""
+    return (
+        one.numbers is not None
+        or one.engine not in engines.engine_names()
+        or not engines.load_engine(one.engine).is_any_program
+    )
 
 
 def render_throughput(one: InstanceView, space: DrawArea) -> TextRow:
@@ -291,7 +304,8 @@ def render_engine_facts(one: InstanceView, space: DrawArea) -> TextRow | None:
     if (kv := told.get(EngineFactName.KV_CACHE_TOKENS)) is not None:
         badges.append(sanitize_span(f"KV {_format_token_count(kv.value, short=not is_roomy)} tokens", TextStyle.VALUE))
     if (most := told.get(EngineFactName.MAX_CONCURRENCY)) is not None:
-        badges.append(sanitize_span(f"{most.value} at once", TextStyle.VALUE))
+        unit = "whole contexts" if "." in most.value else "at once"  # of full context, or requests
+        badges.append(sanitize_span(f"{most.value} {unit}", TextStyle.VALUE))
     if (method := told.get(EngineFactName.SPECULATIVE_METHOD)) is not None:
         badges.append(sanitize_span(method.value, TextStyle.VALUE))
     shown = make_row(make_label("uses"))
@@ -379,7 +393,8 @@ def _render_accept_curve(one: InstanceView, seen: NodeTileModel, space: DrawArea
     scale = fit_axis_scale(lengths, _MIN_LENGTH_SPREAD, 1.0)
     if scale is None:
         return ()
-    bounds = f"{scale.least:.1f}–{scale.most:.1f}"
+    known = [length for length in lengths if length is not None]
+    bounds = FigureRange(round(min(known), 1), round(max(known), 1)).as_text()
     return make_row("  ", *render_sparkline(lengths, scale, TextStyle.RATE), Span(f" {bounds}", TextStyle.UNIT))
 
 
@@ -426,7 +441,7 @@ def build_machine_row(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
         parts.append(make_row(Span("  load", TextStyle.LABEL), Span(f"{sample.cpu.load[0]:5.1f}", TextStyle.VALUE)))
     heat = [one.celsius for one in sample.temperatures or () if one.chip.startswith("nvme")]
     if heat:
-        tone = TextStyle.ATTENTION if max(heat) >= _HOT_NVME_DEGREES else TextStyle.VALUE
+        tone = TextStyle.ATTENTION if max(heat) >= HOT_NVME_DEGREES else TextStyle.VALUE
         parts.append(make_row(Span("  NVMe", TextStyle.LABEL), *_render_figure(max(heat), 3, "°C", tone)))
     if (free := _find_least_free(sample.disks or ())) is not None:
         level = seen.get_finding_severity(FindingKind.DISK)
@@ -501,7 +516,7 @@ _CHART_DROP_PRIORITY = 9
 _MIN_RATE_SCALE, _MIN_POWER_SCALE = 10.0, 40.0  # smallest upper end of a scale, in tok/s and W
 _MIN_ACCEPT_SCALE = 2.0  # tokens per step
 _FULL_PERCENT = 100.0
-_MOST_DEGREES, _DANGEROUS_DEGREES = 100.0, (85.0, 92.0)  # °C: the scale, and where the curve warns and is bad
+_MOST_DEGREES, DANGEROUS_DEGREES = 100.0, (85.0, 92.0)  # °C: the scale, and where the curve warns and is bad
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -541,20 +556,17 @@ def build_throughput_chart(one: InstanceView, seen: NodeTileModel, space: DrawAr
 def build_gpu_charts(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
     """Return the curves of GPU utilisation and power, as far as known; with room for three, of its temperature too."""
     most = seen.most_power or compute_power_scale([seen]) or _MIN_POWER_SCALE
-    wanted: list[tuple[SeriesName, float, str, str, DangerLimits | None]] = [
-        (SeriesName.GPU_BUSY, _FULL_PERCENT, "%", "busy", None),
-        (SeriesName.POWER, most, "W", "power", None),
+    count = 3 if space.is_chart_row_wide else 2
+    beside = space.columns >= _TWO_CHARTS_MIN_COLUMNS
+    widths = space.split_chart_columns(count) if beside else [space.chart_columns] * count
+    busy = [None if share is None else share * 100 for share in read_series(seen, SeriesName.GPU_BUSY, widths[0] * 2)]
+    watts = read_series(seen, SeriesName.POWER, widths[1] * 2)
+    charts = [
+        AreaChart(values=busy, most=_FULL_PERCENT, unit="%", tone=TextStyle.POWER, title="busy"),
+        AreaChart(values=watts, most=most, unit="W", tone=TextStyle.POWER, title="power"),
     ]
     if space.is_chart_row_wide:
-        wanted.append((SeriesName.CELSIUS, _MOST_DEGREES, "°C", "heat", _DANGEROUS_DEGREES))
-    beside = space.columns >= _TWO_CHARTS_MIN_COLUMNS
-    widths = space.split_chart_columns(len(wanted)) if beside else [space.chart_columns] * len(wanted)
-    charts = []
-    for (series, top, unit, title, danger), wide in zip(wanted, widths, strict=True):
-        values = read_series(seen, series, wide * 2)
-        if series is SeriesName.GPU_BUSY:
-            values = [None if share is None else share * 100 for share in values]
-        charts.append(AreaChart(values=values, most=top, unit=unit, tone=TextStyle.POWER, title=title, danger=danger))
+        charts.append(build_heat_chart(seen, widths[2]))
     if beside:
         rows = [build_chart_row("gpu", charts, widths, space.chart_rows)]
     else:
@@ -563,6 +575,14 @@ def build_gpu_charts(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
             for name, chart in zip(("gpu", "power"), charts, strict=True)
         ]
     return [row for row in rows if row is not None]
+
+
+def build_heat_chart(seen: NodeTileModel, columns: int) -> AreaChart:
+    """Return the curve of the GPU's temperature."""
+    return AreaChart(
+        values=read_series(seen, SeriesName.CELSIUS, columns * 2), most=_MOST_DEGREES, unit="°C", tone=TextStyle.POWER, title="heat",
+        danger=DANGEROUS_DEGREES,
+    )  # fmt: skip
 
 
 def compute_power_scale(glances: Iterable[NodeTileModel]) -> float | None:
@@ -625,7 +645,7 @@ def _lay_over(row: TextRow, words: TextRow, columns: int) -> TextRow:
     return make_row(*words, *_skip_columns(row, taken)) if taken <= columns * 3 // 4 else row
 
 
-_MIN_TREND_BYTES = 8 * GIB  # smallest range of a trend; smaller changes are flat
+_BOUNDS_UNIT_COLUMNS = 3  # by which a curve in one row is shorter than the bar above it
 _SCARCE_MEMORY_BYTES = 8 * GIB  # available memory below which its curve warns
 _LOW_MEMORY_BYTES = 2 * GIB  # available memory below which the figure is a warning
 
@@ -678,12 +698,12 @@ def build_memory_legend(seen: NodeTileModel, space: DrawArea) -> RowBlock | None
 
 
 def build_memory_chart(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
-    """Return used memory over the last minutes, and swap: in one row as a line between its own bounds, in more rows
-    as an area from zero to the total."""
+    """Return used memory over the last minutes, and swap: from zero to the total, in one row as a line with the least and the most
+    that was read, in more rows as an area."""
     bar, rings = seen.view.memory, seen.rings
     if bar is None or rings is None:
         return None
-    wide, total = space.bar_columns, bar.total
+    wide, total = space.bar_columns - _BOUNDS_UNIT_COLUMNS, bar.total
     swap = make_row(Span("swap ", TextStyle.LABEL), Span(f"{bar.swap_used / GIB:.1f}", TextStyle.VALUE))
     minutes = choose_chart_minutes(seen)
     used = _read_used_memory(seen, total, wide * 2)
@@ -703,12 +723,13 @@ def build_memory_chart(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
         )
         return (_lay_over(rows[0], inside, space.chart_columns), *rows[1:])
 
-    scale = fit_axis_scale(used, _MIN_TREND_BYTES)
-    if scale is None:
+    known = [value / GIB for value in used if value is not None]
+    if not known:
         short = make_row(name, " " * wide, "  ", *swap)
         return RowBlock(spare=5, rows=(short,), grow=render_height, slot="memory", tallest=1)
-    bounds = f"{scale.least / GIB:.0f}–{scale.most / GIB:.0f}"
-    short = make_row(name, *render_sparkline(used, scale, TextStyle.GPU), Span(f"  {bounds:<9}", TextStyle.UNIT), *swap)
+    bounds = f"{FigureRange(round(min(known)), round(max(known))).as_text()} GiB"
+    curve = render_sparkline(used, AxisScale(0.0, total), TextStyle.GPU)
+    short = make_row(name, *curve, Span(f"  {bounds:<12}", TextStyle.UNIT), *swap)
     return RowBlock(spare=5, rows=(short,), grow=render_height, slot="memory", tallest=space.chart_rows)
 
 

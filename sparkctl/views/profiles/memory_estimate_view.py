@@ -24,6 +24,7 @@ _SOURCE_NAMES = {
     EstimateSource.ESTIMATE: "estimate",
 }
 _FIGURE_COLUMNS = 9
+_MIN_HOW_COLUMNS = 24  # of the source of a figure beside its name
 
 
 def format_estimate(one: MemoryFit, columns: int | None = None, before: Sequence[MemoryFit] = ()) -> list[str]:
@@ -34,15 +35,16 @@ def format_estimate(one: MemoryFit, columns: int | None = None, before: Sequence
     claim = _format_claim(one, None)
     same = next((other for other in before if _format_claim(other, None) == claim), None)
     if same is not None:
-        lines = [
-            f"{one.profile} claims the same on {one.node} as on {same.node}"
-            + (f": {format_gib(one.needed_bytes)}" if one.needed_bytes else "")
-        ]
+        words = f"{one.profile} claims the same on {one.node} as on {same.node}"
+        words += f": {format_gib(one.needed_bytes)}" if one.needed_bytes else ""
+        lines = wrap_line(words, columns)
     else:
         lines = _format_claim(one, columns)
     if one.standing is not None:
         lines.append(f"{one.node} has")
-        lines += _format_budget(one.standing)
+        lines += [
+            each for line in _format_budget(one.standing) for each in wrap_line(line, columns, _FIGURE_COLUMNS + 2)
+        ]
         if one.floor:
             lines.append(f"{_format_figure(-one.floor)}  floor: to stay available")
     if one.margin is not None:
@@ -72,21 +74,47 @@ def _list_notes(one: MemoryFit) -> list[str]:
     return notes
 
 
-def format_estimate_summary(fits: Sequence[MemoryFit], missing: Mapping[str, Sequence[MissingPart]]) -> list[str]:
-    """Return a summary, one line per Spark, if there are several. ``missing``: what is not there, by node."""
-    if not fits or (len(fits) == 1 and fits[0].sparks == 1):
+def format_estimate_summary(
+    fits: Sequence[MemoryFit],
+    missing: Mapping[str, Sequence[MissingPart]],
+    columns: int | None = None,
+    *,
+    is_proposal: bool = False,
+) -> list[str]:
+    """Return a summary, one line per Spark, if there are several, or if something is not there, wrapped to ``columns`` if given.
+
+    ``missing``: what is not there, by node. ``is_proposal``: nobody expects it to be there.
+    """
+    if not fits or (len(fits) == 1 and fits[0].sparks == 1 and not missing.get(fits[0].node)):
         return []
     names = max(measure_text(one.node) for one in fits)
+    shown = fits if len(fits) > 1 or missing.get(fits[0].node) else ()
     lines = [
-        f"{pad_text(one.node, names)}  {describe_answer(one)}{_format_missing_kinds(missing.get(one.node, ()))}"
-        for one in (fits if len(fits) > 1 else ())
+        line
+        for one in shown
+        for line in wrap_line(
+            f"{pad_text(one.node, names)}  {_describe_start(one, missing.get(one.node, ()), is_proposal)}",
+            columns,
+            names + 2,
+        )
     ]
-    return [*lines, *format_group_answer(fits)]
+    return [*lines, *(line for answer in format_group_answer(fits) for line in wrap_line(answer, columns))]
 
 
-def _format_missing_kinds(parts: Sequence[MissingPart]) -> str:
-    names = [f"the {one.kind.replace('-', ' ')}" for one in parts]
-    return f"; but {' and '.join(names)} {'is' if len(names) == 1 else 'are'} not there" if names else ""
+def _describe_start(one: MemoryFit, parts: Sequence[MissingPart], is_proposal: bool) -> str:
+    """Return whether it can start, with the answer about its memory."""
+    lacking = describe_missing_kinds(parts)
+    if lacking is None:
+        return describe_answer(one)
+    return (
+        f"{describe_answer(one)}; {lacking} yet" if is_proposal else f"cannot start: {lacking}; {describe_answer(one)}"
+    )
+
+
+def describe_missing_kinds(parts: Sequence[MissingPart]) -> str | None:
+    """Return ``the image and the model are not there``; None where nothing is missing that a start needs."""
+    names = [f"the {one.kind.replace('-', ' ')}" for one in parts if one.is_required]
+    return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not there" if names else None
 
 
 def format_group_answer(fits: Sequence[MemoryFit]) -> list[str]:
@@ -142,7 +170,12 @@ def _format_part(part: EstimatePart, names: int, columns: int | None) -> list[st
         else f"{_format_figure(part.size)}       "
     )
     begin = f"{figure}  {pad_text(name, names)}  "
-    return wrap_line(begin + how, columns, measure_text(begin))
+    width = measure_text(begin)
+    if columns is not None and columns - width < _MIN_HOW_COLUMNS:  # below its name
+        below = " " * (_FIGURE_COLUMNS + 4)
+        return [*wrap_line(begin.rstrip(), columns), *wrap_line(below + how, columns, len(below))]
+    first, *rest = wrap_line(how, None if columns is None else columns - width, 0)
+    return [begin + first, *(" " * width + line for line in rest)]
 
 
 def _format_budget(there: MemoryBudget) -> list[str]:

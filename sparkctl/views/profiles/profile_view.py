@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from sparkctl import engines
@@ -32,30 +32,44 @@ from sparkctl.profiles.profile_library import ProfileSummary
 from sparkctl.profiles.profile_lint import StartWarning
 from sparkctl.profiles.redaction import find_profile_secrets, redact_value
 from sparkctl.views.meter_view import list_acceptance_words
-from sparkctl.views.text.line_wrap import align_cells, wrap_text
+from sparkctl.views.text.line_wrap import align_cells, wrap_cells, wrap_line, wrap_text
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,
     TextStyle,
     get_state_symbol,
     make_row,
+    measure_text,
 )
 
+_MIN_TITLE_COLUMNS = 24  # of a title beside what stands before it
+_LABEL_INDENT = 12  # below the value of a labelled line
 
-def format_profile_list(summaries: Sequence[ProfileSummary]) -> list[TextRow]:
-    """Return a head and a row per profile: name, engine, origin and title; a broken one shows how to check it."""
+
+def format_profile_list(summaries: Sequence[ProfileSummary], width: int | None = None) -> list[TextRow]:
+    """Return a head and a row per profile: name, engine, origin and title; a broken one shows how to check it.
+
+    In a terminal of ``width`` columns a long title goes on in its column, or below the name where that is too narrow.
+    """
     if not summaries:
         return [(Span("no profiles"),)]
     rows = [(sanitize_line(s.name), s.engine or "?", _format_origin(s), _describe_summary(s)) for s in summaries]
     head, *lines = align_cells([("NAME", "ENGINE", "FROM", "TITLE"), *rows])
     styles = [TextStyle.BAD if one.faults else TextStyle.STRONG for one in summaries]
-    return [
-        (Span("  ".join(head), TextStyle.LABEL),),
-        *(
-            (Span(name, style), Span("  ".join(("", engine, ""))), Span(f"{origin}  ", TextStyle.LABEL), Span(title))
-            for style, (name, engine, origin, title) in zip(styles, lines, strict=True)
-        ),
-    ]
+    before = measure_text("  ".join((*head[:3], "")))
+    is_below = width is not None and width - before < _MIN_TITLE_COLUMNS
+    indent = 4 if is_below else before
+    found: list[TextRow] = [(Span("  ".join(head[:3] if is_below else head).rstrip(), TextStyle.LABEL),)]
+    for style, (name, engine, origin, title) in zip(styles, lines, strict=True):
+        row = (
+            Span(name, style),
+            Span("  ".join(("", engine, ""))),
+            Span(origin.rstrip() if is_below else f"{origin}  ", TextStyle.LABEL),
+        )
+        first, *rest = wrap_line(title, None if width is None else width - indent, 0)
+        found.append(row if is_below else (*row, Span(first)))
+        found += [(Span(" " * indent + line),) for line in ([first, *rest] if is_below else rest)]
+    return found
 
 
 def _format_origin(summary: ProfileSummary) -> str:
@@ -70,8 +84,8 @@ def _describe_summary(summary: ProfileSummary) -> str:
     return sanitize_line(summary.title or "")
 
 
-def format_profile(profile: Profile) -> list[str]:
-    """Return the whole profile as labelled lines; secrets are masked."""
+def format_profile(profile: Profile, width: int | None = None) -> list[str]:
+    """Return the whole profile as labelled lines, wrapped to ``width`` columns if given; secrets are masked."""
     rows: list[tuple[str, object]] = [
         ("title", profile.title),
         ("from", f"{profile.origin} ({'shipped' if profile.shipped else 'yours'})"),
@@ -108,11 +122,38 @@ def format_profile(profile: Profile) -> list[str]:
         lines.append(
             f"{'timeouts':10}  loading {format_duration(limits.loading)}, warming up {format_duration(limits.warming)}"
         )
+    lines = [row for line in lines for row in wrap_line(line, width, _LABEL_INDENT)]
     for reference in profile.reference:
-        lines += ["", *(sanitize_line(redact(line, own)) for line in _format_reference(reference))]
+        found = (sanitize_line(redact(line, own)) for line in _format_reference(reference))
+        lines += ["", *(row for line in found for row in _wrap_reference_row(line, width))]
     if profile.notes:
-        lines += ["", *(sanitize_line(redact(line, own)) for line in profile.notes.strip().splitlines())]
+        notes = [sanitize_line(redact(line, own)) for line in profile.notes.strip().splitlines()]
+        lines += [
+            "",
+            *(notes if width is None else (row for one in join_lines(notes) for row in wrap_line(one, width, 0))),
+        ]
     return lines
+
+
+def _wrap_reference_row(line: str, width: int | None) -> list[str]:
+    """Return a row of a reference; where it is too wide its cells go on below the first."""
+    if width is None or measure_text(line) <= width:
+        return [line]
+    cells = [cell.strip() for cell in line.split("  ") if cell.strip()]
+    return wrap_cells("  ", cells, width, "  ") if len(cells) > 1 else wrap_line(line, width, 4)
+
+
+def join_lines(lines: Iterable[str]) -> Iterator[str]:
+    """Yield each paragraph of a text as one line, and an empty one between; an indented line stays by itself."""
+    words: list[str] = []
+    for line in [*lines, ""]:
+        if line.strip() and not line.startswith((" ", "\t", "- ", "* ")):
+            words.append(line.strip())
+            continue
+        if words:
+            yield " ".join(words)
+            words = []
+        yield line.rstrip()
 
 
 def summarize_reference(references: Sequence[Reference]) -> str | None:

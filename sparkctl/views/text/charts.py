@@ -34,6 +34,7 @@ _CACHED_CURVES = 64  # curves of one row in one picture; it is painted more ofte
 _CACHED_CELLS = 4096  # of filled curves: with a new reading all of them move to the left, and few are new
 
 ChartValues = Sequence[float | None]
+DangerLimits = tuple[float, float]  # from which value on a curve or a gauge warns, and from which it is bad
 
 
 def render_memory_bar(bar: MemoryBar, columns: int) -> TextRow:
@@ -133,12 +134,24 @@ def render_memory_legend(bar: MemoryBar, columns: int, forms: Sequence[tuple[int
     return truncate_row(made, columns)
 
 
-def render_gauge(share: float, columns: int, tone: TextStyle = TextStyle.ACCENT) -> TextRow:
-    """Return a share 0..1 as a thin line on a faint one, in half cells."""
+def render_gauge(
+    share: float, columns: int, tone: TextStyle = TextStyle.ACCENT, danger: DangerLimits | None = None
+) -> TextRow:
+    """Return a share 0..1 as a thin line on a faint one, in half cells. The part of the line beyond the limits of ``danger``, shares
+    too, has the colour of a warning, then of a problem."""
     share = min(1.0, max(0.0, share))
     halves = round(share * columns * 2)
     full, half = divmod(halves, 2)
-    return (Span("━" * full + "╸" * half, tone), Span("─" * (columns - full - half), TextStyle.FRAME))
+    line, rest = "━" * full + "╸" * half, Span("─" * (columns - full - half), TextStyle.FRAME)
+    if danger is None:
+        return Span(line, tone), rest
+    ends = [round(limit * columns) for limit in danger]
+    parts = zip(
+        (line[: ends[0]], line[ends[0] : ends[1]], line[ends[1] :]),
+        (tone, TextStyle.ATTENTION, TextStyle.BAD),
+        strict=True,
+    )
+    return (*(Span(text, style) for text, style in parts if text), rest)
 
 
 # --- curves -----------------------------------------------------------------------------------------------------------
@@ -182,9 +195,6 @@ def render_sparkline(values: ChartValues, scale: AxisScale, tone: TextStyle = Te
 @lru_cache(_CACHED_CURVES)
 def _render_curve(dots: tuple[int | None, ...], tone: TextStyle) -> TextRow:
     return _paint_line_row(_compute_dot_strokes(dots), tone)
-
-
-DangerLimits = tuple[float, float]  # from which value on a curve warns, and from which it is bad
 
 
 def render_area_chart(

@@ -42,7 +42,8 @@ def wrap_line(line: str, width: int | None, hang: int | None = None) -> list[str
     """Return ``line`` as lines of at most ``width`` columns; later lines are indented by ``hang``.
 
     ``width`` None does not wrap. The default of ``hang`` is the line's own indent plus two. A command longer than a
-    line stays whole on a line of its own; a long word, such as a path, stays whole in its place.
+    line stays whole on a line of its own, and so does a word, such as a path, that needs part of the indent; one that
+    is longer than a line stays whole in its place.
     """
     return [join_text(row) for row in wrap_styled_line((Span(line),), width, hang)]
 
@@ -100,10 +101,11 @@ def _break_text(text: str, width: int, hang: int | None) -> Iterator[_Line]:
     line, used, filled = _Line(0, 0, 0), 0, False
     for piece in _PIECE_PATTERN.finditer(text):
         gap, wide = piece.start() - line.end, measure_text(piece[0])
-        fits_nowhere = hang + wide > width and " " not in piece[0]
+        fits_nowhere = wide > width and " " not in piece[0]
         if filled and gap and not fits_nowhere and used + gap + wide > width:
             yield line
-            line, used, gap = _Line(hang, piece.start(), piece.start()), hang, 0
+            indent = hang if " " in piece[0] else min(hang, width - wide)
+            line, used, gap = _Line(indent, piece.start(), piece.start()), indent, 0
         line, used, filled = replace(line, end=piece.end()), used + gap + wide, True
     yield line
 

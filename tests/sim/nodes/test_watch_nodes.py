@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from dataclasses import asdict
+from contextlib import aclosing
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import asyncssh
@@ -83,6 +84,30 @@ async def test_a_docker_that_hangs_holds_up_no_sample(
     assert later.instances[0].memory is not None, "what it holds is the probe's to say"
     hanging.set()
     await views.aclose()
+
+
+async def test_a_defect_at_one_node_is_its_state_and_the_others_go_on(
+    sparks: SimulatedSparks, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    whole = NodeMonitor.run
+
+    async def run(self: NodeMonitor) -> None:
+        if self.node.name == "broken":
+            raise ZeroDivisionError("a defect")
+        await whole(self)
+
+    monkeypatch.setattr(NodeMonitor, "run", run)
+    broken = replace(get_first_node(sparks), name=NodeName("broken"))
+    views = watch_load_views(make_context(tmp_path), [broken, get_first_node(sparks)], every=0.1)
+    async with asyncio.timeout(sim_clients.PATIENCE), aclosing(views):
+        async for first, second in views:
+            if first.detail is not None and second.sample is not None and second.sample.sequence >= 3:
+                break
+    assert "ZeroDivisionError" in (first.detail or "")
+    assert first.state is NodeState.UNKNOWN
+    with pytest.raises(ZeroDivisionError):
+        async for _ in watch_load_views(make_context(tmp_path), [broken], every=0.1):
+            pass
 
 
 async def test_samples_come_faster_while_something_of_ours_loads(tmp_path: Path) -> None:

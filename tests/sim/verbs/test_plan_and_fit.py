@@ -196,8 +196,11 @@ def test_every_node_that_was_asked_has_a_short_line_at_the_end() -> None:
 def test_the_short_line_of_a_node_says_that_image_and_model_are_not_there() -> None:
     ran = run_demo("plan", "qwen36-vllm", scenario="fresh")
     assert ran.returncode == 6
-    ends = ran.stdout.splitlines()[-2:]
-    assert all(line.endswith("; but the image and the model are not there") for line in ends), ends
+    lines = ran.stdout.splitlines()
+    assert lines[0] == "qwen36-vllm cannot start on spark1: the image and the model are not there"
+    for node, line, way in zip(("spark1", "spark2"), lines[-4:-2], lines[-2:], strict=True):
+        assert line.startswith(f"{node}  cannot start: the image and the model are not there; fits "), lines
+        assert way == f"get it: sparkctl pull qwen36-vllm --node {node}"
 
 
 def test_up_refuses_with_the_sum_before_anything_is_touched_and_force_goes_on() -> None:

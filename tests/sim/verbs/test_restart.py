@@ -50,10 +50,18 @@ def test_a_profile_that_was_edited_meanwhile_is_told_before(tmp_path: Path, monk
         changes = r"args\.speculative-num-draft-tokens: 12 -> 8$"
         prompts = tmp_path / "prompts.jsonl"
         prompts.write_text('{"category": "qa", "turns": ["Who?"]}\n')
+        refused = run_command("up qwen36-ngram --node spark1 --set args.mem-fraction-static=0.7")
+        assert refused.exit_code == 6
+        assert re.search(rf"already runs on spark1 with other settings: {changes}", refused.stderr, re.M)
         bench = run_command(f"bench qwen36-ngram --by-domain --prompts {prompts} --max-tokens 4")
         assert re.search(
             rf"is measured as it runs; its profile here has other settings now: {changes}", bench.stderr, re.M
         )
+        history = OperationHistory(tmp_path / "SPARKCTL_STATE").list_operations("qwen36-ngram")
+        assert [(one.kind, one.nodes, one.outcome) for one in history if one.kind == "bench"] == [
+            ("bench", ("spark1",), "done")
+        ]
+        assert re.search(r"bench +qwen36-ngram +spark1 +done .*is kept", run_command("history").stdout)
         other = run_command("bench qwen36-as-posted --start --node spark1 --by-domain --prompts " + str(prompts))
         assert other.exit_code == 6, "what stops for it would not start again with the same"
         assert "qwen36-ngram has to stop for qwen36-as-posted, and would not start again with the same" in other.stderr

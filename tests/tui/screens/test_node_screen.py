@@ -149,9 +149,12 @@ async def test_an_engine_of_sparkctl_is_stopped_as_an_instance_and_not_killed_he
         await pilot.press("X")
         await wait_until_true(
             pilot,
-            lambda: any("is part of qwen36-ngram: x on the overview stops it" in one for one in read_toasts(pilot)),
+            lambda: any("is part of qwen36-ngram: x stops it" in one for one in read_toasts(pilot)),
         )
         assert "[ Cancel ]" not in read_screen(pilot)
+        await pilot.press("x")
+        await wait_for_text(pilot, "Stop qwen36-ngram on spark1?")
+        await pilot.press("escape")
         assert sparks.nodes["spark1"].processes == before
 
 

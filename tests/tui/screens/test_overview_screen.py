@@ -224,7 +224,7 @@ async def test_an_idle_spark_says_what_is_missing_and_gets_it_with_progress_in_i
         SimulatedSparks("fresh", speed=0.2) as sparks,
         open_demo_panel(sparks, tmp_path, monkeypatch, size=(120, 40)) as pilot,
     ):
-        await wait_for_text(pilot, lambda text: len(re.findall(r"[✓↓] gpt-oss-120b +to get: image, model", text)) == 2)
+        await wait_for_text(pilot, lambda text: len(re.findall(r"▽ gpt-oss-120b +to get: image, model", text)) == 2)
         await pilot.press("u")
         await wait_for_text(pilot, "start a profile")
         await pilot.press(*"qwen36-ngram")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sparkctl.cli.event_printers import TextPrinter
@@ -12,6 +14,8 @@ from sparkctl.model.events import (
     Outcome,
     PhaseChanged,
     TransferProgressed,
+    TunnelState,
+    TunnelStateChanged,
     WarningEmitted,
 )
 from sparkctl.model.guard_state import GuardCoverage
@@ -158,6 +162,19 @@ def test_a_second_press_promises_nothing_and_after_the_end_nothing_is_said(capsy
     capsys.readouterr()
     teller.print_interrupt(2)
     assert capsys.readouterr().err == ""
+
+
+def test_what_to_try_comes_when_the_tunnel_opens_and_not_again_at_its_end(capsys: pytest.CaptureFixture[str]) -> None:
+    opened = TunnelStateChanged(
+        ts=1.0, node=NODE, instance="voice", state=TunnelState.OPEN, url="http://127.0.0.1:5005",
+        hint="sparkctl say hello\ncurl http://127.0.0.1:5005/v1",
+    )  # fmt: skip
+    lines = print_events(capsys, opened, replace(opened, hint=None, state=TunnelState.LOST), replace(opened, hint=None))
+    assert [line for line in lines if line.startswith("try")] == [
+        "try  sparkctl say hello", "try  curl http://127.0.0.1:5005/v1"
+    ]  # fmt: skip
+    lines = print_events(capsys, opened, make_command_end(Outcome.READY, hint=opened.hint))
+    assert sum(line.startswith("try") for line in lines) == 2
 
 
 def test_a_start_that_was_not_guarded_is_said_at_its_end(capsys: pytest.CaptureFixture[str]) -> None:

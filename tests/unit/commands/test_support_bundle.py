@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.commands.doctor_bundle import SupportBundle, safe_file_name
+from sparkctl.commands.doctor_bundle import SupportBundle
 from sparkctl.errors import InvalidInput
+from sparkctl.files import safe_file_name
 from sparkctl.model.text.secrets import Redactor
 
 SECRET = "sesame-open-42"

@@ -153,3 +153,31 @@ def test_full_layers_have_their_own_heads_and_the_last_layers_share_a_cache() ->
     assert both.count_bytes_per_token() == 2 * 2 * 2 * 512 * 2
     assert both.count_cache_bytes(131072) == 2 * (2 * 2 * 2 * 512 * 131072 + 10 * 2 * 8 * 256 * 1024)
     assert shared.count_cache_bytes(131072) * 2 == both.count_cache_bytes(131072)
+
+
+def test_only_layers_whose_values_are_their_keys_have_heads_of_their_own() -> None:
+    """transformers' Gemma 4: attention_k_eq_v decides of the heads; the cache keeps keys and values either way."""
+    shape = {"num_hidden_layers": 2, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 256, "global_head_dim": 512,
+             "num_global_key_value_heads": 2, "layer_types": ["full_attention"] * 2}  # fmt: skip
+    with_own, without = (parse_kv_layout(json.dumps({**shape, "attention_k_eq_v": one})) for one in (True, False))
+    assert with_own is not None
+    assert without is not None
+    assert (with_own.count_bytes_per_token(), with_own.heads) == (2 * 2 * 2 * 512 * 2, 2)
+    assert (without.count_bytes_per_token(), without.heads) == (2 * 2 * 8 * 512 * 2, 8)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "is_sparse", "per_layer"),
+    [("auto", False, 576 * 2), ("fp8", False, 576), ("fp8_ds_mla", False, 656), ("nvfp4_ds_mla", False, 352),
+     ("auto", True, 576 * 2 + 132), ("fp8", True, 656 + 132), ("fp8_e4m3", True, 656 + 132), ("fp8_ds_mla", True, 656 + 132)],
+)  # fmt: skip
+def test_a_packed_latent_takes_the_bytes_of_vllms_layout(dtype: str, is_sparse: bool, per_layer: int) -> None:
+    """656 = 512 FP8 + 4 scales of 4 bytes + 64 of 2 bytes; 352 = 256 + 32 + 64; an index key 128 + 4 (vLLM 0.32.0)."""
+    config = json.loads(model_configs.DEEPSEEK) | ({"index_head_dim": 128, "index_topk": 2048} if is_sparse else {})
+    subject = EstimateInput(
+        engine="vllm", words=CommandFlags(("serve", "--kv-cache-dtype", dtype)),
+        weights=WeightsSize(1, EstimateSource.MEASURED, ""), layout=parse_kv_layout(json.dumps(config)),
+    )  # fmt: skip
+    assert subject.layout is not None
+    assert subject.estimate_kv_cache(1000).size == 61 * 1000 * per_layer
+    assert subject.layout.count_bytes_per_token(subject.kv_number_width[0]) == 61 * per_layer

@@ -66,3 +66,17 @@ def test_a_damaged_file_hides_no_other_benchmark(tmp_path: Path) -> None:
     kept, damaged = store.add(RUN), store.add(RUN)
     (store.directory / f"{damaged.number}.json").write_text("[" * 100_000)
     assert store.list_runs() == (kept,)
+
+
+def test_a_file_of_a_newer_version_asks_for_an_update_and_not_to_be_removed(tmp_path: Path) -> None:
+    store = BenchStore(tmp_path / "bench")
+    path = store.directory / f"{store.add(RUN).number}.json"
+    data = json.loads(path.read_text())
+    path.write_text(json.dumps(data | {"schema": 2}))
+    with pytest.raises(InvalidInput, match="a newer sparkctl wrote it") as newer:
+        store.load(1)
+    assert newer.value.hint == "update sparkctl to read it"
+    for damaged in ("[]", "3", '{"schema": 1}'):
+        path.write_text(damaged)
+        with pytest.raises(InvalidInput, match="not a benchmark of sparkctl"):
+            store.load(1)

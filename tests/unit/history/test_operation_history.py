@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from sparkctl.history.operation_history import OperationHistory
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import ExpectedDurations, Phase, PhaseDuration
 from sparkctl.model.text.log_line import LogLine
+from sparkctl.views.history_view import build_history_row
 
 ID = "0123456789ab" + "c" * 52
 
@@ -91,6 +93,31 @@ def test_what_is_whole_or_longer_replaces_under_the_same_name(history: Operation
     assert history.list_saved_logs("qwen36")[0].short_container_id == ID[:12]
 
 
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_of_two_writers_of_one_log_what_is_longer_stays(history: OperationHistory, is_whole: bool) -> None:
+    first, second = (history.open_log_writer("qwen36", "spark1", ID, ()) for _ in range(2))
+    assert first.path == second.path
+    first.write(make_log_lines(3))
+    second.write(make_log_lines(5))
+    second.close(whole=True)
+    first.write(make_log_lines(20, "later"))
+    first.close(is_whole)
+    assert first.failed is None
+    assert [line.split(" ", 1)[1] for line in first.path.read_text().splitlines()][-1] == "later 19"
+    assert [file.name for file in first.path.parent.iterdir()] == [first.path.name]
+
+
+def test_a_writer_that_has_less_leaves_the_other_ones_log(history: OperationHistory) -> None:
+    first, second = (history.open_log_writer("qwen36", "spark1", ID, ()) for _ in range(2))
+    first.write(make_log_lines(3))
+    second.write(make_log_lines(5))
+    second.close(whole=True)
+    first.close()
+    first.close()  # as `save_log` does in any case
+    assert len(first.path.read_text().splitlines()) == 5
+    assert len(list(first.path.parent.iterdir())) == 1
+
+
 def test_an_unfinished_file_is_no_saved_log_and_is_cleared_away(history: OperationHistory) -> None:
     path = save_log(history, 10, whole=True)
     writer = history.open_log_writer("qwen36", "spark1", ID, ())
@@ -130,6 +157,24 @@ def test_the_logs_of_an_ad_hoc_node_with_a_port_are_found(history: OperationHist
     assert len(history.list_saved_logs("qwen36")) == 2
 
 
+def test_names_that_differ_in_one_odd_character_have_folders_of_their_own(history: OperationHistory) -> None:
+    nodes = ["milo@host:22", "milo@host/22"]
+    paths = [save_log(history, 1, whole=True, node=node) for node in nodes]
+    assert len(set(paths)) == 2
+    for node, path in zip(nodes, paths, strict=True):
+        assert [log.path for log in history.list_saved_logs("qwen36", [node])] == [path]
+    assert save_log(history, 1, whole=True, node="milo@host").parent.name == "milo@host", (
+        "what needs no change is its own"
+    )
+
+
+def test_what_an_earlier_version_kept_under_its_name_is_found(history: OperationHistory) -> None:
+    path = save_log(history, 1, whole=True, node="milo@host_22")
+    receipt = history.save_receipt("qwen36", "milo@host_22", ID, "{}")
+    assert history.find_receipt("qwen36", "milo@host:22", ID) == receipt
+    assert history.open_log_writer("qwen36", "milo@host:22", ID, ()).path == path
+
+
 @pytest.mark.parametrize("seconds", ["NaN", "Infinity", "-Infinity", "-3", '"40"', "null", "1" + "0" * 400])
 def test_a_duration_that_is_none_is_ignored(history: OperationHistory, seconds: str) -> None:
     history.record_start("qwen36", "0123", "spark1", 400.0)
@@ -145,6 +190,25 @@ def record_failure(
     history: OperationHistory, when: float, how: str = "crashed", container: str = ID, node: str = "spark1"
 ) -> None:
     history.record_failure("qwen36", "hash", node, how, container, when)
+
+
+def test_failures_without_a_container_count_each_time(history: OperationHistory) -> None:
+    history.record_start("qwen36", "hash", "spark1", 400.0, when=900.0)
+    record_failure(history, 1000.0)
+    for when in (1001.0, 1002.0):
+        record_failure(history, when, "port-in-use", container="")
+    failures = history.get_failures_since_ready("qwen36", "spark1", 0.0)
+    assert failures == ((1000.0, "crashed"), (1001.0, "port-in-use"), (1002.0, "port-in-use"))
+
+
+def test_a_kind_of_operation_that_a_newer_version_wrote_is_shown_as_its_word(history: OperationHistory) -> None:
+    history.record_start("qwen36", "hash", "spark1", 400.0)
+    with sqlite3.connect(history.directory / "history.db") as file:
+        file.execute("UPDATE operations SET kind = 'restart\x1b[2J'")
+    (one,) = history.list_operations()
+    assert one.kind == "restart\x1b[2J"
+    assert build_history_row(one).what.startswith("restart")
+    assert "\x1b" not in build_history_row(one).what
 
 
 def test_failures_count_since_the_last_good_start_and_only_lately(history: OperationHistory) -> None:

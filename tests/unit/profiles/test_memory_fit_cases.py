@@ -6,20 +6,24 @@ from dataclasses import replace
 
 import pytest
 
+from sparkctl.engines import load_engine
 from sparkctl.engines.engine_flags import CommandFlags
 from sparkctl.engines.memory_estimate import (
     DraftWorkspace,
     EstimateInput,
     WeightsSize,
     find_memory_rule,
+    list_model_parts,
     parse_kv_layout,
 )
+from sparkctl.model.decode_step import RoutedExperts
 from sparkctl.model.memory_fit import EstimateSource, FitOutcome, MeasuredPeak, MemoryBudget, MemoryFit, MemoryHolder
-from sparkctl.model.node import NodeName
+from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import ModelSpec, Profile
 from sparkctl.model.text.units import GIB, KIB
 from sparkctl.model.verdict import FieldChange
-from sparkctl.profiles.fit_evaluation import count_weight_shards, evaluate_memory_fit
+from sparkctl.profiles.fit_evaluation import build_estimate_input, count_weight_shards, evaluate_memory_fit
+from sparkctl.profiles.launch_planning import build_launch_plan
 from tests.unit.engines import model_configs
 
 TOTAL = 127_600_592 * KIB
@@ -142,6 +146,32 @@ def test_copies_that_serve_side_by_side_share_no_weights(flags: str, shards: int
         nodes=2,
     )
     assert count_weight_shards(profile, CommandFlags(("serve", *flags.split()))) == shards
+
+
+@pytest.mark.parametrize(
+    ("flags", "experts", "weights", "cache_share"),
+    [
+        ("--data-parallel-size 2 --enable-expert-parallel", 90, 25 + 45, 1),
+        ("--data-parallel-size 2 --enable-expert-parallel", None, 57.5, 1),
+        ("--tensor-parallel-size 2 --enable-expert-parallel", 90, 57.5, 2),
+        ("--enable-dp-attention --dp-size 2 --tp-size 2", 90, 25 + 45, 1),
+        ("", 90, 57.5, 2),
+    ],
+)
+def test_with_data_parallel_experts_each_spark_has_all_of_the_attention_and_its_cache(
+    flags: str, experts: int | None, weights: float, cache_share: int
+) -> None:
+    routed = None if experts is None else RoutedExperts(experts * 10**9, 256, 8)
+    model = ModelSpec(path="/m", weights=115 * 10**9, experts=routed, kv_per_token=1000)
+    profile = Profile(
+        name="two", engine="vllm", image="img:1", origin="two.yaml", shipped=False, model=model, port=8000, nodes=2
+    )
+    node = Node(name=NODE, host="h")
+    plan = build_launch_plan(profile, node, home="/h", operator="milo", environ={}, engine=load_engine("vllm"))
+    subject = build_estimate_input(profile, replace(plan, command=("vllm", "serve", "/m", *flags.split())), ())
+    (part,) = list_model_parts(subject)
+    assert part.size == weights * 1e9
+    assert subject.estimate_kv_cache(8000).size == 8_000_000 // cache_share
 
 
 def fit_minimax(ranks: int, share: float) -> MemoryFit:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sparkctl.engines import engine_flags
 from sparkctl.engines.engine_flags import FlagArity
 from sparkctl.engines.lint import LintRule, LintSeverity
+from sparkctl.engines.lint.flag_combinations import find_draft_mismatch
 from sparkctl.engines.traps import load_traps
 from sparkctl.profiles import profile_lint
 from sparkctl.profiles.profile_library import ProfileLibrary
@@ -244,6 +245,25 @@ def test_a_flag_is_judged_by_its_catalogue(tmp_path: Path, engine: str, args: st
         assert lines == []
     else:
         assert expected in get_only_line(lines)
+
+
+@pytest.mark.parametrize(
+    ("target", "draft", "expected"),
+    [
+        ("Qwen/Qwen3-30B-A3B", "Tengyunw/qwen3_30b_moe_eagle3", None),
+        ("mistralai/Mistral-Small-3.2-24B-Instruct", "x/Mistral-24B-EAGLE3", None),
+        ("Qwen/Qwen3-30B-A3B", "x/Qwen3-32B-eagle3", "it was made for 32B, the target is 30B-A3B"),
+        ("Qwen/Qwen3.5-35B-A3B", "x/Qwen3-35B-A3B-eagle3", "it is of the family Qwen3, the target of Qwen3.5"),
+        ("meta-llama/Llama-3.2-1B", "x/Llama3_2_1B_eagle", None),
+        ("x/Llama-3.3-70B", "x/Llama-2-70B-eagle", "it is of the family Llama-2, the target of Llama-3.3"),
+        ("zai-org/GLM-4.6", "x/glm-eagle3", None),
+        ("Qwen/Qwen-72B", "Qwen/Qwen-72B-eagle", None),
+    ],
+)
+def test_a_draft_is_of_another_family_or_size_only_where_both_names_tell(
+    target: str, draft: str, expected: str | None
+) -> None:
+    assert find_draft_mismatch(target, draft, by_hidden_states=True) == expected
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,12 @@ def make_guard_status(**changes: object) -> GuardStatus:
     return GuardStatus(name=NODE, state=NodeState.OK, when=1000.0, **given)  # type: ignore[arg-type]
 
 
+def test_a_line_for_each_node_has_no_gaps() -> None:
+    quiet = [make_guard_status(guard=None, receipts=()), make_guard_status(guard=None, receipts=())]
+    assert format_guard_status(quiet) == ["○ spark1   no guard runs"] * 2
+    assert "" in format_guard_status([*quiet, make_guard_status()])
+
+
 def test_the_table_tells_what_is_watched_and_what_was_stopped() -> None:
     text = "\n".join(format_guard_status([make_guard_status()]))
     assert "\x1b" not in text

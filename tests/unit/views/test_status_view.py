@@ -8,6 +8,7 @@ import pytest
 
 from sparkctl.model.container import ContainerState
 from sparkctl.model.engine_metrics import EngineActivity, EngineMeter
+from sparkctl.model.finding import Finding, FindingKind, Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, Step
@@ -129,6 +130,18 @@ def test_a_table_says_below_a_node_what_its_row_cannot_hold() -> None:
     assert texts[1:] == ["◌ spark1         unreachable", "    no answer", "    try: ping it"]
     failed = replace(make_instance_view("a"), phase=Phase.FAILED, detail="killed by the kernel")
     assert "    a: killed by the kernel" in map(join_text, format_status_table([make_status_view(failed)], 80))
+
+
+def test_what_one_look_found_is_counted_below_its_node() -> None:
+    found = [
+        Finding(kind=FindingKind.DISK, severity=severity, node=NODE, summary="s", remedy=None)
+        for severity in (Severity.PROBLEM, Severity.WARNING, Severity.WARNING, Severity.NOTE)
+    ]
+    line = f"    ✕ 1 problem, ▲ 2 warnings: sparkctl doctor --node {NODE}"
+    views = [make_status_view(make_instance_view("a"))]
+    assert line in map(join_text, format_status_table(views, 80, {NODE: found}))
+    assert line in format_status(views, 80, found={NODE: found})
+    assert not any("doctor" in row for row in format_status(views, 80, found={NODE: found[3:]})), "a note is no problem"
 
 
 @pytest.mark.parametrize(

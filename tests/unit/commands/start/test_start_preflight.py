@@ -72,6 +72,10 @@ def test_the_same_hash_is_watched_and_another_wants_replace(plan: LaunchPlan, co
     with pytest.raises(OperationRefused, match="another version") as refused:
         decide_start(plan, make_inspection(other), replace=False, again=AGAIN)
     assert "--replace" in (refused.value.hint or "")
+    with pytest.raises(OperationRefused, match=r"with other settings: args.tp: 1 -> 2$"):
+        decide_start(
+            plan, make_inspection(other), replace=False, again=AGAIN, describe_changes=lambda _: "args.tp: 1 -> 2"
+        )
     # the port it holds is no obstacle: it is the one that goes
     assert (
         decide_start(plan, make_inspection(other, listening=frozenset({8003})), replace=True, again=AGAIN).stop is other

@@ -8,7 +8,7 @@ import pytest
 
 from sparkctl.model.container import ContainerState
 from sparkctl.model.finding import Finding, FindingKind, Severity, sort_by_severity
-from sparkctl.model.sample import DiskSpace, NodeProcess
+from sparkctl.model.sample import DiskSpace, GpuEvents, NodeProcess
 from sparkctl.model.text.units import GIB, MIB
 from sparkctl.monitor.findings import NodeSnapshot
 from sparkctl.monitor.findings.host_detectors import DiskSpaceDetector, OrphanProcessDetector
@@ -20,6 +20,7 @@ from sparkctl.monitor.findings.node_detectors import (
 )
 from tests.unit.monitor.findings.node_snapshots import (
     BEGIN,
+    HOT,
     ID,
     NODE,
     STUCK,
@@ -187,3 +188,5 @@ def test_a_single_sample_gives_what_needs_no_history() -> None:
     found = detect_once(one)
     assert [f.kind for f in found] == [FindingKind.DISK, FindingKind.ORPHAN], "a clock must be low for a while"
     assert {f.since for f in found} == {None}
+    throttled = replace(HOT, events=GpuEvents(sw_thermal=27_600_000_000, hw_thermal=0))
+    assert [f.kind for f in detect_once(make_snapshot(0, gpus=(throttled,)))] == [FindingKind.THERMAL]

@@ -413,6 +413,21 @@ def test_page_cache_is_dropped_while_weights_load_and_only_then(tmp_path: Path) 
         assert client.happened() == ["dropped", "compacted"]
 
 
+def test_a_profile_that_turned_drops_off_has_none_near_the_floor_either(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    options, log = write_fake_sudo(tmp_path)
+    with run_guard(tmp_path, options=options) as machine:
+        client = machine.client()
+        client.watch(cache_below=0)
+        for available in (4.0, 2.0, 1.4, 1.1, 0.9):
+            client.ask(do="phase", container=LOADING, weights=True)
+            machine.proc.set(available, free=0.2, cache=available)
+            time.sleep(1.2)
+        wait_until("the warning", lambda: client.happened() == ["warned"])
+        time.sleep(0.5)
+        assert log.read_text() == ""
+
+
 def test_a_drop_that_the_kernel_does_not_count_has_failed(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     options, log = write_fake_sudo(tmp_path, counts=False)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkctl import engines
 from sparkctl.model.container import ContainerState
 from sparkctl.model.engine_metrics import (
     DraftAcceptance,
@@ -18,8 +20,9 @@ from sparkctl.model.engine_metrics import (
     MeterSource,
 )
 from sparkctl.model.events import CommandEnded, NodeStateChanged, Outcome, PhaseChanged
-from sparkctl.model.finding import Finding, FindingKind, Severity
+from sparkctl.model.finding import Finding, FindingKind, Severity, find_same
 from sparkctl.model.instance import InstanceView
+from sparkctl.model.memory_fit import FitOutcome, MemoryFit
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, PhaseDuration, Step
 from sparkctl.model.reference import ComparableReference, FigureRange, ReferenceRate
@@ -36,7 +39,7 @@ from sparkctl.views.overview.overview_view import (
     count_useful_rows,
     render_overview,
 )
-from sparkctl.views.overview.tile_model import NodeTileModel
+from sparkctl.views.overview.tile_model import NodeTileModel, StartOffer
 from sparkctl.views.overview.tile_rows import DrawArea, choose_chart_minutes, describe_engine, render_engine_facts
 from sparkctl.views.text.frame_layout import MIN_TILE_LINES
 from sparkctl.views.text.styled_text import TextStyle, join_text, measure_row, to_ascii
@@ -351,7 +354,7 @@ def test_a_tall_tile_shows_the_last_minutes_with_the_ends_of_their_scale() -> No
     curve = next(line for line in shown.splitlines() if line[2:].startswith("0 "))
     assert curve[-3] == "⣿", "a curve goes to the end of the tile, the newest at its right"
     low = render_tile(make_tile(READY, rings=rings), 80, 9)
-    assert "94–102" in low, "in one row between its own bounds"
+    assert "  98 GiB  " in low, "in one row beside what was read"
     assert "100 %" not in low
 
 
@@ -412,6 +415,86 @@ def test_findings_and_the_last_lines_stand_below() -> None:
     )
     assert "✕ spark1  heat slows the GPU down" in shown
     assert "spark1 │ [/red] line" in shown
+
+
+def test_an_idle_tile_offers_what_starts_now_with_a_known_speed_and_no_dash_where_none_is_known() -> None:
+    fit = MemoryFit(node="spark1", profile="x", answer=FitOutcome.AFTER_DROP_CACHES)
+    offers = (
+        StartOffer(name="measured", fit=fit, rate=12.7, seconds=242.0),
+        StartOffer(name="by-source", fit=fit, source_rate=FigureRange(23.3, 23.3)),
+        StartOffer(name="unknown", fit=fit),
+        StartOffer(name="missing", fit=fit, missing=("image",), rate=1.0),
+        StartOffer(name="too-big", fit=replace(fit, answer=FitOutcome.SHORT), missing=("image",)),
+    )
+    idle = make_tile(offers=offers, start_key="u")
+    for columns, lines, told in (
+        (60, 30, "source 23.3"),
+        (100, 30, "23.3 tok/s by its source"),
+        (80, 12, "12.7 tok/s"),
+    ):
+        shown = render_tile(idle, columns, lines)
+        assert told in shown
+        assert "— tok/s" not in shown
+        assert "— to ready" not in shown
+        assert "↓" not in "".join(line for line in shown.splitlines() if "MB/s" not in line), (
+            "a start drops the cache itself"
+        )
+    shown = render_tile(idle, 60, 30)
+    signs = [re.search(rf"(\S) {one.name} ", shown.partition("first ")[2]) for one in offers]
+    assert [found and found[1] for found in signs] == list("✓✓✓▽✕")
+
+
+def test_what_stands_beside_a_small_curve_was_read() -> None:
+    rings = SampleSeries()
+    for second in range(30):
+        rings.add_sample(replace(SAMPLE, uptime=5000.0 + second, sequence=second), NOW - 30 + second)
+    (row,) = [line for line in render_tile(make_tile(READY, rings=rings), 80, 9).splitlines() if "swap" in line]
+    used = (MEMORY.total - MEMORY.available) / GIB
+    assert f"  {used:.0f} GiB " in row
+
+
+def test_a_program_that_tells_no_figures_has_no_empty_row_of_them_and_its_image_for_a_name() -> None:
+    program = next(name for name in engines.engine_names() if engines.load_engine(name).is_any_program)
+    voice = replace(READY, name="voice", engine=program, numbers=None, image="example.org/speech-front:7bd4")
+    needed = replace(READY, name="voice-llm", container_id="c2", needed_by=("voice",))
+    for columns, lines in ((80, 9), (60, 30)):
+        shown = render_tile(make_tile(voice, needed), columns, lines)
+        assert "decode  —" not in shown
+        assert "speech-front:7bd4" in shown
+    shown = render_tile(make_tile(voice, needed), 72, 30)
+    assert "SGLang 0.5.12   :8003   for voice ● ready" in re.sub(" {4,}", " ", shown), (
+        "since when goes before what it is"
+    )
+
+
+def list_findings_of(node: str, *severities: Severity) -> tuple[Finding, ...]:
+    return tuple(
+        Finding(
+            kind=FindingKind.DISK, severity=each, node=node, summary=f"only {at} GiB free for /{node}-{'abcdef'[at]}"
+        )
+        for at, each in enumerate(severities)
+    )
+
+
+def test_where_not_all_findings_fit_the_worst_and_the_selected_one_stay_and_the_rest_is_counted() -> None:
+    warnings = list_findings_of("spark1", *[Severity.WARNING] * 5)
+    problems = list_findings_of("spark2", Severity.PROBLEM, Severity.PROBLEM)
+    tile = make_tile(READY)
+    other = replace(tile, view=replace(tile.view, name="spark2", findings=problems))
+    scene = OverviewScreenModel(
+        glances=(replace(tile, view=replace(tile.view, findings=warnings)), other), findings_key="i"
+    )
+    for selected in (None, *warnings):
+        layout = render_overview(replace(scene, finding=selected), 80, 18)
+        shown = [(join_text(layout.rows[y]), found) for y, found in sorted(layout.findings.items())]
+        room = len(shown)
+        assert 2 < room < 7
+        assert [found for _, found in shown[:2]] == list(problems), "the worst of all Sparks first"
+        marked = [found for row, found in shown if row.startswith("▸")]
+        assert marked == ([] if selected is None else [selected])
+        assert shown[-1][0].endswith(f"{7 - room} more: i ")
+    moved = replace(warnings[3], summary=warnings[3].summary.replace("3", "2.5"))
+    assert find_same(warnings, moved) == warnings[3], "its figures may change, and one of its kind stands before it"
 
 
 @pytest.mark.parametrize(("columns", "high"), [(80, 22), (120, 38), (200, 48)])
@@ -491,7 +574,7 @@ def test_by_what_it_computes_stands_on_its_tile_as_far_as_there_is_room() -> Non
         facts=facts,
     )
     told = join_text(render_engine_facts(one, DrawArea(90)) or ())
-    assert told == "uses    ▲ Marlin fallback · attention flashinfer · KV 512,432 tokens · 7.25 at once"
+    assert told == "uses    ▲ Marlin fallback · attention flashinfer · KV 512,432 tokens · 7.25 whole contexts"
     assert (
         join_text(render_engine_facts(one, DrawArea(58)) or ())
         == "uses    ▲ Marlin fallback · flashinfer · KV 512,432 tokens"
