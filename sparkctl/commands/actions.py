@@ -12,11 +12,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from sparkctl.commands import action_context as why
 from sparkctl.commands.action_context import ActionContext as ActionContext
-from sparkctl.commands.request import Request, ScreenTarget
 from sparkctl.model.node import NodeName
+
+if TYPE_CHECKING:  # a key is shown without them
+    from sparkctl.commands.request import Request, ScreenTarget
 
 _KEY_PATTERN = re.compile(r"(?:(?:ctrl|shift|alt)\+)*(?:[a-z][a-z0-9_]*|[a-zA-Z0-9])")
 _NAMED_KEYS = frozenset(
@@ -171,7 +174,7 @@ class ActionRole(StrEnum):
 
 
 ReasonFunction = Callable[[ActionContext], str | None]  # None: enabled; else the reason why not
-RequestBuilder = Callable[[ActionContext], Request | ScreenTarget]  # may raise `SparkctlError`
+RequestBuilder = Callable[[ActionContext], "Request | ScreenTarget"]  # may raise `SparkctlError`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,7 +303,12 @@ def _set_up_nodes(now: ActionContext) -> Request:
 
 
 def _target_selected(verb: str) -> RequestBuilder:
-    return lambda now: ScreenTarget(verb=verb, name=now.instance, nodes=(NodeName(str(now.node)),))
+    def build_target(now: ActionContext) -> ScreenTarget:
+        from sparkctl.commands.request import ScreenTarget
+
+        return ScreenTarget(verb=verb, name=now.instance, nodes=(NodeName(str(now.node)),))
+
+    return build_target
 
 
 OVERVIEW, INSTANCE, LOGS, PROFILES, DOCTOR = "overview", "instance", "logs", "profiles", "doctor"

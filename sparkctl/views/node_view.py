@@ -38,7 +38,8 @@ from sparkctl.views.overview.tile_rows import (
     render_unreachable,
 )
 from sparkctl.views.text.charts import render_gauge, round_above
-from sparkctl.views.text.frame_layout import RowBlock, draw_frame, drop_least_important, expand_charts, pad_screen
+from sparkctl.views.text.frame_layout import draw_frame, pad_screen
+from sparkctl.views.text.row_blocks import RowBlock, drop_least_important, expand_charts
 from sparkctl.views.text.styled_text import (
     ScrollPage,
     Span,

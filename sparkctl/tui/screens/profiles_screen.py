@@ -23,7 +23,8 @@ from sparkctl.profiles.profile_library import ProfileEntry, ProfileLibrary, Prof
 from sparkctl.profiles.yaml_reader import FilePosition, read_source_lines
 from sparkctl.tui.dialogs.base import ChoiceDialog, render_sentence
 from sparkctl.tui.profile_editor import edit_profile, fix_profile
-from sparkctl.tui.screens.base import ActionHandlers, ListScreen, build_bindings
+from sparkctl.tui.screens.base import ActionHandlers, build_bindings
+from sparkctl.tui.screens.scroll_screens import ListScreen
 from sparkctl.views.profiles.profiles_screen_view import (
     SORT_BY_COLUMN,
     ProfilePreview,

@@ -41,8 +41,8 @@ from sparkctl.views.text.charts import (
     render_sparkline,
     round_above,
 )
-from sparkctl.views.text.frame_layout import RowBlock, make_block
 from sparkctl.views.text.line_wrap import wrap_text
+from sparkctl.views.text.row_blocks import RowBlock, make_block
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,
