@@ -84,10 +84,10 @@ class SimulatedSparks:
     """An async context: while it is open, each node is an SSH server on 127.0.0.1.
 
     ``speed`` 1 is the demo's pace (`DEMO_SPEED`), 50 a test's; ``decode_speed`` 1 generates tokens as fast as a Spark.
-    ``options`` and ``faults`` are by node name. ``clock``: the time of all of
-    it, ours unless given; with ``busy_rate`` it goes that many times as fast while something starts or stops, and engines are
-    used as soon as they are ready. ``is_reachable``: each has a loopback address of its own, as far as this machine has such
-    (Linux does), and its engines answer there, too. Keys are made for this one run and lie in a directory of mode 0700.
+    ``options`` and ``faults``: by node name. ``clock``: the clock of everything here, a new one by default. ``busy_rate``: how many
+    times as fast the clock runs while something starts or stops; then engines also get requests as soon as they are ready.
+    ``is_reachable``: each node has its own loopback address where this machine allows it (Linux does), and its engines answer there.
+    The keys are made for this run only, in a directory of mode 0700.
     """
 
     def __init__(

@@ -79,7 +79,7 @@ _CORRUPT_FAILURES = (
         rf"|{EXCEPTION_PREFIX}.*Can't load the (?:configuration|model) (?:of|for) '(?P<name>[^']*)'"
         rf"|{EXCEPTION_PREFIX}.*It looks like the config file at '(?P<config>[^']*)' is not a valid JSON",
         FailureCause.MODEL_FILES,
-        "The model is incomplete[: {path} has no {file}][: nothing that can be read for {name}][: {config} is no JSON].",
+        "The model is incomplete[: {path} has no {file}][: nothing that can be read for {name}][: {config} is not JSON].",
         "Finish the download, or correct model.path.",
         needle=("does not appear to have", "Can't load the", "It looks like the config file at '"),
         on=_MODEL_PATH_FIELD,
@@ -98,7 +98,7 @@ _CORRUPT_FAILURES = (
         r"|Tokenizer class (?P<name>\S+) does not exist)",
         FailureCause.MODEL_FILES,
         "The model's tokenizer files are missing or of another kind[ ({name})].",
-        "Finish the download: tokenizer.json or its like is not there.",
+        "Finish the download: tokenizer.json or a similar file is missing.",
         needle=(
             "Can't load tokenizer for",
             "Couldn't instantiate the backend tokenizer",
@@ -131,7 +131,7 @@ _CORRUPT_FAILURES = (
         rf"|{EXCEPTION_PREFIX}[Tt]ensor '?(?P<other>[\w.]{{1,200}}?)'? (?:is )?(?:not found|missing)\b",
         FailureCause.MODEL_FILES,
         "The model's files lack a tensor that the engine looks for: [{key}][{tensor}][{gguf}][{other}].",
-        "Look whether all files of the model are there (model.safetensors.index.json lists them). If they are, they were made for another "
+        "Check that all files of the model are there (model.safetensors.index.json lists them). If they are, they were made for another "
         "program or version, or have another layout (GGUF, tied embeddings): take the checkpoint that this engine names.",
         needle=(" not found in ", "does not contain tensor ", "missing tensor '", "ensor "),
         on=_MODEL_PATH_FIELD,
@@ -165,7 +165,7 @@ _CORRUPT_FAILURES = (
         FailureCause.MODEL_FILES,
         "There is no config that the engine can read[: {what}][: {key} is not in it].",
         "model.path has to be a directory or repository with a config.json (Mistral: params.json) of a language model: finish the "
-        "download, or correct it. One of parts (model_index.json, as image models have) is not for this engine.",
+        "download, or correct it. A model made of parts (model_index.json, as image models have) is not for this engine.",
         needle=(
             "Could not detect config format",
             "No supported config format",
@@ -183,9 +183,12 @@ _CORRUPT_FAILURES = (
         rf"|{EXCEPTION_PREFIX}Internal: \S{{0,80}}(?P<piece>sentencepiece)_processor"
         rf"|{EXCEPTION_PREFIX}(?P<json>expected (?:value|ident|`[,:]` or `[}}\]]`) at line \d+ column \d+"
         rf"|EOF while parsing \w+ at line \d+ column \d+)"
+        r"|^TypeError: (?P<nothing>not a string)$"  # SentencePiece, given no file
+        rf"|{EXCEPTION_PREFIX}(?P<chat>.{{0,200}}\btokenizer\.chat_template is not set)"
         rf"|{EXCEPTION_PREFIX}Unable to find vocab file|{EXCEPTION_PREFIX}.{{0,60}}tokenizer\.(?:model|json)\S{{0,3}} (?:not found|is missing)",
         FailureCause.MODEL_FILES,
-        "A file beside the weights is missing or not what it should be[: the {part} of {name}][: {proto}][: {piece}][: {json}].",
+        "A file beside the weights is missing or not what it should be[: the {part} of {name}][: {proto}][: {piece}][: {json}]"
+        "[: SentencePiece got no tokenizer.model ({nothing})][: {chat}].",
         f"Look at the tokenizer's and processor's files: cut short, empty, or a Git LFS pointer. {_DOWNLOAD_REMEDY}",
         needle=(
             "Can't load ",
@@ -193,11 +196,22 @@ _CORRUPT_FAILURES = (
             "sentencepiece_processor",
             "expected ",
             "EOF while parsing",
+            "TypeError: not a string",
+            "tokenizer.chat_template is not set",
             "Unable to find vocab file",
             "tokenizer.",
         ),
         on=_MODEL_PATH_FIELD,
         weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}(?:500 Internal Server Error: )?(?:invalid file magic|unable to load model: (?P<path>/\S{{1,300}}))",
+        FailureCause.MODEL_FILES,
+        "The file is no model that this version can load[: {path}].",
+        "Take a newer version of the program, which may know the model; else download the file again: it may be cut, or of another format.",
+        needle=("invalid file magic", "unable to load model: "),
+        on=_MODEL_PATH_FIELD,
+        weight=FailureWeight.DEATH,
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.{{0,60}}data did not match any variant of untagged enum (?P<what>\w{{1,60}})",
@@ -230,7 +244,7 @@ _CORRUPT_FAILURES = (
         r"|incompatible serialization version|engine plan file is (?:not compatible|generated on an incompatible device)[^.]{0,120})",
         FailureCause.MODEL_FILES,
         "The engine file of TensorRT cannot be used here: {what}.",
-        "Such a file holds for one version of TensorRT and one kind of GPU, and lies where the build put it: build it again on the Spark "
+        "Such a file is valid for one version of TensorRT and one kind of GPU, and is where the build put it: build it again on the Spark "
         "with this very image, or correct the path to it.",
         needle=(
             "Failed to deserialize cuda engine",
@@ -263,7 +277,7 @@ _CORRUPT_FAILURES = (
         rf"{EXCEPTION_PREFIX}.*?(?P<name>\w{{0,40}}(?:weight|scale)\w{{0,40}} for layer '[^']{{1,120}}') was never loaded",
         FailureCause.MODEL_FILES,
         "The model's files lack a weight: {name}.",
-        "Take a checkpoint that has it, or start without the part that wants it: a draft that was left out of a quantization.",
+        "Take a checkpoint that has it, or start without the part that needs it, such as a draft that was left out of the quantization.",
         needle=" was never loaded",
         on=_MODEL_PATH_FIELD,
     ),
@@ -349,6 +363,7 @@ _UNSUPPORTED_FAILURES = (
         rf"{EXCEPTION_PREFIX}[Uu]n(?:supported|known|recognized) (?:model )?(?:architecture|model(?: type)?):? '?(?P<kind>(?!ID\b"
         rf"|name\b)[A-Za-z][\w.-]{{1,80}})'?\W*$"
         rf"|{EXCEPTION_PREFIX}(?:The )?[Mm]odel(?: type| architecture)? '?(?P<type>[A-Za-z][\w.-]{{2,80}})'? is not (?:yet )?supported\b"
+        rf"|{EXCEPTION_PREFIX}[Mm]odel (?:type|architecture) '?(?P<said>[A-Za-z][\w.-]{{1,80}})'? (?:not (?:yet )?supported|unsupported)\b"
         rf"|{EXCEPTION_PREFIX}Architecture '?(?P<arch>\w{{2,80}})'? not supported|^KeyError: '(?P<key>\w{{2,80}}(?:ForCausalLM"
         rf"|ForConditionalGeneration|LMHeadModel))'"
         rf"|{EXCEPTION_PREFIX}Unrecognized configuration class .{{0,200}} for this kind of AutoModel"
@@ -356,7 +371,7 @@ _UNSUPPORTED_FAILURES = (
         rf"|{EXCEPTION_PREFIX}cannot import name '(?P<class>\w{{2,80}}(?:Config|ForCausalLM|ForConditionalGeneration|Processor))' from 'transformers"
         rf"|{EXCEPTION_PREFIX}GGUF model with architecture (?P<gguf>\S{{1,80}}) is not supported|Unsupported model (?:IR|binary) version",
         FailureCause.MODEL_UNSUPPORTED,
-        "This image does not know the model[ type {type}][ ({kind})][ ({arch})][ ({key})][: its transformers has no {name}]"
+        "This image does not know the model[ type {type}][ type {said}][ ({kind})][ ({arch})][ ({key})][: its transformers has no {name}]"
         "[: its transformers has no {class}][ ({gguf})].",
         "Take a newer image of the engine.",
         needle=(
@@ -369,6 +384,9 @@ _UNSUPPORTED_FAILURES = (
             "recognized model",
             " is not supported",
             " is not yet supported",
+            " not supported",
+            " not yet supported",
+            " unsupported",
             "Unrecognized configuration class ",
             "transformers",
             "Unsupported model IR version",

@@ -88,7 +88,8 @@ _FILE_SYSTEM_FAILURES = (
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*(?:No space left on device|Disk quota exceeded|database or disk is full|Local disk is full)"
-        r"|: [Nn]o space left on device|^No space left on device|ObjectStoreFullError: |low on resource: ephemeral-storage"
+        r"|: [Nn]o space left on device|^No space left on device|^(?:/\S{1,80}/)?tar: .{1,200}: Wrote only \d+ of \d+ bytes"
+        r"|ObjectStoreFullError: |low on resource: ephemeral-storage"
         r"|don't have enough free space in (?P<where>\S{1,200})",
         FailureCause.DISK_FULL,
         "A disk is full on the node, or the container's shared memory is[ ({where})].",
@@ -100,6 +101,7 @@ _FILE_SYSTEM_FAILURES = (
             "Local disk is full",
             "ObjectStoreFullError: ",
             "ephemeral-storage",
+            ": Wrote only ",
             "don't have enough free space",
         ),
         on="container.shm_size",
@@ -123,7 +125,7 @@ _FILE_SYSTEM_FAILURES = (
     failure_rule(
         r"^(?:ERROR:\s+|[\w.]*Error: )?\[Errno 99\].{0,200}?(?:on address \((?P<address>[^)]{1,60})\)|[Cc]annot assign requested address)",
         FailureCause.BAD_VALUE,
-        "The server is to listen on an address that this machine does not have[: {address}].",
+        "The server was told to listen on an address that this machine does not have[: {address}].",
         "Correct args.host: 0.0.0.0 is every address.",
         needle="[Errno 99]",
         on="args.host",
@@ -133,7 +135,7 @@ _FILE_SYSTEM_FAILURES = (
         r"couldn't bind HTTP server socket, hostname: (?P<path>\S{0,200}/\S{1,200}|\S{1,200}\.sock)",
         FailureCause.CRASHED,
         "The server could not make its socket {path}: no port is involved.",
-        "Its directory is not there, may not be written, or an old file is in the socket's place: make it, correct its owner, or remove "
+        "Its directory is missing or not writable, or an old file is in the socket's place: create it, correct its owner, or remove "
         "the file. Or give args.host an address (127.0.0.1) in place of a path.",
         needle="couldn't bind HTTP server socket",
         on="args.host",
@@ -144,12 +146,13 @@ _FILE_SYSTEM_FAILURES = (
         rf"^(?:ERROR:\s+|[\w.]*Error: )?\[Errno (?:98|48|10048)\]|{EXCEPTION_PREFIX}.*[Aa]ddress already in use"
         r"|couldn't bind HTTP server socket, hostname: (?!\S{0,200}/|\S{1,200}\.sock\b)"
         r"|server socket has failed to listen on any local network address"
+        r"|^(?:\w{1,20}: )?Failed to bind to address (?P<bare>\S{1,80})"
         r"|: bind: address already in use|failed to bind host port for (?P<host>\S+)|Bind for (?P<bind>\S+) failed: port is already allocated"
         r"|Ports are not available: exposing port \w+ (?P<exposed>\S+)|kind: AddrInUse\b|Socket '(?P<socket>[^']{1,80})' already in use"
         rf"|{EXCEPTION_PREFIX}.{{0,80}}\b[Pp]ort:? (?P<port>\d{{1,5}}) (?:is |was )?(?:already (?:in use|used|taken|bound)|not available|unavailable)"
         rf"|{EXCEPTION_PREFIX}.{{0,60}}(?:Cannot find empty port in range|Failed to bind to address (?P<grpc>\S{{1,80}}))",
         FailureCause.PORT_IN_USE,
-        "The port[ {port}][ ({host})][ ({bind})][ ({exposed})][ ({socket})][ ({grpc})] is in use by another process.",
+        "The port[ {port}][ ({host})][ ({bind})][ ({exposed})][ ({socket})][ ({grpc})][ ({bare})] is in use by another process.",
         "Stop the other process (ss -ltnp on the node shows it), or choose another port.",
         needle=(
             "failed: port is already allocated",
@@ -192,8 +195,8 @@ RANK_FAILURES = (
         r"|exceeds the memory usage threshold of (?P<share>[\d.]*\d).*Ray killed this worker",
         FailureCause.RAY,
         "Ray's memory monitor killed a worker[ on {ip}][: over {share} of the node's memory was in use].",
-        "On a Spark it counts the model's own memory: set env.RAY_memory_monitor_refresh_ms: 0 on every node, and leave the "
-        "watch to sparkctl's guard.",
+        "On a Spark it counts the model's own memory: set env.RAY_memory_monitor_refresh_ms: 0 on every node, and let "
+        "sparkctl's guard watch the memory.",
         needle=("killed due to", "Ray killed this worker"),
         on="env.RAY_memory_monitor_refresh_ms",
         to="0",
@@ -209,7 +212,7 @@ RANK_FAILURES = (
     failure_rule(
         r"Ray component \w{1,60} is trying to use a port number (?P<port>\d+)|Session name \S{1,120} does not match persisted value",
         FailureCause.RAY,
-        "Another Ray runs on this node already, or is left from a start before[: it has port {port}].",
+        "Another Ray already runs on this node, or is left from an earlier start[: it has port {port}].",
         "ray stop --force in its container, or stop that container, on every node; then start again.",
         needle=("is trying to use a port number", "does not match persisted value"),
     ),
@@ -276,7 +279,7 @@ RANK_FAILURES = (
     failure_rule(
         r"Some Ray subprocesses exited unexpectedly|The current node timed out during startup",
         FailureCause.RAY,
-        "Ray ended on this node: a worker's does where the head is gone, or the way to it.",
+        "Ray ended on this node: a worker's Ray ends when the head, or the connection to it, is gone.",
         _CHECK_OTHER_NODE,
         needle=("Some Ray subprocesses exited unexpectedly", "The current node timed out during startup"),
         weight=FailureWeight.DEATH,
@@ -288,7 +291,7 @@ RANK_FAILURES = (
         r"|retrieving ncclUniqueId from \[\d+\] via c10d key-value store|ORTE has lost communication with"
         r"|[Ff]ailed to connect to (?:rpc server at )?(?P<rpc>[\w.-]{1,80}:\d{1,5})$|^Remote RPC server crashed",
         FailureCause.WORKER_LOST,
-        "The other node of this model did not come[: {have} of {of} joined within {seconds} s][: no answer from {peer}][: no answer from {rpc}].",
+        "The other node of this model did not join[: {have} of {of} joined within {seconds} s][: no answer from {peer}][: no answer from {rpc}].",
         "Start the model on both nodes at about the same time, and check that the first one's address is reachable from the "
         f"other. {_CHECK_OTHER_NODE}",
         needle=(
@@ -306,7 +309,7 @@ RANK_FAILURES = (
         rf"|{EXCEPTION_PREFIX}.*NCCL (?:error|operation)|^(?:[\w.]+: )?(?P<code>nccl(?:SystemError|InternalError|RemoteError"
         r"|UnhandledCudaError|InvalidUsage))\b",
         FailureCause.NCCL,
-        "NCCL, by which the ranks talk to each other, failed[ ({code})][ (in {op})].",
+        "NCCL, which connects the ranks, failed[ ({code})][ (in {op})].",
         _CHECK_LINK,
         needle=(
             "InternalError",
@@ -321,37 +324,65 @@ RANK_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
+        r"NCCL WARN (?P<warn>(?:.{0,40}Duplicate GPU detected|.{0,60}no socket interface found|socket\w{1,30} ?: (?:Connect|Connection)"
+        r"|.{0,60}Connection closed by remote peer|Call to (?:bind|connect|recv|send|ibv_(?:alloc|create|modify|open"
+        r"|reg)_\w{1,20}) failed(?!.*not supported)|Cuda failure|Timeout waiting for).*?)\.?\s*$",
+        FailureCause.NCCL,
+        "NCCL, which connects the ranks, failed: {warn}.",
+        _CHECK_LINK,
+        needle="NCCL WARN ",
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
         r"NCCL WARN (?!NET/IB ?: Got completion)(?P<warn>.*?)\.?\s*$",
         FailureCause.NCCL,
-        "NCCL, by which the ranks talk to each other, warned: {warn}.",
+        "NCCL, which connects the ranks, warned: {warn}.",
         _CHECK_LINK,
         needle="NCCL WARN ",
         weight=FailureWeight.DEATH,
         warning=True,
     ),
     failure_rule(
-        r"Gloo connectFullMesh failed|\bgloo\b.*(?:Connection refused|[Tt]imed out|[Uu]nable to find address for: (?P<name>\S+))",
+        r"Gloo connectFullMesh failed|\bgloo\b.*(?:Connection refused|[Tt]imed out|[Uu]nable to find address for: (?P<name>\S+))"
+        r"|(?:^|\] ?)(?:\[[^\]]{1,40}\] {1,8}\S{1,40} )?UCX  ?ERROR +(?P<ucx>.{1,120})|\*\*\* An error occurred in (?P<mpi>MPI_\w{1,40})",
         FailureCause.NCCL,
-        "The ranks could not reach each other (Gloo)[: no address for {name}].",
-        f"Set env.GLOO_SOCKET_IFNAME to the link's interface on both nodes. {_CHECK_OTHER_NODE}",
-        needle=("Gloo connectFullMesh failed", "gloo"),
-        on="env.GLOO_SOCKET_IFNAME",
+        "The ranks could not reach each other[: Gloo has no address for {name}][: UCX: {ucx}][: {mpi}].",
+        "Set env.GLOO_SOCKET_IFNAME (UCX: env.UCX_NET_DEVICES, Open MPI: btl_tcp_if_include) to the link's interface on both nodes. "
+        f"{_CHECK_OTHER_NODE}",
+        needle=("Gloo connectFullMesh failed", "gloo", "UCX ERROR", "UCX  ERROR", "An error occurred in MPI_"),
         weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"^Primary job +terminated normally, but \d+ process(?:es)? returned|^mpirun (?:noticed that|detected that one or more) process",
+        FailureCause.WORKER_LOST,
+        "A rank of this model ended, by the word of mpirun.",
+        "The lines of that rank before this one, or its own log, say why.",
+        needle=("Primary job ", "mpirun noticed that", "mpirun detected that"),
+        weight=FailureWeight.DYING,
     ),
     failure_rule(
         r"^Root Cause \(first observed failure\):",
         FailureCause.WORKER_LOST,
-        "A rank of this model ended, by the word of torch's launcher.",
+        "A rank of this model ended, as torch's launcher reports.",
         "The lines of that rank before this one, or its own log, say why.",
         needle="Root Cause (first",
         weight=FailureWeight.DYING,
     ),
     failure_rule(
-        r"Connection closed by peer \[(?P<peer>[^\]]*)\]",
+        r"\b[Gg]loo\b.{0,200}?[\] ]Connection closed by peer \[(?P<peer>[^\]]*)\]",
         FailureCause.WORKER_LOST,
         "The other node ({peer}) closed the connection.",
         "It ended first: its own log says why.",
         needle="Connection closed by peer",
         weight=FailureWeight.DEATH,
+    ),
+    # A client of a server at work says so, too.
+    failure_rule(
+        r"Connection closed by peer \[(?P<peer>[^\]]*)\]",
+        FailureCause.WORKER_LOST,
+        "Another process ({peer}) closed the connection.",
+        "It ended first: its own log says why.",
+        needle="Connection closed by peer",
+        weight=FailureWeight.LOST,
     ),
 )

@@ -152,7 +152,7 @@ _FLAG_FAILURES = (
     failure_rule(
         r"Unknown speculative algorithm name: (?P<name>\S+)",
         FailureCause.BAD_VALUE,
-        "This image knows no speculative algorithm {name}.",
+        "This image has no speculative algorithm named {name}.",
         "Correct args.speculative-algorithm (EAGLE, EAGLE3, NEXTN, STANDALONE, NGRAM, DFLASH).",
         needle="Unknown speculative algorithm",
         on="args.speculative-algorithm",
@@ -162,7 +162,7 @@ _FLAG_FAILURES = (
         r"^TypeError: (?:'>' not supported between instances of|unsupported operand type\(s\) for \*:) "
         r"'NoneType' and 'int'",
         FailureCause.ENGINE_BUG,
-        "Speculative decoding is set by half: of steps, top-k and draft tokens one is given and another is missing, which "
+        "Speculative decoding is only half set: of steps, top-k and draft tokens, one is given and another is missing, which "
         "SGLang 0.5.12 answers with a TypeError.",
         f"Give what is missing ({_EXAMPLE_SIZES}{_TOP_K_HINT}), and lower args.mem-fraction-static: the drafts take that share "
         "of what CUDA has free before the weights (qwen36 has 0.6). Or draft without a model: NGRAM needs none of them "

@@ -48,10 +48,11 @@ _MUCH_SWAP = GIB  # bytes; idle pages may lie in swap and slow nothing
 
 
 class RestartLoopDetector:
-    """Docker started it again (RestartCount grew) within the last 30 min; three times, or now *restarting*: a loop.
+    """Reports a container that Docker restarted (its RestartCount grew) within the last 30 minutes; as a loop if three times, or if
+    its state is *restarting* now.
 
-    An engine may take minutes to fail, so there may be a whole load between two restarts. Restarts before the first
-    snapshot do not count: the counter never goes back, and the loop may be over.
+    An engine may take minutes to fail, so a whole load may lie between two restarts. Restarts before the first snapshot do not
+    count: the counter never goes down, so the loop may be over.
     """
 
     WINDOW, LOOP = 1800.0, 3
@@ -109,10 +110,10 @@ class RestartLoopDetector:
 
 
 class SlowGenerationDetector:
-    """An engine generates a fifth less than others measured in its situation, in each window of the last three minutes.
+    """Reports an engine that, for three minutes, generates at least a fifth slower than its source measured in the same situation.
 
-    Silent where nothing is comparable: other concurrency, requests that wait, prompts that are read beside, a context of
-    another or an unknown length.
+    It reports nothing where the situation differs: another number of requests, waiting requests, prompts that are read at the same
+    time, a context of another or an unknown length.
     """
 
     SECONDS = 180.0
@@ -240,7 +241,7 @@ class NodeDetectors:
 
 
 def detect_once(snapshot: NodeSnapshot) -> tuple[Finding, ...]:
-    """Return the findings that one snapshot proves, worst first; without lasting conditions, and without a beginning."""
+    """Return the findings that a single snapshot proves, worst first. Conditions that must last are left out, and ``since`` is None."""
     detectors: tuple[Detector, ...] = (
         ThermalDetector(0.0),
         IdleLaneDetector(0.0),

@@ -227,7 +227,7 @@ FINDINGS: dict[Kind, tuple[str, str]] = {
     ),
     Kind.BELOW_REFERENCE: (
         "For three minutes the engine has generated a fifth less than the source of its profile measured, with as many requests and about as long a context.",
-        "Compare the set-ups: `sparkctl profiles show NAME`. The usual reasons: a low clock, swap, drafts that are rejected, a checkpoint of another quantisation.",
+        "Compare the set-ups: `sparkctl profiles show NAME`. The usual reasons: a low clock, swap, rejected drafts, a checkpoint with another quantization.",
     ),
     Kind.SLOW_PATH: (
         "The engine uses a fallback (Marlin for FP4, for example) instead of the GPU's native arithmetic.",

@@ -36,7 +36,7 @@ def test_a_lone_rank_is_a_problem_on_its_node() -> None:
     assert (found.kind, found.severity, found.node, found.instance) == (
         FindingKind.PARTNER, Severity.PROBLEM, THERE, "big",
     )  # fmt: skip
-    assert "of its 2 parts only 1 runs" in found.summary
+    assert "runs on only 1 of its 2 Sparks" in found.summary
     assert "sparkctl down big" in (found.remedy or "")
     ended = make_rank_view(HERE, state=ContainerState.EXITED, phase=Phase.FAILED)
     assert [

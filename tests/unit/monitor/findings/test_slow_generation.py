@@ -44,7 +44,7 @@ def test_a_fifth_less_for_minutes_is_a_finding() -> None:
     assert found.severity is Severity.NOTE
     assert found.summary == "qwen36 generates 9.0 tok/s where its source measured 12.7"
     assert "sparkctl profiles show qwen36-ngram" in (found.remedy or "")
-    assert "quantisation" in (found.remedy or "")
+    assert "quantization" in (found.remedy or "")
 
 
 def test_it_takes_three_minutes() -> None:
@@ -62,7 +62,7 @@ def test_it_takes_three_minutes() -> None:
         (
             replace(SLOW, acceptance=DraftAcceptance(1.2, 0.05, None, MeterSource.COUNTERS)),
             {},
-            "fewer drafts are accepted",
+            "it accepts fewer drafts",
         ),
     ],
 )
