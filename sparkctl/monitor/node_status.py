@@ -337,7 +337,7 @@ def _parse_download_progress(messages: Iterable[str]) -> tuple[Step | None, str 
     from sparkctl.model.text.sanitize import load_json
     from sparkctl.model.text.units import format_size
 
-    done, total = None, None
+    done, total, waits = None, None, ""
     for text in messages:
         try:
             message = load_json(text)
@@ -346,11 +346,13 @@ def _parse_download_progress(messages: Iterable[str]) -> tuple[Step | None, str 
         if isinstance(message, dict):
             total = message.get("total", total)
             done = message.get("at", message.get("have", done))
+            waits = ", waits while an engine loads its weights" if message.get("held") is True else waits
+            waits = "" if message.get("held") is False else waits
     if not isinstance(done, int):
-        return Step("model"), None
+        return Step("model"), waits.removeprefix(", ") or None
     if not isinstance(total, int) or total <= 0:
-        return Step("model"), format_size(done)
-    return Step("model", fraction=min(1.0, done / total)), f"{format_size(done)} of {format_size(total)}"
+        return Step("model"), format_size(done) + waits
+    return Step("model", fraction=min(1.0, done / total)), f"{format_size(done)} of {format_size(total)}{waits}"
 
 
 async def _read_phase(session: NodeSession, container: Container) -> tuple[Phase, Step | None, str | None]:
