@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,15 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.text.log_line import LogLine
 
 READY = "The server is fired up and ready to roll!"
+
+
+@pytest.fixture
+def public_path() -> Iterator[Path]:
+    """A folder that other users reach. Above `tmp_path` is one that every beginning run of pytest closes to them."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
 
 
 @pytest.fixture
