@@ -109,6 +109,7 @@ def seed_start_history(state: Path, scenario: str = "empty", pace: float = 1.0) 
         history.record_start(
             name, profile.digest, node, seconds, time.time() - ago,
             kind=compute_model_key(profile.image, profile.model.path), parts=parts,
+            workers=("spark2",) if profile.nodes > 1 else (),
         )  # fmt: skip
 
 

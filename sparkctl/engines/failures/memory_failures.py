@@ -123,15 +123,6 @@ HOST_MEMORY_FAILURES = (
         fatal=True,
     ),
     failure_rule(
-        r"^(?:Last State: .{0,80})?Reason: +OOMKilled\b",
-        FailureCause.HOST_OOM_KILL,
-        "The kernel's OOM killer ended the container, as Kubernetes reports.",
-        "The container's memory limit, or the machine's memory, was reached: raise the limit, or let the model use less memory. CUDA "
-        "memory does not count in that limit on a Spark.",
-        needle="OOMKilled",
-        weight=FailureWeight.LIKELY,
-    ),
-    failure_rule(
         _KERNEL_LOG_PREFIX + r"oom-kill:constraint=(?P<which>\w+).*?task=(?P<name>[^,]{0,80}),pid=(?P<pid>\d+)",
         FailureCause.HOST_OOM_KILL,
         "The kernel's OOM killer ended {name} (process {pid}).",

@@ -543,7 +543,8 @@ PROGRAM_DEATHS = [
     ("Segmentation fault (core dumped)", FailureCause.CRASHED),
     ("/run.sh: line 3:     7 Segmentation fault      (core dumped) vllm serve", FailureCause.CRASHED),
     ("/run.sh: line 3:     7 Killed                  vllm serve /m", FailureCause.KILLED),
-    ("Illegal instruction (core dumped)", FailureCause.KERNEL_UNSUPPORTED),
+    ("Illegal instruction (core dumped)", FailureCause.BROKEN_IMAGE),
+    ("Trace/breakpoint trap (core dumped)", FailureCause.CRASHED),
     ("Floating point exception (core dumped)", FailureCause.CRASHED),
     ("Aborted (core dumped)", FailureCause.CRASHED),
     ("Bus error (core dumped)", FailureCause.DISK_FULL),
@@ -572,7 +573,9 @@ def test_what_a_program_says_at_its_death_is_a_proof_whichever_engine_runs(head:
         verdict = diagnose_lines(*head, line).verdict
         assert verdict is not None, line
         assert (verdict.cause, verdict.evidence[0].text.strip()) == (cause, line.strip())
-        assert verdict.confidence == ("certain" if "OOMKilled" in line else "likely"), line
+        assert verdict.confidence == ("certain" if line.strip().startswith(("Reason: ", "Illegal ")) else "likely"), (
+            line
+        )
         assert diagnose_bytes("".join(f"{one}\n" for one in (*head, line)).encode()).verdict == verdict
 
 
