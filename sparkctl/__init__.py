@@ -1,4 +1,7 @@
-"""sparkctl: the control panel for NVIDIA DGX Sparks."""
+"""sparkctl: the control panel for NVIDIA DGX Sparks.
+
+How it is built: docs/architecture.md, with a glossary, the layers, and one picture for each flow.
+"""
 
 try:
     from sparkctl._version import __version__  # written at the build, by the tag

@@ -76,6 +76,35 @@ class InterruptSignal:
         raise CommandInterrupted(goes_on)
 
 
+class UnshownEvents:
+    """Counts the events that commands emitted and the front end has not handled yet, so that a question can wait for those before it.
+
+    Nobody may ask while handling an event: its own would never be done.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def add(self, more: int) -> None:
+        """Count so many more, or less where it is negative; wake who waits when none is left."""
+        self._count += more
+        if not self._count:
+            for one in self._waiting:
+                if not one.done():
+                    one.set_result(None)
+            self._waiting.clear()
+
+    async def wait_until_shown(self) -> None:
+        """Return when every event that was emitted is handled."""
+        import asyncio  # imported late, as above
+
+        while self._count:
+            shown: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(shown)
+            await shown
+
+
 @dataclass(slots=True, kw_only=True)
 class CommandContext:
     """What every command needs: the operator, the prompter, the clock and the history.
@@ -90,6 +119,7 @@ class CommandContext:
     asker: Prompter = field(default_factory=NonInteractivePrompter)
     clock: Clock = field(default_factory=SystemClock)
     interrupt: InterruptSignal = field(default_factory=InterruptSignal)
+    unshown: UnshownEvents = field(default_factory=UnshownEvents)
     lend: Callable[[Node], NodeSession] | None = None
     locks: set[str] = field(default_factory=set)  # tokens of the nodes' locks that this process has; copies share it
     holds: Mapping[NodeName, NodeLock] = field(default_factory=dict)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import io
-import json
 import os
 import re
 import select
@@ -138,6 +137,8 @@ def read_regular_file(path: str | Path, most: int) -> bytes:
 
 def load_state_file(path: Path | None, kind: type[T]) -> T | None:
     """Return the dataclass in a state file, None for no path and for a file that is not there, damaged or too large."""
+    import json
+
     from sparkctl.model.json_codec import from_json_data
 
     try:

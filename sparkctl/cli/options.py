@@ -158,13 +158,14 @@ def create_context(
     """Return a context for this operator; without ``asker`` questions are asked on this terminal."""
     from sparkctl.cli.terminal_prompter import create_prompter
     from sparkctl.clock import SystemClock
-    from sparkctl.context import CommandContext
+    from sparkctl.context import CommandContext, UnshownEvents
     from sparkctl.files import state_dir
     from sparkctl.history.operation_history import OperationHistory
 
+    unshown = UnshownEvents()
     return CommandContext(
-        history=OperationHistory(state_dir()), operator=get_operator(), asker=asker or create_prompter(allowed=may_ask),
-        clock=clock or SystemClock(),
+        history=OperationHistory(state_dir()), operator=get_operator(), clock=clock or SystemClock(), unshown=unshown,
+        asker=asker or create_prompter(unshown, allowed=may_ask),
     )  # fmt: skip
 
 

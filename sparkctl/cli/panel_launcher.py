@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,15 +23,6 @@ if TYPE_CHECKING:
     from sparkctl.tui.panel_options import CommandParser, DemoStep
 
 
-@dataclass(frozen=True, slots=True)
-class DemoOptions:
-    """Options of the demo panel: its ``clock``, the header's ``badge``, and the steps of the guided tour."""
-
-    clock: Clock
-    badge: Callable[[], str]
-    story: tuple[DemoStep, ...] = ()
-
-
 _THEME_FILE_NAME = "theme"  # in the state directory
 
 
@@ -45,10 +36,12 @@ def open_panel(
     *,
     readonly: bool = False,
     replay: Path | None = None,
-    demo: DemoOptions | None = None,
+    clock: Clock | None = None,
+    badge: Callable[[], str] | None = None,
+    story: tuple[DemoStep, ...] = (),
 ) -> int:
     """Open the panel, return when it is closed, and print what keeps running. ``load_commands`` imports click and the verbs, which
-    the first picture does without.
+    the first picture does without. A demo has a ``clock``, a ``badge`` for the header and the steps of a ``story``.
 
     Raises `InvalidInput` for an invalid config or recording.
     """
@@ -59,7 +52,7 @@ def open_panel(
     from sparkctl.tui.panel_options import PanelOptions
 
     config = load_config(required=False)
-    recording, clock = None, None if demo is None else demo.clock
+    recording = None
     if replay is not None:
         events = _load_recording(replay)
         recording = lambda: (events, 1.0)  # noqa: E731
@@ -82,8 +75,8 @@ def open_panel(
             theme=config.theme or _load_theme(),
             keep_theme=_save_theme,
             clock=clock,
-            badge=None if demo is None else demo.badge,
-            story=() if demo is None else demo.story,
+            badge=badge,
+            story=story,
         )
     )
     closing_lines = panel.run()
@@ -91,7 +84,7 @@ def open_panel(
         raise panel.defect
     for warning in config.warnings:
         stderr.print_warning(None, warning, None)
-    if demo is not None:
+    if badge is not None:
         stderr.print_message("the simulated Sparks ended with the panel; `sparkctl demo --serve` keeps them running")
         return 0
     for line in closing_lines or ():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -186,6 +185,8 @@ def print_json(value: object) -> None:
 
         text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, explicit_start=True)
         return print_lines(text.splitlines())
+    import json  # the panel needs none of it
+
     return print(json.dumps(value, ensure_ascii=True, separators=(",", ":")), flush=True)  # noqa: T201
 
 

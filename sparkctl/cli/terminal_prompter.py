@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator
 
 from sparkctl.cli import stderr
+from sparkctl.context import UnshownEvents
 from sparkctl.model.questions import (
     BenchStartQuestion,
     HostKeyQuestion,
@@ -67,25 +68,25 @@ async def read_line(prompt: str, *, echo: bool = True) -> str:
 
 
 _MAX_TRIES = 3
-_LOOP_TURNS = 20  # of the event loop: more than an event needs from a command within commands to the printer
 
 
 class TerminalPrompter:
-    """Asks on the terminal, one question at a time. Answers come only from the keyboard, never from a pipe."""
+    """Asks on the terminal, one question at a time. Answers come only from the keyboard, never from a pipe.
 
-    def __init__(self) -> None:
+    A question waits until the events before it, which ``unshown`` counts, are printed.
+    """
+
+    def __init__(self, unshown: UnshownEvents) -> None:
         import asyncio
 
         self._asking = asyncio.Lock()
+        self._unshown = unshown
 
     @contextlib.asynccontextmanager
     async def _take_turn(self) -> AsyncIterator[None]:
-        """Wait for the question before, and let what was emitted be printed: the printer is a task of its own."""
-        import asyncio
-
+        """Wait for the question before, and until what was emitted is printed."""
         async with self._asking:
-            for _ in range(_LOOP_TURNS):
-                await asyncio.sleep(0)
+            await self._unshown.wait_until_shown()
             yield
 
     async def ask_yes_no(self, question: YesNoQuestion) -> bool:
@@ -168,6 +169,7 @@ def _format_prompt(text: str) -> str:
     return sanitize_line(" ".join(text.split())).rstrip() + " "
 
 
-def create_prompter(*, allowed: bool = True) -> Prompter:
+def create_prompter(unshown: UnshownEvents, *, allowed: bool = True) -> Prompter:
     """Return a prompter for the terminal if stdin and stderr are terminals, else one that asks nothing."""
-    return TerminalPrompter() if allowed and sys.stdin.isatty() and sys.stderr.isatty() else NonInteractivePrompter()
+    can_ask = allowed and sys.stdin.isatty() and sys.stderr.isatty()
+    return TerminalPrompter(unshown) if can_ask else NonInteractivePrompter()

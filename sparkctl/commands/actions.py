@@ -12,11 +12,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from sparkctl.commands import action_context as why
 from sparkctl.commands.action_context import ActionContext as ActionContext
-from sparkctl.commands.request import Request, ScreenTarget
 from sparkctl.model.node import NodeName
+
+if TYPE_CHECKING:  # a key is shown without them
+    from sparkctl.commands.request import Request, ScreenTarget
 
 _KEY_PATTERN = re.compile(r"(?:(?:ctrl|shift|alt)\+)*(?:[a-z][a-z0-9_]*|[a-zA-Z0-9])")
 _NAMED_KEYS = frozenset(
@@ -171,7 +174,7 @@ class ActionRole(StrEnum):
 
 
 ReasonFunction = Callable[[ActionContext], str | None]  # None: enabled; else the reason why not
-RequestBuilder = Callable[[ActionContext], Request | ScreenTarget]  # may raise `SparkctlError`
+RequestBuilder = Callable[[ActionContext], "Request | ScreenTarget"]  # may raise `SparkctlError`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,10 +187,10 @@ class Action:
         title: the sentence in palette and help.
         changes: it changes something on a node or a profile of the operator; ``--readonly`` removes it.
         confirm: it asks first, with Cancel as the default.
-        verb, request: its command, and the request that it makes.
+        verb, build_request: its command, and what makes its request.
         screen: the screen that it opens; without that screen the action does not exist.
         on: the screens where it applies; empty: all of them.
-        sense: its role, where actions of other screens share its key.
+        role: its role, where actions of other screens share its key.
     """
 
     id: ActionId
@@ -198,11 +201,11 @@ class Action:
     changes: bool = False
     confirm: bool = False
     verb: str | None = None
-    request: RequestBuilder | None = None
+    build_request: RequestBuilder | None = None
     screen: str | None = None
     on: frozenset[str] = frozenset()
     footer: int | None = None  # its place in the footer, the smallest first
-    sense: ActionRole | None = None
+    role: ActionRole | None = None
 
 
 # --- the requests of actions; what makes them is imported when a key needs it ---
@@ -300,7 +303,12 @@ def _set_up_nodes(now: ActionContext) -> Request:
 
 
 def _target_selected(verb: str) -> RequestBuilder:
-    return lambda now: ScreenTarget(verb=verb, name=now.instance, nodes=(NodeName(str(now.node)),))
+    def build_target(now: ActionContext) -> ScreenTarget:
+        from sparkctl.commands.request import ScreenTarget
+
+        return ScreenTarget(verb=verb, name=now.instance, nodes=(NodeName(str(now.node)),))
+
+    return build_target
 
 
 OVERVIEW, INSTANCE, LOGS, PROFILES, DOCTOR = "overview", "instance", "logs", "profiles", "doctor"
@@ -316,38 +324,39 @@ _SCROLLING_SCREENS = frozenset((SWITCH, INSTANCE))  # screens that scroll where 
 _INSTANCE_SCREEN = frozenset((INSTANCE,))
 _LOG_SCREEN = frozenset((LOGS,))
 
+# The key `x` is three actions, one a screen: DOWN (`down`, StopInstance), INTERRUPT on the switch screen, BENCH_STOP on the bench screen.
 ACTIONS: tuple[Action, ...] = (
     Action(id=ActionId.UP, keys=("u",), short="up", title="start a profile", why_not=why.reason_cannot_start, changes=True,
            verb="up", on=_RUNNING_SCREENS | {PROFILES}, footer=0),
     Action(id=ActionId.DOWN, keys=("x",), short="stop", title="stop the instance and wait for its memory",
-           why_not=why.reason_cannot_stop, changes=True, confirm=True, verb="down", request=_stop_selected,
-           on=_RUNNING_SCREENS | {PROFILES, NODE}, footer=1, sense=ActionRole.STOP),
+           why_not=why.reason_cannot_stop, changes=True, confirm=True, verb="down", build_request=_stop_selected,
+           on=_RUNNING_SCREENS | {PROFILES, NODE}, footer=1, role=ActionRole.STOP),
     Action(id=ActionId.KILL, keys=("X",), short="kill", title="stop the instance at once, without time to finish",
            why_not=why.reason_cannot_stop, changes=True, confirm=True, verb="down",
-           request=_kill_selected, on=_RUNNING_SCREENS | {PROFILES}, sense=ActionRole.KILL),
+           build_request=_kill_selected, on=_RUNNING_SCREENS | {PROFILES}, role=ActionRole.KILL),
     Action(id=ActionId.SWITCH, keys=("s",), short="switch",
            title="switch to a profile: what would stop, stay and start, then do it", why_not=why.reason_no_switch_to_show,
            changes=True, verb="switch", screen=SWITCH, on=_RUNNING_SCREENS | {PROFILES}, footer=2),
     Action(id=ActionId.SWITCH_DO, keys=("enter",), short="do it", title="do the switch that is shown",
-           why_not=why.reason_cannot_switch, changes=True, confirm=True, on=_SWITCH_SCREEN, sense=ActionRole.TAKE, footer=0),
+           why_not=why.reason_cannot_switch, changes=True, confirm=True, on=_SWITCH_SCREEN, role=ActionRole.TAKE, footer=0),
     Action(id=ActionId.SWITCH_AGAIN, keys=("r",), short="again", title="inspect the Sparks again and make a new plan",
-           why_not=why.reason_recording, on=_SWITCH_SCREEN, sense=ActionRole.AGAIN, footer=1),
+           why_not=why.reason_recording, on=_SWITCH_SCREEN, role=ActionRole.AGAIN, footer=1),
     Action(id=ActionId.INTERRUPT, keys=("x",), short="interrupt",
            title="interrupt this panel's own switch and leave it where it is, as Ctrl-C does",
-           why_not=why.reason_cannot_interrupt, changes=True, confirm=True, on=_SWITCH_SCREEN, sense=ActionRole.STOP, footer=3),
+           why_not=why.reason_cannot_interrupt, changes=True, confirm=True, on=_SWITCH_SCREEN, role=ActionRole.STOP, footer=3),
     Action(id=ActionId.RESUME, keys=("o",), short="resume", title="resume an unfinished switch",
-           why_not=why.reason_no_switch_left, changes=True, confirm=True, verb="resume", request=_finish_switch("resume"),
+           why_not=why.reason_no_switch_left, changes=True, confirm=True, verb="resume", build_request=_finish_switch("resume"),
            on=_OVERVIEW_SCREEN | _SWITCH_SCREEN),
     Action(id=ActionId.ABORT, keys=("A",), short="abort", title="undo an unfinished switch: start what was stopped again",
-           why_not=why.reason_no_switch_left, changes=True, confirm=True, verb="abort", request=_finish_switch("abort"),
+           why_not=why.reason_no_switch_left, changes=True, confirm=True, verb="abort", build_request=_finish_switch("abort"),
            on=_OVERVIEW_SCREEN | _SWITCH_SCREEN),
     Action(id=ActionId.INSTANCE, keys=("enter",), short="open", title="open the instance or finding", why_not=why.reason_nothing_to_open,
-           screen=INSTANCE, on=_OVERVIEW_SCREEN, sense=ActionRole.TAKE, footer=5),
+           screen=INSTANCE, on=_OVERVIEW_SCREEN, role=ActionRole.TAKE, footer=5),
     Action(id=ActionId.LOGS, keys=("l", "3"), short="logs", title="show the instance's log", why_not=why.reason_no_log,
-           verb="logs", request=_target_selected("logs"), screen=LOGS, on=_RUNNING_SCREENS | _READING_SCREENS, footer=2),
+           verb="logs", build_request=_target_selected("logs"), screen=LOGS, on=_RUNNING_SCREENS | _READING_SCREENS, footer=2),
     Action(id=ActionId.DROP_CACHES, keys=("c",), short="drop caches",
            title="drop the page cache; shows memory before and after", why_not=why.reason_cannot_drop_caches, changes=True,
-           verb="drop-caches", request=_drop_caches, on=_RUNNING_SCREENS | {PROFILES}, footer=3),
+           verb="drop-caches", build_request=_drop_caches, on=_RUNNING_SCREENS | {PROFILES}, footer=3),
     Action(id=ActionId.PROFILES, keys=("p", "4"), short="profiles", title="show the profiles", verb="profiles", screen=PROFILES,
            footer=4),
     Action(id=ActionId.DOCTOR, keys=("!", "5"), short="doctor", title="show what is missing on the Sparks", verb="doctor",
@@ -355,7 +364,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(id=ActionId.HISTORY, keys=("h", "6"), short="history", title="show past operations, results, and what changed since",
            verb="history", screen=HISTORY, footer=8),
     Action(id=ActionId.BENCH_STOP, keys=("x",), short="stop", title="stop measuring; what was measured is kept",
-           why_not=why.reason_recording, on=_BENCH_SCREEN, footer=0, sense=ActionRole.STOP),
+           why_not=why.reason_recording, on=_BENCH_SCREEN, footer=0, role=ActionRole.STOP),
     Action(id=ActionId.BENCH_RUN, keys=("B",), short="measure",
            title="measure how fast it is, cell by cell; a profile that does not run is started for it; asks first",
            why_not=why.reason_cannot_measure, changes=True, confirm=True, verb="bench",
@@ -367,12 +376,12 @@ ACTIONS: tuple[Action, ...] = (
     Action(id=ActionId.WRONG, keys=("i",), short="findings", title="show what is wrong, why, and what to do",
            why_not=why.reason_no_problems, on=_RUNNING_SCREENS | {NODE}, footer=7),
     Action(id=ActionId.RECONNECT, keys=("r",), short="try now", title="connect to the Spark now",
-           why_not=why.reason_already_connected, on=_RUNNING_SCREENS, footer=8, sense=ActionRole.AGAIN),
+           why_not=why.reason_already_connected, on=_RUNNING_SCREENS, footer=8, role=ActionRole.AGAIN),
     Action(id=ActionId.VIEW_OVERVIEW, keys=("1",), short="overview", title="all Sparks at a glance", screen=OVERVIEW),
     Action(id=ActionId.VIEW_INSTANCE, keys=("2",), short="instance", title="the selected instance",
            why_not=why.reason_no_instance, screen=INSTANCE),
     Action(id=ActionId.EDIT, keys=("e",), short="edit", title="edit the profile in your editor, and check it",
-           why_not=why.reason_no_profile, changes=True, on=frozenset((PROFILES,)), footer=1, sense=ActionRole.EDIT),
+           why_not=why.reason_no_profile, changes=True, on=frozenset((PROFILES,)), footer=1, role=ActionRole.EDIT),
     Action(id=ActionId.MEND_PROFILE, keys=("F",), short="mend", title="fix in the profile what its check can fix safely",
            why_not=why.reason_no_profile, changes=True, on=frozenset((PROFILES,))),
     Action(id=ActionId.IMPORT, keys=("I",), short="import",
@@ -384,34 +393,34 @@ ACTIONS: tuple[Action, ...] = (
     Action(id=ActionId.PULL, keys=("O",), short="pull", title="download the profile's image and model; asks onto which Spark",
            why_not=why.reason_no_profile, changes=True, verb="pull", on=frozenset((PROFILES,)), footer=6),
     Action(id=ActionId.EDIT_ITS, keys=("e",), short="edit", title="edit the profile that the instance was started from",
-           why_not=why.reason_no_instance_profile, changes=True, on=_RUNNING_SCREENS, sense=ActionRole.EDIT, footer=12),
+           why_not=why.reason_no_instance_profile, changes=True, on=_RUNNING_SCREENS, role=ActionRole.EDIT, footer=12),
     Action(id=ActionId.RESTART, keys=("R",), short="restart", title="start a failed or ended instance again, unchanged",
-           why_not=why.reason_cannot_restart, changes=True, confirm=True, verb="up", request=_restart_selected,
+           why_not=why.reason_cannot_restart, changes=True, confirm=True, verb="up", build_request=_restart_selected,
            on=_INSTANCE_SCREEN, footer=3),
     Action(id=ActionId.RESTART_RUNNING, keys=(), short="restart", title="stop the instance, and start its profile again",
-           why_not=why.reason_cannot_stop, changes=True, confirm=True, verb="restart", request=_restart_running),
+           why_not=why.reason_cannot_stop, changes=True, confirm=True, verb="restart", build_request=_restart_running),
     Action(id=ActionId.SHELL, keys=("$",), short="shell", title="open a shell on the Spark with your own ssh",
            why_not=why.reason_no_shell, changes=True, footer=14),
     Action(id=ActionId.SHELL_INSIDE, keys=("b",), short="inside", title="open a shell in the container with your own ssh",
            why_not=why.reason_no_container_shell, changes=True, on=_RUNNING_SCREENS),
     Action(id=ActionId.FILTER, keys=("/",), short="filter", title="show only what matches: text, !text or /regex/",
-           on=_READING_SCREENS | {NODE}, footer=2, sense=ActionRole.SEARCH),
+           on=_READING_SCREENS | {NODE}, footer=2, role=ActionRole.SEARCH),
     Action(id=ActionId.SORT, keys=("S",), short="sort", title="sort by the next column; a click on a column sorts by it",
            on=frozenset((PROFILES, NODE)), footer=5),
     Action(id=ActionId.KILL_PROCESS, keys=("X",), short="end process", title="end the selected process with TERM or KILL; asks first",
-           why_not=why.reason_cannot_end_process, changes=True, on=frozenset((NODE,)), footer=1, sense=ActionRole.KILL),
+           why_not=why.reason_cannot_end_process, changes=True, on=frozenset((NODE,)), footer=1, role=ActionRole.KILL),
     Action(id=ActionId.MEND, keys=("enter",), short="do it", title="run the remedy, where it is a sparkctl command",
            why_not=why.reason_cannot_apply_remedy, changes=True, confirm=True, on=frozenset((DOCTOR,)), footer=1,
-           sense=ActionRole.TAKE),
+           role=ActionRole.TAKE),
     Action(id=ActionId.COPY, keys=("y",), short="copy", title="copy the command", why_not=why.reason_nothing_to_copy,
-           on=_READING_SCREENS | _SWITCH_SCREEN, footer=2, sense=ActionRole.COPY),
+           on=_READING_SCREENS | _SWITCH_SCREEN, footer=2, role=ActionRole.COPY),
     Action(id=ActionId.COPY_ADDRESS, keys=("y",), short="copy", title="copy the address at which the instance answers",
-           why_not=why.reason_no_address, on=_OVERVIEW_SCREEN, sense=ActionRole.COPY, footer=13),
+           why_not=why.reason_no_address, on=_OVERVIEW_SCREEN, role=ActionRole.COPY, footer=13),
     Action(id=ActionId.TUNNEL, keys=("L",), short="tunnel",
            title="bring the instance's endpoint to localhost over SSH; again: end it", why_not=why.reason_no_address,
-           verb="tunnel", request=_open_tunnel, on=_RUNNING_SCREENS),
+           verb="tunnel", build_request=_open_tunnel, on=_RUNNING_SCREENS),
     Action(id=ActionId.EXAMINE, keys=("r",), short="again", title="check the Sparks again", why_not=why.reason_no_node,
-           on=frozenset((DOCTOR,)), footer=0, sense=ActionRole.AGAIN),
+           on=frozenset((DOCTOR,)), footer=0, role=ActionRole.AGAIN),
     Action(id=ActionId.NEXT, keys=("tab", "right"), short="next", title="the next Spark", why_not=why.reason_single_node,
            on=_NODE_SCREENS, footer=15),
     Action(id=ActionId.PREVIOUS, keys=("shift+tab", "left"), short="previous", title="the previous Spark",
@@ -455,31 +464,31 @@ ACTIONS: tuple[Action, ...] = (
            footer=10),
     Action(id=ActionId.FREE, keys=(), short="free",
            title="stop everything that sparkctl started on the Spark; shows what stays", why_not=why.reason_cannot_free,
-           changes=True, confirm=True, verb="free", request=_free_node, on=_OVERVIEW_SCREEN),
+           changes=True, confirm=True, verb="free", build_request=_free_node, on=_OVERVIEW_SCREEN),
     Action(id=ActionId.SETUP, keys=(), short="set up",
            title="set up Docker's group, the right to drop the page cache, and the cable; shows each file first",
-           why_not=why.reason_recording, changes=True, verb="setup", request=_set_up_nodes, on=_OVERVIEW_SCREEN | {DOCTOR}),
+           why_not=why.reason_recording, changes=True, verb="setup", build_request=_set_up_nodes, on=_OVERVIEW_SCREEN | {DOCTOR}),
     Action(id=ActionId.FIT, keys=(), short="fit", title="check whether the profile fits, with the full calculation",
-           why_not=why.reason_cannot_check_fit, verb="plan", request=_check_fit,
+           why_not=why.reason_cannot_check_fit, verb="plan", build_request=_check_fit,
            on=frozenset((PROFILES,))),
     Action(id=ActionId.DIAGNOSE, keys=(), short="diagnose",
            title="diagnose the instance's log: how far it got, and why it went no further", why_not=why.reason_no_diagnosis,
-           verb="diagnose", request=_target_selected("diagnose"), on=_RUNNING_SCREENS),
+           verb="diagnose", build_request=_target_selected("diagnose"), on=_RUNNING_SCREENS),
     Action(id=ActionId.PLAN, keys=("d",), short="plan", title="what it runs with, in full", on=_INSTANCE_SCREEN, footer=4,
-           sense=ActionRole.DESCRIBE),
+           role=ActionRole.DESCRIBE),
     Action(id=ActionId.PLAN_OF, keys=("d",), short="plan", title="what the instance runs with, in full",
-           why_not=why.reason_no_plan, on=_OVERVIEW_SCREEN, sense=ActionRole.DESCRIBE, footer=11),
+           why_not=why.reason_no_plan, on=_OVERVIEW_SCREEN, role=ActionRole.DESCRIBE, footer=11),
     Action(id=ActionId.COPY_VERDICT, keys=("y",), short="copy", title="copy why it failed, with its proof, or its address",
-           why_not=why.reason_no_verdict_or_address, on=_INSTANCE_SCREEN, sense=ActionRole.COPY, footer=5),
+           why_not=why.reason_no_verdict_or_address, on=_INSTANCE_SCREEN, role=ActionRole.COPY, footer=5),
     Action(id=ActionId.PROOF, keys=("enter",), short="proof", title="the log at the line that proves why it failed",
-           why_not=why.reason_no_proof, screen=LOGS, on=_INSTANCE_SCREEN, sense=ActionRole.TAKE, footer=2),
+           why_not=why.reason_no_proof, screen=LOGS, on=_INSTANCE_SCREEN, role=ActionRole.TAKE, footer=2),
     Action(id=ActionId.ACCEPT, keys=("a",), short="change",
            title="try the change that the verdict proposes, or keep it in the profile", why_not=why.reason_no_change,
            changes=True, on=_INSTANCE_SCREEN, footer=1),
     Action(id=ActionId.LOG_FOLLOW, keys=("f",), short="follow", title="follow the log, or stay where you read", on=_LOG_SCREEN,
            footer=0),
     Action(id=ActionId.LOG_FIND, keys=("/",), short="find", title="find text, !text or /regex/ as you type", on=_LOG_SCREEN,
-           footer=1, sense=ActionRole.SEARCH),
+           footer=1, role=ActionRole.SEARCH),
     Action(id=ActionId.LOG_ONLY, keys=("&",), short="only", title="show only the lines that match", on=_LOG_SCREEN, footer=2),
     Action(id=ActionId.LOG_NEXT, keys=("n",), short="next match", title="the next match, or proof of a verdict", on=_LOG_SCREEN,
            footer=12),
@@ -503,7 +512,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(id=ActionId.LOG_EARLIER, keys=("P",), short="earlier",
            title="the saved log of the previous start, then back to this one", on=_LOG_SCREEN, footer=11),
     Action(id=ActionId.LOG_COPY, keys=("y",), short="copy lines", title="copy the selection, else the line, else the screen",
-           on=_LOG_SCREEN, sense=ActionRole.COPY, footer=6),
+           on=_LOG_SCREEN, role=ActionRole.COPY, footer=6),
     Action(id=ActionId.LOG_SAVE, keys=("ctrl+s",), short="save", title="save the shown lines to a file", on=_LOG_SCREEN,
            footer=7),
 )  # fmt: skip

@@ -237,7 +237,7 @@ async def _diagnose_container(
         requests = await find_stop_signals(session, container)
         found = replace(
             found,
-            verdict=_build_exit_verdict(
+            verdict=_judge_ended_container(
                 container, plan, reading=reading, secrets=secrets, start=start, receipt=receipt, requests=requests
             ),
         )
@@ -253,7 +253,7 @@ async def _diagnose_container(
     return RankDiagnosis(session=session, container=container, found=found, at=at, is_aftermath=is_aftermath)
 
 
-def _build_exit_verdict(
+def _judge_ended_container(
     container: Container,
     plan: LaunchPlan,
     reading: LogDiagnoser,

@@ -102,8 +102,8 @@ def check_nodes(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator[Ev
         )
         known = {name: who for name, who in results.items() if isinstance(who, tuple)}
         report_findings(node_settings.compare_node_versions({name: who for name, (who, _) in known.items()}))
-        sights = [NodeSnapshot(name, sample, None) for name, (_, sample) in known.items()]
-        report_findings([*detect_missing_cable(sights), *detect_missing_network(sights)])
+        snapshots = [NodeSnapshot(name, sample, None) for name, (_, sample) in known.items()]
+        report_findings([*detect_missing_cable(snapshots), *detect_missing_network(snapshots)])
         seconds = ctx.clock.monotonic() - began
         silent = next((who for who in results.values() if isinstance(who, NodeError)), None)
         if silent is not None:
@@ -316,7 +316,7 @@ def _check_memory(node: Node, look: NodeInspection) -> Iterator[Finding]:
             kind=FindingKind.SWAP,
             severity=Severity.WARNING,
             node=node.name,
-            summary=f"{format_gib(memory.swap_used)} of swap in use: swapping slows an engine down and hides the approach of a freeze",
+            summary=f"{format_gib(memory.swap_used)} of swap in use: swapping slows an engine down and hides that a freeze is near",
             remedy=f"when nothing important runs, on {node.name}: sudo swapoff -a && sudo swapon -a",
         )
 

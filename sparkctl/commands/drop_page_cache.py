@@ -36,7 +36,7 @@ class DropCaches(Request):
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
         """Drop them."""
-        return drop_caches(ctx, self.nodes)
+        return drop_page_cache(ctx, self.nodes)
 
 
 class MissingSudoRight(OperationRefused):
@@ -85,7 +85,7 @@ async def drop_node_caches(
 async def try_drop_node_caches(
     session: NodeSession, ctx: CommandContext, emit: Emit, profiles: Sequence[Profile] = ()
 ) -> SparkctlError | None:
-    """Do the same before something that goes on without it, too; return why it was not possible."""
+    """Drop it before something that also works without; return why it was not possible, None where it was."""
     try:
         await drop_node_caches(session, ctx, emit, profiles)
     except CommandInterrupted:
@@ -157,7 +157,7 @@ def is_drop_confirmed(before: int | None, after: int | None) -> bool | None:
     return after > before
 
 
-def drop_caches(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator[Event, None]:
+def drop_page_cache(ctx: CommandContext, nodes: Sequence[Node]) -> AsyncGenerator[Event, None]:
     """Drop caches on each node in turn. Refused if a node lacks the right, unreachable if a node does not answer."""
 
     async def drop_on_all_nodes(emit: Emit) -> CommandEnded:

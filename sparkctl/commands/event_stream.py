@@ -39,11 +39,20 @@ async def stream_events(
     exception is a defect and is raised unchanged. Closing the generator cancels the job.
     """
     events: asyncio.Queue[Event | None] = asyncio.Queue()
-    began = ctx.clock.monotonic()
+    began, unshown = ctx.clock.monotonic(), 0
+
+    def count(more: int) -> None:
+        nonlocal unshown
+        unshown += more
+        ctx.unshown.add(more)
+
+    def emit(event: Event) -> None:
+        count(1)
+        events.put_nowait(event)
 
     async def run_job() -> CommandEnded:
         try:
-            work = job(events.put_nowait)
+            work = job(emit)
             return await (work if on_interrupt is None else ctx.interrupt.run_interruptible(work, on_interrupt))
         except SparkctlError as error:
             return build_end_from_error(error, ctx, ctx.clock.monotonic() - began, instance, node)
@@ -55,11 +64,13 @@ async def stream_events(
     try:
         while (event := await events.get()) is not None:
             yield event
+            count(-1)  # whoever asked for the next one has handled it
         yield await task
     finally:
         if not task.done():
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+        count(-unshown)  # nobody reads the rest
 
 
 async def forward_events(events: AsyncGenerator[Event, None], emit: Emit) -> CommandEnded:

@@ -15,15 +15,13 @@ from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.errors import DockerError, ExitCode, NodeError, OperationRefused
 from sparkctl.history.model import OperationKind
-from sparkctl.model.container import Container
+from sparkctl.model.container import SHORT_ID_DIGITS, Container, shorten_id
 from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, WarningEmitted
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.text.units import format_size
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.transport.docker.docker_responses import StoredImage
 from sparkctl.transport.node_session import NodeSession, isolate_node_failures
-
-_MIN_ID_DIGITS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +197,7 @@ def choose_images(images: Sequence[ImageUse], request: RemoveImages) -> list[Ima
         digits = wanted.removeprefix("sha256:")
         name = _complete_name(wanted)
         found = [one for one in images if name in (*one.image.names, *one.image.digests)]
-        if not found and len(digits) >= _MIN_ID_DIGITS:
+        if not found and len(digits) >= SHORT_ID_DIGITS:
             found = [one for one in images if one.image.id.removeprefix("sha256:").startswith(digits)]
         if len(found) > 1:
             raise OperationRefused(f"{wanted} matches {len(found)} images", "write more of the id, or its name")
@@ -240,9 +238,9 @@ async def _remove_image(session: NodeSession, use: ImageUse) -> None:
     if await session.docker.inspect_image(use.image.id) is not None:
         raise OperationRefused(
             f"{_name(use)} is still on {session.node.name}",
-            f"on {session.node.name}: docker image inspect {use.image.id[:19]}",
+            f"on {session.node.name}: docker image inspect {shorten_id(use.image.id)}",
         )
 
 
 def _name(use: ImageUse) -> str:
-    return use.image.names[0] if use.image.names else use.image.id.removeprefix("sha256:")[:_MIN_ID_DIGITS]
+    return use.image.names[0] if use.image.names else shorten_id(use.image.id)

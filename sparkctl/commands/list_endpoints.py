@@ -55,7 +55,7 @@ class ServedEndpoint:
     ``profile``: of a start by sparkctl; ``nodes``: those of all its ranks, where it has several;
     ``ready_seconds``: how long such a start usually takes. ``service``: what it is instead of a language model, as its probe
     is called: speech, embeddings, rerank or http. ``health``: the path of its ready rule; None where it has none.
-    ``needed_by``: the instance for which `up` started it, such as the voice that a model speaks through: clients are for that one.
+    ``started_for``: the instance for which `up` started it, such as the voice that a model speaks through: clients are for that one.
     """
 
     node: NodeName
@@ -71,12 +71,12 @@ class ServedEndpoint:
     ready_seconds: float | None = None
     service: str | None = None
     health: str | None = None
-    needed_by: str | None = None
+    started_for: str | None = None
 
     @property
     def is_model(self) -> bool:
         """Tell whether it is a language model for clients to use."""
-        return self.service is None and self.needed_by is None
+        return self.service is None and self.started_for is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ async def _read_endpoint(
                 ready_seconds=None if usual is None else usual.seconds,
                 service=service,
                 health=None if rule is None else rule.health,
-                needed_by=parse_started_for_label(container) if container.is_managed else None,
+                started_for=parse_started_for_label(container) if container.is_managed else None,
             )
     if container.is_managed and any(port is not None for port in ports):
         words = f"{name} does not report what it serves (it may not be ready)"

@@ -1,4 +1,4 @@
-"""What a user can ask for: the base class of all requests, and the question before a dangerous one. Imports little."""
+"""The base class of everything that a user can ask for, and the question before a dangerous request. It imports little."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ Sentence = tuple[str, SentenceTone]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """The question before a command, from what is known of the nodes now.
+    """The question before a command, built from the nodes' last known state.
 
     Attributes:
-        sections: the question, then what should be known; a blank row stands between sections.
+        sections: first the question, then the consequences; printed with a blank row between sections.
         is_required: the command does not run without a yes.
         title: of the dialog; None: the name of the action.
         accept: the label of the yes; None: the name of the action.
-        wanted: what has to be typed in place of a yes, because somebody may be cut off.
+        wanted: the word that must be typed instead of `y`, because clients may lose their model; None: `y` is enough.
     """
 
     sections: tuple[tuple[Sentence, ...], ...]
@@ -49,11 +49,11 @@ class Preview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a user asked for: a key, a palette entry, a line of the panel and a verb of the command line make the same.
+    """What a user asked for. A key, a palette entry, a `:` line and a verb of the command line make the same request.
 
     Attributes:
-        nodes: where; a field of each subclass.
-        names_nodes: False: nobody named them, they are what the config has.
+        nodes: the nodes that it is for; a field of each subclass.
+        names_nodes: False: the user named none, and ``nodes`` are all of the config.
     """
 
     if TYPE_CHECKING:
@@ -73,11 +73,11 @@ class Request:
         raise NotImplementedError
 
     def run(self, ctx: CommandContext) -> AsyncGenerator[Event, None]:
-        """Do it: yield its events, the last one is `CommandEnded`."""
+        """Run it: yield its events; the last one is `CommandEnded`."""
         raise NotImplementedError
 
     def preview(self, now: ActionContext) -> Preview:
-        """Return the question before it."""
+        """Return the question to ask before it runs."""
         where = f" for {' and '.join(self.named_nodes)}" if self.named_nodes else ""
         return Preview(
             sections=((("Run this" + where + "?", SentenceTone.STRONG),), *describe_unreachable(now, self.named_nodes))
@@ -95,8 +95,8 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScreenTarget:
-    """What the panel shows in place of running a command: the log of an instance, its diagnosis, the history, an instance,
-    a node, or what a verb prints that changes nothing.
+    """A command for which the panel opens a screen instead of running it: a log, a diagnosis, the history, an instance, a node, or
+    the output of a verb that changes nothing.
 
     Attributes:
         name: an instance; for the history a profile.
@@ -125,7 +125,7 @@ def list_flags(flags: Mapping[str, bool]) -> tuple[str, ...]:
 
 
 def describe_unreachable(now: ActionContext, named: Sequence[NodeName]) -> tuple[tuple[Sentence, ...], ...]:
-    """Return a section about the target nodes that do not answer, if any: what is said of them is their last state."""
+    """Return a section that names the target nodes that do not answer; empty where all do. The rest of the question shows their last state."""
     targets = named or (now.node,)
     sentences = tuple(
         (f"{view.name} is {view.state}: commands cannot reach it now.", SentenceTone.BAD)

@@ -65,7 +65,8 @@ _GROUPED_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+")  # 1,806,336
 _MORE_WORDS = re.compile(r"\s*\w")
 
 MatchGroups = Mapping[str, str]
-TO_SHAPE = str.maketrans("123456789", "000000000")
+# A line's shape: every digit is a 0, so that lines that differ in their figures have the same.
+DIGITS_TO_ZERO = str.maketrans("123456789", "000000000")
 Search = Callable[[str], re.Match[str] | None]
 
 
@@ -336,7 +337,7 @@ class RuleFinder:
         found: dict[str, list[FailureRule]] = {}
         for rule in self._rules:
             for needle in rule.needles:
-                if "0" in (shape := needle.translate(TO_SHAPE)):
+                if "0" in (shape := needle.translate(DIGITS_TO_ZERO)):
                     found.setdefault(shape, []).append(rule)
         return found
 
@@ -410,8 +411,8 @@ class LogRules:
     facts: tuple[FactRule, ...] = ()
     retold: re.Pattern[str] | None = None
     _phase_starts: tuple[str, ...] = field(init=False)
-    _told_starts: tuple[str, ...] = field(init=False)
-    _told_shapes: tuple[str, ...] = field(init=False)
+    _signal_starts: tuple[str, ...] = field(init=False)  # of lines that tell a phase or a fact
+    _signal_shapes: tuple[str, ...] = field(init=False)  # those with a digit, as shapes
     _finder: RuleFinder = field(init=False)
     _known: dict[str, LineSignal | None] = field(
         init=False, default_factory=dict
@@ -421,9 +422,9 @@ class LogRules:
         starts = tuple(start for start, _ in self.phases)
         object.__setattr__(self, "_finder", RuleFinder(self.rules))
         object.__setattr__(self, "_phase_starts", starts)
-        object.__setattr__(self, "_told_starts", starts + tuple({each.start: None for each in self.facts}))
-        digits = (one.translate(TO_SHAPE) for one in self._told_starts)
-        object.__setattr__(self, "_told_shapes", tuple(one for one in digits if "0" in one))
+        object.__setattr__(self, "_signal_starts", starts + tuple({each.start: None for each in self.facts}))
+        digits = (one.translate(DIGITS_TO_ZERO) for one in self._signal_starts)
+        object.__setattr__(self, "_signal_shapes", tuple(one for one in digits if "0" in one))
 
     def classify_line(self, line: str) -> LineSignal | None:
         """Return what a prepared line says, None for nothing."""
@@ -439,7 +440,7 @@ class LogRules:
     def _classify_new_line(self, line: str) -> LineSignal | None:
         if line.startswith(self.quiet):
             return None
-        if line.startswith(self._told_starts):
+        if line.startswith(self._signal_starts):
             return self._read_known_start(line)
         if "%" in line and (seen := parse_progress_bar(line)) is not None:
             if seen.rest and (failure := self._find_failure(strip_log_prefix(seen.rest)[1])) is not None:
@@ -454,14 +455,14 @@ class LogRules:
 
     def depends_on_digits(self, line: str, shape: str) -> bool:
         """Tell whether some lines of this shape (a prepared line with each digit as 0) may say something, and others not."""
-        if self._told_shapes and shape.startswith(self._told_shapes):
+        if self._signal_shapes and shape.startswith(self._signal_shapes):
             return True
         if line[:1].isspace():
             if (stripped := _strip_indentation(line)) is None:
                 return False
             line, shape = stripped, shape.lstrip()
         told = list_told_errors(line[:_MAX_MATCHED_CHARS])
-        if any(self._finder.depends_on_digits(one, one.translate(TO_SHAPE)) for one in told):
+        if any(self._finder.depends_on_digits(one, one.translate(DIGITS_TO_ZERO)) for one in told):
             return True
         return self._finder.depends_on_digits(line[:_MAX_MATCHED_CHARS], shape[:_MAX_MATCHED_CHARS])
 

@@ -20,6 +20,7 @@ from sparkctl.files import read_regular_file, write_private_file
 from sparkctl.history.database import make_private_directory
 from sparkctl.history.start_diff import StartDifference, diff_profiles, load_recorded_reference
 from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, DomainKey, DomainResult, Measurements
+from sparkctl.model.container import shorten_id
 from sparkctl.model.json_codec import from_json_data, to_json_data
 from sparkctl.model.node import NodeName
 from sparkctl.model.reference import FigureRange, Reference, ReferenceFigure, name_source
@@ -373,7 +374,7 @@ def _compare_setups(before: BenchRun, after: BenchRun) -> tuple[StartDifference,
         old, new = getattr(before.setup, one.name), getattr(after.setup, one.name)
         if one.name not in _NOT_COMPARED and old != new:
             if one.name in _HASHES:
-                old, new = (None if value is None else value.removeprefix("sha256:")[:12] for value in (old, new))
+                old, new = (None if value is None else shorten_id(value) for value in (old, new))
             found.append(_describe(one.name.replace("_", " "), old, new))
     told = {"name", *(one.what for one in found)}  # the headings have the name; engine and image are as they ran
     profiles = diff_profiles(before.setup.text, after.setup.text) or ()

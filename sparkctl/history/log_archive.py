@@ -98,7 +98,7 @@ class SavedLogWriter:
     def close(self, whole: bool = False) -> None:
         """Close the file; ``whole``: the log is complete. An incomplete log replaces only a shorter one."""
         try:
-            if self._beside is None and self.failed is None:
+            if self._beside is None and not self._file.closed:
                 self._beside = self._copy_if_replaced()
             self._file.close()
             if self._beside is not None:

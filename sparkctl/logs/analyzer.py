@@ -1,6 +1,9 @@
 """Analyzes an engine's log line by line: phase, step, facts, failures, and the root failure. Pure.
 
-`up`, `diagnose` and everything else that explains a failure use this analyzer.
+`up`, `diagnose` and everything else that explains a failure use this analyzer. The way of a line: `LogAnalyzer.feed_line`
+prepares it, follows tracebacks, asks the engine's `LogRules.classify_line` what it says, and keeps phase, facts and failures.
+What all lines together prove is built afterwards: by `verdict_builder` from the log alone, by `start_verdict` with what is known
+of a start and its container, by `rank_verdict` from the logs of several ranks. Marks for the log screen: `line_marker`.
 """
 
 from __future__ import annotations
@@ -60,7 +63,7 @@ _MAX_PARTS = 64  # parts
 
 @dataclass(slots=True)
 class LogPhaseTimer:
-    """Measures the phases of a start by its lines. A line without a timestamp counts as late as the last one with one."""
+    """Measures the phases of a start by its lines. A line without a timestamp gets the time of the last line that has one."""
 
     _began: list[tuple[Phase, str | None, LogTime | None]] = field(default_factory=list)
     _latest: LogTime | None = None

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sparkctl.engines.line_preparer import split_carriage_returns
-from sparkctl.logs.line_classifier import LineClassifier, LineMark, LineMarks, LogLevel
+from sparkctl.logs.line_marker import LineMark, LineMarker, LineMarks, LogLevel
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.units import MIB
@@ -365,7 +365,7 @@ class LogBuffer:
     def __init__(
         self,
         sources: Sequence[str] = ("",),
-        markers: Sequence[LineClassifier] | None = None,
+        markers: Sequence[LineMarker] | None = None,
         spool: DiskLineBuffer | None = None,
     ) -> None:
         if not 1 <= len(sources) <= _MAX_SOURCES:
@@ -373,7 +373,7 @@ class LogBuffer:
         self.sources = tuple(sanitize_line(name) for name in sources)
         self.spool = DiskLineBuffer() if spool is None else spool
         self.order: ArrivalOrder | TimeOrder = ArrivalOrder(self.spool) if len(sources) == 1 else TimeOrder()
-        self._markers = tuple(markers) if markers is not None else tuple(LineClassifier() for _ in sources)
+        self._markers = tuple(markers) if markers is not None else tuple(LineMarker() for _ in sources)
         self._began: float | None = None
         self._latest = [0] * len(sources)
         self._last = [0] * len(sources)  # the number of each log's last line

@@ -54,7 +54,7 @@ class LogDiagnoser:
     def __init__(self, engine: str | None = None, ready: ReadinessRule | None = None) -> None:
         self._ready = ready
         self._engine = engine
-        self._readers = {name: self._create_analyzer(name) for name in ((engine,) if engine else engine_names())}
+        self._analyzers = {name: self._create_analyzer(name) for name in ((engine,) if engine else engine_names())}
         self._hints: dict[str, int] = {}
         self._engine_line: tuple[int, str] | None = None  # by which the engine was recognised
         self._may_change = engine is None
@@ -103,8 +103,8 @@ class LogDiagnoser:
             self._recent.append(line)
             if any(mark in line.text for mark in _ACCEPTANCE_MARKS):
                 self._acceptance = line.number, line.text
-        for reader in self._readers.values():
-            reader.feed_line(line)
+        for analyzer in self._analyzers.values():
+            analyzer.feed_line(line)
 
     def feed_block(self, block: bytes) -> None:
         """Read complete lines, the last one with its newline. Lines that change nothing are skipped, with the same result as
@@ -114,13 +114,13 @@ class LogDiagnoser:
         shapes, effects = get_shapes(block), dict[EffectTable, bytes]()
         at, end = 0, len(self._block)
         while at < end:
-            reader = self._only_reader
-            if reader is None or self._held is not None or self._quoting:
+            analyzer = self._only_analyzer
+            if analyzer is None or self._held is not None or self._quoting:
                 self._may_open = True
                 self.feed_raw_line(self._block[at].decode("utf-8", "replace"))
                 at += 1
             else:
-                at = self._read_effective_lines(reader, shapes, effects, at)
+                at = self._read_effective_lines(analyzer, shapes, effects, at)
         # ``in`` is several times as fast as ``rfind``.
         if (place := max((block.rfind(mark) for mark in _ACCEPTANCE_BYTES if mark in block), default=-1)) >= 0:
             at = block.count(b"\n", 0, place)
@@ -130,20 +130,20 @@ class LogDiagnoser:
         self._block, self._may_open = [], True
 
     def _read_effective_lines(
-        self, reader: LogAnalyzer, shapes: list[bytes], effects: dict[EffectTable, bytes], at: int
+        self, analyzer: LogAnalyzer, shapes: list[bytes], effects: dict[EffectTable, bytes], at: int
     ) -> int:
         """Read the lines of the block that change something, until another analyzer may read alone; return the next line's index."""
         end, table, known = len(shapes), None, b""
         is_in_traceback = None
         while at < end:
-            if reader.is_in_traceback is not is_in_traceback or table is None:
-                is_in_traceback = reader.is_in_traceback
-                table = self._get_effect_table(reader)
+            if analyzer.is_in_traceback is not is_in_traceback or table is None:
+                is_in_traceback = analyzer.is_in_traceback
+                table = self._get_effect_table(analyzer)
                 if (known := effects.get(table, b"")) == b"":
                     known = effects[table] = table.list_effects(shapes)
-            most, effect = reader.skippable_effect, known[at]
+            most, effect = analyzer.skippable_effect, known[at]
             if most is not None and (effect <= most or effect == _UNKNOWN):
-                at, effect = self._skip_lines(reader, shapes, table, known, at, most)
+                at, effect = self._skip_lines(analyzer, shapes, table, known, at, most)
                 if at == end:
                     break
             raw = self._block[at].decode("utf-8", "replace")
@@ -151,16 +151,16 @@ class LogDiagnoser:
             if effect >= _OPENS or self._engine is None:
                 self._may_open = True
                 self.feed_raw_line(raw)
-                if self._only_reader is not reader:
+                if self._only_analyzer is not analyzer:
                     break
             else:
                 self.lines += 1
                 when, text = split_raw_line(raw)
-                reader.feed_line(LogLine(when=when, text=text, number=self.lines))
+                analyzer.feed_line(LogLine(when=when, text=text, number=self.lines))
         return at
 
     def _skip_lines(
-        self, reader: LogAnalyzer, shapes: list[bytes], table: EffectTable, known: bytes, at: int, most: LineEffect
+        self, analyzer: LogAnalyzer, shapes: list[bytes], table: EffectTable, known: bytes, at: int, most: LineEffect
     ) -> tuple[int, int]:
         """Skip lines of the block that change no more than ``most``; return the index of the first one to read, and its effect."""
         start, skip_run, latest, activity, effect = at, compile_effect_run(most), -1, -1, known[at]
@@ -171,7 +171,7 @@ class LogDiagnoser:
                 activity = max(activity, _find_last_effect(known, at, end, _REQUEST))
                 at = end
             else:
-                effect = table.judge_line(shapes[at], self._block[at])
+                effect = table.find_effect(shapes[at], self._block[at])
                 if effect > most:
                     break
                 latest = at if effect >= _REMEMBERED else latest
@@ -183,24 +183,24 @@ class LogDiagnoser:
         if at > start:
             first = self._block_start + 1
             self.lines += at - start
-            reader.skip_lines(
+            analyzer.skip_lines(
                 None if latest < 0 else (first + latest, self._block[latest]),
                 None if activity < 0 else first + activity,
             )
         return at, effect
 
     @property
-    def _only_reader(self) -> LogAnalyzer | None:
+    def _only_analyzer(self) -> LogAnalyzer | None:
         """The analyzer that alone reads from here on; None while it is open whose log it is."""
         if self._engine is not None:
-            return self._readers[self._engine]
-        return self._readers[UNKNOWN_ENGINE] if self.lines >= _MAX_UNDECIDED_LINES else None
+            return self._analyzers[self._engine]
+        return self._analyzers[UNKNOWN_ENGINE] if self.lines >= _MAX_UNDECIDED_LINES else None
 
-    def _get_effect_table(self, reader: LogAnalyzer) -> EffectTable:
-        key = reader.engine.name, reader.is_in_traceback
+    def _get_effect_table(self, analyzer: LogAnalyzer) -> EffectTable:
+        key = analyzer.engine.name, analyzer.is_in_traceback
         found = self._effect_tables.get(key)
         if found is None:
-            found = EffectTable(reader.engine, reader.is_ready_line, in_traceback=reader.is_in_traceback)
+            found = EffectTable(analyzer.engine, analyzer.is_ready_line, in_traceback=analyzer.is_in_traceback)
             self._effect_tables[key] = found
         return found
 
@@ -215,38 +215,38 @@ class LogDiagnoser:
     def build_diagnosis(self, plan: LaunchPlan | None = None) -> LogDiagnosis:
         """Return the diagnosis so far. ``plan``: what was started, for a value to try."""
         self._feed_held_lines()
-        if self._only_reader is not None:
-            self._only_reader.read_traceback_end(self._list_lines_before(self.lines + 1))
-        for one in self._readers.values():
+        if self._only_analyzer is not None:
+            self._only_analyzer.read_traceback_end(self._list_lines_before(self.lines + 1))
+        for one in self._analyzers.values():
             one.read_cut_message()
-        name, reader = self._engine_name, self.analyzer
-        facts = {fact: one for fact, one in reader.facts.items() if fact is not EngineFactName.ENGINE_VERSION}
-        version = reader.facts.get(EngineFactName.ENGINE_VERSION)
+        name, analyzer = self._engine_name, self.analyzer
+        facts = {fact: one for fact, one in analyzer.facts.items() if fact is not EngineFactName.ENGINE_VERSION}
+        version = analyzer.facts.get(EngineFactName.ENGINE_VERSION)
         return LogDiagnosis(
             engine=name,
             version=None if version is None else sanitize_line(version.value),
-            phase=Phase.READY if reader.was_ready else reader.phase,
-            step=None if reader.was_ready or reader.step is None else reader.step.name,
-            ready=reader.was_ready,
-            verdict=_build_verdict(reader, name, plan),
-            facts=(*facts.values(), *self._find_acceptance(reader)),
-            parts=reader.phase_durations,
-            took=tuple(reader.took),
+            phase=Phase.READY if analyzer.was_ready else analyzer.phase,
+            step=None if analyzer.was_ready or analyzer.step is None else analyzer.step.name,
+            ready=analyzer.was_ready,
+            verdict=_judge_log(analyzer, name, plan),
+            facts=(*facts.values(), *self._find_acceptance(analyzer)),
+            parts=analyzer.phase_durations,
+            took=tuple(analyzer.took),
             lines=self.lines,
-            runs=reader.runs,
-            run_began=reader.run_began,
-            before=None if reader.before is None else verdict_builder.build_verdict_from_line(reader.before),
-            is_stopped=reader.stopped is not None,
-            sounds_like_an_engine=name is not None or bool(reader.failures),
-            reading=reader.describe_reading(self._describe_engine_line()),
+            runs=analyzer.runs,
+            run_began=analyzer.run_began,
+            before=None if analyzer.before is None else verdict_builder.build_verdict_from_line(analyzer.before),
+            is_stopped=analyzer.stopped is not None,
+            sounds_like_an_engine=name is not None or bool(analyzer.failures),
+            reading=analyzer.describe_reading(self._describe_engine_line()),
         )
 
-    def _find_acceptance(self, reader: LogAnalyzer) -> Iterator[EngineFact]:
+    def _find_acceptance(self, analyzer: LogAnalyzer) -> Iterator[EngineFact]:
         """Yield how many drafts the model accepted, as the last line of its run tells."""
-        if self._acceptance is None or self._acceptance[0] < max(reader.run_began, self._opening_line):
+        if self._acceptance is None or self._acceptance[0] < max(analyzer.run_began, self._opening_line):
             return
         raw = self._acceptance[1]
-        told = reader.engine.parse_stats_line(prepare_raw_line(raw if isinstance(raw, bytes) else raw.encode()))
+        told = analyzer.engine.parse_stats_line(prepare_raw_line(raw if isinstance(raw, bytes) else raw.encode()))
         if told is None or told.accept_length is None:
             return
         share = "" if told.accept_rate is None else f", {told.accept_rate:.0%} of the drafts accepted"
@@ -262,16 +262,16 @@ class LogDiagnoser:
     def analyzer(self) -> LogAnalyzer:
         """The analyzer of the engine; of no engine's log the one whose rules name the failure best."""
         if self._engine_name is None:
-            own = self._readers[UNKNOWN_ENGINE].get_last_run_analyzer()
+            own = self._analyzers[UNKNOWN_ENGINE].get_last_run_analyzer()
             others = (
-                reader.get_last_run_analyzer() for name, reader in self._readers.items() if name != UNKNOWN_ENGINE
+                analyzer.get_last_run_analyzer() for name, analyzer in self._analyzers.items() if name != UNKNOWN_ENGINE
             )
             best = max((own, *others), key=lambda one: failure_weight(one.end_cause) if one.end_cause else 0)
             if best.end_cause is not None and failure_weight(best.end_cause) > FailureWeight.EXCEPTION:
                 return best
             return own
         return (
-            self._readers.get(self._engine_name or UNKNOWN_ENGINE) or self._readers[UNKNOWN_ENGINE]
+            self._analyzers.get(self._engine_name or UNKNOWN_ENGINE) or self._analyzers[UNKNOWN_ENGINE]
         ).get_last_run_analyzer()
 
     @property
@@ -296,7 +296,7 @@ class LogDiagnoser:
         for name, opens in _load_start_patterns():
             if name == self._engine or not opens(head):
                 continue
-            old = self._readers[str(self._engine)].get_last_run_analyzer()
+            old = self._analyzers[str(self._engine)].get_last_run_analyzer()
             fresh = self._create_analyzer(name)
             is_second = bool(old.failures) or old.was_ready or old.has_begun
             fresh.runs, fresh.before = (old.runs + 1, old.end_cause) if is_second else (1, None)
@@ -309,7 +309,7 @@ class LogDiagnoser:
             fresh.run_began = first[0].number if is_second else 1
             for one in first[:-1]:
                 fresh.feed_line(one)
-            self._engine, self._readers = name, {name: fresh}
+            self._engine, self._analyzers = name, {name: fresh}
             self._engine_line = line.number, text
             self._opening_line = line.number
             return
@@ -319,21 +319,23 @@ class LogDiagnoser:
         for name, is_mark, hints in _load_engine_marks():
             if is_mark is not None and is_mark(head):
                 self._engine, self._engine_line = name, (line.number, head)
-                self._readers = {name: self._readers.get(name) or self._create_analyzer(name)}
+                self._analyzers = {name: self._analyzers.get(name) or self._create_analyzer(name)}
                 return
             if any(hint in head for hint in hints):
                 self._hints[name] = self._hints.get(name, 0) + 1
         if self.lines == _MAX_UNDECIDED_LINES:
-            self._readers = {UNKNOWN_ENGINE: self._readers[UNKNOWN_ENGINE]}
+            self._analyzers = {UNKNOWN_ENGINE: self._analyzers[UNKNOWN_ENGINE]}
 
 
-def _build_verdict(reader: LogAnalyzer, name: str | None, plan: LaunchPlan | None) -> Verdict | None:
-    cut = reader.cut_failure
-    if cut is not None and (reader.end_cause is None or failure_weight(reader.end_cause) <= FailureWeight.EXCEPTION):
+def _judge_log(analyzer: LogAnalyzer, name: str | None, plan: LaunchPlan | None) -> Verdict | None:
+    cut = analyzer.cut_failure
+    if cut is not None and (
+        analyzer.end_cause is None or failure_weight(analyzer.end_cause) <= FailureWeight.EXCEPTION
+    ):
         return replace(verdict_builder.build_verdict_from_line(cut, plan), confidence=Confidence.LIKELY)
-    if verdict_builder.proves_failure(reader):
-        return verdict_builder.build_verdict(reader, plan)
-    if name is not None and (last := reader.unnamed_error) is not None:
+    if verdict_builder.proves_failure(analyzer):
+        return verdict_builder.build_verdict(analyzer, plan)
+    if name is not None and (last := analyzer.unnamed_error) is not None:
         return Verdict(
             cause=FailureCause.CRASHED,
             summary="It never became ready, and its log ends on an error that sparkctl has no name for.",
@@ -341,11 +343,11 @@ def _build_verdict(reader: LogAnalyzer, name: str | None, plan: LaunchPlan | Non
             remedy="Read the log around this line.",
             confidence=Confidence.LIKELY,
         )
-    if name is None and reader.last_error is not None and not reader.was_ready:
+    if name is None and analyzer.last_error is not None and not analyzer.was_ready:
         return Verdict(
             cause=FailureCause.CRASHED,
             summary="No known engine wrote this log; its last line that looks like an error is the proof.",
-            evidence=verdict_builder.build_line_evidence(reader.last_error),
+            evidence=verdict_builder.build_line_evidence(analyzer.last_error),
             remedy="Read the log around this line; --engine names the engine.",
             confidence=Confidence.LIKELY,
         )

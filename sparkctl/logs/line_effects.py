@@ -15,7 +15,7 @@ from itertools import repeat
 from sparkctl.engines import engine_names, load_engine
 from sparkctl.engines.base import Engine
 from sparkctl.engines.line_preparer import LOG_PREFIX_PATTERN, MAX_LINE_LENGTH, prepare_text
-from sparkctl.engines.log_rules import TO_SHAPE
+from sparkctl.engines.log_rules import DIGITS_TO_ZERO
 from sparkctl.logs.line_patterns import (
     ACCESS_LINE,
     ASSERTION_START,
@@ -38,7 +38,7 @@ from sparkctl.logs.line_patterns import (
 )
 from sparkctl.model.text.sanitize import ESCAPE_SEQUENCE
 
-_TO_SHAPE = bytes.maketrans(b"123456789", b"000000000")
+_DIGITS_TO_ZERO_BYTES = bytes.maketrans(b"123456789", b"000000000")
 _MAX_SHAPE_BYTES = 24 << 20  # of all shapes that are known
 _BYTES_BESIDE_SHAPE = 128  # that a known shape takes, its text aside
 _KNOWN_LINES = 4096
@@ -58,7 +58,7 @@ class LineEffect(IntEnum):
 
 def get_shapes(block: bytes) -> list[bytes]:
     """Return the shape of each line of a block."""
-    return block.translate(_TO_SHAPE).split(b"\n")[:-1]
+    return block.translate(_DIGITS_TO_ZERO_BYTES).split(b"\n")[:-1]
 
 
 @cache
@@ -96,7 +96,7 @@ class EffectTable:
         """Return the effects of these shapes, a byte each."""
         return bytes(map(self._effects.get, shapes, repeat(LineEffect.UNKNOWN)))
 
-    def judge_line(self, shape: bytes, raw: bytes) -> int:
+    def find_effect(self, shape: bytes, raw: bytes) -> int:
         """Return the effect of the lines of this shape, of which ``raw`` is one."""
         if (known := self._effects.get(shape)) is not None:
             return known
@@ -128,7 +128,7 @@ class EffectTable:
             return LineEffect.OPENS
         if self._matters_to_traceback(text, line) or (level in ERROR_LEVELS and not is_indented):
             return LineEffect.MATTERS
-        shape = line.translate(TO_SHAPE)
+        shape = line.translate(DIGITS_TO_ZERO)
         if shape.startswith(self._starts) or any(word in shape for word in self._words):
             return LineEffect.MATTERS
         if looks_like_error(line) and not is_below_error(level):
@@ -172,7 +172,7 @@ def _compile_work_pattern(serving: tuple[str, ...]) -> Callable[[bytes], object]
 
 
 def _get_text_shapes(texts: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple({text.translate(TO_SHAPE): None for text in texts})
+    return tuple({text.translate(DIGITS_TO_ZERO): None for text in texts})
 
 
 @cache

@@ -239,6 +239,7 @@ def strip_broken_colour_codes(line: str) -> str:
 
 # Used for lines without a year; a leap year has every day.
 _DEFAULT_YEAR = 2000
+_YEAR_SECONDS = 366 * 86400.0  # of that year
 _HEADER_PATTERN = re.compile(
     r"\[(?P<date>\d{4}-\d\d-\d\d) (?P<time>\d\d:\d\d:\d\d(?:\.\d+)?)[ \]]"  # SGLang
     r"|(?:\((?:[\w-]+ )?pid=\d+[^)]{0,40}\) ?){0,3}(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) "
@@ -252,14 +253,17 @@ _HEADER_PATTERN = re.compile(
 class LogTime:
     """``seconds`` of one ``clock``; times of different clocks cannot be compared."""
 
-    clock: str  # docker | engine | start
+    clock: str  # docker | engine | yearless | start
     seconds: float
 
     def seconds_since(self, earlier: LogTime | None) -> float | None:
         """Return the seconds between the two, None if not known."""
-        if earlier is None or earlier.clock != self.clock or self.seconds < earlier.seconds:
+        if earlier is None or earlier.clock != self.clock:
             return None
-        return self.seconds - earlier.seconds
+        passed = self.seconds - earlier.seconds
+        if self.clock == "yearless" and passed < -_YEAR_SECONDS / 2:  # a new year began between them
+            passed += _YEAR_SECONDS
+        return passed if passed >= 0 else None
 
 
 def parse_log_time(when: str, text: str) -> LogTime | None:
@@ -272,7 +276,7 @@ def parse_log_time(when: str, text: str) -> LogTime | None:
     if found["date"]:
         return _parse_timestamp("engine", f"{found['date']}T{found['time']}")
     if found["day"]:
-        return _parse_timestamp("engine", f"{_DEFAULT_YEAR}-{found['day']}T{found['clock']}")
+        return _parse_timestamp("yearless", f"{_DEFAULT_YEAR}-{found['day']}T{found['clock']}")
     if found["us"]:
         month, day, year = found["us"].split("/")
         return _parse_timestamp("engine", f"{year}-{month}-{day}T{found['hour']}")

@@ -7,6 +7,8 @@ from enum import StrEnum
 
 from sparkctl.model.launch_plan import ContainerLabel
 
+SHORT_ID_DIGITS = 12
+
 
 class ContainerState(StrEnum):
     """A container's state, in Docker's own words."""
@@ -70,3 +72,8 @@ class Container:
     def is_alive(self) -> bool:
         """Tell whether its processes may exist: True unless it has certainly ended or never ran."""
         return self.state not in ENDED_STATES
+
+
+def shorten_id(identity: str) -> str:
+    """Return the first digits of an image's id, a digest or a hash, as Docker lists them."""
+    return identity.removeprefix("sha256:")[:SHORT_ID_DIGITS]

@@ -27,8 +27,9 @@ class DecodeStepSpec:
 
     ``draft_tokens``: tokens drafted per step and request, without the bonus token. ``draft_passes``: how often one step
     runs the draft model. ``unread``: of ``weights``, what no decode step reads: an embedding table that is not the output
-    layer too, a vision tower. ``is_measured``: by the headers of the files on the node, not by the profile. ``ranks``: tensor
-    parallel x pipeline parallel size.
+    layer too, a vision tower. ``kv_per_token``: of the cache, what a step reads for each token of context. ``state_per_request``: what
+    layers with linear attention keep of a request: read once a step, and written for each of its tokens. ``is_measured``: by the
+    headers of the files on the node, not by the profile. ``ranks``: tensor parallel x pipeline parallel size.
     """
 
     weights: int | None = None
@@ -40,6 +41,7 @@ class DecodeStepSpec:
     draft_passes: int | None = None
     draft_tokens: int | None = None
     kv_per_token: int | None = None
+    state_per_request: int | None = None
     ranks: int = 1
     is_measured: bool = False
 

@@ -230,7 +230,9 @@ class EngineFactName(StrEnum):
     CONTEXT_LENGTH = "context_length"  # tokens
     MAX_CONCURRENCY = "max_concurrency"  # requests: of full context (vLLM), or the most that run at once (SGLang)
     SPECULATIVE_METHOD = "speculative_method"
-    DRAFT_TOKENS = "draft_tokens"  # drafted in each step; SGLang reports its steps, or the tokens it verifies
+    DRAFT_TOKENS = "draft_tokens"  # drafted in each step; SGLang reports the tokens it verifies
+    DRAFT_STEPS = "draft_steps"  # passes of the draft model in each step
+    DRAFT_TOP_K = "draft_top_k"  # how many branches each of them has
     DRAFT_ACCEPTANCE = "draft_acceptance"  # in the last line that a log has about it
 
 

@@ -2,6 +2,7 @@
 
 Reading, the JSON Schema, writing, an export's metadata, the profile hash and the table in the documentation come from
 the declaration (`profiles.schema`). It stands in an annotation, which nothing evaluates before a profile is read.
+What does not follow from it, such as what the field does and where it is shown: CONTRIBUTING.md, "A profile field".
 """
 
 from __future__ import annotations

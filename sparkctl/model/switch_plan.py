@@ -147,7 +147,7 @@ class SwitchJournal:
 
     ``words``: the profile and its overrides as given, without secrets; ``profile_hash`` is of the resulting profile.
     ``old``: the stopped containers that are kept, by node. ``since`` in unix seconds. ``rolls_back`` False: a new model
-    that failed is left for study. ``guarded`` and ``timeout`` (seconds) belong to the new start. ``keep_going`` belongs
+    that failed is left as it is. ``guarded`` and ``timeout`` (seconds) belong to the new start. ``keep_going`` belongs
     to the switch. ``need_nodes``: where what the new model needs is started. ``ran_before``: ids of the containers that
     were started for a model of that name before the switch, and go on. A journal without one of these comes from a
     version that did not have it.

@@ -362,9 +362,11 @@ async def check_answers(
     if target.service.ready.probe not in QUESTION_PROBES or target.service.port is None:
         report(none := _leave_open("question", "its profile has no `probe` that takes a question, so none was asked"))
         return (none,)
-    manners = QueryMarkerSupport()
-    service = await engine_probe.resolve_served_model(link, target.service, manners)
-    return await _AnswerChecker(link, replace(target, service=service), manners).run(is_full=is_full, report=report)
+    marker_support = QueryMarkerSupport()
+    service = await engine_probe.resolve_served_model(link, target.service, marker_support)
+    return await _AnswerChecker(link, replace(target, service=service), marker_support).run(
+        is_full=is_full, report=report
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,15 +384,15 @@ async def measure_requests(
 
     The first of the two meets an engine that has not decoded before. Raises `ConnectionLost`; where the engine fails, nothing is known.
     """
-    manners = QueryMarkerSupport()
-    service = await engine_probe.resolve_served_model(link, target.service, manners)
-    asker = _AnswerChecker(link, replace(target, service=service), manners, _FULL_SECONDS)
+    marker_support = QueryMarkerSupport()
+    service = await engine_probe.resolve_served_model(link, target.service, marker_support)
+    asker = _AnswerChecker(link, replace(target, service=service), marker_support, _FULL_SECONDS)
     first: float | None = None
     try:
         first = await asker.measure_rate(clock)
         again = None if first is None else await asker.measure_rate(clock)
         began = clock.monotonic()
-        told = await engine_probe.request_token(link, service, manners)
+        told = await engine_probe.request_token(link, service, marker_support)
         ttft = clock.monotonic() - began if told.good else None
     except (OSError, http_client.InvalidHttpResponse):
         return RequestSpeed(rate=first), RequestSpeed()
@@ -404,9 +406,13 @@ class _AnswerChecker:
     """One check of one instance."""
 
     def __init__(
-        self, link: NodeConnection, target: CheckTarget, manners: QueryMarkerSupport, seconds: float = _BASIC_SECONDS
+        self,
+        link: NodeConnection,
+        target: CheckTarget,
+        marker_support: QueryMarkerSupport,
+        seconds: float = _BASIC_SECONDS,
     ) -> None:
-        self._link, self._target, self._manners = link, target, manners
+        self._link, self._target, self._marker_support = link, target, marker_support
         self._thinking: Mapping[str, Any] = {"chat_template_kwargs": {"enable_thinking": False}}
         self._seconds = seconds
 
@@ -526,7 +532,7 @@ class _AnswerChecker:
         assert service.port is not None
         answer = await request_engine(
             self._link, service.port, "POST", path, body=question, headers=headers, timeout=self._seconds,
-            manners=self._manners,
+            marker_support=self._marker_support,
         )  # fmt: skip
         return parse_reply(answer.status, answer.body)
 
@@ -535,7 +541,7 @@ class _AnswerChecker:
         assert service.port is not None
         return await request_engine(
             self._link, service.port, "GET", path, headers=service.auth_headers, timeout=self._seconds,
-            manners=self._manners,
+            marker_support=self._marker_support,
         )  # fmt: skip
 
 

@@ -45,13 +45,13 @@ async def request_engine(
     body: bytes | None = None,
     headers: http_client.Headers = (),
     timeout: float,
-    manners: QueryMarkerSupport | None = None,
+    marker_support: QueryMarkerSupport | None = None,
 ) -> http_client.HttpResponse:
     """Send a request to the engine on a port of the node, at most twice; ``timeout`` seconds each. Raises as `request_tcp`.
 
     If sshd forwards no connection to the port, a command on the node sends the request: the engine is not down.
     """
-    manners = manners or QueryMarkerSupport()
+    marker_support = marker_support or QueryMarkerSupport()
 
     async def send_request(target: str) -> http_client.HttpResponse:
         try:
@@ -67,8 +67,8 @@ async def request_engine(
                 raise forbidden from None  # its message has the remedy
 
     answer = await send_request(mark_request_path(path))
-    manners.takes_queries = manners.takes_queries or answer.is_success
-    if answer.status in _QUERY_REJECTED_STATUSES and not manners.takes_queries:
+    marker_support.takes_queries = marker_support.takes_queries or answer.is_success
+    if answer.status in _QUERY_REJECTED_STATUSES and not marker_support.takes_queries:
         answer = await send_request(path)
     return answer
 
@@ -106,7 +106,7 @@ async def check_health(
     link: NodeConnection,
     service: ReadinessTarget,
     timeout: float = _HEALTH_TIMEOUT,
-    manners: QueryMarkerSupport | None = None,
+    marker_support: QueryMarkerSupport | None = None,
 ) -> ProbeResult:
     """Ask the health path once. Raises `ConnectionLost`; every fault of the engine is a `ProbeResult`."""
     port = service.port
@@ -115,7 +115,7 @@ async def check_health(
     path = service.ready.health
     try:
         response = await request_engine(
-            link, port, "GET", path, headers=service.auth_headers, timeout=timeout, manners=manners
+            link, port, "GET", path, headers=service.auth_headers, timeout=timeout, marker_support=marker_support
         )
     except ConnectionLost:
         raise
@@ -138,7 +138,7 @@ async def request_status(link: NodeConnection, port: int, path: str, timeout: fl
     try:
         return (
             await request_engine(
-                link, port, "GET", path, timeout=timeout, manners=QueryMarkerSupport(takes_queries=True)
+                link, port, "GET", path, timeout=timeout, marker_support=QueryMarkerSupport(takes_queries=True)
             )
         ).status
     except ConnectionLost:
@@ -153,12 +153,12 @@ def is_alive_status(status: int | None) -> bool:
 
 
 async def read_served_model(
-    link: NodeConnection, port: int, manners: QueryMarkerSupport | None = None, headers: http_client.Headers = ()
+    link: NodeConnection, port: int, marker_support: QueryMarkerSupport | None = None, headers: http_client.Headers = ()
 ) -> str | None:
     """Return the first model name that an engine serves, None if it does not say."""
     try:
         answer = await request_engine(
-            link, port, "GET", "/v1/models", headers=headers, timeout=_NAME_TIMEOUT, manners=manners
+            link, port, "GET", "/v1/models", headers=headers, timeout=_NAME_TIMEOUT, marker_support=marker_support
         )
         name = load_json(answer.body)["data"][0]["id"] if answer.is_success else None
     except (OSError, http_client.InvalidHttpResponse, ValueError, LookupError, TypeError, RecursionError, DockerError):
@@ -167,24 +167,26 @@ async def read_served_model(
 
 
 async def resolve_served_model(
-    link: NodeConnection, service: ReadinessTarget, manners: QueryMarkerSupport | None = None
+    link: NodeConnection, service: ReadinessTarget, marker_support: QueryMarkerSupport | None = None
 ) -> ReadinessTarget:
     """Return the target with the served model name, asking the engine if it is not known. Raises `ConnectionLost`."""
     if service.served_model is not None or service.port is None or service.ready.probe == "none":
         return service
-    return replace(service, served_model=await read_served_model(link, service.port, manners, service.auth_headers))
+    return replace(
+        service, served_model=await read_served_model(link, service.port, marker_support, service.auth_headers)
+    )
 
 
 async def check_key_required(
     link: NodeConnection,
     service: ReadinessTarget,
-    manners: QueryMarkerSupport | None = None,
+    marker_support: QueryMarkerSupport | None = None,
     timeout: float = _HEALTH_TIMEOUT,
 ) -> ProbeResult:
     """Check that a request without the key is refused. It is no whole request: without a key nothing is generated, too."""
     port, path = service.port, "/v1/chat/completions"
     if port is None:
-        return ProbeResult(good=False, what="the profile gives no port to ask")
+        return ProbeResult(good=False, what="the profile gives no port to ask", unproven=True)
     headers = [("Content-Type", "application/json")]
     try:
         response = await request_engine(
@@ -195,7 +197,7 @@ async def check_key_required(
             body=b'{"max_tokens": 1}',
             headers=headers,
             timeout=timeout,
-            manners=manners,
+            marker_support=marker_support,
         )
     except ConnectionLost:
         raise
@@ -211,35 +213,39 @@ async def check_key_required(
 
 
 async def request_token(
-    link: NodeConnection, service: ReadinessTarget, manners: QueryMarkerSupport | None = None
+    link: NodeConnection, service: ReadinessTarget, marker_support: QueryMarkerSupport | None = None
 ) -> ProbeResult:
     """Request one token by the rule's API; fall back to a chat request if there is no /v1/completions."""
-    manners = manners or QueryMarkerSupport()
+    marker_support = marker_support or QueryMarkerSupport()
     if service.ready.probe == "none":
         return ProbeResult(good=True, what="no token is asked of this engine")
     if service.ready.probe == "completions":
         answer, status = await _request_completion(
-            link, service, manners, "/v1/completions", {"prompt": service.ready.prompt}
+            link, service, marker_support, "/v1/completions", {"prompt": service.ready.prompt}
         )
         if status != 404:
             return answer
     messages = [{"role": "user", "content": service.ready.prompt}]
-    answer, _ = await _request_completion(link, service, manners, "/v1/chat/completions", {"messages": messages})
+    answer, _ = await _request_completion(link, service, marker_support, "/v1/chat/completions", {"messages": messages})
     return answer
 
 
 async def _request_completion(
-    link: NodeConnection, service: ReadinessTarget, manners: QueryMarkerSupport, path: str, body: dict[str, object]
+    link: NodeConnection,
+    service: ReadinessTarget,
+    marker_support: QueryMarkerSupport,
+    path: str,
+    body: dict[str, object],
 ) -> tuple[ProbeResult, int | None]:
     port = service.port
     if port is None:
-        return ProbeResult(good=False, what="the profile gives no port to ask"), None
+        return ProbeResult(good=False, what="the profile gives no port to ask", unproven=True), None
     question = {"model": service.served_model or "default", **body, "max_tokens": 1, "temperature": 0, "stream": False}
     headers = [("Content-Type", "application/json"), *service.auth_headers]
     try:
         response = await request_engine(
             link, port, "POST", path, body=json.dumps(question).encode(), headers=headers, timeout=_TOKEN_TIMEOUT,
-            manners=manners,
+            marker_support=marker_support,
         )  # fmt: skip
     except ConnectionLost:
         raise
@@ -314,17 +320,17 @@ async def request_proof(
     link: NodeConnection,
     service: ReadinessTarget,
     clock: Clock,
-    manners: QueryMarkerSupport | None = None,
+    marker_support: QueryMarkerSupport | None = None,
     timeout: float = _PROOF_TIMEOUT,
 ) -> ProbeResult:
     """Ask for all that the rule wants of a service that is up: its work, then that it refuses who has no key.
 
     Raises `ConnectionLost`; every fault of the engine is a `ProbeResult`.
     """
-    answer = await request_work(link, service, clock, manners, timeout)
+    answer = await request_work(link, service, clock, marker_support, timeout)
     if not answer.good or not service.ready.requires_key:
         return answer
-    refusal = await check_key_required(link, service, manners, min(timeout, _HEALTH_TIMEOUT))
+    refusal = await check_key_required(link, service, marker_support, min(timeout, _HEALTH_TIMEOUT))
     return answer if refusal.good else refusal
 
 
@@ -332,20 +338,22 @@ async def request_work(
     link: NodeConnection,
     service: ReadinessTarget,
     clock: Clock,
-    manners: QueryMarkerSupport | None = None,
+    marker_support: QueryMarkerSupport | None = None,
     timeout: float = _PROOF_TIMEOUT,
 ) -> ProbeResult:
     """Ask for one piece of work by the rule's probe. Raises as `request_proof`."""
     probe = service.ready.probe
     if probe not in PROVED_PROBES:
-        return await request_token(link, service, manners)
+        return await request_token(link, service, marker_support)
     if service.port is None:
-        return ProbeResult(good=False, what="the profile gives no port to ask")
+        return ProbeResult(good=False, what="the profile gives no port to ask", unproven=True)
     if probe == "speech":
         began = clock.monotonic()
-        answer = await request_speech(link, service, service.ready.prompt, timeout=timeout, manners=manners)
+        answer = await request_speech(
+            link, service, service.ready.prompt, timeout=timeout, marker_support=marker_support
+        )
         return _judge_clip(answer, clock.monotonic() - began)
-    asker = _ServiceAsker(link, service, timeout, manners)
+    asker = _ServiceAsker(link, service, timeout, marker_support)
     if probe == "http":
         return await asker.request_judged(service.ready.health or "/", None, lambda _: None)
     named: dict[str, object] = {} if service.served_model is None else {"model": service.served_model}
@@ -367,7 +375,7 @@ async def request_speech(
     *,
     voice: str | None = None,
     timeout: float = _PROOF_TIMEOUT,
-    manners: QueryMarkerSupport | None = None,
+    marker_support: QueryMarkerSupport | None = None,
 ) -> SpeechAnswer:
     """Ask for a text as WAV. Without ``voice`` the server chooses; one that insists gets the API's first name."""
     named = {} if service.served_model is None else {"model": service.served_model}
@@ -377,7 +385,7 @@ async def request_speech(
         "response_format": "wav",
         **({} if voice is None else {"voice": voice}),
     }
-    asker = _ServiceAsker(link, service, timeout, manners)
+    asker = _ServiceAsker(link, service, timeout, marker_support)
     answer = await asker.ask(SPEECH_PATH, question)
     if voice is None and isinstance(answer, HttpResponse) and answer.status in (400, 422) and b"voice" in answer.body:
         answer = await asker.ask(SPEECH_PATH, {**question, "voice": _ANY_VOICE})
@@ -455,7 +463,7 @@ class _ServiceAsker:
     link: NodeConnection
     service: ReadinessTarget
     timeout: float
-    manners: QueryMarkerSupport | None
+    marker_support: QueryMarkerSupport | None
 
     async def request_judged(
         self, path: str, body: dict[str, object] | None, judge: Callable[[object], str | None]
@@ -487,7 +495,7 @@ class _ServiceAsker:
         try:
             return await request_engine(
                 self.link, self.service.port, method, path, body=None if body is None else json.dumps(body).encode(), headers=headers,
-                timeout=self.timeout, manners=self.manners,
+                timeout=self.timeout, marker_support=self.marker_support,
             )  # fmt: skip
         except ConnectionLost:
             raise

@@ -129,14 +129,14 @@ class LivenessProbe:
         )  # whatever the result
         if container is None or rule is None or one.port is None:
             return
-        manners = QueryMarkerSupport()
+        marker_support = QueryMarkerSupport()
         run = await self._session.docker.read_run_options(container.id)
         service = ReadinessTarget(one.port, rule, None, find_container_api_key(run))
-        service = await engine_probe.resolve_served_model(self._session.link, service, manners)
+        service = await engine_probe.resolve_served_model(self._session.link, service, marker_support)
         if service.served_model is None:
             return  # the served name is not known, and a wrong one would be our own fault
         began = self._session.clock.unix_time() + ahead
-        answer = await engine_probe.request_token(self._session.link, service, manners)
+        answer = await engine_probe.request_token(self._session.link, service, marker_support)
         watched.proved = self._session.clock.monotonic()
         if answer.good or answer.unproven or is_generating(told().get(container.id, MeterReading(None)).numbers):
             self._clear_finding(watched)

@@ -53,6 +53,7 @@ _HEALTH_TIMEOUT = 5.0
 _PROOF_TIMEOUT = 10.0
 _PROOF_SECONDS, _NO_PROOF_SECONDS = 900.0, 30.0  # how long a proof counts, and how long that there is none
 _DOWNLOAD_TAIL_LINES = 200  # a message a second, and what the client prints between them
+_LOOK_GAP_SECONDS, _LOOK_TIMEOUT_SECONDS = 0.2, 3.0  # between the two samples of a look, and for all of it
 _SIGKILL_EXIT = 137
 _SIGNAL_EXITS = (130, _SIGKILL_EXIT, 143)  # 128 and SIGINT, SIGKILL or SIGTERM
 
@@ -175,10 +176,13 @@ async def _look_once(session: NodeSession) -> _NodeLook | None:
     try:
         with isolate_node_failures(session.node):
             await session.link.connect()
-            known, log, _ = await gather_or_cancel(
-                read_identity_and_sample(session, disks), read_kernel_log(session), inspect_containers()
-            )
-    except NodeError:
+            async with asyncio.timeout(_LOOK_TIMEOUT_SECONDS):
+                known, log, _ = await gather_or_cancel(
+                    read_identity_and_sample(session, disks, _LOOK_GAP_SECONDS),
+                    read_kernel_log(session),
+                    inspect_containers(),
+                )
+    except (NodeError, TimeoutError):
         return None
     return None if known is None else _NodeLook(*known, () if log is None else log.events, inspections)
 
@@ -549,6 +553,7 @@ async def _read_log_tail(session: NodeSession, container: Container, lines: int 
 
 
 _INSPECTION_SECONDS = 30.0  # seconds: an environment never changes, and a restart is not urgent
+_INSPECTION_PATIENCE_SECONDS = 2.0  # seconds that the list of all waits for them: Docker may hang on a single container
 _MAX_INSPECTIONS = 24  # containers a round
 _MAX_INSPECTIONS_AT_ONCE = 4  # where sshd forwards no sockets each is a session, of which it allows ten
 
@@ -564,22 +569,25 @@ class ContainerInspections:
     async def update_inspections(self, containers: Iterable[Container]) -> None:
         """Inspect running containers that are due, and forget those that are gone. Raises ConnectionLost.
 
-        Of one that Docker does not inspect the last inspection stays.
+        Of one that Docker does not inspect, or not soon, the last inspection stays.
         """
         now = self._session.clock.monotonic()
         alive = {one.id: one for one in containers if one.is_alive}
         self._known = {key: seen for key, seen in self._known.items() if key in alive}
         due = [key for key in alive if key not in self._known or now - self._known[key][0] >= _INSPECTION_SECONDS]
-        asked = due[:_MAX_INSPECTIONS]
-        for key, found in zip(asked, await gather_or_cancel(*map(self._inspect_container, asked)), strict=True):
-            self._known[key] = (now, found or self.get_container(key))
+        until = asyncio.get_running_loop().time() + _INSPECTION_PATIENCE_SECONDS
+        await gather_or_cancel(*(self._inspect_container(key, now, until) for key in due[:_MAX_INSPECTIONS]))
 
-    async def _inspect_container(self, key: str) -> Container | None:
-        async with self._free:
-            try:
-                return await self._session.docker.inspect_container(key)
-            except DockerError:
-                return None
+    async def _inspect_container(self, key: str, now: float, until: float) -> None:
+        """Inspect a container. ``until``: when the list waits no longer, by the loop's time; one whose turn has not come
+        by then stays due, one that Docker hangs on is asked again half a minute later.
+        """
+        try:
+            async with asyncio.timeout_at(until), self._free:
+                self._known[key] = (now, self.get_container(key))
+                self._known[key] = (now, await self._session.docker.inspect_container(key))
+        except (DockerError, TimeoutError):
+            return
 
     def get_container(self, container_id: str | None) -> Container | None:
         """Return the last inspection of a container, None if there was none."""

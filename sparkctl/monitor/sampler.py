@@ -206,12 +206,14 @@ async def _send_keepalives(held: RemoteProcess) -> None:
 _IDENTITY_TIMEOUT_SECONDS = 10.0
 
 
-async def read_identity_and_sample(session: NodeSession, disks: Sequence[str] = ()) -> tuple[AgentHello, Sample] | None:
+async def read_identity_and_sample(
+    session: NodeSession, disks: Sequence[str] = (), every: float = 0.5
+) -> tuple[AgentHello, Sample] | None:
     """Return a node's identity and its second sample: the first does not know yet which container a GPU process is in.
 
-    ``disks``: paths whose free space it reads. None if the agent does not run there or sends nothing in time.
+    ``disks``: paths whose free space it reads; ``every``: seconds between the two. None if the agent does not run there or sends nothing in time.
     """
-    sampler = NodeSampler(session, every=0.5, disks=disks)
+    sampler = NodeSampler(session, every=every, disks=disks)
     try:
         async with asyncio.timeout(_IDENTITY_TIMEOUT_SECONDS), aclosing(sampler.stream_samples()) as events:
             async for event in events:

@@ -217,7 +217,7 @@ def choose_files(siblings: list[Any], include: list[str], exclude: list[str]) ->
             if name.endswith(".gguf") and not _GGUF_PART.search(name) and "mmproj" not in name.lower()
         )  # fmt: skip
         if len(several) > 1 and not tensors:
-            raise DownloadError("nothing", "it has several quantisations, name one: " + ", ".join(several[:12]))
+            raise DownloadError("nothing", "it has several quantizations, name one: " + ", ".join(several[:12]))
         kinds = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.txt", "*.py", "*.tiktoken")
         include = list(kinds) if tensors else ["*"]
         exclude = [*exclude, "*/*", *_OTHER_FRAMEWORKS]

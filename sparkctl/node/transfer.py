@@ -436,7 +436,7 @@ def remove_stale_parts(folder: int, job: Job) -> None:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def drop_page_cache(file: Any, start: int, length: int) -> None:
+def forget_pages(file: Any, start: int, length: int) -> None:
     """Remove a file from the page cache: on a Spark that memory is the GPU's, too."""
     with contextlib.suppress(AttributeError, OSError):
         os.posix_fadvise(file.fileno(), start, length, os.POSIX_FADV_DONTNEED)
@@ -450,7 +450,7 @@ def hash_prefix(file: Any, upto: int, sha: Any) -> None:
         if not data:
             raise TransferError("a file became shorter while it was read")
         sha.update(data)
-        drop_page_cache(file, at, len(data))
+        forget_pages(file, at, len(data))
         at += len(data)
         if time.monotonic() - told > BUSY_REPORT_SECONDS:
             told = time.monotonic()
@@ -518,7 +518,7 @@ class TransferSender:
                     raise TransferError(f"{job['path']} became shorter while it was read")
                 stream.send(data)
                 sha.update(data)
-                drop_page_cache(file, at, len(data))
+                forget_pages(file, at, len(data))
                 at += len(data)
         write_message(sent=job["n"], sum=sha.hexdigest())
 
@@ -610,7 +610,7 @@ class TransferReceiver:
             self._receive_file_data(stream, file, have, job["size"], sha)
             stream.set_timeout(SILENCE_TIMEOUT_SECONDS)
             os.fsync(file.fileno())
-            drop_page_cache(file, 0, 0)
+            forget_pages(file, 0, 0)
         write_message(got=job["n"], sum=sha.hexdigest())
 
     def _receive_file_data(self, stream: PeerStream, file: Any, at: int, size: int, sha: Any) -> None:
@@ -628,7 +628,7 @@ class TransferReceiver:
             self.count_received(len(data))
             if at - flushed >= FLUSH_BYTES:
                 os.fdatasync(file.fileno())
-                drop_page_cache(file, flushed, at - flushed)
+                forget_pages(file, flushed, at - flushed)
                 flushed = at
 
     def _receive_image(self, stream: PeerStream, job: Job) -> None:

@@ -17,9 +17,11 @@ from sparkctl.profiles.field_types import FIELD_TYPES, MAP_TYPES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileField:
-    """A field of the file. ``name``: its attribute, None for a section of attributes of `Profile`, and for a field of
-    the file alone; ``value_type``: that of the value, or of each in a list; ``default`` is MISSING where it has to be
-    given; ``section``: the fields below it.
+    """A field of the file.
+
+    ``name``: the attribute that holds its value; None for a section whose fields are attributes of `Profile` itself, and for a
+    field that only the file has. ``value_type``: of the value, or of each element of a list. ``default``: MISSING for a required
+    field. ``section``: the fields of a section, None for a value.
     """
 
     key: str
@@ -44,7 +46,7 @@ class FileField:
 
 @dataclass(frozen=True, slots=True)
 class FileSection:
-    """The fields of a map in the order of a file. ``type`` is None where they are attributes of `Profile`."""
+    """The fields of a section, in the order of a file. ``type``: the class that holds them; None where `Profile` itself does."""
 
     type: type | None
     fields: dict[str, FileField]
@@ -161,7 +163,7 @@ def _build_section_schema(section: FileSection, title: str, words: str, definiti
 
 
 def build_field_schema(field: FileField, definitions: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON Schema of a field; the sections in it are added to ``definitions``."""
+    """Return the JSON Schema of a field, and add those of the sections below it to ``definitions``."""
     if field.section is not None:
         return _build_reference_schema(field, field.section, definitions)
     own = _build_value_schema(field)

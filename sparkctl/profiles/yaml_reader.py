@@ -7,7 +7,6 @@ and the source text of every scalar is kept.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Iterator
@@ -24,7 +23,7 @@ _MAX_BYTES = 1 << 20  # bytes of a file that are read to show a line of it
 _NAME_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class FilePosition:
     """A position in a file, lines and columns counted from 1; without a line it is a flag (``--set port=x``)."""
 
@@ -245,13 +244,6 @@ class _OpenCollection:
     height: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class _AnchoredValue:
-    item: YamlValue
-    size: int
-    height: int
-
-
 class _AbortReadingError(Exception):
     """Reading cannot continue; the fault is already recorded."""
 
@@ -263,7 +255,8 @@ class _YamlTreeReader:
         self.file = file
         self.faults: list[FileIssue] = []
         self.stack: list[_OpenCollection] = []
-        self.anchors: dict[str, _AnchoredValue | None] = {}  # None: its collection is still open
+        # each with its size and height; None: its collection is still open
+        self.anchors: dict[str, tuple[YamlValue, int, int] | None] = {}
         self.aliases = 0
         self.items = 0
         self.root: YamlValue | None = None
@@ -337,7 +330,7 @@ class _YamlTreeReader:
         plain = event.tag is None and event.implicit[0]
         item = YamlValue(place, resolve_scalar(text) if plain else text, text)
         if event.anchor:
-            self.anchors[event.anchor] = _AnchoredValue(item, 1, 0)
+            self.anchors[event.anchor] = (item, 1, 0)
         self._add_value(item, 1, 0)
 
     def _add_alias(self, name: str, place: FilePosition) -> None:
@@ -350,7 +343,7 @@ class _YamlTreeReader:
         if target is None:
             self._abort_reading(place, f"the alias {quote_source(name)} is inside its own anchor")
         else:
-            self._add_value(target.item, target.size, target.height, place)
+            self._add_value(*target, place)
 
     def _open_collection(self, event: Any, place: FilePosition, *, is_map: bool) -> None:
         if len(self.stack) >= MAX_DEPTH:
@@ -367,7 +360,7 @@ class _YamlTreeReader:
         done = self.stack.pop()
         item = YamlValue(done.place, done.entries if done.is_map else tuple(done.items))
         if done.anchor:
-            self.anchors[done.anchor] = _AnchoredValue(item, done.size, done.height)
+            self.anchors[done.anchor] = (item, done.size, done.height)
         self._add_value(item, done.size, done.height)
 
     def _add_value(self, item: YamlValue, size: int, height: int, alias: FilePosition | None = None) -> None:
@@ -412,14 +405,16 @@ class _YamlTreeReader:
         """Return a parser's mark as a position; one behind the end of the file becomes the end."""
         if mark is None:
             return FilePosition(self.file, 1, 1)
-        end = self._position_after(text)
-        return min(FilePosition(self.file, mark.line + 1, mark.column + 1), end)
+        there, end = FilePosition(self.file, mark.line + 1, mark.column + 1), self._position_after(text)
+        return min(there, end, key=lambda place: (place.line or 0, place.column or 0))
 
     def _position_after(self, before: str) -> FilePosition:
         return FilePosition(self.file, before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1)
 
 
 def _dump_json_scalar(value: object) -> str:
+    import json  # a config needs none of it
+
     return json.dumps(value, ensure_ascii=False)
 
 

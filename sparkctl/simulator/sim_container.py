@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkctl.engines.simulation.simulated_clock import format_rfc3339
+from sparkctl.model.launch_plan import ContainerLabel
 
 ZERO_TIME = "0001-01-01T00:00:00Z"
 JsonBody = dict[str, Any]  # JSON as the Docker API has it
@@ -189,6 +190,12 @@ class SimContainer:
             for item in items or []
             if item.get("HostPort")
         }
+
+    @property
+    def told_port(self) -> int | None:
+        """The port in it that its profile names; None where it names none."""
+        told = self.labels.get(ContainerLabel.PORT)
+        return None if told is None else self.published_ports.get(int(told), int(told))
 
     @property
     def has_host_network(self) -> bool:

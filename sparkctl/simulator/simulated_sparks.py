@@ -55,7 +55,7 @@ _REQUEST_DELAY_SECONDS = 6.0  # seconds from ready until somebody uses it
 
 
 async def fast_forward_while_busy(clock: SimClock, rate: float, nodes: Sequence[SimDockerDaemon]) -> None:
-    """Run the clock at ``rate`` while something starts or stops on a node, else at its normal rate; until cancelled."""
+    """Run the clock at ``rate`` while something starts or stops on a node, and at its normal rate otherwise; until cancelled."""
     rest = clock.rate
     while True:
         wanted = rate if any(docker.is_busy for docker in nodes) else rest
@@ -65,7 +65,7 @@ async def fast_forward_while_busy(clock: SimClock, rate: float, nodes: Sequence[
 
 
 async def send_requests_when_ready(process: EngineProcess) -> None:
-    """Send one request after the other to an engine that writes text, from soon after it is ready."""
+    """Send one request after the other to a language model, beginning a few seconds after it is ready."""
     await process.ready.wait()
     await process.node.clock.sleep(_REQUEST_DELAY_SECONDS)
     if (
@@ -84,10 +84,10 @@ class SimulatedSparks:
     """An async context: while it is open, each node is an SSH server on 127.0.0.1.
 
     ``speed`` 1 is the demo's pace (`DEMO_SPEED`), 50 a test's; ``decode_speed`` 1 generates tokens as fast as a Spark.
-    ``options`` and ``faults`` are by node name. ``clock``: the time of all of
-    it, ours unless given; with ``haste`` it goes that many times as fast while something starts or stops, and engines are
-    used as soon as they are ready. ``is_reachable``: each has a loopback address of its own, as far as this machine has such
-    (Linux does), and its engines answer there, too. Keys are made for this one run and lie in a directory of mode 0700.
+    ``options`` and ``faults``: by node name. ``clock``: the clock of everything here, a new one by default. ``busy_rate``: how many
+    times as fast the clock runs while something starts or stops; then engines also get requests as soon as they are ready.
+    ``is_reachable``: each node has its own loopback address where this machine allows it (Linux does), and its engines answer there.
+    The keys are made for this run only, in a directory of mode 0700.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class SimulatedSparks:
         options: Mapping[str, SimNodeOptions] | None = None,
         faults: Mapping[str, str] | None = None,
         clock: SimClock | None = None,
-        haste: float | None = None,
+        busy_rate: float | None = None,
         is_reachable: bool = False,
     ) -> None:
         if scenario not in SCENARIOS:
@@ -115,7 +115,7 @@ class SimulatedSparks:
         self.guards: dict[str, SimGuard] = {}
         self.ports: dict[str, int] = {}
         self.sshd: dict[str, SimSshServer] = {}
-        self._haste, self._is_reachable = haste, is_reachable
+        self._busy_rate, self._is_reachable = busy_rate, is_reachable
         self._hurrying: asyncio.Task[None] | None = None
         self._directory: tempfile.TemporaryDirectory[str] | None = None
 
@@ -176,12 +176,12 @@ class SimulatedSparks:
         self.known_hosts_path.write_text("".join(hosts), encoding="utf-8")
         self.write_config(self.directory)
         await SCENARIOS[self.scenario](list(self.docker.values()))
-        if self._haste is not None:
+        if self._busy_rate is not None:
             for docker in self.docker.values():
                 docker.visitors = send_requests_when_ready
             # no TaskGroup: it runs until `__aexit__`, beside the block of whoever uses these Sparks
             self._hurrying = asyncio.create_task(
-                fast_forward_while_busy(self.pace.clock, self._haste, list(self.docker.values()))
+                fast_forward_while_busy(self.pace.clock, self._busy_rate, list(self.docker.values()))
             )
         return self
 
@@ -297,11 +297,11 @@ async def run_node_faults(nodes: Sequence[SimDockerDaemon]) -> None:
     """The big model, and everything that `top` can find: a stuck clock, heat, half a fabric, a full disk, a lost
     engine, a PCIe error in the kernel's log.
     """
-    ill = (
+    faults = (
         {NodeFault.STUCK_CLOCK, NodeFault.IDLE_FUNCTION, NodeFault.FULL_DISK},
         {NodeFault.HOT, NodeFault.IDLE_FUNCTION, NodeFault.OTHER_GID, NodeFault.ORPHAN},
     )
-    for docker, troubles in zip(nodes, ill, strict=False):
+    for docker, troubles in zip(nodes, faults, strict=False):
         docker.node.options = replace(docker.node.options, troubles=frozenset(troubles))
         if NodeFault.ORPHAN in troubles:
             docker.node.memory.allocate(ORPHAN_PID, gpu=11 * GIB)
@@ -328,8 +328,8 @@ def _plan_ranks(name: str, nodes: Sequence[SimDockerDaemon]) -> list[LaunchPlan]
     names = tuple(NodeName(docker.node.name) for docker in nodes)
     seen = [decode_inspection(format_inspection(docker.node, ["fabric"]).encode()).lanes for docker in nodes]
     lanes = [NodeLanes(name, one.lanes, one.has_devices) for name, one in zip(names, seen, strict=True) if one]
-    way = find_fabric_route(lanes, {})
-    addresses = tuple(end.address for end in way.ends)
+    route = find_fabric_route(lanes, {})
+    addresses = tuple(end.address for end in route.ends)
     return [
         _plan_shipped_profile(
             name,
@@ -337,7 +337,7 @@ def _plan_ranks(name: str, nodes: Sequence[SimDockerDaemon]) -> list[LaunchPlan]
                 rank=EngineRank(index, addresses),
                 nodes=names,
                 run=RUN_ID,
-                env=build_nccl_environment(way, each.node),
+                env=build_nccl_environment(route, each.node),
                 has_devices=each.has_devices,
             ),
         )

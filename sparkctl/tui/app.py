@@ -132,7 +132,7 @@ class PanelApp(Panel):
         self._colourless = colourless
         self.set_class(colourless or setup.ascii_only, "-plain")  # what has no ground of its own needs an edge
         self.perform_global_action = partial(perform_global_action, self)
-        self.orders = CommandDispatcher(self)
+        self.dispatcher = CommandDispatcher(self)
         self.confirm_exit = self._confirm_exit
         self._has_begun = False
         self._interrupted = -_SECOND_INTERRUPT_SECONDS  # when ctrl+c was pressed last

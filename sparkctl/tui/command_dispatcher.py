@@ -17,13 +17,13 @@ from sparkctl.commands.actions import (
     find_verb_action,
     retarget_context,
 )
-from sparkctl.commands.request import Request, ScreenTarget
 from sparkctl.errors import InvalidInput, SparkctlError
 from sparkctl.model.node import NodeState
 from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.tui.panel_options import AVAILABLE_SCREENS
 
 if TYPE_CHECKING:
+    from sparkctl.commands.request import Request, ScreenTarget
     from sparkctl.commands.switch.switch_request import SwitchInstance
     from sparkctl.model.memory_fit import MemoryFit
     from sparkctl.model.node import NodeName
@@ -56,6 +56,8 @@ class CommandDispatcher:
 
         ``confirms``: an action that asks before any command.
         """
+        from sparkctl.commands.request import Request
+
         panel = self._panel
         if words and words[0] in _VERB_ALIASES:
             words = (_VERB_ALIASES[words[0]], *words[1:])
@@ -84,6 +86,8 @@ class CommandDispatcher:
 
     def _do_bare_verb(self, one: Action) -> bool:
         """Do what a verb without arguments means on the selection; tell whether it means anything there."""
+        from sparkctl.commands.request import ScreenTarget
+
         panel, now = self._panel, self._panel.build_action_context()
         if one.id is ActionId.SWITCH and not now.replaying:
             self.plan_selected_switch()
@@ -93,17 +97,19 @@ class CommandDispatcher:
             self._show_history(ScreenTarget(verb="history"))
         elif one.screen in AVAILABLE_SCREENS:
             panel.open_screen(str(one.screen), retarget_context(now, None, None))
-        elif one.id in _USAGE_BY_ACTION and one.request is not None:
+        elif one.id in _USAGE_BY_ACTION and one.build_request is not None:
             self._refuse_if_not_ready()
             if why := one.why_not(now):
                 raise InvalidInput(why, f"or name it: {_USAGE_BY_ACTION[one.id]}")
-            self.dispatch_request(one.request(now))
+            self.dispatch_request(one.build_request(now))
         else:
             return False
         return True
 
     def dispatch_request(self, request: Request | ScreenTarget) -> None:
         """Carry out a request; ask first where it is dangerous. Raises `SparkctlError` where it is refused."""
+        from sparkctl.commands.request import ScreenTarget
+
         if isinstance(request, ScreenTarget):
             self._show_target(request)
             return

@@ -7,9 +7,9 @@ Imported after the first paint, since it imports everything that talks to nodes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -52,7 +52,7 @@ from sparkctl.monitor.store import Store, StoreEvent, Topic, TopicKind
 from sparkctl.monitor.switch_journal_io import format_step_number
 from sparkctl.profiles.profile_library import ProfileOffer, list_startable_profiles
 from sparkctl.tui.estimate_cache import MemoryEstimateCache, StartOfferCache
-from sparkctl.tui.panel_options import DemoStep, PanelOptions, PreparedCommand
+from sparkctl.tui.panel_options import DemoStep, PanelOptions
 from sparkctl.views.command_result_view import (
     describe_guard_action,
     describe_running_instances,
@@ -73,6 +73,31 @@ if TYPE_CHECKING:
 
 
 _STOP_SECONDS = 2.0  # seconds that a command has to reach a safe point
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedCommand:
+    """A request, the context that it runs in, and its events. ``only_node``: of a config with one node."""
+
+    request: Request
+    context: CommandContext
+    events: Callable[[], AsyncGenerator[Event, None]]
+    only_node: str | None = None
+
+    @property
+    def verb(self) -> str:
+        """Its verb."""
+        return self.request.verb
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of its command line, without ``sparkctl``."""
+        return self.request.format_as_command()
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes that it names; empty: all nodes."""
+        return tuple(map(str, self.request.named_nodes)) or (() if self.only_node is None else (self.only_node,))
 
 
 class JobRunner:

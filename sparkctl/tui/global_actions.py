@@ -29,8 +29,8 @@ def perform_global_action(panel: Panel, one: Action) -> None:
         HANDLERS[one.id](panel)
     elif one.screen is not None:
         panel.open_screen(one.screen)
-    elif one.request is not None:
-        panel.run_request(partial(one.request, panel.build_action_context()))
+    elif one.build_request is not None:
+        panel.run_request(partial(one.build_request, panel.build_action_context()))
 
 
 def _show_or_plan_switch(panel: Panel) -> None:
@@ -38,7 +38,7 @@ def _show_or_plan_switch(panel: Panel) -> None:
     if panel.controller is not None and panel.controller.store.switches.running is not None:
         panel.open_screen("switch")
     else:
-        panel.orders.plan_selected_switch()
+        panel.dispatcher.plan_selected_switch()
 
 
 def _open_palette(panel: Panel) -> None:
@@ -132,7 +132,7 @@ def _toggle_tunnel(panel: Panel) -> None:
             if job.started.words[:2] == ("tunnel", now.instance):
                 panel.controller.jobs.interrupt_job(number)
                 return
-    opening = find_action(ActionId.TUNNEL).request
+    opening = find_action(ActionId.TUNNEL).build_request
     assert opening is not None
     panel.run_request(partial(opening, now))
 
@@ -368,9 +368,9 @@ def make_playback_handler(do: Callable[[RecordingPlayer], None]) -> Callable[[Pa
 
 
 HANDLERS: dict[ActionId, Callable[[Panel], None]] = {
-    ActionId.UP: lambda panel: panel.orders.open_profile_picker(),
+    ActionId.UP: lambda panel: panel.dispatcher.open_profile_picker(),
     ActionId.SWITCH: _show_or_plan_switch,
-    ActionId.COMMAND: lambda panel: panel.orders.open_command_line(),
+    ActionId.COMMAND: lambda panel: panel.dispatcher.open_command_line(),
     ActionId.PALETTE: _open_palette,
     ActionId.HELP: _show_key_help,
     ActionId.WRONG: _show_problems,

@@ -12,7 +12,6 @@ from textual import events
 from sparkctl.commands import action_context as why
 from sparkctl.commands.actions import Action, ActionContext, ActionId, ActionRole, list_footer_actions
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.views.text.line_wrap import wrap_styled_line, wrap_text
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,
@@ -57,7 +56,7 @@ def render_key_footer(
     """
     placed = list_footer_actions([one for one in actions if not (now.replaying and one.changes)])
     can = {one.id: one.why_not(now) is None for one in placed}
-    placed = tuple(one for one in placed if one.sense not in _SELECTION_ROLES or can[one.id])
+    placed = tuple(one for one in placed if one.role not in _SELECTION_ROLES or can[one.id])
     if can.get(ActionId.WRONG):  # a problem is more important than the actions that are always possible
         wrong = next(one for one in placed if one.id is ActionId.WRONG)
         others = [one for one in placed if one is not wrong]
@@ -163,6 +162,8 @@ def render_key_columns(actions: Sequence[Action], now: ActionContext, columns: i
 
 def _render_key_group(name: str, actions: Sequence[Action], now: ActionContext, columns: int) -> list[TextRow]:
     """Return a group: a row per action with its keys and the first clause of its title; faint where it is not possible now."""
+    from sparkctl.views.text.line_wrap import wrap_text
+
     keys = [
         each
         if measure_text(each := _format_action_keys(one)) <= _MAX_KEY_COLUMNS or not one.keys
@@ -190,6 +191,8 @@ def render_key_help(
 ) -> list[TextRow]:
     """Return each action of this screen: its keys, its title, its command and why it is not possible now. ``words``: only
     actions that have all of them. Wrapped to ``columns``, below the titles."""
+    from sparkctl.views.text.line_wrap import wrap_styled_line
+
     wanted = words.casefold().split()
     found = [
         one

@@ -25,7 +25,9 @@ MAX_OPENING_SECONDS = 3.0  # seconds a dialog may take to open; keys typed durin
 KEY_PRIORITY_SECONDS = 0.25  # seconds at most for which other work waits for keys, so that it does not starve
 PAINT_GRACE_SECONDS = 0.01  # seconds until the paint after a key has begun: Textual checks every 4 ms
 IGNORED_KEY_SECONDS = 0.5  # seconds in which keys cannot answer a dialog that opened by itself
-_CALM_ROUNDS = 2  # a bubbling key may post a message, which bubbles up in turn
+_CALM_ROUNDS = (
+    2  # rounds without a message until a key is handled: a bubbling key may post one, which bubbles up in turn
+)
 
 
 class KeyQueue:
@@ -39,10 +41,10 @@ class KeyQueue:
     ) -> None:
         self._app, self._spawn_task, self._deliver = app, spawn_task, deliver
         self._typed: deque[events.Key | events.Paste] = deque()
-        self._typing: asyncio.Task[None] | None = None
-        self._opening: set[asyncio.Task[None]] = set()
-        self._coming: set[asyncio.Task[None]] = set()
-        self._away: set[asyncio.Task[None]] = set()
+        self._delivery: asyncio.Task[None] | None = None  # hands the queued keys over, one after the other
+        self._opening: set[asyncio.Task[None]] = set()  # what opens a dialog
+        self._mounting: set[asyncio.Task[None]] = set()  # what waits until a screen or widget is mounted
+        self._other_programs: set[asyncio.Task[None]] = set()  # what has given the terminal away
         self._ignore_until = 0.0
         self._is_closed = False
         self._taken: float | None = None
@@ -57,7 +59,7 @@ class KeyQueue:
     def has_pending_key(self) -> bool:
         """Tell whether a key is expected, in progress or not painted yet; other work should wait some milliseconds."""
         now = time.monotonic()
-        if self._typing is not None and not self._typing.done():
+        if self._delivery is not None and not self._delivery.done():
             return now - self._begun < KEY_PRIORITY_SECONDS
         return now < self._expected or now - self._done < PAINT_GRACE_SECONDS
 
@@ -68,7 +70,7 @@ class KeyQueue:
     @property
     def is_opening(self) -> bool:
         """Whether a dialog or another program is being opened, so that clicks are not for the visible screen."""
-        return bool(self._opening or self._away)
+        return bool(self._opening or self._other_programs)
 
     @property
     def is_deaf(self) -> bool:
@@ -79,7 +81,7 @@ class KeyQueue:
         """Queue a key. Escape cancels what is being opened, and drops the keys typed for it."""
         self._taken = asyncio.get_running_loop().time()
         is_escape = isinstance(event, events.Key) and event.key == "escape"
-        if self._is_closed or self._away or (self.is_deaf and not is_escape):
+        if self._is_closed or self._other_programs or (self.is_deaf and not is_escape):
             return
         if self._opening and is_escape:
             self._typed.clear()
@@ -87,9 +89,9 @@ class KeyQueue:
                 task.cancel()
             return
         self._typed.append(event)
-        if self._typing is None or self._typing.done():
+        if self._delivery is None or self._delivery.done():
             self._begun = time.monotonic()
-            self._typing = self._spawn_task(self._deliver_queued_keys())
+            self._delivery = self._spawn_task(self._deliver_queued_keys())
 
     def hold_until_done(self, opening: asyncio.Task[None]) -> None:
         """Hold keys until a task has ended that opens a dialog."""
@@ -99,18 +101,18 @@ class KeyQueue:
     def hold_until_mounted(self, mounting: Awaitable[object]) -> None:
         """Hold keys, including escape, until a screen or widget is mounted."""
         task = self._spawn_task(_wait_for_mount(mounting))
-        self._coming.add(task)
-        task.add_done_callback(self._coming.discard)
+        self._mounting.add(task)
+        task.add_done_callback(self._mounting.discard)
 
     def suspend_until(self, other: asyncio.Task[None]) -> None:
         """Drop keys until a task has ended that gives the terminal to another program."""
         self._typed.clear()
-        self._away.add(other)
-        other.add_done_callback(self._away.discard)
+        self._other_programs.add(other)
+        other.add_done_callback(self._other_programs.discard)
 
     def resume_input(self) -> None:
         """Accept keys again: the other program has ended."""
-        self._away.clear()
+        self._other_programs.clear()
 
     def discard_keys_briefly(self) -> None:
         """Drop keys for a moment, because a dialog has opened by itself and the operator has not seen it yet."""
@@ -124,7 +126,7 @@ class KeyQueue:
 
     async def _deliver_queued_keys(self) -> None:
         while self._typed:
-            if self._opening or self._coming:
+            if self._opening or self._mounting:
                 await self._wait_for_opening()
                 continue
             event = self._typed.popleft()
@@ -139,7 +141,7 @@ class KeyQueue:
             now = self._find_key_target()
             for pump in now.ancestors_with_self:
                 await _drain_pump(pump)
-            if self._opening or self._coming:
+            if self._opening or self._mounting:
                 await self._wait_for_opening()
             calm = calm + 1 if now is before and now is self._find_key_target() else 0
             before = now
@@ -147,7 +149,7 @@ class KeyQueue:
     async def _wait_for_opening(self) -> None:
         loop = asyncio.get_running_loop()
         since = loop.time()
-        await asyncio.wait(self._opening | self._coming)
+        await asyncio.wait(self._opening | self._mounting)
         if loop.time() - since > MAX_OPENING_SECONDS:
             self._typed.clear()
 

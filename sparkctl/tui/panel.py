@@ -144,7 +144,7 @@ class Panel(App[tuple[str, ...]]):
     ``config_fault``: of the config file as it is now; the config read before stays in use.
     """
 
-    orders: Dispatcher
+    dispatcher: Dispatcher
     perform_global_action: Callable[[Action], None]  # for what the screen in front does not do itself
     confirm_exit: Callable[[SwitchProgress], None]
     tones: Mapping[TextStyle, Style]
@@ -359,9 +359,9 @@ class Panel(App[tuple[str, ...]]):
         if why := one.why_not(self.build_action_context()):
             self.show_toast(why)
             return
-        own = {} if front is None else front.action_handlers()
-        if one.id in own:
-            own[one.id]()
+        handlers = {} if front is None else front.action_handlers()
+        if one.id in handlers:
+            handlers[one.id]()
         else:
             self.perform_global_action(one)
 
@@ -427,14 +427,14 @@ class Panel(App[tuple[str, ...]]):
     def run_command_line(self, words: Sequence[str], confirms: Action | None = None) -> None:
         """Carry out a command line, after a question as before this action; show the error where it is refused."""
         try:
-            self.orders.dispatch_line(words, confirms)
+            self.dispatcher.dispatch_line(words, confirms)
         except SparkctlError as error:
             self.show_error(error)
 
     def run_request(self, build_request: Callable[[], Request | ScreenTarget]) -> None:
         """Carry out a request; show the error where it cannot be made or is refused."""
         try:
-            self.orders.dispatch_request(build_request())
+            self.dispatcher.dispatch_request(build_request())
         except SparkctlError as error:
             self.show_error(error)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -30,31 +30,6 @@ SCREENS: dict[str, tuple[str, str]] = {
     "node": ("node_screen", "create_node_screen"),
 }
 AVAILABLE_SCREENS = frozenset(SCREENS)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedCommand:
-    """A request, the context that it runs in, and its events. ``only_node``: of a config with one node."""
-
-    request: Request
-    context: CommandContext
-    events: Callable[[], AsyncGenerator[Event, None]]
-    only_node: str | None = None
-
-    @property
-    def verb(self) -> str:
-        """Its verb."""
-        return self.request.verb
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The words of its command line, without ``sparkctl``."""
-        return self.request.format_as_command()
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        """The nodes that it names; empty: all nodes."""
-        return tuple(map(str, self.request.named_nodes)) or (() if self.only_node is None else (self.only_node,))
 
 
 InstanceLister = Callable[[str], Sequence[str]]

@@ -38,9 +38,9 @@ EDITING_KEYS = frozenset("bf\x7f")  # alt keys of the input field: word left, wo
 
 
 class EscapeKeyParser(XTermParser):
-    """Textual's parser with escape as a key of its own. ``keeps`` tells for which characters alt is a modifier now.
+    """Textual's parser, with the escape key told apart from alt. ``keeps`` tells for which characters alt is a modifier now.
 
-    Textual 8.2 has the parser in a private module alone; it takes alt for a modifier of every key after a lone escape.
+    Textual 8.2 takes every key that follows an escape for alt with that key. It has the parser only in a private module.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class SafeStdout:
 
 
 class StdoutDriver(LinuxDriver):
-    """Textual's driver that paints on stdout instead of stderr and tells escape from alt keys.
+    """Textual's driver, but it paints on stdout instead of stderr, and tells the escape key from alt.
 
     Textual 8.2 has no public way to name the driver's file, nor to know whether its writer thread lives: `_file` and
     `_writer_thread` are its own. tests/unit/test_private_names.py fails where a version has other names.
@@ -177,7 +177,7 @@ class StdoutDriver(LinuxDriver):
         return self._textual_app  # type: ignore[return-value]
 
     def _keeps_alt(self, character: str) -> bool:
-        """Tell whether alt with a character is a key of the operator's keymap or of the focused input field."""
+        """Tell whether alt with this character means something: in the operator's keymap, or in the focused input field."""
         with suppress(ScreenStackError):  # before the first paint
             if character in EDITING_KEYS and isinstance(self._textual_app.focused, Input):
                 return True
@@ -185,7 +185,7 @@ class StdoutDriver(LinuxDriver):
 
 
 def freeze_gc() -> None:
-    """Exclude all current objects, the program itself, from garbage collection, and begin with it.
+    """Turn garbage collection on, for objects made from now on: those of the program itself are never collected.
 
     Otherwise each collection visits them while log lines pour in, and keys wait.
     """
@@ -197,8 +197,8 @@ def freeze_gc() -> None:
 def trim_render_caches() -> None:
     """Clear the render caches of Textual and Rich once they are large.
 
-    The text of a moving curve never comes again, and each line of a selectable log has styles of its own. The caches would
-    keep thousands of such entries, 10 MiB and more, without a hit.
+    A moving chart never shows the same text twice, and each line of a selectable log has its own styles. The caches would keep
+    thousands of such entries (10 MiB and more) that are never used again.
     """
     for remembered in RENDER_CACHES:
         if remembered.cache_info().currsize > MAX_CACHE_ENTRIES:

@@ -31,7 +31,7 @@ def format_endpoint_config(
     What was started only because another instance needs it is left out: a client asks that one.
     """
     of_all = form in ("env", "litellm", "llama-swap", "open-webui")  # the others know language models alone
-    return _WRITERS[form]([one for one in served if one.is_model or (of_all and one.needed_by is None)], default)
+    return _WRITERS[form]([one for one in served if one.is_model or (of_all and one.started_for is None)], default)
 
 
 def build_endpoints_json(served: Sequence[ServedEndpoint]) -> dict[str, object]:
@@ -49,7 +49,7 @@ def build_endpoints_json(served: Sequence[ServedEndpoint]) -> dict[str, object]:
                 "engine": one.engine,
             }
             | ({} if one.service is None else {"service": one.service})
-            | ({} if one.needed_by is None else {"needed_by": one.needed_by})
+            | ({} if one.started_for is None else {"needed_by": one.started_for})
             | ({} if one.key is None else {"key": one.key})
             for one in served
         ],

@@ -177,7 +177,9 @@ def format_history(found: Sequence[OperationRecord], columns: int | None, *, has
     if not found:
         if has_others:
             return ["no entry matches; to see all: sparkctl history"]
-        return ["nothing was done from this machine yet; up, down, free and switch will be listed here"]
+        return [
+            "nothing was done from this machine yet; starts, stops, switches, downloads and benchmarks will be listed here"
+        ]
     made = [build_history_row(one) for one in found]
     rows = [_TABLE_HEAD, *((str(r.id), r.when, r.what, r.profile, r.nodes, r.outcome, r.took, r.why) for r in made)]
     lines = _align_table(rows)

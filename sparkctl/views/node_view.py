@@ -41,7 +41,8 @@ from sparkctl.views.overview.tile_rows import (
     render_unreachable,
 )
 from sparkctl.views.text.charts import render_gauge, round_above
-from sparkctl.views.text.frame_layout import RowBlock, draw_frame, drop_least_important, expand_charts, pad_screen
+from sparkctl.views.text.frame_layout import draw_frame, pad_screen
+from sparkctl.views.text.row_blocks import RowBlock, drop_least_important, expand_charts
 from sparkctl.views.text.styled_text import (
     ScrollPage,
     Span,
@@ -97,17 +98,17 @@ SORT_BY_HEAD = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeScreenModel:
-    """The state of the node screen. ``chosen``: the process that is selected; ``typed``: the filter of the list."""
+    """The state of the node screen. ``chosen``: the pid that the operator selected; ``pattern``: the filter of the processes."""
 
-    seen: NodeTileModel
+    tile: NodeTileModel
     order: ProcessSort = ProcessSort.GPU
     chosen: int | None = None
     pattern: FilterPattern | None = None
 
     @property
     def processes(self) -> tuple[NodeProcess, ...]:
-        """The processes that match, in their order."""
-        sample = self.seen.view.sample
+        """The processes that match the filter, sorted."""
+        sample = self.tile.view.sample
         every = list(sample.processes or ()) if sample is not None else []
         if self.pattern is not None:
             words = [f"{one.pid} {one.name or ''} {self.describe_owner(one)}" for one in every]
@@ -117,32 +118,32 @@ class NodeScreenModel:
     @property
     def process_count(self) -> int:
         """How many processes there are, those that do not match included."""
-        sample = self.seen.view.sample
+        sample = self.tile.view.sample
         return 0 if sample is None else len(sample.processes or ())
 
     @property
     def selected(self) -> NodeProcess | None:
-        """The selected process: the first one if the chosen one is gone."""
+        """The selected process; where it has ended, the first one."""
         shown = self.processes
         return next((one for one in shown if one.pid == self.chosen), shown[0] if shown else None)
 
     def describe_owner(self, one: NodeProcess) -> str:
-        """Return what a process belongs to: an instance, a container of others, or a systemd unit."""
+        """Return the owner of a process: an instance, a container that is not ours, or a systemd unit; "" where none is known."""
         if one.container is None:
             return one.unit or ""
         instance = self.find_owner(one)
         return one.container[:12] if instance is None else instance.name
 
     def find_owner(self, one: NodeProcess) -> InstanceView | None:
-        """Return the instance, of others too, that a process belongs to."""
-        instances = () if one.container is None else self.seen.view.instances
+        """Return the instance that a process belongs to, also one that is not ours."""
+        instances = () if one.container is None else self.tile.view.instances
         return next((each for each in instances if each.container_id == one.container), None)
 
 
 def render_node(scene: NodeScreenModel, columns: int, lines: int) -> ScrollPage:
-    """Return the machine above, beside it on a wide screen its curves, and the processes below, in no more rows than they need:
-    curves take the rest."""
-    seen = scene.seen
+    """Return the node page: the machine's figures, its charts below them or at their right, and the list of processes at the bottom,
+    in no more rows than it needs: charts take the rest."""
+    seen = scene.tile
     for_list = max(_MIN_PROCESS_LINES, min(scene.process_count + 3, lines // 2))
     high = max(0, lines - for_list)
     if columns >= _SIDE_BY_SIDE_COLUMNS:
@@ -236,8 +237,8 @@ def _make_block(spare: int, *rows: TextRow) -> RowBlock:
 
 
 def _render_cores(sample: Sample, space: DrawArea, *, has_core_rows: bool) -> list[TextRow]:
-    """Return how busy each kind of core is: which cores these are where each has its row below, else a column for each core, as tall
-    as it is busy."""
+    """Return the load of each cluster of cores: with the numbers of its cores where each has a row below, else with a bar for each
+    core, as high as its load."""
     cpu = sample.cpu
     if cpu is None or not cpu.cores:
         return []
@@ -363,8 +364,8 @@ def _render_links(sample: Sample, space: DrawArea) -> list[TextRow]:
 
 
 def _list_link_forms(cells: Sequence[str]) -> list[str]:
-    """Return the figures of a link in four forms, each at most as long as the one before; what RDMA moves, which no other
-    row tells, stays in each."""
+    """Return the figures of a link in four forms, from the longest to the shortest. Each has the RDMA rate, which stands nowhere
+    else."""
     figures = [cell for cell in cells if not cell.startswith("MTU")]
     at = next((at for at, cell in enumerate(figures) if cell.startswith("RDMA ")), None)
     slim = [cell for cell in figures if not cell.endswith("Gb/s")]
@@ -425,7 +426,7 @@ def _build_further_charts(seen: NodeTileModel, space: DrawArea, beside: DrawArea
 
 def _render_processes(scene: NodeScreenModel, columns: int, lines: int) -> tuple[list[TextRow], range]:
     """Return the head of the table and the processes that fit, and which they are."""
-    sample, processes = scene.seen.view.sample, scene.processes
+    sample, processes = scene.tile.view.sample, scene.processes
     if not processes:
         why = (
             "no data yet" if sample is None

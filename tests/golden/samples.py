@@ -51,7 +51,15 @@ class Sampler:
 
     def _make_member(self, parts: list[object], may_be_none: bool) -> object:
         is_none = may_be_none and (self.is_empty or len(self._open) == self.empty_depth)
-        return None if is_none else self.make(self._choose(parts))
+        if is_none:
+            return None
+        enums = [one for one in parts if isinstance(one, type) and issubclass(one, Enum)]
+        if len(enums) == len(parts) or not enums:
+            return self.make(self._choose(parts))
+        # a closed set of ours, and what others may write: every word of it is seen, too
+        chosen = self._choose([*(one for each in enums for one in each), *(one for one in parts if one not in enums)])
+        self.words |= {one.value for each in enums for one in each if isinstance(one.value, str)}
+        return chosen if isinstance(chosen, Enum) else self.make(chosen)
 
     def _make_tuple(self, parts: tuple[object, ...]) -> object:
         if parts[-1:] == (Ellipsis,):

@@ -2,16 +2,20 @@
 
 Tests on simulated Sparks spend most of their time in sleeps, of the simulator and of the product. Their sockets are all in
 this process, so "nothing can be read and no thread works" means that nothing will happen before the next timer. Only
-`time.monotonic` moves, which is what `SystemClock`, the simulated clock and asyncio read. On a starved machine this keeps
-the simulated Sparks from running ahead of the product, too.
+`time.monotonic` moves, which is what `SystemClock`, the simulated clock and asyncio read.
 
-It waits in real time where that conclusion would be wrong: while another event loop runs, in any thread but the main one,
-while a thread works for this loop, and while there is a child process (it lives in real time).
+What is not waited for takes the CPU time that it takes, whatever else the machine does: on a starved one neither does a
+patience end sooner, nor do the simulated Sparks run ahead of the product.
+
+It waits in real time where that conclusion would be wrong: while the main thread works outside of a loop, while a thread
+works for one of the loops, and while there is a child process (it lives in real time). Where several loops run, as those of
+a command and of the simulated Sparks behind it, all have to stand still.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import selectors
 import threading
@@ -19,7 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from typing import Any, TypeVar, TypeVarTuple
+from typing import Any, ClassVar, TypeVar, TypeVarTuple
 
 _Args = TypeVarTuple("_Args")
 _Result = TypeVar("_Result")
@@ -30,12 +34,27 @@ _RECHECK = 0.02  # seconds until the conditions for waiting in real time are loo
 
 class _State:
     is_on = False
-    offset = 0.0  # seconds that were skipped in this process
-    running_loops = 0
+    clock: tuple[Callable[[], float], float] = (_REAL_MONOTONIC, 0.0)  # what moves it, and how far it is ahead of that
+    running: ClassVar[dict[_ForwardingSelector, bool]] = {}  # of each loop that runs: whether it is the main thread's
+    lock = threading.RLock()
 
 
 def _monotonic() -> float:
-    return _REAL_MONOTONIC() + _State.offset
+    base, ahead = _State.clock
+    return base() + ahead
+
+
+def _move_clock(seconds: float) -> None:
+    with _State.lock:
+        base, ahead = _State.clock
+        _State.clock = (base, ahead + max(0.0, seconds))
+
+
+def _go_on_by(base: Callable[[], float]) -> None:
+    """Let this move the clock from now on."""
+    if _State.clock[0] is not base:
+        with _State.lock:
+            _State.clock = (base, _monotonic() - base())
 
 
 def has_child_processes() -> bool:
@@ -47,29 +66,74 @@ def has_child_processes() -> bool:
     return True
 
 
-def _is_another_at_work() -> bool:
-    """Tell whether another loop runs, or the main thread works outside of one."""
-    return _State.running_loops > 1 or threading.current_thread() is not threading.main_thread()
+def _is_anybody_at_work() -> bool:
+    """Tell whether something goes on that no loop waits for."""
+    return (
+        not any(_State.running.values())
+        or any(one.pending_calls for one in tuple(_State.running))
+        or has_child_processes()
+    )
 
 
 class _ForwardingSelector(selectors.DefaultSelector):
     def __init__(self) -> None:
         super().__init__()
         self.pending_calls = 0  # calls that threads work on
+        self.idle_since: float | None = None  # in real time; None while there is something to do
+        self.deadline = 0.0  # when its next timer is due
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Return what is ready; forward the clock instead of waiting for `timeout`."""
-        if not _State.is_on or timeout is None or timeout <= 0:
+        if not _State.is_on or (timeout is not None and timeout <= 0):
+            self.idle_since = None
             return super().select(timeout)
-        events = super().select(0)
-        if events:
+        if self.idle_since is None:
+            if events := super().select(0):
+                return events
+            self.idle_since = _REAL_MONOTONIC()
+        if timeout is None:
+            self.deadline = math.inf
+            events = super().select()
+            self.idle_since = None
             return events
-        if self.pending_calls or _is_another_at_work() or has_child_processes():
-            return super().select(min(timeout, _RECHECK))
-        events = super().select(min(timeout, _GRACE))
-        if not events:
-            _State.offset += max(0.0, timeout - _GRACE)
+        is_real = _is_anybody_at_work()
+        _go_on_by(_REAL_MONOTONIC if is_real else time.process_time)
+        self.deadline = _monotonic() + timeout
+        if is_real:
+            events = self._wait(min(timeout, _RECHECK))
+        else:
+            events = self._wait(min(timeout, _GRACE))
+            if not events:
+                self._forward()
+        if events or _monotonic() >= self.deadline:
+            self.idle_since = None
         return events
+
+    def _wait(self, timeout: float) -> list[tuple[selectors.SelectorKey, int]]:
+        """Wait in real time, which moves the clock; being late moves it no further."""
+        before, began = _monotonic(), _REAL_MONOTONIC()
+        events = super().select(timeout)
+        waited = min(timeout, _REAL_MONOTONIC() - began)
+        with _State.lock:
+            _move_clock(waited - (_monotonic() - before))
+        return events
+
+    def _forward(self) -> None:
+        """Forward the clock to the first timer, unless work has begun since, or another loop has something to do."""
+        with _State.lock:
+            loops = tuple(_State.running)
+            stood_still = _REAL_MONOTONIC() - _GRACE
+            if _is_anybody_at_work() or any(
+                one.idle_since is None or one.idle_since > stood_still or one.has_events()
+                for one in loops
+                if one is not self
+            ):
+                return
+            _move_clock(min(one.deadline for one in loops) - _monotonic())  # ours is finite
+
+    def has_events(self) -> bool:
+        """Tell whether there is something to read, which its own thread has not come to yet."""
+        return bool(super().select(0))
 
 
 class FastForwardLoop(asyncio.SelectorEventLoop):
@@ -81,11 +145,13 @@ class FastForwardLoop(asyncio.SelectorEventLoop):
 
     def run_forever(self) -> None:
         """Run until it is stopped."""
-        _State.running_loops += 1
+        _State.running[self._forwarding] = threading.current_thread() is threading.main_thread()
         try:
             super().run_forever()
         finally:
-            _State.running_loops -= 1
+            del _State.running[self._forwarding]
+            if not _State.running:
+                _go_on_by(_REAL_MONOTONIC)
 
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[*_Args], _Result], *args: *_Args
@@ -120,3 +186,4 @@ def forward_clock() -> Iterator[None]:
         yield
     finally:
         _State.is_on = False
+        _go_on_by(_REAL_MONOTONIC)

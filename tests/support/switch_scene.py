@@ -21,6 +21,7 @@ from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimClock, SimulatedSparks
+from sparkctl.simulator.sim_container import SimContainer
 from sparkctl.simulator.simulated_sparks import _plan_ranks as ranks
 from sparkctl.simulator.simulated_sparks import _start_ready_engine as start
 from tests.support.events import collect_events_and_end
@@ -93,6 +94,32 @@ class SwitchScene:
     def is_new(self) -> bool:
         """Whether exactly the new one runs, and nothing of the old one is left."""
         return set(self.running()) == {NEW} and len(self.all()) == 1
+
+    def cut_link_at(self, action: str, *, instance: str, is_for_good: bool) -> None:
+        """Break the link of the first Spark when its Docker does something with a container of that instance."""
+        docker, sshd = self.sparks.docker["spark1"], self.sparks.sshd["spark1"]
+        publish = docker.publish_event
+
+        def publish_and_cut(did: str, container: SimContainer, **more: str) -> None:
+            publish(did, container, **more)
+            if did == action and container.labels.get(ContainerLabel.INSTANCE) == instance:
+                docker.publish_event = publish  # type: ignore[method-assign]
+                if is_for_good:
+                    sshd.unplug()
+                else:
+                    sshd.drop_connections()
+
+        docker.publish_event = publish_and_cut  # type: ignore[method-assign]
+
+    def silence(self) -> None:
+        """Let the first Spark hear nothing more: its connections stay, and nobody new gets in."""
+        for login in self.sparks.sshd["spark1"].logins:
+            login.data_received = lambda *_: None  # type: ignore[method-assign,misc,assignment]
+        self.sparks.sshd["spark1"].stop_listening()
+
+    async def plug_in(self) -> None:
+        """Let the first Spark be reached again."""
+        await self.sparks.sshd["spark1"].listen(port=self.sparks.ports["spark1"])
 
     async def interrupted(self, at: SwitchStep) -> CommandEnded:
         """Switch, press Ctrl-C at each event of a step, and return the end."""

@@ -10,7 +10,7 @@ import pytest
 
 from sparkctl.cli.command_line_parser import CommandLineParser
 from sparkctl.cli.main import sparkctl_command
-from sparkctl.cli.verbs.demo import DEMO_STEPS, build_demo_options, seed_start_history
+from sparkctl.cli.verbs.demo import DEMO_STEPS, format_clock_label, seed_start_history
 from sparkctl.config import load_config
 from sparkctl.context import CommandContext
 from sparkctl.history.operation_history import OperationHistory
@@ -28,15 +28,14 @@ def build_story_options(sparks: SimulatedSparks, clock: SimClock, state: Path) -
     def context(asker: Prompter) -> CommandContext:
         return CommandContext(history=OperationHistory(state), operator="milo@desk", asker=asker, clock=clock)
 
-    shown = build_demo_options(clock, with_story=True)
     nodes = load_config(sparks.config_path).nodes
     return PanelOptions(
         nodes=nodes,
         make_context=context,
         load_commands=lambda: CommandLineParser(sparkctl_command),
         clock=clock,
-        badge=shown.badge,
-        story=shown.story,
+        badge=lambda: format_clock_label(clock),
+        story=DEMO_STEPS,
     )
 
 
@@ -63,7 +62,7 @@ async def test_the_story_is_told_to_whoever_watches(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     seed_start_history(tmp_path / "state")
     async with (
-        SimulatedSparks("story", speed=FASTER / DEMO_SPEED, clock=clock, haste=FASTER) as sparks,
+        SimulatedSparks("story", speed=FASTER / DEMO_SPEED, clock=clock, busy_rate=FASTER) as sparks,
         open_panel(build_story_options(sparks, clock, tmp_path / "state"), (90, 60)) as pilot,
     ):
         monkeypatch.setenv("SPARKCTL_CONFIG", str(sparks.config_path))
@@ -123,7 +122,7 @@ async def test_the_story_waits_while_a_dialog_is_open_which_tells_what_loads_the
     (1.0, 0.0, "simulated"), (1.0, 544.0, "simulated, 9 min ahead"), (8.0, 544.0, "simulated, time ×8"),
 ])  # fmt: skip
 def test_the_header_says_how_far_ahead_the_demo_is(rate: float, ahead: float, says: str) -> None:
-    assert build_demo_options(SimClock(time.time() + ahead, rate), with_story=False).badge() == says
+    assert format_clock_label(SimClock(time.time() + ahead, rate)) == says
 
 
 async def test_whoever_starts_something_has_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

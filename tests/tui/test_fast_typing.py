@@ -125,7 +125,7 @@ async def test_the_first_key_waits_as_well_for_what_is_being_mounted_and_so_does
         await wait_for_text(pilot, "sparkctl › profiles")
         keyboard.hold_until_mounted(asyncio.Event().wait())  # never there: it was left
         type_at_once(pilot, "escape")
-        await wait_until_true(pilot, lambda: not keyboard._coming, within=MAX_OPENING_SECONDS + 10)
+        await wait_until_true(pilot, lambda: not keyboard._mounting, within=MAX_OPENING_SECONDS + 10)
         type_at_once(pilot, "escape")
         await wait_for_text(pilot, lambda text: "sparkctl ›" not in text)
 

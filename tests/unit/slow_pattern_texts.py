@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from re import _constants, _parser  # type: ignore[attr-defined]
 from typing import Any
 
@@ -107,8 +108,13 @@ def _is_in_class(char: str, items: Any) -> bool:
         elif operation is _constants.RANGE:
             fits = fits or value[0] <= ord(char) <= value[1]
         elif operation is _constants.CATEGORY:
-            fits = fits or re.match(_CATEGORIES[str(value)], char) is not None
+            fits = fits or _is_in_category(char, str(value))
     return fits is not negated
+
+
+@cache
+def _is_in_category(char: str, category: str) -> bool:
+    return re.match(_CATEGORIES[category], char) is not None
 
 
 def _get_first(items: Any) -> int:

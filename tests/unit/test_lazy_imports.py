@@ -71,3 +71,12 @@ def test_status_as_it_runs_leaves_them_out_too(tmp_path: Path) -> None:
     modules = list_loaded_modules(run_python("status") + "; assert code == 3, code", tmp_path)
     assert {"asyncssh", "sparkctl.monitor.node_status"} <= modules
     assert modules.isdisjoint({"docker", "requests", "pydantic", "textual", "sqlite3"})
+
+
+def test_the_first_picture_leaves_out_what_it_does_not_show(tmp_path: Path) -> None:
+    modules = list_loaded_modules("import sparkctl.cli.panel_launcher, sparkctl.config, sparkctl.tui.app", tmp_path)
+    assert "sparkctl.tui.screens.overview_screen" in modules
+    assert modules.isdisjoint(
+        {"click", "yaml", "sparkctl.commands.request", "sparkctl.tui.controller", "sparkctl.tui.search_prompt",
+         "sparkctl.tui.screens.scroll_screens", "sparkctl.views.text.line_wrap", "sparkctl.views.text.row_blocks"}
+    )  # fmt: skip

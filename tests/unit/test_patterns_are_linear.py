@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
@@ -56,6 +57,7 @@ MADE_ELSEWHERE = {
 WHOLE = bool(os.environ.get("SPARKCTL_LAB_ALL"))  # 64 KiB and 1 MiB take minutes: by hand and nightly
 SIZES = (1 << 12, 1 << 16) if WHOLE else (1 << 12, 1 << 14)
 LARGE = 1 << 20
+PROBE = 1 << 10  # of the many rules of engines, the cheap ones are told by it
 GROWTH = 60.0  # for 16 times the text: 16 in proportion, 256 where it grows with the square
 USED_AS = {"profiles/docker_options.py": frozenset(["fullmatch"])}  # where no name tells it; elsewhere it is searched
 TICK = 0.008  # seconds: CPU time is counted no finer everywhere
@@ -73,17 +75,25 @@ class FoundPattern:
 
 
 @cache
-def _load_module(path: Path) -> tuple[ModuleType | None, ast.Module]:
+def _read_nodes(path: Path) -> tuple[str, tuple[ast.Assign | ast.Attribute | ast.Call, ...]]:
+    """Return a file's text, and what of its tree is looked at."""
+    text = path.read_text("utf-8")
+    return text, tuple(
+        node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Assign | ast.Attribute | ast.Call)
+    )
+
+
+@cache
+def _load_module(path: Path) -> ModuleType | None:
     name = ".".join(("sparkctl", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
-    tree = ast.parse(path.read_text("utf-8"))
-    return (None if name.endswith("__main__") else importlib.import_module(name)), tree
+    return None if name.endswith("__main__") else importlib.import_module(name)
 
 
 def _list_files() -> list[Path]:
     return [
         path
         for path in sorted(ROOT.rglob("*.py"))
-        if "import re" in path.read_text("utf-8")
+        if "import re" in _read_nodes(path)[0]
         and "simul" not in str(path.relative_to(ROOT))
         and path.name != "bootstrap.py"
     ]
@@ -94,9 +104,9 @@ def _list_method_calls() -> tuple[tuple[Path, str, frozenset[tuple[str, str]]], 
     """Return each file, its text, and the methods of patterns in it with the names that they are called on."""
     found = []
     for path in sorted(ROOT.rglob("*.py")):
-        text = path.read_text("utf-8")
+        text, nodes = _read_nodes(path)
         calls = set()
-        for node in ast.walk(ast.parse(text)):
+        for node in nodes:
             if isinstance(node, ast.Attribute) and node.attr in FUNCTIONS:
                 of = node.value
                 name = of.id if isinstance(of, ast.Name) else of.attr if isinstance(of, ast.Attribute) else ""
@@ -132,15 +142,15 @@ def _evaluate_node(node: ast.expr, module: ModuleType) -> object:
 
 
 def _find_in_file(path: Path) -> Iterator[FoundPattern]:
-    module, tree = _load_module(path)
+    module, nodes = _load_module(path), _read_nodes(path)[1]
     names = {
         id(node.value): target.id
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Assign)
         for target in node.targets
         if isinstance(target, ast.Name)
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if (
             isinstance(node, ast.Assign)
             and isinstance(node.targets[0], ast.Tuple)
@@ -152,7 +162,7 @@ def _find_in_file(path: Path) -> Iterator[FoundPattern]:
                 if isinstance(target, ast.Name)
             }
     place = str(path.relative_to(ROOT))
-    for node in ast.walk(tree):
+    for node in nodes:
         if (
             not isinstance(node, ast.Call)
             or not isinstance(node.func, ast.Attribute)
@@ -219,7 +229,7 @@ def test_the_rules_of_the_engines_are_no_slower() -> None:
     patterns |= {module.ENGINE.signs.marks for module in modules if module.ENGINE.signs.marks}
     assert len(patterns) > 200
     every = [FoundPattern("engines", re.compile(one), frozenset(["search"])) for one in sorted(patterns)]
-    slow = [words for one in every if (words := _describe_slowness(one, most=SIZES[0]))]
+    slow = [words for one in every if (words := _describe_slowness(one, sizes=(PROBE, SIZES[0])))]
     assert not slow
 
 
@@ -238,7 +248,7 @@ def test_time_grows_with_the_line_of_a_kernel() -> None:
     assert [words for one in found if (words := _describe_slowness(one))] == []
 
 
-def _describe_slowness(one: FoundPattern, most: int = LARGE) -> str:
+def _describe_slowness(one: FoundPattern, sizes: tuple[int, ...] = SIZES) -> str:
     """Return where its time grows faster than the text, empty where it does not."""
     costs: list[tuple[float, str, str, str]] = []
     before = signal.signal(
@@ -247,16 +257,14 @@ def _describe_slowness(one: FoundPattern, most: int = LARGE) -> str:
     try:
         for begin, repeated in hostile_pieces(one.pattern.pattern, one.pattern.flags):
             for method in sorted(one.methods):
-                for size in (size for size in SIZES if size <= most):
+                for size, following in pairwise((*sizes, LARGE)):
                     took = _measure_seconds(one, method, begin, repeated, size)
                     if took > TOO_SHORT and _grows_too_fast(one, method, begin, repeated, size, took):
                         return _describe_growth(one, method, begin, repeated, size, took)
-                    if (
-                        took * (SIZES[1] / SIZES[0]) ** 3 < TOO_SHORT
-                    ):  # even with its cube the next is too short to tell
+                    if took * (following / size) ** 3 < TOO_SHORT:  # even with its cube the next is too short to tell
                         break
                 costs.append((took, begin, repeated, method))
-        for _, begin, repeated, method in sorted(costs, reverse=True)[:1] if WHOLE and most >= LARGE else ():
+        for _, begin, repeated, method in sorted(costs, reverse=True)[:1] if WHOLE and sizes is SIZES else ():
             took = _measure_seconds(one, method, begin, repeated, LARGE)
             if took > TOO_SHORT and _grows_too_fast(one, method, begin, repeated, LARGE, took):
                 return _describe_growth(one, method, begin, repeated, LARGE, took)

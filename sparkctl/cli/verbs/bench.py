@@ -63,8 +63,8 @@ def bench_command() -> None:
     sparkctl bench qwen36 --preset owner
     sparkctl bench compare 3 4
 
-    The load comes from llama-benchy, over the SSH connection: nothing runs in the Spark's memory, and no port is opened. Beside
-    each cell stands what the engine and the Spark did meanwhile: accepted drafts, memory, power, clock.
+    The load comes from llama-benchy, over the SSH connection: nothing runs in the Spark's memory, and no port is opened.
+    Beside each cell stands what the engine and the Spark did meanwhile: accepted drafts, memory, power, clock.
     """
 
 
@@ -102,7 +102,7 @@ def _parse_numbers(ctx: click.Context, param: click.Parameter, value: str | None
     help="Measure each cell N times (default 3; quick of one instance: 1).",
 )
 @click.option(
-    "--timeout", callback=parse_duration_option, metavar="TIME", help="Give up a cell after this long, e.g. 10m."
+    "--timeout", callback=parse_duration_option, metavar="TIME", help="Give up on a cell after this long, e.g. 10m."
 )
 @click.option("--tokenizer", metavar="DIR", help="The model's tokenizer, if it cannot be read from the Spark.")
 @click.option("--book", type=click.Path(path_type=Path), metavar="FILE", help="A text file to cut prompts from.")
@@ -118,7 +118,7 @@ def _parse_numbers(ctx: click.Context, param: click.Parameter, value: str | None
     "--start",
     "are_started",
     is_flag=True,
-    help="Start what does not run without a question; it is stopped again, and what stops for it runs again at the end.",
+    help="Start what does not run, without asking. It is stopped afterwards, and what had to stop for it starts again.",
 )
 @click.option("--together", is_flag=True, help="Measure all at the same time, on different Sparks.")
 @click.option("--by-domain", is_flag=True, help="Acceptance and speed by kind of text: coding, JSON, prose and so on.")
@@ -150,17 +150,17 @@ def run_command(
     are_started: bool, together: bool, by_domain: bool, domains: tuple[str, ...], prompts: Path | None, max_tokens: int,
     baseline: str | None, **sizes: tuple[int, ...] | None,
 ) -> PreparedVerb:  # fmt: skip
-    """Measure INSTANCE cell by cell. What was measured is kept, whatever ends the rest.
+    """Measure INSTANCE cell by cell. What was measured is kept, even if the rest fails.
 
     \b
     sparkctl bench qwen36 --pp 2048 --tg 128 --depth 0,8192 --concurrency 1,4
     sparkctl bench qwen36-ngram qwen36-vllm --node spark1 --start      one after the other, overnight
     sparkctl bench --resume 7
-    sparkctl bench qwen36-vllm --by-domain --baseline qwen36 --start      MTP beside NEXTN, by kind of text
+    sparkctl bench qwen36-vllm --by-domain --baseline qwen36 --start      MTP against NEXTN, by kind of text
 
-    Each cell is its own process of llama-benchy, with prompts that no cache knows. A cell that other clients disturbed, or in
-    which the GPU was throttled, says so. Exit 1: a cell was not measured, or the engine ended. Exit 6: refused, nothing was
-    measured, for example because llama-benchy is not installed.
+    Each cell is its own process of llama-benchy, with prompts that are in no cache. The table marks cells that other
+    clients disturbed, or in which the GPU was throttled. Exit 1: a cell was not measured, or the engine ended. Exit 6:
+    refused, nothing was measured, for example because llama-benchy is not installed.
     """
     from sparkctl.cli.event_printers import BenchPrinter
     from sparkctl.commands.bench.load_generator import hash_book, refuse_missing_tokenizer
@@ -409,9 +409,9 @@ def compare_command(
     sparkctl bench compare 3 4
     sparkctl bench compare qwen36-ngram qwen36-vllm --as markdown --png chart.png
 
-    A and B are numbers (`sparkctl bench list`), or names of instances or profiles: then the newest of each. Without both: the
-    newest two of different profiles. "not distinguishable": the values of A and B overlap; by kind of text: A is faster with some
-    prompts, and B with others.
+    A and B are numbers (`sparkctl bench list`), or names of instances or profiles: then the newest of each. Without both:
+    the newest two of different profiles. "not distinguishable": the values of A and B overlap; by kind of text: A is faster
+    with some prompts, and B with others.
     """
     from sparkctl.cli import stdout
     from sparkctl.history.bench_store import BenchStore, compare_benches

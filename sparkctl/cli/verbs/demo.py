@@ -8,12 +8,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import click
 
-from sparkctl.cli.panel_launcher import DemoOptions
 from sparkctl.clock import Clock
 from sparkctl.history.expected_durations import compute_model_key
 from sparkctl.history.operation_history import OperationHistory
@@ -81,16 +81,7 @@ class ScaledClock(Clock, Protocol):
         ...
 
 
-def build_demo_options(clock: ScaledClock, *, with_story: bool) -> DemoOptions:
-    """Return the panel's options for simulated Sparks."""
-    return DemoOptions(
-        clock,
-        lambda: _format_clock_label(clock),
-        DEMO_STEPS if with_story else (),
-    )
-
-
-def _format_clock_label(clock: ScaledClock) -> str:
+def format_clock_label(clock: ScaledClock) -> str:
     """Return the label of the header: how fast the simulated time runs, or how far it is ahead of real time."""
     if clock.rate != 1:
         return f"simulated, time ×{clock.rate:g}"
@@ -170,9 +161,9 @@ def demo_command(
     sparkctl demo up minimax-m27 --set env.SIM_FAULT=worker-dies
     sparkctl demo --serve                      then run any verb in another terminal, with the variables it prints
 
-    What SIM_FAULT can be: cuda-oom, oom-killed, hang, exit0, no-token, nonsense, rejected-drafts, open-door, other-key,
+    Values of SIM_FAULT: cuda-oom, oom-killed, hang, exit0, no-token, nonsense, rejected-drafts, open-door, other-key,
     bad-flag, memory-runaway; on two Sparks also worker-dies and fabric-cut. An image with missing-on-spark2 or
-    stale-on-spark2 in its name is missing there, or differs.
+    stale-on-spark2 in its name is missing there, or is another build.
 
     Your files are not changed: the demo reads your profiles, and keeps everything else in a temporary directory that it
     deletes at the end.
@@ -236,12 +227,17 @@ def _open_demo_panel(scenario: str | None, speed: float, *, readonly: bool) -> i
     from sparkctl.simulator import DEMO_SPEED, SimClock
 
     clock = SimClock(elastic=True)
-    pace = {"speed": 1 / DEMO_SPEED, "clock": clock, "haste": TIME_FACTOR * speed}
+    pace = {"speed": 1 / DEMO_SPEED, "clock": clock, "busy_rate": TIME_FACTOR * speed}
     shown = scenario or (_BUSY_SCENARIO if readonly else "story")
     with _temporary_home(shown, **pace) as home:
         seed_start_history(home / "state", shown)
-        with_story = scenario is None and not readonly
-        return open_panel(load_commands, readonly=readonly, demo=build_demo_options(clock, with_story=with_story))
+        return open_panel(
+            load_commands,
+            readonly=readonly,
+            clock=clock,
+            badge=partial(format_clock_label, clock),
+            story=DEMO_STEPS if scenario is None and not readonly else (),
+        )
 
 
 @contextmanager

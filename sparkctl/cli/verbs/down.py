@@ -47,10 +47,11 @@ def down_command(
     """Stop INSTANCE (or --all), save its log, remove its container, and check that it left nothing behind: memory,
     processes, files in /dev/shm.
 
-    What was started only for it (`needs` in its profile) is stopped after it. A model over several Sparks is stopped on
-    all of them. Only what sparkctl started is stopped. It is no error if the
-    instance does not run. Exit 3: a node does not answer; it is never reported as stopped, and the next contact with the
-    node finishes the stop. Exit 5: something is left; the message names what holds it.
+    Models that were started only for it (`needs` in its profile) are stopped after it. A model over several Sparks is
+    stopped on all of them. Only what sparkctl started is stopped. It is not an error if the instance does not run.
+
+    Exit 3: a node does not answer. Its instance is not reported as stopped; the next `up`, `down`, `free` or `switch`
+    that reaches the node stops it. Exit 5: something is left behind; the message names what holds it.
 
     \b
       sparkctl down qwen36
@@ -92,8 +93,8 @@ def restart_command(instance: str, node: tuple[str, ...], timeout: float | None,
     sparkctl restart qwen36-vllm
     sparkctl restart qwen36-vllm --node spark1 --timeout 20m
 
-    The profile is read anew: what you changed in its file applies, and is told before. It is read before anything is stopped. Exit codes are
-    those of `down` and `up`; what does not run is not started (exit 2).
+    The profile is read again, before anything is stopped: changes in its file apply, and are listed first. Exit codes are
+    those of `down` and `up`. An instance that does not run is not started (exit 2).
     """
     from sparkctl.commands.restart_instance import RestartInstance
 
@@ -126,7 +127,7 @@ def free_command(
     """Stop everything that sparkctl started on these nodes, and check that nothing is left behind.
 
     A model over several Sparks is stopped on all of them. What sparkctl did not start is listed and keeps running. Exit 3:
-    a node does not answer. Exit 5: something is left; the message names what holds it.
+    a node does not answer. Exit 5: something is left behind; the message names what holds it.
 
     \b
       sparkctl free spark2

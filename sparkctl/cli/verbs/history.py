@@ -47,7 +47,8 @@ def history_command(
     last: int | None,
     as_json: bool,
 ) -> int:
-    """Show the starts, stops and switches made from this machine, or only those of PROFILE; the latest first.
+    """Show what was done from this machine, or only with PROFILE, the latest first: starts, stops, switches, removals, downloads
+    and benchmarks.
 
     \b
     sparkctl history                     the latest operations

@@ -40,10 +40,10 @@ def logs_command(
     sparkctl logs qwen36-vllm --tail 50 --grep ERROR
 
     For a model over several Sparks the logs of all ranks are merged by time, with the node's name before each line; the
-    difference of the Sparks' clocks is measured. --tail and --since count for each rank; --node picks one.
+    difference of the Sparks' clocks is measured. --tail and --since apply to each rank; --node picks one.
 
-    An engine logs a line for each request of sparkctl for its health, its metrics or a token. Those lines are left out;
-    lines of other clients are shown.
+    The engine also logs sparkctl's own requests, for its health, its metrics or a token. Those lines are left out; lines of
+    other clients are shown.
     """
     from sparkctl.cli.event_printers import JsonPrinter, LogPrinter
     from sparkctl.cli.verb_runner import run_verb

@@ -88,7 +88,10 @@ def guard_status_command(node: tuple[str, ...], as_json: bool) -> int:
     "--for", "limit", callback=parse_duration_option, metavar="TIME", help="How long the guard watches (default 24h)."
 )
 @click.option(
-    "--foreign", multiple=True, metavar="NAME", help="Guard a container that sparkctl did not start, too (repeatable)."
+    "--foreign",
+    multiple=True,
+    metavar="NAME",
+    help="Also guard this container, which sparkctl did not start (repeatable).",
 )
 @json_option
 def guard_arm_command(
@@ -147,8 +150,9 @@ def drop_caches_command(node: tuple[str, ...], as_json: bool) -> PreparedVerb:
     sparkctl drop-caches
     sparkctl drop-caches --node spark1
 
-    It needs the right to `sudo tee /proc/sys/vm/drop_caches`. Without it sparkctl asks for the password. Without that it drops
-    only the files of your models, which needs no right, and prints the sudoers line to add and what it would bring.
+    It needs the right to run `sudo tee /proc/sys/vm/drop_caches`; without it sparkctl asks for the password. If you give
+    none, it drops only the files of your models, which needs no right, and prints the sudoers line to add and how much it
+    would free.
     """
     from sparkctl.commands.drop_page_cache import DropCaches
 

@@ -191,16 +191,15 @@ def plan_command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...]
     sparkctl plan hf:Qwen/Qwen3-30B-A3B-FP8 --node spark1     a model without a profile
 
     Compares the memory that the profile needs, by the rules of its engine's version, with the memory that the node has now.
-    The model's files are measured on the node; for a model that is not there yet the Hugging Face Hub is asked for sizes and
-    config.json, and no weights are fetched. For hf:ORG/NAME a profile is assumed, and shown.
+    The model's files are measured on the node; for a model that is not there yet the Hugging Face Hub is asked for sizes
+    and config.json, and no weights are fetched. For hf:ORG/NAME a profile is assumed, and shown.
 
-    Without --node every node is checked, and one that fits is enough; a model over two Sparks needs both, connected, and its
-    nodes are named as for `up`. What a profile needs (`needs`) is shown before it,
-    and its memory is counted.
+    Without --node every node is checked, and one that fits is enough; a model over two Sparks needs both, connected, and
+    its nodes are named as for `up`. What a profile needs (`needs`) is shown before it, and its memory is counted.
 
-    Exit 0: `up` would start it, even if it must drop the page cache first or part of the estimate is not known. Exit 6: `up`
-    would refuse, even if it fits once something else stops. For hf:ORG/NAME, which is not there yet: 0 if it fits and can
-    come, 6 if not, or if the Hub does not tell its size. Exit 3: the node could not be read.
+    Exit 0: `up` would start it, even if it must drop the page cache first or part of the estimate is not known. Exit 6:
+    `up` would refuse, even if it fits once something else stops. For hf:ORG/NAME, which is not there yet: 0 if it fits and
+    can be downloaded, 6 if not, or if the Hub does not say how large it is. Exit 3: the node could not be read.
     """
     from sparkctl.commands.start.check_fit import CheckFit
     from sparkctl.profiles.profile_library import ProfileLibrary

@@ -65,16 +65,16 @@ def pull_command(
     model.source of the profile, by the Hub's own client in a container of that image: nothing is installed. For a gated
     model set HF_TOKEN; it reaches the node in memory, never in a command line, an environment or a log.
 
-    What the profile needs beside it (needs:) is fetched first, each on its node.
+    What the profile needs (`needs`) is fetched first, each onto its node. Several profiles are fetched one after the other;
+    if one fails, the others are still fetched.
 
-    Several profiles come one after the other; where one fails, the others come all the same.
+    For several nodes the model is downloaded once and copied over the cable. A download goes on without this computer; the
+    same command finds it again, and continues one that broke off. Files are checked against the Hub's checksums, and a
+    model gets its name only when it is complete.
 
-    For several nodes the model is downloaded once and copied over the cable. A download goes on when this computer is gone;
-    the same command finds it, and continues what broke off. Files are proved by the Hub's checksums, and a model gets its
-    name only when it is whole.
-
-    Exit 0: everything is there, even if nothing had to be fetched. Exit 6: refused, for example because the disk is too small
-    or the profile does not say where its model comes from. Exit 3: a node or the network failed; repeat the command to continue.
+    Exit 0: everything is there, even if nothing had to be fetched. Exit 6: refused, for example because the disk is too
+    small or the profile does not say where its model comes from. Exit 3: a node or the network failed; repeat the command
+    to continue.
     """
     from sparkctl.commands.pull.pull_profile import PullProfile, PullProfiles
     from sparkctl.profiles.profile_library import ProfileLibrary

@@ -297,11 +297,12 @@ def setup_command(
     sparkctl setup --undo         take them back
     sparkctl setup --for trtllm-qwen3-235b    with SSH between the Sparks, which this profile needs
 
-    It lets your user use Docker (group docker) and drop the page cache (one line for sudo, checked by visudo), and it
-    gives the cable between two Sparks addresses: a netplan file on each, MTU 9000, both functions of the port. If the
-    cable does not come up in time, or the Spark loses sparkctl, it goes back to its old file by itself.
+    It lets your user use Docker (group docker) and drop the page cache (one line for sudo, checked by visudo), and it gives
+    the cable between two Sparks addresses: a netplan file on each, MTU 9000, both functions of the port. If the cable does
+    not come up in time, or the Spark loses the connection to sparkctl, it returns to its old file by itself.
 
-    Every file is shown as a diff first. sudo's password is asked for once, and not kept. Twice is once.
+    Every file is shown as a diff first. sudo's password is asked for once, and not kept. To run it again changes nothing
+    more.
     """
     from sparkctl.commands.setup.setup_nodes import CABLE_LIMIT_SECONDS, SetUpNodes
 

@@ -47,7 +47,7 @@ def shell_command(target: str, node: str | None) -> int:
     sparkctl shell qwen36-vllm
     sparkctl shell minimax-m27 --node spark2      the rank on spark2
 
-    For one command in place of a shell, see sparkctl exec.
+    To run one command, see sparkctl exec.
     """
     import os
 
@@ -203,12 +203,12 @@ def endpoints_command(node: tuple[str, ...], form: str, with_key: bool, as_json:
         if not models and form not in ("env", "open-webui", "llama-swap"):
             stderr.print_message("no language model answers: nothing in this is for a client")
         for one in served:
-            if one.needed_by is not None:
-                stderr.print_message(f"{one.instance} on {one.node} is left out: it runs for {one.needed_by}")
+            if one.started_for is not None:
+                stderr.print_message(f"{one.instance} on {one.node} is left out: it runs for {one.started_for}")
     for failure in silent:
         stderr.print_warning(failure.where, failure.message, failure.hint)
     for reached in served:
-        if reached.needs_key and reached.key is None and (as_json or reached.needed_by is None):
+        if reached.needs_key and reached.key is None and (as_json or reached.started_for is None):
             stderr.print_warning(
                 reached.node,
                 f"{reached.instance} needs an API key: put it into {api_key_variable(reached)}",
@@ -241,14 +241,14 @@ def _warn_of_default(served: Sequence[ServedEndpoint], default: ServedEndpoint |
 @click.option("--strict", is_flag=True, help="Exit 5 if a check fails.")
 @json_option
 def check_command(instance: str, node: tuple[str, ...], basic: bool, strict: bool, as_json: bool) -> int:
-    """Ask INSTANCE a question with a known answer, and check what comes: sense, the end at max_tokens, JSON mode, a tool
-    call where it has a tool parser, a stream, its context, and whether its drafts are accepted.
+    """Ask INSTANCE a question with a known answer, and check the reply: that it makes sense and stops at max_tokens; that JSON
+    mode, tool calls (if it has a tool parser), streaming and its full context work; and that its drafts are accepted.
 
     \b
     sparkctl check qwen36
     sparkctl check qwen36 --basic --strict && start-my-agents
 
-    It changes nothing and takes about ten requests, one after the other. `up` asks the basic ones by itself once a model is
+    It changes nothing and takes about ten requests, one after the other. `up` makes the basic ones itself once a model is
     ready (`start.check` in its profile). To check a profile's file: sparkctl profiles check.
     """
     from sparkctl.cli.event_printers import CheckPrinter, JsonPrinter
@@ -284,7 +284,7 @@ def say_command(
     sparkctl say "good evening" --node spark2 | aplay
     sparkctl say - --voice leo -o story.wav < story.txt
 
-    Exit 5: it answered, and there is no sound in the answer. Exit 6: no speech server runs.
+    Exit 5: it answered, but the answer has no sound. Exit 6: no speech server runs.
     """
     from sparkctl.cli import stderr
     from sparkctl.commands.ask_instance import speak_text

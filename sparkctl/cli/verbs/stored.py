@@ -44,8 +44,8 @@ def models_command(ctx: click.Context, node: tuple[str, ...], as_json: bool) -> 
     sparkctl models --node spark1 --json
     sparkctl models remove Qwen3.6-27B-NVFP4 --node spark1
 
-    It looks where the mounts of your profiles lead, and into the Hub's cache. The time of the last use comes from the disk, exact to
-    a day. Exit 3 if a node cannot be read.
+    It looks in the directories that your profiles mount, and in the Hub's cache. The time of the last use comes from the
+    disk, exact to a day. Exit 3 if a node cannot be read.
     """
     if ctx.invoked_subcommand is not None:
         return None
@@ -78,8 +78,8 @@ def remove_command(ctx: click.Context, name: str, node: str | None, dry_run: boo
     sparkctl models remove Qwen3.6-27B-NVFP4 --node spark1 --dry-run
     sparkctl models remove /home/me/models/old --node spark1
 
-    It is refused while a running container, a process of yours or a download uses the model, or may use it. What sparkctl did
-    not bring and no profile names is removed only by its exact path. It asks before; in a script say --yes.
+    It is refused while a running container, a process of yours or a download uses the model, or may use it. A model that no
+    profile names and `pull` did not get is removed only by its exact path. It asks first; scripts need --yes.
 
     Exit 0: removed. Exit 6: refused, nothing was changed.
     """
@@ -126,8 +126,8 @@ def images_command(ctx: click.Context, node: tuple[str, ...], as_json: bool) -> 
     sparkctl images --node spark1
     sparkctl images remove vllm/vllm-openai:v0.19.1 --node spark1
 
-    A size includes layers that several images share. Last used is what the history of this computer and the containers on
-    the node tell. Exit 3 if a node could not be read.
+    A size includes layers that several images share. The time of the last use comes from this computer's history and from
+    the containers on the node. Exit 3 if a node could not be read.
     """
     if ctx.invoked_subcommand is not None:
         if node or as_json:
@@ -164,8 +164,8 @@ def images_remove_command(
     sparkctl images remove vllm/vllm-openai:v0.18.0 --node spark1
     sparkctl images remove --old-builds --dry-run
 
-    It asks before; in a script say --yes. Exit 6, and nothing is removed: a container was made of one of them, running or
-    not, or no node has it. Nothing else is removed: sparkctl never tidies up what nobody named.
+    It asks first; scripts need --yes. Exit 6: nothing was removed, because a container, running or not, uses one of them,
+    or because no node has it. No image is ever removed that was not asked for.
     """
     from sparkctl.cli import stderr
     from sparkctl.cli.event_printers import JsonPrinter, TextPrinter
@@ -220,7 +220,9 @@ def _format_node_images(node: NodeImages, now: float, width: int | None) -> list
 
 
 def _list_image_cells(one: ImageUse, now: float) -> tuple[str, ...]:
-    name = " ".join(one.image.names) or one.image.id.removeprefix("sha256:")[:12]
+    from sparkctl.model.container import shorten_id
+
+    name = " ".join(one.image.names) or shorten_id(one.image.id)
     what = "" if one.image.names else " (old build)" if one.is_old_build else " (dangling)"
     groups = (("container", one.containers), ("profile", one.profiles))
     users = [f"{word}{'s' if len(names) > 1 else ''} {', '.join(names)}" for word, names in groups if names]

@@ -58,7 +58,7 @@ class TopPrinter:
 @click.option("--once", is_flag=True, help="Print once and exit.")
 @click.option(
     "-d", "--delay", type=click.FloatRange(0.5, 60.0), metavar="SECONDS",
-    help="Take a sample each so many seconds (default 2), 0.5 to 60.",
+    help="Take a sample every so many seconds: 0.5 to 60 (default 2).",
 )  # fmt: skip
 @click.option("--plain", is_flag=True, help="Print again instead of repainting the screen.")
 @json_document_option

@@ -51,7 +51,7 @@ class CellWatch:
         self._session, self._engine, self._port, self._container = session, engine, port, container
         self._ahead = 0.0  # seconds by which the node's clock is ahead of ours
         self._clock = session.clock
-        self._manners = QueryMarkerSupport()
+        self._marker_support = QueryMarkerSupport()
         self._samples: list[tuple[float, Sample]] = []
         self._readings: list[MetricsReading] = []
         self._span: tuple[float, float | None] | None = None
@@ -142,7 +142,7 @@ class CellWatch:
             return
         with suppress(OSError, InvalidHttpResponse, MetricsUnreadable):
             answer = await request_engine(
-                self._session.link, self._port, "GET", path, headers=self._headers, timeout=_TIMEOUT_SECONDS, manners=self._manners
+                self._session.link, self._port, "GET", path, headers=self._headers, timeout=_TIMEOUT_SECONDS, marker_support=self._marker_support
             )  # fmt: skip
             if answer.is_success:
                 metrics = self._engine.parse_metrics(answer.body.decode("utf-8", "replace"))

@@ -365,7 +365,7 @@ class _Sweep:
         try:
             answer = await request_engine(
                 self.target.session.link, self.target.port, "GET", path, headers=self.target.auth_headers,
-                timeout=_METRICS_SECONDS, manners=QueryMarkerSupport(takes_queries=True),
+                timeout=_METRICS_SECONDS, marker_support=QueryMarkerSupport(takes_queries=True),
             )  # fmt: skip
             return (
                 self.target.engine.parse_metrics(answer.body.decode("utf-8", "replace")) if answer.is_success else None

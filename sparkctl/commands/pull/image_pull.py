@@ -19,6 +19,7 @@ from sparkctl.commands.start.image_registry import get_registry, get_registry_ho
 from sparkctl.commands.transfer.transfer_files import TransferReporter
 from sparkctl.concurrency import run_in_background
 from sparkctl.errors import DockerError, ImageNotFound, NodeError, OperationRefused
+from sparkctl.model.container import shorten_id
 from sparkctl.model.events import TransferPart
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.missing_part import GitContext, parse_build_source
@@ -144,7 +145,7 @@ async def pull_image(
             DockerError(node, f"what came is for {image.architecture}; no matching manifest"), name, node, machine
         )
     progress.report_progress(layers.done, is_last=True)
-    return f"the image {name} is there ({image.id[:19]})", layers.digest or image.id
+    return f"the image {name} is there ({shorten_id(image.id)})", layers.digest or image.id
 
 
 _Explanation = tuple[
@@ -306,7 +307,7 @@ async def build_image(
     if image is None or image.built_from != build.origin:
         what = "docker is not in the PATH there" if ended == "127" else "; ".join(last) or f"exit code {ended}"
         raise OperationRefused(f"the build of {build.image} on {node} failed: {what}", "see its log above")
-    return f"the image {build.image} was built on {node} ({image.id[:19]}) from {build.origin[:100]}"
+    return f"the image {build.image} was built on {node} ({shorten_id(image.id)}) from {build.origin[:100]}"
 
 
 async def _send_context(held: RemoteProcess, packed: BuildContext, progress: TransferReporter) -> None:

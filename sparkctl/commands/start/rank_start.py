@@ -27,8 +27,8 @@ from sparkctl.commands.start.start_preflight import (
     list_mount_sections,
 )
 from sparkctl.commands.start.start_request import StartInstance
-from sparkctl.commands.start.start_watch import WatchResult, collect_plan_secrets
-from sparkctl.commands.stop.stop_containers import remove_ended_container, stop_container
+from sparkctl.commands.start.start_watch import WatchResult, collect_plan_secrets, require_connection
+from sparkctl.commands.stop.stop_containers import remove_ended_container, stop_instance_container
 from sparkctl.concurrency import gather_or_cancel, run_in_background
 from sparkctl.context import CommandContext, CommandInterrupted, NodeLock
 from sparkctl.errors import (
@@ -272,10 +272,12 @@ class RankStart(RankWatch):
         its health answers and a request for a token fails.
         """
         plan = self.plan
-        manners = QueryMarkerSupport()
-        if not (await engine_probe.check_health(self.session.link, plan.readiness_target, manners=manners)).good:
+        marker_support = QueryMarkerSupport()
+        if not (
+            await engine_probe.check_health(self.session.link, plan.readiness_target, marker_support=marker_support)
+        ).good:
             return None
-        answer = await request_proof(self.session.link, plan.readiness_target, self.ctx.clock, manners)
+        answer = await request_proof(self.session.link, plan.readiness_target, self.ctx.clock, marker_support)
         if answer.good or answer.unproven:
             return answer
         if plan.ready.probe in PROVED_PROBES:
@@ -296,7 +298,7 @@ class RankStart(RankWatch):
         if other is None:
             return
         await stop_watching_containers(self.session, self.ctx, self.emit, [other.id], UnwatchReason.STOPPED)
-        stopped = await stop_container(self.session, self.ctx, self.emit, other, plan.stop_grace)
+        stopped = await stop_instance_container(self.session, self.ctx, self.emit, other, plan.stop_grace)
         self.stopped_another = True
         if not stopped.removed:
             raise SparkctlError(
@@ -312,10 +314,10 @@ class RankStart(RankWatch):
     async def drop_caches(self) -> None:
         """Drop the page cache, or warn that it is not possible."""
         self.report_own_phase(Phase.DROPPING_CACHES)
-        no = await try_drop_node_caches(self.session, self.ctx, self.emit, (self.request.profile,))
-        if no is not None:
+        failure = await try_drop_node_caches(self.session, self.ctx, self.emit, (self.request.profile,))
+        if failure is not None:
             self.drop_was_told = True
-            self.warn(f"page cache not dropped: {no.message}. The engine may find too little memory", no.hint)
+            self.warn(f"page cache not dropped: {failure.message}. The engine may find too little memory", failure.hint)
 
     async def create_rank_container(self, lock: NodeLock) -> None:
         """Create and start the container; the guard watches it from then on."""
@@ -323,7 +325,7 @@ class RankStart(RankWatch):
         await lock.reacquire_if_lost()  # a suspended process may have lost it despite its connection
         models = self.scene.look.models if self.scene is not None else ()
         plan = add_measured_weights(self.plan, self._alone, self.request.profile, self._weights or (), models)
-        self.container_id = await create_container(self.ctx, self.session, plan, lock)
+        self.container_id = await create_container(self.ctx, self.session, plan, lock, self.request.retry_command)
         with suppress(OSError):  # without it the later check for released memory uses what its processes held
             self.fit.save_baseline(self.plan, self.container_id)
         await self.guard_container(self.container_id)
@@ -417,9 +419,14 @@ class CreateTimeout(DockerError):
     """Docker did not answer the create request within its time limit."""
 
 
-async def create_container(ctx: CommandContext, session: NodeSession, plan: LaunchPlan, lock: NodeLock) -> str:
+async def create_container(
+    ctx: CommandContext, session: NodeSession, plan: LaunchPlan, lock: NodeLock, again: str
+) -> str:
     """Create and start the container. The first Ctrl-C lets this finish (the engine then runs on), a second one undoes
     it.
+
+    ``again``: the command that repeats the start. Raises `CreateTimeout` where Docker takes too long, and `NodeError`
+    where the node is lost: what Docker did is not known then, and nothing is undone.
     """
     # no TaskGroup: after the time limit the request goes on, and what it created is removed
     work = asyncio.ensure_future(_create_and_start(session, plan, lock))
@@ -427,8 +434,12 @@ async def create_container(ctx: CommandContext, session: NodeSession, plan: Laun
     try:
         await asyncio.wait({work, second}, timeout=plan.timeouts.creating, return_when=asyncio.FIRST_COMPLETED)
         if work.done():
+            if isinstance(lost := work.exception(), NodeError):
+                lost.message = f"{lost.message}; {_describe_unknown_creation(plan)}"
             ctx.record_node_result(NodeResult(node=plan.node, instance=plan.instance, container=work.result()))
             return work.result()
+        if not second.done():
+            await require_connection(session, _describe_unknown_creation(plan), f"when it answers again: {again}")
         removed = await _remove_created_container(session, plan, work)
         if second.done():
             raise CommandInterrupted(f"interrupted while {plan.container_name} was created; {removed}")
@@ -438,6 +449,10 @@ async def create_container(ctx: CommandContext, session: NodeSession, plan: Laun
         second.cancel()
         work.cancel()
         await asyncio.gather(work, second, return_exceptions=True)
+
+
+def _describe_unknown_creation(plan: LaunchPlan) -> str:
+    return f"whether {plan.container_name} was created and started there is not known"
 
 
 async def _create_and_start(session: NodeSession, plan: LaunchPlan, lock: NodeLock) -> str:
@@ -464,8 +479,11 @@ async def _create_and_start(session: NodeSession, plan: LaunchPlan, lock: NodeLo
 
 
 async def _create_after_reconnect(session: NodeSession, plan: LaunchPlan, lock: NodeLock) -> str:
-    """Check whether the create request was carried out before the connection broke; repeat it only if not."""
-    await session.link.reconnect(give_up_after=plan.timeouts.creating)
+    """Check whether the create request was carried out before the connection broke; repeat it only if not.
+
+    The time limit of `create_container` ends the waiting.
+    """
+    await session.link.reconnect()
     await lock.reacquire_if_lost()
     for container in await session.docker.list_containers():
         if container.name == plan.container_name and container.get_label(ContainerLabel.HASH) == plan.profile_hash:
@@ -477,7 +495,7 @@ async def _start_after_reconnect(session: NodeSession, plan: LaunchPlan, contain
     """Check whether the start request was carried out before the connection broke; a container that ran and ended was
     started.
     """
-    await session.link.reconnect(give_up_after=plan.timeouts.creating)
+    await session.link.reconnect()
     if (await session.docker.inspect_container(container_id)).state is ContainerState.CREATED:
         await session.docker.start_container(container_id)
 
@@ -490,6 +508,8 @@ async def _remove_created_container(session: NodeSession, plan: LaunchPlan, work
     await asyncio.wait({work}, timeout=_UNDO_TIMEOUT_SECONDS)
     if not work.done():
         return f"Docker has not answered yet: {plan.container_name} may still appear"
+    if isinstance(work.exception(), NodeError):
+        return _describe_unknown_creation(plan)
     if work.exception() is not None:
         return "nothing was left behind"  # it failed by itself and cleaned up
     try:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from sparkctl.commands.guard_session import GuardSession
-from sparkctl.commands.start.start_watch import StartWatch, WatchResult, collect_plan_secrets, raise_if_disconnected
+from sparkctl.commands.start.start_watch import StartWatch, WatchResult, collect_plan_secrets, require_connection
 from sparkctl.concurrency import gather_or_cancel, run_in_background, run_until_first
 from sparkctl.context import CommandContext
 from sparkctl.engines.base import Engine
@@ -298,7 +298,8 @@ async def _build_timeout_result(ranks: Sequence[RankWatch], watched: WatchResult
     """
     head, *workers = ranks
     for rank in workers:
-        raise_if_disconnected(rank.session, f"its rank of {rank.plan.instance}", rank.again)
+        unknown = f"its rank of {rank.plan.instance} may still be running there"
+        await require_connection(rank.session, unknown, f"when it answers again: {rank.again} continues the watch")
     verdict = watched.verdict
     if verdict is not None and workers:
         more = tuple(Evidence(f"{rank.plan.node} was {rank.progress_text}", "clock") for rank in workers)

@@ -326,10 +326,9 @@ class _StartRun:
             return None
         except CreateTimeout as late:
             return self._build_end(Outcome.TIMED_OUT, rank, verdict=verdict_of_create_timeout(rank.plan, late))
-        except NodeError:
-            if len(self.ranks) > 1:
-                what = f"whether {rank.plan.container_name} was created on {rank.plan.node} is not known"
-                rank.warn(what, f"when it answers again: sparkctl down {rank.plan.instance}")
+        except NodeError as lost:
+            if len(self.ranks) > 1:  # the others are removed: this one alone would never be ready
+                lost.hint = f"when it answers again: sparkctl down {rank.plan.instance}"
             raise
         except DockerError as error:
             if error.exit_code is ExitCode.REFUSED and not self._has_stopped_another:

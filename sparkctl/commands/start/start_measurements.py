@@ -226,13 +226,13 @@ def add_measured_weights(
         return replace(plan, labels=tuple(labels.items()))
     if main is None or _is_changed_on_load(main, words):
         return plan
-    kv = told.kv_per_token
+    kv, state = told.kv_per_token, None if subject.layout is None else subject.layout.state or None
     if kv is None and subject.layout is not None:
         shared = replace(subject, ranks=told.ranks, words=CommandFlags(plan.command, plan.entrypoint))
         draft_place = map_path_to_node(find_model_paths(profile, alone)[1], alone)
         drafts = next((parse_kv_layout(one.config) for one in models if one.place == draft_place), None)
         kv = count_context_bytes(told, shared, drafts, has_own_layers=draft is None and bool(main.draft)) or None
-    step = measure_decode_step(replace(told, kv_per_token=kv), main, draft)
+    step = measure_decode_step(replace(told, kv_per_token=kv, state_per_request=state), main, draft)
     labels[ContainerLabel.PER_STEP] = format_decode_step_label(step) or ""
     return replace(plan, labels=tuple(labels.items()))
 

@@ -18,7 +18,7 @@ from sparkctl.errors import (
     OperationRefused,
     PortInUse,
 )
-from sparkctl.model.container import Container, ContainerState
+from sparkctl.model.container import Container, ContainerState, shorten_id
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.profile import Profile
@@ -340,8 +340,8 @@ def refuse_different_images(
             raise ImageNotFound(plan.node, f"{plan.node} does not have the image {plan.image}; {source.node} has", hint)
         if not inspection.image.is_same_image(image):
             raise OperationRefused(
-                f"{plan.image} is another image on {plan.node} ({_short_image_id(inspection.image.id)}) than on {source.node} "
-                f"({_short_image_id(image.id)}): the ranks of one model need the same",
+                f"{plan.image} is another image on {plan.node} ({shorten_id(inspection.image.id)}) than on {source.node} "
+                f"({shorten_id(image.id)}): the ranks of one model need the same",
                 hint,
             )
 
@@ -407,10 +407,6 @@ def _is_of_one_start(one: Container, other: Container) -> bool:
     return parse_start_id_label(one) == parse_start_id_label(other) and one.get_label(
         ContainerLabel.NODES
     ) == other.get_label(ContainerLabel.NODES)
-
-
-def _short_image_id(image: str) -> str:
-    return image.removeprefix("sha256:")[:12]
 
 
 def _join_node_names(nodes: Sequence[NodeName]) -> str:

@@ -20,6 +20,7 @@ from sparkctl.errors import (
     DockerUnavailable,
     LogUnreadable,
     NodeError,
+    NodeStarved,
     NodeUnreachable,
 )
 from sparkctl.history.log_archive import SavedLogWriter
@@ -41,9 +42,11 @@ from sparkctl.monitor.engine_probe import QueryMarkerSupport
 from sparkctl.transport.node_session import NodeSession
 
 _POLL_SECONDS = 1.0
+_ANSWER_SECONDS = 10.0  # seconds for a node's answer to nothing but whether it is there
 _PAUSE_CHECK_SECONDS = 5.0  # seconds between checks for `docker pause`
 _FATAL_GRACE_SECONDS = 10.0  # after a fatal line the process usually ends by itself and logs more
 _KEY_QUESTION = "a request without its key"
+_QUIET_SECONDS = 60.0  # seconds without an answer until a service whose log does not say that it is up is warned of
 _PROOF_PATIENCE_SECONDS = 10.0  # a service that answers without proof for so long is up, and not proved
 _DOCKER_RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0)
 
@@ -252,13 +255,14 @@ class StartWatch:
     # ready
 
     async def _wait_until_ready(self) -> WatchResult:
-        service, manners = self.plan.readiness_target, QueryMarkerSupport()
+        service, marker_support = self.plan.readiness_target, QueryMarkerSupport()
         is_asked = service.port is not None and (service.ready.health is not None or service.ready.probe != "none")
         while not self.log.ready_line_seen and not (self._unreadable is not None and is_asked):
             self._moved.clear()
             await self._moved.wait()
         proof: str | None = None
         first_token: float | None = None
+        began, is_warned = self.ctx.clock.monotonic(), service.ready.line is not None  # with one it is known to be up
         token_question = "one token" if service.ready.probe not in PROVED_PROBES else service.ready.probe
         for asked in ("health", token_question, *((_KEY_QUESTION,) if service.ready.requires_key else ())):
             answered_at: float | None = None
@@ -267,12 +271,18 @@ class StartWatch:
                 self._why_not = self._why_not or f"{asked}: asked, no answer yet"
                 try:
                     if asked == "health":
-                        answer = await engine_probe.check_health(self.session.link, service, manners=manners)
+                        answer = await engine_probe.check_health(
+                            self.session.link, service, marker_support=marker_support
+                        )
                     elif asked == _KEY_QUESTION:
-                        answer = await engine_probe.check_key_required(self.session.link, service, manners=manners)
+                        answer = await engine_probe.check_key_required(
+                            self.session.link, service, marker_support=marker_support
+                        )
                     else:
-                        service = await engine_probe.resolve_served_model(self.session.link, service, manners)
-                        answer = await engine_probe.request_work(self.session.link, service, self.ctx.clock, manners)
+                        service = await engine_probe.resolve_served_model(self.session.link, service, marker_support)
+                        answer = await engine_probe.request_work(
+                            self.session.link, service, self.ctx.clock, marker_support
+                        )
                         proof = answer.what
                 except ConnectionLost:
                     await self.session.link.reconnect()
@@ -287,8 +297,21 @@ class StartWatch:
                 answered_at = None if not answer.unproven else now if answered_at is None else answered_at
                 if answered_at is not None and now - answered_at > _PROOF_PATIENCE_SECONDS:
                     return WatchResult(unproved=self._why_not)
+                if not is_warned and now - began > _QUIET_SECONDS:
+                    is_warned = True
+                    self._warn_quiet(service.port)
                 await self.ctx.clock.sleep(_POLL_SECONDS)
         return WatchResult(proof=proof if service.ready.probe in PROVED_PROBES else None, first_token=first_token)
+
+    def _warn_quiet(self, port: int | None) -> None:
+        """Warn that nothing tells whether the service still loads, or listens elsewhere and will never answer."""
+        plan = self.plan
+        what = f"{plan.instance} runs and does not answer yet: {self._why_not}"
+        ways = (
+            f"see whether it still loads: sparkctl logs {plan.instance} --node {plan.node}",
+            f"see whether it listens on port {port}: on {plan.node}: sudo ss -ltnp",
+        )
+        self.emit(WarningEmitted(self.ctx.clock.unix_time(), plan.node, what, "\n".join(ways)))
 
     async def _wait_for_fatal(self) -> WatchResult:
         while (fatal := self.log.fatal_line) is None:
@@ -335,7 +358,8 @@ class StartWatch:
                 self.emit(WarningEmitted(self.ctx.clock.unix_time(), self.plan.node, what, hint))
 
     async def _build_timeout_result(self, phase: Phase, seconds: float, limit: str) -> WatchResult:
-        raise_if_disconnected(self.session, self.plan.instance, self.again)
+        unknown = f"{self.plan.instance} may still be running there"
+        await require_connection(self.session, unknown, f"when it answers again: {self.again} continues the watch")
         await self._check_for_pause()
         if self._is_paused:
             return WatchResult(
@@ -356,15 +380,22 @@ async def find_stop_signals(session: NodeSession, container: Container) -> tuple
         return None
 
 
-def raise_if_disconnected(session: NodeSession, what: str, again: str) -> None:
-    """Raise `NodeUnreachable` where the node is not connected when the time limit is reached.
+async def require_connection(session: NodeSession, unknown: str, hint: str) -> None:
+    """Raise `NodeUnreachable` where the node is not there when a time limit is reached; ``unknown``: what is not known
+    then, as a sentence.
 
-    The state of ``what`` is not known then: it may be neither ready nor failed.
+    The node is asked, because a link that has gone silent counts as connected for a while.
     """
-    node, link = session.node.name, session.link.status
-    if link.state is not NodeState.OK:
-        raise NodeUnreachable(
-            node,
-            f"{node} was lost ({link.detail or link.state}) and did not reconnect in time; {what} may still be running there",
-            f"when it answers again: {again} continues the watch",
-        )
+    node, link, why = session.node.name, session.link, f"no answer within {_ANSWER_SECONDS:g} s"
+    try:
+        if link.status.state is NodeState.OK:
+            await link.run(["true"], timeout=_ANSWER_SECONDS)
+            return
+        why = link.status.detail or link.status.state
+    except NodeStarved:  # it is there, and slow
+        return
+    except NodeError as error:
+        why = error.message
+    except TimeoutError:
+        pass
+    raise NodeUnreachable(node, f"{node} was lost ({why}) and did not reconnect in time; {unknown}", hint)

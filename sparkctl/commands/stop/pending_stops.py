@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sparkctl.commands.guard_session import stop_watching_containers
-from sparkctl.commands.stop.stop_containers import stop_container
+from sparkctl.commands.stop.stop_containers import stop_instance_container
 from sparkctl.context import CommandContext
 from sparkctl.errors import ContainerNotFound
 from sparkctl.files import load_state_file, write_private_file
@@ -151,7 +151,7 @@ async def finish_pending_stops(session: NodeSession, ctx: CommandContext, warn: 
             warn(f"finishing what was asked {_format_request_time(one)}: stopping {one.instance} on {one.node}")
             await stop_watching_containers(session, ctx, forward_warning, [container.id], UnwatchReason.STOPPED)
             grace = parse_stop_grace_label(container)
-            await stop_container(
+            await stop_instance_container(
                 session, ctx, forward_warning, container, _DEFAULT_GRACE_SECONDS if grace is None else grace
             )
         if is_settled:

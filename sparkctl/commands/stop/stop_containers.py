@@ -51,7 +51,7 @@ class StoppedContainer:
         return None if self.removed else self.container_name
 
 
-async def stop_container(
+async def stop_instance_container(
     session: NodeSession,
     ctx: CommandContext,
     emit: Emit,
@@ -210,7 +210,7 @@ async def stop_containers(
                     ended = turn.head_ended.set if _rank_index(one) == 0 else _do_nothing
                 seconds = resolve_stop_grace(one, grace)
                 stopped.append(
-                    await stop_container(
+                    await stop_instance_container(
                         session, ctx, emit, one, seconds, keep=keep, release=release, ended=ended, on_asked=on_asked
                     )
                 )

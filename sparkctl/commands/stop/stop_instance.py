@@ -280,17 +280,17 @@ class _StopRun:
             chosen = [one for one in chosen if not any(user.uses(one) for user in busy)]
             self._report_affected_nodes(chosen)
             self.to_stop = [part for whole in chosen for part in whole.parts if part.node in locks]
-            halt = StopResult()
+            result = StopResult()
             for group in order_stops(chosen):
-                if halt.failures:  # what still runs may need the rest
+                if result.failures:  # what still runs may need the rest
                     break
                 done = await self._stop_group(group, locks)
-                halt = StopResult(halt.stopped + done.stopped, halt.failures + done.failures)
+                result = StopResult(result.stopped + done.stopped, result.failures + done.failures)
         finally:
             for lock in locks.values():
                 await lock.release()
-        self.failures |= dict(halt.failures)
-        return await self._build_end(halt, chosen)
+        self.failures |= dict(result.failures)
+        return await self._build_end(result, chosen)
 
     async def _stop_group(self, group: Sequence[InstanceContainers], locks: Iterable[NodeName]) -> StopResult:
         by_node = {
@@ -505,11 +505,11 @@ class _StopRun:
             message=message,
         )
 
-    async def _build_end(self, halt: StopResult, chosen: Sequence[InstanceContainers]) -> CommandEnded:
-        self._save_pending_stops(halt, chosen)
+    async def _build_end(self, result: StopResult, chosen: Sequence[InstanceContainers]) -> CommandEnded:
+        self._save_pending_stops(result, chosen)
         if (failure := self._report_failures()) is not None:
             return build_end_from_error(failure, self.ctx, self._elapsed_seconds, self.request.instance)
-        instance, done = self.request.instance, halt.stopped
+        instance, done = self.request.instance, result.stopped
         if not done and instance is not None and instance not in self.request.known:
             raise InvalidInput(
                 f"no instance and no profile is called {instance}{format_did_you_mean(instance, self.request.known)}",
@@ -555,9 +555,9 @@ class _StopRun:
                 self._emit_warning(node, self.failures[node].message, self.failures[node].hint)
         return self.failures[order[0]] if order else None
 
-    def _save_pending_stops(self, halt: StopResult, chosen: Sequence[InstanceContainers]) -> None:
+    def _save_pending_stops(self, result: StopResult, chosen: Sequence[InstanceContainers]) -> None:
         """Save the stops for nodes that could not be asked, for the next contact with them."""
-        now, done = self.ctx.clock.unix_time(), {one.container_id for one in halt.stopped}
+        now, done = self.ctx.clock.unix_time(), {one.container_id for one in result.stopped}
         unseen = self._find_last_known_starts(done)
         for node, error in self.failures.items():
             if not isinstance(error, _UNREACHABLE_ERRORS):

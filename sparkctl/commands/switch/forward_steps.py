@@ -66,8 +66,10 @@ async def stop_old_containers(transaction: SwitchTransaction, alive: Mapping[Nod
         turn: dict[NodeName, list[Container]] = {}
         for part in (part for each in group for part in each.parts):
             turn.setdefault(part.node, []).append(part.container)
-        halt = await stop_containers(transaction.sessions, transaction.step_context, transaction.emit, turn, keep=True)
-        for _, failure in halt.failures:
+        stopped = await stop_containers(
+            transaction.sessions, transaction.step_context, transaction.emit, turn, keep=True
+        )
+        for _, failure in stopped.failures:
             raise failure
     names = " and ".join(transaction.journal.stops)
     transaction.report_step(

@@ -10,7 +10,7 @@ from sparkctl.commands.drop_page_cache import try_drop_node_caches
 from sparkctl.commands.guard_session import stop_watching_containers
 from sparkctl.commands.start.launch_plans import rebuild_launch_plan
 from sparkctl.commands.start.rank_watch import InstanceWatchResult, RankWatch, measure_clock_offsets, watch_ranks
-from sparkctl.commands.stop.stop_containers import StoppedContainer, resolve_stop_grace, stop_container
+from sparkctl.commands.stop.stop_containers import StoppedContainer, resolve_stop_grace, stop_instance_container
 from sparkctl.commands.switch.forward_steps import list_old_containers, original_name, save_pending_stops
 from sparkctl.commands.switch.switch_transaction import OwnershipLost, SwitchTransaction
 from sparkctl.concurrency import gather_or_cancel
@@ -109,7 +109,7 @@ async def remove_container(transaction: SwitchTransaction, node: NodeName, one: 
     await stop_watching_containers(
         transaction.sessions[node], transaction.step_context, transaction.emit, [one.id], UnwatchReason.STOPPED
     )
-    return await stop_container(
+    return await stop_instance_container(
         transaction.sessions[node], transaction.step_context, transaction.emit, one, resolve_stop_grace(one, None)
     )
 
@@ -154,9 +154,8 @@ async def restart_old_containers(transaction: SwitchTransaction) -> str:
     """
     began = transaction.ctx.clock.monotonic()
     old = [await _inspect_old_container(transaction, node, container) for node, container in transaction.journal.old]
-    undropped = {
-        node for node in dict.fromkeys(node for node, _ in old) if not await _drop_page_cache(transaction, node)
-    }
+    nodes = dict.fromkeys(node for node, _ in old)
+    undropped = {node for node in nodes if not await _drop_node_cache(transaction, node, old)}
     rows, ranks = _begin_history_rows(transaction, old), list[RankWatch]()
     running = frozenset(container.id for _, container in old if container.is_alive)
     try:
@@ -203,12 +202,18 @@ async def _inspect_old_container(transaction: SwitchTransaction, node: NodeName,
         ) from gone
 
 
-async def _drop_page_cache(transaction: SwitchTransaction, node: NodeName) -> bool:
-    """Drop a node's page cache; return whether that was possible."""
-    no = await try_drop_node_caches(transaction.sessions[node], transaction.step_context, transaction.emit)
-    if no is not None:
-        transaction.warn(node, f"page cache not dropped: {no.message}", no.hint)
-    return no is None
+async def _drop_node_cache(transaction: SwitchTransaction, node: NodeName, old: Sequence[NodeContainer]) -> bool:
+    """Drop a node's page cache, without the right to do so the files of the failed model and of those that come back;
+    return whether that was possible.
+    """
+    names = [one.get_label(ContainerLabel.PROFILE) for where, one in old if where == node]
+    found = (_load_profile(name) for name in dict.fromkeys((transaction.journal.words[0], *names)))
+    profiles = [one for one in found if one is not None]
+    session = transaction.sessions[node]
+    failure = await try_drop_node_caches(session, transaction.step_context, transaction.emit, profiles)
+    if failure is not None:
+        transaction.warn(node, f"page cache not dropped: {failure.message}", failure.hint)
+    return failure is None
 
 
 def _begin_history_rows(transaction: SwitchTransaction, old: Sequence[NodeContainer]) -> list[OperationRecorder]:
@@ -232,7 +237,7 @@ async def _create_rank_watch(
     """Return the watch of a container that is started again. Its command comes from the container, its time limits and
     guard rule from the profile of that name, if there is one here.
     """
-    session, profile = transaction.sessions[node], _load_profile(container)
+    session, profile = transaction.sessions[node], _load_profile(container.get_label(ContainerLabel.PROFILE))
     index, _, count = (parse_rank_label(container) or "0/1").partition("/")
     run = await session.docker.read_run_options(container.id)
     made = rebuild_launch_plan(session.node, container, run).plan
@@ -251,9 +256,9 @@ async def _create_rank_watch(
     return rank
 
 
-def _load_profile(container: Container) -> Profile | None:
+def _load_profile(name: str | None) -> Profile | None:
     try:
-        return ProfileLibrary().load_profile(container.get_label(ContainerLabel.PROFILE) or "")
+        return ProfileLibrary().load_profile(name or "")
     except SparkctlError:
         return None
 
@@ -264,8 +269,8 @@ async def _restart_container(transaction: SwitchTransaction, container: Containe
     await transaction.reacquire_if_lost(node)
     try:
         await rank.arm_guard()
-    except OperationRefused as no:
-        transaction.warn(node, f"{no.message}; {rank.plan.instance} loads without one", no.hint)
+    except OperationRefused as failure:
+        transaction.warn(node, f"{failure.message}; {rank.plan.instance} loads without one", failure.hint)
     try:
         if rank.plan.container_name != container.name:
             await session.docker.rename_container(container.id, rank.plan.container_name)
@@ -321,11 +326,11 @@ async def _check_serving(head: RankWatch) -> bool:
     link, service = head.session.link, head.plan.readiness_target
     if service.ready.health is None and service.ready.probe == "none":
         return False
-    manners = QueryMarkerSupport()
-    if not (await engine_probe.check_health(link, service, manners=manners)).good:
+    marker_support = QueryMarkerSupport()
+    if not (await engine_probe.check_health(link, service, marker_support=marker_support)).good:
         return False
-    service = await engine_probe.resolve_served_model(link, service, manners)
-    return (await request_proof(link, service, head.ctx.clock, manners)).good
+    service = await engine_probe.resolve_served_model(link, service, marker_support)
+    return (await request_proof(link, service, head.ctx.clock, marker_support)).good
 
 
 def _build_rollback_error(end: InstanceWatchResult, verdict: Verdict) -> RollbackFailed:

@@ -30,7 +30,7 @@ from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines.base import EngineRank
 from sparkctl.errors import DockerError, NodeError, NodeStarved, OperationRefused
-from sparkctl.model.container import Container
+from sparkctl.model.container import Container, shorten_id
 from sparkctl.model.fabric_route import NodeLanes
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.memory_fit import CheckpointFiles, FitOutcome, MemoryFit
@@ -155,13 +155,9 @@ def _refuse_other_image(
     if len(found) > 1:
         (one, here), (other, there), *_ = found.items()
         raise OperationRefused(
-            f"{launches[0].image} is another image on {there} ({_short_image_id(other)}) than on {here} ({_short_image_id(one)})",
+            f"{launches[0].image} is another image on {there} ({shorten_id(other)}) than on {here} ({shorten_id(one)})",
             format_transfer_command(words, here, there),
         )
-
-
-def _short_image_id(image: str) -> str:
-    return image.removeprefix("sha256:")[:12]
 
 
 def _describe_way_to_complete(transaction: SwitchTransaction, request: SwitchInstance, launch: LaunchPlan) -> str:

@@ -70,14 +70,17 @@ class NodeInventory:
     is_needed: bool = False
 
     @property
-    def last_start(self) -> IncomingRank | None:
-        """What starts here last, whose estimate counts what starts before it; None: nothing starts here."""
-        if self.coming is not None:
-            return self.coming
+    def starts(self) -> tuple[IncomingRank, ...]:
+        """Everything that starts here, in this order."""
         new = [
             need for need in self.needs if not any(is_running_need(one.container, need.plan) for one in self.occupants)
         ]
-        return new[-1] if new else None
+        return (*new, *(() if self.coming is None else (self.coming,)))
+
+    @property
+    def last_start(self) -> IncomingRank | None:
+        """What starts here last, whose estimate counts what starts before it; None: nothing starts here."""
+        return self.starts[-1] if self.starts else None
 
 
 ConflictReasons = dict[tuple[NodeName, str], list[SwitchConflict]]  # by node and container id
@@ -151,8 +154,8 @@ def plan_switch(
     _include_all_ranks(draft, keep_going=keep_going)
     fits = {site.node: one.fit(draft.stopped_ids) for site in targets if (one := site.last_start) is not None}
     for site in targets:
-        if (one := site.last_start) is not None:
-            _add_fit_cautions(draft, site, one, fits[site.node])
+        for one in site.starts:
+            _add_fit_cautions(draft, site, one, one.fit(draft.stopped_ids))
     changes = tuple(
         change for site in ordered if (change := _build_node_plan(draft, site, fits.get(site.node))) is not None
     )  # fmt: skip

@@ -28,7 +28,7 @@ class SwitchInstance(Request):
         nodes: in the order of ranks, the head first.
         known: every node that may hold a rank of a stopped model, ``nodes`` included.
         keep_going: continue although a node that only loses something is silent, or a check has no clear result.
-        rolls_back: False: leave a failed new instance as it is, for study.
+        rolls_back: False: leave a failed new instance as it is, so that somebody can examine it.
         timeout: seconds for the start of the new one.
         words: the profile and its overrides as the operator typed them.
         from_up: it is an ``up --replace``: without a plan to look at first.

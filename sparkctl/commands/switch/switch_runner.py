@@ -27,7 +27,7 @@ class SwitchStepRunner:
     def __init__(self, transaction: SwitchTransaction, request: SwitchInstance | None = None) -> None:
         self.transaction = transaction
         self.request = request
-        self._is_proved = False  # the new instance serves: whatever fails from here on, nothing goes back
+        self._is_proved = False  # the new instance serves: from here on a failure leads to no rollback
 
     # forward
 
@@ -122,7 +122,7 @@ class SwitchStepRunner:
         return tuple(site.coming.fit(frozenset()) for site in found if site.coming is not None)
 
     async def _handle_failure(self, why: SparkctlError | None, ended: CommandEnded | None) -> CommandEnded:
-        """Roll back, or leave it for study where that was requested."""
+        """Roll back, or leave it as it is where that was requested."""
         journal = self.transaction.journal
         if journal.rolls_back:
             return await self.run_rollback(why, ended)
@@ -296,7 +296,7 @@ class SwitchStepRunner:
 
 
 def list_remaining_steps(first: SwitchStep) -> tuple[SwitchStep, ...]:
-    """Return the steps of a switch that was at ``first``: this step once more and those after it, at least the clearing."""
+    """Return the steps that are left of a switch that was at ``first``: that step again and all after it; the clearing in any case."""
     steps = (SwitchStep.STOPPING, SwitchStep.RELEASING, SwitchStep.STARTING, SwitchStep.CLEARING)
     reached = FORWARD_STEPS.index(first)
     return tuple(step for step in steps if FORWARD_STEPS.index(step) >= reached) or (SwitchStep.CLEARING,)

@@ -193,7 +193,7 @@ class SwitchTransaction:
 
     async def _remove_journal(self, node: NodeName) -> None:
         known = self._possible_journals[node]
-        self._possible_journals[node] = (*known, NO_JOURNAL)  # nor whether it was removed
+        self._possible_journals[node] = (*known, NO_JOURNAL)  # from here on it is not known whether it was removed
         await self._reacquire_lock(node)
         if not await journals.remove_journal(self.sessions[node], known) and NO_JOURNAL not in known:
             await self._verify_lock_and_journal(node)

@@ -31,6 +31,7 @@ from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.engines import load_engine
 from sparkctl.errors import DiskFull, DockerError, ExitCode, ImageNotFound, OperationRefused, SparkctlError
+from sparkctl.model.container import shorten_id
 from sparkctl.model.events import CommandEnded, Emit, Event, Outcome, WarningEmitted
 from sparkctl.model.fabric_route import NodeLanes
 from sparkctl.model.missing_part import MODEL_KINDS, PartKind
@@ -70,14 +71,18 @@ async def transfer_image(
         await _stream_image(source, target, job, TransferRoute(), progress)
     arrived = await target.docker.inspect_image(name)
     if arrived is None or not arrived.is_same_image(image):
-        difference = "it is not there" if arrived is None else f"there it is {arrived.id[:19]}, here {image.id[:19]}"
+        difference = (
+            "it is not there"
+            if arrived is None
+            else f"there it is {shorten_id(arrived.id)}, here {shorten_id(image.id)}"
+        )
         raise DockerError(
             target.node.name, f"{name} did not arrive on {target.node.name} as it left: {difference}",
             f"on {target.node.name}: docker pull {name}",
         )  # fmt: skip
     if image.size is not None:
         progress.report_progress(image.size, is_last=True)  # the stream itself is a little longer or shorter
-    return f"the image is {arrived.id[:19]} on both"
+    return f"the image is {shorten_id(arrived.id)} on both"
 
 
 async def _stream_image(

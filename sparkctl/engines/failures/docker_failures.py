@@ -193,15 +193,15 @@ DOCKER_FAILURES = (
         r"|daemon: (?P<other>net/http: (?:request canceled|TLS handshake timeout).*)",
         FailureCause.IMAGE_MISSING,
         "The image could not be pulled[ from {registry}][: {why}][: {said}][: {other}].",
-        "Log in to its registry on the node (docker login) where it wants that; else look at the node's way to the network, "
-        "and pull again.",
+        "Log in to its registry on the node (docker login) if it asks for that; otherwise check the node's network connection. "
+        "Then pull again.",
         needle=('Get "http', "Get http", 'Head "http', "Head http", "unauthorized:", "net/http: "),
         on="image",
     ),
     failure_rule(
         r"toomanyrequests: (?P<why>.{1,120})|You have reached your (?:unauthenticated )?pull rate limit",
         FailureCause.IMAGE_MISSING,
-        "The registry lets this address pull nothing more for now[: {why}].",
+        "The registry's pull limit for this address is used up[: {why}].",
         "Log in to it on the node (docker login), which allows more, or wait some hours.",
         needle=("toomanyrequests: ", "pull rate limit"),
         on="image",
@@ -215,8 +215,8 @@ DOCKER_FAILURES = (
         r"|unexpected status code \S{1,200}: [45]\d\d|received unexpected HTTP status: [45]\d\d)",
         FailureCause.IMAGE_MISSING,
         "The image[ {base}][ {pod}] could not be pulled[: {why}][: {status}].",
-        "Correct its name and tag, or log in to its registry on the node (docker login); else look at the node's way to the network, and "
-        "pull again.",
+        "Correct its name and tag, or log in to its registry on the node (docker login); otherwise check the node's network connection. "
+        "Then pull again.",
         needle=(
             "failed to solve: ",
             "Failed to pull image",
@@ -250,7 +250,7 @@ DOCKER_FAILURES = (
     failure_rule(
         r"exec: \\?\"(?P<name>[^\"\\]+)\\?\": permission denied",
         FailureCause.PERMISSION,
-        "{name} may not be executed in the container.",
+        "The container has no permission to execute {name}.",
         "chmod +x it (on the node, if it is mounted; else when the image is built), or correct command.",
         needle="permission denied",
         on="command",
@@ -279,8 +279,8 @@ DOCKER_FAILURES = (
         r"|daemon: repository \S+ not found|requested access to the resource is denied)",
         FailureCause.IMAGE_MISSING,
         "The image[ {name}][ {tag}][ {denied}][ {reference}] is not on the node and could not be pulled.",
-        "Correct image, or log in to its registry on the node (docker login). An image that was built there has to be built "
-        "on each node.",
+        "Correct image, or log in to its registry on the node (docker login). An image that was built locally must be "
+        "built on each node.",
         needle=(
             "daemon: repository",
             'failed to resolve reference "',
@@ -295,7 +295,7 @@ DOCKER_FAILURES = (
     failure_rule(
         r"permission denied while trying to connect to the [Dd]ocker|dial unix /\S*docker\.sock: connect: permission denied",
         FailureCause.PERMISSION,
-        "This login may not talk to Docker on the node.",
+        "This user has no permission to use Docker on the node.",
         "On the node: sudo usermod -aG docker $USER, then log in again.",
         needle="permission denied",
     ),

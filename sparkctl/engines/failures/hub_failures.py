@@ -51,7 +51,7 @@ HUB_FAILURES = (
         r"|Access to model (?P<model>\S+) is restricted)|^Access to model (?P<named>\S+) is restricted"
         r"|^Cannot access gated repo",
         FailureCause.MODEL_GATED,
-        "The model hub does not let you have this model[ ({model})][ ({named})].",
+        "The model hub denies you access to this model[ ({model})][ ({named})].",
         _LICENCE_REMEDY,
         needle=(
             "Access to model",
@@ -73,7 +73,7 @@ HUB_FAILURES = (
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*\b(?P<status>429) (?:Client Error|Too Many Requests).*{_HUB_HOSTS}",
         FailureCause.HUB_UNREACHABLE,
-        "The model hub accepts no more requests from here for now ({status}).",
+        "The model hub accepts no more requests from this address for now ({status}).",
         "Wait some minutes, then start it again; with env.HF_TOKEN set the hub allows more. Or download the model beforehand "
         "and mount it.",
         needle=("429 Client Error", "429 Too Many Requests"),
@@ -82,7 +82,7 @@ HUB_FAILURES = (
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*\b(?P<status>5\d\d) (?:Server Error|Internal Server|Bad Gateway|Service Unavailable|Gateway Time).*{_HUB_HOSTS}",
         FailureCause.HUB_UNREACHABLE,
-        "The model hub did not work ({status}).",
+        "The model hub failed ({status}).",
         "Start it again later, or download the model beforehand and mount it.",
         needle=("Bad Gateway", "Gateway Time", "Internal Server", "Server Error", "Service Unavailable"),
         on=_MODEL_PATH_FIELD,
@@ -91,7 +91,7 @@ HUB_FAILURES = (
         rf"^(?=.*(?:[Tt]imed out|Timeout)){EXCEPTION_PREFIX}.*?(?P<host>{_HUB_HOSTS})",
         FailureCause.HUB_UNREACHABLE,
         "The model hub did not answer in time ({host}).",
-        "Give the container a way to the hub and start it again (what is downloaded stays), or download the model beforehand "
+        "Give the container network access to the hub and start it again (what is downloaded stays), or download the model beforehand "
         "and mount it.",
         needle=("Timeout", "imed out"),
         on=_MODEL_PATH_FIELD,
@@ -99,7 +99,7 @@ HUB_FAILURES = (
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*(?:CERTIFICATE_VERIFY_FAILED|certificate verify failed|x509: certificate|SSLCertVerificationError)",
         FailureCause.HUB_UNREACHABLE,
-        "The hub's certificate was refused: something between here and it (a proxy) puts its own in place.",
+        "The hub's certificate was refused: something in between, such as a proxy, replaces it with its own.",
         "Mount the proxy's certificate, and name it in env.SSL_CERT_FILE and env.REQUESTS_CA_BUNDLE; or download the model beforehand "
         "and mount it.",
         needle=(
@@ -117,7 +117,7 @@ HUB_FAILURES = (
         rf"|{EXCEPTION_PREFIX}.*(?:outgoing traffic has been disabled|Cannot reach (?P<url>https?://\S+?):? offline mode)",
         FailureCause.HUB_UNREACHABLE,
         "The model is not on the node, and the hub[ {hub}][ {url}] could not be asked for it.",
-        "Download the model beforehand and mount it, or give the container a way to the hub (HF_HUB_OFFLINE unset).",
+        "Download the model beforehand and mount it, or give the container network access to the hub (HF_HUB_OFFLINE unset).",
         needle=(
             "Cannot reach",
             "LocalEntryNotFoundError",
@@ -132,7 +132,7 @@ HUB_FAILURES = (
         r"|Max retries exceeded with url: (?P<url>\S*(?:huggingface|hf\.co|/api/models|/resolve/)\S*)"
         r"|Failed to resolve '(?P<host>[^']*)')",
         FailureCause.HUB_UNREACHABLE,
-        "The container found no way to the network[ ({host})].",
+        "The container could not reach the network[ ({host})].",
         _PROVIDE_MODEL,
         needle=(
             "Name or service not known",
@@ -196,7 +196,7 @@ HUB_FAILURES = (
     failure_rule(
         rf"(?:{EXCEPTION_PREFIX}|^(?:curl|wget|git|fatal|W\d+|E\d+)\b).*?(?:{_HTTP_FAILURE})",
         FailureCause.HUB_UNREACHABLE,
-        "The container found no way to the network[ ({pool})][ ({client})][ ({name})][ ({curl})][ ({go})].",
+        "The container could not reach the network[ ({pool})][ ({client})][ ({name})][ ({curl})][ ({go})].",
         _PROVIDE_MODEL,
         needle=(
             "ConnectionPool(host='",

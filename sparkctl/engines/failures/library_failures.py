@@ -284,7 +284,7 @@ _CUDA_CALL_FAILURES = (
     failure_rule(
         r"CUDA unknown error - this may be due to an incorrectly set up environment",
         FailureCause.GPU_RUNTIME_MISSING,
-        "CUDA does not start in the container: the driver's devices are there, and do not answer.",
+        "CUDA does not start in the container: the driver's devices are there but do not answer.",
         "`nvidia-smi` on the node and in the container says whether the driver works; reload nvidia_uvm (sudo modprobe -r "
         "nvidia_uvm && sudo modprobe nvidia_uvm), or reboot the node.",
         needle="CUDA unknown error - ",
@@ -370,7 +370,7 @@ GPU_FAULTS = (
     failure_rule(
         r"^(?:\.{3} )?Memory access fault by GPU node",
         FailureCause.GPU_FAULT,
-        "A GPU kernel read or wrote where it may not.",
+        "A GPU kernel made an illegal memory access.",
         _GPU_FAULT_REMEDY,
         needle="Memory access fault by GPU",
         weight=FailureWeight.LIKELY,
@@ -395,7 +395,7 @@ GPU_FAULTS = (
     failure_rule(
         r"(?P<place>[\w.-]{1,80}\.cuh?:\d{1,6}): .{0,200}block: \[[\d,]{1,40}\], thread: \[[\d,]{1,40}\] Assertion (?P<what>.{1,160}) failed",
         FailureCause.CRASHED,
-        "A GPU kernel ended on a check of its own in {place}: {what}.",
+        "A GPU kernel failed its own check in {place}: {what}.",
         "An index is out of range: most often a token, a position or a draft that the model does not have. Try without drafts, and "
         "with the context that the model was made for. " + _GPU_FAULT_REMEDY,
         needle="], thread: [",
@@ -433,8 +433,8 @@ CAPTURE_FAILURES = (
     failure_rule(
         r"operation not permitted when stream is capturing|cudaErrorStreamCapture\w*",
         FailureCause.ENGINE_BUG,
-        "Something ran on the GPU that may not run while CUDA graphs are captured: two settings that exclude each other, or a "
-        "fault of this version.",
+        "Something ran on the GPU that is not allowed while CUDA graphs are captured: two settings exclude each other, or this "
+        "version has a fault.",
         "Leave out torch.compile (SGLang: args.enable-torch-compile), or start without CUDA graphs (SGLang: "
         "args.disable-cuda-graph, vLLM: args.enforce-eager).",
         needle=("operation not permitted when stream is capturing", "cudaErrorStreamCapture"),
@@ -598,7 +598,7 @@ DISTRIBUTED_FAILURES = (
     failure_rule(
         r"NCCL [Ee]rror:? (?:[\w./-]{1,200}:\d{1,6} '|\d{1,2}: )?(?P<what>[\w ]{1,80})|unhandled (?P<kind>system|cuda) error \(run with NCCL_DEBUG",
         FailureCause.NCCL,
-        "NCCL, by which the ranks talk to each other, failed[: {what}][ ({kind} error)].",
+        "NCCL, which connects the ranks, failed[: {what}][ ({kind} error)].",
         "Check the link between the nodes (sparkctl doctor), NCCL_SOCKET_IFNAME, NCCL_IB_HCA and GLOO_SOCKET_IFNAME on both. "
         "With env.NCCL_DEBUG: INFO the log names the reason.",
         needle=("error", "NCCL Error"),
@@ -616,7 +616,7 @@ DISTRIBUTED_FAILURES = (
         r"TCPStore server has shut down too early|sendBytes failed on SocketImpl|recvValue failed on SocketImpl"
         r"|failed to recv, got 0 bytes|Connection was likely closed\. Did the remote server shutdown or crash",
         FailureCause.WORKER_LOST,
-        "Another rank of this model ended: the store that all ranks share went away.",
+        "Another rank of this model ended: the store that all ranks share is gone.",
         "The log of rank 0, or of the rank that ended first, says why.",
         needle=(
             "Connection was likely closed. Did the remote server shutdown or crash",
@@ -631,7 +631,7 @@ DISTRIBUTED_FAILURES = (
     failure_rule(
         r"A worker died or was killed while executing a task|The actor (?:is|died) (?:dead|unexpectedly|because)",
         FailureCause.RAY,
-        "A worker under Ray died.",
+        "A Ray worker died.",
         "Look at the log of the other node; `dmesg` there shows whether the kernel killed it for memory.",
         needle=("A worker died or was killed while executing a task", "The actor is ", "The actor died "),
         weight=FailureWeight.DEATH,
@@ -640,7 +640,7 @@ DISTRIBUTED_FAILURES = (
     failure_rule(
         r"\bRayTaskError\((?:[\w.]{1,60}\.)?OutOfMemoryError\): ",
         FailureCause.CUDA_OUT_OF_MEMORY,
-        "A task under Ray ran out of the GPU's memory.",
+        "A Ray task ran out of the GPU's memory.",
         "Take a smaller share of the memory for the KV cache, a smaller context or batch, or a smaller model.",
         needle="RayTaskError(",
         weight=FailureWeight.LIKELY,
@@ -648,7 +648,7 @@ DISTRIBUTED_FAILURES = (
     failure_rule(
         r"\bRayTaskError\((?P<kind>[\w.]{1,80})\): (?P<what>.{0,120})",
         FailureCause.RAY,
-        "A task under Ray failed with {kind}: {what}",
+        "A Ray task failed with {kind}: {what}",
         "The end of its traceback names the reason; where it is cut, the log of the other node has it.",
         needle="RayTaskError(",
         weight=FailureWeight.LOST,
@@ -725,7 +725,7 @@ ARGUMENT_FAILURES = (
         _ARGPARSE_ERROR + r"(?P<what>ambiguous option: --?(?P<flag>[\w.-]+)\S* could match (?P<could>.*))",
         FailureCause.UNKNOWN_FLAG,
         "The engine has several flags that begin with --{flag}: {could}",
-        "Write the one that is meant in place of args.{flag}: {could}",
+        "Write the full name of the one you mean instead of args.{flag}: {could}",
         needle=": error: ",
         on="args.{flag}",
         fatal=True,
@@ -735,7 +735,7 @@ ARGUMENT_FAILURES = (
         r"^(?:[\w.-]{1,80}/){0,8}(?P<script>[\w-]{0,40}train[\w-]{0,40}\.py): error: (?P<what>unrecognized arguments: .*)",
         FailureCause.UNKNOWN_FLAG,
         "{script} is a training script, and does not have what it was given: {what}",
-        "Take the flags of its own --help. It is no engine: sparkctl starts engines, and trains nothing.",
+        "Take the flags of its own --help. It is not an engine: sparkctl starts engines and trains nothing.",
         needle=": error: ",
         fatal=True,
     ),
@@ -761,7 +761,7 @@ ARGUMENT_FAILURES = (
     failure_rule(
         _ARGPARSE_ERROR + r"(?P<what>the following arguments are required: (?P<flag>.*))",
         FailureCause.BAD_VALUE,
-        "The engine misses something on its command line: {what}",
+        "Something is missing on the engine's command line: {what}",
         "Give args or command what it asks for.",
         needle=": error: ",
         on="args",
@@ -815,7 +815,7 @@ CRASH_FAILURES = (
         rf"{EXCEPTION_PREFIX}(?P<what>.{{0,160}}?(?:must be divisible by (?:the )?(?:tensor|TP|tp|world)|is not divisible by (?:min_thread|tp|tensor)"
         r"|is not divisible by weight quantization|not aligned with the quantized weight shape).{0,160})",
         FailureCause.BAD_VALUE,
-        "The model cannot be cut into as many parts as asked: {what}",
+        "The model cannot be split into that many parts: {what}",
         "Set args.tensor-parallel-size to a number that divides it: 1 on one Spark, 2 on two.",
         needle=(" divisible by ", "not aligned with the quantized"),
         on="args.tensor-parallel-size",
@@ -979,7 +979,7 @@ CRASH_FAILURES = (
         r"^Fatal Python error: (?P<what>.*)",
         FailureCause.CRASHED,
         "Python crashed: {what}",
-        "The lines after it say where; a newer or older image may not do it.",
+        "The lines after it say where; a newer or older image may work.",
         needle="Fatal Python error",
         weight=FailureWeight.DEATH,
     ),

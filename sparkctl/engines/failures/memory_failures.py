@@ -29,7 +29,9 @@ def cuda_memory_rules(
 
     ``begins``: a regex for how the engine's own line begins that says so, where it is no exception's.
     """
-    remedy = f"{lower} {_FREE_MEMORY_REMEDY}"
+    # In a container torch may name the engine itself, by its number on the node.
+    first = "[Stop process {pid} on the node, which holds {held}, if that is not this engine itself. ]"
+    remedy = f"{first}{lower} {_FREE_MEMORY_REMEDY}"
     says = EXCEPTION_PREFIX if begins is None else f"(?:{EXCEPTION_PREFIX}|{begins})"
     cause, change = FailureCause.CUDA_OUT_OF_MEMORY, ChangeDirection.LOWER if on else None
     numbers = (
@@ -80,8 +82,8 @@ HOST_MEMORY_FAILURES = (
     failure_rule(
         r"^(?:(?:/\S*/)?(?:ba|da)?sh: )?(?:line )?(?:\d+:? +){0,2}Killed(?: {2,}\S.*)?$",
         FailureCause.KILLED,
-        "It was killed (SIGKILL), by the shell's own word.",
-        "Most likely the machine ran out of memory: dmesg -T | grep -i oom on the node shows it. Let the model claim less, or "
+        "It was killed (SIGKILL), as the shell reports.",
+        "Most likely the machine ran out of memory: dmesg -T | grep -i oom on the node shows it. Let the model use less memory, or "
         "stop what else holds memory there.",
         needle="Killed",
         weight=FailureWeight.DEATH,
@@ -91,8 +93,8 @@ HOST_MEMORY_FAILURES = (
         r"|\b(?:exited|terminated|died|failed) (?:unexpectedly )?(?:with|on) (?:exit |return )?(?:code:? |status )-9\b"
         r"|\bdied with <Signals\.SIGKILL: 9>",
         FailureCause.KILLED,
-        "It was killed (SIGKILL), by the word of what had started it.",
-        "Most likely the machine ran out of memory: dmesg -T | grep -i oom on the node shows it. Let the model claim less, or "
+        "It was killed (SIGKILL), as the program that started it reports.",
+        "Most likely the machine ran out of memory: dmesg -T | grep -i oom on the node shows it. Let the model use less memory, or "
         "stop what else holds memory there.",
         needle=(
             "exited with code 137",
@@ -111,7 +113,7 @@ HOST_MEMORY_FAILURES = (
         r"(?:.*?anon-rss:(?P<rss>\d+ ?kB))?",
         FailureCause.HOST_OOM_KILL,
         "The kernel's OOM killer ended {name} (process {pid}[, {rss} of its own memory]).",
-        "The machine ran out of memory: let the model claim less, or stop what else holds memory on the node. "
+        "The machine ran out of memory: let the model use less memory, or stop what else holds memory on the node. "
         "CUDA memory is not in that figure on a Spark.",
         needle="Killed process",
         fatal=True,
@@ -120,7 +122,7 @@ HOST_MEMORY_FAILURES = (
         _KERNEL_LOG_PREFIX + r"oom-kill:constraint=(?P<which>\w+).*?task=(?P<name>[^,]{0,80}),pid=(?P<pid>\d+)",
         FailureCause.HOST_OOM_KILL,
         "The kernel's OOM killer ended {name} (process {pid}).",
-        "The machine, or the container's limit, ran out of memory: let the model claim less, or stop what else holds it.",
+        "The machine, or the container's limit, ran out of memory: let the model use less memory, or stop what else holds it.",
         needle="oom-kill:",
         fatal=True,
     ),

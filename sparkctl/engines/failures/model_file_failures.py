@@ -79,7 +79,7 @@ _CORRUPT_FAILURES = (
         rf"|{EXCEPTION_PREFIX}.*Can't load the (?:configuration|model) (?:of|for) '(?P<name>[^']*)'"
         rf"|{EXCEPTION_PREFIX}.*It looks like the config file at '(?P<config>[^']*)' is not a valid JSON",
         FailureCause.MODEL_FILES,
-        "The model is incomplete[: {path} has no {file}][: nothing that can be read for {name}][: {config} is no JSON].",
+        "The model is incomplete[: {path} has no {file}][: nothing that can be read for {name}][: {config} is not JSON].",
         "Finish the download, or correct model.path.",
         needle=("does not appear to have", "Can't load the", "It looks like the config file at '"),
         on=_MODEL_PATH_FIELD,
@@ -98,7 +98,7 @@ _CORRUPT_FAILURES = (
         r"|Tokenizer class (?P<name>\S+) does not exist)",
         FailureCause.MODEL_FILES,
         "The model's tokenizer files are missing or of another kind[ ({name})].",
-        "Finish the download: tokenizer.json or its like is not there.",
+        "Finish the download: tokenizer.json or a similar file is missing.",
         needle=(
             "Can't load tokenizer for",
             "Couldn't instantiate the backend tokenizer",
@@ -131,7 +131,7 @@ _CORRUPT_FAILURES = (
         rf"|{EXCEPTION_PREFIX}[Tt]ensor '?(?P<other>[\w.]{{1,200}}?)'? (?:is )?(?:not found|missing)\b",
         FailureCause.MODEL_FILES,
         "The model's files lack a tensor that the engine looks for: [{key}][{tensor}][{gguf}][{other}].",
-        "Look whether all files of the model are there (model.safetensors.index.json lists them). If they are, they were made for another "
+        "Check that all files of the model are there (model.safetensors.index.json lists them). If they are, they were made for another "
         "program or version, or have another layout (GGUF, tied embeddings): take the checkpoint that this engine names.",
         needle=(" not found in ", "does not contain tensor ", "missing tensor '", "ensor "),
         on=_MODEL_PATH_FIELD,
@@ -165,7 +165,7 @@ _CORRUPT_FAILURES = (
         FailureCause.MODEL_FILES,
         "There is no config that the engine can read[: {what}][: {key} is not in it].",
         "model.path has to be a directory or repository with a config.json (Mistral: params.json) of a language model: finish the "
-        "download, or correct it. One of parts (model_index.json, as image models have) is not for this engine.",
+        "download, or correct it. A model made of parts (model_index.json, as image models have) is not for this engine.",
         needle=(
             "Could not detect config format",
             "No supported config format",
@@ -230,7 +230,7 @@ _CORRUPT_FAILURES = (
         r"|incompatible serialization version|engine plan file is (?:not compatible|generated on an incompatible device)[^.]{0,120})",
         FailureCause.MODEL_FILES,
         "The engine file of TensorRT cannot be used here: {what}.",
-        "Such a file holds for one version of TensorRT and one kind of GPU, and lies where the build put it: build it again on the Spark "
+        "Such a file is valid for one version of TensorRT and one kind of GPU, and is where the build put it: build it again on the Spark "
         "with this very image, or correct the path to it.",
         needle=(
             "Failed to deserialize cuda engine",
@@ -263,7 +263,7 @@ _CORRUPT_FAILURES = (
         rf"{EXCEPTION_PREFIX}.*?(?P<name>\w{{0,40}}(?:weight|scale)\w{{0,40}} for layer '[^']{{1,120}}') was never loaded",
         FailureCause.MODEL_FILES,
         "The model's files lack a weight: {name}.",
-        "Take a checkpoint that has it, or start without the part that wants it: a draft that was left out of a quantization.",
+        "Take a checkpoint that has it, or start without the part that needs it, such as a draft that was left out of the quantization.",
         needle=" was never loaded",
         on=_MODEL_PATH_FIELD,
     ),

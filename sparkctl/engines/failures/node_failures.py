@@ -123,7 +123,7 @@ _FILE_SYSTEM_FAILURES = (
     failure_rule(
         r"^(?:ERROR:\s+|[\w.]*Error: )?\[Errno 99\].{0,200}?(?:on address \((?P<address>[^)]{1,60})\)|[Cc]annot assign requested address)",
         FailureCause.BAD_VALUE,
-        "The server is to listen on an address that this machine does not have[: {address}].",
+        "The server was told to listen on an address that this machine does not have[: {address}].",
         "Correct args.host: 0.0.0.0 is every address.",
         needle="[Errno 99]",
         on="args.host",
@@ -133,7 +133,7 @@ _FILE_SYSTEM_FAILURES = (
         r"couldn't bind HTTP server socket, hostname: (?P<path>\S{0,200}/\S{1,200}|\S{1,200}\.sock)",
         FailureCause.CRASHED,
         "The server could not make its socket {path}: no port is involved.",
-        "Its directory is not there, may not be written, or an old file is in the socket's place: make it, correct its owner, or remove "
+        "Its directory is missing or not writable, or an old file is in the socket's place: create it, correct its owner, or remove "
         "the file. Or give args.host an address (127.0.0.1) in place of a path.",
         needle="couldn't bind HTTP server socket",
         on="args.host",
@@ -192,8 +192,8 @@ RANK_FAILURES = (
         r"|exceeds the memory usage threshold of (?P<share>[\d.]*\d).*Ray killed this worker",
         FailureCause.RAY,
         "Ray's memory monitor killed a worker[ on {ip}][: over {share} of the node's memory was in use].",
-        "On a Spark it counts the model's own memory: set env.RAY_memory_monitor_refresh_ms: 0 on every node, and leave the "
-        "watch to sparkctl's guard.",
+        "On a Spark it counts the model's own memory: set env.RAY_memory_monitor_refresh_ms: 0 on every node, and let "
+        "sparkctl's guard watch the memory.",
         needle=("killed due to", "Ray killed this worker"),
         on="env.RAY_memory_monitor_refresh_ms",
         to="0",
@@ -209,7 +209,7 @@ RANK_FAILURES = (
     failure_rule(
         r"Ray component \w{1,60} is trying to use a port number (?P<port>\d+)|Session name \S{1,120} does not match persisted value",
         FailureCause.RAY,
-        "Another Ray runs on this node already, or is left from a start before[: it has port {port}].",
+        "Another Ray already runs on this node, or is left from an earlier start[: it has port {port}].",
         "ray stop --force in its container, or stop that container, on every node; then start again.",
         needle=("is trying to use a port number", "does not match persisted value"),
     ),
@@ -276,7 +276,7 @@ RANK_FAILURES = (
     failure_rule(
         r"Some Ray subprocesses exited unexpectedly|The current node timed out during startup",
         FailureCause.RAY,
-        "Ray ended on this node: a worker's does where the head is gone, or the way to it.",
+        "Ray ended on this node: a worker's Ray ends when the head, or the connection to it, is gone.",
         _CHECK_OTHER_NODE,
         needle=("Some Ray subprocesses exited unexpectedly", "The current node timed out during startup"),
         weight=FailureWeight.DEATH,
@@ -288,7 +288,7 @@ RANK_FAILURES = (
         r"|retrieving ncclUniqueId from \[\d+\] via c10d key-value store|ORTE has lost communication with"
         r"|[Ff]ailed to connect to (?:rpc server at )?(?P<rpc>[\w.-]{1,80}:\d{1,5})$|^Remote RPC server crashed",
         FailureCause.WORKER_LOST,
-        "The other node of this model did not come[: {have} of {of} joined within {seconds} s][: no answer from {peer}][: no answer from {rpc}].",
+        "The other node of this model did not join[: {have} of {of} joined within {seconds} s][: no answer from {peer}][: no answer from {rpc}].",
         "Start the model on both nodes at about the same time, and check that the first one's address is reachable from the "
         f"other. {_CHECK_OTHER_NODE}",
         needle=(
@@ -306,7 +306,7 @@ RANK_FAILURES = (
         rf"|{EXCEPTION_PREFIX}.*NCCL (?:error|operation)|^(?:[\w.]+: )?(?P<code>nccl(?:SystemError|InternalError|RemoteError"
         r"|UnhandledCudaError|InvalidUsage))\b",
         FailureCause.NCCL,
-        "NCCL, by which the ranks talk to each other, failed[ ({code})][ (in {op})].",
+        "NCCL, which connects the ranks, failed[ ({code})][ (in {op})].",
         _CHECK_LINK,
         needle=(
             "InternalError",
@@ -323,7 +323,7 @@ RANK_FAILURES = (
     failure_rule(
         r"NCCL WARN (?!NET/IB ?: Got completion)(?P<warn>.*?)\.?\s*$",
         FailureCause.NCCL,
-        "NCCL, by which the ranks talk to each other, warned: {warn}.",
+        "NCCL, which connects the ranks, warned: {warn}.",
         _CHECK_LINK,
         needle="NCCL WARN ",
         weight=FailureWeight.DEATH,
@@ -341,7 +341,7 @@ RANK_FAILURES = (
     failure_rule(
         r"^Root Cause \(first observed failure\):",
         FailureCause.WORKER_LOST,
-        "A rank of this model ended, by the word of torch's launcher.",
+        "A rank of this model ended, as torch's launcher reports.",
         "The lines of that rank before this one, or its own log, say why.",
         needle="Root Cause (first",
         weight=FailureWeight.DYING,

@@ -442,7 +442,7 @@ def check_flags(
     flags = collect_profile_flags(profile)
     found = list(_allow_patched_flags(check_flags_by_catalogue(flags, held), profile, held))
     if is_certain:
-        found = [_name_newer_version(one, flags, held) if one.kind is LintRule.BAD_CHOICE else one for one in found]
+        found = _name_newer_versions(found, flags, held)
     else:
         for other in others:
             rest = (catalogue, *(one for one in others if one is not other))
@@ -533,23 +533,29 @@ def _downgrade_uncertain(one: LintMessage, other: FlagCatalogue, held: LintConte
     return replace(one, level=LintSeverity.WARNING, message=message, change=None)
 
 
-def _name_newer_version(one: LintMessage, flags: tuple[ProfileFlag, ...], held: LintContext) -> LintMessage:
-    """Say that a later version takes the value: a build of a commit after the release has the release's number, too."""
+def _name_newer_versions(
+    found: list[LintMessage], flags: tuple[ProfileFlag, ...], held: LintContext
+) -> list[LintMessage]:
+    """Say of a value that is refused which later version takes it: a build of a commit after the release has its number, too."""
     release = parse_version(held.catalogue.version)
-    later = sorted(
-        (other for other in held.others if parse_version(other.version) > release),
-        key=lambda other: parse_version(other.version),
-    )
-    for other in later:
-        there = check_flags_by_catalogue(flags, replace(held, catalogue=other))
-        if (one.where, one.flag) in {(each.where, each.flag) for each in there if _is_error(each)}:
+    wrong = {(one.where, one.flag) for one in found if one.kind is LintRule.BAD_CHOICE}
+    takers: dict[tuple[FieldPath, str], str] = {}
+    for other in sorted(held.others, key=lambda each: parse_version(each.version)):
+        if parse_version(other.version) <= release or len(takers) == len(wrong):
             continue
-        message = (
-            f"{one.message}; {held.title} {other.version} takes it, and so may a build made after the release of "
-            f"{held.catalogue.version}: list {one.flag.lstrip('-')} in patched_flags then"
+        there = check_flags_by_catalogue(flags, replace(held, catalogue=other))
+        refused = {(each.where, each.flag) for each in there if _is_error(each)}
+        takers = dict.fromkeys(wrong - refused, other.version) | takers
+    return [
+        replace(
+            one,
+            message=f"{one.message}; {held.title} {taker} takes it, and so may a build made after the release of "
+            f"{held.catalogue.version}: list {one.flag.lstrip('-')} in patched_flags then",
         )
-        return replace(one, message=message)
-    return one
+        if one.kind is LintRule.BAD_CHOICE and (taker := takers.get((one.where, one.flag)))
+        else one
+        for one in found
+    ]
 
 
 def _warn_unknown_version(one: LintMessage, held: LintContext) -> LintMessage:

@@ -22,7 +22,7 @@ MEMORY_FAILURES = (
     failure_rule(
         r"failed to allocate buffer for (?:kv|rs) cache|failed to initialize the context: std::bad_alloc",
         FailureCause.KV_CACHE_TOO_SMALL,
-        "What the weights left does not hold the KV cache.",
+        "The memory that the weights left is too small for the KV cache.",
         f"{_LOWER_CONTEXT_REMEDY} {_DROP_CACHES_REMEDY}",
         needle="failed to ",
         on=CONTEXT_FIELD,
@@ -98,7 +98,7 @@ CUDA_FAILURES = (
     failure_rule(
         r"^(?:[\w.]{1,40} abort:\d+: |\S+:\d+: )?GGML_ASSERT\((?P<what>.*)\) failed|^\.{0,200}GGML_ASSERT: (?P<place>\S.*)",
         FailureCause.CRASHED,
-        "llama.cpp ended on a check of its own[: {what}][: {place}]",
+        "llama.cpp failed its own check[: {what}][: {place}]",
         "Take a newer build, and look for this check among the issues of llama.cpp.",
         needle="GGML_ASSERT",
         fatal=True,
@@ -134,7 +134,7 @@ MODEL_FAILURES = (
     failure_rule(
         r"failed to open (?:GGUF file )?(?:'(?P<path>[^']*)'|(?P<bare>/[^:(]*?))(?:: | \()(?:errno = )?Permission denied",
         FailureCause.PERMISSION,
-        "[{path}][{bare}] may not be opened by the container's user.",
+        "[{path}][{bare}] cannot be opened by the container's user.",
         "chmod a+r the file on the node, or run the container as its owner.",
         needle="failed to open",
         on=_MODEL_PATH_FIELD,
@@ -201,7 +201,7 @@ MODEL_FAILURES = (
         r"error from HF API \((?:https\S+, )?(?:response code: )?(?P<code>40[13])"
         r"|download failed: .*\(status: (?P<status>40[13])\)",
         FailureCause.MODEL_GATED,
-        "The model hub does not let you have this model[ (HTTP {code})][ (HTTP {status})].",
+        "The model hub denies you access to this model[ (HTTP {code})][ (HTTP {status})].",
         "Accept the model's licence on the hub and set env.HF_TOKEN to a token of that account.",
         needle=("error from HF API", "download failed: "),
         on="env.HF_TOKEN",
@@ -210,7 +210,7 @@ MODEL_FAILURES = (
         r"failed to download model|download failed after \d+ attempts|required file is not available in cache",
         FailureCause.HUB_UNREACHABLE,
         "The model is not on the node, and could not be downloaded.",
-        "Download the GGUF beforehand and mount it, or give the container a way to the hub.",
+        "Download the GGUF beforehand and mount it, or give the container network access to the hub.",
         needle=("failed to download model", "download failed after", "required file is not available"),
         on=_MODEL_PATH_FIELD,
         weight=FailureWeight.DEATH,
@@ -248,7 +248,7 @@ FORMAT_FAILURES = (
     failure_rule(
         r"invalid magic characters|invalid magic number",
         FailureCause.MODEL_FILES,
-        "The file is no GGUF.",
+        "The file is not a GGUF.",
         "Give the .gguf file itself: llama.cpp reads no safetensors, and a 'not found' page is not a model.",
         needle="invalid magic",
         on=_MODEL_PATH_FIELD,
@@ -296,7 +296,7 @@ FLAG_FAILURES = (
     failure_rule(
         rf"^error while handling argument \"{_FLAG_PATTERN}\": error: un\w+ value for --flash-attn: '(?P<given>-[^']*)'",
         FailureCause.BAD_VALUE,
-        "llama-server refused the value of {flag}: it got the next flag, {given}, for one.",
+        "llama-server refused the value of {flag}: it took the next flag, {given}, for its value.",
         "-fa needs on, off or auto; the value it got was the next flag.",
         needle="--flash-attn: ",
         on="args.{flag}",

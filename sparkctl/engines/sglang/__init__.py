@@ -21,16 +21,13 @@ from sparkctl.engines.base import (
 )
 from sparkctl.engines.log_rules import FactRule, LogRules, fact_rule, loading_signal, version_facts
 from sparkctl.engines.metrics_parser import parse_leading_number, parse_stats_fields
-from sparkctl.engines.sglang.failures import FAILURES, MEMORY_FRACTION_FIELD, WRAPPED_ERROR
+from sparkctl.engines.sglang.failures import FAILURES, MEMORY_FRACTION_FIELD, UNSET_TOP_K, WRAPPED_ERROR
 from sparkctl.model.engine_metrics import EngineFactName, EngineMetrics, StatsLine, StatsLineKind
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import Profile
 
 _QUANTIZATION_PATH = EngineFactName.QUANTIZATION_PATH
 _WEIGHT_ONLY_TEXT = "this checkpoint weight-only via FP4 Marlin"
-
-
-_TOP_K = r"'?speculative_eagle_topk(?:'\s*: |=)"
 
 
 def _server_args_fact(key: str, value: str, name: EngineFactName, says: str = "{it}") -> FactRule:
@@ -54,19 +51,14 @@ FACTS = (
     _server_args_fact(
         "speculative_num_draft_tokens", r"(?P<it>\d+)", EngineFactName.DRAFT_TOKENS, "{it} verified a step"
     ),
+    _server_args_fact("speculative_num_steps", r"(?P<it>\d+)", EngineFactName.DRAFT_STEPS),
+    _server_args_fact("speculative_eagle_topk", r"(?P<it>\d+)", EngineFactName.DRAFT_TOP_K),
     _server_args_fact(
         "speculative_num_steps",
-        rf"(?P<it>\d+), {_TOP_K}(?P<wide>\d+)",
-        EngineFactName.DRAFT_TOKENS,
-        "{it} steps of {wide}",
+        r"\d+, '?speculative_eagle_topk(?:'\s*: |=)None\b",
+        EngineFactName.DRAFT_TOP_K,
+        UNSET_TOP_K,
     ),
-    _server_args_fact(
-        "speculative_num_steps",
-        rf"(?P<it>\d+), {_TOP_K}None",
-        EngineFactName.DRAFT_TOKENS,
-        "{it} steps without a top-k",
-    ),
-    _server_args_fact("speculative_num_steps", r"(?P<it>\d+)", EngineFactName.DRAFT_TOKENS, "{it} steps"),
     _server_args_fact("context_length", r"(?P<it>\d+)", EngineFactName.CONTEXT_LENGTH),
     fact_rule("Load weight begin", r"avail mem=(?P<it>[\d.]+) GB", EngineFactName.AVAILABLE_AT_LOAD),
     fact_rule("Load weight end", r" type=(?P<it>\w+)", EngineFactName.ARCHITECTURE),

@@ -35,19 +35,19 @@ def _suggest_fraction(said: MatchGroups) -> MatchGroups:
 
 _EXAMPLE_SIZES = "args.speculative-num-draft-tokens: 20, which is steps x top-k for 5 and 4"
 _TOP_K_HINT = "; speculative-eagle-topk, too, where it is not set"
-_STEPS = re.compile(r"(?P<steps>\d+) steps (?:of (?P<wide>\d+)|without a top-k)")
+UNSET_TOP_K = "not set"
 
 
 def _name_missing_size(failure: Failure, facts: Mapping[EngineFactName, str]) -> Failure:
     """Return a half-set speculation with the size that is missing by the engine's own settings, if the log has them."""
-    given = _STEPS.fullmatch(facts.get(EngineFactName.DRAFT_TOKENS, ""))
-    if given is None:
+    steps, wide = (facts.get(name) for name in (EngineFactName.DRAFT_STEPS, EngineFactName.DRAFT_TOP_K))
+    if steps is None or wide is None or EngineFactName.DRAFT_TOKENS in facts:
         return failure
-    if given["wide"] is None:
+    if wide == UNSET_TOP_K:
         field, value = "args.speculative-eagle-topk", "1"
         missing = f"{field}: 1, or a wider one with speculative-num-draft-tokens"
     else:
-        field, value = "args.speculative-num-draft-tokens", str(int(given["steps"]) * int(given["wide"]))
+        field, value = "args.speculative-num-draft-tokens", str(int(steps) * int(wide))
         missing = f"{field}: {value}, which is steps x top-k"
     remedy = failure.remedy.replace(_EXAMPLE_SIZES, missing).replace(_TOP_K_HINT, "")
     return replace(failure, field=field, value=value, remedy=remedy)
@@ -152,7 +152,7 @@ _FLAG_FAILURES = (
     failure_rule(
         r"Unknown speculative algorithm name: (?P<name>\S+)",
         FailureCause.BAD_VALUE,
-        "This image knows no speculative algorithm {name}.",
+        "This image has no speculative algorithm named {name}.",
         "Correct args.speculative-algorithm (EAGLE, EAGLE3, NEXTN, STANDALONE, NGRAM, DFLASH).",
         needle="Unknown speculative algorithm",
         on="args.speculative-algorithm",
@@ -162,7 +162,7 @@ _FLAG_FAILURES = (
         r"^TypeError: (?:'>' not supported between instances of|unsupported operand type\(s\) for \*:) "
         r"'NoneType' and 'int'",
         FailureCause.ENGINE_BUG,
-        "Speculative decoding is set by half: of steps, top-k and draft tokens one is given and another is missing, which "
+        "Speculative decoding is only half set: of steps, top-k and draft tokens, one is given and another is missing, which "
         "SGLang 0.5.12 answers with a TypeError.",
         f"Give what is missing ({_EXAMPLE_SIZES}{_TOP_K_HINT}), and lower args.mem-fraction-static: the drafts take that share "
         "of what CUDA has free before the weights (qwen36 has 0.6). Or draft without a model: NGRAM needs none of them "
@@ -273,7 +273,7 @@ _EXIT_FAILURES = (
     failure_rule(
         r"^Subprocess (?P<name>\S+) \(pid=\d+\) crashed with exit code -4\.|scheduler died during initialization \(exit code: -4\)",
         FailureCause.KERNEL_UNSUPPORTED,
-        "A process of the engine[ ({name})] met an instruction that this machine lacks (SIGILL).",
+        "A process of the engine[ ({name})] used an instruction that this machine does not have (SIGILL).",
         "Take an image built for the Spark (linux/arm64, sm_121).",
         needle="exit code",
         on="image",
@@ -292,7 +292,7 @@ _EXIT_FAILURES = (
     failure_rule(
         rf"(?:{EXCEPTION_PREFIX}|^)TP rank (?P<rank>\d+) could finish the model loading, but there are other ranks",
         FailureCause.WORKER_LOST,
-        "Another rank than {rank} did not finish loading.",
+        "A rank other than {rank} did not finish loading.",
         "Look at the log of the other node.",
         needle="could finish the model loading",
         weight=FailureWeight.DEATH,
@@ -300,7 +300,7 @@ _EXIT_FAILURES = (
     failure_rule(
         r"^(?:Scheduler watchdog|Watchdog) timeout \((?!.{0,80}self\.soft=True)(?:self\.watchdog_timeout=(?P<seconds>[\d.]+))?",
         FailureCause.WEDGED,
-        "The scheduler stood still[ for {seconds} s] and was ended by its watchdog.",
+        "The scheduler made no progress[ for {seconds} s], and its watchdog ended it.",
         "Look at the log of the other node if there is one; else raise args.watchdog-timeout.",
         needle="atchdog timeout (",
         on="args.watchdog-timeout",

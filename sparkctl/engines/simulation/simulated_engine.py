@@ -320,8 +320,13 @@ def _parse_whole(what: str, text: str | None, default: int) -> int:
     return int(text or default)
 
 
-def parse_launch(image: str, command: Sequence[str], env: Mapping[str, str], fault: EngineFault | None) -> SimLaunch:
-    """Read a launch from a container's image, argv and environment; ``SIM_FAULT`` overrides ``fault``."""
+def parse_launch(
+    image: str, command: Sequence[str], env: Mapping[str, str], fault: EngineFault | None, port: int | None = None
+) -> SimLaunch:
+    """Read a launch from a container's image, argv and environment; ``SIM_FAULT`` overrides ``fault``.
+
+    ``port``: where any other program than an engine listens, if its command does not tell.
+    """
     every = list(list_simulated_engines().values())
     rated = [(one.rate_launch(image, tuple(command)), one) for one in every]
     most, engine = max(rated, key=lambda pair: pair[0])
@@ -348,7 +353,7 @@ def parse_launch(image: str, command: Sequence[str], env: Mapping[str, str], fau
         port=_parse_whole(
             "the port",
             find_first_flag(flags, "port") or env.get("ORPHEUS_PORT") or env.get("PORT"),
-            engine.default_port,
+            engine.default_port if most or port is None else port,
         ),
         weights=weights // nodes,
         active=active // nodes,

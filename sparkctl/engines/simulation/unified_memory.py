@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from sparkctl.model.sample import TOTAL_BYTES
 from sparkctl.model.text.units import KIB
@@ -20,6 +20,7 @@ class UnifiedMemory:
         self.gpu: dict[int, int] = {}  # by pid
         self.anonymous: dict[int, int] = {}  # by pid, the engines' share
         self.files: dict[str, int] = {"": page_cache}  # cached file contents; "" is everything without a name
+        self.dirty = 0  # bytes of it that are not written to the disk yet, which no drop frees
         self.buffers = 164_000 * KIB
         self.slab_reclaimable = 402_000 * KIB
         self.shmem = 108_204 * KIB
@@ -102,13 +103,21 @@ class UnifiedMemory:
     def drop_caches(self, what: int) -> None:
         """Do what a write to /proc/sys/vm/drop_caches does: bit 1 page cache, bit 2 slab; the counters rise."""
         if what & 1:
-            self.files = {"": 38_000 * KIB}
+            self.files = {"": 38_000 * KIB + self.dirty}
             self.buffers = 2_100 * KIB
             self.drops["pagecache"] += 1
         if what & 2:
             self.slab_reclaimable = 141_000 * KIB
             self.drops["slab"] += 1
         self._notify_change()
+
+    def drop_model_files(self, names: Collection[str]) -> int:
+        """Do what the kernel does when it is told to forget the files of these models; return how many models had pages."""
+        found = [path for path in self.files if path.rpartition("/")[2] in names]
+        for path in found:
+            del self.files[path]
+        self._notify_change()
+        return len(found)
 
     def _notify_change(self) -> None:
         if self.on_change is not None:

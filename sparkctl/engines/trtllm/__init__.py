@@ -193,8 +193,8 @@ _EXIT_FAILURES = (
         r"^Encountered an? error in forward(?: function)?: (?P<what>.{1,300})",
         FailureCause.CRASHED,
         "The engine failed while it worked on requests: {what}",
-        "Take a newer image, and look for this message among the issues of TensorRT-LLM. Requests that were running got an error; start "
-        "the model again if it answers no more.",
+        "Take a newer image, and look for this message among the issues of TensorRT-LLM. Requests that were running got an error; "
+        "restart the model if it no longer answers.",
         needle="error in forward",
         weight=FailureWeight.DEATH,
     ),

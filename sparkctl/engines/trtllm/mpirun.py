@@ -153,7 +153,7 @@ MPIRUN_FAILURES = (
         rf"{PROGRAM_MISSING_TEXT}(?P<name>\S+), and",
         FailureCause.BAD_VALUE,
         "The image has no {name}, and the container could not install it.",
-        "mpirun needs ssh on the head and sshd on the others. Give the Sparks a way to the package server, or build {name} into "
+        "mpirun needs ssh on the head and sshd on the others. Give the Sparks network access to the package server, or build {name} into "
         "the image.",
         needle=PROGRAM_MISSING_TEXT,
         on="image",

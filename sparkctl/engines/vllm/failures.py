@@ -168,7 +168,7 @@ _ARGUMENT_FAILURES = (
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*invalid (?P<kind>tool call) parser: (?P<name>\S+)",
         FailureCause.BAD_VALUE,
-        "This image knows no {kind} parser {name}.",
+        "This image has no {kind} parser named {name}.",
         "Correct args.tool-call-parser; the line lists the known ones.",
         needle="invalid tool call parser: ",
         on="args.tool-call-parser",
@@ -177,7 +177,7 @@ _ARGUMENT_FAILURES = (
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*invalid (?P<kind>reasoning) parser: (?P<name>\S+)",
         FailureCause.BAD_VALUE,
-        "This image knows no {kind} parser {name}.",
+        "This image has no {kind} parser named {name}.",
         "Correct args.reasoning-parser; the line lists the known ones.",
         needle="invalid reasoning parser: ",
         on="args.reasoning-parser",
@@ -240,7 +240,7 @@ _SETTING_FAILURES = (
     failure_rule(
         rf"{EXCEPTION_PREFIX}\W?(?:[Rr]easoning (?:parser|helper):? '(?P<name>[^']{{1,80}})' not found)",
         FailureCause.BAD_VALUE,
-        "This image knows no reasoning parser {name}.",
+        "This image has no reasoning parser named {name}.",
         "Correct args.reasoning-parser; a parser that comes with the model wants its file in args.reasoning-parser-plugin.",
         needle="' not found",
         on="args.reasoning-parser",
@@ -248,7 +248,7 @@ _SETTING_FAILURES = (
     failure_rule(
         rf"{EXCEPTION_PREFIX}\W?(?:[Tt]ool (?:call )?(?:parser|helper):? '(?P<name>[^']{{1,80}})' not found)",
         FailureCause.BAD_VALUE,
-        "This image knows no tool call parser {name}.",
+        "This image has no tool call parser named {name}.",
         "Correct args.tool-call-parser.",
         needle="' not found",
         on="args.tool-call-parser",
@@ -317,7 +317,7 @@ _EXIT_FAILURES = (
         r"^(?:Engine core proc (?P<name>\S+) died unexpectedly|MPClient: engine core exited unexpectedly"
         r"|(?:ERROR: |[\w.]*Error: )?Worker proc (?P<worker>\S+) died unexpectedly(?: \(exit code: (?P<code>-?\d+)\))?)",
         FailureCause.WORKER_LOST,
-        "The engine core[ {name}][ ({worker})] died without a word[ (exit code {code})], as a process does that is killed.",
+        "The engine core[ {name}][ ({worker})] died without a message[ (exit code {code})], as a killed process does.",
         _KERNEL_LOG_REMEDY,
         needle="unexpectedly",
         on=MEMORY_UTILIZATION_FIELD,
@@ -356,7 +356,7 @@ _EXIT_FAILURES = (
     failure_rule(  # the core reports its workers; one that failed on an error has logged it before, one that was killed has not
         rf"{EXCEPTION_PREFIX}.*WorkerProc initialization failed",
         FailureCause.WORKER_LOST,
-        "A worker of the engine ended while it started, and no line says why, as a process does that is killed.",
+        "A worker of the engine ended while it started, and no line says why: it was probably killed.",
         _KERNEL_LOG_REMEDY,
         needle="WorkerProc initialization failed",
         on=MEMORY_UTILIZATION_FIELD,
@@ -370,7 +370,7 @@ _EXIT_FAILURES = (
         r"|^AsyncLLM output_handler failed",
         FailureCause.WORKER_LOST,  # any line that names a reason has more weight
         "The engine core ended, and no line says why.",
-        f"A process that is killed leaves no word. {_KERNEL_LOG_REMEDY}",
+        f"A killed process leaves no message. {_KERNEL_LOG_REMEDY}",
         needle=(
             "core initialization failed",
             "loop is not running",

@@ -37,7 +37,7 @@ def get_container_key(one: InstanceView) -> str:
 class Detector(Protocol):
     """Detects one kind of finding. It keeps what it needs of earlier snapshots, and uses only the samples' own times."""
 
-    def detect(self, sight: NodeSnapshot) -> list[Finding]:
+    def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
         """Return the findings of this snapshot, given the earlier ones."""
         ...
 

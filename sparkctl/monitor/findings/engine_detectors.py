@@ -21,9 +21,9 @@ from sparkctl.monitor.findings import (
 )
 
 
-def list_engine_meters(sight: NodeSnapshot) -> list[tuple[InstanceView, EngineMeter]]:
+def list_engine_meters(snapshot: NodeSnapshot) -> list[tuple[InstanceView, EngineMeter]]:
     """Return our ready instances with known figures. A worker has none: it answers nobody."""
-    shown = sight.instances or ()
+    shown = snapshot.instances or ()
     return [(one, one.numbers) for one in shown if one.ours and one.phase is Phase.READY and one.numbers is not None]
 
 
@@ -54,18 +54,18 @@ class RejectedDraftsDetector:
     def __init__(self) -> None:
         self._none, self._few = ConditionTimer(self.SECONDS), ConditionTimer(self.FEW_SECONDS)
 
-    def detect(self, sight: NodeSnapshot) -> list[Finding]:
+    def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
         """Return one finding for each instance whose drafts are in vain."""
         found = []
-        for one, meter in list_engine_meters(sight):
+        for one, meter in list_engine_meters(snapshot):
             length, rate = (meter.acceptance.length, meter.acceptance.rate) if meter.acceptance else (None, None)
             steps = (meter.steps or 0.0) * (meter.seconds or 0.0) * (meter.batch or 1.0)
             is_known = meter.activity is EngineActivity.DECODING and length is not None
             none = is_known and length is not None and length <= self.NONE and steps >= self.STEPS
             few = is_known and length is not None and length < self.LENGTH and rate is not None and rate < self.RATE
             key = get_container_key(one)
-            all_rejected = self._none.update_condition(key, none if is_known else None, sight.sample)
-            standing = self._few.update_condition(key, few if is_known else None, sight.sample)
+            all_rejected = self._none.update_condition(key, none if is_known else None, snapshot.sample)
+            standing = self._few.update_condition(key, few if is_known else None, snapshot.sample)
             if all_rejected is not None or standing is not None:
                 words = "accepts none of its drafts" if all_rejected else "rejects nearly all of its drafts"
                 is_free = one.per_step is not None and one.per_step.draft_passes == 0
@@ -77,7 +77,7 @@ class RejectedDraftsDetector:
                     Finding(
                         kind=FindingKind.DRAFTS_REJECTED,
                         severity=Severity.NOTE if is_free else Severity.WARNING,
-                        node=sight.node,
+                        node=snapshot.node,
                         summary=f"{one.name} {words}: each step pays for them and yields one token",
                         remedy="check that the draft model belongs to this checkpoint and its revision, and that its layers are not quantized "
                         "in a way that the engine cannot read; try it without drafts (take the speculative flags out of args)",
@@ -114,23 +114,23 @@ class LostPrefixDetector:
     def __init__(self) -> None:
         self._uses: dict[str, PrefixUse] = {}
 
-    def detect(self, sight: NodeSnapshot) -> list[Finding]:
+    def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
         """Return one finding for each instance that reads its prompts anew."""
-        found, now = [], sight.sample.uptime
-        meters = list_engine_meters(sight)
-        if sight.instances is not None:
-            here = {get_container_key(one) for one in sight.instances}
+        found, now = [], snapshot.sample.uptime
+        meters = list_engine_meters(snapshot)
+        if snapshot.instances is not None:
+            here = {get_container_key(one) for one in snapshot.instances}
             self._uses = {key: use for key, use in self._uses.items() if key in here}
         for one, meter in meters:
             use = self._uses.setdefault(get_container_key(one), PrefixUse(last=now))
-            self._count_tokens(use, meter, sight)
+            self._count_tokens(use, meter, snapshot)
             if use.kept >= self.KEPT and use.anew >= self.ANEW:
-                found.append(self._build_finding(sight, one, meter, use))
+                found.append(self._build_finding(snapshot, one, meter, use))
         return found
 
-    def _count_tokens(self, use: PrefixUse, meter: EngineMeter, sight: NodeSnapshot) -> None:
-        elapsed, use.last = sight.sample.uptime - use.last, sight.sample.uptime
-        if use.last_poor is not None and sight.sample.uptime - use.last_poor > self.FORGET:
+    def _count_tokens(self, use: PrefixUse, meter: EngineMeter, snapshot: NodeSnapshot) -> None:
+        elapsed, use.last = snapshot.sample.uptime - use.last, snapshot.sample.uptime
+        if use.last_poor is not None and snapshot.sample.uptime - use.last_poor > self.FORGET:
             use.anew, use.began, use.last_poor = 0.0, None, None
         if not 0 < elapsed <= MAX_SAMPLE_GAP or meter.prefix_hit_rate is None or not meter.prompt_rate:
             return
@@ -140,15 +140,15 @@ class LostPrefixDetector:
         if share >= self.SOME:
             use.anew, use.began = 0.0, None
         elif share < self.POOR and self._has_long_prompts(meter):
-            use.anew, use.last_poor = use.anew + computed, sight.sample.uptime
-            use.began = sight.sample.time if use.began is None else use.began
+            use.anew, use.last_poor = use.anew + computed, snapshot.sample.uptime
+            use.began = snapshot.sample.time if use.began is None else use.began
 
     def _has_long_prompts(self, meter: EngineMeter) -> bool:
         """Tell whether a request's prompt is long; one that has no first token yet is."""
         begun = meter.ttft.observations if meter.ttft is not None else 0.0
         return (meter.prompt_rate or 0.0) * (meter.seconds or 0.0) >= self.PROMPT * max(1.0, begun)
 
-    def _build_finding(self, sight: NodeSnapshot, one: InstanceView, meter: EngineMeter, use: PrefixUse) -> Finding:
+    def _build_finding(self, snapshot: NodeSnapshot, one: InstanceView, meter: EngineMeter, use: PrefixUse) -> Finding:
         is_full = meter.kv_usage is not None and meter.kv_usage >= 0.9
         evidence = _build_evidence(
             ("prompt tokens computed again", use.anew, ".0f", None),
@@ -158,8 +158,8 @@ class LostPrefixDetector:
         return Finding(
             kind=FindingKind.PREFIX_CACHE,
             severity=Severity.WARNING if is_full else Severity.NOTE,
-            node=sight.node,
-            summary=f"{one.name} computes long prompts again that its prefix cache served before: it is full, or the prompts now begin differently",
+            node=snapshot.node,
+            summary=f"{one.name} recomputes long prompts that its prefix cache served before: it is full, or the prompts now begin differently",
             remedy="fewer sessions at once or more KV cache (a larger mem-fraction-static / gpu-memory-utilization, kv-cache-dtype: fp8); check "
             "that the client does not change the beginning of its prompt (time, order of tools)",
             instance=one.name,
@@ -183,13 +183,13 @@ class StarvedDecodeDetector:
         self._decoding: dict[str, tuple[float, float]] = {}  # uptime and running requests when it last generated
         self._usage: dict[str, float] = {}  # of the KV cache: it grows while a prompt is read
 
-    def detect(self, sight: NodeSnapshot) -> list[Finding]:
+    def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
         """Return one finding for each instance with starved requests."""
         found = []
-        for one, meter in list_engine_meters(sight):
+        for one, meter in list_engine_meters(snapshot):
             key = get_container_key(one)
-            stands = self._stands.update_condition(key, self._is_standing(key, meter, sight), sight.sample)
-            slow = self._slow.update_condition(key, self._is_slowed(meter), sight.sample)
+            stands = self._stands.update_condition(key, self._is_standing(key, meter, snapshot), snapshot.sample)
+            slow = self._slow.update_condition(key, self._is_slowed(meter), snapshot.sample)
             if stands is None and slow is None:
                 continue
             gap = meter.inter_token.p95 if meter.inter_token is not None else None
@@ -202,7 +202,7 @@ class StarvedDecodeDetector:
                 Finding(
                     kind=FindingKind.PREFILL_STARVES,
                     severity=Severity.WARNING,
-                    node=sight.node,
+                    node=snapshot.node,
                     summary=f"a long prompt holds up the other requests of {one.name}: they get no token while it is read",
                     remedy="read prompts in smaller pieces: a smaller max-num-batched-tokens (vLLM), or chunked-prefill-size with "
                     "enable-mixed-chunk (SGLang)",
@@ -213,21 +213,21 @@ class StarvedDecodeDetector:
             )
         return found
 
-    def _is_standing(self, key: str, meter: EngineMeter, sight: NodeSnapshot) -> bool | None:
+    def _is_standing(self, key: str, meter: EngineMeter, snapshot: NodeSnapshot) -> bool | None:
         if meter.activity is None or meter.running is None:
             return None
         before, self._usage[key] = self._usage.get(key, meter.kv_usage or 0.0), meter.kv_usage or 0.0
         if meter.activity is EngineActivity.DECODING:
-            self._decoding[key] = (sight.sample.uptime, meter.running)
+            self._decoding[key] = (snapshot.sample.uptime, meter.running)
             return False
         if meter.activity is EngineActivity.IDLE:
             self._decoding.pop(key, None)
             return False
-        last, ran = self._decoding.get(key, (sight.sample.uptime, 0.0))
+        last, ran = self._decoding.get(key, (snapshot.sample.uptime, 0.0))
         is_reading = bool(meter.prompt_rate) or self._usage[key] > before
         is_without_token = meter.generation_rate == 0 and meter.ttft is None and is_reading
         others = meter.running > ran if meter.decoding is None else meter.decoding >= 1
-        return is_without_token and ran >= 1 and others and 0 <= sight.sample.uptime - last <= 10 * MAX_SAMPLE_GAP
+        return is_without_token and ran >= 1 and others and 0 <= snapshot.sample.uptime - last <= 10 * MAX_SAMPLE_GAP
 
     def _is_slowed(self, meter: EngineMeter) -> bool | None:
         if meter.activity is None:
@@ -250,16 +250,16 @@ class StalledRequestsDetector:
         self._lasting = ConditionTimer(self.SECONDS)
         self._usage: dict[str, float | None] = {}
 
-    def detect(self, sight: NodeSnapshot) -> list[Finding]:
+    def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
         """Return one finding for each instance whose requests stand still."""
         found = []
-        meters = list_engine_meters(sight)
+        meters = list_engine_meters(snapshot)
         before, self._usage = self._usage, {get_container_key(one): meter.kv_usage for one, meter in meters}
         for one, meter in meters:
             key = get_container_key(one)
             claim = self._is_still(meter) and before.get(key, meter.kv_usage) == meter.kv_usage
             standing = self._lasting.update_condition(
-                key, None if meter.generation_rate is None else claim, sight.sample
+                key, None if meter.generation_rate is None else claim, snapshot.sample
             )
             if standing is None:
                 continue
@@ -273,7 +273,7 @@ class StalledRequestsDetector:
                 Finding(
                     kind=FindingKind.STALLED,
                     severity=Severity.PROBLEM,
-                    node=sight.node,
+                    node=snapshot.node,
                     summary=f"the requests of {one.name} make no progress although it answers: no token and no prompt for minutes",
                     remedy=f"see its log (sparkctl logs {name} --tail 50) on all its Sparks; then: sparkctl down {name}, and up again",
                     instance=one.name,
@@ -299,13 +299,13 @@ class FullCacheDetector:
     def __init__(self) -> None:
         self._lasting = ConditionTimer(self.SECONDS)
 
-    def detect(self, sight: NodeSnapshot) -> list[Finding]:
+    def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
         """Return one finding for each instance that throws requests out."""
         found = []
-        for one, meter in list_engine_meters(sight):
+        for one, meter in list_engine_meters(snapshot):
             known = meter.preemptions is not None and meter.kv_usage is not None
             claim = (meter.preemptions or 0) > 0 and (meter.kv_usage or 0.0) >= self.FULL
-            standing = self._lasting.update_condition(get_container_key(one), claim if known else None, sight.sample)
+            standing = self._lasting.update_condition(get_container_key(one), claim if known else None, snapshot.sample)
             if standing is None:
                 continue
             evidence = _build_evidence(
@@ -318,7 +318,7 @@ class FullCacheDetector:
                 Finding(
                     kind=FindingKind.KV_FULL,
                     severity=Severity.WARNING,
-                    node=sight.node,
+                    node=snapshot.node,
                     summary=f"the KV cache of {one.name} is full: requests are preempted and computed again",
                     remedy="fewer requests at once (max-num-seqs, or max-running-requests), a shorter context, kv-cache-dtype: fp8, or a larger "
                     "gpu-memory-utilization / mem-fraction-static",

@@ -29,12 +29,12 @@ class IdleLaneDetector:
     def __init__(self, seconds: float = SECONDS) -> None:
         self._lasting = ConditionTimer(seconds)
 
-    def detect(self, sight: NodeSnapshot) -> list[Finding]:
+    def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
         """Return one finding for each port with an idle half."""
         found = []
-        links = {link.name: link for link in sight.sample.links or ()}
-        for pair in pair_lanes(sight.sample.rdma or ()):
-            standing = self._lasting.update_condition(pair[0].name, has_idle_lane(pair), sight.sample)
+        links = {link.name: link for link in snapshot.sample.links or ()}
+        for pair in pair_lanes(snapshot.sample.rdma or ()):
+            standing = self._lasting.update_condition(pair[0].name, has_idle_lane(pair), snapshot.sample)
             if standing is None:
                 continue
             idle, busy = sorted(pair, key=lambda port: sum_lane_rates(port) or 0.0)
@@ -47,7 +47,7 @@ class IdleLaneDetector:
                 Finding(
                     kind=FindingKind.IDLE_FUNCTION,
                     severity=Severity.WARNING,
-                    node=sight.node,
+                    node=snapshot.node,
                     summary=f"{busy.name} moves {_format_gigabits(busy)} Gb/s and its other function {idle.name} nothing: "
                     "half of the link is idle",
                     remedy=_format_lane_remedy(idle, links.get(idle.interface or "")),
@@ -80,15 +80,17 @@ class MissingRouteDetector:
     def __init__(self, seconds: float = SECONDS) -> None:
         self._lasting = ConditionTimer(seconds)
 
-    def detect(self, sight: NodeSnapshot) -> list[Finding]:
+    def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
         """Return one finding for each port without a network, or with one on half of it."""
-        links = {link.name: link for link in sight.sample.links or ()}
+        links = {link.name: link for link in snapshot.sample.links or ()}
         found = []
-        for pair in pair_lanes(sight.sample.rdma or ()):
+        for pair in pair_lanes(snapshot.sample.rdma or ()):
             bare = _find_unaddressed_interfaces(
                 [links.get(one.interface or "") for one in pair], _find_active_interfaces(pair)
             )
-            standing = self._lasting.update_condition(pair[0].name, None if bare is None else bool(bare), sight.sample)
+            standing = self._lasting.update_condition(
+                pair[0].name, None if bare is None else bool(bare), snapshot.sample
+            )
             if standing is None or bare is None:
                 continue
             names = " and ".join(link.name for link in bare)
@@ -97,7 +99,7 @@ class MissingRouteDetector:
                 Finding(
                     kind=FindingKind.FABRIC_ROUTE,
                     severity=Severity.WARNING if whole else Severity.NOTE,
-                    node=sight.node,
+                    node=snapshot.node,
                     summary=f"{names}: the link is up and no IPv4 network is on {'either' if whole else 'it'}: "
                     + ("the other Spark cannot be reached over it" if whole else "NCCL can use half of the cable"),
                     remedy="sparkctl setup",
@@ -136,14 +138,14 @@ def _find_unaddressed_interfaces(
     )
 
 
-def detect_missing_cable(sights: Sequence[NodeSnapshot]) -> list[Finding]:
+def detect_missing_cable(snapshots: Sequence[NodeSnapshot]) -> list[Finding]:
     """Return a finding for each of several nodes whose fast ports are all known and have no carrier."""
-    if len(sights) < 2:
+    if len(snapshots) < 2:
         return []
     found = []
-    for sight in sights:
-        links = {link.name: link for link in sight.sample.links or ()}
-        ports = [links.get(one.interface or "") for one in sight.sample.rdma or ()]
+    for snapshot in snapshots:
+        links = {link.name: link for link in snapshot.sample.links or ()}
+        ports = [links.get(one.interface or "") for one in snapshot.sample.rdma or ()]
         if not ports or any(port is None or port.carrier is not False for port in ports):
             continue
         names = ", ".join(port.name for port in ports if port is not None)
@@ -151,7 +153,7 @@ def detect_missing_cable(sights: Sequence[NodeSnapshot]) -> list[Finding]:
             Finding(
                 kind=FindingKind.FABRIC,
                 severity=Severity.NOTE,
-                node=sight.node,
+                node=snapshot.node,
                 summary=f"no cable is connected: none of its fast ports ({names}) has a link",
                 remedy="for models over several Sparks: plug the cable in at both ends, then: sparkctl doctor --fabric",
             )
@@ -159,9 +161,9 @@ def detect_missing_cable(sights: Sequence[NodeSnapshot]) -> list[Finding]:
     return found
 
 
-def detect_missing_network(sights: Sequence[NodeSnapshot]) -> list[Finding]:
+def detect_missing_network(snapshots: Sequence[NodeSnapshot]) -> list[Finding]:
     """Return a finding if two nodes have networks on their cabled ConnectX functions, but none in common."""
-    networks = {sight.node: _list_fabric_networks(sight.sample) for sight in sights}
+    networks = {snapshot.node: _list_fabric_networks(snapshot.sample) for snapshot in snapshots}
     cabled = {node: own for node, own in networks.items() if own}
     found = []
     for node, own in cabled.items():
@@ -203,25 +205,25 @@ class NcclGidDetector:
     def __init__(self) -> None:
         self._lasting = ConditionTimer()
 
-    def detect(self, sight: NodeSnapshot) -> list[Finding]:
+    def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
         """Return one finding for each such container."""
         found = []
-        for one in sight.instances or ():
+        for one in snapshot.instances or ():
             index = _get_gid_index(one)
             if index is None or not one.is_alive:
                 continue
-            ports = _list_nccl_lanes(one, sight.sample)
+            ports = _list_nccl_lanes(one, snapshot.sample)
             judged = [port for port in ports if port.gids is not None]
             wrong = [port for port in judged if not _is_valid_gid(port, index)]
             claim = bool(wrong) if judged else None
-            standing = self._lasting.update_condition(one.container_id, claim, sight.sample)
+            standing = self._lasting.update_condition(one.container_id, claim, snapshot.sample)
             if standing is not None:
-                found.append(_build_gid_finding(sight, one, index, wrong, standing.since))
+                found.append(_build_gid_finding(snapshot, one, index, wrong, standing.since))
         return found
 
 
 def _build_gid_finding(
-    sight: NodeSnapshot, one: InstanceView, index: int, wrong: Sequence[RdmaLane], since: float | None
+    snapshot: NodeSnapshot, one: InstanceView, index: int, wrong: Sequence[RdmaLane], since: float | None
 ) -> Finding:
     evidence = [FindingEvidence("NCCL_IB_GID_INDEX", str(index), None, f"container {one.container}")]
     evidence += [
@@ -230,7 +232,7 @@ def _build_gid_finding(
     right = sorted({gid.index for port in wrong for gid in port.gids or () if _is_roce_v2_ipv4(gid)})
     evidence += [FindingEvidence("RoCE v2 with IPv4", ", ".join(map(str, right)) or "nowhere", None, "sysfs")]
     remedy = (
-        f"on {sight.node} set env NCCL_IB_GID_INDEX={right[0]}, or leave it unset: NCCL 2.21 and later find it"
+        f"on {snapshot.node} set env NCCL_IB_GID_INDEX={right[0]}, or leave it unset: NCCL 2.21 and later find it"
         if right
         else "give the function an IPv4 address first: then it has such a GID"
     )
@@ -239,7 +241,7 @@ def _build_gid_finding(
     return Finding(
         kind=FindingKind.GID,
         severity=Severity.WARNING if link_local else Severity.PROBLEM,
-        node=sight.node,
+        node=snapshot.node,
         summary=summary,
         remedy=remedy,
         instance=one.name,
@@ -282,23 +284,23 @@ def _describe_gid(port: RdmaLane, index: int) -> str:
     return "not in use" if gid is None else f"{gid.type or 'of unknown type'} {gid.address or ''}".strip()
 
 
-def detect_rdma_disabled(sights: Sequence[NodeSnapshot]) -> list[Finding]:
+def detect_rdma_disabled(snapshots: Sequence[NodeSnapshot]) -> list[Finding]:
     """Return a finding if an instance on both nodes has NCCL_IB_DISABLE=1: its tensors go through the kernel's TCP stack."""
-    ours = [(sight, one) for sight in sights for one in sight.instances or () if one.ours and one.is_alive]
+    ours = [(snapshot, one) for snapshot in snapshots for one in snapshot.instances or () if one.ours and one.is_alive]
     nodes: dict[str, set[str]] = {}
-    for sight, one in ours:
-        nodes.setdefault(one.name, set()).add(sight.node)
+    for snapshot, one in ours:
+        nodes.setdefault(one.name, set()).add(snapshot.node)
     return [
         Finding(
             kind=FindingKind.RDMA_OFF,
             severity=Severity.WARNING,
-            node=sight.node,
+            node=snapshot.node,
             summary=f"{one.name} runs on two Sparks with RDMA switched off",
             remedy="take NCCL_IB_DISABLE out of its env (or set it to 0) and name both functions: "
             + BOTH_LANES_SETTING,
             instance=one.name,
             evidence=(FindingEvidence("NCCL_IB_DISABLE", "1", None, f"container {one.container}"),),
         )
-        for sight, one in ours
+        for snapshot, one in ours
         if len(nodes[one.name]) > 1 and one.get_nccl_variable("NCCL_IB_DISABLE") == "1"
     ]

@@ -30,13 +30,13 @@ class StuckClockDetector:
     def __init__(self) -> None:
         self._lasting = ConditionTimer(self.SECONDS)
 
-    def detect(self, sight: NodeSnapshot) -> list[Finding]:
+    def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
         """Return one finding for each GPU that is stuck."""
         found = []
-        for gpu in sight.sample.gpus or ():
-            standing = self._lasting.update_condition(gpu.index, self._is_stuck(gpu), sight.sample)
+        for gpu in snapshot.sample.gpus or ():
+            standing = self._lasting.update_condition(gpu.index, self._is_stuck(gpu), snapshot.sample)
             if standing is not None:
-                found.append(self._build_stuck_clock_finding(sight, gpu, standing))
+                found.append(self._build_stuck_clock_finding(snapshot, gpu, standing))
         return found
 
     def _is_stuck(self, gpu: Gpu) -> bool | None:
@@ -47,7 +47,7 @@ class StuckClockDetector:
         cool_and_weak = power < self.POWER and celsius < self.CELSIUS and not gpu.reasons & ~_IDLE_REASON_BIT
         return clock < limit * highest and busy >= self.BUSY and cool_and_weak
 
-    def _build_stuck_clock_finding(self, sight: NodeSnapshot, gpu: Gpu, standing: PersistentCondition) -> Finding:
+    def _build_stuck_clock_finding(self, snapshot: NodeSnapshot, gpu: Gpu, standing: PersistentCondition) -> Finding:
         summary = (
             f"the GPU is stuck at {gpu.sm_clock} of {gpu.sm_clock_max} MHz although it is busy, cool and not held back"
         )
@@ -55,7 +55,7 @@ class StuckClockDetector:
         return Finding(
             kind=FindingKind.STUCK_CLOCK,
             severity=Severity.PROBLEM,
-            node=sight.node,
+            node=snapshot.node,
             summary=summary,
             remedy=_STUCK_CLOCK_REMEDY,
             evidence=evidence,
@@ -79,18 +79,18 @@ class ThermalDetector:
         self._counts: dict[int, int] = {}
         self._grew: dict[int, float] = {}
 
-    def detect(self, sight: NodeSnapshot) -> list[Finding]:
+    def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
         """Return one finding for each GPU that heat slows down."""
         found = []
-        for gpu in sight.sample.gpus or ():
-            grew = self._has_grown_recently(gpu, sight.sample)
+        for gpu in snapshot.sample.gpus or ():
+            grew = self._has_grown_recently(gpu, snapshot.sample)
             claim = None if gpu.reasons is None else bool(gpu.reasons & sum(THERMAL_REASONS))
-            bit = self._bit.update_condition(gpu.index, claim, sight.sample)
+            bit = self._bit.update_condition(gpu.index, claim, snapshot.sample)
             standing = self._begun.update_condition(
-                gpu.index, claim, sight.sample
+                gpu.index, claim, snapshot.sample
             )  # heat before the first sample has no known beginning
             if standing is not None and (grew if grew is not None and self._needs_growth else bit is not None):
-                found.append(self._build_thermal_finding(sight, gpu, standing))
+                found.append(self._build_thermal_finding(snapshot, gpu, standing))
         return found
 
     def _has_grown_recently(self, gpu: Gpu, sample: Sample) -> bool | None:
@@ -103,7 +103,7 @@ class ThermalDetector:
             self._grew[gpu.index] = sample.uptime
         return 0 <= sample.uptime - self._grew.get(gpu.index, float("-inf")) <= self.RECENT
 
-    def _build_thermal_finding(self, sight: NodeSnapshot, gpu: Gpu, standing: PersistentCondition) -> Finding:
+    def _build_thermal_finding(self, snapshot: NodeSnapshot, gpu: Gpu, standing: PersistentCondition) -> Finding:
         reasons = ", ".join(name for bit, name in THERMAL_REASONS.items() if (gpu.reasons or 0) & bit)
         evidence = [*build_gpu_evidence(gpu), FindingEvidence("event reasons", reasons, None, "nvml")]
         if (count := _sum_thermal_counters(gpu.events)) is not None:
@@ -111,7 +111,7 @@ class ThermalDetector:
         return Finding(
             kind=FindingKind.THERMAL,
             severity=Severity.WARNING,
-            node=sight.node,
+            node=snapshot.node,
             summary="heat slows the GPU down" + ("" if gpu.celsius is None else f" at {gpu.celsius:.0f} °C"),
             remedy="give it air on all sides; a lower top clock costs little decode speed: sudo nvidia-smi -lgc 0,2100   "
             "(undo: sudo nvidia-smi -rgc)",
@@ -138,16 +138,16 @@ class BusyWaitDetector:
     def __init__(self) -> None:
         self._lasting = ConditionTimer(self.SECONDS)
 
-    def detect(self, sight: NodeSnapshot) -> list[Finding]:
+    def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
         """Return one finding for each GPU in a busy wait."""
-        numbers = [one.numbers for one in sight.instances or () if one.numbers is not None]
+        numbers = [one.numbers for one in snapshot.instances or () if one.numbers is not None]
         working = any(one.activity in (EngineActivity.DECODING, EngineActivity.PREFILL) for one in numbers)
         found = []
-        for gpu in sight.sample.gpus or ():
+        for gpu in snapshot.sample.gpus or ():
             claim = self._is_spinning(gpu)
-            standing = self._lasting.update_condition(gpu.index, claim and not working, sight.sample)
+            standing = self._lasting.update_condition(gpu.index, claim and not working, snapshot.sample)
             if standing is not None:
-                found.append(self._build_busy_wait_finding(sight, gpu, standing))
+                found.append(self._build_busy_wait_finding(snapshot, gpu, standing))
         return found
 
     def _is_spinning(self, gpu: Gpu) -> bool | None:
@@ -156,12 +156,12 @@ class BusyWaitDetector:
             return None
         return clock >= self.CLOCK * highest and busy >= self.BUSY and power < self.POWER
 
-    def _build_busy_wait_finding(self, sight: NodeSnapshot, gpu: Gpu, standing: PersistentCondition) -> Finding:
+    def _build_busy_wait_finding(self, snapshot: NodeSnapshot, gpu: Gpu, standing: PersistentCondition) -> Finding:
         power = f"{gpu.power:.0f} W" if gpu.power is not None else ""
         return Finding(
             kind=FindingKind.BUSY_WAIT,
             severity=Severity.WARNING,
-            node=sight.node,
+            node=snapshot.node,
             summary=f"the GPU is fully busy at only {power}: something waits in a loop, perhaps for the other Spark, or hangs",
             remedy="see the engine's log on both nodes (sparkctl logs NAME -f); if no token comes: sparkctl down NAME, up again",
             evidence=build_gpu_evidence(gpu),

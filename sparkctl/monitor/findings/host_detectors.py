@@ -35,16 +35,16 @@ class DiskSpaceDetector:
     def __init__(self) -> None:
         self._lasting = ConditionTimer()
 
-    def detect(self, sight: NodeSnapshot) -> list[Finding]:
+    def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
         """Return one finding for each filesystem."""
         rooms: dict[tuple[int | None, int | None], list[DiskSpace]] = {}
-        for disk in sight.sample.disks or ():
+        for disk in snapshot.sample.disks or ():
             rooms.setdefault((disk.total, disk.free), []).append(disk)
         found = []
         for (total, free), disks in rooms.items():
             severity = None if free is None else rate_free_disk(free)
             claim = None if free is None else severity is not None
-            standing = self._lasting.update_condition(disks[0].path, claim, sight.sample)
+            standing = self._lasting.update_condition(disks[0].path, claim, snapshot.sample)
             if standing is None or severity is None:
                 continue
             paths = " and ".join(disk.path for disk in disks)
@@ -52,7 +52,7 @@ class DiskSpaceDetector:
                 Finding(
                     kind=FindingKind.DISK,
                     severity=severity,
-                    node=sight.node,
+                    node=snapshot.node,
                     summary=f"only {format_gib(free)} of {format_gib(total)} free for {paths}",
                     remedy="docker system df; docker image prune   (and models that are no longer used)",
                     evidence=(
@@ -85,17 +85,17 @@ class OrphanProcessDetector:
         self._lasting = ConditionTimer(seconds)
         self._seen: set[str] = set()
 
-    def detect(self, sight: NodeSnapshot) -> list[Finding]:
+    def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
         """Return one finding for each such process."""
-        alive = [one.container_id for one in sight.instances or () if one.is_alive]
-        listed = None if sight.instances is None else {one for one in alive if one is not None}
-        living = {process.container for process in sight.sample.processes or () if process.container is not None}
+        alive = [one.container_id for one in snapshot.instances or () if one.is_alive]
+        listed = None if snapshot.instances is None else {one for one in alive if one is not None}
+        living = {process.container for process in snapshot.sample.processes or () if process.container is not None}
         self._seen = (self._seen & living) | (listed or set())
         found = []
-        for process in sight.sample.processes or ():
+        for process in snapshot.sample.processes or ():
             held = process.gpu_memory
             claim = None if held is None else self._is_orphan(process, listed)
-            standing = self._lasting.update_condition(process.pid, claim and (held or 0) >= self.LEAST, sight.sample)
+            standing = self._lasting.update_condition(process.pid, claim and (held or 0) >= self.LEAST, snapshot.sample)
             if standing is None or held is None:
                 continue
             name = process.name or "a process"
@@ -110,7 +110,7 @@ class OrphanProcessDetector:
                 Finding(
                     kind=FindingKind.ORPHAN,
                     severity=Severity.WARNING,
-                    node=sight.node,
+                    node=snapshot.node,
                     summary=f"{name} (pid {process.pid}) holds {format_gib(held)} but nothing manages it: {why}",
                     remedy=f"if you do not know it: sudo kill {process.pid}   (kill -9 if it stays)",
                     evidence=tuple(evidence),
@@ -148,12 +148,12 @@ class SwapGrowthDetector:
         self._seen: deque[tuple[float, int]] = deque()
         self._lasting = ConditionTimer()
 
-    def detect(self, sight: NodeSnapshot) -> list[Finding]:
+    def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
         """Return the finding while swap grows."""
-        memory = sight.sample.memory
-        grew = self._compute_swap_growth(sight)
+        memory = snapshot.sample.memory
+        grew = self._compute_swap_growth(snapshot)
         standing = self._lasting.update_condition(
-            "swap", None if grew is None else all(g >= self.STEP for g in grew), sight.sample
+            "swap", None if grew is None else all(g >= self.STEP for g in grew), snapshot.sample
         )
         if standing is None or memory is None or grew is None:
             return []
@@ -168,8 +168,8 @@ class SwapGrowthDetector:
             Finding(
                 kind=FindingKind.SWAP,
                 severity=Severity.PROBLEM if scarce else Severity.WARNING,
-                node=sight.node,
-                summary=f"swap keeps growing, {format_gib(memory.swap_used)} by now: memory is short, and the freeze comes when swap is full",
+                node=snapshot.node,
+                summary=f"swap keeps growing, {format_gib(memory.swap_used)} by now: memory is short, and the Spark freezes when swap is full",
                 remedy="stop what is not needed (sparkctl down NAME), or give the engine less: a smaller "
                 "mem-fraction-static / gpu-memory-utilization or context",
                 evidence=evidence,
@@ -177,9 +177,9 @@ class SwapGrowthDetector:
             )
         ]
 
-    def _compute_swap_growth(self, sight: NodeSnapshot) -> list[int] | None:
+    def _compute_swap_growth(self, snapshot: NodeSnapshot) -> list[int] | None:
         """Return the growth in each quarter of the window, None until the window is complete."""
-        memory, now = sight.sample.memory, sight.sample.uptime
+        memory, now = snapshot.sample.memory, snapshot.sample.uptime
         if memory is None:
             return None
         if self._seen and not 0 <= now - self._seen[-1][0] <= MAX_SAMPLE_GAP:
@@ -206,32 +206,32 @@ class PageCacheDetector:
     def __init__(self) -> None:
         self._lasting = ConditionTimer(self.SECONDS)
 
-    def detect(self, sight: NodeSnapshot) -> list[Finding]:
+    def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
         """Return one finding for each affected instance."""
-        memory = sight.sample.memory
-        if memory is None or sight.instances is None:
+        memory = snapshot.sample.memory
+        if memory is None or snapshot.instances is None:
             return []
         cache = memory.available - memory.free
         found = []
-        for one in sight.instances:
+        for one in snapshot.instances:
             if not one.ours or one.phase not in _STARTING_PHASES:
-                self._lasting.update_condition(one.name, False, sight.sample)
+                self._lasting.update_condition(one.name, False, snapshot.sample)
                 continue
             short = memory.free < self.MARK < cache
-            standing = self._lasting.update_condition(one.name, short, sight.sample)
+            standing = self._lasting.update_condition(one.name, short, snapshot.sample)
             if standing is not None:
                 evidence = (
                     FindingEvidence("free", format_gib(memory.free), None, "meminfo"),
                     FindingEvidence("page cache", format_gib(cache), None, "meminfo"),
                     FindingEvidence("available", format_gib(memory.available), None, "meminfo"),
                 )
-                summary = f"page cache takes the room that {one.name} needs: {format_gib(memory.free)} free, {format_gib(cache)} of cache"
-                remedy = f"sparkctl drop-caches --node {sight.node}"
+                summary = f"page cache takes the memory that {one.name} needs: {format_gib(memory.free)} free, {format_gib(cache)} of cache"
+                remedy = f"sparkctl drop-caches --node {snapshot.node}"
                 found.append(
                     Finding(
                         kind=FindingKind.PAGE_CACHE,
                         severity=Severity.WARNING,
-                        node=sight.node,
+                        node=snapshot.node,
                         summary=summary,
                         remedy=remedy,
                         instance=one.name,
@@ -265,24 +265,24 @@ def rate_kernel_events(events: Sequence[KernelEvent]) -> Severity:
 class KernelEventDetector:
     """One finding for each kind of event and container. A note becomes a finding only when there are many."""
 
-    def detect(self, sight: NodeSnapshot) -> list[Finding]:
+    def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
         """Return them."""
         groups: dict[tuple[KernelEventKind, str | None, str], list[KernelEvent]] = {}
-        for event in sight.kernel:
-            if is_current(event, sight.sample.time):
+        for event in snapshot.kernel:
+            if is_current(event, snapshot.sample.time):
                 groups.setdefault((event.kind, event.container, event.meaning), []).append(event)
-        found = [_build_finding(sight, events) for events in groups.values()]
+        found = [_build_finding(snapshot, events) for events in groups.values()]
         return [one for one in found if one.severity is not Severity.NOTE]
 
 
-def _build_finding(sight: NodeSnapshot, events: Sequence[KernelEvent]) -> Finding:
+def _build_finding(snapshot: NodeSnapshot, events: Sequence[KernelEvent]) -> Finding:
     last, count = events[-1], sum(one.count for one in events)
-    instance = find_instance_name(last.container, sight.instances or ())
+    instance = find_instance_name(last.container, snapshot.instances or ())
     whose = "" if last.container is None else f" (of {instance or 'container ' + last.container[:12]})"
     return Finding(
         kind=FindingKind.KERNEL,
         severity=rate_kernel_events(events),
-        node=sight.node,
+        node=snapshot.node,
         summary=last.meaning + whose + (f", {count} times" if count > 1 else ""),
         remedy=last.remedy or None,
         instance=instance,
@@ -318,7 +318,7 @@ def list_unclean_boot(node: NodeName, end: BootEnd | None, uptime: float) -> lis
             node=node,
             summary=f"the boot before ended without a shutdown{when}{cause}",
             remedy=(before[-1].remedy if before else "")
-            or "a power cut, heat, or a freeze for lack of memory does that: see the temperatures (sparkctl top), leave more memory free",
+            or "a power cut, heat, or a freeze when memory ran out can cause it: check the temperatures (sparkctl top), and leave more memory free",
             evidence=() if last is None else (FindingEvidence("last line", last, None, "journal"),),
             since=end.ended,
         )

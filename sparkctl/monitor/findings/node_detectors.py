@@ -48,10 +48,11 @@ _MUCH_SWAP = GIB  # bytes; idle pages may lie in swap and slow nothing
 
 
 class RestartLoopDetector:
-    """Docker started it again (RestartCount grew) within the last 30 min; three times, or now *restarting*: a loop.
+    """Reports a container that Docker restarted (its RestartCount grew) within the last 30 minutes; as a loop if three times, or if
+    its state is *restarting* now.
 
-    An engine may take minutes to fail, so there may be a whole load between two restarts. Restarts before the first
-    snapshot do not count: the counter never goes back, and the loop may be over.
+    An engine may take minutes to fail, so a whole load may lie between two restarts. Restarts before the first snapshot do not
+    count: the counter never goes down, so the loop may be over.
     """
 
     WINDOW, LOOP = 1800.0, 3
@@ -60,32 +61,34 @@ class RestartLoopDetector:
         self._counts: dict[str, int] = {}
         self._grown: dict[str, list[tuple[float, float, int]]] = {}  # uptime, unix time, by how many
 
-    def detect(self, sight: NodeSnapshot) -> list[Finding]:
+    def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
         """Return one finding for each restarted container."""
         found = []
-        if sight.instances is not None:
-            here = {get_container_key(one) for one in sight.instances}
+        if snapshot.instances is not None:
+            here = {get_container_key(one) for one in snapshot.instances}
             self._counts = {key: count for key, count in self._counts.items() if key in here}
             self._grown = {key: grown for key, grown in self._grown.items() if key in here}
-        for one in sight.instances or ():
-            self._count_restarts(one, sight)
+        for one in snapshot.instances or ():
+            self._count_restarts(one, snapshot)
             again = sum(more for _, _, more in self._grown.get(get_container_key(one), ()))
             restarting = one.state is ContainerState.RESTARTING
             if again or restarting:
-                found.append(self._build_restart_finding(sight, one, again, restarting))
+                found.append(self._build_restart_finding(snapshot, one, again, restarting))
         return found
 
-    def _count_restarts(self, one: InstanceView, sight: NodeSnapshot) -> None:
-        now, count = sight.sample.uptime, one.restarts
+    def _count_restarts(self, one: InstanceView, snapshot: NodeSnapshot) -> None:
+        now, count = snapshot.sample.uptime, one.restarts
         grown = [grew for grew in self._grown.get(get_container_key(one), ()) if 0 <= now - grew[0] <= self.WINDOW]
         if count is not None:
             more = count - self._counts.get(get_container_key(one), count)
             if more > 0:
-                grown.append((now, sight.sample.time, more))
+                grown.append((now, snapshot.sample.time, more))
             self._counts[get_container_key(one)] = count
         self._grown[get_container_key(one)] = grown
 
-    def _build_restart_finding(self, sight: NodeSnapshot, one: InstanceView, again: int, restarting: bool) -> Finding:
+    def _build_restart_finding(
+        self, snapshot: NodeSnapshot, one: InstanceView, again: int, restarting: bool
+    ) -> Finding:
         loop = restarting or again >= self.LOOP
         evidence = [FindingEvidence("state", one.state.value, None, "docker")]
         if one.restarts is not None:
@@ -96,7 +99,7 @@ class RestartLoopDetector:
         return Finding(
             kind=FindingKind.RESTART_LOOP,
             severity=Severity.PROBLEM if loop else Severity.WARNING,
-            node=sight.node,
+            node=snapshot.node,
             summary=f"{name} ended and Docker started it {times}",
             remedy=f"see why in its log (sparkctl logs {shlex.quote(name)}); to end the loop: "
             f"docker update --restart=no {quoted} && docker stop {quoted}",
@@ -107,10 +110,10 @@ class RestartLoopDetector:
 
 
 class SlowGenerationDetector:
-    """An engine generates a fifth less than others measured in its situation, in each window of the last three minutes.
+    """Reports an engine that, for three minutes, generates at least a fifth slower than its source measured in the same situation.
 
-    Silent where nothing is comparable: other concurrency, requests that wait, prompts that are read beside, a context of
-    another or an unknown length.
+    It reports nothing where the situation differs: another number of requests, waiting requests, prompts that are read at the same
+    time, a context of another or an unknown length.
     """
 
     SECONDS = 180.0
@@ -118,23 +121,23 @@ class SlowGenerationDetector:
     def __init__(self) -> None:
         self._lasting = ConditionTimer(self.SECONDS)
 
-    def detect(self, sight: NodeSnapshot) -> list[Finding]:
+    def detect(self, snapshot: NodeSnapshot) -> list[Finding]:
         """Return one finding for each slow instance."""
         found = []
-        for one in sight.instances or ():
+        for one in snapshot.instances or ():
             rate, numbers = one.reference_rate, one.numbers
             claim = None
             if numbers is not None and numbers.generation_rate is not None and rate is not None:
                 is_alone = not numbers.prompt_rate and estimate_request_context(numbers, one.facts) is not None
                 claim = numbers.generation_rate < (1 - TOLERANCE) * rate.low if is_alone else None
-            standing = self._lasting.update_condition(get_container_key(one), claim, sight.sample)
+            standing = self._lasting.update_condition(get_container_key(one), claim, snapshot.sample)
             if standing is not None and rate is not None:
-                found.append(_build_slow_generation_finding(sight, one, rate, standing))
+                found.append(_build_slow_generation_finding(snapshot, one, rate, standing))
         return found
 
 
 def _build_slow_generation_finding(
-    sight: NodeSnapshot, one: InstanceView, rate: FigureRange, standing: PersistentCondition
+    snapshot: NodeSnapshot, one: InstanceView, rate: FigureRange, standing: PersistentCondition
 ) -> Finding:
     assert one.numbers is not None
     assert one.reference is not None
@@ -153,23 +156,25 @@ def _build_slow_generation_finding(
             FindingEvidence("accept length", f"{length:.2f}, source {wanted.low:g}–{wanted.high:g}", None, "engine")
         )
         reasons += (
-            ["fewer drafts are accepted than there: other prompts, or another draft"] if length < wanted.low else []
+            ["it accepts fewer drafts than the source did: other prompts, or another draft model"]
+            if length < wanted.low
+            else []
         )
-    for gpu in sight.sample.gpus or ():
+    for gpu in snapshot.sample.gpus or ():
         if gpu.sm_clock is not None and gpu.sm_clock_max:
             evidence.append(FindingEvidence("SM clock", f"{gpu.sm_clock} of {gpu.sm_clock_max}", "MHz", "nvml"))
             reasons += ["the GPU's clock is low"] if gpu.sm_clock < _LOW_CLOCK_SHARE * gpu.sm_clock_max else []
-    memory = sight.sample.memory
+    memory = snapshot.sample.memory
     if memory is not None and memory.swap_used > _MUCH_SWAP:
         evidence.append(FindingEvidence("swap used", format_gib(memory.swap_used), None, "meminfo"))
         reasons.append("memory is in swap")
     if (kind := next((fact for fact in one.facts if fact.name is EngineFactName.QUANTIZATION), None)) is not None:
         evidence.append(FindingEvidence("quantization", kind.value, None, "log"))
-    usual = "the usual reasons: a low clock, swap, drafts that are rejected, a checkpoint of another quantisation"
+    usual = "the usual reasons: a low clock, swap, rejected drafts, a checkpoint with another quantization"
     return Finding(
         kind=FindingKind.BELOW_REFERENCE,
         severity=Severity.NOTE,
-        node=sight.node,
+        node=snapshot.node,
         summary=f"{one.name} generates {now:.1f} tok/s where its source measured {source}"
         + (f"; {'; '.join(reasons)}" if reasons else ""),
         remedy=f"compare the set-up: sparkctl profiles show {shlex.quote(one.profile or one.name)}; {usual}",
@@ -179,24 +184,24 @@ def _build_slow_generation_finding(
     )
 
 
-def detect_missing_rank(sights: Sequence[NodeSnapshot]) -> list[Finding]:
+def detect_missing_rank(snapshots: Sequence[NodeSnapshot]) -> list[Finding]:
     """Return a finding for each ready rank while another rank is missing: a rank can get ready only with all others.
 
-    ``sights`` are of all nodes: an unread node, or a model on more Sparks than these, does not prove that a rank is missing.
+    ``snapshots`` are of all nodes: an unread node, or a model on more Sparks than these, does not prove that a rank is missing.
     """
-    if any(sight.instances is None for sight in sights):
+    if any(snapshot.instances is None for snapshot in snapshots):
         return []
-    there = [one for sight in sights for one in sight.instances or ()]
+    there = [one for snapshot in snapshots for one in snapshot.instances or ()]
     found = []
     for one in there:
         wanted, seen = count_ranks(one), len(find_ranks(one, there))
-        if one.phase is Phase.READY and one.is_alive and seen < wanted <= len(sights):
+        if one.phase is Phase.READY and one.is_alive and seen < wanted <= len(snapshots):
             found.append(
                 Finding(
                     kind=FindingKind.PARTNER,
                     severity=Severity.PROBLEM,
                     node=one.node,
-                    summary=f"{one.name} is left alone: of its {wanted} parts only {seen} runs, and it answers no requests",
+                    summary=f"{one.name} runs on only {seen} of its {wanted} Sparks, and answers no requests",
                     remedy=f"sparkctl down {shlex.quote(one.name)}, then start the model again on all its Sparks",
                     instance=one.name,
                     evidence=(FindingEvidence("parts", f"{seen} of {wanted}", None, "docker"),),
@@ -230,13 +235,13 @@ class NodeDetectors:
             FullCacheDetector(),
         )
 
-    def detect_all(self, sight: NodeSnapshot) -> tuple[Finding, ...]:
+    def detect_all(self, snapshot: NodeSnapshot) -> tuple[Finding, ...]:
         """Return the findings as of this snapshot, worst first."""
-        return sort_by_severity([finding for detector in self._detectors for finding in detector.detect(sight)])
+        return sort_by_severity([finding for detector in self._detectors for finding in detector.detect(snapshot)])
 
 
-def detect_once(sight: NodeSnapshot) -> tuple[Finding, ...]:
-    """Return the findings that one snapshot proves, worst first; without lasting conditions, and without a beginning."""
+def detect_once(snapshot: NodeSnapshot) -> tuple[Finding, ...]:
+    """Return the findings that a single snapshot proves, worst first. Conditions that must last are left out, and ``since`` is None."""
     detectors: tuple[Detector, ...] = (
         ThermalDetector(0.0),
         IdleLaneDetector(0.0),
@@ -247,23 +252,25 @@ def detect_once(sight: NodeSnapshot) -> tuple[Finding, ...]:
         RestartLoopDetector(),
         KernelEventDetector(),
     )
-    return sort_by_severity([finding for detector in detectors for finding in detector.detect(sight)])
+    return sort_by_severity([finding for detector in detectors for finding in detector.detect(snapshot)])
 
 
-def detect_across_nodes(sights: Sequence[NodeSnapshot], *, are_all: bool = False) -> tuple[Finding, ...]:
+def detect_across_nodes(snapshots: Sequence[NodeSnapshot], *, are_all: bool = False) -> tuple[Finding, ...]:
     """Return the findings that need several nodes, worst first. ``are_all``: no other node is configured."""
     return sort_by_severity(
-        detect_missing_network(sights) + detect_rdma_disabled(sights) + (detect_missing_rank(sights) if are_all else [])
+        detect_missing_network(snapshots)
+        + detect_rdma_disabled(snapshots)
+        + (detect_missing_rank(snapshots) if are_all else [])
     )
 
 
 _NATIVE_KERNEL_REMEDY = (
-    "an image whose log names a native kernel for this format would use it: the badge says which one runs"
+    "take an image whose log names a native kernel for this format; the badge shows which kernel runs"
 )
 _MARLIN_REMEDY = (
-    "none, unless a measurement shows it slower: owners of a Spark found Marlin as fast as the native FP4 kernels, or 10 % "
-    "and more faster. VLLM_NVFP4_GEMM_BACKEND=marlin in env chooses it; without that, an image built for 12.1a "
-    "(TORCH_CUDA_ARCH_LIST, FLASHINFER_CUDA_ARCH_LIST) takes the native ones"
+    "nothing, unless you measure that it is slower: owners of a Spark found Marlin as fast as the native FP4 kernels, or 10 % "
+    "and more faster. VLLM_NVFP4_GEMM_BACKEND=marlin in env chooses it; without it, an image built for 12.1a "
+    "(TORCH_CUDA_ARCH_LIST, FLASHINFER_CUDA_ARCH_LIST) uses the native ones"
 )
 
 
@@ -277,7 +284,7 @@ def detect_slow_path(instances: Sequence[InstanceView]) -> list[Finding]:
     return [
         Finding(
             kind=FindingKind.SLOW_PATH, severity=Severity.NOTE, node=one.node,
-            summary=f"{one.name} computes by a fallback: {fact.value}, not by the GPU's own arithmetic",
+            summary=f"{one.name} uses a fallback, {fact.value}, instead of the GPU's native arithmetic",
             remedy=suggest_for_slow_path(fact),
             instance=one.name, evidence=(FindingEvidence(fact.name.value, fact.value, origin="log"),),
         )

@@ -245,10 +245,10 @@ def _rate_earlyoom_rule(rule: EarlyoomRule, limit: int | None, has_swap: bool) -
     if limit is None or rule.dry:
         return Severity.NOTE, ": it only pretends (--dryrun)" if rule.dry else "", None
     if has_swap and rule.swap < 50:
-        but = ": both must hold, and while swap is free it never acts; the freeze comes first"
+        but = ": both must be true, so it never acts while swap is free; the Spark freezes first"
         return Severity.WARNING, but, _EARLYOOM_REMEDY
     if limit > _MAX_EARLYOOM_BYTES:
-        return Severity.WARNING, ": a healthy engine may leave less than that, and is killed", _EARLYOOM_REMEDY
+        return Severity.WARNING, ": a healthy engine may leave less than that, and would be killed", _EARLYOOM_REMEDY
     if limit < _MIN_EARLYOOM_BYTES:
         but = ": since 1.8 its percentages are of available + anonymous memory, and CUDA memory is in neither"
         return Severity.WARNING, but, "do not count on it; watch memory with sparkctl"
@@ -270,7 +270,7 @@ def _check_reserved_memory(node: NodeName, sample: Sample) -> Iterator[Finding]:
             kind=FindingKind.KHO,
             severity=Severity.PROBLEM,
             node=node,
-            summary=f"the kernel keeps memory from you (CmaTotal 0 with CmaFree {format_gib(detail.cma_free)}): a fault of kernels with KHO",
+            summary=f"the kernel withholds memory (CmaTotal 0 with CmaFree {format_gib(detail.cma_free)}): a known fault of kernels with KHO",
             remedy="add kho=off to GRUB_CMDLINE_LINUX in /etc/default/grub, then: sudo update-grub, and restart",
         )
 

@@ -1,7 +1,7 @@
 """Memory bandwidth, estimated: a GB10 has no counter for it, and decoding is bound by what each step must read.
 
     GB/s = decode steps per second x bytes per step
-    bytes per step = weights that a step reads + draft model x its passes + KV cache of the running context
+    bytes per step = weights that a step reads + draft model x its passes + KV cache of the running context + linear layers' state
 
 A step takes a few rows of an embedding table, and nothing of a vision tower: these are not counted. Prompts are bound by
 arithmetic and read what nobody counts, so there is no estimate while they take a good part of the time, and none
@@ -24,7 +24,7 @@ from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.profiles.container_labels import format_decode_step_label, parse_decode_step_label
 
 GB = 1e9  # memory bandwidth is specified and measured in decimal gigabytes
-FORMULA = "GB/s = decode steps/s x (weights + experts + draft model x passes + KV cache read) per step"
+FORMULA = "GB/s = decode steps/s x (weights + experts + draft model x passes + KV cache + state) per step"
 # Prompt tokens for each step, above which there is no estimate. Some 300 take the time of a step: 30 take a tenth of it.
 _MAX_PROMPT_TOKENS_PER_STEP = 30.0
 # Skew of the choice of experts: Qwen3-30B-A3B took 90 % of its choices from 65 of 128 experts over mixed prompts.
@@ -116,6 +116,7 @@ class DecodeStepReads:
     draft_passes: float = 1.0
     draft_tokens: int = 0
     kv_per_token: float | None = None
+    state_per_request: float = 0.0
     whole: int | None = None  # the whole checkpoint; each of ``ranks`` nodes reads a share
     unread: int = 0  # of the whole checkpoint: what no step reads
     is_measured: bool = False  # from the headers of the files on the node
@@ -175,7 +176,7 @@ def estimate_bandwidth(
     least, most = reads.experts.estimate_read_bytes(tokens) if reads.experts else (0.0, 0.0)
     draft = (reads.draft or 0) * reads.draft_passes
     context = _context_bytes(numbers, reads)
-    always = reads.weights + draft + (context or 0.0)
+    always = reads.weights + draft + (context or 0.0) + _count_state_bytes(numbers, reads, tokens)
     low, high = numbers.steps * (always + least), numbers.steps * (always + most)
     if ceiling.can_reach(low):
         low, high = min(low, ceiling.spec), min(high, ceiling.spec)
@@ -247,6 +248,7 @@ def build_decode_step_reads(facts: DecodeStepSpec | None) -> DecodeStepReads | N
         draft_passes=1.0 if facts.draft_passes is None else facts.draft_passes,
         draft_tokens=facts.draft_tokens or 0,
         kv_per_token=None if facts.kv_per_token is None else facts.kv_per_token / ranks,
+        state_per_request=(facts.state_per_request or 0) / ranks,
         whole=facts.weights,
         unread=facts.unread or 0,
         is_measured=facts.is_measured,
@@ -311,6 +313,11 @@ def _context_bytes(numbers: EngineMeter, reads: DecodeStepReads) -> float | None
     return None if held is None or reads.kv_per_token is None else held * reads.kv_per_token
 
 
+def _count_state_bytes(numbers: EngineMeter, reads: DecodeStepReads, tokens: float) -> float:
+    """Return what linear layers read of each request, and write for each token: drafts that are rejected leave the state before."""
+    return reads.state_per_request * ((numbers.batch or 1.0) + tokens)
+
+
 def _get_context_tokens(numbers: EngineMeter) -> float | None:
     """Return the mean over the same steps; where only the log is known, its last line."""
     held = None if numbers.step_load is None else numbers.step_load.kv_tokens
@@ -361,6 +368,9 @@ def _list_read_inputs(
         inputs.append(
             ("KV cache", f"{_format_gigabytes(context)} ({_get_context_tokens(numbers):.0f} tokens of context)")
         )
+    if reads.state_per_request:
+        state = _format_gigabytes(_count_state_bytes(numbers, reads, tokens))
+        inputs.append(("state", f"{state} (linear layers: read for each request, written for each token)"))
     if numbers.prompt_rate:
         inputs.append(("prompts", f"{numbers.prompt_rate:.0f} tok/s were read as well; what that reads is not counted"))
     return inputs

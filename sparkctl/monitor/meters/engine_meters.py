@@ -295,7 +295,7 @@ class InstanceMeter:
         self._source = MetricsSource.UNASKED
         self._asked = 0.0
         self._readings = 0
-        self._manners = QueryMarkerSupport()
+        self._marker_support = QueryMarkerSupport()
         self._key: str | None = None
         self._log: LogMeter | None = None
 
@@ -318,7 +318,9 @@ class InstanceMeter:
                     self._key = key
                     answer = await self._request_metrics(path)
             if answer.status in _DISABLED_STATUSES:
-                self._manners.takes_queries = True  # or it does not matter: without the query the answer was the same
+                self._marker_support.takes_queries = (
+                    True  # or it does not matter: without the query the answer was the same
+                )
             if answer.is_success:
                 page = answer.body.decode("utf-8", "replace")
                 self._window.add_reading(self._clock.monotonic(), self._engine.parse_metrics(page))
@@ -337,7 +339,7 @@ class InstanceMeter:
         headers = [("Authorization", f"Bearer {self._key}")] if self._key else []
         return await request_engine(
             self._session.link, self._port, "GET", path, headers=headers, timeout=_TIMEOUT_SECONDS,
-            manners=self._manners,
+            marker_support=self._marker_support,
         )  # fmt: skip
 
     def follow_log(self, ahead: float) -> None:

@@ -286,11 +286,11 @@ class PageCacheDropper:
             watch.cache_below if watch.cache_below is not None else get_default_cache_below(self.events.memory.total)
         )
         if step.act == "drop":
-            self.drop_caches(watch, reading, DROP_PAUSE_SECONDS)
+            self.request_drop(watch, reading, DROP_PAUSE_SECONDS)
         elif is_loading and step.act != "kill" and is_starved_by_page_cache(reading, below):
-            self.drop_caches(watch, reading, CACHE_DROP_PAUSE_SECONDS)
+            self.request_drop(watch, reading, CACHE_DROP_PAUSE_SECONDS)
 
-    def drop_caches(self, watch: ContainerWatch, reading: MeminfoReading, every: float) -> None:
+    def request_drop(self, watch: ContainerWatch, reading: MeminfoReading, every: float) -> None:
         """Request a drop of the page cache, unless there was one recently or one is in progress."""
         every = max(every, self.pause)
         if self.drop is not None or reading.at - self.dropped_at < every or not self.tees[DROP_CACHES_PATH].pid:

@@ -310,6 +310,7 @@ async def _run_sync(node: SimNode, _argv: list[str], _streams: CommandStreams) -
     if node.is_disk_stuck:
         await asyncio.Event().wait()
     await asyncio.sleep(0.01)
+    node.memory.dirty = 0
     return 0
 
 
@@ -470,11 +471,20 @@ class SimSshServer:
         for login in list(self.logins):
             login.abort()
 
-    async def close(self) -> None:
-        """Stop listening and end every connection."""
+    def stop_listening(self) -> None:
+        """Let nobody new in until `listen`."""
         if self._acceptor is not None:
             self._acceptor.close()
-            self.drop_connections()
+
+    def unplug(self) -> None:
+        """Break every connection at once, and let nobody in until `listen`."""
+        self.stop_listening()
+        self.drop_connections()
+
+    async def close(self) -> None:
+        """Stop listening and end every connection."""
+        self.unplug()
+        if self._acceptor is not None:
             await self._acceptor.wait_closed()
 
 

@@ -75,7 +75,11 @@ def list_palette_entries(panel: Panel) -> list[PaletteEntry]:
 def _describe_command(one: Action, now: ActionContext) -> str:
     """Return the command line of an action; of one whose profile cannot be read, its verb."""
     try:
-        return one.verb or "" if one.request is None else sanitize_line(" ".join(one.request(now).format_as_command()))
+        return (
+            one.verb or ""
+            if one.build_request is None
+            else sanitize_line(" ".join(one.build_request(now).format_as_command()))
+        )
     except SparkctlError:
         return one.verb or ""
 

@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from sparkctl.commands.diagnose_file import DiagnosisReport
     from sparkctl.commands.request import ScreenTarget
     from sparkctl.commands.start.check_fit import CheckFit
+    from sparkctl.tui.controller import PreparedCommand
     from sparkctl.tui.panel import Panel
-    from sparkctl.tui.panel_options import PreparedCommand
 
 
 CONFIRM_ANSWER = "do"  # the answer of a confirmation that confirms

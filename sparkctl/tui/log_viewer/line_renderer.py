@@ -14,7 +14,7 @@ from textual.selection import Selection
 from textual.strip import Strip
 
 from sparkctl.logs.buffer import BufferedLine
-from sparkctl.logs.line_classifier import LineMark, LogLevel, parse_level_header
+from sparkctl.logs.line_marker import LineMark, LogLevel, parse_level_header
 from sparkctl.logs.search import FilterPattern
 from sparkctl.model.text.sanitize import truncate_text
 from sparkctl.tui.log_viewer.log_navigation import MAX_SHOWN_CHARACTERS, LogRow, find_fit_end, wrap_indent

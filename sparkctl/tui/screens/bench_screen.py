@@ -10,7 +10,8 @@ from textual.binding import BindingType
 
 from sparkctl.commands.actions import BENCH, ActionContext, ActionId
 from sparkctl.logs import search
-from sparkctl.tui.screens.base import ActionHandlers, ListScreen, build_bindings
+from sparkctl.tui.screens.base import ActionHandlers, build_bindings
+from sparkctl.tui.screens.scroll_screens import ListScreen
 from sparkctl.views.bench_screen_view import BenchScreenModel, render_bench_page
 
 if TYPE_CHECKING:

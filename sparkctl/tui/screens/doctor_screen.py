@@ -9,7 +9,8 @@ from textual.binding import BindingType
 
 from sparkctl.commands.actions import DOCTOR, ActionContext, ActionId, find_action
 from sparkctl.logs import search
-from sparkctl.tui.screens.base import ActionHandlers, ListScreen, build_bindings
+from sparkctl.tui.screens.base import ActionHandlers, build_bindings
+from sparkctl.tui.screens.scroll_screens import ListScreen
 from sparkctl.views.doctor_view import DoctorProgress, DoctorScreenModel, merge_findings, render_doctor
 
 _FRESH_SECONDS = 60.0  # seconds for which the last run is recent enough

@@ -10,7 +10,8 @@ from textual.binding import BindingType
 
 from sparkctl.commands.actions import HISTORY, ActionContext, ActionId
 from sparkctl.logs import search
-from sparkctl.tui.screens.base import ActionHandlers, ListScreen, build_bindings
+from sparkctl.tui.screens.base import ActionHandlers, build_bindings
+from sparkctl.tui.screens.scroll_screens import ListScreen
 from sparkctl.views.history_view import HistoryScreenModel, OperationDetail, render_history_page
 
 if TYPE_CHECKING:

@@ -30,7 +30,8 @@ from sparkctl.tui.dialogs.base import ChoiceDialog, render_sentence
 from sparkctl.tui.global_actions import edit_selected_profile
 from sparkctl.tui.key_hints import format_key
 from sparkctl.tui.log_viewer.log_subscription import LogConsumer, LogSubscription
-from sparkctl.tui.screens.base import ActionHandlers, PanelScreen, ScrollScreen, ScrollSurface, build_bindings
+from sparkctl.tui.screens.base import ActionHandlers, PanelScreen, build_bindings
+from sparkctl.tui.screens.scroll_screens import ScrollScreen, ScrollSurface
 from sparkctl.tui.text_surface import TextSurface
 from sparkctl.views.instance_view import (
     InstanceScreenModel,

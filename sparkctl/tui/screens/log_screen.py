@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from sparkctl.commands.actions import LOGS, Action, ActionContext, ActionId
 from sparkctl.logs.buffer import LogBuffer
-from sparkctl.logs.line_classifier import LineClassifier
+from sparkctl.logs.line_marker import LineMarker
 from sparkctl.model.finding import Severity
 from sparkctl.model.node import NodeName
 from sparkctl.model.text.log_line import LogLine
@@ -296,7 +296,7 @@ class LogScreen(PanelScreen):
         self._show_log(
             LogBuffer(
                 label_log_sources(self._sources, controller.store),
-                [self._create_classifier(controller, one) for one in self._sources],
+                [self._create_marker(controller, one) for one in self._sources],
             )
         )
         self._log_subscriptions = [
@@ -343,13 +343,13 @@ class LogScreen(PanelScreen):
         if pane is self._pane:
             self.set_focus(pane.view)
 
-    def _create_classifier(self, controller: PanelController, one: LogSource) -> LineClassifier:
+    def _create_marker(self, controller: PanelController, one: LogSource) -> LineMarker:
         """Return the classifier that marks ready lines and failures, for the engine where it is known."""
         engine, ready = None, controller.find_ready_line(one.node, one.instance)
         view = controller.store.find_instance(one.node, one.instance)
         if view is not None and view.engine is not None:
             engine = _load_known_engine(view.engine)
-        return LineClassifier(engine, ready or (engine.defaults.ready_line if engine is not None else None))
+        return LineMarker(engine, ready or (engine.defaults.ready_line if engine is not None else None))
 
     # --- callbacks of the subscriptions ---
 

@@ -14,7 +14,8 @@ from sparkctl.logs import search
 from sparkctl.model.node import Node
 from sparkctl.model.sample import NodeProcess
 from sparkctl.tui.dialogs.base import ChoiceDialog, render_sentence
-from sparkctl.tui.screens.base import ActionHandlers, ListScreen, build_bindings
+from sparkctl.tui.screens.base import ActionHandlers, build_bindings
+from sparkctl.tui.screens.scroll_screens import ListScreen
 from sparkctl.views.node_view import SORT_BY_HEAD, NodeScreenModel, ProcessSort, render_node
 from sparkctl.views.text.styled_text import TextStyle, join_text
 
@@ -64,10 +65,10 @@ class NodeScreen(ListScreen[int]):
             return None
         held = self._held
         seen = (
-            held.seen if held is not None and held.seen.name == name else self.build_node_tile(controller, name, None)
+            held.tile if held is not None and held.tile.name == name else self.build_node_tile(controller, name, None)
         )
         return NodeScreenModel(
-            seen=seen, order=self._order, chosen=self._selected_key, pattern=search.parse_filter(self._typed)
+            tile=seen, order=self._order, chosen=self._selected_key, pattern=search.parse_filter(self._typed)
         )
 
     def list_keys(self) -> tuple[tuple[int, ...], int | None]:

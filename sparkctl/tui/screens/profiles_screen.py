@@ -23,7 +23,8 @@ from sparkctl.profiles.profile_library import ProfileEntry, ProfileLibrary, Prof
 from sparkctl.profiles.yaml_reader import FilePosition, read_source_lines
 from sparkctl.tui.dialogs.base import ChoiceDialog, render_sentence
 from sparkctl.tui.profile_editor import edit_profile, fix_profile
-from sparkctl.tui.screens.base import ActionHandlers, ListScreen, build_bindings
+from sparkctl.tui.screens.base import ActionHandlers, build_bindings
+from sparkctl.tui.screens.scroll_screens import ListScreen
 from sparkctl.views.profiles.profiles_screen_view import (
     SORT_BY_COLUMN,
     ProfilePreview,
@@ -373,7 +374,7 @@ class ProfilesScreen(ListScreen[str]):
     def _pick_node(self) -> None:
         """Ask where to start the selected profile, and show the effect."""
         if (found := self._get_readable_profile()) is not None:
-            self.panel.orders.show_profile_picker([ProfileOffer(*found)], f"start {found[0]}")
+            self.panel.dispatcher.show_profile_picker([ProfileOffer(*found)], f"start {found[0]}")
 
     def _get_readable_profile(self) -> tuple[str, Profile] | None:
         """Return the selected profile with its name; say so where it cannot be read."""

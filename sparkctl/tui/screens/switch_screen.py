@@ -23,7 +23,8 @@ from sparkctl.monitor.ranks import list_nodes_of_instance
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.tui.dialogs.base import ChoiceDialog, RefreshingDialog, render_sentence
 from sparkctl.tui.key_hints import format_key
-from sparkctl.tui.screens.base import ActionHandlers, ScrollScreen, ScrollSurface, build_bindings
+from sparkctl.tui.screens.base import ActionHandlers, build_bindings
+from sparkctl.tui.screens.scroll_screens import ScrollScreen, ScrollSurface
 from sparkctl.tui.text_surface import TextSurface
 from sparkctl.views.switch_plan_view import describe_rollback_window, summarize_switch_plan
 from sparkctl.views.switch_view import SwitchScreenModel, find_offered_command, render_switch
@@ -265,7 +266,7 @@ class SwitchScreen(ScrollScreen):
         if self._request is None and course is not None and course.plan is not None:
             try:
                 profile = ProfileLibrary().load_profile(course.plan.profile)
-                self._request = self.panel.orders.build_switch(profile, course.plan.profile, course.plan.nodes)
+                self._request = self.panel.dispatcher.build_switch(profile, course.plan.profile, course.plan.nodes)
             except SparkctlError as error:
                 self.panel.show_error(error)
                 return

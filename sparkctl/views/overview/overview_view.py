@@ -57,23 +57,25 @@ from sparkctl.views.overview.tile_rows import (
 )
 from sparkctl.views.profiles.memory_estimate_view import render_estimate_symbol
 from sparkctl.views.text.frame_layout import (
-    BLANK_DROP_PRIORITY,
     FRAME_COLUMNS,
     MIN_TILE_LINES,
-    RowBlock,
     TileBox,
-    TileSections,
-    align_sections,
     arrange_tiles,
-    count_needed_rows,
-    dim_blocks,
     draw_frame,
     join_tiles,
-    make_block,
     pad_screen,
     render_welcome,
 )
 from sparkctl.views.text.line_wrap import find_command, wrap_text
+from sparkctl.views.text.row_blocks import (
+    BLANK_DROP_PRIORITY,
+    RowBlock,
+    TileSections,
+    align_sections,
+    count_needed_rows,
+    dim_blocks,
+    make_block,
+)
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,

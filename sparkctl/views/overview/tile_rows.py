@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sparkctl import engines
-from sparkctl.logs.line_classifier import LogLevel, parse_level_header
+from sparkctl.logs.line_marker import LogLevel, parse_level_header
 from sparkctl.model.engine_metrics import EngineActivity, EngineFactName
 from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.instance import InstanceView
@@ -41,8 +41,8 @@ from sparkctl.views.text.charts import (
     render_sparkline,
     round_above,
 )
-from sparkctl.views.text.frame_layout import RowBlock, make_block
 from sparkctl.views.text.line_wrap import wrap_text
+from sparkctl.views.text.row_blocks import RowBlock, make_block
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,

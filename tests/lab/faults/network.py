@@ -172,7 +172,7 @@ def wait_until_over(trial: Trial, running: Running, what: str, within: float) ->
 @add_row(
     "link-gone-in-up", GROUP,
     "the link goes down for good while `up --timeout 30s` watches",
-    "exit 3 or 4 within the timeout and a little, it says that the node does not answer and that the engine was left to run; "
+    "exit 3 within the timeout and a little, it says that the node does not answer and that the engine was left to run; "
     "with the link back `status` knows it as ready",
 )  # fmt: skip
 def link_gone_in_up(trial: Trial) -> None:
@@ -181,7 +181,7 @@ def link_gone_in_up(trial: Trial) -> None:
     up = command.start("up", profile, "--node", "spark1", "--json", "--timeout", "30s")
     up.await_text(LOADING)
     trial.faults.unplug(trial.spark1)
-    ran = trial.check_end(wait_until_over(trial, up, "up", 60), 3, 4, words="spark1")
+    ran = trial.check_end(wait_until_over(trial, up, "up", 60), 3, words="spark1")
     said = ran.result["message"] or ""
     trial.check_truth(
         "unreachable" in ran.out or "not answer" in said or "lost" in said, "the silence is not said", ran
@@ -194,7 +194,7 @@ def link_gone_in_up(trial: Trial) -> None:
 @add_row(
     "link-gone-in-switch", GROUP,
     "the link goes down for good while `switch --timeout 30s` is at *starting*",
-    "exit 3 or 4, it says at which step it was left and how to finish; with the link back `status` says so, `resume` "
+    "exit 3, it says at which step it was left and how to finish; with the link back `status` says so, `resume` "
     "ends with 0, and exactly one model serves",
 )  # fmt: skip
 def link_gone_in_switch(trial: Trial) -> None:
@@ -206,7 +206,7 @@ def link_gone_in_switch(trial: Trial) -> None:
     switch.await_text(STEP.format("starting"))
     switch.await_text(LOADING)
     trial.faults.unplug(trial.spark1)
-    ran = trial.check_end(wait_until_over(trial, switch, "switch", 150), 3, 4, words="sparkctl resume")
+    ran = trial.check_end(wait_until_over(trial, switch, "switch", 150), 3, words="sparkctl resume")
     trial.note((ran.result["message"] or "").splitlines()[0][:120])
     trial.faults.undo()
     await_true("the node", trial.spark1.ssh_answers, 30.0)
@@ -258,14 +258,14 @@ def link_gone_in_down(trial: Trial) -> None:
 @add_row(
     "link-gone-over-two", GROUP,
     "the link of the second node goes down for good in `up --timeout 30s` of a model over both",
-    "that node is said not to answer; ready (0) if the head serves by then, else exit 3 or 4; `down` with the link gone stops the first rank, owes the second, exit 3",
+    "that node is said not to answer; ready (0) if the head serves by then, else exit 3; `down` with the link gone stops the first rank, owes the second, exit 3",
 )  # fmt: skip
 def link_gone_over_two(trial: Trial) -> None:
     command = trial.operator()
     up = command.start("up", write_two_node_profile(command, env={"LAB_LOAD_S": 6}), "--json", "--timeout", "30s")
     up.await_text(LOADING)
     trial.faults.unplug(trial.spark2)
-    ran = trial.check_end(wait_until_over(trial, up, "up", 90), 0, 3, 4, words="spark2")
+    ran = trial.check_end(wait_until_over(trial, up, "up", 90), 0, 3, words="spark2")
     trial.check_truth(bool(re.search(AWAY, ran.out)), "that the second node does not answer is not said", ran)
     trial.note((ran.result["message"] or "ready, as its head says").splitlines()[0][:120])
     down = command.start("down", "pair", "--json")

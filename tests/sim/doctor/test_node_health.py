@@ -14,10 +14,11 @@ from sparkctl.clock import SystemClock
 from sparkctl.context import CommandContext
 from sparkctl.engines.simulation.engine_launch import EngineFault
 from sparkctl.history.operation_history import OperationHistory
-from sparkctl.model.finding import FindingKind, Severity
+from sparkctl.model.finding import Finding, FindingKind, Severity
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.phase import Phase
+from sparkctl.monitor.node_status import read_node_statuses
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.watch_nodes import watch_load_views
 from sparkctl.simulator import SimulatedSparks
@@ -84,13 +85,20 @@ def set_uptime_rate(sparks: SimulatedSparks) -> None:
 async def test_everything_that_is_wrong_in_the_scenario_is_found(tmp_path: Path) -> None:
     one = {FindingKind.STUCK_CLOCK, FindingKind.IDLE_FUNCTION, FindingKind.DISK}
     two = {FindingKind.THERMAL, FindingKind.IDLE_FUNCTION, FindingKind.GID, FindingKind.ORPHAN, FindingKind.KERNEL}
+    seen: dict[NodeName, tuple[Finding, ...]] = {}
     async with SimulatedSparks("trouble", **sim_clients.FAST) as sparks:
+        ctx = CommandContext(history=OperationHistory(tmp_path), operator="tester")
+        await read_node_statuses(ctx, list_nodes(sparks), seen.__setitem__)
         set_uptime_rate(sparks)
         views = await watch_until_views(
             sparks, tmp_path, lambda now: list_finding_kinds(now[0]) >= one and list_finding_kinds(now[1]) >= two
         )
     assert list_finding_kinds(views[0]) == one
     assert list_finding_kinds(views[1]) == two
+    in_one_look = [{found.kind for found in seen[view.name]} for view in views]
+    assert in_one_look == [one - {FindingKind.STUCK_CLOCK}, two], (
+        "what `status` counts; a clock must be low for a while"
+    )
     severities = [found.severity for found in views[1].findings]
     assert severities == sorted(severities, key=[Severity.PROBLEM, Severity.WARNING].index)
 

@@ -17,7 +17,7 @@ from sparkctl.commands.diagnose_log import diagnose_instance
 from sparkctl.commands.doctor_bundle import collect_support_bundle
 from sparkctl.commands.doctor_checks import check_nodes
 from sparkctl.commands.doctor_fabric import measure_fabric
-from sparkctl.commands.drop_page_cache import drop_caches
+from sparkctl.commands.drop_page_cache import drop_page_cache
 from sparkctl.commands.list_endpoints import list_endpoints
 from sparkctl.commands.show_log import ShowLog, show_log
 from sparkctl.commands.start.check_fit import CheckFit, check_fit
@@ -174,7 +174,7 @@ def list_change_commands(
             StartInstance(profile=profile, engine=engines.load_engine(profile.engine), nodes=(bad,), words=("qwen36",)),
         ),
         "down": lambda: stop_instance(ctx, StopInstance(instance="qwen36-ngram", nodes=(bad,))),
-        "drop caches": lambda: drop_caches(ctx, (bad,)),
+        "drop caches": lambda: drop_page_cache(ctx, (bad,)),
     }
 
 

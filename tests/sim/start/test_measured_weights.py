@@ -41,7 +41,12 @@ async def test_the_files_on_the_node_outrank_the_profile(sparks, ctx) -> None:  
     assert step is not None
     assert (step.is_measured, step.weights, step.unread) == (True, 30_000, 4_000 + 1_500 + 500)
     assert step.draft_weights == 500 + 4_000, "its draft head is in the checkpoint and uses the model's output layer"
-    assert step.kv_per_token, "by config.json"
+    assert step.draft_passes
+    of_layer = 2 * 4 * 256 * 2  # keys and values of four heads, by config.json
+    assert step.kv_per_token == (16 + step.draft_passes) * of_layer, (
+        "each pass of its draft head reads that head's own cache"
+    )
+    assert step.state_per_request, "three of four layers have linear attention"
 
 
 async def test_without_readable_headers_the_profile_is_the_fallback(sparks, ctx) -> None:  # type: ignore[no-untyped-def]

@@ -15,6 +15,7 @@ import pytest
 
 from sparkctl.commands.ask_instance import speak_text
 from sparkctl.commands.list_endpoints import list_endpoints
+from sparkctl.commands.start import start_watch
 from sparkctl.commands.start.check_fit import CheckFit
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.commands.stop.stop_instance import StopInstance
@@ -126,7 +127,7 @@ async def test_from_nothing_to_sound_and_back(speech: SpeechScene) -> None:
     spoken = await speak_text(speech.ctx, speech.nodes, "good evening")
     assert (spoken.instance, spoken.node, spoken.clip.form) == (VOICE, "spark2", "wav")
     served, _ = await list_endpoints(speech.ctx, speech.nodes)
-    assert {one.instance: (one.needed_by, one.health) for one in served} == {
+    assert {one.instance: (one.started_for, one.health) for one in served} == {
         MODEL: (VOICE, "/health"),
         VOICE: (None, "/docs"),
     }
@@ -150,7 +151,7 @@ async def test_a_need_that_ran_before_stays(speech: SpeechScene) -> None:
     assert list_phases(events, Phase.CREATING) == [VOICE]
     await speech.up()
     served, _ = await list_endpoints(speech.ctx, speech.nodes)
-    assert [one.needed_by for one in served] == [None, None], "its owner may use it, too"
+    assert [one.started_for for one in served] == [None, None], "its owner may use it, too"
     events, _ = await speech.down()
     assert speech.running() == [MODEL]
     assert f"{MODEL}, which {VOICE} needed, stays" in list_warnings(events)
@@ -218,6 +219,32 @@ async def test_up_and_not_proved(speech: SpeechScene) -> None:
         await speak_text(speech.ctx, speech.nodes, "hello")
     _, ended = await speech.up(VOICE, override)
     assert ended.outcome is Outcome.UNPROVED, "asked again, it says the same"
+
+
+async def test_a_service_without_health_path_ends_with_a_clear_result(
+    speech: SpeechScene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It answers, it listens on another port, or its profile names none: never a wait that says nothing."""
+    monkeypatch.setattr(start_watch, "_QUIET_SECONDS", 2.0)
+    folder = tmp_path / "config" / "sparkctl" / "profiles"
+    folder.mkdir(parents=True)
+
+    async def up_web(command: str, *lines: str) -> tuple[list[Event], CommandEnded]:
+        text = ["schema: 1", "name: web", "engine: container", "image: own/web:1", f"command: [{command}]", *lines]
+        (folder / "web.yaml").write_text("\n".join([*text, "start: {probe: http, timeouts: {warming: 12s}}", ""]))
+        found = await speech.up("web")
+        await speech.down("web")
+        return found
+
+    _, ended = await up_web("python3, -m, http.server, '8123'", "port: 8123")
+    assert (ended.outcome, ended.proof) == (Outcome.READY, "GET / answered 200"), ended
+    events, ended = await up_web("serve, --port, '9000'", "port: 8123")
+    assert ended.exit_code == 4, ended
+    assert "web runs and does not answer yet: port 8123 refuses connections" in list_warnings(events)
+    assert ended.verdict is not None
+    assert "port 8123 refuses connections" in " ".join(one.text for one in ended.verdict.evidence)
+    events, ended = await up_web("serve")
+    assert (ended.outcome, ended.exit_code, ended.proof) == (Outcome.UNPROVED, 5, "the profile gives no port to ask")
 
 
 async def test_a_pair_is_switched_as_one(speech: SpeechScene, tmp_path: Path) -> None:

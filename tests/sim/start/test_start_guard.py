@@ -13,7 +13,7 @@ import pytest
 
 from sparkctl import engines
 from sparkctl.commands.arm_guard import ArmGuard, arm_guard, disarm_guard, read_guard_status
-from sparkctl.commands.drop_page_cache import drop_caches
+from sparkctl.commands.drop_page_cache import drop_page_cache
 from sparkctl.commands.show_log import ShowLog, show_log
 from sparkctl.commands.start.start_instance import start_instance
 from sparkctl.commands.start.start_request import StartInstance
@@ -467,5 +467,16 @@ async def test_a_disk_that_takes_no_writes_delays_a_start_and_does_not_end_it(
     events, ended = await collect_events_and_end(start_instance(ctx, request))
     assert (ended.outcome, ended.exit_code) == (Outcome.READY, 0), ended
     assert [one for one in list_warnings(events) if "page cache not dropped" in one]
-    _, ended = await collect_events_and_end(drop_caches(ctx, request.nodes))
+    _, ended = await collect_events_and_end(drop_page_cache(ctx, request.nodes))
     assert ended.exit_code == 3
+
+
+async def test_what_is_not_written_yet_is_written_before_the_page_cache_is_dropped(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    """A drop leaves pages that are not on the disk yet, such as those of a model that has just been copied."""
+    memory = sparks.nodes["spark1"].memory
+    memory.dirty = memory.files[""] // 2
+    _, ended = await collect_events_and_end(drop_page_cache(ctx, make_start_request(sparks).nodes))
+    assert ended.exit_code == 0, ended
+    assert memory.file_cache_bytes < GIB

@@ -18,12 +18,20 @@ from sparkctl.config import load_config
 from sparkctl.context import CommandContext
 from sparkctl.history.model import OperationKind
 from sparkctl.history.operation_history import OperationHistory
-from sparkctl.model.events import CommandEnded, Outcome, PhaseChanged, SwitchPlanned, SwitchStepReported
+from sparkctl.model.events import (
+    CachesDropped,
+    CommandEnded,
+    Outcome,
+    PhaseChanged,
+    SwitchPlanned,
+    SwitchStepReported,
+)
 from sparkctl.model.phase import Phase
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.model.verdict import FailureCause
 from sparkctl.node.switch_journal_codec import decode_switch_journal
 from sparkctl.simulator import SimulatedSparks
+from sparkctl.simulator.sim_node import SudoRule
 from sparkctl.views.history_view import describe_reason
 from sparkctl.views.switch_plan_view import describe_rollback_window
 from tests.support.events import collect_events_and_end
@@ -72,6 +80,23 @@ async def _watch_rollback(scene: SwitchScene) -> None:
     steps_ = {one.step.name for one in back if one.node == "spark1" and one.step}
     assert "weights" in steps_, steps_
     assert [one.detail for one in back if one.phase is Phase.READY] == ["rank 0 of 2", "rank 1 of 2"]
+
+
+async def test_without_the_right_a_rollback_drops_the_files_of_both_models(scene: SwitchScene) -> None:
+    """As a start does; a model that was loaded once fills the memory that the next one needs."""
+    for node in scene.sparks.nodes.values():
+        node.options = replace(node.options, sudo=SudoRule.DENIED)
+    cached: list[set[str]] = []
+    async with aclosing(switch_instance(scene.ctx(), scene.request(FAULT))) as events:
+        async for event in events:
+            if isinstance(event, SwitchStepReported) and event.step is SwitchStep.RESTORING and event.proof is None:
+                cached.append(set(scene.sparks.nodes["spark1"].memory.files))
+            if isinstance(event, CachesDropped) and event.node == "spark1" and cached:
+                cached.append(set(scene.sparks.nodes["spark1"].memory.files))
+    assert scene.is_old()
+    before, after = cached
+    assert {path.rpartition("/")[2] for path in before - after} == {"Qwen3.6-27B-FP8"}, cached
+    assert after <= {""}
 
 
 async def test_a_failed_rollback_has_a_verdict(scene: SwitchScene) -> None:
@@ -343,3 +368,17 @@ async def test_what_comes_back_is_started_in_the_order_of_its_start(ctx: Command
         for old in (found, found[::-1]):
             ordered = [one.instance_name for _, one in await order_restarts(sessions, old)]
             assert ordered == ["qwen36-ngram", "qwen36-vllm"]
+
+
+async def test_ranks_that_wait_for_each_other_come_back_head_last(scene: SwitchScene) -> None:
+    """Only Ray wants the head first: any other head looks for its workers at once, and the last one to start has none to
+    wait for.
+    """
+    async with AsyncExitStack() as stack:
+        sessions = {}
+        for node in scene.nodes:
+            sessions[node.name] = await stack.enter_async_context(scene.ctx().create_session(node))
+            await sessions[node.name].link.connect()
+        found = [(name, one) for name, each in sessions.items() for one in await each.docker.list_containers()]
+        for old in (found, found[::-1]):
+            assert [node for node, _ in await order_restarts(sessions, old)] == ["spark2", "spark1"]

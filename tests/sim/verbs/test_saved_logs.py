@@ -22,7 +22,7 @@ from sparkctl.context import CommandContext
 from sparkctl.files import shipped_profiles_dir
 from sparkctl.logs.analyzer import LogAnalyzer
 from sparkctl.logs.buffer import LogBuffer
-from sparkctl.logs.line_classifier import LineClassifier
+from sparkctl.logs.line_marker import LineMarker
 from sparkctl.model.events import CommandEnded, Event, LogArrived, Outcome, WarningEmitted
 from sparkctl.model.launch_plan import ContainerLabel, ReadinessRule
 from sparkctl.model.node import Node, NodeName
@@ -74,7 +74,7 @@ async def test_a_verdict_s_line_is_that_line_everywhere(
     reader = LogAnalyzer(engine=sglang, ready=ReadinessRule(line=None, health=None))
     reader.feed_lines(arrived)
     (seen,) = reader.failures
-    printed, kept = LogPrinter(timestamps=False), LogBuffer(markers=[LineClassifier(sglang)])
+    printed, kept = LogPrinter(timestamps=False), LogBuffer(markers=[LineMarker(sglang)])
     for event in events:
         if isinstance(event, LogArrived):
             printed.print_event(event)

@@ -27,7 +27,7 @@ from textual.widgets import Label, Log
 from sparkctl import engines
 from sparkctl.concurrency import has_pending_input, yield_to_input
 from sparkctl.logs.buffer import LogBuffer
-from sparkctl.logs.line_classifier import LineClassifier
+from sparkctl.logs.line_marker import LineMarker
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.tui.key_queue import KeyQueue
 from sparkctl.tui.log_viewer.log_pane import LogPane
@@ -67,7 +67,7 @@ class Bench(App[None]):
     def __init__(self, which: str, rate: int, lines: int, report: Path) -> None:
         super().__init__(driver_class=Keys if which == "ours" else None)
         vllm = engines.load_engine("vllm")
-        self.pane = LogPane(LogBuffer(markers=[LineClassifier(vllm, vllm.defaults.ready_line)]))
+        self.pane = LogPane(LogBuffer(markers=[LineMarker(vllm, vllm.defaults.ready_line)]))
         self.log_widget = Log()
         self.is_ours, self.has_no_log = which == "ours", which == "empty"
         self.beside: set[asyncio.Task[None]] = set()

@@ -227,10 +227,10 @@ FINDINGS: dict[Kind, tuple[str, str]] = {
     ),
     Kind.BELOW_REFERENCE: (
         "For three minutes the engine has generated a fifth less than the source of its profile measured, with as many requests and about as long a context.",
-        "Compare the set-ups: `sparkctl profiles show NAME`. The usual reasons: a low clock, swap, drafts that are rejected, a checkpoint of another quantisation.",
+        "Compare the set-ups: `sparkctl profiles show NAME`. The usual reasons: a low clock, swap, rejected drafts, a checkpoint with another quantization.",
     ),
     Kind.SLOW_PATH: (
-        "The engine computes by a fallback (Marlin for FP4, for example), not with the GPU's own arithmetic.",
+        "The engine uses a fallback (Marlin for FP4, for example) instead of the GPU's native arithmetic.",
         "Measure first: Marlin is no slower for NVFP4 on a GB10. An image built for 12.1a has native kernels.",
     ),
     Kind.VERSIONS: ("`doctor`: what is installed. Quote it in bug reports.", "—"),

@@ -35,11 +35,13 @@ async def test_a_typed_bench_opens_the_screen_and_its_table_fills(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
-        SimulatedSparks("two-stacks", **FAST) as sparks,
+        SimulatedSparks(
+            "two-stacks", speed=50.0, decode_speed=16.0
+        ) as sparks,  # each cell lasts long enough to be seen
         open_demo_panel(sparks, tmp_path, monkeypatch, size=SIZE) as pilot,
     ):
         await wait_for_text(pilot, lambda text: text.count("● ready") == 2)
-        await type_line(pilot, "bench qwen36-ngram --pp 32 --tg 8,16 --concurrency 1,2 --runs 1")
+        await type_line(pilot, "bench qwen36-ngram --pp 32 --tg 32,64 --concurrency 1,2 --runs 1")
         shown = await wait_for_text(pilot, "[ Cancel ]")
         assert "Measure qwen36-ngram" in shown
         assert "4 cells?" in shown
@@ -49,7 +51,7 @@ async def test_a_typed_bench_opens_the_screen_and_its_table_fills(
         assert "meanwhile on spark1" in shown
         assert "memory" in shown
         shown = await wait_for_text(pilot, "● done")
-        for cell in ("pp32 tg8 c1", "pp32 tg16 c1", "pp32 tg8 c2", "pp32 tg16 c2"):
+        for cell in ("pp32 tg32 c1", "pp32 tg64 c1", "pp32 tg32 c2", "pp32 tg64 c2"):
             assert re.search(rf"│ {cell} +\d+\.\d", shown), shown
         assert "meanwhile on" not in shown, "the meters are there while it runs"
         assert "to come" not in shown

@@ -131,7 +131,7 @@ def test_a_fallback_says_what_to_do_about_it_and_a_guessed_version_is_none(tmp_p
     marlin = "WARNING 05-02 10:13:09 [marlin.py:200] Your GPU does not have native support for FP4 computation but"
     told = run_diagnose("-", stdin=f"Successfully installed vllm-0.19.1\n{marlin}\n", cwd=tmp_path).stdout
     assert told.count("not with the GPU's own arithmetic") == 1
-    assert "  to do: none, unless a measurement shows it slower" in told
+    assert "  to do: nothing, unless you measure that it is slower" in told
 
 
 def test_facts_have_units(tmp_path: Path) -> None:

@@ -64,10 +64,10 @@ def test_a_letter_means_the_same_on_every_screen() -> None:
             assert key == "n", "the next match, as in less, where a log is; elsewhere the node"
             assert not those[0].on & those[1].on
         elif len(those) > 1:
-            assert len({one.sense for one in those}) == 1, key
-            assert those[0].sense is not None, f"{key} does {' and '.join(one.id for one in those)}"
-    for sense in ActionRole:
-        assert len({one.keys[0] for one in ACTIONS if one.sense is sense}) == 1, sense
+            assert len({one.role for one in those}) == 1, key
+            assert those[0].role is not None, f"{key} does {' and '.join(one.id for one in those)}"
+    for role in ActionRole:
+        assert len({one.keys[0] for one in ACTIONS if one.role is role}) == 1, role
 
 
 def test_read_only_leaves_nothing_that_changes_anything() -> None:
@@ -120,7 +120,7 @@ def test_the_footer_has_as_many_as_fit_and_help_is_always_the_last(place: str) -
     there = [
         one
         for one in list_footer_actions(actions)
-        if one.sense is not ActionRole.TAKE or one.why_not(ActionContext()) is None
+        if one.role is not ActionRole.TAKE or one.why_not(ActionContext()) is None
     ]
     assert before == [one.id for one in there], "where there is room for all, all are there"
 

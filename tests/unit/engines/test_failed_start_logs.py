@@ -273,6 +273,7 @@ def test_sglang_tells_how_it_runs(version: str, settings: str) -> None:
         EngineFactName.ATTENTION_BACKEND: "triton",
         EngineFactName.SPECULATIVE_METHOD: "EAGLE",
         EngineFactName.DRAFT_TOKENS: "20 verified a step",
+        EngineFactName.DRAFT_STEPS: "5",
         EngineFactName.AVAILABLE_AT_LOAD: "111.87",
         EngineFactName.ARCHITECTURE: "Qwen3ForCausalLM",
         EngineFactName.KV_CACHE_DTYPE: "bfloat16",

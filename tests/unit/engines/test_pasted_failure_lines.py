@@ -46,7 +46,7 @@ DEATHS = [
         "ray.exceptions.RayTaskError(OutOfMemoryError): ray::Worker.load() (pid=7, ip=10.0.0.1)",
         FailureCause.CUDA_OUT_OF_MEMORY,
         None,
-        "under Ray",
+        "Ray task",
     ),
     (
         "ray.exceptions.RayTaskError(KeyError): ray::Worker.load() (pid=7, ip=10.0.0.1)\n"
@@ -206,7 +206,7 @@ DEATHS = [
         "llama_model_load: error loading model: failed to open /models/x.gguf: Permission denied",
         FailureCause.PERMISSION,
         "model.path",
-        "/models/x.gguf may not",
+        "/models/x.gguf cannot",
     ),
     (
         "error while handling argument \"-fa\": error: unkown value for --flash-attn: '--port'",

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sparkctl.engines import engine_names
-from sparkctl.engines.log_rules import TO_SHAPE, FailureRule, LogRules, RuleFinder
+from sparkctl.engines.log_rules import DIGITS_TO_ZERO, FailureRule, LogRules, RuleFinder
 
 EXAMPLES = 60  # a pattern, with other branches each time
 
@@ -91,7 +91,7 @@ def test_a_line_that_matches_is_known_by_its_shape(rule: FailureRule) -> None:
     for text in islice(make_examples(rule.pattern), 20):
         if rule.exception and rule.match_failure(text) is None:
             text = f"RuntimeError: {text}"
-        shape = text.translate(TO_SHAPE)
+        shape = text.translate(DIGITS_TO_ZERO)
         changed = next((other for digit in "123456789" if (other := shape.replace("0", digit)) != text), text)
         if rule.match_failure(text) is not None and rule.match_failure(changed) is None and "0" in shape:
             assert finder.depends_on_digits(text, shape), text

@@ -71,6 +71,6 @@ def test_a_log_of_many_runs_reads_the_same_by_blocks_and_by_lines(names: list[st
 def test_the_effect_of_a_line(line: bytes, effect: LineEffect) -> None:
     table = EffectTable(load_engine("vllm"), None, in_traceback=False)
     shape = line.translate(bytes.maketrans(b"123456789", b"000000000"))
-    assert table.judge_line(shape, line) is effect
+    assert table.find_effect(shape, line) is effect
     stored = LineEffect.UNKNOWN if b"Engine 000" in line else effect  # a line with a client's text has no like
     assert table.list_effects([shape, b"another"])[0] == stored

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from sparkctl.engines import load_engine
 from sparkctl.logs.analyzer import LogAnalyzer
-from sparkctl.logs.line_patterns import mark_request_path
+from sparkctl.logs.line_patterns import mark_request_path, parse_log_time
 from sparkctl.model.launch_plan import ReadinessRule
 from sparkctl.model.phase import Phase
 from sparkctl.model.verdict import FailureCause
@@ -86,3 +88,21 @@ def test_a_quoted_ready_line_makes_nothing_ready(read: Reader) -> None:
         assert not read(quoted, ready=default).ready_line_seen, quoted
     own = ReadinessRule(line="fired up and ready", health="/health")  # a profile's own line is trusted
     assert read(f"Prompt: '{READY}'", ready=own).ready_line_seen
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "seconds"),
+    [
+        ("INFO 12-31 23:59:30 [a.py:1] x", "INFO 01-01 00:00:45 [a.py:1] x", 75.0),
+        ("INFO 05-02 10:00:00 [a.py:1] x", "INFO 05-02 10:02:00 [a.py:1] x", 120.0),
+        ("INFO 05-02 10:02:00 [a.py:1] x", "INFO 05-02 10:00:00 [a.py:1] x", None),  # a clock was set back
+        ("[2026-12-31 23:59:30] x", "[2027-01-01 00:00:45] x", 75.0),
+        ("[2026-12-31 23:59:30] x", "[2026-01-01 00:00:45] x", None),
+        ("[2026-12-31 23:59:30] x", "INFO 01-01 00:00:45 [a.py:1] x", None),  # of another clock
+    ],
+)
+def test_the_time_between_two_lines_also_over_a_new_year(earlier: str, later: str, seconds: float | None) -> None:
+    began, ended = parse_log_time("", earlier), parse_log_time("", later)
+    assert began is not None
+    assert ended is not None
+    assert ended.seconds_since(began) == seconds

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sparkctl import engines
 from sparkctl.logs import search
 from sparkctl.logs.buffer import MAX_LINE_CHARS, BufferedLine, DiskLineBuffer, LogBuffer
-from sparkctl.logs.line_classifier import LineClassifier, LineMark, LogLevel
+from sparkctl.logs.line_marker import LineMark, LineMarker, LogLevel
 from sparkctl.logs.search import LogFilter, find_next_line
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.sanitize import sanitize_line
@@ -66,7 +66,7 @@ def test_a_progress_bar_is_one_line_as_it_was_left() -> None:
 
 def test_a_failure_that_was_written_over_is_not_lost() -> None:
     vllm = engines.load_engine("vllm")
-    book = LogBuffer(markers=[LineClassifier(vllm, vllm.defaults.ready_line)])
+    book = LogBuffer(markers=[LineMarker(vllm, vllm.defaults.ready_line)])
     oom = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.25 GiB. GPU 0 has a total capacity of 1 GiB"
     book.add_lines(0, [make_log_line(0, f"shards: 10%\r{oom}\rshards: 20%", 4)])
     (line,) = read_whole_buffer(book)
@@ -148,7 +148,7 @@ def test_merged_lines_drop_with_the_spool(tmp_path: Path) -> None:
 
 def test_an_engine_s_knowledge_marks_its_lines() -> None:
     vllm = engines.load_engine("vllm")
-    book = LogBuffer(markers=[LineClassifier(vllm, vllm.defaults.ready_line)])
+    book = LogBuffer(markers=[LineMarker(vllm, vllm.defaults.ready_line)])
     said = (
         "(APIServer pid=1) WARNING 11-20 15:53:55 [system_utils.py:289] Found ulimit of 20000",
         "(EngineCore pid=2) ERROR 11-20 16:26:30 [core.py:1108] Traceback (most recent call last):",

@@ -164,6 +164,23 @@ SUBJECT = EstimateInput(
 )  # fmt: skip
 
 
+@pytest.mark.parametrize(("batch", "drafts"), [(1, 0), (8, 0), (4, 3)])
+def test_the_state_of_linear_layers_is_read_for_each_request_and_written_for_each_token(
+    batch: int, drafts: int
+) -> None:
+    """As Qwen3.6-27B in FP8 keeps it: 48 layers, each with 48 matrices of 128 x 128 numbers of 4 bytes."""
+    state = 48 * 48 * 128 * 128 * 4
+    spec = DecodeStepSpec(
+        weights=27 * 10**9, kv_per_token=65_536, state_per_request=state, draft_tokens=drafts or None, draft_passes=0
+    )
+    run = Run(
+        batch=batch, drafts=drafts, accepted=0.6,
+        read_step=lambda tokens, context: 27e9 + context * 65_536 + (batch + tokens) * state,
+    )  # fmt: skip
+    found = replay(run, spec)
+    assert [estimate.low / read for estimate, read in found] == pytest.approx([1.0] * len(found), abs=0.02)
+
+
 EXPERTS = RoutedExperts(19_327_352_832, 128, 8)
 MOE_ALWAYS, MOE_KV = 1_236_000_000, 32_768
 MOE = DecodeStepSpec(

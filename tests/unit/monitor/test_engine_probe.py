@@ -87,9 +87,9 @@ async def test_a_server_that_has_answered_one_question_of_ours_is_asked_no_other
         port,
         heard,
     ):
-        service, manners = replace(service, port=port), QueryMarkerSupport()
-        assert (await engine_probe.check_health(LINK, service, manners=manners)).good
-        assert not (await engine_probe.request_token(LINK, service, manners)).good
+        service, marker_support = replace(service, port=port), QueryMarkerSupport()
+        assert (await engine_probe.check_health(LINK, service, marker_support=marker_support)).good
+        assert not (await engine_probe.request_token(LINK, service, marker_support)).good
     assert heard == [
         f"GET /health?{REQUEST_MARK}",
         f"POST /v1/completions?{REQUEST_MARK}",
@@ -105,11 +105,14 @@ async def test_one_that_compares_whole_targets_is_asked_without_a_query_however_
         return early if not loaded else "200 OK" if target == "/health" else "404 Not Found"
 
     async with serve_by_target(status) as (port, heard):
-        service, manners = ReadinessTarget(port, ReadinessRule(line=None, health="/health"), "m"), QueryMarkerSupport()
-        assert not (await engine_probe.check_health(LINK, service, manners=manners)).good
+        service, marker_support = (
+            ReadinessTarget(port, ReadinessRule(line=None, health="/health"), "m"),
+            QueryMarkerSupport(),
+        )
+        assert not (await engine_probe.check_health(LINK, service, marker_support=marker_support)).good
         loaded.append(True)
         for _ in range(2):
-            assert (await engine_probe.check_health(LINK, service, manners=manners)).good
+            assert (await engine_probe.check_health(LINK, service, marker_support=marker_support)).good
     assert heard[-4:] == [f"GET /health?{REQUEST_MARK}", "GET /health"] * 2
 
 

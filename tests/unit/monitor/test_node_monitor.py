@@ -33,7 +33,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.monitor.guard_client import read_guard_directory
 from sparkctl.monitor.meters.engine_meters import MeterReading
 from sparkctl.monitor.node_monitor import GuardPoller, NodeMonitor, read_container_list
-from sparkctl.monitor.node_status import ContainerInspections
+from sparkctl.monitor.node_status import _INSPECTION_PATIENCE_SECONDS, ContainerInspections
 from sparkctl.monitor.sampler import NodeSampler
 from sparkctl.node.agent_decoder import AgentHello
 from sparkctl.transport.docker.docker_client import DockerClient
@@ -60,6 +60,7 @@ class DockerStandIn:
 
     def __init__(self, answers: Mapping[str, Answer]) -> None:
         self.answers, self.now, self.most = dict(answers), 0, 0
+        self.hangs = ""  # on what is asked of this path
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         path = (await reader.readuntil(b"\r\n\r\n")).split()[1].decode().partition("?")[0]
@@ -67,6 +68,8 @@ class DockerStandIn:
         self.most = max(self.most, self.now)
         await asyncio.sleep(0.005)
         self.now -= 1
+        if self.hangs and path.endswith(self.hangs):
+            await asyncio.Event().wait()
         status, said = (200, "OK") if path == "/_ping" else self.answers[path.split("/", 2)[2]]
         body = json.dumps(said).encode()
         writer.write(
@@ -115,6 +118,22 @@ async def test_a_container_that_docker_does_not_inspect_hides_no_other(tmp_path:
         assert listed.known
         assert [one.restarts for one in listed.instances] == [0, 1, 2, 3, 4, None, 6, 7, 8, 9, 10, 11]
         assert docker.most <= 4, "where each is a session of its own, sshd allows ten"
+
+
+async def test_a_container_that_docker_hangs_on_does_not_hold_the_list_back(tmp_path: Path) -> None:
+    keys = [make_key(number) for number in range(6)]
+    docker = DockerStandIn(
+        {"containers/json": (200, [list_entry(key) for key in keys])}
+        | {f"containers/{key}/json": (200, inspect_entry(key, number)) for number, key in enumerate(keys)}
+    )
+    docker.hangs = f"containers/{keys[0]}/json"
+    async with open_session(tmp_path, docker) as session:
+        inspections, began = ContainerInspections(session), asyncio.get_running_loop().time()
+        for _ in range(2):
+            listed = await read_container_list(session, inspections)
+            assert [one.restarts for one in listed.instances] == [None, 1, 2, 3, 4, 5]
+        took = asyncio.get_running_loop().time() - began
+    assert took < 2 * _INSPECTION_PATIENCE_SECONDS, "and it is not asked again at once"
 
 
 async def test_a_container_of_ours_that_cannot_be_read_is_unknown_and_the_others_are_known(tmp_path: Path) -> None:

@@ -247,12 +247,12 @@ def test_nothing_of_another_revision_comes_along(hub: HubStandIn, url: str, tmp_
     assert not part.exists()
 
 
-def test_one_quantisation_is_chosen_by_its_name(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+def test_one_quantization_is_chosen_by_its_name(hub: HubStandIn, url: str, tmp_path: Path) -> None:
     hub.files["acme/tiny-GGUF"] = {"tiny-Q4_K_M.gguf": b"a" * 10, "tiny-Q8_0.gguf": b"b" * 10, "README.md": b""}
     target = tmp_path / "gguf"
     said = download(url, target, tmp_path, repo="acme/tiny-GGUF")
     assert said[-1] == {
-        "error": "nothing", "message": "it has several quantisations, name one: tiny-Q4_K_M.gguf, tiny-Q8_0.gguf"
+        "error": "nothing", "message": "it has several quantizations, name one: tiny-Q4_K_M.gguf, tiny-Q8_0.gguf"
     }  # fmt: skip
     download(url, target, tmp_path, repo="acme/tiny-GGUF", include=["*Q4_K_M*"])
     assert list_names(target) == {"tiny-Q4_K_M.gguf", ".sparkctl-source"}

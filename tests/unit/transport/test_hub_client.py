@@ -79,7 +79,7 @@ async def test_a_header_that_is_none_leaves_the_types_unknown(hub: HubStandIn, u
         ("acme/gated", {}, OperationRefused, "hf:acme/gated is gated"),
         ("acme/gated", {"HF_TOKEN": "hf_wrong"}, OperationRefused, "hf:acme/gated is gated"),
         ("acme/sizeless", {}, HubUnreachable, "does not report the size of m.safetensors"),
-        ("acme/several", {}, OperationRefused, "it has several quantisations, name one"),
+        ("acme/several", {}, OperationRefused, "it has several quantizations, name one"),
         (REPOSITORY, {"HF_HUB_OFFLINE": "1"}, HubUnreachable, "HF_HUB_OFFLINE is set"),
         (REPOSITORY, {"HF_ENDPOINT": "http://127.0.0.1:9"}, HubUnreachable, "does not answer this computer"),
         (REPOSITORY, {"HF_ENDPOINT": "https://me:secret@hub"}, InvalidInput, "HF_ENDPOINT has a password in it"),

@@ -13,7 +13,7 @@ from textual.events import MouseScrollUp
 
 from sparkctl import engines
 from sparkctl.logs.buffer import DiskLineBuffer, LogBuffer
-from sparkctl.logs.line_classifier import LineClassifier
+from sparkctl.logs.line_marker import LineMarker
 from sparkctl.tui.log_viewer.log_pane import LogPane
 from sparkctl.views.text.styled_text import to_ascii
 from tests.unit.tui.log_app import LogApp, make_log_lines, make_numbered_lines, press_keys, wait_until_settled
@@ -332,7 +332,7 @@ async def test_sources_are_merged_or_alone(tmp_path: Path) -> None:
 async def test_errors_and_marks_are_a_key_away(tmp_path: Path) -> None:
     vllm = engines.load_engine("vllm")
     app = LogApp(tmp_path)
-    marked = LogBuffer(markers=[LineClassifier(vllm, vllm.defaults.ready_line)], spool=app.book.spool)
+    marked = LogBuffer(markers=[LineMarker(vllm, vllm.defaults.ready_line)], spool=app.book.spool)
     async with app.run_test(size=(100, 12)) as pilot:
         app.view.add_lines(0, make_numbered_lines(50))
         marked.add_lines(0, make_log_lines(FATAL, 51))

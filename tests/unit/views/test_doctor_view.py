@@ -34,7 +34,7 @@ LOOK = (
     make_finding_event("gpu", Severity.UNKNOWN, "nvidia-smi did not answer", None, TWO),
 )
 FULL = Finding(
-    kind=FindingKind.PAGE_CACHE, severity=Severity.WARNING, node=ONE, summary="page cache takes the room that qwen36 needs",
+    kind=FindingKind.PAGE_CACHE, severity=Severity.WARNING, node=ONE, summary="page cache takes the memory that qwen36 needs",
     remedy="sparkctl drop-caches --node spark1", instance="qwen36",
     evidence=(FindingEvidence("free", "3.1 GiB"), FindingEvidence("page cache", "70.2 GiB")), since=NOW - 48,
 )  # fmt: skip

@@ -166,7 +166,7 @@ def test_llama_swap_asks_the_health_path_of_the_profile() -> None:
     "form", ["env", "claude-code", "continue", "litellm", "llama-swap", "open-webui", "openclaw", "opencode"]
 )
 def test_the_model_behind_a_voice_is_for_no_client(form: str) -> None:
-    inner = replace(ONE, url="http://spark1:5006/v1", instance="inner", profile="inner", needed_by="voice")
+    inner = replace(ONE, url="http://spark1:5006/v1", instance="inner", profile="inner", started_for="voice")
     assert choose_default_endpoint((inner, TWO), ()) == TWO
     assert choose_default_endpoint((inner,), ()) is None
     seen = format_endpoint_config([inner, TWO], form, TWO)

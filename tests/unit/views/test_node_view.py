@@ -50,7 +50,7 @@ def make_node(count: int, celsius: float = 60.0) -> NodeScreenModel:
         name=name, state=NodeState.OK, when=1000.0, sample=sample, instances=(), instances_seen=1000.0, sampled=1000.0
     )
     told = NodeStateChanged(ts=1000.0, node=name, state=NodeState.OK)
-    return NodeScreenModel(seen=NodeTileModel(view=view, told=told, now=1000.0, rings=rings))
+    return NodeScreenModel(tile=NodeTileModel(view=view, told=told, now=1000.0, rings=rings))
 
 
 @pytest.mark.parametrize(("columns", "lines"), [(120, 38), (200, 58)])

@@ -99,7 +99,7 @@ def test_a_model_on_two_sparks_is_stopped_on_both_by_its_key() -> None:
     nodes = tuple(Node(name=name, host=name) for name in (ONE, TWO))
     now = replace(make_action_context(), instance="big", node=TWO, config_nodes=nodes)
     for key, more in (("down", ()), ("kill", ("--kill",))):
-        build_request = find_action(key).request
+        build_request = find_action(key).build_request
         assert build_request is not None
         request = build_request(now)
         assert isinstance(request, StopInstance)

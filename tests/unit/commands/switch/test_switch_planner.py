@@ -378,3 +378,21 @@ def test_where_the_sum_is_not_known_who_holds_most_is_named_with_what_frees_it()
     ]
     assert asked(ranks[0], others=[make_inventory(NODES[1], ranks[1])])[1].endswith("sparkctl down big"), "all of it"
     assert len(asked()) == 2, "nobody holds anything"
+
+
+def test_of_everything_that_starts_the_files_are_there_or_there_is_no_switch() -> None:
+    def build_start(name: str, absent: str | None) -> IncomingRank:
+        fit = MemoryFit(node=NODES[0], profile=name, answer=FitOutcome.FITS, absent=absent)
+        plan = replace(make_launch_plan(NODES[0], port=None), instance=name, container_name=name)
+        return IncomingRank(plan=plan, has_image=True, model_hint=f"pull {name}", fit=lambda _: fit)
+
+    def list_obstacles(*absent: str | None) -> tuple[str, ...]:
+        first, second, last = (build_start(f"m{at}", path) for at, path in enumerate(absent))
+        site = replace(make_inventory(NODES[0]), needs=(first, second), coming=last)
+        return plan_switch("m2", NODES[:1], [site]).obstacles
+
+    assert list_obstacles(None, None, None) == ()
+    for at in range(3):
+        paths = [f"/models/{at}" if at == each else None for each in range(3)]
+        assert list_obstacles(*paths) == (f"the model /models/{at} is missing or incomplete on spark1: pull m{at}",)
+    assert len(list_obstacles("/a", "/b", "/c")) == 3

@@ -30,26 +30,26 @@ MEMORY = MemoryReading(
 
 
 def make_snapshot(at: float, **fields: object) -> NodeSnapshot:
-    """A sight at ``at`` seconds of uptime; fields of the sight or of its sample."""
+    """A snapshot at ``at`` seconds of uptime; fields of the snapshot or of its sample."""
     own = {name: fields.pop(name) for name in ("instances", "node") if name in fields}
     sample = replace(Sample(sequence=1 + int(at), time=BEGIN + at, uptime=at), **fields)  # type: ignore[arg-type]
     return NodeSnapshot(**{"node": NODE, "sample": sample, **own})  # type: ignore[arg-type]
 
 
 def make_gpu_snapshot(at: float, one: Gpu | None) -> NodeSnapshot:
-    """A sight of one GPU, or of one that owes an answer."""
+    """A snapshot of one GPU, or of one that owes an answer."""
     return make_snapshot(at, gpus=None if one is None else (one,))
 
 
-def run_detector(detector: Detector, sights: Iterable[NodeSnapshot]) -> list[list[Finding]]:
-    """What a detector says at each sight."""
-    return [detector.detect(one) for one in sights]
+def run_detector(detector: Detector, snapshots: Iterable[NodeSnapshot]) -> list[list[Finding]]:
+    """What a detector says at each snapshot."""
+    return [detector.detect(one) for one in snapshots]
 
 
 def make_snapshot_series(
     seconds: float, until: float, of: Callable[[float], NodeSnapshot], begin: float = 0.0
 ) -> list[NodeSnapshot]:
-    """A sight each ``seconds``, from ``begin`` up to and with ``until``."""
+    """A snapshot each ``seconds``, from ``begin`` up to and with ``until``."""
     return [of(begin + seconds * step) for step in range(int((until - begin) / seconds) + 1)]
 
 

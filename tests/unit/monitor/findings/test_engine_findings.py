@@ -97,8 +97,8 @@ def test_too_few_steps_or_no_drafts_prove_nothing(meter: EngineMeter | None) -> 
 
 def test_drafts_without_a_model_are_a_note() -> None:
     step = DecodeStepSpec(draft_tokens=3, draft_passes=0)
-    sights = make_snapshot_series(2, 20, lambda at: see(at, accept(1.0, 0.0), per_step=step))
-    assert run_detector(RejectedDraftsDetector(), sights)[-1][0].severity is Severity.NOTE
+    snapshots = make_snapshot_series(2, 20, lambda at: see(at, accept(1.0, 0.0), per_step=step))
+    assert run_detector(RejectedDraftsDetector(), snapshots)[-1][0].severity is Severity.NOTE
 
 
 def read_prompts(rate: float, hits: float, **more: object) -> EngineMeter:
@@ -256,6 +256,6 @@ def test_what_is_not_ready_or_not_ours_is_not_judged(detector: type[Detector]) -
         make_instance_view(Phase.LOADING, numbers=bad),
         replace(make_instance_view(Phase.READY, numbers=bad), ours=False),
     ):
-        sights = make_snapshot_series(2, 400, lambda at, one=view: make_snapshot(at, instances=(one,)))
-        assert not any(run_detector(detector(), sights))
+        snapshots = make_snapshot_series(2, 400, lambda at, one=view: make_snapshot(at, instances=(one,)))
+        assert not any(run_detector(detector(), snapshots))
     assert not any(run_detector(detector(), make_snapshot_series(2, 60, lambda at: make_snapshot(at, instances=None))))

@@ -225,13 +225,13 @@ def test_the_right_index_none_a_strange_one_and_one_that_ended_are_fine() -> Non
 
 def test_only_the_functions_that_it_names_are_judged() -> None:
     bad = replace(make_fabric_port(TWIN, 0, TABLE[:2]))
-    sights = make_snapshot(
+    snapshots = make_snapshot(
         0,
         rdma=(make_fabric_port(BUSY, 0, TABLE), bad),
         instances=(make_container_view(GID_INDEX=5, HCA="rocep1s0f0:1"),),
     )
-    assert not NcclGidDetector().detect(sights)
-    both = replace(sights, instances=(make_container_view(GID_INDEX=5, HCA="=rocep1s0f0,roceP2p1s0f0"),))
+    assert not NcclGidDetector().detect(snapshots)
+    both = replace(snapshots, instances=(make_container_view(GID_INDEX=5, HCA="=rocep1s0f0,roceP2p1s0f0"),))
     (finding,) = NcclGidDetector().detect(both)
     assert "roceP2p1s0f0" in finding.summary
     assert "address first" in (finding.remedy or "")

@@ -36,7 +36,7 @@ def test_a_lone_rank_is_a_problem_on_its_node() -> None:
     assert (found.kind, found.severity, found.node, found.instance) == (
         FindingKind.PARTNER, Severity.PROBLEM, THERE, "big",
     )  # fmt: skip
-    assert "of its 2 parts only 1 runs" in found.summary
+    assert "runs on only 1 of its 2 Sparks" in found.summary
     assert "sparkctl down big" in (found.remedy or "")
     ended = make_rank_view(HERE, state=ContainerState.EXITED, phase=Phase.FAILED)
     assert [
@@ -48,7 +48,7 @@ def test_a_lone_rank_is_a_problem_on_its_node() -> None:
 
 
 @pytest.mark.parametrize(
-    "sights",
+    "snapshots",
     [
         [make_node_snapshot(HERE, make_rank_view(HERE)), make_node_snapshot(THERE, make_rank_view(THERE))],
         [make_node_snapshot(HERE), make_node_snapshot(THERE, make_rank_view(THERE, ranks=1))],
@@ -61,11 +61,11 @@ def test_a_lone_rank_is_a_problem_on_its_node() -> None:
     ],
     ids=["whole", "alone by itself", "loading", "stopping", "foreign", "on Sparks we do not know", "one Spark", "not known"],
 )  # fmt: skip
-def test_a_rank_that_may_run_is_not_missing(sights: list[NodeSnapshot]) -> None:
-    assert not detect_missing_rank(sights)
+def test_a_rank_that_may_run_is_not_missing(snapshots: list[NodeSnapshot]) -> None:
+    assert not detect_missing_rank(snapshots)
 
 
 def test_a_node_that_does_not_answer_may_have_it() -> None:
-    sights = [make_node_snapshot(HERE), make_node_snapshot(THERE, make_rank_view(THERE))]
-    assert not detect_across_nodes(sights), "not all nodes are among them"
-    assert [one.kind for one in detect_across_nodes(sights, are_all=True)] == [FindingKind.PARTNER]
+    snapshots = [make_node_snapshot(HERE), make_node_snapshot(THERE, make_rank_view(THERE))]
+    assert not detect_across_nodes(snapshots), "not all nodes are among them"
+    assert [one.kind for one in detect_across_nodes(snapshots, are_all=True)] == [FindingKind.PARTNER]

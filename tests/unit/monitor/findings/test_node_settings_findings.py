@@ -61,7 +61,7 @@ def test_a_landmine_in_a_file_is_told_with_the_file() -> None:
 @pytest.mark.parametrize(
     ("arguments", "version", "swap", "severity", "words"),
     [
-        ("-r 3600", "1.7", 16, Severity.WARNING, "both must hold"),
+        ("-r 3600", "1.7", 16, Severity.WARNING, "both must be true"),
         ("-r 3600", "1.7", 0, Severity.WARNING, "below 12.0 GiB available (`-r 3600`): a healthy engine"),
         ("-m 2 -s 80", "1.7", 16, Severity.GOOD, "below 2.4 GiB available and 80 % of swap free"),
         ("-m 2 -s 80", "1.8.2", 16, Severity.WARNING, "CUDA memory is in neither"),

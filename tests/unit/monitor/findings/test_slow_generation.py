@@ -34,8 +34,8 @@ SLOW = EngineMeter(
 def watch(numbers: EngineMeter | None, reference: ComparableReference | None = POST, **sample: object) -> list[Finding]:
     """What is found after four minutes of these figures."""
     one = make_instance_view(Phase.READY, numbers=numbers, reference=reference, profile="qwen36-ngram")
-    sights = make_snapshot_series(2.0, 240.0, lambda at: make_snapshot(at, instances=(one,), **sample))
-    return run_detector(SlowGenerationDetector(), sights)[-1]
+    snapshots = make_snapshot_series(2.0, 240.0, lambda at: make_snapshot(at, instances=(one,), **sample))
+    return run_detector(SlowGenerationDetector(), snapshots)[-1]
 
 
 def test_a_fifth_less_for_minutes_is_a_finding() -> None:
@@ -44,14 +44,14 @@ def test_a_fifth_less_for_minutes_is_a_finding() -> None:
     assert found.severity is Severity.NOTE
     assert found.summary == "qwen36 generates 9.0 tok/s where its source measured 12.7"
     assert "sparkctl profiles show qwen36-ngram" in (found.remedy or "")
-    assert "quantisation" in (found.remedy or "")
+    assert "quantization" in (found.remedy or "")
 
 
 def test_it_takes_three_minutes() -> None:
     one = make_instance_view(Phase.READY, numbers=SLOW, reference=POST)
-    sights = make_snapshot_series(2.0, 240.0, lambda at: make_snapshot(at, instances=(one,)))
-    first = next(at for at, found in enumerate(run_detector(SlowGenerationDetector(), sights)) if found)
-    assert sights[first].sample.uptime == 180.0
+    snapshots = make_snapshot_series(2.0, 240.0, lambda at: make_snapshot(at, instances=(one,)))
+    first = next(at for at, found in enumerate(run_detector(SlowGenerationDetector(), snapshots)) if found)
+    assert snapshots[first].sample.uptime == 180.0
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_it_takes_three_minutes() -> None:
         (
             replace(SLOW, acceptance=DraftAcceptance(1.2, 0.05, None, MeterSource.COUNTERS)),
             {},
-            "fewer drafts are accepted",
+            "it accepts fewer drafts",
         ),
     ],
 )
@@ -99,5 +99,7 @@ def test_without_a_reference_there_is_no_finding() -> None:
 def test_one_window_as_fast_as_there_begins_anew() -> None:
     slow = make_instance_view(Phase.READY, numbers=SLOW, reference=POST)
     fast = replace(slow, numbers=replace(SLOW, generation_rate=12.5))
-    sights = make_snapshot_series(2.0, 240.0, lambda at: make_snapshot(at, instances=(fast if at == 120.0 else slow,)))
-    assert not any(run_detector(SlowGenerationDetector(), sights))
+    snapshots = make_snapshot_series(
+        2.0, 240.0, lambda at: make_snapshot(at, instances=(fast if at == 120.0 else slow,))
+    )
+    assert not any(run_detector(SlowGenerationDetector(), snapshots))

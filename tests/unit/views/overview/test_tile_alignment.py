@@ -18,7 +18,7 @@ from sparkctl.views.overview.overview_view import OverviewScreenModel, render_ov
 from sparkctl.views.overview.tile_model import NodeTileModel
 from sparkctl.views.overview.tile_rows import compute_power_scale
 from sparkctl.views.text.charts import round_above
-from sparkctl.views.text.frame_layout import distribute_chart_rows
+from sparkctl.views.text.row_blocks import distribute_chart_rows
 from sparkctl.views.text.styled_text import join_text
 from tests.unit.views.overview.test_node_tile import DRAFTED, NOW, READY, SAMPLE, make_tile, render_tile
 

@@ -25,14 +25,15 @@ from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.profile_lint import LintDiagnostic, LintResult
 from sparkctl.profiles.yaml_reader import FilePosition, read_source_lines
 from sparkctl.views.profiles.memory_estimate_view import format_group_answer, render_estimate_symbol
-from sparkctl.views.profiles.profile_view import format_profile
+from sparkctl.views.profiles.profile_view import format_profile, format_profile_list
 from sparkctl.views.profiles.profiles_screen_view import (
     COLUMN_TITLES,
     ProfilePreview,
     ProfilesScreenModel,
     render_profiles_screen,
 )
-from sparkctl.views.text.styled_text import join_text, measure_row, to_ascii
+from sparkctl.views.text.line_wrap import find_command
+from sparkctl.views.text.styled_text import join_text, measure_row, measure_text, to_ascii
 
 ONE, TWO = NodeName("spark1"), NodeName("spark2")
 NOW = 1_770_000_000.0
@@ -387,6 +388,20 @@ def test_a_profile_shows_what_it_needs_who_builds_it_and_what_proves_it() -> Non
     rows = {row[0]: row[1] for row in shown if len(row) == 2}
     assert (rows["needs"], rows["probe"]) == ("orpheus-llm", "speech")
     assert rows["build"].startswith("https://github.com/")
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_what_the_command_line_shows_of_profiles_breaks_between_words(width: int) -> None:
+    library = ProfileLibrary()
+    rows = format_profile_list(library.list_summaries(), width)
+    assert max(map(measure_row, rows)) <= width
+    listed = " ".join(" ".join(map(join_text, rows)).split())
+    shown = [(name, format_profile(library.load_profile(name), width)) for name in library.list_names()]
+    for name, lines in shown:
+        assert name in listed
+        wide = [line for line in lines if measure_text(line) > width]
+        assert all(find_command(line) or max(map(len, line.split())) > width - 12 for line in wide), wide
+        assert " ".join(format_profile(library.load_profile(name))[-1].split()) in " ".join(" ".join(lines).split())
 
 
 def test_a_command_that_spreads_a_model_over_sparks_names_them() -> None:

@@ -33,6 +33,12 @@ def test_words_stay_whole_and_hang_below_the_first() -> None:
     assert lines == ["  proof   line 13: CUDA out of", "          memory. Tried to", "          allocate 2.25 GiB."]
 
 
+def test_a_long_word_that_needs_part_of_the_indent_is_whole_on_a_line_of_its_own() -> None:
+    address = "https://example.org/" + "a" * 30
+    assert wrap_line(f"      see {address} there", 52, 6) == ["      see", f"  {address}", "      there"]
+    assert wrap_line(f"      see {address}", 40, 6) == [f"      see {address}"], "nothing would help"
+
+
 @pytest.mark.parametrize("width", [20, 40, 60, 79])
 def test_a_command_is_never_broken(width: int) -> None:
     assert wrap_line(HINT, width, 4) == ["  try:", "    " + HINT.removeprefix("  try: ")]

@@ -60,7 +60,7 @@ def _parse_inner_header(said: str | None, rest: str) -> tuple[LogLevel | None, i
     return level, 0
 
 
-class LineClassifier:
+class LineMarker:
     """Marks the lines of one container's log, in order: an error may span several lines.
 
     Without ``engine`` it knows levels only; ``ready_line`` is a regular expression for a prepared line, as in a profile.

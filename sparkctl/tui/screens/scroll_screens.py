@@ -1,0 +1,216 @@
+"""Screens that scroll: a long page; a list with a selected entry and its detail below."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Generic, TypeVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.widget import Widget
+
+from sparkctl.commands.actions import ActionId, ActionRole
+from sparkctl.tui.screens.base import ActionHandlers, PanelScreen
+from sparkctl.tui.search_prompt import PromptMode, SearchPrompt
+from sparkctl.tui.text_surface import TextSurface
+from sparkctl.views.text.styled_text import ScrollPage
+
+_PAGE_ROWS = 5
+_WHEEL_ROWS = 2  # rows for a notch of the wheel
+_MANY_ROWS = 9999  # more than any page has
+
+
+class ScrollSurface(TextSurface):
+    """A text surface that the wheel scrolls."""
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Scroll down by the wheel."""
+        self._handle_wheel(event, _WHEEL_ROWS)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Scroll up by the wheel."""
+        self._handle_wheel(event, -_WHEEL_ROWS)
+
+    def _handle_wheel(self, event: events.MouseEvent, by: int) -> None:
+        screen = self.screen
+        assert isinstance(screen, ScrollScreen)
+        event.stop()
+        screen.scroll_rows(by)
+
+
+class ScrollScreen(PanelScreen):
+    """A screen of one long page. Subclasses implement `scroll_rows`."""
+
+    def scroll_rows(self, by: int) -> None:
+        """Scroll down by so many rows; up where negative."""
+        raise NotImplementedError
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Repaint once the surface has its new size."""
+        super().on_resize(event)
+        self.call_after_refresh(self.repaint)
+
+    def action_handlers(self) -> ActionHandlers:
+        """Return the handlers that scroll."""
+        return {
+            ActionId.LOWER: lambda: self.scroll_rows(1),
+            ActionId.UPPER: lambda: self.scroll_rows(-1),
+            ActionId.FURTHER: lambda: self.scroll_rows(_PAGE_ROWS),
+            ActionId.NEARER: lambda: self.scroll_rows(-_PAGE_ROWS),
+            ActionId.FIRST: lambda: self.scroll_rows(-_MANY_ROWS),
+            ActionId.LAST: lambda: self.scroll_rows(_MANY_ROWS),
+        }
+
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+
+
+class _ListSurface(TextSurface):
+    """The list. A click selects, a double click is enter; the wheel moves the selection or scrolls the detail."""
+
+    def on_click(self, event: events.Click) -> None:
+        """Select the entry under the pointer."""
+        screen = self.screen
+        assert isinstance(screen, ListScreen)
+        screen.select_at(event.x, event.y, twice=event.chain > 1)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Scroll down by the wheel."""
+        self._handle_wheel(event, 1)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Scroll up by the wheel."""
+        self._handle_wheel(event, -1)
+
+    def _handle_wheel(self, event: events.MouseEvent, by: int) -> None:
+        screen = self.screen
+        assert isinstance(screen, ListScreen)
+        event.stop()
+        screen.handle_wheel(event.y, by)
+
+
+class _ListBody(Vertical):
+    """The list and the prompt for its filter."""
+
+    BLANK = True
+    DEFAULT_CSS = """
+    _ListBody > #list { height: 1fr; }
+    _ListBody > SearchPrompt { display: none; }
+    _ListBody > SearchPrompt.-open { display: block; }
+    """
+
+    def compose(self) -> ComposeResult:
+        """Create the list and the prompt."""
+        screen = self.screen
+        assert isinstance(screen, PanelScreen)
+        yield _ListSurface(screen.panel.tones, id="list")
+        yield SearchPrompt()
+
+
+class ListScreen(PanelScreen, Generic[KeyT]):
+    """A screen with a list. Subclasses implement `list_keys`.
+
+    ``_selected_key`` is the key that the operator selected, ``_scroll_offset`` the scrolled rows of the detail, and
+    ``_typed`` the filter.
+    """
+
+    AUTO_FOCUS = ""  # the prompt is mounted, but closed
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._selected_key: KeyT | None = None
+        self._scroll_offset = 0
+        self._typed = ""
+        self._page = ScrollPage(())
+
+    def create_body(self) -> Widget:
+        """Return the list and its prompt."""
+        return _ListBody()
+
+    @property
+    def list_surface(self) -> TextSurface:
+        """The text surface of the list."""
+        return self.query_one("#list", TextSurface)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Repaint once the surface has its new size."""
+        super().on_resize(event)
+        self.call_after_refresh(self.repaint)
+
+    def show_page(self, page: ScrollPage) -> None:
+        """Show a page."""
+        self._page, self._scroll_offset = page, page.further
+        self.list_surface.set_rows(page.rows)
+
+    def select_at(self, x: int, y: int, *, twice: bool) -> None:
+        """Select the entry at a position; ``twice`` runs the action of enter."""
+        entry, (keys, _) = self._page.entry_at(y), self.list_keys()
+        if entry is not None and entry < len(keys):
+            self._selected_key, self._scroll_offset = keys[entry], 0
+            self.repaint()
+            if twice and (take := next((one for one in self.actions if one.role is ActionRole.TAKE), None)) is not None:
+                self.panel.perform_action(take.id)
+        elif y == self._page.top - 1:
+            self.on_header_click(x)
+
+    def on_header_click(self, x: int) -> None:
+        """Handle a click on the header of the list."""
+
+    def handle_wheel(self, y: int, by: int) -> None:
+        """Move the selection, or scroll the detail where the pointer is below the list."""
+        if y < self._page.top + len(self._page.entries):
+            self._move_selection(by)
+        else:
+            self._scroll_detail(by * _WHEEL_ROWS)
+
+    def list_keys(self) -> tuple[Sequence[KeyT], KeyT | None]:
+        """Return the keys of the visible entries in order, and the selected key; None where there is none."""
+        raise NotImplementedError
+
+    def surface_size(self, surface: Widget) -> tuple[int, int]:
+        """Return width and height of the list's surface, estimated before its first layout."""
+        wide, high = surface.size
+        return (wide, high) if wide and high else (self.size.width, self.size.height - 2)
+
+    def action_handlers(self) -> ActionHandlers:
+        """Return the handlers of the list, of its detail and of its filter."""
+        return {
+            ActionId.LOWER: lambda: self._move_selection(1),
+            ActionId.UPPER: lambda: self._move_selection(-1),
+            ActionId.FIRST: lambda: self._move_selection(-len(self.list_keys()[0])),
+            ActionId.LAST: lambda: self._move_selection(len(self.list_keys()[0])),
+            ActionId.FURTHER: lambda: self._scroll_detail(_PAGE_ROWS),
+            ActionId.NEARER: lambda: self._scroll_detail(-_PAGE_ROWS),
+            ActionId.FILTER: lambda: self.query_one(SearchPrompt).open_prompt(PromptMode.ONLY, self._typed),
+            ActionId.BACK: self._clear_filter_or_close,
+        }
+
+    def _clear_filter_or_close(self) -> None:
+        if self._typed:
+            self._set_filter_text("")
+        else:
+            self.panel.pop_screen()
+
+    @on(SearchPrompt.Typed)
+    def _apply_typed_filter(self, event: SearchPrompt.Typed) -> None:
+        self._set_filter_text(event.text)
+
+    @on(SearchPrompt.Closed)
+    def _apply_closed_filter(self, event: SearchPrompt.Closed) -> None:
+        self._set_filter_text(event.text)
+
+    def _set_filter_text(self, text: str) -> None:
+        self._typed, self._scroll_offset = text, 0
+        self.call_after_refresh(self.repaint)
+
+    def _move_selection(self, by: int) -> None:
+        keys, selected = self.list_keys()
+        if selected is not None:
+            self._selected_key = keys[max(0, min(len(keys) - 1, keys.index(selected) + by))]
+            self._scroll_offset = 0
+            self.repaint()
+
+    def _scroll_detail(self, by: int) -> None:
+        self._scroll_offset = max(0, self._scroll_offset + by)
+        self.repaint()
