@@ -23,6 +23,8 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _SAMPLE_BYTES = 64 << 10
 _CONTROL_CHARACTERS = re.compile(rb"[\x00-\x07\x0e-\x1a\x1c-\x1f\x7f]")
+# A hole: the log was truncated, or its machine went down, while it was open for writing.
+_HOLE = re.compile(rb"\x00{64,}")
 _MAX_CONTROL_SHARE = 0.02  # of the bytes of a text, without those of colours and progress bars
 
 
@@ -78,6 +80,8 @@ def read_line_blocks(source: ByteSource, name: str) -> Iterator[bytes]:
         if is_first:
             _refuse_binary(piece, name)
             is_first = False
+        if b"\0" in piece:
+            piece = piece.replace(b"\0", b"")
         whole, newline, after = piece.rpartition(b"\n")
         if newline:
             yield rest + whole + newline
@@ -133,7 +137,7 @@ def _read_block(source: ByteSource, name: str) -> bytes:
 
 
 def _refuse_binary(piece: bytes, name: str) -> None:
-    sample = piece[:_SAMPLE_BYTES]
+    sample = _HOLE.sub(b"", piece[:_SAMPLE_BYTES])
     if sample and len(_CONTROL_CHARACTERS.findall(sample)) / len(sample) > _MAX_CONTROL_SHARE:
         raise InvalidInput(f"{name} is not a log: it is not text", "name a log file, or an instance")
 
