@@ -13,9 +13,9 @@ from enum import IntEnum, StrEnum
 from typing import Protocol
 
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, EngineMetrics, StatsLine
+from sparkctl.model.node import LEAST_TOTAL_BYTES
 from sparkctl.model.phase import Phase, Step
 from sparkctl.model.profile import FlagValues, Profile
-from sparkctl.model.sample import LEAST_TOTAL_BYTES
 from sparkctl.model.text.sanitize import truncate_text
 from sparkctl.model.text.units import GIB
 from sparkctl.model.verdict import ChangeDirection, Confidence, FailureCause

@@ -31,7 +31,9 @@ _LOG_PREFIX = re.compile(
     r"|!!! Exception during processing ?!!! "  # ComfyUI
     # the time of day alone
     r"|\d\d:\d\d:\d\d(?:[.,]\d{1,6})? (?:[AP]M(?:\s{1,40}+(?=[\w.]{1,80}Error: )|[ \t]?))?(?:(?P<clocked>DEBUG|INFO|WARNING|ERROR|CRITICAL) )?"
-    r"|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})? (?:\| )?(?!- )"  # Docker's own panel
+    # Docker's own panel, a panel that names level and stream
+    r"|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:\s{1,8}(?:(?:debug|info|warn|error) {1,4})?std(?:out|err)(?:\s|$)| (?:\| )?(?!- ))"
+    r"|(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,9} )?\[(?P<onnx>[VIWEF]):onnxruntime:[^\]]{0,120}\] ?"  # ONNX Runtime
     # Python's logging with the logger's name: ERROR (uvicorn.error): text, ERROR:root:text
     r"|(?P<named>DEBUG|INFO|WARNING|ERROR|CRITICAL)(?: \([\w.]{1,80}\):|:[A-Za-z_][\w.]{0,80}:(?=\S)) *"
     # Google's log, as of torch, Ray and NVIDIA's runtime: [W516 12:46:57.499 Store.cpp:12], I1202 15:15:34.408 26518 nvc.c:395]
@@ -90,7 +92,13 @@ def strip_log_prefix(line: str) -> tuple[str | None, str]:
             level
             or word
             or _LEVELS_BY_LETTER.get(
-                found["letter"] or found["mark"] or found["glog"] or found["flow"] or found["ray"] or ""
+                found["letter"]
+                or found["mark"]
+                or found["glog"]
+                or found["flow"]
+                or found["ray"]
+                or found["onnx"]
+                or ""
             )
         )
         start = found.end()

@@ -17,7 +17,7 @@ from sparkctl.model.verdict import ChangeDirection, FailureCause
 # The end of a traceback, or the one-line form of a validation error (see engines.line_preparer): the exception's name
 # begins the line, or follows as the reason in another line. A message that is only quoted does not match.
 EXCEPTION_WITHOUT_ERROR = (
-    r"[A-Za-z_]\w*\.[\w.]*(?:Timeout|Failed|Expired|Unsupported)"  # these classes have a module before their name
+    r"[A-Za-z_]\w*\.[\w.]*(?:Timeout|Failed|Expired|Unsupported|error)"  # these classes have a module before their name
 )
 _WRAPPING_NAME = r"(?:[\w.]+: {1,8})?"
 EXCEPTION_PREFIX = (
@@ -29,7 +29,8 @@ EXCEPTION_PREFIX = (
 # An exception, alone or in a list of attempts; what the dynamic linker, a shell or C++ says in its place.
 EXCEPTION_LINE = (
     rf"{EXCEPTION_PREFIX}|[*-] \w*Error: |\S{{1,200}}: (?:error while loading shared libraries|symbol lookup error): "
-    r"|terminate called|\s*what\(\): |CUDA [Ee]rror: |cudaError\w{1,60}+: |(?:[A-Za-z_]\w*+\.)*+[A-Z]\w{1,99}+: "
+    r"|(?:\S{1,200}/)?python[\d.]{0,8}: No module |terminate called|\s*what\(\): |(?:CUDA|ROCm|HIP) [Ee]rror: "
+    r"|cudaError\w{1,60}+: |(?:[A-Za-z_]\w*+\.)*+[A-Z]\w{1,99}+: "
 )
 # The characters of a needle by which it is looked for in a line (a gram); every needle has as many.
 _GRAM_CHARS = 4
@@ -41,6 +42,7 @@ _OF_ONE_PROGRAM = (
 _COMMON_LETTERS = " etaoinsrldcumpfg"  # of English log lines: a gram of others is in fewer lines
 _CPP_MESSAGE = "what(): "  # of an exception that ended a program in C++; indented
 _DRIVER_MESSAGE = "NVRM: "  # the next line of a message of the GPU's driver in the kernel's log; indented
+_MESSAGE_STARTS = (_CPP_MESSAGE, _DRIVER_MESSAGE, "Warning  ", "Reason:  ")  # the last two: rows of `kubectl describe`
 _MAX_KNOWN_LINES = 4096
 _MAX_PREFIXES = 8  # of the last lines: all rules look at one line, then at the next
 _NOT_KNOWN = LineSignal()
@@ -55,6 +57,12 @@ _TELLS_ERROR = re.compile(
     r"|[Ee]xception|[Ff]ailed|[Ff]ailure|[Cc]aused by|[Rr]eason|[Cc]annot|[Cc]ould not|[Uu]nable|[Uu]nexpected|[Ii]gnored"
     r"|[Ee]ncountered|[Uu]nhandled|[Uu]ncaught)\b)(?P<what>.*)"
 )
+# Wrappers that pass an error on, each with some words ("launcher: the engine exited: OSError: x"); a sentence is a model's own text.
+_MAY_TELL_CLASS = ("Error: ", "Exception: ")
+_WRAPPERS = re.compile(
+    r"(?:[\w./@\[\]-]{1,60}(?: [\w./-]{1,30}){0,3}: {1,4}){1,3}(?=(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{1,60}(?:Error|Exception): \S)"
+)
+_ONLY_TRIED = re.compile(r"(?i:warn|ignor|skip|retry|fall|optional|disabl)")
 _TOLD_CLASS = re.compile(r"(?<![\w.'\"])(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{1,60}(?:Error|Exception): \S.*")
 _TOLD_REPR = re.compile(r"(?P<name>\b[A-Z]\w{1,60}(?:Error|Exception))\((?P<mark>['\"])(?P<what>.{1,1000}?)(?P=mark)")
 _MAX_MATCHED_CHARS = 4096  # characters in which a line says what is wrong; the rest lists the valid values
@@ -516,7 +524,10 @@ def list_told_errors(line: str) -> list[str]:
     """Return the errors that a line may tell of others, each as the last line of a traceback; empty if it tells none."""
     found = _TELLS_ERROR.match(line)
     if found is None:
-        return []
+        if not any(one in line for one in _MAY_TELL_CLASS) or _ONLY_TRIED.search(line):
+            return []
+        passed_on = _WRAPPERS.match(line)
+        return [] if passed_on is None else [line[passed_on.end() :]]
     named, quoted = _TOLD_CLASS.search(line), _TOLD_REPR.search(line)
     told = [] if named is None else [named[0]]
     if quoted is not None:
@@ -528,7 +539,7 @@ def _strip_indentation(line: str) -> str | None:
     """Return an indented line without its indentation; None if it is source code, as in a traceback: that holds messages which
     were never printed. Source is indented by two spaces and more."""
     stripped = line.lstrip()
-    is_source = line.startswith(("  ", "\t")) and not stripped.startswith((_CPP_MESSAGE, _DRIVER_MESSAGE))
+    is_source = line.startswith(("  ", "\t")) and not stripped.startswith(_MESSAGE_STARTS)
     return None if is_source else stripped
 
 

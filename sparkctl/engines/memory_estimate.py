@@ -221,7 +221,10 @@ def list_model_parts(subject: EstimateInput, *, within: bool = False) -> list[Es
     """Return the weights, and those of the draft model if there is one."""
     weights = build_weights_part("weights", subject.weights, subject.ranks, within=within)
     whole, experts = subject.weights.size, subject.experts
-    if subject.copies > 1 and whole is not None and experts is not None and experts <= whole:
+    if subject.copies > 1 and experts is None:
+        told = "attention, which is whole on each, not counted apart: model.experts of the profile would tell"
+        weights = replace(weights, words=f"{weights.words}; {told}")
+    elif subject.copies > 1 and whole is not None and experts is not None and experts <= whole:
         size = -(-(whole - experts) // subject.attention_ranks) + -(-experts // subject.ranks)
         words = (
             f"{subject.weights.why}, of the experts ({format_gib(experts)}) a share of 1/{subject.ranks} on each node"

@@ -27,6 +27,7 @@ from sparkctl.logs.line_patterns import (  # fmt: skip
     ACCESS_LINE,
     DURATION_PATTERN,
     ERROR_LEVELS,
+    LOGGING_ERROR,
     REFUSED_REQUEST,
     REQUEST_ERROR,
     REQUEST_HANDLER,
@@ -41,6 +42,7 @@ from sparkctl.logs.line_patterns import (  # fmt: skip
     TracebackReader,
     find_writer,
     is_below_error,
+    is_harmless,
     is_own_request,
     looks_like_error,
     may_hold_duration,
@@ -160,8 +162,8 @@ def has_consequences(of: EvidenceLine, failures: Iterable[EvidenceLine]) -> bool
 class LineContent:
     """What a line says, whatever stands around it. ``text``: as the engines read it; ``plain``: without the frame of an
     ``ExceptionGroup``; ``level``: its own; ``is_answer``: the code that answers a single request wrote it;
-    ``is_request_error``: the server says that a request failed; ``is_usage``: a client used the engine; ``has_served``: it had
-    been ready before this line.
+    ``is_request_error``: the server says that a request failed, or its logging that a record did; ``is_usage``: a client used
+    the engine; ``has_served``: it had been ready before this line.
     """
 
     text: str
@@ -772,7 +774,7 @@ class LogAnalyzer:
 
     def _track_level_error(self, signal: LineSignal | None, line: LogLine, text: str) -> None:
         """Store the last line with an error level that no rule knows, while the engine is not ready."""
-        if self.was_ready or text[:1].isspace():
+        if self.was_ready or text[:1].isspace() or is_harmless(text):
             return
         if not text.startswith(TRACEBACK_STARTS) and (signal is None or signal.failure is None):
             self._level_error = self._note_error(line, text)
@@ -929,7 +931,7 @@ def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
         is_usage=answered is not None and bool(answered["used"]),
         has_served=text.startswith(engine.signs.served) or (answered is not None and bool(answered["failed"])),
         is_answer=_answers_request(raw),
-        is_request_error=REQUEST_ERROR in plain,
+        is_request_error=REQUEST_ERROR in plain or plain.startswith(LOGGING_ERROR),
         is_standstill=plain.startswith(engine.signs.standstill),
         may_be_traceback=plain.startswith(" ") or TRACEBACK_HEADER in plain,
         is_error=signal is None and looks_like_error(plain) and not is_below_error(level),

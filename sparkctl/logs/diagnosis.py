@@ -12,7 +12,7 @@ from sparkctl.engines import engine_names, load_engine
 from sparkctl.engines.base import Engine, FailureWeight
 from sparkctl.engines.line_preparer import LOG_PREFIX_PATTERN, prepare_text
 from sparkctl.logs import verdict_builder
-from sparkctl.logs.analyzer import LogAnalyzer, LogDiagnosis, failure_weight
+from sparkctl.logs.analyzer import LogAnalyzer, LogDiagnosis, failure_weight, has_consequences
 from sparkctl.logs.line_effects import (
     EffectTable,
     LineEffect,
@@ -263,13 +263,13 @@ class LogDiagnoser:
         """The analyzer of the engine; of no engine's log the one whose rules name the failure best."""
         if self._engine_name is None:
             own = self._analyzers[UNKNOWN_ENGINE].get_last_run_analyzer()
-            others = (
+            others = [
                 analyzer.get_last_run_analyzer() for name, analyzer in self._analyzers.items() if name != UNKNOWN_ENGINE
-            )
+            ]
             best = max((own, *others), key=lambda one: failure_weight(one.end_cause) if one.end_cause else 0)
             if best.end_cause is not None and failure_weight(best.end_cause) > FailureWeight.EXCEPTION:
                 return best
-            return own
+            return next((one for one in others if _names_more(one, own)), own)
         return (
             self._analyzers.get(self._engine_name or UNKNOWN_ENGINE) or self._analyzers[UNKNOWN_ENGINE]
         ).get_last_run_analyzer()
@@ -327,6 +327,23 @@ class LogDiagnoser:
             self._analyzers = {UNKNOWN_ENGINE: self._analyzers[UNKNOWN_ENGINE]}
 
 
+def _may_serve_on(analyzer: LogAnalyzer) -> bool:
+    """Tell whether the engine was ready, and no part of it says that it ended: a part that does not serve may have failed."""
+    root = analyzer.end_cause
+    if root is None or root.failure is None or not root.serving or root.failure.fatal:
+        return False
+    return root.failure.cause is FailureCause.DISK_FULL and not has_consequences(root, analyzer.failures)
+
+
+def _names_more(other: LogAnalyzer, own: LogAnalyzer) -> bool:
+    """Tell whether an engine's rules name the line of which the common ones say only that it is an error."""
+    theirs, ours = other.end_cause, own.end_cause
+    if theirs is None or theirs.failure is None or ours is None or ours.failure is None:
+        return False
+    is_unnamed = ours.failure.cause is FailureCause.CRASHED and ours.number == theirs.number
+    return is_unnamed and theirs.failure.cause is not FailureCause.CRASHED
+
+
 def _judge_log(analyzer: LogAnalyzer, name: str | None, plan: LaunchPlan | None) -> Verdict | None:
     cut = analyzer.cut_failure
     if cut is not None and (
@@ -334,7 +351,8 @@ def _judge_log(analyzer: LogAnalyzer, name: str | None, plan: LaunchPlan | None)
     ):
         return replace(verdict_builder.build_verdict_from_line(cut, plan), confidence=Confidence.LIKELY)
     if verdict_builder.proves_failure(analyzer):
-        return verdict_builder.build_verdict(analyzer, plan)
+        found = verdict_builder.build_verdict(analyzer, plan)
+        return replace(found, confidence=Confidence.LIKELY) if found is not None and _may_serve_on(analyzer) else found
     if name is not None and (last := analyzer.unnamed_error) is not None:
         return Verdict(
             cause=FailureCause.CRASHED,

@@ -21,7 +21,11 @@ from sparkctl.model.verdict import FailureCause
 # Lines of every good start: missing optional models, and settings with words like "error" in them.
 _HARMLESS_LINE = re.compile(
     r"^(?:Traceback |frame #\d+: "
-    r"|The above exception was|During handling of the above|Ignore import error|server_args=|non-default args|Initializing a V1)"
+    r"|The above exception was|During handling of the above|Ignore import error|server_args=|non-default args|Initializing a V1"
+    r"|--- Logging error ---|(?:error: )?XDG_RUNTIME_DIR |bash: (?:cannot set terminal process group|no job control)"  # a shell without a terminal
+    r"|(?:ggml_backend_load_best|load_backend): |\[c10d\] The client socket cannot be initialized"  # what they try one by one
+    r"|(?:[Ff]ailed|[Ee]rror(?:ed|s)?) (?:requests?|rate|prompts?|samples|count)\b[^:=]{0,30}[:=] {0,60}[\d.,]{1,20} ?%?\s*$"  # a benchmark's table
+    r"|Error (?:retrieving safetensors: |parsing tool call|in extracting tool call))"
 )
 _KNOWN_TEXTS = 4096  # an engine that restarts again and again repeats its lines
 _ERROR_WORDS = ("error", "exception", "fatal", "failed", "cannot", "could not", "no such", "denied", "killed")
@@ -77,6 +81,8 @@ REFUSED_REQUEST = re.compile(r"validation errors? for \w*(?:Request|Response|Mes
 REQUEST_HANDLER = re.compile(r"[^\[\]]{0,120}?(?:ERROR|WARNING) [\d :.-]{5,40}\[?serving(?:_\w{1,40}+)?\.py:\d")
 # uvicorn's, before the traceback of a request that failed: the server goes on.
 REQUEST_ERROR = "Exception in ASGI application"
+# Python's logging, before the traceback of a record that could not be written: the program goes on, always.
+LOGGING_ERROR = "--- Logging error ---"
 TRACEBACK_STARTS = ("Traceback (most recent call last)", "usage: ")
 # Lines that only a start prints: after readiness they belong to a later start.
 STARTUP_ONLY_CAUSES = frozenset(
@@ -109,7 +115,7 @@ _SOURCE_CODE_PREFIXES = (
 
 _GOES_ON_PATTERN = re.compile(
     r"(?P<again>\b[Ff](?:alls? ?back|alling back|allen back)|\b[Rr]etrying\b)|, using \w|[Uu]sing \w{1,40} instead|[Uu]sing internal "
-    r"|Skipping tactic |NCCL INFO"
+    r"|[.,] [Uu]sing (?:the )?default\b|, ignor(?:ed|ing)\b|Skipping tactic |NCCL INFO"
 )
 
 
@@ -123,6 +129,11 @@ def find_writer(raw: str) -> str:
     """Return which process of the engine wrote a line, as its prefix names it; empty if it names none. ``raw``: its beginning."""
     found = _WRITER_PATTERN.search(raw)
     return "" if found is None else found["ranks"] or found[0]
+
+
+def is_harmless(text: str) -> bool:
+    """Tell whether a line is one of a good start, whatever words and level it has."""
+    return _HARMLESS_LINE.match(text) is not None
 
 
 def says_it_goes_on(text: str) -> bool:
@@ -157,9 +168,13 @@ def looks_like_error(text: str) -> bool:
     low = text.lower()
     for word in _ERROR_WORDS:
         if word in low:
-            if text.startswith(_SOURCE_CODE_PREFIXES) or _HARMLESS_LINE.match(text) or _WARNING_LINE.match(text):
+            if text.startswith(_SOURCE_CODE_PREFIXES) or is_harmless(text) or _WARNING_LINE.match(text):
                 return False
-            return _ERROR_WORD_PATTERN.search(text) is not None and not _NO_ERRORS_PATTERN.search(text)
+            return (
+                not says_it_goes_on(text)
+                and _ERROR_WORD_PATTERN.search(text) is not None
+                and not _NO_ERRORS_PATTERN.search(text)
+            )
     return False
 
 
@@ -239,7 +254,9 @@ def strip_broken_colour_codes(line: str) -> str:
 
 # Used for lines without a year; a leap year has every day.
 _DEFAULT_YEAR = 2000
-_YEAR_SECONDS = 366 * 86400.0  # of that year
+_DAY_SECONDS = 86400.0
+_YEAR_SECONDS = 366 * _DAY_SECONDS  # of that year
+_LEAP_DAY = datetime(_DEFAULT_YEAR, 2, 29, tzinfo=UTC).timestamp()
 _HEADER_PATTERN = re.compile(
     r"\[(?P<date>\d{4}-\d\d-\d\d) (?P<time>\d\d:\d\d:\d\d(?:\.\d+)?)[ \]]"  # SGLang
     r"|(?:\((?:[\w-]+ )?pid=\d+[^)]{0,40}\) ?){0,3}(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) "
@@ -263,6 +280,8 @@ class LogTime:
         passed = self.seconds - earlier.seconds
         if self.clock == "yearless" and passed < -_YEAR_SECONDS / 2:  # a new year began between them
             passed += _YEAR_SECONDS
+        elif self.clock == "yearless" and earlier.seconds < _LEAP_DAY <= self.seconds - _DAY_SECONDS:
+            passed -= _DAY_SECONDS  # most years have no such day, and no part of a start lasts for one
         return passed if passed >= 0 else None
 
 
@@ -295,7 +314,8 @@ def _parse_timestamp(clock: str, text: str) -> LogTime | None:
 TRACEBACK_HEADER = "Traceback (most recent call last):"
 # A class with a module ("triton.runtime.errors.OutOfResources"), or a bare one that is written as classes are ("TimeoutError",
 # "OutOfResources"): not a log level, not a file, not a word of a sentence.
-_EXCEPTION = re.compile(r"(?P<name>(?:[A-Za-z_]\w*+\.)*+[A-Z]\w{1,99}+)(?:: |:?$)")
+# ... or one of the standard library's that are written small ("socket.gaierror").
+_EXCEPTION = re.compile(r"(?P<name>(?:[A-Za-z_]\w*+\.)*+(?:[A-Z]\w{1,99}+|(?<=\.)\w{0,12}?error))(?:: |:?$)")
 _RAISED = re.compile(r"raise (?P<name>(?:[A-Za-z_]\w*+\.)*+[A-Z]\w++)\(")
 _FRAME_INDENTATION = 2
 FRAME_PATTERN = re.compile(r"\s+File \"[^\"]+\", line \d+, in ")

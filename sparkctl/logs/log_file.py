@@ -26,7 +26,8 @@ _UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _SAMPLE_BYTES = 64 << 10
 _CONTROL_CHARACTERS = re.compile(rb"[\x00-\x07\x0e-\x1a\x1c-\x1f\x7f]")
 _MAX_CONTROL_SHARE = 0.02  # of the bytes of a text, without those of colours and progress bars
-_HOLE = re.compile(rb"\0{16,}")  # what a power cut or a truncation leaves in a file
+# What a power cut, or a truncation while it was open for writing, leaves in a file.
+_HOLE = re.compile(rb"\n?\0{16,}")
 _UTF16_ZEROS = 0.4  # of the bytes at even or odd places, in a text whose letters are mostly Latin
 _SAMPLE_LINES, _MIN_SAMPLE_LINES, _MOST_OTHERS = 400, 4, 0.1  # that show what stands around each line; lines without it
 _MAX_PREFIX_CHARS = 200
@@ -93,6 +94,8 @@ def read_line_blocks(source: ByteSource, name: str) -> Iterator[bytes]:
         if is_first:
             _refuse_binary(piece, name)
             is_first = False
+        if b"\0" in piece:
+            piece = piece.replace(b"\0", b"")
         whole, newline, after = piece.rpartition(b"\n")
         if newline:
             yield rest + whole + newline

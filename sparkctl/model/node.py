@@ -1,4 +1,4 @@
-"""A node: a Spark as the operator configured it, and the state of its connection."""
+"""A node: a Spark as the operator configured it, the state of its connection, and what every Spark has."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from typing import NewType
 NodeName = NewType("NodeName", str)
 
 GB10_BANDWIDTH_GB_S = 273.0  # GB10: 256 bit LPDDR5x-8533
+INSTALLED_BYTES = 128 << 30  # the "128 GB" of the data sheet; the firmware keeps 6 to 8 GiB of it
+# All memory, MemTotal of the kernel, by the firmware; CUDA and PyTorch report the same as a GPU's total capacity.
+TOTAL_BYTES = 127_600_592 << 10  # of most
+LEAST_TOTAL_BYTES = 128_501_256_192  # of some
+IDLE_AVAILABLE_BYTES = 117 << 30  # on an idle Spark after the page cache was dropped: 112 to 118 GiB were seen
 LOCAL_HOST = "local"
 
 

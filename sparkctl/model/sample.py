@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from sparkctl.model.kernel_event import KernelReading
-from sparkctl.model.text.units import GIB, KIB
 
 _UNIFIED_MEMORY_GPU = "GB10"
 
@@ -356,12 +355,3 @@ class MemoryBeforeStart:
 
     available: int
     held: int | None = None
-
-
-INSTALLED_BYTES = 128 * GIB  # the "128 GB" of the data sheet; the firmware keeps 6 to 8 GiB of it
-# All memory, MemTotal of the kernel, by the firmware; CUDA and PyTorch report the same as a GPU's total capacity.
-TOTAL_BYTES = 127_600_592 * KIB  # of most
-LEAST_TOTAL_BYTES = 128_501_256_192  # of some
-IDLE_AVAILABLE_BYTES = (
-    117 * GIB
-)  # available on an idle Spark after the page cache was dropped: 112 to 118 GiB were seen

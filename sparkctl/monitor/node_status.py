@@ -26,7 +26,7 @@ from sparkctl.monitor.engine_probe import request_proof
 from sparkctl.monitor.node_views import NodeStatusView, list_rollback_containers, mark_rollback_containers
 from sparkctl.monitor.ranks import apply_dependents, apply_head_state
 from sparkctl.monitor.switch_journal_io import build_journal_view
-from sparkctl.node.node_inspection import NodeDownload
+from sparkctl.node.node_inspection import NodeDownload, NodeInspection
 from sparkctl.profiles.container_labels import (
     find_container_api_key,
     parse_expected_memory_label,
@@ -58,12 +58,17 @@ _SIGKILL_EXIT = 137
 _SIGNAL_EXITS = (130, _SIGKILL_EXIT, 143)  # 128 and SIGINT, SIGKILL or SIGTERM
 
 
-async def read_node_status(ctx: CommandContext, session: NodeSession) -> NodeStatusView:
-    """Return the current status of a node; a failed node has a view with its state and the error."""
+async def read_node_status(
+    ctx: CommandContext, session: NodeSession, on_findings: FindingsReader | None = None
+) -> NodeStatusView:
+    """Return the current status of a node; a failed node has a view with its state and the error.
+
+    ``on_findings`` gets what one look at the node finds.
+    """
     node = session.node
     try:
         with isolate_node_failures(node):
-            return await _build_status_view(ctx, session)
+            return await _build_status_view(ctx, session, on_findings)
     except NodeError as error:
         now = session.link.status
         return NodeStatusView(
@@ -80,12 +85,26 @@ async def read_node_status(ctx: CommandContext, session: NodeSession) -> NodeSta
         return _build_view_without_docker(ctx, node, error, None)
 
 
-async def _build_status_view(ctx: CommandContext, session: NodeSession) -> NodeStatusView:
-    node = session.node
+async def _build_status_view(
+    ctx: CommandContext, session: NodeSession, on_findings: FindingsReader | None
+) -> NodeStatusView:
     await session.link.connect()
     look, containers = await gather_or_cancel(
         session.read_node("memory", "processes", "gpu", "journal", "downloads"), _list_containers(session)
     )
+    if on_findings is None:
+        return await _complete_status_view(ctx, session, look, containers)
+    # only now: sshd may open no more than one session at a time (MaxSessions)
+    view, seen = await gather_or_cancel(_complete_status_view(ctx, session, look, containers), _look_once(session))
+    if seen is not None:
+        on_findings(session.node.name, seen.find_problems(view))
+    return view
+
+
+async def _complete_status_view(
+    ctx: CommandContext, session: NodeSession, look: NodeInspection, containers: tuple[Container, ...] | DockerError
+) -> NodeStatusView:
+    node = session.node
     left = build_journal_view(look.journal)
     switch = None if left.found is JournalPresence.NONE else left
     if isinstance(containers, DockerError):
@@ -131,12 +150,7 @@ async def read_node_statuses(
 
     async def read_one_node(node: Node) -> NodeStatusView:
         async with NodeSession(node, ctx.asker, ctx.clock) as session:
-            if on_findings is None:
-                return await read_node_status(ctx, session)
-            view, seen = await gather_or_cancel(read_node_status(ctx, session), _look_once(session))
-            if seen is not None:
-                on_findings(node.name, seen.find_problems(view))
-            return view
+            return await read_node_status(ctx, session, on_findings)
 
     return _apply_head_states(await gather_or_cancel(*(read_one_node(node) for node in nodes)))
 
@@ -162,7 +176,7 @@ class _NodeLook:
 
 
 async def _look_once(session: NodeSession) -> _NodeLook | None:
-    """Return one look at a node; None where the agent does not run, or the node does not answer: its status tells that."""
+    """Return one look at a node that is connected; None where the agent does not run, or the node answers no more."""
     from sparkctl.monitor.kernel_log import read_kernel_log
     from sparkctl.monitor.sampler import DOCKER_ROOT, read_identity_and_sample
 
@@ -175,13 +189,11 @@ async def _look_once(session: NodeSession) -> _NodeLook | None:
 
     try:
         with isolate_node_failures(session.node):
-            await session.link.connect()
             async with asyncio.timeout(_LOOK_TIMEOUT_SECONDS):
-                known, log, _ = await gather_or_cancel(
-                    read_identity_and_sample(session, disks, _LOOK_GAP_SECONDS),
-                    read_kernel_log(session),
-                    inspect_containers(),
+                known, _ = await gather_or_cancel(
+                    read_identity_and_sample(session, disks, _LOOK_GAP_SECONDS), inspect_containers()
                 )
+                log = await read_kernel_log(session)
     except (NodeError, TimeoutError):
         return None
     return None if known is None else _NodeLook(*known, () if log is None else log.events, inspections)
@@ -325,7 +337,7 @@ def _parse_download_progress(messages: Iterable[str]) -> tuple[Step | None, str 
     from sparkctl.model.text.sanitize import load_json
     from sparkctl.model.text.units import format_size
 
-    done, total = None, None
+    done, total, waits = None, None, ""
     for text in messages:
         try:
             message = load_json(text)
@@ -334,11 +346,13 @@ def _parse_download_progress(messages: Iterable[str]) -> tuple[Step | None, str 
         if isinstance(message, dict):
             total = message.get("total", total)
             done = message.get("at", message.get("have", done))
+            waits = ", waits while an engine loads its weights" if message.get("held") is True else waits
+            waits = "" if message.get("held") is False else waits
     if not isinstance(done, int):
-        return Step("model"), None
+        return Step("model"), waits.removeprefix(", ") or None
     if not isinstance(total, int) or total <= 0:
-        return Step("model"), format_size(done)
-    return Step("model", fraction=min(1.0, done / total)), f"{format_size(done)} of {format_size(total)}"
+        return Step("model"), format_size(done) + waits
+    return Step("model", fraction=min(1.0, done / total)), f"{format_size(done)} of {format_size(total)}{waits}"
 
 
 async def _read_phase(session: NodeSession, container: Container) -> tuple[Phase, Step | None, str | None]:

@@ -19,6 +19,7 @@ import platform
 import posixpath
 import re
 import shutil
+import signal
 import sys
 import threading
 import time
@@ -51,6 +52,9 @@ _FORGET_BYTES = 64 << 20  # bytes after which written pages are given back
 _LOOK_SECONDS = 0.1  # between two looks at a file that grows
 _IDLE_IO_CLASS = 3 << 13  # ioprio_set: only when nobody else wants the disk
 _IOPRIO_SET_CALLS = {"aarch64": 30, "x86_64": 251}
+_HOLD_SIGNAL = signal.SIGUSR1  # whoever has an engine load its weights here sends it, again and again
+_HOLD_SECONDS = 15.0  # seconds that one counts: nobody holds a download back for good
+_PR_SET_PDEATHSIG = 1
 _OUTPUT_LOCK = threading.Lock()
 
 
@@ -582,6 +586,9 @@ def download(request: Json) -> None:
                 fetch.cancel()
             pool.shutdown(wait=False)
     if is_cache:
+        for one in files:  # what an interrupted client began under a name that no later one takes up
+            for left_over in (part / "blobs").glob(f"{one.sha256 or one.blob_id}.*incomplete"):
+                left_over.unlink()
         (part / UNPROVED_FILE).unlink()
     else:
         _move_into_place(part, target, left)
@@ -640,5 +647,39 @@ def main(words: list[str]) -> int:
     return 0
 
 
+def run_held_back(words: list[str]) -> int:
+    """Run in a process of its own, which stands still while an engine loads its weights: both need the disk and the memory.
+
+    Returns its exit status. It ends with this one.
+    """
+    watched = {_HOLD_SIGNAL, signal.SIGCHLD}
+    signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    parent, child = os.getpid(), os.fork()
+    if child == 0:
+        signal.signal(_HOLD_SIGNAL, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, watched)
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        os._exit(main(words) if os.getppid() == parent else 1)  # see below
+    until: float | None = None
+    while True:
+        left = None if until is None else until - time.monotonic()
+        came = signal.sigwaitinfo(watched) if left is None else signal.sigtimedwait(watched, max(0.0, left))
+        if came is None:
+            os.kill(child, signal.SIGCONT)
+            send_message(held=False)
+            until = None
+        elif came.si_signo == _HOLD_SIGNAL:
+            if until is None:
+                os.kill(child, signal.SIGSTOP)
+                send_message(held=True)
+            until = time.monotonic() + _HOLD_SECONDS
+        else:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+
+
 if __name__ == "__main__":
-    os._exit(main(sys.argv[1:]))  # after an error, files that still arrive are not waited for; what came is kept
+    run = main if json.loads(sys.argv[1]).get("is_forced") else run_held_back
+    os._exit(run(sys.argv[1:]))  # after an error, files that still arrive are not waited for; what came is kept

@@ -25,6 +25,7 @@ _PACKED_BYTES = 9 << 30  # bytes of an image as its registry keeps it
 _LAYER_SHARES = (0.02, 0.08, 0.55, 0.3, 0.05)
 _TICK_SECONDS = 2.0
 _BUILD_STEP_SECONDS = 20.0
+_HELD_SECONDS = 15.0
 
 
 async def pull_layers(node: SimNode, name: str, tag: str) -> AsyncIterator[bytes]:
@@ -92,6 +93,7 @@ class SimDownload:
         self.ready = asyncio.Event()
         self.ready.set()
         self._signal: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._held_until = 0.0
 
     @staticmethod
     def runs_in(container: SimContainer) -> bool:
@@ -108,6 +110,10 @@ class SimDownload:
         """Tell whether it was asked to end."""
         return self._signal.done()
 
+    def hold_back(self) -> None:
+        """Send SIGUSR1: it waits for a quarter of a minute."""
+        self._held_until = self.node.clock.monotonic() + _HELD_SECONDS
+
     def terminate(self) -> None:
         """Send SIGTERM."""
         if not self._signal.done():
@@ -121,7 +127,7 @@ class SimDownload:
     async def run(self) -> ExitStep:
         """Download until it is whole, or a signal comes."""
         request = json.loads(self.container.command[-1])
-        place, done = str(request["target"]), 0
+        place, done, is_held = str(request["target"]), 0, False
         total = sum(int(line.split()[1]) for line in list_model_files(place) if line.startswith("file "))
         self._say(files=9, total=total, have=0, revision="0" * 40)
         while done < total:
@@ -131,7 +137,10 @@ class SimDownload:
             if self._signal.done():
                 sleeping.cancel()
                 return ExitStep(self._signal.result())
-            if self.container.state == "paused":
+            is_held, was_held = self.node.clock.monotonic() < self._held_until, is_held
+            if is_held is not was_held:
+                self._say(held=is_held)
+            if is_held or self.container.state == "paused":
                 continue
             done = min(total, done + int(BYTES_PER_SECOND * _TICK_SECONDS))
             self._say(at=done, total=total)
@@ -456,6 +465,8 @@ async def _handle_kill(daemon: SimDockerDaemon, request: SimHttpRequest, key: st
         daemon.publish_event("kill", container, signal="9")
         process.kill()
         await container.ended.wait()
+    elif request.query["signal"] == "SIGUSR1" and isinstance(process, SimDownload):
+        process.hold_back()
     else:
         daemon.publish_event("kill", container, signal="15")
         process.terminate()

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from difflib import unified_diff
 from typing import TYPE_CHECKING
 
-from sparkctl.model.events import FileChange, SetupStep, SetupStepKind
 from sparkctl.model.finding import Severity
 from sparkctl.model.guard_state import GuardAction, GuardCoverage
 from sparkctl.model.node import NodeName, NodeState
@@ -21,12 +20,15 @@ from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, format_pro
 if TYPE_CHECKING:
     from sparkctl.model.events import (
         CachesDropped,
+        FileChange,
         GuardActed,
         MemoryReleased,
         NodeStateChanged,
         PartsMissing,
         PhaseChanged,
+        SetupStep,
         SetupStepDone,
+        SetupStepKind,
         TransferProgressed,
         TunnelStateChanged,
     )
@@ -329,18 +331,17 @@ def format_transfer_short(one: TransferProgressed) -> str:
     return f"to {one.node}:{share}{left}"
 
 
-_SETUP_STEP_NAMES = {
-    SetupStepKind.DOCKER_GROUP: "group docker",
-    SetupStepKind.DROP_CACHES: "right to drop the page cache",
-    SetupStepKind.CABLE: "cable",
-    SetupStepKind.SSH: "SSH between the Sparks",
-    SetupStepKind.UNDO: "undo",
-}
-
-
 def format_step_kind(kind: SetupStepKind) -> str:
     """Return the name of a step."""
-    return _SETUP_STEP_NAMES[kind]
+    from sparkctl.model.events import SetupStepKind  # `diagnose` needs none of the events
+
+    return {
+        SetupStepKind.DOCKER_GROUP: "group docker",
+        SetupStepKind.DROP_CACHES: "right to drop the page cache",
+        SetupStepKind.CABLE: "cable",
+        SetupStepKind.SSH: "SSH between the Sparks",
+        SetupStepKind.UNDO: "undo",
+    }[kind]
 
 
 def render_fine_part(node: NodeName, sentence: str) -> TextRow:

@@ -115,16 +115,22 @@ def _list_row_cells(view: NodeStatusView) -> list[tuple[Span, ...]]:
     return [*rows, *((node, *_list_instance_spans(one)) for one in sort_by_owner(view.instances))]
 
 
+def _name_instance(one: InstanceView) -> str:
+    """Return its name; a download is named by the profile whose model comes."""
+    is_download = one.phase is Phase.PULLING and not one.ours
+    return truncate_text(sanitize_line((is_download and one.profile) or one.name), _MAX_NAME_COLUMNS)
+
+
 def _list_instance_spans(one: InstanceView) -> tuple[Span, ...]:
-    name = truncate_text(sanitize_line(one.name), _MAX_NAME_COLUMNS)
-    phase = one.phase or Phase.UNKNOWN
-    symbol, style = (get_state_symbol(phase), get_state_style(phase)) if one.ours else ("·", TextStyle.LABEL)
-    state = "kept" if one.is_kept else format_phase_name(phase) if one.ours else "foreign"
+    name = _name_instance(one)
+    phase, is_known = one.phase or Phase.UNKNOWN, one.ours or one.phase is Phase.PULLING
+    symbol, style = (get_state_symbol(phase), get_state_style(phase)) if is_known else ("·", TextStyle.LABEL)
+    state = "kept" if one.is_kept else format_phase_name(phase) if is_known else "foreign"
     if one.step is not None and one.step.done is not None and one.step.total is not None and not one.is_kept:
         state += f" {one.step.done}/{one.step.total}"
     rate = None if one.numbers is None else one.numbers.generation_rate
     return (
-        Span(f"{symbol} {name} {describe_dependents(one)}".rstrip(), style if one.ours else TextStyle.LABEL),
+        Span(f"{symbol} {name} {describe_dependents(one)}".rstrip(), style),
         Span(state, style),
         Span(format_gib(one.memory)),
         Span("" if rate is None else f"{rate:.1f}"),
@@ -178,14 +184,12 @@ def _format_remarks(view: NodeStatusView, width: int | None) -> list[str]:
         lines = wrap_line(f"    {sanitize_line(why)}{attempt}", width, _INDENT_COLUMNS) if why else []
         return lines + _format_switch_notice(view, width) + _format_hint(view, width)
     details = [
-        (one.name, one.detail) for one in sort_by_owner(view.instances) if one.ours and one.detail and not one.is_kept
+        (_name_instance(one), one.detail)
+        for one in sort_by_owner(view.instances)
+        if (one.ours or one.phase is Phase.PULLING) and one.detail and not one.is_kept
     ]
     return _format_switch_notice(view, width) + [
-        line
-        for name, detail in details
-        for line in wrap_line(
-            f"    {truncate_text(sanitize_line(name), _MAX_NAME_COLUMNS)}: {sanitize_line(detail)}", width
-        )
+        line for name, detail in details for line in wrap_line(f"    {name}: {sanitize_line(detail)}", width)
     ]
 
 

@@ -388,6 +388,25 @@ def test_a_download_outlives_the_operators_machine(
     assert not list_downloads(prepared)
 
 
+def test_a_download_waits_while_an_engine_that_is_started_after_it_loads_its_weights(
+    prepared: LabNode, hub: HubStandIn, hub_url: str, sparkctl: Sparkctl
+) -> None:
+    name, env = write_profile(sparkctl), {"HF_ENDPOINT": hub_url}
+    hub.pace.clear()
+    pull = sparkctl.start("pull", name, "--node", "spark1", "--json", env=env)
+    await_true("the download", lambda: bool(list_downloads(prepared)) and any("cdn" in one[1] for one in hub.log), 40)
+    engine = sparkctl.profile("engine", env={"LAB_LOAD_S": "8"})
+    up = sparkctl.start("up", engine, "--node", "spark1", "--json")
+    up.await_text("the download of tiny waits until engine has loaded its weights", 60)
+    hub.pace.set()
+    pull.await_text("the download waits while an engine loads its weights there", 30)
+    assert "waits while an engine loads its weights" in sparkctl("status", "--node", "spark1").out
+    assert not list_model(prepared), "nothing comes meanwhile"
+    assert_ended(up.end(60), 0, "ready")
+    assert_ended(pull.end(60), 0, "done")
+    assert "24000000" in list_model(prepared)
+
+
 def test_a_killed_download_continues_and_a_flipped_bit_is_found(
     prepared: LabNode, hub: HubStandIn, hub_url: str, sparkctl: Sparkctl
 ) -> None:

@@ -80,3 +80,10 @@ def test_the_first_picture_leaves_out_what_it_does_not_show(tmp_path: Path) -> N
         {"click", "yaml", "sparkctl.commands.request", "sparkctl.tui.controller", "sparkctl.tui.search_prompt",
          "sparkctl.tui.screens.scroll_screens", "sparkctl.views.text.line_wrap", "sparkctl.views.text.row_blocks"}
     )  # fmt: skip
+
+
+def test_diagnose_leaves_out_what_runs_on_nodes(tmp_path: Path) -> None:
+    (tmp_path / "some.log").write_text("INFO: started\n")
+    modules = list_loaded_modules(run_python("diagnose", str(tmp_path / "some.log"), "--json"), tmp_path)
+    assert "sparkctl.views.diagnosis_view" in modules
+    assert modules.isdisjoint({*HEAVY, "sparkctl.model.events", "sparkctl.model.sample"})

@@ -104,7 +104,8 @@ wait $tail; kill $! 2>/dev/null
 class ModelDownload:
     """What to download and where. ``target`` is a path on the node; ``is_cache``: it is a folder of the Hub's cache.
 
-    ``include``, ``exclude``: names of files, with ``*``; nothing included: what an engine reads.
+    ``include``, ``exclude``: names of files, with ``*``; nothing included: what an engine reads. ``is_forced``: it goes on
+    while an engine loads its weights there.
     """
 
     profile: Profile
@@ -113,6 +114,7 @@ class ModelDownload:
     is_cache: bool
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    is_forced: bool = False
 
     @classmethod
     def from_part(
@@ -193,6 +195,7 @@ class ModelDownload:
         return {
             **origin, "target": self.target, "is_cache": self.is_cache, "include": self.include,
             "exclude": self.exclude, "token_file": token_file, "kept_free": KEPT_FREE_BYTES,
+            "is_forced": self.is_forced,
         }  # fmt: skip
 
 
@@ -552,6 +555,10 @@ def _report_message(message: Mapping[str, Any], progress: TransferReporter) -> N
         progress.set_present(have)
     if isinstance(at, int):
         progress.report_progress(at)
+    if message.get("held") is True:
+        progress.warn(
+            "the download waits while an engine loads its weights there", "download at the same time: --force"
+        )
     if message.get("done") and isinstance(total, int):
         progress.report_progress(total, is_last=True)
 

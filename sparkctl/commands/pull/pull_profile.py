@@ -517,6 +517,7 @@ class ProfilePuller:
             elif not having:
                 session, part = lacking.pop(0)
                 wanted = ModelDownload.from_part(self._request.profile, part, self._request.from_directory)
+                wanted = replace(wanted, is_forced=self._request.forced)
                 progress, began = self._report_progress(session.node.name, "model"), self._ctx.clock.monotonic()
                 sentence, had_begun = await download_model(session, wanted, self._request.environ, progress)
                 self._record_arrival(part, progress.received, self._ctx.clock.monotonic() - began, has_joined=had_begun)

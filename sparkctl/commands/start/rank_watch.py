@@ -5,7 +5,7 @@ switch.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -18,17 +18,28 @@ from sparkctl.errors import DockerError, NodeError
 from sparkctl.logs import rank_verdict, start_verdict, verdict_builder
 from sparkctl.logs.rank_verdict import ClockOffset, RankFailure, find_first_failure, measure_clock_offset
 from sparkctl.logs.reader import save_log
+from sparkctl.model.container import ContainerState
 from sparkctl.model.events import Emit, Event, PhaseChanged, WarningEmitted
 from sparkctl.model.guard_state import GuardReceipt, UnwatchReason
-from sparkctl.model.launch_plan import LaunchPlan
+from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import ExpectedDurations, Phase
+from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.verdict import Evidence, FailureCause, Verdict
 from sparkctl.monitor import guard_client
 from sparkctl.monitor.kernel_log import ask_kernel_log
 from sparkctl.transport.node_session import NodeSession
 
 _SIGKILL_EXIT_CODE = 137
+# To the program itself: not to what runs it, nor to one of an earlier version, which such a signal would end.
+_HOLD_ON_NODE = """for c in $(grep -lsaF "/dev/shm/sparkctl-pull-" /proc/[0-9]*/cmdline); do
+  p=${c%/cmdline}; [ -O "$p" ] || continue
+  case "$(readlink "$p/exe")" in *python*) ;; *) continue ;; esac
+  f=$(tr '\\0' '\\n' <"$c" | grep -m 1 '^/dev/shm/sparkctl-pull-.*/program.py$') || continue
+  grep -q '^_HOLD_SIGNAL' "$f" && kill -s USR1 "${p#/proc/}"
+done
+"""
+_HOLD_SECONDS = 5.0  # seconds after which downloads are asked again to wait; they do so for three times as long
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +130,23 @@ class RankWatch:
             self.warn(f"the log will not be saved here: {error}")
         background = () if self.guard is None else (self.guard.renew_lease(watch.loads_weights),)
         try:
-            async with run_in_background(*background):
+            async with run_in_background(*background, self._hold_downloads_back(watch.loads_weights)):
                 return await watch.run(self.timeout)
         finally:
             if watch.saved is not None:
                 watch.saved.close()
+
+    async def _hold_downloads_back(self, loads: Callable[[], bool]) -> None:
+        """Have downloads on the node wait while ``loads`` is true; what is not asked again goes on by itself."""
+        told: set[str] = set()
+        while True:
+            if loads():
+                with suppress(DockerError, NodeError, TimeoutError):
+                    for name in await _hold_downloads_back(self.session):
+                        if name not in told:
+                            told.add(name)
+                            self.warn(f"the download of {name} waits until {self.plan.instance} has loaded its weights")
+            await self.ctx.clock.sleep(_HOLD_SECONDS)
 
     def expected_duration(self) -> ExpectedDurations:
         """Return the usual duration of its start, from earlier starts."""
@@ -229,6 +252,24 @@ class RankWatch:
     def warn(self, message: str, hint: str | None = None) -> None:
         """Emit a warning about this node; the start goes on."""
         self.emit(WarningEmitted(self.ctx.clock.unix_time(), self.plan.node, message, hint))
+
+
+async def _hold_downloads_back(session: NodeSession) -> tuple[str, ...]:
+    """Have the downloads on a node wait for a quarter of a minute, unless they were forced; return the profiles of those
+    that were asked.
+    """
+    found = [
+        one for one in await session.docker.list_containers() if one.get_label(ContainerLabel.DOWNLOAD) is not None
+    ]
+    running = [one for one in found if one.state is ContainerState.RUNNING]
+    for one in running:
+        with suppress(DockerError):  # it has just ended
+            await session.docker.signal_container(one.id, "SIGUSR1")
+    on_node = (await session.read_node("downloads")).downloads
+    if on_node:
+        await session.run(["sh", "-c", _HOLD_ON_NODE, "sparkctl-hold"], timeout=_HOLD_SECONDS)
+    names = [one.get_label(ContainerLabel.PROFILE) for one in running] + [one.profile for one in on_node]
+    return tuple(dict.fromkeys(sanitize_line(name) for name in names if name))
 
 
 _FAILURE_GATHER_SECONDS = 3.0  # for other ranks to report: the first failure may arrive last

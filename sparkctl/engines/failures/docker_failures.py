@@ -73,17 +73,69 @@ DOCKER_FAILURES = (
         fatal=True,
     ),
     failure_rule(
-        r"[Ii]nsufficient nvidia\.com/gpu",
+        r"[Ii]nsufficient nvidia\.com/gpu|^nvidia\.com/gpu\. (?:preemption|no new claims)",
         FailureCause.GPU_RUNTIME_MISSING,
         "Kubernetes has no free GPU on any node: it is taken, or the NVIDIA device plugin does not run.",
         "kubectl describe node shows nvidia.com/gpu under Allocatable and who uses it; a Spark has one. Without it, install the device "
         "plugin (or the GPU operator).",
-        needle="nsufficient nvidia.com/gpu",
+        needle=("nsufficient nvidia.com/gpu", "nvidia.com/gpu. "),
         at_any_level=True,
     ),
     failure_rule(
+        r"\b(?P<what>container has runAsNonRoot and image will run as root)",
+        FailureCause.PERMISSION,
+        "Kubernetes does not start it: {what}.",
+        "Give the pod a securityContext with runAsUser, or an image that has a user of its own.",
+        needle="container has runAsNonRoot",
+        at_any_level=True,
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"^[Rr]eason: {1,20}OOMKilled|\bOOMKilled\b(?!=| *[:=] *[Ff]alse)",
+        FailureCause.HOST_OOM_KILL,
+        "The kernel killed it for memory, by the word of Kubernetes (OOMKilled): it reached its limit, or the node had none left.",
+        "Raise or remove resources.limits.memory of the pod; `dmesg` on the node tells whether the node itself ran out.",
+        needle="OOMKilled",
+        at_any_level=True,
+    ),
+    failure_rule(
+        r"failed (?P<which>startup|liveness) probe, will be restarted",
+        FailureCause.TIMED_OUT,
+        "Kubernetes ended it: its {which} probe had no answer in time.",
+        "Loading a model takes minutes: raise failureThreshold times periodSeconds of the startupProbe above the time that a start takes.",
+        needle=" probe, will be restarted",
+        at_any_level=True,
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"\b(?P<nodes>\d{1,5}/\d{1,5} nodes are available: .{1,200})|(?P<mount>MountVolume\.\w{1,20} failed for volume .{1,200}"
+        r"|Unable to attach or mount volumes: .{1,200})|^Error: (?P<part>(?:secret|configmap) \"[^\"]{1,200}\" not found)"
+        r"|\b(?P<kind>CreateContainer(?:Config)?Error|RunContainerError)\b",
+        FailureCause.DOCKER_REFUSED,
+        "Kubernetes does not start it[: {nodes}][: {mount}][: {part}][: {kind}].",
+        "kubectl describe pod names what is missing: a node with room, a volume, a secret.",
+        needle=(
+            " nodes are available: ",
+            "MountVolume.",
+            "Unable to attach or mount volumes",
+            '" not found',
+            "CreateContainer",
+            "RunContainerError",
+        ),
+        at_any_level=True,
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"^slurmstepd: error: \*{3} (?P<what>(?:JOB|STEP) \S{1,40} ON \S{1,80} CANCELLED AT \S{1,30}(?: DUE TO (?P<why>[A-Z ]{1,40}))?)",
+        FailureCause.STOPPED_BY_OTHERS,
+        "Slurm ended the job[: {why}] ({what}).",
+        "TIME LIMIT: ask for a longer --time. Else somebody cancelled it (scancel), or another job needed the node.",
+        needle="slurmstepd: error: *** ",
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
         r"^(?:.{0,40}: )?NVIDIA-SMI has failed because (?P<why>.{0,80}?)(?:\.|$)"
-        r"|Failed to initialize NVML: (?P<nvml>(?!Driver/library version)[\w ]{1,40})"
+        r"|Failed to initialize NVML: (?P<nvml>(?!Driver/library version|Insufficient Permissions)[\w ]{1,40})"
         r"|(?:^|[\s.])NVMLError_(?P<class>(?!NotSupported)\w{1,40})\b"
         r"|Unable to determine the device handle for GPU.{0,40}: (?P<handle>(?:GPU is lost|Unknown Error))|^GPU is lost\b",
         FailureCause.GPU_RUNTIME_MISSING,
@@ -104,6 +156,9 @@ DOCKER_FAILURES = (
         r"(?P<what>lib(?:cuda|nvidia-ml)\.so(?:\.1)?: cannot open shared object file|libcuda\.so cannot found)"
         rf"|{EXCEPTION_PREFIX}(?P<said>.{{0,160}}torch\.cuda\.is_available\(\) is False|Device string must not be empty"
         r"|0 active drivers|.{0,200}Error 802: system not yet initialized|Torch is not able to use GPU"
+        r"|(?:.{0,80}\b)?(?:[Cc]uda|CUDA|GPU) is not available\b|(?!Current node has)(?:.{0,80}\b)?[Nn]o (?:NVIDIA |CUDA )?GPUs? (?:is "
+        r"|are |was |were )?(?:available|found|detected)\b"
+        r"|.{0,80}\bdriver on your system is not loaded"
         r"|.{0,80}device >= 0 && device < num_gpus)",
         FailureCause.GPU_RUNTIME_MISSING,
         "The container sees no GPU: the driver's library or device is not in it[ ({what})][ ({said})].",
@@ -117,6 +172,12 @@ DOCKER_FAILURES = (
             "Error 802",
             "Torch is not able to use GPU",
             "device < num_gpus",
+            " is not available",
+            "uda is not available",
+            "o GPU",
+            "o NVIDIA GPU",
+            "o CUDA GPU",
+            "driver on your system is not loaded",
         ),
         on="container.gpus",
     ),
@@ -257,6 +318,15 @@ DOCKER_FAILURES = (
         fatal=True,
     ),
     failure_rule(
+        r"exec: \\?\"nvidia-smi\\?\": executable file not found|^(?:\S*/)?(?:ba|da)?sh: (?:line )?(?:\d+: )?nvidia-smi: (?:command )?not found",
+        FailureCause.GPU_RUNTIME_MISSING,
+        "The container sees no GPU: nvidia-smi, which the NVIDIA container toolkit mounts, is not in it.",
+        GPUS_REMEDY,
+        needle="nvidia-smi",
+        on="container.gpus",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
         r"exec: \\?\"(?P<name>[^\"\\]+)\\?\": (?:executable file not found in \$PATH|stat \S+: no such file)"
         r"|^(?:\S*/)?(?:ba|da)?sh: (?:line )?(?:\d+: )?(?:exec: )?(?P<known>(?:\S*/)?(?:vllm|sglang|python3?"
         r"|trtllm-\w[\w-]*|llama-server|ollama|mpirun|ray)): (?:command )?not found$",
@@ -291,6 +361,14 @@ DOCKER_FAILURES = (
             "requested access to the resource is denied",
         ),
         on="image",
+    ),
+    failure_rule(
+        r"NVML: Insufficient Permissions",
+        FailureCause.PERMISSION,
+        "The container's user may not use the GPU's devices (NVML: Insufficient Permissions).",
+        "Look at the owner and mode of /dev/nvidia* on the node, and at the user that the container runs as.",
+        needle="NVML: Insufficient Permissions",
+        on="container.gpus",
     ),
     failure_rule(
         r"permission denied while trying to connect to the [Dd]ocker|dial unix /\S*docker\.sock: connect: permission denied",

@@ -128,13 +128,15 @@ HUB_FAILURES = (
         on=_MODEL_PATH_FIELD,
     ),
     failure_rule(
-        rf"{EXCEPTION_PREFIX}.*(?:Name or service not known|Temporary failure in name resolution|Network is unreachable"
+        rf"{EXCEPTION_PREFIX}.*(?:The (?:handshake|read|write) operation timed out|Name or service not known"
+        rf"|Temporary failure in name resolution|Network is unreachable"
         r"|Max retries exceeded with url: (?P<url>\S*(?:huggingface|hf\.co|/api/models|/resolve/)\S*)"
         r"|Failed to resolve '(?P<host>[^']*)')",
         FailureCause.HUB_UNREACHABLE,
         "The container could not reach the network[ ({host})].",
         _PROVIDE_MODEL,
         needle=(
+            "operation timed out",  # Python's words for TLS alone: a server outside
             "Name or service not known",
             "Temporary failure in name resolution",
             "Network is unreachable",
@@ -215,6 +217,15 @@ HUB_FAILURES = (
         ),
         on=_MODEL_PATH_FIELD,
         weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"HarmonyError: error downloading|failed to download or load vocab file",
+        FailureCause.HUB_UNREACHABLE,
+        "The vocabulary of gpt-oss (harmony, tiktoken) could not be downloaded: without it chat requests fail.",
+        "Give the container a way to the network, or put o200k_base.tiktoken into a mounted directory and name it in "
+        "env.TIKTOKEN_ENCODINGS_BASE.",
+        needle=("HarmonyError", "failed to download or load vocab file"),
+        on="env.TIKTOKEN_ENCODINGS_BASE",
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*(?:CAS service error|error occurred while downloading using `hf_transfer`|too many failures in parallel"

@@ -45,7 +45,7 @@ KERNEL_FAILURES = (
         r"|SM_?1[12]\d [\w .-]{1,60} has no [\w -]{0,40}kernel\b.{0,120}"
         r"|FlashInfer Internal Error: Invalid configuration\b.{0,160}"
         r"|(?:[Pp]latform|GPU|[Dd]evice) does not support [\w-]{1,40} quantization"
-        r"|SM 1[12]\.x requires CUDA >= [\d.]{1,8}\d|only supports? sm\d{2,3}\w? and above"
+        r"|only supports? sm\d{2,3}\w? and above"
         r"|[\w .-]{1,60} (?:only supports?|(?:is|are) only (?:supported|available) (?:on|for)) (?:NVIDIA )?(?:Ampere|Ada|Hopper|Blackwell"
         r"|SM\d{2,3}|sm_?\d{2,3})\b.{0,60}"
         r"|Only (?:Ampere|Hopper|Blackwell)\b.{0,60}(?:GPUs? )?(?:are |is )?supported|cannot be enabled on [Pp]re-\w{1,20} [Aa]rch"
@@ -65,7 +65,6 @@ KERNEL_FAILURES = (
             " has no ",
             "FlashInfer Internal Error: Invalid configuration",
             " does not support ",
-            ".x requires CUDA >= ",
             " and above",
             "on current platform",
             "on the current platform",
@@ -151,7 +150,7 @@ KERNEL_FAILURES = (
         on="args.attention-backend",
     ),
     failure_rule(
-        r"(?P<what>No supported CUDA architectures found[^.]*|only supports? (?:SM|sm_?)\d+\w*[^.]{0,80}"
+        r"(?P<what>No supported CUDA architectures found[^.]*|[Oo]nly supports? (?:SM|sm_?)\d+\w*[^.]{0,80}"
         r"|(?:requires?|needs?|supported only on|is only supported on) (?:an? )?(?:GPUs? (?:with |of )?)?"
         r"(?:SM ?|sm_?|compute capability )(?:>=? ?)?(?:[789]|1[0-9])[\d.]*\w*[^.]{0,80}"
         r"|[\w ./-]{0,60}(?:not |un)supported (?:on|for|by) (?:(?:this|your|the current) GPU"
@@ -173,7 +172,7 @@ KERNEL_FAILURES = (
             "kernel",
             "no valid",
             "need",
-            "only support",
+            "nly support",
             "rch conditional MMA instruction used without targeting appropriate compute capability",
             "require",
             "supported",
@@ -182,6 +181,19 @@ KERNEL_FAILURES = (
         ),
         exception=True,
         on="image",
+    ),
+)
+# A warning of FlashInfer's import: what needs its kernels says so itself, and what does not goes on.
+_TOOLKIT_WARNINGS = (
+    failure_rule(
+        r"\bSM (?P<arch>1[12])\.x requires CUDA >= (?P<wants>[\d.]{1,8}\d)",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "FlashInfer compiles no kernel for this GPU (sm_{arch}x): the image's CUDA is older than {wants}.",
+        "Take an image with a newer CUDA, or choose another backend than FlashInfer for attention, sampling and MoE.",
+        needle=".x requires CUDA >= ",
+        on="image",
+        weight=FailureWeight.LOST,
+        warning=True,
     ),
 )
 JIT_FAILURES = (
@@ -222,7 +234,7 @@ JIT_FAILURES = (
         r"|NVRTC_ERROR_\w{1,60}|NVCC compilation failed|NVVM compilation failed|PassManager::run failed|LLVM ERROR: .{0,160}"
         r"|\bmlir::.{0,200}Assertion `.{1,160} failed|error: failed to legalize operation.{0,80}"
         r"|command '?(?:\S{0,80}/)?(?:gcc|g\+\+|cc|c\+\+|nvcc|clang)'? failed with exit (?:code|status) \d+"
-        r"|[Ff]ailed to compile (?:the )?(?:CUDA )?kernels?\b.{0,80})",
+        r"|[Ff]ailed to compile (?:the )?(?:CUDA )?kernels?\b.{0,80}|(?:Assertion|CUDA driver) error \(?\S{0,200}?\bjit/\w{1,60}\.[ch]pp:.{1,80})",
         FailureCause.JIT_FAILED,
         "A kernel could not be compiled at the start: {what}",
         "The compiler's own error is in the lines around this one. Choose another backend for the kernel, or another "
@@ -251,6 +263,7 @@ JIT_FAILURES = (
             "mlir::",
             "failed to legalize operation",
             "ailed to compile ",
+            "jit/",
         ),
         on="image",
         weight=FailureWeight.LIKELY,
@@ -263,7 +276,7 @@ _GPU_FAULT_REMEDY = (
 )
 _XID_SOURCE = "docs.nvidia.com/deploy/xid-errors"
 # How programs begin what CUDA told them: "CUDA error 9 at x.cu:1: ", "Failed: Cuda error x.cuh:453 '", "CUDA driver error in f(): ".
-_CUDA_SAYS = r"(?:CUDA|Cuda|cuda)(?: driver| runtime| API)? [Ee]rror\b.{0,300}?"
+_CUDA_SAYS = r"(?:CUDA|Cuda|cuda|ROCm|HIP)(?: [Dd]river| [Rr]untime| API)? [Ee]rror\b.{0,300}?"
 # The names of CUDA's own errors: cudaGetErrorString, and the driver's CUresult.
 _CUDA_CALL_FAILURES = (
     failure_rule(
@@ -280,6 +293,15 @@ _CUDA_CALL_FAILURES = (
             "CUDA_ERROR_INVALID_",
         ),
         on="image",
+    ),
+    failure_rule(
+        rf"{_CUDA_SAYS}\b(?P<what>operation not supported|the requested functionality is not supported)|CUDA_ERROR_(?P<name>NOT_SUPPORTED)\b",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "The engine asked the GPU or its driver for something that it does not have ([{what}][{name}]).",
+        "Choose another backend for it (attention, MoE, memory allocation, all-reduce), or take an image built for the GB10.",
+        needle=("operation not supported", "the requested functionality is not supported", "CUDA_ERROR_NOT_SUPPORTED"),
+        on="image",
+        weight=FailureWeight.LIKELY,
     ),
     failure_rule(
         r"CUDA unknown error - this may be due to an incorrectly set up environment",
@@ -365,6 +387,15 @@ GPU_FAULTS = (
         "A GPU kernel failed while it ran ({what}); nothing here says which.",
         _GPU_FAULT_REMEDY,
         needle="Error Code 1: Cuda Runtime (",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"Check failed: \(?\w{1,40} == cudaSuccess\)? (?:is false: )?(?P<what>(?!.{0,200}(?:out of memory|no kernel image"
+        r"|invalid device function)).{0,200})",
+        FailureCause.GPU_FAULT,
+        "A GPU kernel could not run, or failed: {what}",
+        _GPU_FAULT_REMEDY,
+        needle=" == cudaSuccess",
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
@@ -508,20 +539,31 @@ IMAGE_FAILURES = (
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
-        r"^(?:[\w.]+\.)?(?P<what>(?:ContextualVersionConflict|VersionConflict|(?:Syntax|Indentation|Tab)Error): .{0,160})",
+        r"^(?:[\w.]+\.)?(?P<what>(?:ContextualVersionConflict|VersionConflict|(?:Syntax|Indentation|Tab)Error|Pydantic(?:User"
+        r"|SchemaGeneration)Error): .{0,160})",
         FailureCause.BROKEN_IMAGE,
         "The image's parts do not fit together: {what}",
         _OTHER_TAG_REMEDY,
-        needle=("VersionConflict: ", "SyntaxError: ", "IndentationError: ", "TabError: "),
+        needle=(
+            "VersionConflict: ",
+            "SyntaxError: ",
+            "IndentationError: ",
+            "TabError: ",
+            "UserError: ",
+            "SchemaGenerationError: ",
+        ),
         on="image",
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
         r"(?P<what>(?:plugin |shared )?library not found: \S{1,200}\.so|unable to (?:load shared|find backend) library.{0,160}"
+        r"|[Ff]ailed to load (?:the )?(?:dynamic|shared)(?: shared)? library \S{1,200}"
         r"|lib[\w.+-]{1,80}?\.so[\d.]{0,20}: cannot open shared object file|undefined symbol: \S+"
         r"|version `?(?:GLIBCXX|GLIBC|CXXABI|libcudart)[\w.]{0,40}'? not found|numpy\.dtype size changed"
         r"|A module that was compiled using NumPy 1\.x cannot be run in NumPy 2\S*|cannot import name '[^']*' from '[^']*'"
-        r"|(?:module|package|type object) '[^']*' has no attribute '[^']*'"
+        r"|(?:module|package|type object) '[^']*' has no attribute '[^']*'|Tried to instantiate class '[\w.]{1,80}', but it does not exist"
+        r"|type '[\w.]{1,60}' is not subscriptable|'(?:type|ABCMeta)' object is not subscriptable"
+        r"|unsupported operand type\(s\) for \|: 'type' and '(?:type|NoneType)'"
         r"|'_OpNamespace' '\w{1,60}' object has no attribute '[^']*'|No module named '?(?!(?:sglang|vllm|tensorrt_llm)(?![\w.]))[\w.]{1,120}'?"
         r"|The detected CUDA version .{0,60} mismatches the version that was used to compile|DistributionNotFound: .{0,120}"
         r"|requires? (?:the )?[\w.-]{1,60} ?[<>=!~]=?\s?[\d.]{1,20}.{0,40}(?:but|found|is required|installed).{0,60})",
@@ -530,6 +572,7 @@ IMAGE_FAILURES = (
         "Take another tag of this image. An image of your own: install the missing or matching version when it is built.",
         needle=(
             "library not found: ",
+            "ailed to load ",
             "unable to load shared library",
             "unable to find backend library",
             "mismatches the version that was used to compile",
@@ -537,6 +580,10 @@ IMAGE_FAILURES = (
             "CXXABI",
             "libcudart",
             "' has no attribute '",
+            "Tried to instantiate class '",
+            "' is not subscriptable",
+            "' object is not subscriptable",
+            "for |: 'type' and",
             "' object has no attribute '",
             ": cannot open shared object file",
             "A module that was compiled using NumPy 1.x cannot be run in NumPy 2",
@@ -563,21 +610,22 @@ MEMORY_WORDS = (
     ),
     failure_rule(
         r"Executor creation failed due to insufficient GPU memory"
-        r"|CUBLAS_STATUS_(?:ALLOC_FAILED|NOT_INITIALIZED)|^(?:CUDA|HIP) [Ee]rror: out of memory|\bcuda failed with error 2\b",
+        r"|CUBLAS_STATUS_(?:ALLOC_FAILED|NOT_INITIALIZED)|^(?:CUDA|HIP) (?:[Ee]rror|failure 2): out of memory|\bcuda failed with error 2\b",
         FailureCause.CUDA_OUT_OF_MEMORY,
         "CUDA could not allocate memory.",
         "Take a smaller share of the memory for the KV cache, a smaller context or batch, or a smaller model; stop what else "
         "uses the GPU.",
         needle=(
             "CUBLAS_STATUS_",
-            "rror: out of memory",
+            ": out of memory",
             "cuda failed with error 2",
             "Executor creation failed due to insufficient GPU memory",
         ),
     ),
     failure_rule(
         r"max seq len \((?P<wants>\d+)\) is larger than the maximum number of tokens that can be stored in KV cache \((?P<has>\d+)\)"
-        r"|No available memory for the cache blocks|Impossible to fit (?:in )?any sequence in kv ?[Cc]ache|Can't allocate primary blocks"
+        r"|No available memory for the cache blocks|[Nn]o (?:GPU )?(?:memory|space|room) (?:is )?left for (?:the )?(?:KV|kv)[ _-]?[Cc]ache"
+        r"|Impossible to fit (?:in )?any sequence in kv ?[Cc]ache|Can't allocate primary blocks"
         r"|No enough (?:gpu|GPU) memory for (?:runtime|kv)|KV cache memory is not enough|Not enough KV cache (?:memory|blocks)",
         FailureCause.KV_CACHE_TOO_SMALL,
         "The context does not fit into the KV cache[: {wants} tokens needed, {has} fit].",
@@ -588,6 +636,7 @@ MEMORY_WORDS = (
             "Impossible to fit ",
             "Can't allocate primary blocks",
             "memory for ",
+            " left for ",
             "KV cache ",
         ),
         on="args.max-model-len",
@@ -596,12 +645,13 @@ MEMORY_WORDS = (
 )
 DISTRIBUTED_FAILURES = (
     failure_rule(
-        r"NCCL [Ee]rror:? (?:[\w./-]{1,200}:\d{1,6} '|\d{1,2}: )?(?P<what>[\w ]{1,80})|unhandled (?P<kind>system|cuda) error \(run with NCCL_DEBUG",
+        r"Some NCCL operations have (?P<watch>failed or timed out)|(?:^|\] )(?P<late>Timeout at NCCL work: \d{1,12})"
+        r"|NCCL [Ee]rror:? (?:[\w./-]{1,200}:\d{1,6} '|\d{1,2}: )?(?P<what>[\w ]{1,80})|unhandled (?P<kind>system|cuda) error \(run with NCCL_DEBUG",
         FailureCause.NCCL,
-        "NCCL, which connects the ranks, failed[: {what}][ ({kind} error)].",
+        "NCCL, which connects the ranks, failed[: {what}][ ({kind} error)][: its operations {watch}][: {late}].",
         "Check the link between the nodes (sparkctl doctor), NCCL_SOCKET_IFNAME, NCCL_IB_HCA and GLOO_SOCKET_IFNAME on both. "
         "With env.NCCL_DEBUG: INFO the log names the reason.",
-        needle=("error", "NCCL Error"),
+        needle=("error", "NCCL Error", "Some NCCL operations have ", "Timeout at NCCL work"),
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
@@ -703,6 +753,7 @@ MODEL_WORDS = (
 
 LIBRARY_FAILURES = (
     KERNEL_FAILURES
+    + _TOOLKIT_WARNINGS
     + JIT_FAILURES
     + MEMORY_WORDS
     + CAPTURE_FAILURES
@@ -715,7 +766,7 @@ LIBRARY_FAILURES = (
 
 
 _EXCEPTION_NEEDLES = (
-    *("Error: ", "Error(", "Exception: ", "Exception("),
+    *("Error: ", "Error(", "Exception: ", "Exception(", "error: "),
     *("Timeout: ", "Failed: ", "Expired: ", "Unsupported: ", "validation error"),
 )
 _ARGPARSE_ERROR = r"^[\w./ -]{1,80}: error: "
@@ -841,6 +892,25 @@ CRASH_FAILURES = (
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
+        rf"{EXCEPTION_PREFIX}Initial test run failed - Please make sure (?:benchmark|that) .{{0,120}}? Error: (?P<what>.{{1,200}})",
+        FailureCause.BAD_VALUE,
+        "The benchmark's first request was refused: {what}",
+        "Correct the benchmark's arguments: --model has to be the name that the server's /v1/models tells, and base URL and endpoint "
+        "those of a server that is ready.",
+        needle="Initial test run failed - ",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}(?P<what>(?:.{{0,60}}\b[Ll]ocal[_ ]rank \d{{1,4}} is out of bounds).{{0,80}})",
+        FailureCause.BAD_VALUE,
+        "The model is to be cut into more parts than this node has GPUs: {what}",
+        "A Spark has one GPU: set args.tensor-parallel-size and args.data-parallel-size to what all nodes have together, and nodes to "
+        "their number.",
+        needle=" is out of bounds",
+        on="args.tensor-parallel-size",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
         rf"{EXCEPTION_PREFIX}(?P<what>The supplied chat template .{{0,160}}|Cannot find (?:the )?chat template.{{0,160}})"
         r"|^(?:[\w.]+\.)?(?P<jinja>TemplateSyntaxError: .{0,160})",
         FailureCause.BAD_VALUE,
@@ -853,7 +923,8 @@ CRASH_FAILURES = (
     failure_rule(
         r"^(?:[\w.]+\.)?(?P<what>(?:ArgumentTypeError|SettingsError|ConfigAttributeError|ConfigKeyError|MissingMandatoryValue): .{0,300})"
         r"|^error: (?P<clap>the following required arguments were not provided.*|invalid value '[^']{0,200}' for '--?[\w-]+.*)"
-        r"|^Error: (?P<click>No such command '[^']{1,200}'|(?:Missing|Invalid value for|Got unexpected extra) .{0,200})",
+        r"|^Error: (?P<click>No such command '[^']{1,200}'|(?:Missing|Invalid value for|Got unexpected extra) .{0,200}"
+        r"|(?:accepts|requires) (?:at (?:least|most) )?\d{1,3} arg\(s\).{0,80})",
         FailureCause.BAD_VALUE,
         "The program refused its settings: [{what}][{clap}][{click}]",
         "Correct the setting that the message names (args, command or env).",
@@ -957,6 +1028,62 @@ CRASH_FAILURES = (
         "The engine refused its settings: {what}",
         "Correct the setting that the message names.",
         needle="validation error",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        rf"^(?:[\w.]+\.)?ConnectionRefusedError: (?P<what>.{{1,200}})|{EXCEPTION_PREFIX}(?P<said>.{{0,300}}?(?:Connect call failed"
+        r"|[Cc]onnection refused).{0,120})",
+        FailureCause.WORKER_LOST,
+        "Another process does not listen where this one expects it: [{what}][{said}]",
+        "That process ended, has not begun, or has another address. Its own log says why; the lines around this one say which it is.",
+        needle=("ConnectionRefusedError: ", "Connect call failed", "onnection refused"),
+        weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}(?P<what>(?:expected (?:scalar type|m1 and m2 to have the same dtype|mat1 and mat2 to have the same dtype)"
+        r"|mat1 and mat2 must have the same dtype|[Ii]nput type \(.{1,60}\) and (?:weight|bias) type \("
+        r"|query and key must have the same dtype).{0,160})",
+        FailureCause.BAD_VALUE,
+        "Two parts of the model compute in different number formats: {what}",
+        "Leave out args.dtype, or set it to the format that the model's config.json names; the same for args.kv-cache-dtype. If neither is "
+        "set, take a newer image.",
+        needle=("expected scalar type", "the same dtype", "nput type ("),
+        on="args.dtype",
+        weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(
+        r"^(?:[\w.]+\.)?ValueError: (?P<what>invalid literal for int\(\) with base \d+: .{1,120}|could not convert string to float: .{1,120})"
+        r"|^(?:[\w.]+\.)?JSONDecodeError: (?P<json>Expecting property name enclosed in double quotes: line 1 column 2 \(char 1\))",
+        FailureCause.BAD_VALUE,
+        "A setting is not written as its reader expects[: {what}][: it is no JSON ({json})].",
+        "Look for it among args and env: a number without unit and with a point, JSON with double quotes (the whole in single quotes).",
+        needle=("invalid literal for int()", "could not convert string to float", "Expecting property name"),
+        weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(
+        r"^(?:\S{1,120}: )?(?:line )?(?:\d+:? +){0,2}(?P<what>Segmentation fault|Aborted|Floating point exception"
+        r"|Trace/breakpoint trap)(?: *\(core dumped\).*| {2,}\S.*)?$|^!{3,9} (?P<said>Segfault encountered) !{3,9}"
+        r"|^(?P<cpp>terminate called (?:after throwing an instance of \S{1,120}|without an active exception))",
+        FailureCause.CRASHED,
+        "The program crashed ([{what}][{said}][{cpp}]), without a word on why.",
+        "Its last lines before this one show where it was. Try another build or version of it; `dmesg` on the node may name the library.",
+        needle=(
+            "Segmentation fault",
+            "Aborted",
+            "Floating point exception",
+            "Trace/breakpoint trap",
+            "Segfault encountered",
+            "terminate called ",
+        ),
+        weight=FailureWeight.LOST,
+    ),
+    failure_rule(
+        r"^(?:\S{1,120}: )?(?:line )?(?:\d+:? +){0,2}Illegal instruction(?: *\(core dumped\).*| {2,}\S.*)?$",
+        FailureCause.BROKEN_IMAGE,
+        "The program uses an instruction that this processor does not have.",
+        "Take a build that was made for this processor (a Spark is linux/arm64).",
+        needle="Illegal instruction",
+        on="image",
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(

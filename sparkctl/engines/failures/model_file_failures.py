@@ -183,9 +183,12 @@ _CORRUPT_FAILURES = (
         rf"|{EXCEPTION_PREFIX}Internal: \S{{0,80}}(?P<piece>sentencepiece)_processor"
         rf"|{EXCEPTION_PREFIX}(?P<json>expected (?:value|ident|`[,:]` or `[}}\]]`) at line \d+ column \d+"
         rf"|EOF while parsing \w+ at line \d+ column \d+)"
+        r"|^TypeError: (?P<nothing>not a string)$"  # SentencePiece, given no file
+        rf"|{EXCEPTION_PREFIX}(?P<chat>.{{0,200}}\btokenizer\.chat_template is not set)"
         rf"|{EXCEPTION_PREFIX}Unable to find vocab file|{EXCEPTION_PREFIX}.{{0,60}}tokenizer\.(?:model|json)\S{{0,3}} (?:not found|is missing)",
         FailureCause.MODEL_FILES,
-        "A file beside the weights is missing or not what it should be[: the {part} of {name}][: {proto}][: {piece}][: {json}].",
+        "A file beside the weights is missing or not what it should be[: the {part} of {name}][: {proto}][: {piece}][: {json}]"
+        "[: SentencePiece got no tokenizer.model ({nothing})][: {chat}].",
         f"Look at the tokenizer's and processor's files: cut short, empty, or a Git LFS pointer. {_DOWNLOAD_REMEDY}",
         needle=(
             "Can't load ",
@@ -193,11 +196,22 @@ _CORRUPT_FAILURES = (
             "sentencepiece_processor",
             "expected ",
             "EOF while parsing",
+            "TypeError: not a string",
+            "tokenizer.chat_template is not set",
             "Unable to find vocab file",
             "tokenizer.",
         ),
         on=_MODEL_PATH_FIELD,
         weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}(?:500 Internal Server Error: )?(?:invalid file magic|unable to load model: (?P<path>/\S{{1,300}}))",
+        FailureCause.MODEL_FILES,
+        "The file is no model that this version can load[: {path}].",
+        "Take a newer version of the program, which may know the model; else download the file again: it may be cut, or of another format.",
+        needle=("invalid file magic", "unable to load model: "),
+        on=_MODEL_PATH_FIELD,
+        weight=FailureWeight.DEATH,
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.{{0,60}}data did not match any variant of untagged enum (?P<what>\w{{1,60}})",
@@ -349,6 +363,7 @@ _UNSUPPORTED_FAILURES = (
         rf"{EXCEPTION_PREFIX}[Uu]n(?:supported|known|recognized) (?:model )?(?:architecture|model(?: type)?):? '?(?P<kind>(?!ID\b"
         rf"|name\b)[A-Za-z][\w.-]{{1,80}})'?\W*$"
         rf"|{EXCEPTION_PREFIX}(?:The )?[Mm]odel(?: type| architecture)? '?(?P<type>[A-Za-z][\w.-]{{2,80}})'? is not (?:yet )?supported\b"
+        rf"|{EXCEPTION_PREFIX}[Mm]odel (?:type|architecture) '?(?P<said>[A-Za-z][\w.-]{{1,80}})'? (?:not (?:yet )?supported|unsupported)\b"
         rf"|{EXCEPTION_PREFIX}Architecture '?(?P<arch>\w{{2,80}})'? not supported|^KeyError: '(?P<key>\w{{2,80}}(?:ForCausalLM"
         rf"|ForConditionalGeneration|LMHeadModel))'"
         rf"|{EXCEPTION_PREFIX}Unrecognized configuration class .{{0,200}} for this kind of AutoModel"
@@ -356,7 +371,7 @@ _UNSUPPORTED_FAILURES = (
         rf"|{EXCEPTION_PREFIX}cannot import name '(?P<class>\w{{2,80}}(?:Config|ForCausalLM|ForConditionalGeneration|Processor))' from 'transformers"
         rf"|{EXCEPTION_PREFIX}GGUF model with architecture (?P<gguf>\S{{1,80}}) is not supported|Unsupported model (?:IR|binary) version",
         FailureCause.MODEL_UNSUPPORTED,
-        "This image does not know the model[ type {type}][ ({kind})][ ({arch})][ ({key})][: its transformers has no {name}]"
+        "This image does not know the model[ type {type}][ type {said}][ ({kind})][ ({arch})][ ({key})][: its transformers has no {name}]"
         "[: its transformers has no {class}][ ({gguf})].",
         "Take a newer image of the engine.",
         needle=(
@@ -369,6 +384,9 @@ _UNSUPPORTED_FAILURES = (
             "recognized model",
             " is not supported",
             " is not yet supported",
+            " not supported",
+            " not yet supported",
+            " unsupported",
             "Unrecognized configuration class ",
             "transformers",
             "Unsupported model IR version",

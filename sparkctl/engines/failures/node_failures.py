@@ -88,7 +88,8 @@ _FILE_SYSTEM_FAILURES = (
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*(?:No space left on device|Disk quota exceeded|database or disk is full|Local disk is full)"
-        r"|: [Nn]o space left on device|^No space left on device|ObjectStoreFullError: |low on resource: ephemeral-storage"
+        r"|: [Nn]o space left on device|^No space left on device|^(?:/\S{1,80}/)?tar: .{1,200}: Wrote only \d+ of \d+ bytes"
+        r"|ObjectStoreFullError: |low on resource: ephemeral-storage"
         r"|don't have enough free space in (?P<where>\S{1,200})",
         FailureCause.DISK_FULL,
         "A disk is full on the node, or the container's shared memory is[ ({where})].",
@@ -100,6 +101,7 @@ _FILE_SYSTEM_FAILURES = (
             "Local disk is full",
             "ObjectStoreFullError: ",
             "ephemeral-storage",
+            ": Wrote only ",
             "don't have enough free space",
         ),
         on="container.shm_size",
@@ -144,12 +146,13 @@ _FILE_SYSTEM_FAILURES = (
         rf"^(?:ERROR:\s+|[\w.]*Error: )?\[Errno (?:98|48|10048)\]|{EXCEPTION_PREFIX}.*[Aa]ddress already in use"
         r"|couldn't bind HTTP server socket, hostname: (?!\S{0,200}/|\S{1,200}\.sock\b)"
         r"|server socket has failed to listen on any local network address"
+        r"|^(?:\w{1,20}: )?Failed to bind to address (?P<bare>\S{1,80})"
         r"|: bind: address already in use|failed to bind host port for (?P<host>\S+)|Bind for (?P<bind>\S+) failed: port is already allocated"
         r"|Ports are not available: exposing port \w+ (?P<exposed>\S+)|kind: AddrInUse\b|Socket '(?P<socket>[^']{1,80})' already in use"
         rf"|{EXCEPTION_PREFIX}.{{0,80}}\b[Pp]ort:? (?P<port>\d{{1,5}}) (?:is |was )?(?:already (?:in use|used|taken|bound)|not available|unavailable)"
         rf"|{EXCEPTION_PREFIX}.{{0,60}}(?:Cannot find empty port in range|Failed to bind to address (?P<grpc>\S{{1,80}}))",
         FailureCause.PORT_IN_USE,
-        "The port[ {port}][ ({host})][ ({bind})][ ({exposed})][ ({socket})][ ({grpc})] is in use by another process.",
+        "The port[ {port}][ ({host})][ ({bind})][ ({exposed})][ ({socket})][ ({grpc})][ ({bare})] is in use by another process.",
         "Stop the other process (ss -ltnp on the node shows it), or choose another port.",
         needle=(
             "failed: port is already allocated",
@@ -321,6 +324,16 @@ RANK_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
+        r"NCCL WARN (?P<warn>(?:.{0,40}Duplicate GPU detected|.{0,60}no socket interface found|socket\w{1,30} ?: (?:Connect|Connection)"
+        r"|.{0,60}Connection closed by remote peer|Call to (?:bind|connect|recv|send|ibv_(?:alloc|create|modify|open"
+        r"|reg)_\w{1,20}) failed(?!.*not supported)|Cuda failure|Timeout waiting for).*?)\.?\s*$",
+        FailureCause.NCCL,
+        "NCCL, which connects the ranks, failed: {warn}.",
+        _CHECK_LINK,
+        needle="NCCL WARN ",
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
         r"NCCL WARN (?!NET/IB ?: Got completion)(?P<warn>.*?)\.?\s*$",
         FailureCause.NCCL,
         "NCCL, which connects the ranks, warned: {warn}.",
@@ -330,13 +343,22 @@ RANK_FAILURES = (
         warning=True,
     ),
     failure_rule(
-        r"Gloo connectFullMesh failed|\bgloo\b.*(?:Connection refused|[Tt]imed out|[Uu]nable to find address for: (?P<name>\S+))",
+        r"Gloo connectFullMesh failed|\bgloo\b.*(?:Connection refused|[Tt]imed out|[Uu]nable to find address for: (?P<name>\S+))"
+        r"|(?:^|\] ?)(?:\[[^\]]{1,40}\] {1,8}\S{1,40} )?UCX  ?ERROR +(?P<ucx>.{1,120})|\*\*\* An error occurred in (?P<mpi>MPI_\w{1,40})",
         FailureCause.NCCL,
-        "The ranks could not reach each other (Gloo)[: no address for {name}].",
-        f"Set env.GLOO_SOCKET_IFNAME to the link's interface on both nodes. {_CHECK_OTHER_NODE}",
-        needle=("Gloo connectFullMesh failed", "gloo"),
-        on="env.GLOO_SOCKET_IFNAME",
+        "The ranks could not reach each other[: Gloo has no address for {name}][: UCX: {ucx}][: {mpi}].",
+        "Set env.GLOO_SOCKET_IFNAME (UCX: env.UCX_NET_DEVICES, Open MPI: btl_tcp_if_include) to the link's interface on both nodes. "
+        f"{_CHECK_OTHER_NODE}",
+        needle=("Gloo connectFullMesh failed", "gloo", "UCX ERROR", "UCX  ERROR", "An error occurred in MPI_"),
         weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"^Primary job +terminated normally, but \d+ process(?:es)? returned|^mpirun (?:noticed that|detected that one or more) process",
+        FailureCause.WORKER_LOST,
+        "A rank of this model ended, by the word of mpirun.",
+        "The lines of that rank before this one, or its own log, say why.",
+        needle=("Primary job ", "mpirun noticed that", "mpirun detected that"),
+        weight=FailureWeight.DYING,
     ),
     failure_rule(
         r"^Root Cause \(first observed failure\):",
@@ -347,11 +369,20 @@ RANK_FAILURES = (
         weight=FailureWeight.DYING,
     ),
     failure_rule(
-        r"Connection closed by peer \[(?P<peer>[^\]]*)\]",
+        r"\b[Gg]loo\b.{0,200}?[\] ]Connection closed by peer \[(?P<peer>[^\]]*)\]",
         FailureCause.WORKER_LOST,
         "The other node ({peer}) closed the connection.",
         "It ended first: its own log says why.",
         needle="Connection closed by peer",
         weight=FailureWeight.DEATH,
+    ),
+    # A client of a server at work says so, too.
+    failure_rule(
+        r"Connection closed by peer \[(?P<peer>[^\]]*)\]",
+        FailureCause.WORKER_LOST,
+        "Another process ({peer}) closed the connection.",
+        "It ended first: its own log says why.",
+        needle="Connection closed by peer",
+        weight=FailureWeight.LOST,
     ),
 )

@@ -36,8 +36,8 @@ from sparkctl.engines.lint.profile_flags import (
     parse_json_value,
     quote_value,
 )
+from sparkctl.model.node import TOTAL_BYTES
 from sparkctl.model.profile import Profile
-from sparkctl.model.sample import TOTAL_BYTES
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.text.suggestions import find_closest_match
 from sparkctl.model.text.units import format_gib, parse_size

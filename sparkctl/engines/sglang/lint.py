@@ -24,8 +24,8 @@ from sparkctl.engines.lint.profile_flags import (
     quote_value,
 )
 from sparkctl.engines.memory_estimate import CUDA_CONTEXT_BYTES
+from sparkctl.model.node import IDLE_AVAILABLE_BYTES
 from sparkctl.model.profile import Profile
-from sparkctl.model.sample import IDLE_AVAILABLE_BYTES
 from sparkctl.model.text.units import GIB, format_gib
 
 _GRAPH_BACKEND_ADVICE = "choose the backend with --cuda-graph-backend-prefill and --cuda-graph-backend-decode"

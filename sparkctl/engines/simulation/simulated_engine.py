@@ -34,7 +34,7 @@ from sparkctl.engines.simulation.engine_launch import (
     parse_flags,
 )
 from sparkctl.engines.simulation.script_player import LogStep, ScriptPlayer
-from sparkctl.model.sample import TOTAL_BYTES
+from sparkctl.model.node import TOTAL_BYTES
 from sparkctl.model.text.units import GIB
 
 _TTFT_BUCKETS = (("0.1", 0.0), ("0.25", 0.35), ("0.5", 0.85), ("1.0", 0.95), ("2.5", 1.0), ("+Inf", 1.0))  # share up to

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from sparkctl.model.sample import TOTAL_BYTES
+from sparkctl.model.node import TOTAL_BYTES
 from sparkctl.model.text.units import KIB
 
 SWAP_TOTAL_BYTES = 16_777_212 * KIB

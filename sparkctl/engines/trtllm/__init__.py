@@ -179,14 +179,6 @@ _FLAG_FAILURES = (
         on="image",
         fatal=True,
     ),
-    failure_rule(
-        r"HarmonyError|failed to download or load vocab file",
-        FailureCause.MODEL_FILES,
-        "The vocabulary of gpt-oss (harmony, tiktoken) is missing: without it chat requests fail.",
-        "Put o200k_base.tiktoken into a mounted directory and name it in env.TIKTOKEN_ENCODINGS_BASE.",
-        needle=("HarmonyError", "failed to download or load vocab file"),
-        on="env.TIKTOKEN_ENCODINGS_BASE",
-    ),
 )
 _EXIT_FAILURES = (
     failure_rule(

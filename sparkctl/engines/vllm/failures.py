@@ -365,6 +365,15 @@ _EXIT_FAILURES = (
         change=ChangeDirection.LOWER,
     ),
     failure_rule(
+        rf"{EXCEPTION_PREFIX}Did not receive response from front-end process within (?P<time>[\w ]{{1,20}})",
+        FailureCause.WORKER_LOST,
+        "The engine core waited {time} for the API server, which did not answer.",
+        "The API server's own lines say why: on another node, look at its log and at the link between the two.",
+        needle="response from front-end process",
+        fatal=True,
+        weight=FailureWeight.LOST,
+    ),
+    failure_rule(
         rf"{EXCEPTION_PREFIX}.*(?:Engine core initialization failed|EngineCore encountered an issue"
         r"|Engine process failed to start|Engine loop is not running)|^(?:[\w.]+\.)?EngineDeadError\b"
         r"|^AsyncLLM output_handler failed",

@@ -19,7 +19,7 @@ from sparkctl.engines.simulation.engine_launch import (
 )
 from sparkctl.engines.simulation.script_player import LOG_TIME
 from sparkctl.engines.simulation.simulated_engine import SimulatedEngine
-from sparkctl.model.sample import TOTAL_BYTES
+from sparkctl.model.node import TOTAL_BYTES
 from sparkctl.model.text.units import GIB
 
 _RAY_PORT, _STORE_PORT = 6379, 29501  # if nothing else is given

@@ -220,6 +220,10 @@ class DockerClient:
                 self.node_name, f"no answer to its stop within {seconds + _STOP_MARGIN_SECONDS:g} s"
             ) from busy
 
+    async def signal_container(self, ref: str, name: str) -> None:
+        """Send a signal to a container's first process. Raises `DockerError` where it does not run."""
+        await self._call_sdk(lambda api: api.kill(ref, signal=name))
+
     async def rename_container(self, ref: str, name: str) -> None:
         """Give a container another name. Raises ContainerNameInUse, ContainerNotFound."""
         await self._call_sdk(lambda api: api.rename(ref, name))

@@ -7,10 +7,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from sparkctl.model.sample import MemoryBar
 from sparkctl.model.text.units import GIB
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, measure_row, truncate_row
+
+if TYPE_CHECKING:
+    from sparkctl.model.sample import MemoryBar
 
 _MEMORY_TEXTURES = (
     ("█", TextStyle.GPU),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparkctl.engines.simulation.unified_memory import KERNEL_RESERVE_BYTES, UnifiedMemory
-from sparkctl.model.sample import TOTAL_BYTES
+from sparkctl.model.node import TOTAL_BYTES
 from sparkctl.model.text.units import GIB, KIB
 from sparkctl.node.node_inspection import parse_meminfo
 

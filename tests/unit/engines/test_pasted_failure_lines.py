@@ -472,3 +472,208 @@ def test_a_librarys_sentence_names_the_cause_whoever_passes_it_on(paste: str, ca
 )
 def test_a_sentence_of_a_good_start_is_no_failure(paste: str) -> None:
     assert _diagnose_paste(paste).verdict is None
+
+
+_GH = "https://github.com/"
+# Lines of logs that their owners posted, each with where.
+POSTED = [
+    (
+        "2025-06-11 11:01:08    error stdout RuntimeError: CUDA error: device-side assert triggered",
+        FailureCause.GPU_FAULT,
+        f"{_GH}resemble-ai/chatterbox/issues/148",
+    ),
+    (
+        " [rank3]:[E227 16:30:43.526306740 ProcessGroupNCCL.cpp:630] [Rank 3] Some NCCL operations have failed or timed out. Due to the "
+        "asynchronous nature of CUDA kernels, subsequent GPU operations might run on corrupted/incomplete data.",
+        FailureCause.NCCL,
+        f"{_GH}sgl-project/sglang/issues/3932",
+    ),
+    (
+        "RuntimeError: Check failed: (lib_handle_ != nullptr) is false: Failed to load dynamic shared library "
+        "/home/ray/anaconda3/lib/python3.11/site-packages/deep_gemm/_C.so libn",
+        FailureCause.BROKEN_IMAGE,
+        f"{_GH}sgl-project/sglang/issues/25069",
+    ),
+    (
+        "  Device 0: NVIDIA GB10, compute capability 12.1, VMM: yes\nSegmentation fault (core dumped)",
+        FailureCause.CRASHED,
+        f"{_GH}geerlingguy/beowulf-ai-cluster/issues/15",
+    ),
+    (
+        "(EngineCore pid=1632893) TypeError: type 'array.array' is not subscriptable",
+        FailureCause.BROKEN_IMAGE,
+        f"{_GH}phivan3008/meeting-translator/blob/HEAD/vllm_serve.log",
+    ),
+    (
+        "RuntimeError: Tried to instantiate class '_core_C.ScalarType', but it does not exist! Ensure that it is registered via torch::class_",
+        FailureCause.BROKEN_IMAGE,
+        f"{_GH}apollo-mg/Project-Apollo/blob/HEAD/vllm_server.log",
+    ),
+    (
+        "(EngineCore pid=274) ERROR 06-13 20:09:13 [core.py:1167] RuntimeError: Worker failed with error 'Check failed: (status == "
+        "cudaSuccess) is false: BatchPrefillWithPagedKVCache failed with error invalid argument', please check the stack trace above "
+        "for the root cause",
+        FailureCause.GPU_FAULT,
+        f"{_GH}trietnguyeminh/Submission---EXACT--IJCNN/blob/HEAD/vllm_server.log",
+    ),
+    (
+        "llama_model_loader: loaded meta data with 26 key-value pairs and 579 tensors from /m\n ROCm error: unspecified launch failure",
+        FailureCause.GPU_FAULT,
+        f"{_GH}apollo-mg/Project-Apollo/blob/HEAD/llama_server.log",
+    ),
+    (
+        "(APIServer pid=1939745) INFO:     Application startup complete.\n"
+        "slurmstepd: error: *** JOB 6753 ON gpuh04 CANCELLED AT 2026-01-07T10:29:37 DUE TO TIME LIMIT ***",
+        FailureCause.STOPPED_BY_OTHERS,
+        f"{_GH}Zzsf11/VideoCuttingAgent/blob/HEAD/output/Qwen3VL_vllm-server.out",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("paste", "cause", "source"), POSTED, ids=[row[2].rpartition("/")[2] + row[1] for row in POSTED]
+)
+def test_a_line_that_somebody_posted_names_its_cause(paste: str, cause: FailureCause, source: str) -> None:
+    verdict = _diagnose_paste(paste).verdict
+    assert verdict is not None, source
+    assert verdict.cause is cause, source
+    assert "(not said)" not in verdict.summary + verdict.remedy
+
+
+@pytest.mark.parametrize(
+    ("paste", "cause"),
+    [
+        # ONNX Runtime's own header, csrc/jit of DeepGEMM, CUDA's words for cudaErrorNotSupported, PyTorch for two dtypes
+        (
+            "[E:onnxruntime:Default, cuda_call.cc:118 CudaCall] CUDA failure 2: out of memory ; GPU=0 ; hostname=a ; line=110",
+            FailureCause.CUDA_OUT_OF_MEMORY,
+        ),
+        (
+            "RuntimeError: Failed: CUDA driver error csrc/jit/kernel_runtime.hpp:108 '301'",
+            FailureCause.JIT_FAILED,
+        ),
+        ("RuntimeError: CUDA error: operation not supported", FailureCause.KERNEL_UNSUPPORTED),
+        ("AssertionError: FlashAttention v3 Only supports SM90", FailureCause.KERNEL_UNSUPPORTED),
+        ("RuntimeError: expected scalar type BFloat16 but found Half", FailureCause.BAD_VALUE),
+        ("ValueError: invalid literal for int() with base 10: 'auto'", FailureCause.BAD_VALUE),
+        (
+            "json.decoder.JSONDecodeError: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",
+            FailureCause.BAD_VALUE,
+        ),
+        ("AssertionError: DP adjusted local rank 1 is out of bounds.", FailureCause.BAD_VALUE),
+        ("Error: accepts 1 arg(s), received 0", FailureCause.BAD_VALUE),
+        ("ConnectionRefusedError: [Errno 111] Connection refused", FailureCause.WORKER_LOST),
+        (
+            "aiohttp.client_exceptions.ClientConnectorError: Cannot connect to host 127.0.0.1:8000 ssl:default "
+            "[Connect call failed ('127.0.0.1', 8000)]",
+            FailureCause.WORKER_LOST,
+        ),
+        (
+            "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.2]:12345",
+            FailureCause.WORKER_LOST,
+        ),
+        ("RuntimeError: Did not receive response from front-end process within 5 minutes", FailureCause.WORKER_LOST),
+        (
+            "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
+            FailureCause.WORKER_LOST,
+        ),
+        (
+            "spark-1:100:200 [0] NCCL WARN socketStartConnect: Connect to 10.0.0.2<45678> failed : Connection refused",
+            FailureCause.NCCL,
+        ),
+        (
+            "[1700000000.000000] [spark-1:100  :0]       ib_device.c:1000 UCX  ERROR ibv_create_cq failed",
+            FailureCause.NCCL,
+        ),
+        ("[spark-1:100] *** An error occurred in MPI_Init_thread", FailureCause.NCCL),
+        (
+            "Primary job  terminated normally, but 1 process returned\na non-zero exit code.",
+            FailureCause.WORKER_LOST,
+        ),
+        ("socket.gaierror: [Errno -3] Temporary failure in name resolution", FailureCause.HUB_UNREACHABLE),
+        ("httpx.ReadTimeout: The read operation timed out", FailureCause.HUB_UNREACHABLE),
+        (
+            "openai_harmony.HarmonyError: error downloading or loading vocab file: failed to download or load vocab file",
+            FailureCause.HUB_UNREACHABLE,
+        ),
+        ("TypeError: not a string", FailureCause.MODEL_FILES),
+        ("Error: invalid file magic", FailureCause.MODEL_FILES),
+        ("RuntimeError: Model type foo not supported", FailureCause.MODEL_UNSUPPORTED),
+        ("RuntimeError: cuda is not available", FailureCause.GPU_RUNTIME_MISSING),
+        (
+            'OCI runtime exec failed: exec failed: unable to start container process: exec: "nvidia-smi": executable file not found in '
+            "$PATH: unknown",
+            FailureCause.GPU_RUNTIME_MISSING,
+        ),
+        ("Failed to initialize NVML: Insufficient Permissions", FailureCause.PERMISSION),
+        ("grpc: Failed to bind to address 0.0.0.0:8001", FailureCause.PORT_IN_USE),
+        ("tar: model.tar: Wrote only 4096 of 10240 bytes", FailureCause.DISK_FULL),
+        ("libgomp: Thread creation failed: Resource temporarily unavailable", FailureCause.DOCKER_REFUSED),
+        ("/usr/bin/python3: No module named vllm.entrypoints", FailureCause.BROKEN_IMAGE),
+        ("/entrypoint.sh: line 3:    77 Segmentation fault      (core dumped) python3 -m server", FailureCause.CRASHED),
+        ("Illegal instruction (core dumped)", FailureCause.BROKEN_IMAGE),
+        ("terminate called after throwing an instance of 'std::runtime_error'", FailureCause.CRASHED),
+        (
+            "ValueError: Initial test run failed - Please make sure benchmark arguments are correctly specified. Error: Not Found",
+            FailureCause.BAD_VALUE,
+        ),
+        # Another program passes it on.
+        ("launcher: vllm exited: OSError: [Errno 28] No space left on device", FailureCause.DISK_FULL),
+        # kubectl describe pod
+        (
+            "Events:\n  Type     Reason            Age   From               Message\n"
+            "  Warning  FailedScheduling  2m    default-scheduler  0/1 nodes are available: 1 Insufficient\n"
+            "nvidia.com/gpu. preemption: 0/1 nodes are available: 1 No preemption victims found",
+            FailureCause.GPU_RUNTIME_MISSING,
+        ),
+        (
+            "    State:          Waiting\n    Last State:     Terminated\n      Reason:       OOMKilled\n      Exit Code:    137",
+            FailureCause.HOST_OOM_KILL,
+        ),
+        (
+            "  Normal  Killing  2m  kubelet  Container vllm failed startup probe, will be restarted",
+            FailureCause.TIMED_OUT,
+        ),
+        (
+            '  Warning  FailedMount  3s (x8 over 1m)  kubelet  MountVolume.SetUp failed for volume "m" : hostPath type check failed',
+            FailureCause.DOCKER_REFUSED,
+        ),
+    ],
+)
+def test_a_sentence_of_a_library_or_a_shell_names_its_cause(paste: str, cause: FailureCause) -> None:
+    verdict = _diagnose_paste(paste).verdict
+    assert verdict is not None
+    assert verdict.cause is cause
+    assert "(not said)" not in verdict.summary + verdict.remedy
+
+
+@pytest.mark.parametrize(
+    "paste",
+    [
+        # github.com/mudler/LocalAI/issues/4354
+        "2:32AM DBG GRPC(hermes-3-llama-3.1-8b_128k-127.0.0.1:43767): stderr llm_load_tensors: tensor 'token_embd.weight' (q8_0) (and 0 "
+        "others) cannot be used with preferred buffer type CPU_AARCH64, using CPU instead",
+        # FlashInfer's compilation_context.py logs it as a warning, and goes on
+        "Failed to get device capability: SM 12.x requires CUDA >= 12.9.",
+        "Could not find a tuned configuration for the fused MoE kernel. Using default config. Performance might be sub-optimal!",
+        "error: XDG_RUNTIME_DIR is invalid or not set in the environment.",
+        "bash: cannot set terminal process group (-1): Inappropriate ioctl for device\nbash: no job control in this shell",
+        "load_backend: failed to find ggml_backend_init in /app/libggml-cuda.so",
+        "============ Serving Benchmark Result ============\nSuccessful requests:                     98\n"
+        "Failed requests:                         2\nBenchmark duration (s):                  5.78",
+        "[c10d] The client socket cannot be initialized to connect to [spark-1]:29500 (errno: 97 - Address family not supported by "
+        "protocol).",
+    ],
+)
+def test_a_line_of_a_program_that_goes_on_is_no_failure(paste: str) -> None:
+    assert _diagnose_paste(paste).verdict is None
+
+
+def test_flashinfers_warning_explains_nothing_but_an_end_without_words() -> None:
+    warning = "Failed to get device capability: SM 12.x requires CUDA >= 12.9."
+    verdict = _diagnose_paste(f"{warning}\nRuntimeError: FlashInfer requires GPUs with sm75 or higher").verdict
+    assert verdict is not None
+    assert (verdict.cause, "sm75" in verdict.summary) == (FailureCause.KERNEL_UNSUPPORTED, True)
+    other = _diagnose_paste(f"{warning}\nValueError: the rope is odd").verdict
+    assert other is not None
+    assert other.cause is FailureCause.CRASHED

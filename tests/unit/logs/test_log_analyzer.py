@@ -94,6 +94,9 @@ def test_a_quoted_ready_line_makes_nothing_ready(read: Reader) -> None:
     ("earlier", "later", "seconds"),
     [
         ("INFO 12-31 23:59:30 [a.py:1] x", "INFO 01-01 00:00:45 [a.py:1] x", 75.0),
+        ("INFO 02-28 23:59:30 [a.py:1] x", "INFO 03-01 00:00:45 [a.py:1] x", 75.0),
+        ("INFO 02-29 23:59:30 [a.py:1] x", "INFO 03-01 00:00:45 [a.py:1] x", 75.0),
+        ("INFO 02-28 23:59:30 [a.py:1] x", "INFO 02-29 00:00:45 [a.py:1] x", 75.0),
         ("INFO 05-02 10:00:00 [a.py:1] x", "INFO 05-02 10:02:00 [a.py:1] x", 120.0),
         ("INFO 05-02 10:02:00 [a.py:1] x", "INFO 05-02 10:00:00 [a.py:1] x", None),  # a clock was set back
         ("[2026-12-31 23:59:30] x", "[2027-01-01 00:00:45] x", 75.0),

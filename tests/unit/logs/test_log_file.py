@@ -46,6 +46,7 @@ def test_every_block_ends_with_a_line_and_nothing_is_lost(log: str, most: int) -
 @pytest.mark.parametrize("packed", [
     gzip.compress(b"one\ntwo\n", mtime=0), "one\ntwo\n".encode("utf-16"), b"\xef\xbb\xbfone\ntwo", b"\0" * 300_000 + b"one\ntwo\n",
     "one\ntwo\n".encode("utf-16-le"), "one\ntwo\n".encode("utf-16-be"), gzip.compress("one\ntwo\n".encode("utf-16-le"), mtime=0),
+    b"one\ntwo\n" + b"\0" * 445, b"one\n" + b"\0" * 5000 + b"two\n",
 ])  # fmt: skip
 def test_a_compressed_or_padded_log_is_read(packed: bytes) -> None:
     assert read_all_blocks(packed) == b"one\ntwo\n"

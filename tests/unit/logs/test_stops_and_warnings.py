@@ -12,7 +12,7 @@ from sparkctl.logs.diagnosis import LogDiagnoser
 from sparkctl.logs.line_patterns import looks_like_error
 from sparkctl.model.launch_plan import ReadinessRule
 from sparkctl.model.text.log_line import LogLine
-from sparkctl.model.verdict import FailureCause
+from sparkctl.model.verdict import Confidence, FailureCause
 
 API, CORE = "(APIServer pid=1) ", "(EngineCore pid=77) "
 ULIMIT = (
@@ -390,3 +390,41 @@ def test_a_message_of_a_log_keeps_its_words_and_loses_its_secrets() -> None:
         assert words in found.verdict.summary
     secret = diagnose_lines([*VLLM_START, f"{CORE}ERROR 11-22 10:00:40 [core.py:7] ValueError: HF_TOKEN=Zq7v9Kx2Lm"])
     assert "Zq7v9" not in str(secret.build_diagnosis())
+
+
+FULL = "OSError: [Errno 28] No space left on device"
+LOGGING = (
+    "--- Logging error ---",
+    "Traceback (most recent call last):",
+    '  File "/usr/lib/x.py", line 1, in emit',
+    FULL,
+    "Call stack:",
+)
+USAGE = (
+    "Exception in thread Thread-4 (_report_usage_worker):",
+    "Traceback (most recent call last):",
+    '  File "/x.py", line 1, in f',
+    FULL,
+)
+DEAD = f"{CORE}ERROR 11-22 10:05:00 [core.py:742] vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue."
+
+
+def test_a_disk_that_is_full_for_the_logging_ends_no_engine() -> None:
+    assert diagnose_lines([*VLLM_READY, *LOGGING]).build_diagnosis().verdict is None
+
+
+def test_a_full_disk_is_certain_only_where_the_engine_says_that_it_ended() -> None:
+    beside = diagnose_lines([*VLLM_READY, *USAGE]).build_diagnosis().verdict
+    ended = diagnose_lines([*VLLM_READY, *USAGE, DEAD]).build_diagnosis().verdict
+    assert beside is not None
+    assert ended is not None
+    assert (beside.cause, beside.confidence) == (FailureCause.DISK_FULL, Confidence.LIKELY)
+    assert (ended.cause, ended.confidence) == (FailureCause.DISK_FULL, Confidence.CERTAIN)
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["client: error: Connection closed by peer [10.0.0.9]", "RuntimeError: Connection closed by peer [10.0.0.9]"],
+)
+def test_a_client_that_left_loses_no_worker(said: str) -> None:
+    assert diagnose_lines([*VLLM_READY, said]).build_diagnosis().verdict is None

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.model import sample
+from sparkctl.model import node
 from sparkctl.model.text.units import GIB
 from sparkctl.profiles.profile_library import ProfileLibrary
 
-ROOT = Path(sample.__file__).parents[2]
-TOTALS = {f"{size / GIB:.1f}" for size in (sample.TOTAL_BYTES, sample.LEAST_TOTAL_BYTES)}
+ROOT = Path(node.__file__).parents[2]
+TOTALS = {f"{size / GIB:.1f}" for size in (node.TOTAL_BYTES, node.LEAST_TOTAL_BYTES)}
 # A size of all memory: 118 to 129 GiB or GB, or such a number of KiB or bytes.
 ALL_MEMORY = re.compile(
     r"\b(?P<size>11[89](?:\.\d+)?|12\d(?:\.\d+)?) ?Gi?B\b|\b12[78]_?[0-9]{3}_?[0-9]{3}(?:_?[0-9]{3})?\b"
@@ -27,7 +27,7 @@ def test_the_code_has_no_other_figure() -> None:
     files = [path for ending in ("py", "txt", "sh") for path in (ROOT / "sparkctl").rglob(f"*.{ending}")]
     files = [path for path in files if path.name != "book.txt"]  # a text of prompts
     assert len(files) > 300
-    own = Path(sample.__file__)
+    own = Path(node.__file__)
     others = {str(path): sizes for path in files if path != own and (sizes := list_sizes(path) - TOTALS - {"128"})}
     assert others == {}
 
@@ -45,5 +45,5 @@ def test_a_vllm_profile_expects_its_share_of_all_memory(name: str) -> None:
     share = dict(profile.args).get("gpu-memory-utilization")
     if profile.engine != "vllm" or not isinstance(share, str) or profile.expected_memory is None:
         pytest.skip("no share of all memory")
-    claimed = float(share) * sample.TOTAL_BYTES
+    claimed = float(share) * node.TOTAL_BYTES
     assert -GIB / 4 <= profile.expected_memory - claimed <= GIB  # whole GiB

@@ -51,14 +51,14 @@ WANTED = {
 PLACED = WANTED | {".sparkctl-source"}
 
 
-def begin(endpoint: str, target: Path, home: Path, **request: object) -> subprocess.Popen[str]:
+def begin(endpoint: str, target: Path, home: Path, script: Path = SCRIPT, **request: object) -> subprocess.Popen[str]:
     words = {"repo": REPOSITORY, "target": str(target), **request}
     env = {
         "PATH": os.environ["PATH"], "HOME": str(home), "HF_ENDPOINT": endpoint, "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         "HF_HUB_DISABLE_XET": "1", "HF_HUB_ETAG_TIMEOUT": "5", "HF_HUB_DOWNLOAD_TIMEOUT": "5",
     }  # fmt: skip
     return subprocess.Popen(
-        [sys.executable, "-u", str(SCRIPT), json.dumps(words)],
+        [sys.executable, "-u", str(script), json.dumps(words)],
         env=env,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -159,6 +159,8 @@ def test_a_damaged_file_does_not_stay_in_the_hubs_cache(hub: HubStandIn, url: st
     assert not (folder / "blobs" / hashlib.sha256(WEIGHTS[::-1]).hexdigest()).exists()
     assert inspect_model(folder).unfinished, "nobody takes it for whole"
     hub.damaged.clear()
+    blob = hashlib.sha256(WEIGHTS).hexdigest()
+    (folder / "blobs" / f"{blob}.170dbdbb.incomplete").write_bytes(b"begun under a name of that client's own")
     assert download(url, folder, tmp_path, is_cache=True)[-1]["done"]
     assert inspect_model(folder).unfinished == 0
     assert (folder / "snapshots" / COMMIT / name).read_bytes() == WEIGHTS[::-1]
@@ -472,3 +474,61 @@ def test_an_error_that_nobody_foresaw_ends_it_at_once_with_a_message(tmp_path: P
     assert done.returncode == 1
     assert json.loads(done.stdout.splitlines()[-1]) == {"error": "broken", "message": "KeyError: 'wrong.json'"}
     assert "Traceback" in done.stderr
+
+
+@pytest.mark.parametrize("is_forced", [False, True])
+def test_a_download_waits_for_whoever_loads_weights_unless_it_was_forced(
+    hub: HubStandIn, url: str, tmp_path: Path, *, is_forced: bool
+) -> None:
+    """It stands still as long as it is asked to, goes on by itself, and dies with what holds it."""
+    brief = tmp_path / "download.py"
+    brief.write_text(SCRIPT.read_text().replace("_HOLD_SECONDS = 15.0", "_HOLD_SECONDS = 1.0"))
+    hub.pace.clear()
+    running = begin(url, tmp_path / "tiny", tmp_path, script=brief, is_forced=is_forced)
+    try:
+        while not any("cdn" in one[1] for one in hub.log):
+            time.sleep(0.02)
+        children = list_children(running.pid)
+        assert len(children) == (0 if is_forced else 1)
+        if is_forced:
+            return
+        running.send_signal(signal.SIGUSR1)
+        hub.pace.set()
+        time.sleep(0.5)
+        assert read_state(children[0]) == "T"
+        out, _ = running.communicate(timeout=60)
+        said = [json.loads(line) for line in out.splitlines()]
+        assert [one["held"] for one in said if "held" in one] == [True, False]
+        assert said[-1]["done"]
+        assert running.returncode == 0
+    finally:
+        hub.pace.set()
+        running.kill()
+        running.wait()
+
+
+def test_a_killed_download_that_waits_leaves_no_process(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+    hub.pace.clear()
+    running = begin(url, tmp_path / "tiny", tmp_path)
+    while not any("cdn" in one[1] for one in hub.log):
+        time.sleep(0.02)
+    (child,) = list_children(running.pid)
+    running.send_signal(signal.SIGUSR1)
+    running.kill()
+    running.wait()
+    hub.pace.set()
+    ends = time.monotonic() + 10
+    while read_state(child) not in ("", "Z"):
+        assert time.monotonic() < ends
+        time.sleep(0.02)
+
+
+def list_children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def read_state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""

@@ -171,6 +171,7 @@ def test_with_data_parallel_experts_each_spark_has_all_of_the_attention_and_its_
     subject = build_estimate_input(profile, replace(plan, command=("vllm", "serve", "/m", *flags.split())), ())
     (part,) = list_model_parts(subject)
     assert part.size == weights * 1e9
+    assert ("model.experts" in part.words) == (experts is None)
     assert subject.estimate_kv_cache(8000).size == 8_000_000 // cache_share
 
 
