@@ -96,8 +96,9 @@ class OperationHistory(LogArchive):
         has_joined: bool = False,
         peak: int | None = None,
         estimated: int | None = None,
+        workers: Sequence[str] = (),
     ) -> None:
-        """Record that a start reached ready after ``seconds``, now or at unix time ``when``.
+        """Record that a start reached ready after ``seconds``, now or at unix time ``when``; ``workers``: the nodes of its other ranks.
 
         ``kind`` is the result of `compute_model_key`. ``has_joined``: the start was already running, so its seconds do
         not count for expected durations. ``peak``: bytes that it took, ``estimated``: the memory estimate.
@@ -108,7 +109,7 @@ class OperationHistory(LogArchive):
             node=NodeName(node), instance=profile, seconds=seconds, parts=tuple(parts), peak=peak or None,
             estimated=estimated if peak else None, has_joined=has_joined or None,
         )  # fmt: skip
-        self._record_single_start(profile, digest, kind or None, share, time.time() if when is None else when)
+        self._record_single_start(profile, digest, kind or None, share, time.time() if when is None else when, workers)
 
     def record_failure(self, profile: str, digest: str, node: str, cause: str, container: str, when: float) -> None:
         """Record that a start failed at unix time ``when``. The same container counts once; a start without one each time."""
@@ -118,7 +119,7 @@ class OperationHistory(LogArchive):
         self._record_single_start(profile, digest, None, share, when)
 
     def _record_single_start(
-        self, profile: str, digest: str, alike: str | None, share: NodeResult, when: float
+        self, profile: str, digest: str, alike: str | None, share: NodeResult, when: float, workers: Sequence[str] = ()
     ) -> None:
         """Store a start of which nothing else is known; add a failure to the row of its container, if there is one."""
         from sparkctl.history import tables
@@ -131,7 +132,7 @@ class OperationHistory(LogArchive):
                     kind=OperationKind.START,
                     began=max(0.0, when - (share.seconds or 0.0)),
                     operator="",
-                    nodes=(share.node,),
+                    nodes=(share.node, *map(NodeName, workers)),
                     profile=profile,
                     instance=profile,
                     hash=digest or None,

@@ -39,9 +39,14 @@ def build_story_options(sparks: SimulatedSparks, clock: SimClock, state: Path) -
     )
 
 
+def _cut_tile(text: str, engine: str) -> str:
+    """What follows an engine's name and version, up to those of the next tile; empty where it is not on the screen."""
+    return re.split(r"(?:SGLang|vLLM) \d", text.partition(engine)[2])[0]
+
+
 def parse_tile_figures(text: str, engine: str) -> tuple[float, float]:
     """tok/s and tokens a step in the tile of an engine."""
-    part = text[text.index(engine) :]
+    part = _cut_tile(text, engine)
     speed, steps = re.search(r"decode +([\d.]+) tok/s", part), re.search(r"accept +([\d.]+) per step", part)
     assert speed is not None, text
     assert steps is not None, text
@@ -50,7 +55,7 @@ def parse_tile_figures(text: str, engine: str) -> tuple[float, float]:
 
 def _has_tile_figures(text: str, engine: str) -> bool:
     """Whether an engine's tile has its figures, past the first stride, which begins with waiting."""
-    return bool(re.search(rf"{engine}[\s\S]*decode +1[12]\.\d+ tok/s[\s\S]*accept +[\d.]+ per step", text))
+    return bool(re.search(r"decode +1[12]\.\d+ tok/s[\s\S]*accept +[\d.]+ per step", _cut_tile(text, engine)))
 
 
 async def _wait_for_words(pilot: Driver, words: str) -> str:

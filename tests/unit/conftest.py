@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -13,8 +15,25 @@ from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan, PhaseTimeouts, ReadinessRule
 from sparkctl.model.node import NodeName
 from sparkctl.model.text.log_line import LogLine
+from tests.support.fast_forward import forward_clock
 
 READY = "The server is fired up and ready to roll!"
+
+
+@pytest.fixture
+def forwarded_clock() -> Iterator[None]:
+    """Wait for nothing but work: for tests whose event loop waits for timers alone."""
+    with forward_clock():
+        yield
+
+
+@pytest.fixture
+def public_path() -> Iterator[Path]:
+    """A folder that other users reach. Above `tmp_path` is one that every beginning run of pytest closes to them."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
 
 
 @pytest.fixture

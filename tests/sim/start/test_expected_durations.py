@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -75,3 +76,20 @@ def test_the_simulated_operator_has_started_all_of_it_before(tmp_path: Path) -> 
     known = OperationHistory(tmp_path).get_expected_durations(VLLM, profile.digest, "spark2")
     assert known.seconds == pytest.approx(sum(one.seconds for one in known.parts) + 2)
     assert any(one.step == "weights" for one in known.parts)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "begun"),
+    [
+        ("fresh", []), ("trouble", [("minimax-m27", ("spark1", "spark2"), 26.0)]),
+        ("two-stacks", [("qwen36-vllm", ("spark2",), 3.1), ("qwen36-ngram", ("spark1",), 5.2)]),
+    ],
+)  # fmt: skip
+def test_the_simulated_history_has_the_starts_of_what_runs(
+    tmp_path: Path, scenario: str, begun: list[tuple[str, tuple[str, ...], float]]
+) -> None:
+    seed_start_history(tmp_path, scenario)
+    found = OperationHistory(tmp_path).list_operations()
+    shown = [(one.profile, one.nodes, round((time.time() - (one.ended or 0.0)) / 3600, 1)) for one in found]
+    assert shown[: len(begun)] == begun
+    assert bool(found) is (scenario != "fresh")

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,8 +20,8 @@ class HubStandIn:
 
     ``gated``, ``private``: names of repositories that want a token. ``cut_after``: bytes after which the next download
     breaks off, once. ``damaged``: names of files that arrive with a flipped bit. ``sizeless``: names of files whose size the
-    Hub does not tell in its list. ``log``: (method, path, range) of each
-    request, ``tokens``: the tokens that came.
+    Hub does not tell in its list. ``rate``: bytes/s of the line to it, which all connections share; None:
+    without a limit. ``log``: (method, path, range) of each request, ``tokens``: the tokens that came.
     """
 
     def __init__(self) -> None:
@@ -34,6 +35,17 @@ class HubStandIn:
         self.tokens: set[str] = set()
         self.pace = threading.Event()
         self.pace.set()  # cleared: large files stand still
+        self.rate: float | None = None
+        self._line, self._is_free_at = threading.Lock(), 0.0
+
+    def wait_for_line(self, size: int) -> None:
+        """Wait until so many bytes have had their turn on the line."""
+        if self.rate is None:
+            return
+        with self._line:
+            began = max(self._is_free_at, time.monotonic())
+            self._is_free_at = began + size / self.rate
+        time.sleep(max(0.0, began - time.monotonic()))
 
     def is_refused(self, repository: str, token: str | None) -> bool:
         """Tell whether somebody with this token may not have it."""
@@ -180,6 +192,7 @@ def run_hub(hub: HubStandIn, host: str = "127.0.0.1") -> Iterator[str]:
                 body, hub.cut_after = body[: hub.cut_after], None
                 self.close_connection = True
             for at in range(0, len(body), 65536):
+                hub.wait_for_line(min(65536, len(body) - at))
                 self.wfile.write(body[at : at + 65536])
                 if is_cuttable and at:
                     self.wfile.flush()

@@ -307,13 +307,14 @@ def test_one_that_was_stopped_goes_on_if_it_was_fed_meanwhile(is_fed: bool, tmp_
 def test_a_driver_that_hangs_does_not_stop_the_samples_of_memory() -> None:
     with run_agent(nvml=HANGING, every=0.1) as running:
         read_hello(running)
-        reads = [read_sample(running) for _ in range(5)]
+        reads = [read_sample(running) for _ in range(9)]
     assert all(read.memory is not None and read.gpus is None for read in reads)
     silent = [read.gpu_silent_for for read in reads]
     assert None not in silent
     assert silent[-1] > silent[0]  # type: ignore[operator]
     late = [after.uptime - before.uptime for before, after in pairwise(reads[1:])]
-    assert max(late) < 0.2, "only the first sample waits for a driver that is silent"
+    waited = [gap for gap in late if gap >= agent.DEVICE_WAIT_SECONDS]  # a busy machine delays one or two, too
+    assert len(waited) < 3, "only the first sample waits for a driver that is silent"
 
 
 def test_an_agent_that_was_suspended_catches_nothing_up() -> None:
@@ -327,7 +328,8 @@ def test_an_agent_that_was_suspended_catches_nothing_up() -> None:
             os.kill(running.process.pid, signal.SIGCONT)
             reads += [read_sample(running) for _ in range(3)]
     gaps = [after.uptime - before.uptime for before, after in pairwise(reads)]
-    assert min(gaps) > 0.15, "no two samples at once after a suspension"
+    at_once = [gap for gap in gaps if gap < 0.05]  # a busy machine, too, delays a sample until shortly before the next
+    assert len(at_once) < 3, "no two samples at once after a suspension, of which there were three"
 
 
 def test_a_reader_of_the_gpu_that_is_stopped_is_silence_and_its_return_is_news() -> None:

@@ -18,3 +18,4 @@ def test_the_ratio_is_told_as_it_is_and_without_what_both_commands_need_anyway()
     assert (whole.bound, whole.holds) == (0.95, False)
     assert alone.value == pytest.approx(2 / 4), "5 - 1 s against 4 - 2 s"
     assert alone.bound is None
+    assert build_goals(found, 500_000_000, bound=None)[0].holds, "a ratio that is only told"
