@@ -15,8 +15,16 @@ from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan, PhaseTimeouts, ReadinessRule
 from sparkctl.model.node import NodeName
 from sparkctl.model.text.log_line import LogLine
+from tests.support.fast_forward import forward_clock
 
 READY = "The server is fired up and ready to roll!"
+
+
+@pytest.fixture
+def forwarded_clock() -> Iterator[None]:
+    """Wait for nothing but work: for tests whose event loop waits for timers alone."""
+    with forward_clock():
+        yield
 
 
 @pytest.fixture

@@ -138,6 +138,7 @@ async def test_another_answer_is_trouble_with_words(
     await link.close()
 
 
+@pytest.mark.usefixtures("forwarded_clock")
 async def test_a_guard_that_is_silent_is_given_up_before_its_late_answer_is_taken_for_another(
     session: NodeSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,8 @@ from sparkctl.tui.log_viewer.log_pane import LogPane
 from sparkctl.views.text.styled_text import to_ascii
 from tests.unit.tui.log_app import LogApp, make_log_lines, make_numbered_lines, press_keys, wait_until_settled
 
+pytestmark = pytest.mark.usefixtures("forwarded_clock")
+
 FATAL = (
     "(EngineCore pid=2) ERROR 11-20 16:26:30 [core.py:1108] EngineCore failed to start.",
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.25 GiB. GPU 0 has 1 GiB of which 1 GiB is free",
