@@ -398,7 +398,7 @@ ACTIONS: tuple[Action, ...] = (
            why_not=why.reason_cannot_restart, changes=True, confirm=True, verb="up", build_request=_restart_selected,
            on=_INSTANCE_SCREEN, footer=3),
     Action(id=ActionId.RESTART_RUNNING, keys=(), short="restart", title="stop the instance, and start its profile again",
-           why_not=why.reason_cannot_stop, changes=True, confirm=True, verb="restart", build_request=_restart_running),
+           why_not=why.reason_cannot_stop, changes=True, confirm=True, verb="restart", build_request=_restart_running, on=_INSTANCE_SCREEN),
     Action(id=ActionId.SHELL, keys=("$",), short="shell", title="open a shell on the Spark with your own ssh",
            why_not=why.reason_no_shell, changes=True, footer=14),
     Action(id=ActionId.SHELL_INSIDE, keys=("b",), short="inside", title="open a shell in the container with your own ssh",

@@ -89,6 +89,7 @@ from sparkctl.views.text.styled_text import (
 
 _PLAN_TITLE = make_row(Span("runs with", TextStyle.LABEL))
 _SIDE_BY_SIDE_COLUMNS, _SIDE_BY_SIDE_LINES = 110, 20  # from this size on, the plan is shown beside the state
+_FULL_KV_PERCENT = 80.0, 95.0  # from where on requests will wait for room, and do
 _MIN_LOG_LINES = 8  # fewest useful lines of the log box or the plan box if both are shown
 _MIN_BOX_LINES = 4  # fewest useful lines of a box
 _MIN_LINES_WITH_MEMORY = 20
@@ -369,6 +370,7 @@ def _build_live_charts(scene: InstanceScreenModel, space: DrawArea) -> list[RowB
 
     read = estimate_instance_bandwidth(one, seen.view)
     steps = None if one.numbers is None else one.numbers.steps
+    kv = make_chart(series.get_kv_usages, "%", "KV cache", 10.0, 100.0, TextStyle.GPU, most=100.0)
     charts = [
         make_chart(series.get_generation_rates, "tok/s", "decode", 10.0),
         make_chart(series.get_accept_lengths, "per step", "accept", 2.0),
@@ -377,7 +379,7 @@ def _build_live_charts(scene: InstanceScreenModel, space: DrawArea) -> list[RowB
         else make_chart(
             series.get_step_rates, "GB/s est.", "reads", 100.0, (read.low + read.high) / 2e9 / steps, TextStyle.GPU
         ),
-        make_chart(series.get_kv_usages, "%", "KV cache", 10.0, 100.0, TextStyle.GPU, most=100.0),
+        None if kv is None else replace(kv, danger=_FULL_KV_PERCENT),
         make_chart(series.get_first_token_times, "ms", "first token", 100.0, 1000.0),
     ]
     known = [chart for chart in charts if chart is not None]
@@ -842,15 +844,16 @@ def render_launched_plan(run: ContainerLaunch, columns: int) -> list[TextRow]:
 
 
 def render_docker_run(plan: LaunchPlan, columns: int) -> list[TextRow]:
-    """Return the ``docker run`` line, one option per row; flags dim, values bright."""
-    rows = []
+    """Return the ``docker run`` line, one option per row; flags dim, values bright. Each row but the last ends with a backslash
+    behind words, so that it is one command where it is pasted."""
+    rows: list[TextRow] = []
     for line in format_docker_run(plan, with_labels=False).splitlines():
-        text = sanitize_line(line)
+        text = sanitize_line(line).removesuffix("\\").rstrip(" ")
         indent = len(text) - len(text.lstrip(" "))
         flag, gap, value = text.strip().partition(" ")
         spans = [Span(" " * indent), Span(flag, TextStyle.LABEL if flag.startswith("-") else TextStyle.VALUE)]
-        rows += wrap_row((*spans, Span(gap + value, TextStyle.VALUE)), columns, 4)
-    return rows
+        rows += wrap_row((*spans, Span(gap + value, TextStyle.VALUE)), columns - 2, 4)
+    return [*((*row, Span(" \\", TextStyle.LABEL)) for row in rows[:-1]), *rows[-1:]]
 
 
 def render_log_status(

@@ -18,18 +18,21 @@ from sparkctl.views.meter_view import CLOCK_LIMIT_REASONS, UNKNOWN
 from sparkctl.views.overview.fabric_view import format_node_links
 from sparkctl.views.overview.tile_model import NodeTileModel, build_finding_badge, build_node_badge, format_age
 from sparkctl.views.overview.tile_rows import (
+    BUSY_CPU_SHARES,
     DANGEROUS_DEGREES,
     HOT_NVME_DEGREES,
     LABEL_COLUMNS,
     AreaChart,
     DrawArea,
     build_chart_row,
+    build_cpu_chart,
     build_gpu_charts,
     build_heat_chart,
     build_machine_row,
     build_memory_bar,
     build_memory_chart,
     build_memory_legend,
+    build_rdma_chart,
     choose_chart_minutes,
     make_label,
     read_series,
@@ -60,7 +63,6 @@ _SIDE_BY_SIDE_COLUMNS = 110
 _MIN_PROCESS_LINES = 4  # of the box of processes, its frame and head included
 _MIN_CHART_LINES, _GOOD_CHART_LINES = 3, 6
 _CORE_LEVELS = "▁▂▃▄▅▆▇█"
-_BUSY_CORE, _FULL_CORE = 0.5, 0.9  # shares from which a core warns, and is bad
 _NAME_COLUMNS = 16
 _MAX_KERNEL_EVENTS = 3
 _CORE_CELL_COLUMNS = 22  # at least, of a core with its bar
@@ -293,7 +295,7 @@ def _render_core_rows(sample: Sample, space: DrawArea) -> list[TextRow]:
             share = cores[at]
             figure = UNKNOWN if share is None else f"{share * 100:.0f}"
             spans += [
-                Span(f"{at:>2} ", TextStyle.LABEL), *render_gauge(share or 0.0, bar, TextStyle.POWER, (_BUSY_CORE, _FULL_CORE)),
+                Span(f"{at:>2} ", TextStyle.LABEL), *render_gauge(share or 0.0, bar, TextStyle.POWER, BUSY_CPU_SHARES),
                 Span(f"{figure:>4}", TextStyle.VALUE), Span(" % ", TextStyle.UNIT),
             ]  # fmt: skip
         rows.append(truncate_row(tuple(spans), space.columns))
@@ -307,7 +309,8 @@ def _draw_core(share: float | None) -> str:
 def _get_core_style(share: float | None) -> TextStyle:
     if share is None:
         return TextStyle.STALE
-    return TextStyle.BAD if share >= _FULL_CORE else TextStyle.ATTENTION if share >= _BUSY_CORE else TextStyle.POWER
+    busy, full = BUSY_CPU_SHARES
+    return TextStyle.BAD if share >= full else TextStyle.ATTENTION if share >= busy else TextStyle.POWER
 
 
 def _render_temperatures(sample: Sample, space: DrawArea) -> list[TextRow]:
@@ -376,7 +379,6 @@ def _list_link_forms(cells: Sequence[str]) -> list[str]:
 def _build_machine_charts(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]:
     """Return the curves of memory, CPU and network, and GPU."""
     widths = space.split_chart_columns(2)
-    busy = [None if share is None else share * 100 for share in read_series(seen, SeriesName.CPU_BUSY, widths[0] * 2)]
     received, sent = (read_series(seen, name, widths[1] * 2) for name in (SeriesName.RECEIVE, SeriesName.SEND))
     traffic = [
         None if into is None and out is None else ((into or 0.0) + (out or 0.0)) / 1e6
@@ -386,14 +388,7 @@ def _build_machine_charts(seen: NodeTileModel, space: DrawArea) -> list[RowBlock
     row = build_chart_row(
         "cpu",
         [
-            AreaChart(
-                values=busy,
-                most=100.0,
-                unit="%",
-                tone=TextStyle.POWER,
-                title="CPU",
-                danger=(_BUSY_CORE * 100, _FULL_CORE * 100),
-            ),
+            build_cpu_chart(seen, widths[0]),
             AreaChart(values=traffic, most=most, unit="MB/s", tone=TextStyle.LINK, title="network"),
         ],
         widths,
@@ -423,20 +418,10 @@ def _build_further_charts(seen: NodeTileModel, space: DrawArea, beside: DrawArea
         AreaChart(values=swap, most=most[1], unit="GiB", tone=TextStyle.GPU, title="swap"),
     ]
     rows = (
-        build_chart_row("further", [first, _build_rdma_chart(seen, widths[1])], widths, space.chart_rows),
+        build_chart_row("further", [first, build_rdma_chart(seen, widths[1])], widths, space.chart_rows),
         build_chart_row("cache", memory, widths, space.chart_rows),
     )
     return [row for row in rows if row is not None]
-
-
-def _build_rdma_chart(seen: NodeTileModel, columns: int) -> AreaChart:
-    received, sent = (read_series(seen, name, columns * 2) for name in (SeriesName.RDMA_RECEIVE, SeriesName.RDMA_SEND))
-    traffic = [
-        None if into is None and out is None else ((into or 0.0) + (out or 0.0)) / 1e9
-        for into, out in zip(received, sent, strict=True)
-    ]
-    most = round_above(max((one for one in traffic if one is not None), default=0.0), 1.0)
-    return AreaChart(values=traffic, most=most, unit="GB/s", tone=TextStyle.LINK, title="RDMA")
 
 
 def _render_processes(scene: NodeScreenModel, columns: int, lines: int) -> tuple[list[TextRow], range]:

@@ -89,16 +89,20 @@ def format_clock_label(clock: ScaledClock) -> str:
     return f"simulated, {ahead} min ahead" if ahead else "simulated"
 
 
-def seed_start_history(state: Path, scenario: str = "empty", pace: float = 1.0) -> None:
-    """Write past starts into the history: how long a start takes, and when what runs in the scenario was started.
+def seed_start_history(state: Path, scenario: str = "empty", pace: float = 1.0, *, has_others: bool = True) -> None:
+    """Write past starts into the history: when what runs in the scenario was started, and others, so that it is known how long a
+    start takes.
 
-    ``pace``: simulated seconds per second of the clock that measures the next starts. Nothing was started on new Sparks.
+    ``pace``: simulated seconds per second of the clock that measures the next starts. ``has_others``: without them `plan` judges a
+    profile that was never started. Nothing was started on new Sparks.
     """
     from sparkctl.simulator import READY_HOURS, RUNNING_AT_FIRST
 
     history, library = OperationHistory(state), ProfileLibrary()
     known = {name: took for name, _, took, _ in _PAST_STARTS}
-    starts = [(name, node, days * _DAY_SECONDS) for name, node, _, days in _PAST_STARTS if scenario != "fresh"]
+    starts = [
+        (name, node, days * _DAY_SECONDS) for name, node, _, days in _PAST_STARTS if has_others and scenario != "fresh"
+    ]
     starts += [(name, node, READY_HOURS[name] * _HOUR_SECONDS) for name, node in RUNNING_AT_FIRST.get(scenario, ())]
     for name, node, ago in sorted(starts, key=lambda one: -one[2]):
         profile = library.load_profile(name)
@@ -207,10 +211,10 @@ def _run_demo_verb(verb: tuple[str, ...], scenario: str, speed: float) -> int:
 
 
 def _seed_history(home: Path, scenario: str, speed: float) -> None:
-    """Write past starts for verbs, whose clock is the real one: the simulated Sparks are that much faster."""
+    """Write the starts of what runs, for verbs: their clock is the real one, and the simulated Sparks are that much faster."""
     from sparkctl.simulator import DEMO_SPEED
 
-    seed_start_history(home / "state", scenario, DEMO_SPEED * speed)
+    seed_start_history(home / "state", scenario, DEMO_SPEED * speed, has_others=False)
 
 
 def _run_demo_plain(scenario: str | None, speed: float) -> int:

@@ -31,9 +31,12 @@ from sparkctl.views.overview.tile_rows import (
     MAX_CHART_ROWS,
     TALL_CHART_ROWS,
     DrawArea,
+    build_cpu_chart,
     build_gpu_charts,
     build_machine_row,
     build_memory_groups,
+    build_rdma_chart,
+    build_substitute_chart,
     build_throughput_chart,
     compute_power_scale,
     describe_engine,
@@ -310,14 +313,17 @@ def _render_offer_rate(one: StartOffer, space: DrawArea) -> TextRow:
 def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawArea, roomy: bool) -> list[RowBlock]:
     """Return the main instance: the progress of its start, its failure, or its figures."""
     if is_in_transition(one):
-        return render_startup_progress(one, seen, space)
+        busy = build_substitute_chart(build_cpu_chart(seen, space.chart_columns), space) if roomy else None
+        return [*render_startup_progress(one, seen, space), *([] if busy is None else [busy])]
     if one.phase is Phase.FAILED:
         why = render_failure(one, seen, space)
         return [make_block(1, *why[:2]), *(make_block(3, each) for each in why[2:])]
     if any(found.kind is FindingKind.PARTNER and found.instance == one.name for found in seen.view.findings):
         return [make_block(1, make_row(Span("  its other rank on another Spark is gone", TextStyle.BAD)))]
     if one.phase is Phase.READY and one.name in seen.heads:
-        return [make_block(1, make_row(Span("  "), *describe_head(one, seen.heads[one.name])))]
+        moved = build_substitute_chart(build_rdma_chart(seen, space.chart_columns), space) if roomy else None
+        told = make_block(1, make_row(Span("  "), *describe_head(one, seen.heads[one.name])))
+        return [told, *([] if moved is None else [moved])]
     if one.phase is not Phase.READY or one.port is None:
         return [make_block(3, make_row(sanitize_span(one.detail, TextStyle.STALE)))] if one.detail else []
     if not tells_figures(one):

@@ -394,7 +394,7 @@ def _render_accept_curve(one: InstanceView, seen: NodeTileModel, space: DrawArea
     if scale is None:
         return ()
     known = [length for length in lengths if length is not None]
-    bounds = FigureRange(round(min(known), 1), round(max(known), 1)).as_text()
+    bounds = "–".join(dict.fromkeys(f"{one:.1f}" for one in (min(known), max(known))))
     return make_row("  ", *render_sparkline(lengths, scale, TextStyle.RATE), Span(f" {bounds}", TextStyle.UNIT))
 
 
@@ -516,6 +516,7 @@ _CHART_DROP_PRIORITY = 9
 _MIN_RATE_SCALE, _MIN_POWER_SCALE = 10.0, 40.0  # smallest upper end of a scale, in tok/s and W
 _MIN_ACCEPT_SCALE = 2.0  # tokens per step
 _FULL_PERCENT = 100.0
+BUSY_CPU_SHARES = 0.5, 0.9  # from where on a CPU or a core warns, and is bad
 _MOST_DEGREES, DANGEROUS_DEGREES = 100.0, (85.0, 92.0)  # °C: the scale, and where the curve warns and is bad
 
 
@@ -583,6 +584,31 @@ def build_heat_chart(seen: NodeTileModel, columns: int) -> AreaChart:
         values=read_series(seen, SeriesName.CELSIUS, columns * 2), most=_MOST_DEGREES, unit="°C", tone=TextStyle.POWER, title="heat",
         danger=DANGEROUS_DEGREES,
     )  # fmt: skip
+
+
+def build_cpu_chart(seen: NodeTileModel, columns: int) -> AreaChart:
+    """Return the curve of how busy all cores are."""
+    busy = [None if share is None else share * 100 for share in read_series(seen, SeriesName.CPU_BUSY, columns * 2)]
+    warns, bad = BUSY_CPU_SHARES
+    return AreaChart(
+        values=busy, most=_FULL_PERCENT, unit="%", tone=TextStyle.POWER, title="CPU", danger=(warns * 100, bad * 100)
+    )
+
+
+def build_rdma_chart(seen: NodeTileModel, columns: int) -> AreaChart:
+    """Return the curve of what RDMA moves over all links, both ways together."""
+    received, sent = (read_series(seen, name, columns * 2) for name in (SeriesName.RDMA_RECEIVE, SeriesName.RDMA_SEND))
+    traffic = [
+        None if into is None and out is None else ((into or 0.0) + (out or 0.0)) / 1e9
+        for into, out in zip(received, sent, strict=True)
+    ]
+    most = round_above(max((one for one in traffic if one is not None), default=0.0), 1.0)
+    return AreaChart(values=traffic, most=most, unit="GB/s", tone=TextStyle.LINK, title="RDMA")
+
+
+def build_substitute_chart(chart: AreaChart, space: DrawArea) -> RowBlock | None:
+    """Return a curve in the place that the throughput has in the tile of another Spark."""
+    return build_chart_row("speed", [chart], [space.chart_columns], space.chart_rows)
 
 
 def compute_power_scale(glances: Iterable[NodeTileModel]) -> float | None:
@@ -690,7 +716,7 @@ def build_memory_legend(seen: NodeTileModel, space: DrawArea) -> RowBlock | None
         for gap, indent, places in (
             ("  ", 0, 1),
             (" ", 0, 1),
-            (" ", 0, 0),
+            (" ", -LABEL_COLUMNS, 1),
             (" ", -LABEL_COLUMNS, 0),
         )
     ]

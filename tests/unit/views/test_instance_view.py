@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import replace
 
 import pytest
@@ -25,11 +26,13 @@ from sparkctl.model.text.units import GIB
 from sparkctl.model.verdict import Evidence, FailureCause, FieldChange, Verdict
 from sparkctl.monitor.activity import StartDiagnosed
 from sparkctl.monitor.store import Store
+from sparkctl.profiles.exporters.docker_command import format_docker_run
 from sparkctl.views.instance_view import (
     InstanceScreenModel,
     describe_ready_rule,
     find_evidence_line,
     format_verdict_for_copy,
+    render_docker_run,
     render_instance,
     render_instance_page,
     render_log_status,
@@ -480,3 +483,14 @@ def test_a_verdict_that_nearly_fills_the_page_has_the_end_of_the_log_below_it() 
         at = next((at for at, line in enumerate(shown) if line.startswith("╰")), lines)
         blank = [line for line in shown[:at] if not line.strip("│ ")]
         assert len(blank) <= 1 or "line 29" in "\n".join(shown), (lines, "\n".join(shown))
+
+
+@pytest.mark.parametrize("columns", range(40, 70))
+def test_a_docker_line_is_one_command_in_any_width(columns: int) -> None:
+    address = "-e URL=http://127.0.0.1:5006/v1"
+    plan = replace(PLAN, env=(("URL", address.removeprefix("-e URL=")),))
+    rows = [join_text(row) for row in render_docker_run(plan, columns)]
+    assert all(len(row) <= columns for row in rows)
+    assert all(row.endswith(" \\") and row.strip() != "\\" for row in rows[:-1]), rows
+    whole = shlex.split(" ".join(row.removesuffix("\\") for row in rows))
+    assert whole == shlex.split(format_docker_run(plan, with_labels=False).replace("\\\n", " "))

@@ -26,7 +26,7 @@ from sparkctl.model.memory_fit import FitOutcome, MemoryFit
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase, PhaseDuration, Step
 from sparkctl.model.reference import ComparableReference, FigureRange, ReferenceRate
-from sparkctl.model.sample import Gpu, GpuProcess, MemoryReading, Sample
+from sparkctl.model.sample import Cpu, Gpu, GpuProcess, MemoryReading, RdmaLane, Sample
 from sparkctl.model.text.units import GIB
 from sparkctl.model.verdict import Evidence, FailureCause, Verdict
 from sparkctl.monitor.event_log import EventLogEntry, RecentLogLine, StartRefused, build_log_entry
@@ -465,6 +465,23 @@ def test_a_program_that_tells_no_figures_has_no_empty_row_of_them_and_its_image_
     assert "SGLang 0.5.12   :8003   for voice ● ready" in re.sub(" {4,}", " ", shown), (
         "since when goes before what it is"
     )
+
+
+def test_a_tile_without_a_throughput_of_its_own_has_another_curve_in_its_place() -> None:
+    rings = SampleSeries()
+    for second in range(30):
+        sample = replace(
+            SAMPLE, uptime=5000.0 + second, sequence=second, cpu=Cpu(busy=0.6),
+            rdma=(RdmaLane(name="rocep1", receive_rate=8e8, send_rate=9e8),),
+        )  # fmt: skip
+        rings.add_sample(sample, NOW - 30 + second)
+    worker = replace(READY, rank="1/2", port=None)
+    head = replace(READY, node=NodeName("spark2"), rank="0/2")
+    part = make_tile(worker, rings=rings, heads={worker.name: head})
+    loading = make_tile(replace(READY, phase=Phase.LOADING), rings=rings)
+    for tile, title in ((part, "2 GB/s RDMA"), (loading, "100 % CPU")):
+        assert title in render_tile(tile, 60, 30)
+        assert title not in render_tile(tile, 80, 9)
 
 
 def list_findings_of(node: str, *severities: Severity) -> tuple[Finding, ...]:
