@@ -125,6 +125,7 @@ _WRITER_PATTERN = re.compile(
 )
 
 
+@lru_cache(_KNOWN_TEXTS)
 def find_writer(raw: str) -> str:
     """Return which process of the engine wrote a line, as its prefix names it; empty if it names none. ``raw``: its beginning."""
     found = _WRITER_PATTERN.search(raw)
