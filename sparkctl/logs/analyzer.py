@@ -372,7 +372,7 @@ class LogAnalyzer:
         for line in lines if self._traceback.is_open else ():
             if line.number > self._read_last:
                 level, text = prepare_text(line.text)
-                self._traceback.read_line(line.number, text, line.text[:_MAX_HEAD_CHARS], level)
+                self._traceback.read_line(line.number, text, line.text, level)
                 self._read_last = line.number
 
     def read_cut_message(self) -> None:
@@ -609,7 +609,7 @@ class LogAnalyzer:
         text, traceback = content.plain, self._traceback
         is_exception = False
         if traceback.is_open or content.may_be_traceback:
-            is_exception = traceback.read_line(line.number, text, line.text[:_MAX_HEAD_CHARS], content.level)
+            is_exception = traceback.read_line(line.number, text, line.text, content.level)
             if traceback.mistaken is not None:
                 self._forget_exception(traceback.mistaken)
         if content.is_request_error or (is_exception and self._is_request_traceback):

@@ -125,6 +125,7 @@ _WRITER_PATTERN = re.compile(
 )
 
 
+@lru_cache(_KNOWN_TEXTS)
 def find_writer(raw: str) -> str:
     """Return which process of the engine wrote a line, as its prefix names it; empty if it names none. ``raw``: its beginning."""
     found = _WRITER_PATTERN.search(raw)
@@ -133,8 +134,10 @@ def find_writer(raw: str) -> str:
 
 def _find_own_writer(raw: str, text: str) -> str:
     """Return which process wrote a line, as its prefix names it and not its ``text``."""
-    head, found, _ = raw.partition(text[:_HEAD_END_CHARS])
-    return find_writer(head if found else raw) if head else ""
+    if raw.startswith(text):
+        return ""
+    head, found, _ = raw[:_MAX_HEAD_CHARS].partition(text[:_HEAD_END_CHARS])
+    return find_writer(head if found else raw[:_MAX_HEAD_CHARS])
 
 
 def is_harmless(text: str) -> bool:
@@ -341,6 +344,7 @@ _MARKERS = re.compile(r"[\s~^]*+$")  # the line below a source line that points 
 _GROUP_EDGE = re.compile(r"\s*+(?:\| ?|\+ (?!-)|[+-]++(?: \d{1,4} -++)?\s*+)")
 ASSERTION_START = "assert "
 _STATEMENT_STARTS = ("raise ", ASSERTION_START)
+_MAX_HEAD_CHARS = 200  # of a line as the log has it, in which its prefixes stand
 _HEAD_END_CHARS = 20  # of a line's text, by which the end of its prefixes is found
 _MAX_WRITERS = 64
 _MAX_FOREIGN_LINES = 20  # lines of other processes within a traceback
@@ -361,6 +365,7 @@ class TracebackReader:
     first_line: int = 0
     handled: tuple[int, ...] = ()
     mistaken: int | None = None
+    _has_told: bool = False  # something of the last line alone
     _foreign: int = 0
     _level: str | None = None
     _statement: list[str] = field(default_factory=list)
@@ -370,35 +375,38 @@ class TracebackReader:
     _links: dict[str, str] = field(default_factory=dict)  # by writer: what joins the next exception to its chain
 
     def read_line(self, number: int, text: str, raw: str = "", level: str | None = None) -> bool:
-        """Return whether this line is the last line of a traceback: the exception. ``raw``: the line's beginning as the log has
-        it, ``level``: the line's own."""
-        self.assertion, self.handled, self.mistaken = None, (), None
-        if not text:  # the frame of a group
-            return False
+        """Return whether this line is the last line of a traceback: the exception. ``raw``: the line as the log has it,
+        ``level``: its own."""
+        if self._has_told:
+            self.assertion, self.handled, self.mistaken, self._has_told = None, (), None, False
         if TRACEBACK_HEADER in text:
             self._open(number, _find_own_writer(raw, text), level)
             return False
-        if not self.is_open:
-            if text.startswith(CHAIN_STARTS):
-                self._links[_find_own_writer(raw, text)] = _HANDLED_START if text.startswith(_HANDLED_START) else text
-            elif FRAME_PATTERN.match(text):  # the excerpt begins within a traceback, or one goes on
-                if self._unusual is not None and number - self._unusual <= _MAX_MESSAGE_LINES:
-                    self.mistaken = self._unusual
-                    self._chains.clear()
-                self._open(number, _find_own_writer(raw, text), level)
-            return False
-        if text[:1].isspace():
+        if self.is_open:
+            if not text[:1].isspace():
+                return self._reads_exception(number, text, raw, level)
             self._read_frame_line(number, text)
-            return False
-        writer = _find_own_writer(raw, text)
-        found = None if self._is_foreign(text, writer, level) else _EXCEPTION.match(text)
+        elif FRAME_PATTERN.match(text):  # the excerpt begins within a traceback, or one goes on
+            if self._unusual is not None and number - self._unusual <= _MAX_MESSAGE_LINES:
+                self.mistaken, self._has_told = self._unusual, True
+                self._chains.clear()
+            self._open(number, _find_own_writer(raw, text), level)
+        elif text.startswith(CHAIN_STARTS):
+            self._links[_find_own_writer(raw, text)] = _HANDLED_START if text.startswith(_HANDLED_START) else text
+        return False
+
+    def _reads_exception(self, number: int, text: str, raw: str, level: str | None) -> bool:
+        found = _EXCEPTION.match(text)
         if found and not found["name"].isupper():
-            if text.rstrip() == "AssertionError" and self._statement and self._statement[0].startswith("assert "):
-                self.assertion = " ".join(self._statement)
-            self._end_traceback(number, writer)
-            self._unusual = None if _USUAL_NAME.match(text) else number
-            return True
-        self._foreign += 1
+            writer = _find_own_writer(raw, text)
+            if not self._is_foreign(text, writer, level):
+                if text.rstrip() == "AssertionError" and self._statement and self._statement[0].startswith("assert "):
+                    self.assertion, self._has_told = " ".join(self._statement), True
+                self._end_traceback(number, writer)
+                self._unusual = None if _USUAL_NAME.match(text) else number
+                return True
+        if text:  # not the frame of a group
+            self._foreign += 1
         if self._foreign > _MAX_FOREIGN_LINES:
             self.close()
         return False
@@ -425,7 +433,7 @@ class TracebackReader:
         if link is None:
             chain.clear()
         elif link is _HANDLED_START:
-            self.handled = tuple(chain)
+            self.handled, self._has_told = tuple(chain), True
         chain.append(number)
         self._writers.discard(writer)
         if writer and self._writers - {""}:  # another rank's is open still
