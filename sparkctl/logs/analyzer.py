@@ -40,6 +40,7 @@ from sparkctl.logs.line_patterns import (  # fmt: skip
     TRACEBACK_STARTS,
     LogTime,
     TracebackReader,
+    find_stated_level,
     find_writer,
     is_below_error,
     is_harmless,
@@ -49,6 +50,7 @@ from sparkctl.logs.line_patterns import (  # fmt: skip
     parse_log_time,
     says_it_goes_on,
     says_it_tries_again,
+    tells_exit_status,
     strip_group_frame,
 )
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, StatsLineKind
@@ -469,6 +471,16 @@ class LogAnalyzer:
         if seen is None or self.stopped is not None or self._latest is None or self._moves > seen.moves:
             return None
         return seen if self._latest[0] - seen.number <= _MAX_TAIL_LINES else None
+
+    @property
+    def last_words(self) -> EvidenceLine | None:
+        """The line that looks like an error and with which the log ends, but for lines of the same message, or one that tells an
+        exit status; None if a program that is no engine goes on after it."""
+        seen, latest = self.final_error, self.latest_line
+        if seen is None or latest is None:
+            return None
+        is_rest = latest.text[:1].isspace() or looks_like_error(latest.text)
+        return seen if latest.number == seen.number or is_rest or tells_exit_status(seen.text) else None
 
     @property
     def unnamed_error(self) -> EvidenceLine | None:
@@ -919,7 +931,7 @@ def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
     is_serving = text.startswith(engine.signs.serving)
     answered = None if is_serving or not text.startswith("INFO: ") else ACCESS_LINE.match(text)
     plain = strip_group_frame(text)
-    level = prepare_text(raw[:200])[0]
+    level = prepare_text(raw[:200])[0] or find_stated_level(plain)
     signal = None if is_serving or answered else engine.classify_line(plain)
     return LineContent(
         text=text,
