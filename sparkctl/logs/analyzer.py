@@ -28,6 +28,8 @@ from sparkctl.logs.line_patterns import (  # fmt: skip
     DURATION_PATTERN,
     ERROR_LEVELS,
     LOGGING_ERROR,
+    PACKAGE_NAME,
+    PACKAGE_VERSION,
     REFUSED_REQUEST,
     REQUEST_ERROR,
     REQUEST_HANDLER,
@@ -50,8 +52,8 @@ from sparkctl.logs.line_patterns import (  # fmt: skip
     parse_log_time,
     says_it_goes_on,
     says_it_tries_again,
-    tells_exit_status,
     strip_group_frame,
+    tells_exit_status,
 )
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, StatsLineKind
 from sparkctl.model.launch_plan import ReadinessRule
@@ -602,7 +604,7 @@ class LogAnalyzer:
         text = content.text
         if content.is_turning_point:
             self._note_turning_point(line, text)
-        self._latest = line.number, text
+        before, self._latest = self.latest_line, (line.number, text)
         if self.phase is Phase.STARTING:
             self._change_phase(Phase.LOADING, None, line)
         if not self.ready_line_seen and self.is_ready_line is not None:
@@ -619,6 +621,8 @@ class LogAnalyzer:
         elif traceback.first_line == line.number:
             self._is_request_traceback = line.number - self._request_error <= _MAX_CHAIN_LINES
         signal = content.signal
+        if text.startswith(PACKAGE_VERSION) and before is not None and before.text.startswith(PACKAGE_NAME):
+            signal = self.engine.classify_line(f"{before.text} {text}")
         is_answer = content.is_answer or (self._is_request_traceback and is_exception)
         if signal is not None and signal.failure is not None:
             is_late = is_answer and (self.was_ready or self._life > 0)

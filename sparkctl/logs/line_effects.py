@@ -22,6 +22,7 @@ from sparkctl.logs.line_patterns import (
     DURATION_WORDS,
     ERROR_LEVELS,
     FRAME_PATTERN,
+    PACKAGE_VERSION,
     PREFIX_PATTERN,
     REQUEST_MARK,
     SELF_KILLS,
@@ -85,6 +86,7 @@ class EffectTable:
                 *SHUTDOWN_PHRASES,
                 *SELF_KILLS,
                 *TRACEBACK_STARTS,
+                PACKAGE_VERSION,
             )
         )
         self._words = _get_text_shapes((TRACEBACK_HEADER, "validation error", *DURATION_WORDS))

@@ -84,6 +84,7 @@ REQUEST_HANDLER = re.compile(r"[^\[\]]{0,120}?(?:ERROR|WARNING) [\d :.-]{5,40}\[
 REQUEST_ERROR = "Exception in ASGI application"
 # Python's logging, before the traceback of a record that could not be written: the program goes on, always.
 LOGGING_ERROR = "--- Logging error ---"
+PACKAGE_NAME, PACKAGE_VERSION = "Name: ", "Version: "  # the first two lines of `pip show`: they are read as one
 TRACEBACK_STARTS = ("Traceback (most recent call last)", "usage: ")
 # Lines that only a start prints: after readiness they belong to a later start.
 STARTUP_ONLY_CAUSES = frozenset(
@@ -163,8 +164,17 @@ def may_hold_duration(text: str) -> bool:
     return " took " in text or "elapsed" in text or " takes " in text or "finished in " in text
 
 
-_LOGFMT_LEVEL = re.compile(r"(?:(?:time|ts|t)=(?:\"[^\"]{1,60}\"|\S{1,60}) )?(?:level|lvl)=\"?(?P<level>[A-Za-z]{1,12})\b")
-_LEVELS_OF_LOGFMT = {"trace": "DEBUG", "debug": "DEBUG", "info": "INFO", "notice": "INFO", "warn": "WARNING", "warning": "WARNING"}
+_LOGFMT_LEVEL = re.compile(
+    r"(?:(?:time|ts|t)=(?:\"[^\"]{1,60}\"|\S{1,60}) )?(?:level|lvl)=\"?(?P<level>[A-Za-z]{1,12})\b"
+)
+_LEVELS_OF_LOGFMT = {
+    "trace": "DEBUG",
+    "debug": "DEBUG",
+    "info": "INFO",
+    "notice": "INFO",
+    "warn": "WARNING",
+    "warning": "WARNING",
+}
 
 
 def find_stated_level(text: str) -> str | None:
