@@ -973,7 +973,8 @@ def _drop_harmless_failure(
     is_exception_of_answer = content.is_answer and failure.weight == FailureWeight.EXCEPTION
     is_of_request = is_answer and failure.weight in _REQUEST_WEIGHTS
     is_warning = not is_exception and (
-        (is_below_error(content.level) and not failure.is_told_at_any_level) or says_it_goes_on(content.plain)
+        (is_below_error(content.level) and not failure.is_told_at_any_level)
+        or says_it_goes_on(content.plain, content.level)
     )
     return replace(signal, failure=None) if is_exception_of_answer or is_of_request or is_warning else signal
 

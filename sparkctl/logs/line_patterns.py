@@ -116,7 +116,7 @@ _SOURCE_CODE_PREFIXES = (
 
 
 _GOES_ON_PATTERN = re.compile(
-    r"(?P<again>\b[Ff](?:alls? ?back|alling back|allen back)|\b[Rr]etrying\b)|, using \w|[Uu]sing \w{1,40} instead|[Uu]sing internal "
+    r"(?P<again>\b[Ff](?:alls? ?back|alling back|allen back)|\b[Rr]etrying\b)|(?P<weak>, using \w)|[Uu]sing \w{1,40} instead|[Uu]sing internal "
     r"|[.,] [Uu]sing (?:the )?default\b|, ignor(?:ed|ing)\b|Skipping tactic |NCCL INFO"
 )
 
@@ -138,9 +138,16 @@ def is_harmless(text: str) -> bool:
     return _HARMLESS_LINE.match(text) is not None
 
 
-def says_it_goes_on(text: str) -> bool:
-    """Tell whether a program says in this line that it does without the thing that failed: no failure, whatever else it says."""
-    return _GOES_ON_PATTERN.search(text) is not None
+_CALLED_FATAL = re.compile(r"\b(?:fatal|FATAL)\b|^\W{0,3}(?:ERROR|[Ee]rror)\b|\bCUDA error\b")
+
+
+def says_it_goes_on(text: str, level: str | None = None) -> bool:
+    """Tell whether a program says in this line that it does without the thing that failed: no failure, whatever else it says. In
+    a line that it calls an error (also by its ``level``), "using" may only name what it used."""
+    found = _GOES_ON_PATTERN.search(text)
+    if found is None:
+        return False
+    return found["weak"] is None or (level not in ERROR_LEVELS and _CALLED_FATAL.search(text) is None)
 
 
 def says_it_tries_again(text: str) -> bool:
