@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from sparkctl import __version__
 from sparkctl.errors import DockerError, InvalidInput, NodeError
-from sparkctl.logs.diagnosis import LogDiagnoser
-from sparkctl.logs.log_file import ByteSource, open_log, read_line_blocks
+from sparkctl.logs.diagnosis import LogDiagnoser, read_line_header
+from sparkctl.logs.log_file import ByteSource, open_log, read_line_blocks, strip_wrapping
 from sparkctl.model.node import NodeName
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.secrets import LineMasker
@@ -34,7 +34,7 @@ class DiagnosisReport:
 def diagnose_bytes(source: ByteSource, name: str, engine: str | None) -> DiagnosisReport:
     """Diagnose a log from its bytes. Raises `InvalidInput` where they are not text."""
     reading = LogDiagnoser(engine)
-    for block in read_line_blocks(source, name):
+    for block in strip_wrapping(read_line_blocks(source, name), read_line_header):
         reading.feed_block(block)
     return DiagnosisReport(diagnosis=reading.build_diagnosis(), source=name)
 

@@ -25,6 +25,7 @@ from sparkctl.engines.line_preparer import MAX_LINE_LENGTH, LinePreparer, prepar
 from sparkctl.logs.line_effects import LineEffect, prepare_raw_line
 from sparkctl.logs.line_patterns import (  # fmt: skip
     ACCESS_LINE,
+    CHAIN_STARTS,
     DURATION_PATTERN,
     ERROR_LEVELS,
     LOGGING_ERROR,
@@ -44,7 +45,9 @@ from sparkctl.logs.line_patterns import (  # fmt: skip
     TracebackReader,
     find_stated_level,
     find_writer,
+    has_usual_name,
     is_below_error,
+    is_group_of_exceptions,
     is_harmless,
     is_own_request,
     looks_like_error,
@@ -109,7 +112,8 @@ _MAX_FAILURES = 64  # failures stored at most
 class EvidenceLine:
     """A line that may be evidence. ``serving``: the engine was ready by then. ``life``, ``moves`` and ``made`` count the
     lines before it that showed the engine at work, its progress, and generated tokens. ``raw``: the line's beginning as the log
-    has it; ``is_of_request``: it stands in the traceback of a request that failed."""
+    has it; ``is_of_request``: it stands in the traceback of a request that failed; ``is_context``: an exception with a known cause
+    that was handled when another one came up."""
 
     number: int
     text: str
@@ -120,6 +124,7 @@ class EvidenceLine:
     made: int = 0
     raw: str = ""
     is_of_request: bool = False
+    is_context: bool = False
 
 
 def _may_end_program(seen: EvidenceLine) -> bool:
@@ -370,7 +375,8 @@ class LogAnalyzer:
         """Read the end of a traceback that the log's end cuts: its frames were skipped. ``lines``: the log's last ones."""
         for line in lines if self._traceback.is_open else ():
             if line.number > self._read_last:
-                self._traceback.read_line(line.number, prepare_text(line.text)[1])
+                level, text = prepare_text(line.text)
+                self._traceback.read_line(line.number, text, line.text, level)
                 self._read_last = line.number
 
     def read_cut_message(self) -> None:
@@ -550,7 +556,7 @@ class LogAnalyzer:
                 root is None
                 or seen.failure is None
                 or root.failure is None
-                or seen.failure.weight < FailureWeight.LIKELY
+                or (seen.failure.weight < FailureWeight.LIKELY and not seen.is_context)
             ):
                 continue
             if seen.failure.cause is not root.failure.cause:
@@ -615,7 +621,11 @@ class LogAnalyzer:
             self._note_work(line, content)
             return
         text, traceback = content.plain, self._traceback
-        is_exception = (traceback.is_open or content.may_be_traceback) and traceback.read_line(line.number, text)
+        is_exception = False
+        if traceback.is_open or content.may_be_traceback:
+            is_exception = traceback.read_line(line.number, text, line.text, content.level)
+            if traceback.mistaken is not None:
+                self._forget_exception(traceback.mistaken)
         if content.is_request_error or (is_exception and self._is_request_traceback):
             self._request_error = line.number
         elif traceback.first_line == line.number:
@@ -679,14 +689,38 @@ class LogAnalyzer:
         ):
             self._made += 1
 
-    def _note_exception(self, line: LogLine, text: str, signal: LineSignal | None) -> LineSignal | None:
+    def _note_exception(self, line: LogLine, text: str, signal: LineSignal | None) -> LineSignal:
         """Note the last line of a traceback; return what it says."""
         traceback = self._traceback
         if len(self.tracebacks) < _MAX_TRACEBACKS:
             self.tracebacks.append(TracebackBlock(traceback.first_line, line.number, text))
         if signal is None or signal.failure is None or traceback.assertion:
-            return self._classify_exception(text, signal)
+            signal = self._classify_exception(text, signal)
+        if traceback.handled and (signal.failure is None or signal.failure.weight >= FailureWeight.EXCEPTION):
+            self._mark_handled(traceback.handled, text)
         return signal
+
+    def _mark_handled(self, numbers: tuple[int, ...], text: str) -> None:
+        """Note that the exceptions of these lines were handled when that of ``text`` came up: they explain no end, unless its
+        message is that it retells one of theirs."""
+        for at, seen in enumerate(self.failures):
+            if seen.failure is None or seen.number not in numbers:
+                continue
+            message = seen.text.partition(": ")[2]
+            if len(message) < _MIN_TEXT_CHARS or message not in text:
+                weight = min(seen.failure.weight, FailureWeight.LOST)
+                handled = replace(seen.failure, weight=weight, fatal=False, is_inferred=True)
+                is_context = seen.failure.weight >= FailureWeight.LIKELY
+                self.failures[at] = replace(seen, failure=handled, is_context=is_context)
+
+    def _forget_exception(self, number: int) -> None:
+        """Forget what was taken for an exception at this line by its place alone: the traceback goes on after it."""
+        self.failures = [
+            seen
+            for seen in self.failures
+            if seen.number != number or seen.failure is None or seen.failure.weight != FailureWeight.EXCEPTION
+        ]
+        self.tracebacks = [one for one in self.tracebacks if one.last != number]
 
     def _forgive_failures(self, line: LogLine) -> None:
         """Forget what the process that wrote this line said in the lines before of a failure: it says that it goes on. After a
@@ -724,9 +758,16 @@ class LogAnalyzer:
             self._note_activity(line.number)
 
     def _classify_exception(self, text: str, signal: LineSignal | None) -> LineSignal:
-        """Return the signal of a traceback's last line; a bare ``AssertionError`` says what it asserted only above."""
+        """Return the signal of a traceback's last line that no rule knows. A bare ``AssertionError`` says what it asserted only
+        above; an unusual class may have a message that a rule knows; a group of exceptions says nothing, those in it do."""
         if self._traceback.assertion is None:
-            return LineSignal(failure=build_unnamed_failure(text))
+            unnamed = build_unnamed_failure(text)
+            if is_group_of_exceptions(text):
+                return LineSignal(failure=replace(unnamed, weight=FailureWeight.DYING))
+            said = text.partition(": ")[2]
+            told = self.engine.classify_line(f"RuntimeError: {said}") if said and not has_usual_name(text) else None
+            named = None if told is None else told.failure
+            return LineSignal(failure=unnamed if named is None or named.weight <= FailureWeight.EXCEPTION else named)
         message = f"{text}: {self._traceback.assertion}"
         joined = self.engine.classify_line(message)
         failure = None if joined is None else joined.failure
@@ -872,6 +913,8 @@ class LogAnalyzer:
         now = self.was_ready and self.whole
         if self._ends_itself and failure.cause is FailureCause.KILLED:
             failure = replace(failure, weight=FailureWeight.AFTERMATH)
+        if not now and self._follows_exception(failure):
+            failure = replace(failure, weight=FailureWeight.LOST)
         if self.stopped is not None and failure.weight < FailureWeight.LIKELY:
             return  # messages of a server's parts about each other during a stop
         refused = REFUSED_REQUEST.search(text) if "validation error" in text else None
@@ -899,6 +942,11 @@ class LogAnalyzer:
                 is_of_request=self._is_request_traceback,
             )
         )
+
+    def _follows_exception(self, failure: Failure) -> bool:
+        """Tell whether a crash follows an exception that no rule names: a program that ends may crash in a library's cleanup."""
+        is_crash = failure.cause is FailureCause.CRASHED and failure.weight == FailureWeight.DEATH
+        return is_crash and any(failure_weight(seen) == FailureWeight.EXCEPTION for seen in self.open_failures)
 
     def _change_phase(self, phase: Phase, step: Step | None, line: LogLine) -> None:
         name = None if step is None else step.name
@@ -949,7 +997,7 @@ def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
         is_answer=_answers_request(raw),
         is_request_error=REQUEST_ERROR in plain or plain.startswith(LOGGING_ERROR),
         is_standstill=plain.startswith(engine.signs.standstill),
-        may_be_traceback=plain.startswith(" ") or TRACEBACK_HEADER in plain,
+        may_be_traceback=plain.startswith((" ", *CHAIN_STARTS)) or TRACEBACK_HEADER in plain,
         is_error=signal is None and looks_like_error(plain) and not is_below_error(level),
         may_be_duration=may_hold_duration(plain),
         tries_again=says_it_tries_again(plain),

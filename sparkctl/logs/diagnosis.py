@@ -10,7 +10,7 @@ from functools import cache
 
 from sparkctl.engines import engine_names, load_engine
 from sparkctl.engines.base import Engine, FailureWeight
-from sparkctl.engines.line_preparer import LOG_PREFIX_PATTERN
+from sparkctl.engines.line_preparer import LOG_PREFIX_PATTERN, prepare_text
 from sparkctl.logs import verdict_builder
 from sparkctl.logs.analyzer import LogAnalyzer, LogDiagnosis, failure_weight, has_consequences
 from sparkctl.logs.line_effects import (
@@ -22,7 +22,7 @@ from sparkctl.logs.line_effects import (
     prepare_raw_line,
     split_raw_line,
 )
-from sparkctl.logs.line_patterns import find_common_quoting, is_quoted, strip_quoting
+from sparkctl.logs.line_patterns import TRACEBACK_STARTS, find_common_quoting, is_quoted, strip_quoting
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName
 from sparkctl.model.launch_plan import LaunchPlan, ReadinessRule
 from sparkctl.model.phase import Phase
@@ -386,6 +386,22 @@ def _load_engine_marks() -> tuple[tuple[str, Callable[[str], object] | None, tup
     return tuple(
         (one.name, re.compile(one.signs.marks).search if one.signs.marks else None, one.signs.hints) for one in every
     )
+
+
+def read_line_header(raw: str) -> str | None:
+    """Return what follows the header of a line of a file, which names its level or process, None where it has none and does not
+    begin with an engine's own words or a traceback either. What `split_raw_line` removes may stand before the header."""
+    text = split_raw_line(raw)[1][:_HEAD_CHARS]
+    level, line = prepare_text(text)
+    if level is not None or line.startswith(TRACEBACK_STARTS) or (line != text and text[:1] in "(["):
+        return line
+    return line if any(is_mark(line) for is_mark in _load_line_starts()) else None
+
+
+@cache
+def _load_line_starts() -> tuple[Callable[[str], object], ...]:
+    signs = [load_engine(name).signs for name in engine_names() if name != UNKNOWN_ENGINE]
+    return tuple(re.compile(one.marks).match for one in signs if one.marks)
 
 
 _PREFIXED_LINE = rf"^(?:{LOG_PREFIX_PATTERN})*+"

@@ -19,6 +19,7 @@ from sparkctl.engines.log_rules import DIGITS_TO_ZERO
 from sparkctl.logs.line_patterns import (
     ACCESS_LINE,
     ASSERTION_START,
+    CHAIN_STARTS,
     DURATION_WORDS,
     ERROR_LEVELS,
     FRAME_PATTERN,
@@ -87,6 +88,7 @@ class EffectTable:
                 *SELF_KILLS,
                 *TRACEBACK_STARTS,
                 PACKAGE_VERSION,
+                *CHAIN_STARTS,
             )
         )
         self._words = _get_text_shapes((TRACEBACK_HEADER, "validation error", *DURATION_WORDS))

@@ -127,10 +127,19 @@ _WRITER_PATTERN = re.compile(
 )
 
 
+@lru_cache(_KNOWN_TEXTS)
 def find_writer(raw: str) -> str:
     """Return which process of the engine wrote a line, as its prefix names it; empty if it names none. ``raw``: its beginning."""
     found = _WRITER_PATTERN.search(raw)
     return "" if found is None else found["ranks"] or found[0]
+
+
+def _find_own_writer(raw: str, text: str) -> str:
+    """Return which process wrote a line, as its prefix names it and not its ``text``."""
+    if raw.startswith(text):
+        return ""
+    head, found, _ = raw[:_MAX_HEAD_CHARS].partition(text[:_HEAD_END_CHARS])
+    return find_writer(head if found else raw[:_MAX_HEAD_CHARS])
 
 
 def is_harmless(text: str) -> bool:
@@ -350,18 +359,32 @@ def _parse_timestamp(clock: str, text: str) -> LogTime | None:
 
 
 TRACEBACK_HEADER = "Traceback (most recent call last):"
-# A class with a module ("triton.runtime.errors.OutOfResources"), or a bare one that is written as classes are ("TimeoutError",
-# "OutOfResources"): not a log level, not a file, not a word of a sentence.
-# ... or one of the standard library's that are written small ("socket.gaierror").
-_EXCEPTION = re.compile(r"(?P<name>(?:[A-Za-z_]\w*+\.)*+(?:[A-Z]\w{1,99}+|(?<=\.)\w{0,12}?error))(?:: |:?$)")
+_HANDLED_START = "During handling of the above exception"
+# What stands between two exceptions of one traceback: the first was handled when the second came up, or it caused the second.
+CHAIN_STARTS = (_HANDLED_START, "The above exception was the direct cause")
+# A class with a module ("triton.runtime.errors.OutOfResources", "zlib.error", "x.make.<locals>.Bad"), or a bare one that is written
+# as classes are ("TimeoutError", "OutOfResources", "custom_error"): not a log level, not a file, not a word of a sentence.
+_EXCEPTION = re.compile(
+    r"(?P<name>(?:[^\W\d]\w*+\.(?:<locals>\.)?)++(?!(?:json|jsonl|py|txt|safetensors|gguf|ya?ml|toml|bin|so|cc|cpp|cuh?|hpp|log|sh|md"
+    r"|jinja|pth?|whl)\b)[^\W\d]\w{0,99}+|[A-Z]\w{1,99}+|[a-z_]\w{0,60}(?:error|exception|timeout|failure|failed|bad)\w{0,20}+)"
+    r"(?:\([\w.]{1,120}\))?(?:: |:?$)"
+)
+_BAR_STATE = re.compile(r"\d%(?:\|| Completed \|)|\d(?:it)? \[\d\d:\d\d")  # of a progress bar
+_GROUP_END = re.compile(r"\(\d{1,6} sub-exceptions?\)$")
+_USUAL_NAME = re.compile(r"[\w.<>]*(?:Error|Exception)\b")
+_MAX_MESSAGE_LINES = 3  # between what looked like an exception and the next frame of the same traceback
 _RAISED = re.compile(r"raise (?P<name>(?:[A-Za-z_]\w*+\.)*+[A-Z]\w++)\(")
 _FRAME_INDENTATION = 2
 FRAME_PATTERN = re.compile(r"\s+File \"[^\"]+\", line \d+, in ")
 _STRING = re.compile(r"""[rRfFbB]{0,2}(?:"(?P<double>(?:[^"\\]|\\.){0,500}+)"|'(?P<single>(?:[^'\\]|\\.){0,500}+)')""")
 _MARKERS = re.compile(r"[\s~^]*+$")  # the line below a source line that points at the expression
-_GROUP_EDGE = re.compile(r"[\s|+-]*+(?:\d{1,4} -++)?")  # the frame that Python draws around an ExceptionGroup
+# The frame that Python draws around an ExceptionGroup; what it frames has its own indentation.
+_GROUP_EDGE = re.compile(r"\s*+(?:\| ?|\+ (?!-)|[+-]++(?: \d{1,4} -++)?\s*+)")
 ASSERTION_START = "assert "
 _STATEMENT_STARTS = ("raise ", ASSERTION_START)
+_MAX_HEAD_CHARS = 200  # of a line as the log has it, in which its prefixes stand
+_HEAD_END_CHARS = 20  # of a line's text, by which the end of its prefixes is found
+_MAX_WRITERS = 64
 _MAX_FOREIGN_LINES = 20  # lines of other processes within a traceback
 _MAX_SOURCE_LINES = 12  # lines of one raise statement
 
@@ -370,38 +393,91 @@ _MAX_SOURCE_LINES = 12  # lines of one raise statement
 class TracebackReader:
     """Reads prepared lines one by one. ``raise_line``: number of the last ``raise`` statement that a traceback showed.
     ``assertion``: the ``assert`` statement above the last line, if this is a bare ``AssertionError``. ``first_line``: the number of
-    the traceback's first line; ``is_open``: it began, and its exception was not read yet."""
+    the traceback's first line; ``is_open``: it began, and its exception was not read yet. ``handled``: the lines of the exceptions
+    that were handled when the last line's came up; ``mistaken``: the line that was taken for an exception before the last line
+    showed that its traceback goes on."""
 
     is_open: bool = False
     raise_line: int | None = None
     assertion: str | None = None
     first_line: int = 0
+    handled: tuple[int, ...] = ()
+    mistaken: int | None = None
+    _has_told: bool = False  # something of the last line alone
     _foreign: int = 0
+    _level: str | None = None
     _statement: list[str] = field(default_factory=list)
+    _writers: set[str] = field(default_factory=set)  # of the tracebacks that are open: ranks write at once
+    _unusual: int | None = None  # the last line that was taken for an exception by nothing but its place
+    _chains: dict[str, list[int]] = field(default_factory=dict)  # by writer: the lines of a chain's exceptions so far
+    _links: dict[str, str] = field(default_factory=dict)  # by writer: what joins the next exception to its chain
 
-    def read_line(self, number: int, text: str) -> bool:
-        """Return whether this line is the last line of a traceback: the exception."""
-        self.assertion = None
+    def read_line(self, number: int, text: str, raw: str = "", level: str | None = None) -> bool:
+        """Return whether this line is the last line of a traceback: the exception. ``raw``: the line as the log has it,
+        ``level``: its own."""
+        if self._has_told:
+            self.assertion, self.handled, self.mistaken, self._has_told = None, (), None, False
         if TRACEBACK_HEADER in text:
-            self.is_open, self._foreign, self.raise_line, self._statement = True, 0, None, []
-            self.first_line = number
+            self._open(number, _find_own_writer(raw, text), level)
             return False
-        if not self.is_open:
-            self.is_open = FRAME_PATTERN.match(text) is not None  # the excerpt begins within a traceback
-            self.first_line = number
-            self._foreign, self.raise_line, self._statement = 0, None, []
-            return False
-        if text[:1].isspace():
+        if self.is_open:
+            if not text[:1].isspace():
+                return self._reads_exception(number, text, raw, level)
             self._read_frame_line(number, text)
-            return False
-        if (found := _EXCEPTION.match(text)) and not found["name"].isupper():
-            if text.rstrip() == "AssertionError" and self._statement and self._statement[0].startswith("assert "):
-                self.assertion = " ".join(self._statement)
-            self.close()
-            return True
-        self._foreign += 1
-        self.is_open = self._foreign <= _MAX_FOREIGN_LINES
+        elif FRAME_PATTERN.match(text):  # the excerpt begins within a traceback, or one goes on
+            if self._unusual is not None and number - self._unusual <= _MAX_MESSAGE_LINES:
+                self.mistaken, self._has_told = self._unusual, True
+                self._chains.clear()
+            self._open(number, _find_own_writer(raw, text), level)
+        elif text.startswith(CHAIN_STARTS):
+            self._links[_find_own_writer(raw, text)] = _HANDLED_START if text.startswith(_HANDLED_START) else text
         return False
+
+    def _reads_exception(self, number: int, text: str, raw: str, level: str | None) -> bool:
+        found = _EXCEPTION.match(text)
+        if found and not found["name"].isupper():
+            writer = _find_own_writer(raw, text)
+            if not self._is_foreign(text, writer, level):
+                if text.rstrip() == "AssertionError" and self._statement and self._statement[0].startswith("assert "):
+                    self.assertion, self._has_told = " ".join(self._statement), True
+                self._end_traceback(number, writer)
+                self._unusual = None if _USUAL_NAME.match(text) else number
+                return True
+        if text:  # not the frame of a group
+            self._foreign += 1
+        if self._foreign > _MAX_FOREIGN_LINES:
+            self.close()
+        return False
+
+    def _open(self, number: int, writer: str, level: str | None) -> None:
+        if not self.is_open:
+            self._writers.clear()
+        self._writers.add(writer)
+        self.is_open, self.first_line, self._level = True, number, level
+        self._foreign, self.raise_line, self._statement, self._unusual = 0, None, [], None
+
+    def _is_foreign(self, text: str, writer: str, level: str | None) -> bool:
+        """Tell whether a line within a traceback is not of it: of another process, a record of a log, or a progress bar."""
+        is_of_other = bool(writer) and "" not in self._writers and writer not in self._writers
+        is_record = level != self._level and is_below_error(level)
+        return is_of_other or is_record or _BAR_STATE.search(text) is not None
+
+    def _end_traceback(self, number: int, writer: str) -> None:
+        if len(self._chains) >= _MAX_WRITERS:
+            self._chains.clear()
+            self._links.clear()
+        link = self._links.pop(writer, None)
+        chain = self._chains.setdefault(writer, [])
+        if link is None:
+            chain.clear()
+        elif link is _HANDLED_START:
+            self.handled, self._has_told = tuple(chain), True
+        chain.append(number)
+        self._writers.discard(writer)
+        if writer and self._writers - {""}:  # another rank's is open still
+            self.raise_line, self._statement = None, []
+        else:
+            self.close()
 
     @property
     def is_in_statement(self) -> bool:
@@ -432,6 +508,16 @@ class TracebackReader:
             self.raise_line, self._statement = None, []
         elif self._statement and len(self._statement) < _MAX_SOURCE_LINES and not _MARKERS.match(source):
             self._statement.append(source)
+
+
+def has_usual_name(exception: str) -> bool:
+    """Tell whether the class of a traceback's last line is called an error or an exception: rules read such a line."""
+    return _USUAL_NAME.match(exception) is not None
+
+
+def is_group_of_exceptions(exception: str) -> bool:
+    """Tell whether a traceback's last line is that of an ``ExceptionGroup``: the exceptions in it follow."""
+    return "ExceptionGroup: " in exception and _GROUP_END.search(exception) is not None
 
 
 def strip_group_frame(text: str) -> str:

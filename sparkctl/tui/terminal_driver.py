@@ -128,6 +128,16 @@ class SafeStdout:
         return getattr(self._file, name)
 
 
+_STYLE_AFTER_RESET = re.compile("\x1b\\[0m\x1b\\[(?=[0-9;]+m)")
+_SAME_STYLE = re.compile("(\x1b\\[0;[0-9;]+m)([^\x1b]*)\\1")
+
+
+def join_style_codes(text: str) -> str:
+    """Return what is painted with each style's end and the next one's begin as one code, and none between equal ones: over SSH
+    each byte counts."""
+    return _SAME_STYLE.sub(r"\1\2", _STYLE_AFTER_RESET.sub("\x1b[0;", text))
+
+
 class StdoutDriver(LinuxDriver):
     """Textual's driver, but it paints on stdout instead of stderr, and tells the escape key from alt.
 
@@ -144,7 +154,7 @@ class StdoutDriver(LinuxDriver):
     def write(self, data: str) -> None:
         """Write to the terminal while the writer thread runs; a full queue without a reader would block forever."""
         if self._writer_thread is not None and self._writer_thread.is_alive():
-            super().write(data)
+            super().write(join_style_codes(data))
 
     def run_input_thread(self) -> None:
         """Read keys until the panel ends. A terminal that is gone ends the panel; invalid UTF-8 is replaced."""

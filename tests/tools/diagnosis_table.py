@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from sparkctl.logs.diagnosis import LogDiagnoser
-from sparkctl.logs.log_file import read_line_blocks
+from sparkctl.commands.diagnose_file import diagnose_bytes
 
 POSTED_LOGS = Path(__file__).parents[1] / "unit" / "logs" / "posted_logs.json"
 NO_FAILURE = "none"
@@ -67,10 +66,7 @@ def load_directory(directory: Path) -> Iterator[LabelledLog]:
 
 def judge_log(labelled: LabelledLog) -> JudgedLog:
     """Diagnose a log and compare the verdict with its label."""
-    diagnoser = LogDiagnoser()
-    for block in read_line_blocks(io.BytesIO(labelled.log), labelled.name):
-        diagnoser.feed_block(block)
-    found = diagnoser.build_diagnosis()
+    found = diagnose_bytes(io.BytesIO(labelled.log), labelled.name, None).diagnosis
     cause = NO_FAILURE if found.verdict is None else str(found.verdict.cause)
     if cause in labelled.right:
         judgement = "right"

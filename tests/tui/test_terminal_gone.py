@@ -7,7 +7,7 @@ import io
 
 from textual.drivers._writer_thread import MAX_QUEUED_WRITES, WriterThread
 
-from sparkctl.tui.terminal_driver import SafeStdout, StdoutDriver
+from sparkctl.tui.terminal_driver import SafeStdout, StdoutDriver, join_style_codes
 
 
 class ClosedTerminal(io.StringIO):
@@ -50,3 +50,10 @@ def test_what_is_painted_once_the_writer_has_ended_goes_nowhere_and_waits_for_no
     for _ in range(3 * MAX_QUEUED_WRITES):
         terminal.write("not seen")
     assert there.getvalue() == "seen"
+
+
+def test_a_style_begins_where_the_one_before_ends() -> None:
+    assert join_style_codes("\x1b[1mA\x1b[0m\x1b[38;5;9mB\x1b[0m") == "\x1b[1mA\x1b[0;38;5;9mB\x1b[0m"
+    assert join_style_codes("\x1b[0;1mA\x1b[0m\x1b[1mB\x1b[0m\x1b[2;1HC") == "\x1b[0;1mAB\x1b[0m\x1b[2;1HC"
+    for same in ("\x1b[0m\x1b[2;1H", "\x1b[0m B", "\x1b[0m\x1b[?25l", "\x1b[0m\x1b[K"):
+        assert join_style_codes(same) == same

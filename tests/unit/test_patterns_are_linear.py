@@ -37,6 +37,7 @@ MADE_ELSEWHERE = {
     "model/text/bounded_pattern.py": "a pattern of the operator's own: bounded there, and timed by its own test",
     "logs/verdict_builder.py": "an escaped path between constants",
     "logs/diagnosis.py": "put together of the engines' signs: timed below",
+    "logs/log_file.py": "classes of bounded length at the start of a line, what a log's first lines share",
     "logs/search.py": "an escaped text",
     "logs/line_effects.py": "put together of the engines' signs and of prefixes that are timed; a class of bytes",
     "engines/log_rules.py": "the engines' rules: timed below",

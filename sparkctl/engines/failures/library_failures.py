@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 
 from sparkctl.engines.base import FailureWeight
+from sparkctl.engines.failures.memory_failures import SHELL_PREFIX
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, EXCEPTION_WITHOUT_ERROR, MatchGroups, failure_rule
 from sparkctl.model.verdict import ChangeDirection, FailureCause
 from sparkctl.node.kernel_log_decoder import load_kernel_rules
@@ -855,6 +856,142 @@ ARGUMENT_FAILURES = (
         fatal=True,
     ),
 )
+_OTHER_IMAGE = (
+    "A part of the image has this fault: take a newer or an older image. The lines before this one tell what it did."
+)
+
+
+def _died_of(names: str, number: int, signal: str) -> str:
+    """Return a pattern for what tells that a signal ended a program: a shell, compose, Python, systemd, MPI, and handlers of it."""
+    return (
+        rf"{SHELL_PREFIX}(?:{names})(?: +\(core dumped\)(?: .*)?| {{2,}}\S.*)?$"
+        rf"|^(?:[\w.-]{{1,63}} )?exited with code {128 + number}\b"
+        rf"|\b(?:died|exited|crashed|terminated|ended|failed)\b.{{0,60}}\b[Ee]xit ?code:? ?-{number}\b"
+        rf"|: Main process exited, code=(?:killed|dumped), status={number}/{signal}\b"
+        rf"|^\[[\w.-]{{1,64}}:\d{{1,9}}\] Signal: (?:{names}) \({number}\)|\bexited on signal {number} \("
+        rf"|^\*\*\* SIG{signal} (?:\(@|received at )"
+    )
+
+
+def _list_needles(number: int, signal: str, *names: str) -> tuple[str, ...]:
+    codes = (f"exited with code {128 + number}", *(f"{word}-{number}" for word in ("code ", "code: ", "code", "code:")))
+    return (*names, *codes, f"status={number}/{signal}", f"signal {number} (", f"SIG{signal} ")
+
+
+# A program that ends so leaves no other reason in its log: the line is the proof. A line that names a cause has more weight.
+_PROGRAM_DEATHS = (
+    failure_rule(
+        rf"{_died_of('[Ss]egmentation fault', 11, 'SEGV')}|^!{{3,12}} Segfault encountered !",
+        FailureCause.CRASHED,
+        "The program died of a segmentation fault (SIGSEGV).",
+        _OTHER_IMAGE,
+        needle=_list_needles(11, "SEGV", "egmentation fault", "Segfault encountered"),
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        rf"{_died_of('[Ii]llegal instruction', 4, 'ILL')}|^Fatal Python error: Illegal instruction",
+        FailureCause.BROKEN_IMAGE,
+        "The program uses an instruction that this processor does not have (SIGILL).",
+        "Take a build that was made for this processor (a Spark is linux/arm64).",
+        needle=_list_needles(4, "ILL", "llegal instruction"),
+        on="image",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        _died_of("Trace/breakpoint trap", 5, "TRAP"),
+        FailureCause.CRASHED,
+        "The program ended itself on a failed check (SIGTRAP).",
+        _OTHER_IMAGE,
+        needle=_list_needles(5, "TRAP", "Trace/breakpoint trap"),
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        _died_of("[Ff]loating point exception", 8, "FPE"),
+        FailureCause.CRASHED,
+        "The program died of an impossible calculation (SIGFPE), most often a division by zero.",
+        _OTHER_IMAGE,
+        needle=_list_needles(8, "FPE", "loating point exception"),
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        rf"{_died_of('[Bb]us error', 7, 'BUS')}|^(?:Fatal Python error: )?Bus error\b",
+        FailureCause.DISK_FULL,
+        "The program died of a bus error (SIGBUS): most likely the container's shared memory is full.",
+        "Raise container.shm_size, or set container.ipc: host. If there is room, a weight file is shorter than it should be, or the disk "
+        "fails: dmesg on the node shows the latter.",
+        needle=_list_needles(7, "BUS", "us error"),
+        on="container.shm_size",
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"^(?:\*\*\* Error in `[^']{1,200}': )?(?P<what>(?:free|malloc|realloc|calloc|munmap_chunk|malloc_consolidate|sysmalloc)\(\): .{1,120}"
+        r"|double free or corruption\b.{0,60}|corrupted (?:size vs|double-linked list).{0,60}"
+        r"|\*\*\* (?:stack smashing|buffer overflow) detected \*\*\*|Fatal glibc error: .{1,200})",
+        FailureCause.CRASHED,
+        "The program wrote where it must not, and the C library ended it: {what}",
+        _OTHER_IMAGE,
+        needle=(
+            *(
+                f"{name}(): "
+                for name in ("free", "malloc", "realloc", "calloc", "munmap_chunk", "malloc_consolidate", "sysmalloc")
+            ),
+            "double free or corruption",
+            "corrupted size vs",
+            "corrupted double-linked list",
+            "stack smashing detected",
+            "buffer overflow detected",
+            "Fatal glibc error: ",
+        ),
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"^(?!\S{0,300}\.cuh?:).{0,400}: Assertion [`'](?P<what>.{1,400})' failed\.?(?: .*)?$|^Assertion failed: (?P<said>\S.*)",
+        FailureCause.CRASHED,
+        "The program failed its own check, and ended: [{what}][{said}]",
+        _OTHER_IMAGE,
+        needle=(": Assertion `", ": Assertion '", "Assertion failed: "),
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"^thread 'main' (?:\(\d{1,9}\) )?panicked at (?:'(?P<what>.{1,400})', )?(?P<place>\S{1,300}?):?$|^panic: (?P<go>\S.{0,400})",
+        FailureCause.CRASHED,
+        "The program panicked[ at {place}][: {what}][: {go}]",
+        "The lines after this one say why. Take a newer or an older image.",
+        needle=("panicked at ", "panic: "),
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"^thread '[^']{0,80}' (?:\(\d{1,9}\) )?panicked at (?:'(?P<what>.{1,400})', )?(?P<place>\S{1,300}?):?$",
+        FailureCause.CRASHED,
+        "A thread of the program panicked at {place}[: {what}]",
+        "The lines after this one say why. Take a newer or an older image.",
+        needle="panicked at ",
+        weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(
+        r"^terminate called (?:after throwing an instance of '(?P<what>[^']{1,200})'|(?P<how>without an active exception|recursively))"
+        rf"|{_died_of('Aborted', 6, 'ABRT')}|^timeout: the monitored command dumped core",
+        FailureCause.CRASHED,
+        "The program ended itself (SIGABRT)[ on an error of the kind {what}][ {how}].",
+        "The lines before and after this one say why.",
+        needle=(
+            "terminate called ",
+            "monitored command dumped core",
+            *_list_needles(6, "ABRT", "Aborted"),
+        ),
+        weight=FailureWeight.LOST,
+    ),
+    failure_rule(
+        r"^(?:[\w.-]{1,63} )?exited with code (?P<code>(?!130\b|143\b)[1-9]\d{0,2})\b"
+        r"|: Main process exited, code=exited, status=(?P<status>(?!130\b|143\b)[1-9]\d{0,2})/",
+        FailureCause.CRASHED,
+        "The program ended with exit code [{code}][{status}].",
+        "The lines before this one say why.",
+        needle=("exited with code ", "code=exited, status="),
+        weight=FailureWeight.DYING,
+    ),
+)
+
 CRASH_FAILURES = (
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*Unknown quantization (?:method|scheme|strategy):? (?P<name>[\w-]+)"
@@ -1124,32 +1261,6 @@ CRASH_FAILURES = (
         weight=FailureWeight.EXCEPTION,
     ),
     failure_rule(
-        r"^(?:\S{1,120}: )?(?:line )?(?:\d+:? +){0,2}(?P<what>Segmentation fault|Aborted|Floating point exception"
-        r"|Trace/breakpoint trap)(?: *\(core dumped\).*| {2,}\S.*)?$|^!{3,9} (?P<said>Segfault encountered) !{3,9}"
-        r"|^(?P<cpp>terminate called (?:after throwing an instance of \S{1,120}|without an active exception))",
-        FailureCause.CRASHED,
-        "The program crashed ([{what}][{said}][{cpp}]), without a word on why.",
-        "Its last lines before this one show where it was. Try another build or version of it; `dmesg` on the node may name the library.",
-        needle=(
-            "Segmentation fault",
-            "Aborted",
-            "Floating point exception",
-            "Trace/breakpoint trap",
-            "Segfault encountered",
-            "terminate called ",
-        ),
-        weight=FailureWeight.LOST,
-    ),
-    failure_rule(
-        r"^(?:\S{1,120}: )?(?:line )?(?:\d+:? +){0,2}Illegal instruction(?: *\(core dumped\).*| {2,}\S.*)?$",
-        FailureCause.BROKEN_IMAGE,
-        "The program uses an instruction that this processor does not have.",
-        "Take a build that was made for this processor (a Spark is linux/arm64).",
-        needle="Illegal instruction",
-        on="image",
-        weight=FailureWeight.LIKELY,
-    ),
-    failure_rule(
         r"^what\(\):\s+(?P<what>\S.*)",
         FailureCause.CRASHED,
         "The program ended on an error: {what}",
@@ -1165,6 +1276,7 @@ CRASH_FAILURES = (
         needle="_init failed for some reason",
         weight=FailureWeight.DEATH,
     ),
+    *_PROGRAM_DEATHS,
     failure_rule(
         r"^Fatal Python error: (?P<what>.*)",
         FailureCause.CRASHED,

@@ -75,12 +75,14 @@ def cuda_memory_rules(
     )
 
 
+# A shell's word on a program that a signal ended: "Killed", "sh: line 1: 7 Killed  vllm serve /m", "/run.sh: line 3:     7 Killed   x".
+SHELL_PREFIX = r"^(?:\S{1,200}: {1,4})?(?:line )?(?:\d{1,9}:? +){0,2}"
 # A kernel log says it in its own time stamps; a line of an engine never begins so.
 _KERNEL_LOG_PREFIX = r"^(?:<\d+>)?(?:\[[^\]]{1,40}\] ?|[\w:.+ -]{0,60} kernel: (?:\[[ \d.]+\] )?)?"
 
 HOST_MEMORY_FAILURES = (
     failure_rule(
-        r"^(?:(?:/\S*/)?(?:ba|da)?sh: )?(?:line )?(?:\d+:? +){0,2}Killed(?: {2,}\S.*)?$",
+        rf"{SHELL_PREFIX}Killed(?: {{2,}}\S.*)?$",
         FailureCause.KILLED,
         "It was killed (SIGKILL), as the shell reports.",
         "Most likely the machine ran out of memory: dmesg -T | grep -i oom on the node shows it. Let the model use less memory, or "
@@ -91,7 +93,7 @@ HOST_MEMORY_FAILURES = (
     failure_rule(
         r"^(?:[\w.-]{1,63} )?exited with code 137\b|\bsignal: killed$|\bterminated by signal 9\b"
         r"|\b(?:exited|terminated|died|failed) (?:unexpectedly )?(?:with|on) (?:exit |return )?(?:code:? |status )-9\b"
-        r"|\bdied with <Signals\.SIGKILL: 9>",
+        r"|\bdied with <Signals\.SIGKILL: 9>|: Main process exited, code=killed, status=9/KILL|\bexited on signal 9 \(Killed\)",
         FailureCause.KILLED,
         "It was killed (SIGKILL), as the program that started it reports.",
         "Most likely the machine ran out of memory: dmesg -T | grep -i oom on the node shows it. Let the model use less memory, or "
@@ -104,6 +106,8 @@ HOST_MEMORY_FAILURES = (
             "ode: -9",
             "status -9",
             "Signals.SIGKILL",
+            "status=9/KILL",
+            "exited on signal 9",
         ),
         weight=FailureWeight.DEATH,
     ),

@@ -72,11 +72,11 @@ _CUDA_FAILURES = (
 _FILE_SYSTEM_FAILURES = (
     failure_rule(
         rf"(?:{EXCEPTION_PREFIX}|^)DataLoader worker .*killed by signal: Bus error|{EXCEPTION_PREFIX}.*out of shared memory"
-        r"|Unexpected bus error encountered in worker|^(?:Fatal Python error: )?Bus error\b|exceeds /dev/shm size",
+        r"|Unexpected bus error encountered in worker|exceeds /dev/shm size",
         FailureCause.DISK_FULL,
         "The container's shared memory is full.",
         "Raise container.shm_size, or set container.ipc: host.",
-        needle=("killed by signal: Bus error", "out of shared memory", "us error", "exceeds /dev/shm size"),
+        needle=("killed by signal: Bus error", "out of shared memory", "bus error", "exceeds /dev/shm size"),
         on="container.shm_size",
     ),
     failure_rule(

@@ -747,3 +747,21 @@ def test_what_a_message_says_to_do_is_the_remedy(line: str, quoted: str) -> None
 )
 def test_what_pip_and_an_image_print_tells_the_version(log: str, engine: str, version: str | None) -> None:
     assert _diagnose_paste(log, engine).version == version
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/run.sh: line 3:     7 Killed                  vllm serve /m",
+        "/run.sh: line 3:     7 Killed                  python3 train.py",
+        "!!!!!!! Segfault encountered !!!!!!!",
+    ],
+)
+def test_what_every_program_may_print_gets_no_advice_for_another_engine(line: str) -> None:
+    verdict = _diagnose_paste(line).verdict
+    assert verdict is not None
+    assert verdict.field is None
+    assert "TensorRT" not in verdict.summary + verdict.remedy
+    own = _diagnose_paste(line, "trtllm").verdict
+    assert own is not None
+    assert own.field is not None

@@ -566,3 +566,74 @@ def test_the_acceptance_of_drafts_is_a_fact(engine: str, line: str, said: str) -
     by_line.feed_raw_line(line)
     for found in (by_block.build_diagnosis(), by_line.build_diagnosis()):
         assert {one.name: one.value for one in found.facts}[EngineFactName.DRAFT_ACCEPTANCE] == said
+
+
+LLAMACPP = "llama_model_loader: loaded meta data with 40 key-value pairs and 579 tensors from /m.gguf (version GGUF V3 (latest))"
+PROGRAM_DEATHS = [
+    ("free(): invalid pointer", FailureCause.CRASHED),
+    ("double free or corruption (!prev)", FailureCause.CRASHED),
+    ("malloc_consolidate(): unaligned fastbin chunk detected", FailureCause.CRASHED),
+    ("*** stack smashing detected ***: terminated", FailureCause.CRASHED),
+    ("*** buffer overflow detected ***: terminated", FailureCause.CRASHED),
+    ("Segmentation fault (core dumped)", FailureCause.CRASHED),
+    ("/run.sh: line 3:     7 Segmentation fault      (core dumped) vllm serve", FailureCause.CRASHED),
+    ("/run.sh: line 3:     7 Killed                  vllm serve /m", FailureCause.KILLED),
+    ("Illegal instruction (core dumped)", FailureCause.BROKEN_IMAGE),
+    ("Trace/breakpoint trap (core dumped)", FailureCause.CRASHED),
+    ("Floating point exception (core dumped)", FailureCause.CRASHED),
+    ("Aborted (core dumped)", FailureCause.CRASHED),
+    ("Bus error (core dumped)", FailureCause.DISK_FULL),
+    ("python3: /src/foo.cpp:33: void foo(): Assertion `x > 3' failed.", FailureCause.CRASHED),
+    ("Assertion failed: check () (src/msg.cpp:414)", FailureCause.CRASHED),
+    ("thread 'main' panicked at src/server.rs:88:14:", FailureCause.CRASHED),
+    ("thread '<unnamed>' panicked at 'the len is 3 but the index is 9', src/lib.rs:22:5", FailureCause.CRASHED),
+    ("terminate called without an active exception", FailureCause.CRASHED),
+    ("!!!!!!! Segfault encountered !!!!!!!", FailureCause.CRASHED),
+    ("*** SIGSEGV received at time=17000 on cpu 3 ***", FailureCause.CRASHED),
+    ("engine-1 exited with code 139", FailureCause.CRASHED),
+    ("engine-1 exited with code 134", FailureCause.CRASHED),
+    ("engine-1 exited with code 1", FailureCause.CRASHED),
+    ("Process EngineCore died unexpectedly with exit code -11", FailureCause.CRASHED),
+    ("vllm.service: Main process exited, code=killed, status=11/SEGV", FailureCause.CRASHED),
+    ("vllm.service: Main process exited, code=killed, status=9/KILL", FailureCause.KILLED),
+    ("vllm.service: Main process exited, code=exited, status=1/FAILURE", FailureCause.CRASHED),
+    ("      Reason:       OOMKilled", FailureCause.HOST_OOM_KILL),
+    ("[spark1:1234] Signal: Segmentation fault (11)", FailureCause.CRASHED),
+]
+
+
+@pytest.mark.parametrize("head", [(), VLLM[:2], SGLANG[:3], (LLAMACPP,)], ids=["none", "vllm", "sglang", "llamacpp"])
+def test_what_a_program_says_at_its_death_is_a_proof_whichever_engine_runs(head: tuple[str, ...]) -> None:
+    for line, cause in PROGRAM_DEATHS:
+        verdict = diagnose_lines(*head, line).verdict
+        assert verdict is not None, line
+        assert (verdict.cause, verdict.evidence[0].text.strip()) == (cause, line.strip())
+        assert verdict.confidence == ("certain" if line.strip().startswith(("Reason: ", "Illegal ")) else "likely"), (
+            line
+        )
+        assert diagnose_bytes("".join(f"{one}\n" for one in (*head, line)).encode()).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("engine-1 exited with code 0", "engine-1 exited with code 143", "engine-1 exited with code 130"),
+        "vllm.service: Main process exited, code=exited, status=0/SUCCESS",
+        "vllm.service: Main process exited, code=killed, status=15/TERM",
+        "No segmentation fault was seen so far",
+        "Assertions are on: x",
+        "      Reason:       ContainerCreating",
+    ],
+)
+def test_a_program_that_ended_well_or_was_stopped_did_not_die(line: str) -> None:
+    assert diagnose_lines(*VLLM[:2], line).verdict is None
+
+
+def test_a_crash_while_serving_is_told_and_one_after_an_exception_is_not_its_cause() -> None:
+    served = diagnose_lines(*VLLM, "Segmentation fault (core dumped)").verdict
+    assert served is not None
+    assert served.summary.startswith("While serving: ")
+    exception = ("Traceback (most recent call last):", '  File "/x.py", line 3, in f', "flux.Gone: x")
+    ended = diagnose_lines(*VLLM[:2], *exception, "Segmentation fault (core dumped)").verdict
+    assert ended is not None
+    assert ended.evidence[0].text == "flux.Gone: x"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import threading
 from pathlib import Path
@@ -12,8 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkctl.commands.diagnose_file import diagnose_bytes
 from sparkctl.errors import InvalidInput
-from sparkctl.logs.log_file import BLOCK_BYTES, open_log, read_line_blocks
+from sparkctl.logs.diagnosis import read_line_header
+from sparkctl.logs.log_file import BLOCK_BYTES, open_log, read_line_blocks, strip_wrapping
+from tests.tools.diagnosis_table import load_posted_logs
 
 
 class SlowReader:
@@ -41,10 +45,19 @@ def test_every_block_ends_with_a_line_and_nothing_is_lost(log: str, most: int) -
 
 @pytest.mark.parametrize("packed", [
     gzip.compress(b"one\ntwo\n", mtime=0), "one\ntwo\n".encode("utf-16"), b"\xef\xbb\xbfone\ntwo", b"\0" * 300_000 + b"one\ntwo\n",
+    "one\ntwo\n".encode("utf-16-le"), "one\ntwo\n".encode("utf-16-be"), gzip.compress("one\ntwo\n".encode("utf-16-le"), mtime=0),
     b"one\ntwo\n" + b"\0" * 445, b"one\n" + b"\0" * 5000 + b"two\n",
 ])  # fmt: skip
 def test_a_compressed_or_padded_log_is_read(packed: bytes) -> None:
     assert read_all_blocks(packed) == b"one\ntwo\n"
+
+
+def test_what_a_power_cut_left_between_two_lines_is_a_gap() -> None:
+    assert read_all_blocks(b"one" + b"\0" * 200_000 + b"two\nthree" + b"\0" * 4096).split() == [
+        b"one",
+        b"two",
+        b"three",
+    ]
 
 
 def test_a_line_without_end_is_kept_by_its_head_and_its_tail() -> None:
@@ -95,3 +108,71 @@ def test_a_pipe_is_read_until_its_writer_closes(tmp_path: Path) -> None:
     with open_log(path) as source:
         assert b"".join(read_line_blocks(source, "it")) == b"through\na pipe\n"
     writing.join()
+
+
+PREFIXES = {
+    "journalctl -o short-full": "Fri 2026-11-20 10:00:{at:02} UTC spark-1 vllm[123]: ",
+    "journalctl -o short-monotonic": "[ 1234.{at:06}] spark-1 vllm[123]: ",
+    "journalctl -o short-unix": "1795168801.{at:06} spark-1 vllm[123]: ",
+    "ts": "Nov 20 10:00:{at:02} ",
+    "docker service logs": "llm_engine.1.abcdefghij@spark-1    | ",
+    "stern": "vllm-6c4-abc vllm ",
+    "gh run view --log": "build\tRun step {at}\t2026-11-20T10:00:{at:02}.1234567Z ",
+    "mpirun --tag-output": "[1,{at}]<stderr>:",
+    "GitLab": "2026-11-20T10:00:{at:02}.123456Z 01O ",
+    "pm2": "0|vllm  | ",
+    "srun -l": "{at}: ",
+    "fluentd": "vllm: ",
+}  # before each line; ``at``: a number that changes
+
+
+def diagnose_text(raw: bytes) -> tuple[str | None, str | None]:
+    found = diagnose_bytes(io.BytesIO(raw), "it", None).diagnosis
+    return found.engine, found.verdict and str(found.verdict.cause)
+
+
+@pytest.mark.parametrize("collector", PREFIXES)
+def test_what_a_collector_writes_before_each_line_hides_nothing(collector: str) -> None:
+    logs = [one for one in load_posted_logs() if one.log.count(b"\n") >= 12]
+    logs = [one for one in logs if any(read_line_header(line) is not None for line in one.log.decode().splitlines())]
+    assert len(logs) >= 25
+    for one in logs:
+        lines = one.log.decode().splitlines()
+        wrapped = "".join(f"{PREFIXES[collector].format(at=at % 60)}{line}\n" for at, line in enumerate(lines))
+        assert diagnose_text(wrapped.encode()) == diagnose_text(one.log), one.name
+
+
+@pytest.mark.parametrize("key", ["log", "message", "MESSAGE"])
+def test_a_log_of_json_objects_is_read_as_its_text(key: str) -> None:
+    for one in list(load_posted_logs())[::5]:
+        end = "\n" if key == "log" else ""
+        objects = (
+            {key: line + end, "stream": "stderr", "time": "2026-11-20T10:00:00Z"}
+            for line in one.log.decode().splitlines()
+        )
+        assert diagnose_text("".join(json.dumps(each) + "\n" for each in objects).encode()) == diagnose_text(one.log), (
+            one.name
+        )
+
+
+def test_a_line_that_docker_cut_into_objects_is_one_and_an_exception_beside_the_message_is_read() -> None:
+    docker = [
+        {"log": "torch.OutOf", "stream": "stderr"},
+        {"log": "MemoryError: CUDA out of memory.\n", "stream": "stderr"},
+    ]
+    logger = [{"level": "error", "msg": "failed", "exc_info": "Traceback (most recent call last):\nKeyError: 'x'"}]
+    raw = "".join(json.dumps(one) + "\n" for one in (*docker, *logger)).encode()
+    found = b"".join(strip_wrapping([raw], read_line_header)).decode().splitlines()
+    assert found == [
+        "torch.OutOfMemoryError: CUDA out of memory.",
+        "failed",
+        "Traceback (most recent call last):",
+        "KeyError: 'x'",
+    ]
+
+
+def test_nothing_is_taken_from_lines_that_are_understood_as_they_are() -> None:
+    for one in load_posted_logs():
+        if one.log.startswith(b"> "):
+            continue  # quoted in an answer
+        assert b"".join(strip_wrapping([one.log], read_line_header)) == one.log, one.name

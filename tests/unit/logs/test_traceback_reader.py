@@ -32,15 +32,138 @@ def diagnose(text: str) -> Verdict | None:
         "TimeoutError",
         "zmq.error.Again: Resource temporarily unavailable",
         "RuntimeError: x",
+        "zlib.error: Error -3 while decompressing data",
+        "socket.gaierror: [Errno -3] Temporary failure in name resolution",
+        "socket.timeout",
+        "cuda.E: x",
+        "flux.ERR: x",
+        "flux.make.<locals>.Inner: x",
+        "flux.Bär: übel",
+        "custom_error: x",
+        "ray.exceptions.RayTaskError(flux.Gone): ray::f()",
     ],
 )
 def test_the_last_line_is_the_exception_whatever_its_class_is_called(exception: str) -> None:
     assert read_lines(f"Scheduler hit an exception: {HEADER}", *FRAME, exception, "INFO: next")[0] == [exception]
 
 
-@pytest.mark.parametrize("line", ["INFO: 10.0.0.1 - GET /health", "WARNING: x", "loading weights", "Killed by us: no"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(
+            "INFO: 10.0.0.1 - GET /health",
+            "WARNING: x",
+            "loading weights",
+            "Killed by us: no",
+            "config.json: not there",
+        ),
+        *("Loading: 100%|##########| 10/10 [00:10<00:00]", "Downloading: 3it [00:01,  2.30it/s]"),
+    ],
+)
 def test_a_line_of_another_process_within_it_is_not_the_exception(line: str) -> None:
     assert read_lines(HEADER, *FRAME, line, *FRAME, "ValueError: y")[0] == ["ValueError: y"]
+
+
+def test_what_looked_like_the_exception_is_none_if_its_traceback_goes_on() -> None:
+    reader = TracebackReader()
+    lines = (HEADER, *FRAME, "Warmup: pass 3 of 9", *FRAME, "flux.Gone: y")
+    mistaken = []
+    for number, line in enumerate(lines, 1):
+        reader.read_line(number, line)
+        mistaken += [] if reader.mistaken is None else [reader.mistaken]
+    assert mistaken == [5]
+    verdict = diagnose("\n".join(lines))
+    assert verdict is not None
+    assert verdict.evidence[0].text == "flux.Gone: y"
+
+
+CORE, SERVER = "(EngineCore pid=88) ", "(APIServer pid=1) "
+RECORD = f"{SERVER}INFO 11-20 10:00:00 [x.py:3] Using: triton"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (f"{CORE}{HEADER}", f"{CORE}{FRAME[0]}", RECORD, f"{CORE}{FRAME[0]}", f"{CORE}flux.Gone: y"),
+        (f"{CORE}{HEADER}", f"{CORE}{FRAME[0]}", f"{CORE}{FRAME[1]}", f"{SERVER}Using: triton", f"{CORE}flux.Gone: y"),
+        (HEADER, *FRAME, "INFO 11-20 10:00:00 [x.py:3] Using: triton", "flux.Gone: y"),
+        (f"[2026-11-20 10:00:10 TP0] Scheduler hit an exception: {HEADER}", *FRAME,
+         "[2026-11-20 10:00:10 TP1] Ignored: nothing", *FRAME, "flux.Gone: y"),
+        (f"{CORE}{HEADER}", f"{CORE}{FRAME[0]}", f"Loading:  10%|# | 1/10\rLoading: 100%|##| 10/10\r{CORE}flux.Gone: y"),
+    ],
+)  # fmt: skip
+def test_a_record_or_another_process_within_a_traceback_is_not_its_exception(lines: tuple[str, ...]) -> None:
+    verdict = diagnose("\n".join(lines))
+    assert verdict is not None
+    assert verdict.evidence[0].text == "flux.Gone: y"
+
+
+def test_tracebacks_of_two_ranks_line_by_line_in_turn_are_both_read() -> None:
+    text = "\n".join(f"[rank{rank}]: {line}" for line in (HEADER, *FRAME, "flux.Gone: {}") for rank in (0, 1))
+    reading = LogDiagnoser()
+    for line in text.splitlines():
+        reading.feed_raw_line(line)
+    told = reading.build_diagnosis().reading
+    assert told is not None
+    assert [block.last for block in told.tracebacks] == [9, 10]
+
+
+def test_the_message_of_an_unusual_class_may_be_known() -> None:
+    verdict = diagnose(f"{HEADER}\n{FRAME[0]}\nsocket.gaierror: [Errno -3] Temporary failure in name resolution")
+    assert verdict is not None
+    assert verdict.cause is FailureCause.HUB_UNREACHABLE
+
+
+DURING = "\n\nDuring handling of the above exception, another exception occurred:\n\n"
+DIRECT = "\n\nThe above exception was the direct cause of the following exception:\n\n"
+LOST_FILE = "FileNotFoundError: [Errno 2] No such file or directory: '/models/m/config.json'"
+CUDA_OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+NO_MODULE = "ModuleNotFoundError: No module named 'fast_thing'"
+
+
+@pytest.mark.parametrize(
+    ("first", "link", "last", "root", "confidence", "contributing"),
+    [
+        (LOST_FILE, DURING, CUDA_OOM, CUDA_OOM, "certain", [FailureCause.MODEL_FILES]),
+        (LOST_FILE, DIRECT, CUDA_OOM, LOST_FILE, "certain", [FailureCause.CUDA_OUT_OF_MEMORY]),
+        (NO_MODULE, DURING, "ValueError: Unknown rope type: yarn9", "ValueError: Unknown rope type: yarn9", "likely",
+         [FailureCause.BROKEN_IMAGE]),
+        (NO_MODULE, DIRECT, "ValueError: x", NO_MODULE, "certain", []),
+        ("KeyError: 'rope'", DURING, "flux.NoRope: none", "flux.NoRope: none", "likely", []),
+        # A message that retells what was handled, and a part of the engine that only says that it ended.
+        (LOST_FILE, DURING, f"RuntimeError: bad model: {LOST_FILE}", LOST_FILE, "certain", []),
+        (CUDA_OOM, DURING, "RuntimeError: Engine core initialization failed. See root cause above.", CUDA_OOM, "certain", []),
+    ],
+)  # fmt: skip
+def test_of_exceptions_one_during_the_other_the_last_counts_of_a_cause_the_first(
+    first: str, link: str, last: str, root: str, confidence: str, contributing: list[FailureCause]
+) -> None:
+    head = f"{HEADER}\n{FRAME[0]}\n"
+    log = f"(APIServer pid=1) INFO 11-20 09:59:00 [api_server.py:1400] vLLM API server version 0.24.0\n{head}{first}{link}{head}{last}"
+    verdict = diagnose(log)
+    assert verdict is not None
+    assert (verdict.evidence[0].text, verdict.confidence) == (root, confidence)
+    assert [one.cause for one in verdict.contributing] == contributing
+
+
+def test_a_group_in_a_group_is_proved_by_its_leaf() -> None:
+    verdict = diagnose(
+        "  + Exception Group Traceback (most recent call last):\n"
+        '  |   File "/x/a.py", line 3, in main\n'
+        "  |     await run()\n"
+        "  | ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)\n"
+        "  +-+---------------- 1 ----------------\n"
+        "    | Exception Group Traceback (most recent call last):\n"
+        '    |   File "/x/a.py", line 9, in load\n'
+        "    | ExceptionGroup: nested (2 sub-exceptions)\n"
+        "    +-+---------------- 1 ----------------\n"
+        "      | Traceback (most recent call last):\n"
+        '      |   File "/x/a.py", line 9, in load\n'
+        "      | widget.FluxLost: gone\n"
+        "      +------------------------------------"
+    )
+    assert verdict is not None
+    assert verdict.evidence[0].text == "widget.FluxLost: gone"
 
 
 def test_without_a_traceback_there_is_no_exception() -> None:
@@ -71,6 +194,8 @@ def test_a_cut_traceback_is_known_by_its_raise_statement() -> None:
     [
         ("  | ValueError: x", "ValueError: x"),
         ("    +---------------- 1 ----------------", ""),
+        ('  |   File "/x.py", line 3, in f', '  File "/x.py", line 3, in f'),
+        ("  + Exception Group Traceback", "Exception Group Traceback"),
         ("| table |", "table |"),
         ("- a list", "- a list"),
         ("text", "text"),
