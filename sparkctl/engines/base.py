@@ -209,6 +209,8 @@ def refine_failure(
         return build_unnamed_failure(text)
     if failure.refine is not None:
         return failure.refine(failure, facts)
+    if is_serving and failure.cause is FailureCause.BAD_VALUE and failure.weight <= FailureWeight.EXCEPTION:
+        return replace(build_unnamed_failure(text), remedy=failure.remedy)  # settings were accepted at the start
     if failure.cause in _DRAFT_SUSPECTS and (drafting := facts.get(EngineFactName.SPECULATIVE_METHOD)):
         remedy = f"It drafts ({drafting}), and that is the first suspect: start it without drafts. If it fails again: {failure.remedy}"
         return replace(failure, remedy=remedy, field=None, change=None, value=None)

@@ -287,6 +287,18 @@ def version_facts(package: str) -> tuple[FactRule, ...]:
             f"{package}.__version__", rf"__version__\W{{1,5}}{number}", EngineFactName.ENGINE_VERSION, is_fallback=True
         ),
         fact_rule(f"{package} version: ", rf"version: {number}", EngineFactName.ENGINE_VERSION, is_fallback=True),
+        fact_rule(  # `pip show`, two lines
+            f"Name: {package} Version: ", rf"Version: {number}", EngineFactName.ENGINE_VERSION, is_fallback=True
+        ),
+        fact_rule(  # `pip list`
+            f"{package}  ", rf"^{package} {{2,80}}{number}\s*$", EngineFactName.ENGINE_VERSION, is_fallback=True
+        ),
+        fact_rule(
+            f"Requirement already satisfied: {package}",
+            rf"^[\w ]{{1,40}}: {package}(?:==| in .{{1,300}} \(){number}",
+            EngineFactName.ENGINE_VERSION,
+            is_fallback=True,
+        ),
     )
 
 
@@ -408,7 +420,7 @@ class LogRules:
     """The rules of one engine. ``quiet``: beginnings of lines that never have a meaning here.
 
     ``phases``: beginning of a line → signal. ``bars``: word in a bar's title → step. ``rules``: the first match counts.
-    ``facts``: all matches count; a line that begins like a fact is never a failure. ``retold``: a process reports
+    ``facts``: all matches count; a line that tells a fact is never a failure. ``retold``: a process reports
     another one's error, whose text is the group ``what``: if a rule matches that text, it is the failure.
     """
 
@@ -477,7 +489,10 @@ class LogRules:
     def _read_known_start(self, line: str) -> LineSignal | None:
         facts = tuple(found for each in self.facts if (found := each.match_fact(line)) is not None)
         if not line.startswith(self._phase_starts):
-            return LineSignal(facts=facts) if facts else None
+            if facts:
+                return LineSignal(facts=facts)
+            failure = self._find_failure(line)
+            return None if failure is None else LineSignal(failure=failure)
         start, said = next(pair for pair in self.phases if line.startswith(pair[0]))
         # "ready" followed by more words is a quotation: a prompt, or a model's own text.
         if said.phase is Phase.READY and _MORE_WORDS.match(line, len(start)):

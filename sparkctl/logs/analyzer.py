@@ -29,6 +29,8 @@ from sparkctl.logs.line_patterns import (  # fmt: skip
     DURATION_PATTERN,
     ERROR_LEVELS,
     LOGGING_ERROR,
+    PACKAGE_NAME,
+    PACKAGE_VERSION,
     REFUSED_REQUEST,
     REQUEST_ERROR,
     REQUEST_HANDLER,
@@ -41,6 +43,7 @@ from sparkctl.logs.line_patterns import (  # fmt: skip
     TRACEBACK_STARTS,
     LogTime,
     TracebackReader,
+    find_stated_level,
     find_writer,
     has_usual_name,
     is_below_error,
@@ -53,6 +56,7 @@ from sparkctl.logs.line_patterns import (  # fmt: skip
     says_it_goes_on,
     says_it_tries_again,
     strip_group_frame,
+    tells_exit_status,
 )
 from sparkctl.model.engine_metrics import EngineFact, EngineFactName, StatsLineKind
 from sparkctl.model.launch_plan import ReadinessRule
@@ -477,6 +481,16 @@ class LogAnalyzer:
         return seen if self._latest[0] - seen.number <= _MAX_TAIL_LINES else None
 
     @property
+    def last_words(self) -> EvidenceLine | None:
+        """The line that looks like an error and with which the log ends, but for lines of the same message, or one that tells an
+        exit status; None if a program that is no engine goes on after it."""
+        seen, latest = self.final_error, self.latest_line
+        if seen is None or latest is None:
+            return None
+        is_rest = latest.text[:1].isspace() or looks_like_error(latest.text)
+        return seen if latest.number == seen.number or is_rest or tells_exit_status(seen.text) else None
+
+    @property
     def unnamed_error(self) -> EvidenceLine | None:
         """The error without a rule at the end of a log whose engine never became ready."""
         seen = self._level_error
@@ -596,7 +610,7 @@ class LogAnalyzer:
         text = content.text
         if content.is_turning_point:
             self._note_turning_point(line, text)
-        self._latest = line.number, text
+        before, self._latest = self.latest_line, (line.number, text)
         if self.phase is Phase.STARTING:
             self._change_phase(Phase.LOADING, None, line)
         if not self.ready_line_seen and self.is_ready_line is not None:
@@ -617,6 +631,8 @@ class LogAnalyzer:
         elif traceback.first_line == line.number:
             self._is_request_traceback = line.number - self._request_error <= _MAX_CHAIN_LINES
         signal = content.signal
+        if text.startswith(PACKAGE_VERSION) and before is not None and before.text.startswith(PACKAGE_NAME):
+            signal = self.engine.classify_line(f"{before.text} {text}")
         is_answer = content.is_answer or (self._is_request_traceback and is_exception)
         if signal is not None and signal.failure is not None:
             is_late = is_answer and (self.was_ready or self._life > 0)
@@ -967,7 +983,7 @@ def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
     is_serving = text.startswith(engine.signs.serving)
     answered = None if is_serving or not text.startswith("INFO: ") else ACCESS_LINE.match(text)
     plain = strip_group_frame(text)
-    level = prepare_text(raw[:200])[0]
+    level = prepare_text(raw[:200])[0] or find_stated_level(plain)
     signal = None if is_serving or answered else engine.classify_line(plain)
     return LineContent(
         text=text,
@@ -1005,7 +1021,8 @@ def _drop_harmless_failure(
     is_exception_of_answer = content.is_answer and failure.weight == FailureWeight.EXCEPTION
     is_of_request = is_answer and failure.weight in _REQUEST_WEIGHTS
     is_warning = not is_exception and (
-        (is_below_error(content.level) and not failure.is_told_at_any_level) or says_it_goes_on(content.plain)
+        (is_below_error(content.level) and not failure.is_told_at_any_level)
+        or says_it_goes_on(content.plain, content.level)
     )
     return replace(signal, failure=None) if is_exception_of_answer or is_of_request or is_warning else signal
 

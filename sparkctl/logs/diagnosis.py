@@ -268,7 +268,7 @@ class LogDiagnoser:
             ]
             best = max((own, *others), key=lambda one: failure_weight(one.end_cause) if one.end_cause else 0)
             if best.end_cause is not None and failure_weight(best.end_cause) > FailureWeight.EXCEPTION:
-                return best
+                return own if _name_the_same(own, best) else best
             return next((one for one in others if _names_more(one, own)), own)
         return (
             self._analyzers.get(self._engine_name or UNKNOWN_ENGINE) or self._analyzers[UNKNOWN_ENGINE]
@@ -344,6 +344,14 @@ def _names_more(other: LogAnalyzer, own: LogAnalyzer) -> bool:
     return is_unnamed and theirs.failure.cause is not FailureCause.CRASHED
 
 
+def _name_the_same(own: LogAnalyzer, other: LogAnalyzer) -> bool:
+    """Tell whether the common rules know the same failure by the same line: an engine's own advice is for that engine only."""
+    ours, theirs = own.end_cause, other.end_cause
+    if ours is None or ours.failure is None or theirs is None or theirs.failure is None:
+        return False
+    return ours.number == theirs.number and ours.failure.cause is theirs.failure.cause
+
+
 def _judge_log(analyzer: LogAnalyzer, name: str | None, plan: LaunchPlan | None) -> Verdict | None:
     cut = analyzer.cut_failure
     if cut is not None and (
@@ -361,11 +369,11 @@ def _judge_log(analyzer: LogAnalyzer, name: str | None, plan: LaunchPlan | None)
             remedy="Read the log around this line.",
             confidence=Confidence.LIKELY,
         )
-    if name is None and analyzer.last_error is not None and not analyzer.was_ready:
+    if name is None and (said := analyzer.last_words) is not None and not analyzer.was_ready:
         return Verdict(
             cause=FailureCause.CRASHED,
             summary="No known engine wrote this log; its last line that looks like an error is the proof.",
-            evidence=verdict_builder.build_line_evidence(analyzer.last_error),
+            evidence=verdict_builder.build_line_evidence(said),
             remedy="Read the log around this line; --engine names the engine.",
             confidence=Confidence.LIKELY,
         )

@@ -23,6 +23,7 @@ from sparkctl.logs.line_patterns import (
     DURATION_WORDS,
     ERROR_LEVELS,
     FRAME_PATTERN,
+    PACKAGE_VERSION,
     PREFIX_PATTERN,
     REQUEST_MARK,
     SELF_KILLS,
@@ -86,6 +87,7 @@ class EffectTable:
                 *SHUTDOWN_PHRASES,
                 *SELF_KILLS,
                 *TRACEBACK_STARTS,
+                PACKAGE_VERSION,
                 *CHAIN_STARTS,
             )
         )

@@ -22,6 +22,7 @@ from sparkctl.model.verdict import FailureCause
 _HARMLESS_LINE = re.compile(
     r"^(?:Traceback |frame #\d+: "
     r"|The above exception was|During handling of the above|Ignore import error|server_args=|non-default args|Initializing a V1"
+    r"|\[ {0,8}\d{1,7}\.\d{1,6}\] "  # the kernel's: no program ended by what no rule knows
     r"|--- Logging error ---|(?:error: )?XDG_RUNTIME_DIR |bash: (?:cannot set terminal process group|no job control)"  # a shell without a terminal
     r"|(?:ggml_backend_load_best|load_backend): |\[c10d\] The client socket cannot be initialized"  # what they try one by one
     r"|(?:[Ff]ailed|[Ee]rror(?:ed|s)?) (?:requests?|rate|prompts?|samples|count)\b[^:=]{0,30}[:=] {0,60}[\d.,]{1,20} ?%?\s*$"  # a benchmark's table
@@ -35,7 +36,7 @@ _WARNING_LINE = re.compile(
     r"|(?:(?!rror|RROR|atal|ATAL).){0,60}?(?<![\w-])(?:WARN|WARNING|[Ww]arning(?=:))(?![\w-])"
     r"|\[[\d ,:.-]{10,40} W [\d ]{1,20}\]"
     r"|(?:\[\w{1,16}\]:? ?)?\[?W ?\d{3,4} \d\d:"
-    r"|.{0,40}?\[W\]"
+    r"|.{0,40}?\[(?:W|warn|notice)\]"
     r"|\S{1,80}:\d{1,9}:\d{1,9} \[\d{1,3}\] NCCL INFO "
 )
 _ERROR_WORD_PATTERN = re.compile(r"\b(?:" + "|".join(_ERROR_WORDS) + r")\b", re.IGNORECASE)
@@ -83,6 +84,7 @@ REQUEST_HANDLER = re.compile(r"[^\[\]]{0,120}?(?:ERROR|WARNING) [\d :.-]{5,40}\[
 REQUEST_ERROR = "Exception in ASGI application"
 # Python's logging, before the traceback of a record that could not be written: the program goes on, always.
 LOGGING_ERROR = "--- Logging error ---"
+PACKAGE_NAME, PACKAGE_VERSION = "Name: ", "Version: "  # the first two lines of `pip show`: they are read as one
 TRACEBACK_STARTS = ("Traceback (most recent call last)", "usage: ")
 # Lines that only a start prints: after readiness they belong to a later start.
 STARTUP_ONLY_CAUSES = frozenset(
@@ -114,7 +116,7 @@ _SOURCE_CODE_PREFIXES = (
 
 
 _GOES_ON_PATTERN = re.compile(
-    r"(?P<again>\b[Ff](?:alls? ?back|alling back|allen back)|\b[Rr]etrying\b)|, using \w|[Uu]sing \w{1,40} instead|[Uu]sing internal "
+    r"(?P<again>\b[Ff](?:alls? ?back|alling back|allen back)|\b[Rr]etrying\b)|(?P<weak>, using \w)|[Uu]sing \w{1,40} instead|[Uu]sing internal "
     r"|[.,] [Uu]sing (?:the )?default\b|, ignor(?:ed|ing)\b|Skipping tactic |NCCL INFO"
 )
 
@@ -145,9 +147,16 @@ def is_harmless(text: str) -> bool:
     return _HARMLESS_LINE.match(text) is not None
 
 
-def says_it_goes_on(text: str) -> bool:
-    """Tell whether a program says in this line that it does without the thing that failed: no failure, whatever else it says."""
-    return _GOES_ON_PATTERN.search(text) is not None
+_CALLED_FATAL = re.compile(r"\b(?:fatal|FATAL)\b|^\W{0,3}(?:ERROR|[Ee]rror)\b|\bCUDA error\b")
+
+
+def says_it_goes_on(text: str, level: str | None = None) -> bool:
+    """Tell whether a program says in this line that it does without the thing that failed: no failure, whatever else it says. In
+    a line that it calls an error (also by its ``level``), "using" may only name what it used."""
+    found = _GOES_ON_PATTERN.search(text)
+    if found is None:
+        return False
+    return found["weak"] is None or (level not in ERROR_LEVELS and _CALLED_FATAL.search(text) is None)
 
 
 def says_it_tries_again(text: str) -> bool:
@@ -158,9 +167,38 @@ def says_it_tries_again(text: str) -> bool:
     return found is not None and found["again"] is not None
 
 
+_EXIT_STATUS = re.compile(r"\bexit(?:ed)? (?:with )?(?:status|code)[ :=]{1,3}-?[1-9]")
+
+
+def tells_exit_status(text: str) -> bool:
+    """Tell whether a line says that a program ended with a status that is not 0."""
+    return _EXIT_STATUS.search(text) is not None
+
+
 def may_hold_duration(text: str) -> bool:
     """Tell whether `DURATION_PATTERN` may match, at low cost."""
     return " took " in text or "elapsed" in text or " takes " in text or "finished in " in text
+
+
+_LOGFMT_LEVEL = re.compile(
+    r"(?:(?:time|ts|t)=(?:\"[^\"]{1,60}\"|\S{1,60}) )?(?:level|lvl)=\"?(?P<level>[A-Za-z]{1,12})\b"
+)
+_LEVELS_OF_LOGFMT = {
+    "trace": "DEBUG",
+    "debug": "DEBUG",
+    "info": "INFO",
+    "notice": "INFO",
+    "warn": "WARNING",
+    "warning": "WARNING",
+}
+
+
+def find_stated_level(text: str) -> str | None:
+    """Return the level that a line of the form ``time=… level=warning msg=…`` states, if it is below error."""
+    if not text.startswith(("time=", "ts=", "t=", "level=", "lvl=")):
+        return None
+    found = _LOGFMT_LEVEL.match(text)
+    return None if found is None else _LEVELS_OF_LOGFMT.get(found["level"].lower())
 
 
 def is_below_error(level: str | None) -> bool:

@@ -200,9 +200,8 @@ DOCKER_FAILURES = (
     ),
     failure_rule(
         r"NVIDIA driver on your system is too old(?: \(found version (?P<found>\d+)\))?|CUDA driver version is insufficient"
-        r"|forward compatibility was attempt|requirement error: unsatisfied condition: (?P<wants>[^,\s]+)"
-        r"|system has unsupported display driver|^.{0,120}Error 80[34]\b|provided PTX was compiled with an unsupported toolchain"
-        r"|cudaErrorUnsupportedPtxVersion|cudaErrorInsufficientDriver|CUDA initialization failure with error: (?:35|36|803|804)\b"
+        r"|requirement error: unsatisfied condition: (?P<wants>[^,\s]+)|provided PTX was compiled with an unsupported toolchain"
+        r"|cudaErrorUnsupportedPtxVersion|cudaErrorInsufficientDriver|CUDA initialization failure with error: 3[56]\b"
         r"|^ERROR: This container was built for NVIDIA Driver Release (?P<release>[\d.]+\d)(?:.*version (?P<has>[\d.]*\d) was)?",
         FailureCause.DRIVER_MISMATCH,
         "The node's NVIDIA driver is too old for this image[ (it needs {wants})][ (it is for CUDA {found})]"
@@ -212,16 +211,35 @@ DOCKER_FAILURES = (
             "CUDA driver version is insufficient",
             "CUDA initialization failure with error: ",
             "ERROR: This container was built for NVIDIA Driver Release",
-            "Error 80",
             "NVIDIA driver on your system is too old",
             "cudaErrorInsufficientDriver",
             "cudaErrorUnsupportedPtxVersion",
-            "forward compatibility was attempt",
             "provided PTX was compiled with an unsupported toolchain",
             "requirement error: unsatisfied condition:",
-            "system has unsupported display driver",
         ),
         on="image",
+    ),
+    failure_rule(
+        r"system has unsupported display driver|forward compatibility was attempt|^.{0,120}\bError 80[34]\b"
+        r"|cudaError(?:SystemDriverMismatch|CompatNotSupportedOnDevice)|CUDA_ERROR_(?:SYSTEM_DRIVER_MISMATCH|COMPAT_NOT_SUPPORTED)"
+        r"|CUDA initialization failure with error: 80[34]\b",
+        FailureCause.DRIVER_MISMATCH,
+        "The container's CUDA library and the node's NVIDIA driver do not belong together: most often the image's forward-compatibility "
+        "library is loaded in place of the driver's own.",
+        "Give the container the driver's own library: start it with container.gpus: all (--gpus) and not with --runtime nvidia, and take "
+        "the directory cuda/compat out of env.LD_LIBRARY_PATH. After a driver update reboot the node. If it is the same then, the driver "
+        "is too old: update the node (DGX OS), or take an image built for its CUDA version.",
+        needle=(
+            "CUDA initialization failure with error: ",
+            "CUDA_ERROR_COMPAT_NOT_SUPPORTED",
+            "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+            "Error 80",
+            "cudaErrorCompatNotSupported",
+            "cudaErrorSystemDriverMismatch",
+            "forward compatibility was attempt",
+            "system has unsupported display driver",
+        ),
+        on="env.LD_LIBRARY_PATH",
     ),
     failure_rule(
         r"[Ee]xec format error\"?(?:: unknown|: '[^']{1,200}')?\.?$|no matching manifest for (?P<platform>\S+)"

@@ -38,6 +38,24 @@ def _quote_advice(said: MatchGroups) -> MatchGroups:
     return {"nothing": ""} if _PLACEHOLDER.search(advice) else {"asks": advice}
 
 
+# What a message asks for in its own words; a client's own words (a prompt, a request) are no setting.
+_ADVICE = (
+    r"(?:(?:[Pp]lease|[Yy]ou (?:should|must|need to|have to)) (?:try )?(?:set|provid|increas|decreas|reduc|lower|rais|specify|enabl|disabl"
+    r"|remov|chang|choos|select|pass|adjust|use (?:--|`|'|\"|an? (?:smaller|larger|different|valid|higher|lower)))"
+    r"|(?:[Tt]ry(?: to)?|[Cc]onsider|[Ss]uggest(?:ed to)?) (?:increas|decreas|reduc|lower|rais|set|disabl|enabl|remov|us)(?:ing|e)? ?"
+    r"|(?:(?<=; )|(?<=\. )|(?<=, or ))(?:[Ss]et|[Ii]ncrease|[Dd]ecrease|[Rr]educe|[Ll]ower|[Rr]aise|[Dd]isable|[Ee]nable|[Rr]emove)\b)"
+    r"(?!.{0,40}(?:prompt|request|messages|completion|input))"
+)
+_ADVICE_START = re.compile(_ADVICE)
+
+
+def _quote_asked(said: MatchGroups) -> MatchGroups:
+    """Return what a message that names a flag asks for, if it asks for anything."""
+    found = _ADVICE_START.search(said.get("what", ""))
+    asks = "" if found is None else said["what"][found.start() :]
+    return {} if not asks or _PLACEHOLDER.search(asks) else {"asks": asks}
+
+
 KERNEL_FAILURES = (
     failure_rule(
         r"(?P<what>This kernel only supports sm_?\d+\w*|Error occurred when running GEMM|Failed to run cutlass [\w ]{0,40}gemm[^.]{0,60}"
@@ -337,8 +355,8 @@ _CUDA_CALL_FAILURES = (
     failure_rule(
         rf"{_CUDA_SAYS}\b(?P<what>an illegal [\w ]{{1,40}}|misaligned address|unspecified launch failure|device-side assert triggered"
         r"|invalid (?:configuration argument|program counter|resource handle|address space)|hardware stack error"
-        r"|too many resources requested for launch|the launch timed out|resource already mapped|uncorrectable ECC error)"
-        r"|CUDA_ERROR_(?P<name>ILLEGAL_\w{1,20}|LAUNCH_\w{1,30}|MISALIGNED_ADDRESS|ASSERT|HARDWARE_STACK_ERROR|ECC_UNCORRECTABLE)\b",
+        r"|too many resources requested for launch|the launch timed out|resource already mapped)"
+        r"|CUDA_ERROR_(?P<name>ILLEGAL_\w{1,20}|LAUNCH_\w{1,30}|MISALIGNED_ADDRESS|ASSERT|HARDWARE_STACK_ERROR)\b",
         FailureCause.GPU_FAULT,
         "A GPU kernel failed while it ran ([{what}][{name}]); nothing here says which.",
         _GPU_FAULT_REMEDY,
@@ -355,7 +373,6 @@ _CUDA_CALL_FAILURES = (
             "too many resources requested",
             "the launch timed out",
             "resource already mapped",
-            "uncorrectable ECC error",
             "CUDA_ERROR_",
         ),
         weight=FailureWeight.LIKELY,
@@ -373,6 +390,17 @@ GPU_FAULTS = (
             weight=FailureWeight.CONCRETE if row["severity"] == "problem" else FailureWeight.LIKELY,
         )
         for number, row in load_kernel_rules()[1].items()
+    ),
+    # A library's words for the same: the memory itself is at fault, and no other image or setting mends that.
+    failure_rule(
+        r"uncorrectable (?:NVLink|(?P<memory>ECC)) error(?: encountered)?|cudaError(?:ECC|Nvlink)Uncorrectable"
+        r"|CUDA_ERROR_(?:ECC|NVLINK)_UNCORRECTABLE",
+        FailureCause.GPU_FAULT,
+        "The GPU reports an error of its hardware that cannot be corrected[ (its memory: {memory})].",
+        load_kernel_rules()[1]["48"]["remedy"],
+        needle=("uncorrectable ECC error", "uncorrectable NVLink error", "Uncorrectable", "_UNCORRECTABLE"),
+        fatal=True,
+        refine=lambda failure, _: failure,  # drafts are no suspect
     ),
     failure_rule(
         r"NVRM: Xid(?: \([^)]{1,60}\))?: (?!154, .{0,80} to 0x0 \(None\))(?P<code>\d+)(?:, (?P<what>.{0,160}))?",
@@ -439,7 +467,7 @@ GPU_FAULTS = (
         r"|CUDNN_STATUS_INTERNAL_ERROR|an illegal memory access|CUDA error: invalid argument|Cuda Runtime \((?:misaligned|invalid"
         r"|an illegal)[\w ]{0,40}\)"
         r"|misaligned address|cudaErrorIllegalAddress|cudaErrorLaunchFailure"
-        r"|uncorrectable ECC error encountered|CUDNN_STATUS_EXECUTION_FAILED)",
+        r"|CUDNN_STATUS_EXECUTION_FAILED)",
         FailureCause.GPU_FAULT,
         "A GPU kernel failed while it ran ({what}); nothing here says which.",
         _GPU_FAULT_REMEDY,
@@ -454,7 +482,6 @@ GPU_FAULTS = (
             "cudaErrorLaunchFailure",
             "device-side assert triggered",
             "misaligned address",
-            "uncorrectable ECC error encountered",
             "unspecified launch failure",
         ),
         exception=True,
@@ -1090,8 +1117,9 @@ CRASH_FAILURES = (
         rf"{EXCEPTION_PREFIX}(?P<what>.*?--(?P<flag>[a-z][a-z0-9]*(?:-[a-z0-9]+)+).*)",
         FailureCause.BAD_VALUE,
         "The engine refused its settings: {what}",
-        "Correct args.{flag}, or what it is set together with.",
+        "Correct args.{flag}, or what it is set together with.[ The message says: {asks}]",
         needle=_EXCEPTION_NEEDLES,
+        worked_out=_quote_asked,
         on="args.{flag}",
         weight=FailureWeight.LIKELY,
     ),
@@ -1122,14 +1150,40 @@ CRASH_FAILURES = (
     ),
     # The exception's own message says what to do, or names the setting that it does not take.
     failure_rule(
-        rf"{EXCEPTION_PREFIX}(?P<what>.*?\b(?P<advice>(?:[Pp]lease|[Yy]ou (?:should|must|need to|have to)) (?:try )?"
-        r"(?:set|provid|increas|decreas|reduc|lower|rais|specify|enabl|disabl|remov|chang|choos|select|pass|adjust"
-        r"|use (?:--|`|'|\"|an? (?:smaller|larger|different|valid|higher|lower)))(?!.{0,40}(?:prompt|request|messages|completion|input))"
-        r".{0,200}))",
+        rf"{EXCEPTION_PREFIX}(?P<what>.*?(?P<advice>\b{_ADVICE}.{{0,200}}))",
         FailureCause.BAD_VALUE,
         "The engine refused its settings: {what}",
         "[Do what the message asks: {asks}][Correct what the message names{nothing}.]",
-        needle=("lease ", "ou should ", "ou must ", "ou need to ", "ou have to "),
+        needle=(
+            *("lease ", "ou should ", "ou must ", "ou need to ", "ou have to ", "ry to ", "onsider ", "uggest"),
+            *(
+                "ry increas",
+                "ry decreas",
+                "ry reduc",
+                "ry lower",
+                "ry rais",
+                "ry set",
+                "ry disabl",
+                "ry enabl",
+                "ry remov",
+                "ry us",
+            ),
+            *(
+                "; set",
+                ". set",
+                ", or set",
+                "; Set",
+                ". Set",
+                ", or Set",
+                "ncrease",
+                "ecrease",
+                "educe",
+                "ower",
+                "aise",
+                "isable",
+            ),
+            *("nable", "emove"),
+        ),
         worked_out=_quote_advice,
         weight=FailureWeight.EXCEPTION,
     ),
@@ -1154,6 +1208,15 @@ CRASH_FAILURES = (
         r"\b(?:max|min|num|enable|disable|kv_cache|attention|speculative|draft|chunked|tensor|pipeline|moe)_[a-z0-9_]{1,60}\b.*)",
         FailureCause.BAD_VALUE,
         "The engine refused its settings: [{what}][{said}]",
+        "Correct the setting that the message names.",
+        needle=("ValueError: ", "AssertionError: "),
+        weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(
+        r"^(?:[\w.]+\.)?(?:ValueError|AssertionError): (?P<what>.{0,200}?\b(?:(?:expects?|must be|should be|is not|got none of) one of\b"
+        r"|(?:must|should) be (?:a )?(?:multiple of|divisible by|power of|at (?:least|most) \d|between \d)).*)",
+        FailureCause.BAD_VALUE,
+        "The engine refused its settings: {what}",
         "Correct the setting that the message names.",
         needle=("ValueError: ", "AssertionError: "),
         weight=FailureWeight.EXCEPTION,

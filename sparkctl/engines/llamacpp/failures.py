@@ -87,7 +87,7 @@ CUDA_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
-        r"^(?:\S+:\d+: )?(?:CUDA|ROCm|HIP) error: (?P<what>.*)",
+        r"^(?:\S+:\d+: )?(?:CUDA|ROCm|HIP) error: (?!system has unsupported display driver|forward compatibility)(?P<what>.*)",
         FailureCause.CRASHED,
         "CUDA failed: {what}",
         "Read the lines after it; dmesg on the node may show more.",
@@ -105,7 +105,8 @@ CUDA_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
-        r"^ggml_cuda_init: failed to initialize (?:CUDA|ROCm): (?!.*(?:driver version is insufficient|forward compatibility))(?P<what>.*)",
+        r"^ggml_cuda_init: failed to initialize (?:CUDA|ROCm): (?!.*(?:driver version is insufficient|forward compatibility"
+        r"|unsupported display driver))(?P<what>.*)",
         FailureCause.GPU_RUNTIME_MISSING,
         "llama.cpp finds no GPU: {what}. It goes on without one, many times slower.",
         GPUS_REMEDY,

@@ -38,6 +38,7 @@ FACTS = (
     fact_rule(
         "SGLang Version ", r"^SGLang Version v?(?P<it>\d[\w.+-]*)", EngineFactName.ENGINE_VERSION
     ),  # NVIDIA's images
+    fact_rule("SGLang version: ", r"version: v?(?P<it>\d[\w.+-]*)", EngineFactName.ENGINE_VERSION, is_fallback=True),
     *version_facts("sglang"),
     # The engine itself never prints its version; the format of its settings tells older from newer versions.
     fact_rule("server_args=ServerArgs(", "", EngineFactName.ENGINE_VERSION, "0.5.12 or like it"),

@@ -24,7 +24,7 @@ from sparkctl.engines.base import (
     ModelWord,
 )
 from sparkctl.engines.failures import COMMON_CAUSES, CRASH_FAILURES, cuda_memory_rules
-from sparkctl.engines.log_rules import LogRules, failure_rule, loading_signal
+from sparkctl.engines.log_rules import LogRules, fact_rule, failure_rule, loading_signal, version_facts
 from sparkctl.engines.traps import build_trap_rules
 from sparkctl.engines.trtllm import mpirun
 from sparkctl.engines.trtllm.mpirun import MPIRUN_FAILURES, MPIRUN_SIGNALS
@@ -204,6 +204,12 @@ _LOG_RULES = LogRules(
     quiet=_QUIET_STARTS,
     phases=_PHASE_SIGNALS,
     bars=_PROGRESS_BAR_STEPS,
+    facts=(
+        fact_rule(
+            "NVIDIA TensorRT", r"^NVIDIA TensorRT[ -]LLM Release (?P<it>\d[\w.+-]*)", EngineFactName.ENGINE_VERSION
+        ),
+        *(rule for package in ("tensorrt_llm", "tensorrt-llm") for rule in version_facts(package)),
+    ),
     rules=build_trap_rules("trtllm")
     + _MEMORY_FAILURES
     + _FLAG_FAILURES
@@ -217,7 +223,7 @@ _KV_CACHE_LINE = re.compile(
     r"^\[MemUsageChange\] Allocated [\d.]+ \w+ for max tokens in paged KV cache \((?P<tokens>\d+)\)"
 )
 _SIZES_LINE = re.compile(r"^max_seq_len=(?P<context>\d+), max_num_requests=(?P<requests>\d+)")
-_VERSION_LINE = re.compile(r"^\[TensorRT-LLM\] TensorRT-LLM version: (?P<version>[\w.+-]+)")
+_VERSION_LINE = re.compile(r"^\[TensorRT[ -]LLM\] TensorRT[ -]LLM version: (?P<version>[\w.+-]+)")
 _ATTENTION_BACKEND = re.compile(r"attn_backend='(?P<attention>\w+)'")
 _KV_STEP = Step("kv-cache")
 
@@ -253,7 +259,7 @@ def parse_fact_line(line: str) -> LineSignal | None:
                 EngineFact(EngineFactName.MAX_CONCURRENCY, sizes["requests"]),
             )
         )
-    if line.startswith("[TensorRT-LLM] TensorRT-LLM version"):
+    if line.startswith(("[TensorRT-LLM] TensorRT", "[TensorRT LLM] TensorRT")):
         version = _VERSION_LINE.match(line)
         return version and LineSignal(facts=(EngineFact(EngineFactName.ENGINE_VERSION, version["version"]),))
     if line.startswith("PyTorchConfig("):
@@ -274,7 +280,7 @@ class TensorRtLlmEngine(Engine):
     api_key_obstacle = "its server has none"
     metrics_setting = "return_perf_metrics: true, in the YAML file of args.config"
     signs = LogSignature(
-        marks=r"\[TRT-LLM\]|\[TensorRT-LLM\]|trtllm-serve",
+        marks=r"\[TRT-LLM\]|\[TensorRT[ -]LLM\]|^NVIDIA TensorRT[ -]LLM Release |trtllm-serve",
         hints=("tensorrt_llm", "TensorRT-LLM"),
         begins=("Using LLM with",),
         serving=("iter = ",),

@@ -677,3 +677,91 @@ def test_flashinfers_warning_explains_nothing_but_an_end_without_words() -> None
     other = _diagnose_paste(f"{warning}\nValueError: the rope is odd").verdict
     assert other is not None
     assert other.cause is FailureCause.CRASHED
+
+
+def test_a_driver_and_a_library_that_do_not_belong_together_are_no_old_driver() -> None:
+    for line in (
+        "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling NumCudaDevices() that "
+        "might have already set an error? Error 803: system has unsupported display driver / cuda driver combination",
+        "CUDA error 803: system has unsupported display driver / cuda driver combination",
+        "ggml_cuda_init: failed to initialize CUDA: system has unsupported display driver / cuda driver combination",
+        "/src/ggml-cuda.cu:88: CUDA error: system has unsupported display driver / cuda driver combination",
+        "cudaErrorSystemDriverMismatch",
+    ):
+        verdict = _diagnose_paste(line).verdict
+        assert verdict is not None, line
+        assert (verdict.cause, verdict.field) == (FailureCause.DRIVER_MISMATCH, "env.LD_LIBRARY_PATH")
+        assert "--runtime nvidia" in verdict.remedy
+        assert "too old for this image" not in verdict.summary
+
+
+def test_an_error_of_the_gpus_memory_is_one_of_its_hardware_whoever_tells_it() -> None:
+    drafts = "[2026-05-02 10:13:09] server_args=ServerArgs(model_path='/m', speculative_algorithm='EAGLE')\n"
+    for line in ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "CUDA_ERROR_ECC_UNCORRECTABLE"):
+        for log in (line, drafts + line):
+            verdict = _diagnose_paste(log).verdict
+            assert verdict is not None
+            assert verdict.cause is FailureCause.GPU_FAULT
+            assert verdict.remedy.startswith("Restart the Spark.")
+            assert "image" not in verdict.remedy
+
+
+@pytest.mark.parametrize(
+    ("line", "quoted"),
+    [
+        ("ValueError: The x is 3. Please increase --max-foo to at least 17 or set VLLM_BAR=1.", "or set VLLM_BAR=1."),
+        (
+            "ValueError: To serve at least one request, try increasing `gpu_memory_utilization` or decreasing `max_model_len`",
+            "try increasing `gpu_memory_utilization` or decreasing `max_model_len`",
+        ),
+        ("ValueError: Consider decreasing the batch size", "Consider decreasing the batch size"),
+        ("RuntimeError: X_BASE is not writable; set it to another directory", "set it to another directory"),
+        ("ValueError: some_flag expects one of ['a','b'] but got 'c'", "the setting that the message names"),
+        ("AssertionError: page size must be a multiple of 64", "the setting that the message names"),
+    ],
+)
+def test_what_a_message_says_to_do_is_the_remedy(line: str, quoted: str) -> None:
+    log = f'Traceback (most recent call last):\n  File "/x.py", line 3, in f\n    a()\n{line}'
+    verdict = _diagnose_paste(log, "vllm").verdict
+    assert verdict is not None
+    assert verdict.cause is FailureCause.BAD_VALUE
+    assert quoted in verdict.remedy
+
+
+@pytest.mark.parametrize(
+    ("log", "engine", "version"),
+    [
+        ("[TensorRT-LLM] TensorRT LLM version: 1.3.0rc5", "trtllm", "1.3.0rc5"),
+        ("[TensorRT-LLM] TensorRT-LLM version: 1.2.0", "trtllm", "1.2.0"),
+        ("NVIDIA TensorRT LLM Release 1.3.0rc5 (build 1234)", "trtllm", "1.3.0rc5"),
+        ("Successfully installed tensorrt_llm-1.3.0 torch-2.9.0\n[TRT-LLM] [I] Using LLM", "trtllm", "1.3.0"),
+        ("vllm                     0.24.0", "vllm", "0.24.0"),
+        ("Name: vllm\nVersion: 0.24.0\nSummary: x", "vllm", "0.24.0"),
+        ("Requirement already satisfied: vllm==0.24.0 in /usr/lib (0.24.0)", "vllm", "0.24.0"),
+        ("Requirement already satisfied: sglang in /usr/lib (0.5.20)", "sglang", "0.5.20"),
+        ("vLLM version: 0.24.0", "vllm", "0.24.0"),
+        ("SGLang version: 0.5.12", "sglang", "0.5.12"),
+        ("Name: torch\nVersion: 2.9.0", "vllm", None),
+        ("vllm 0.24.0 is loaded", "vllm", None),
+    ],
+)
+def test_what_pip_and_an_image_print_tells_the_version(log: str, engine: str, version: str | None) -> None:
+    assert _diagnose_paste(log, engine).version == version
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/run.sh: line 3:     7 Killed                  vllm serve /m",
+        "/run.sh: line 3:     7 Killed                  python3 train.py",
+        "!!!!!!! Segfault encountered !!!!!!!",
+    ],
+)
+def test_what_every_program_may_print_gets_no_advice_for_another_engine(line: str) -> None:
+    verdict = _diagnose_paste(line).verdict
+    assert verdict is not None
+    assert verdict.field is None
+    assert "TensorRT" not in verdict.summary + verdict.remedy
+    own = _diagnose_paste(line, "trtllm").verdict
+    assert own is not None
+    assert own.field is not None

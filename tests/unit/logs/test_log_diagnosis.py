@@ -179,11 +179,46 @@ def test_a_secret_is_masked_wherever_it_turns_up() -> None:
 def test_a_log_of_an_unknown_engine() -> None:
     empty = LogDiagnoser().build_diagnosis()
     assert (empty.engine, empty.verdict, empty.lines) == (None, None, 0)
-    alien = diagnose_lines("widget made", "widget 2 failed: no such thing", "bye")
+    alien = diagnose_lines("widget made", "widget 2 failed: no such thing", "    at widget 2")
     assert (alien.engine, alien.ready) == (None, False)
     assert alien.verdict is not None
     assert (alien.verdict.cause, alien.verdict.evidence[0].line) == (FailureCause.CRASHED, 2)
     assert diagnose_lines("widget made").verdict is None
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "[    1.200000] ACPI BIOS Error (bug): Could not resolve symbol [PC00], AE_NOT_FOUND\n[    2.300000] r8127: Link is Up",
+        "Nov 20 10:00:01 spark kernel: Bluetooth: hci0: Failed to load firmware, using default\n"
+        "Nov 20 10:00:02 spark systemd[1]: Finished daily apt",
+        'time="2026-11-20T10:00:00Z" level=info msg="starting"\n'
+        'time="2026-11-20T10:00:00Z" level=warning msg="failed to load plugin, skipping" error="skip plugin"',
+        'time="2026-11-20T10:00:00Z" level=error msg="failed to load cni during init" error="cni config load failed"\n'
+        'time="2026-11-20T10:00:00Z" level=info msg="containerd successfully booted in 0.05s"',
+        '2026/11/20 10:00:01 [error] 7#7: *1 open() "/usr/share/favicon.ico" failed (2: No such file or directory)\n'
+        '127.0.0.1 - - [20/Nov/2026:10:00:09 +0000] "GET / HTTP/1.1" 200 12',
+        "Step 3/9 : RUN make\n cc -Werror -c error.c\nSuccessfully built abc",
+        "open-webui  | INFO  [open_webui] ERROR connecting to vector db, retrying\nopen-webui  | INFO ready",
+    ],
+)
+def test_a_program_that_is_no_engine_and_goes_on_has_not_failed(log: str) -> None:
+    assert diagnose_lines(*log.split("\n")).verdict is None
+    assert diagnose_bytes(f"{log}\n".encode()).verdict is None
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        'time="2026-11-20T10:00:00Z" level=error msg="failed to load cni" error="cni config load failed"',
+        'level=ERROR source=server.go:303 msg="runner terminated" error="exit status 2"\n[GIN] | 500 | POST "/api/generate"',
+        "make: *** [all] Error 2: cannot build it",
+    ],
+)
+def test_the_last_words_of_a_program_that_is_no_engine_are_its_end(end: str) -> None:
+    found = diagnose_lines("widget made", *end.split("\n")).verdict
+    assert found is not None
+    assert (found.cause, found.evidence[0].line) == (FailureCause.CRASHED, 2)
 
 
 def test_a_log_that_is_told_to_be_an_engines_is_read_as_that() -> None:
@@ -543,6 +578,7 @@ PROGRAM_DEATHS = [
     ("Segmentation fault (core dumped)", FailureCause.CRASHED),
     ("/run.sh: line 3:     7 Segmentation fault      (core dumped) vllm serve", FailureCause.CRASHED),
     ("/run.sh: line 3:     7 Killed                  vllm serve /m", FailureCause.KILLED),
+    ("zsh: segmentation fault (core dumped)  vllm serve", FailureCause.CRASHED),
     ("Illegal instruction (core dumped)", FailureCause.BROKEN_IMAGE),
     ("Trace/breakpoint trap (core dumped)", FailureCause.CRASHED),
     ("Floating point exception (core dumped)", FailureCause.CRASHED),
@@ -585,7 +621,7 @@ def test_what_a_program_says_at_its_death_is_a_proof_whichever_engine_runs(head:
         *("engine-1 exited with code 0", "engine-1 exited with code 143", "engine-1 exited with code 130"),
         "vllm.service: Main process exited, code=exited, status=0/SUCCESS",
         "vllm.service: Main process exited, code=killed, status=15/TERM",
-        "No segmentation fault was seen so far",
+        *("No segmentation fault was seen so far", "Upload: Aborted", "Request: Killed"),
         "Assertions are on: x",
         "      Reason:       ContainerCreating",
     ],

@@ -9,7 +9,7 @@ import pytest
 from sparkctl.engines import load_engine
 from sparkctl.logs.analyzer import LogAnalyzer
 from sparkctl.logs.diagnosis import LogDiagnoser
-from sparkctl.logs.line_patterns import looks_like_error
+from sparkctl.logs.line_patterns import looks_like_error, says_it_goes_on
 from sparkctl.model.launch_plan import ReadinessRule
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.verdict import Confidence, FailureCause
@@ -428,3 +428,29 @@ def test_a_full_disk_is_certain_only_where_the_engine_says_that_it_ended() -> No
 )
 def test_a_client_that_left_loses_no_worker(said: str) -> None:
     assert diagnose_lines([*VLLM_READY, said]).build_diagnosis().verdict is None
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        (
+            "nvcc fatal   : Unsupported gpu architecture 'compute_121a', using nvcc 12.4",
+            FailureCause.KERNEL_UNSUPPORTED,
+        ),
+        (
+            "ERROR: CUDA error: no kernel image is available for execution on the device, using device 0",
+            FailureCause.KERNEL_UNSUPPORTED,
+        ),
+        (
+            f"{API}ERROR 11-22 10:00:01 [x.py:3] Failed to bind, using port 8000: [Errno 98] Address already in use",
+            FailureCause.PORT_IN_USE,
+        ),
+    ],
+)
+def test_what_a_fatal_line_used_is_no_way_to_go_on(line: str, cause: FailureCause) -> None:
+    assert read_verdict(line) is cause
+
+
+def test_a_line_that_goes_on_with_another_thing_is_still_no_failure() -> None:
+    assert says_it_goes_on("Failed to get device capability, using fallback")
+    assert not says_it_goes_on("ptxas fatal   : Value 'sm_121a' is not defined, using /usr/bin/ptxas")
