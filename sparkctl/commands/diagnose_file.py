@@ -10,6 +10,7 @@ from sparkctl import __version__
 from sparkctl.errors import DockerError, InvalidInput, NodeError
 from sparkctl.logs.diagnosis import LogDiagnoser, read_line_header
 from sparkctl.logs.log_file import ByteSource, open_log, read_line_blocks, strip_wrapping
+from sparkctl.logs.wrapped_lines import join_wrapped_lines
 from sparkctl.model.node import NodeName
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.secrets import LineMasker
@@ -34,7 +35,9 @@ class DiagnosisReport:
 def diagnose_bytes(source: ByteSource, name: str, engine: str | None) -> DiagnosisReport:
     """Diagnose a log from its bytes. Raises `InvalidInput` where they are not text."""
     reading = LogDiagnoser(engine)
-    for block in strip_wrapping(read_line_blocks(source, name), read_line_header):
+    whole = join_wrapped_lines(read_line_blocks(source, name), read_line_header)  # where a prefix was cut with its line
+    blocks = strip_wrapping(whole, read_line_header)
+    for block in join_wrapped_lines(blocks, read_line_header):
         reading.feed_block(block)
     return DiagnosisReport(diagnosis=reading.build_diagnosis(), source=name)
 

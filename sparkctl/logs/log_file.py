@@ -179,18 +179,24 @@ def strip_wrapping(blocks: Iterable[bytes], read_header: Callable[[str], str | N
     A prefix counts only where more lines are understood without it: ``read_header`` returns what follows where a line begins as
     the programs that are known write it, None where it does not.
     """
-    rest, held = iter(blocks), list[bytes]()
-    size = 0
-    for block in rest:
-        held.append(block)
-        size += len(block)
-        if size >= _SAMPLE_BYTES:
-            break
+    rest = iter(blocks)
+    held = hold_sample(rest)
     first = b"".join(held)
     lines = [line for line in first[:_SAMPLE_BYTES].decode("utf-8", "replace").split("\n")[:-1] if line.strip()]
     strip = _find_wrapping(lines[:_SAMPLE_LINES], read_header)
     yield from held if strip is None else map(strip, held)
     yield from rest if strip is None else map(strip, rest)
+
+
+def hold_sample(blocks: Iterator[bytes]) -> list[bytes]:
+    """Take the first blocks, as many as show what a log is like."""
+    held, size = list[bytes](), 0
+    for block in blocks:
+        held.append(block)
+        size += len(block)
+        if size >= _SAMPLE_BYTES:
+            break
+    return held
 
 
 def _find_wrapping(lines: Sequence[str], read_header: Callable[[str], str | None]) -> Callable[[bytes], bytes] | None:
