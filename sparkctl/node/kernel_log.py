@@ -38,8 +38,9 @@ JOURNAL_FORMAT = ("--no-pager", "--quiet", "--no-hostname")
 # A line without one of these words is not looked at any further.
 NEEDLES = (
     rb"NVRM: |[Oo]ut of memory|oom-kill:|AER: |PCIe Bus Error|mlx5_|ibv_reg_mr|ib_umem|infiniband"
-    rb"|nvme|EXT4-fs|XFS |BTRFS|[Rr]ead-only|I/O error|mt7925|mt76|[Tt]hrottl|[Tt]hermal|temperature"
+    rb"|nvme|EXT4-fs|XFS |BTRFS|[Rr]ead-only|I/O error|mt79|mt76|[Tt]hrottl|[Tt]hermal|temperature"
     rb"|blocked for more than|soft lockup|hard LOCKUP|rcu: .*stall|Oops|Kernel panic|BUG: |Unable to handle kernel"
+    rb"|Internal error: |SError Interrupt"
 )
 NEEDLE_PATTERN = re.compile(NEEDLES)
 DRIVER_REFUSAL_PATTERN = re.compile(rb"NVRM: .*(?:NV_ERR_NO_MEMORY|failed to allocate 0x[0-9a-f]+ bytes for IOVA)")

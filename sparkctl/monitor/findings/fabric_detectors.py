@@ -232,7 +232,7 @@ def _build_gid_finding(
     right = sorted({gid.index for port in wrong for gid in port.gids or () if _is_roce_v2_ipv4(gid)})
     evidence += [FindingEvidence("RoCE v2 with IPv4", ", ".join(map(str, right)) or "nowhere", None, "sysfs")]
     remedy = (
-        f"on {snapshot.node} set env NCCL_IB_GID_INDEX={right[0]}, or leave it unset: NCCL 2.21 and later find it"
+        f"leave NCCL_IB_GID_INDEX out of env: NCCL 2.21 and later find the right one ({right[0]} on {snapshot.node} now), and it may change"
         if right
         else "give the function an IPv4 address first: then it has such a GID"
     )

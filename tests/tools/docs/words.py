@@ -166,7 +166,7 @@ FINDINGS: dict[Kind, tuple[str, str]] = {
     ),
     Kind.GID: (
         "`NCCL_IB_GID_INDEX` of a running container is not a RoCE v2 address of IPv4 on this node.",
-        "Set the index that the finding names, or leave it unset.",
+        "Leave the variable out: NCCL 2.21 and later find the index.",
     ),
     Kind.RDMA_OFF: ("An instance on both Sparks has `NCCL_IB_DISABLE=1`.", "Remove the variable."),
     Kind.DISK: ("Under 20 GiB are free for Docker or the models (under 5: a problem).", "`docker system df`"),
