@@ -18,7 +18,8 @@ _FILLING = " " * 12  # behind a text, up to the width
 _RULE_CHARS = 3  # different ones, at most, of a line between two parts
 _MIN_PREFIX = 4  # characters: less is a quote or a mark, where not each piece has it
 _MAX_PIECES = 1000  # of one line
-_FRAMES = tuple("|+│┃╭╰┌└├╔╚║")  # of tables, whose lines have one length by themselves
+_FRAMES = tuple("|+│┃║")  # on both sides of tables, whose lines have one length by themselves
+_EDGES = tuple("─━═╭╰┌└┏┗├┣╔╚╠")  # the upper or lower edge of a frame
 
 
 def join_wrapped_lines(blocks: Iterable[bytes], read_header: Callable[[str], str | None]) -> Iterator[bytes]:
@@ -59,7 +60,7 @@ def _is_full(line: str, width: int) -> bool:
     """Tell whether a line may have been cut: it has the width, and no table's frame, rule or filling made it so."""
     if len(line) != width or line.endswith(_FILLING) or len(set(line)) <= _RULE_CHARS:
         return False
-    return not (line.startswith(_FRAMES) and line.endswith(_FRAMES))
+    return not line.startswith(_EDGES) and not (line.startswith(_FRAMES) and line.endswith(_FRAMES))
 
 
 class _Joiner:
@@ -103,7 +104,7 @@ class _Joiner:
     def find_rest(self, first: str, last: str, after: str) -> str | None:
         """Return what the line ``after`` adds to one that began with ``first`` and reached its full width with ``last``, None if
         it is a line of its own."""
-        if not after.strip():
+        if not after.strip() or after.startswith(_EDGES):
             return None
         text = split_raw_line(after)[1]
         prefix = min(len(after) - len(text), len(first) - len(split_raw_line(first)[1]))

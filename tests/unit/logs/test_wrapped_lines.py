@@ -21,7 +21,7 @@ PREFIXES = {
     "kubectl --prefix": "[pod/vllm-abc/vllm] ",
     "ts": "Nov 20 10:00:{at:02} ",
 }
-LAST_WORDS = {"g02"}  # an error counts by how few lines follow it; the pieces of cut lines are counted
+LAST_WORDS = {"g02", "g12"}  # an error counts by how few lines follow it; the pieces of cut lines are counted
 ALREADY_CUT = {"h33", "o09", "m115"}  # posted as a terminal showed them
 
 
@@ -109,12 +109,13 @@ TABLE = "".join(
     f"|   {at}  NVIDIA GB10                    On  |   0000000F:01:00.0 Off |              N/A |\n" for at in range(9)
 )
 BARS = "".join(f"Loading checkpoint shards: {at:3}% Completed | {at:3}/100 [00:{at % 60:02}<00:40,  2.5s/it]\n" for at in range(90))  # fmt: skip
+PANEL = "".join(f"{'╭─ memory ─'}{'─' * 66}{at:3}╮\n│ Part {at}\n" for at in range(9))
 KEYS = "".join(f"llama_model_loader: - kv {at:3}:                tokenizer.ggml.key_{at:03} str = value\n" for at in range(50))  # fmt: skip
 RULES = "".join("=" * 80 + f"\nPart {at}\n" for at in range(9))
 
 
 @pytest.mark.parametrize(
-    "log", [TABLE, BARS, KEYS, RULES, TABLE + KEYS, test_good_starts.VLLM, test_good_starts.SGLANG]
+    "log", [TABLE, PANEL, BARS, KEYS, RULES, TABLE + KEYS, test_good_starts.VLLM, test_good_starts.SGLANG]
 )
 def test_lines_of_one_length_are_no_cut_lines(log: str) -> None:
     assert join(log) == log
