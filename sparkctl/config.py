@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from sparkctl import files
-from sparkctl.errors import InvalidInput
+from sparkctl.errors import InvalidInput, format_did_you_mean
 from sparkctl.files import read_regular_file
 from sparkctl.model.node import GB10_BANDWIDTH_GB_S, LOCAL_HOST, Node, NodeName
-from sparkctl.model.text.suggestions import format_did_you_mean
 from sparkctl.profiles.yaml_reader import (
     FileIssue,
     InvalidFile,

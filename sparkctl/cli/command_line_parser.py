@@ -11,9 +11,8 @@ from click.core import ParameterSource
 from sparkctl.cli.options import VERB_ALIASES, VERB_HINTS, RequestCommand
 from sparkctl.commands.actions import ACTIONS, PANEL_VERBS
 from sparkctl.commands.request import Request, ScreenTarget
-from sparkctl.errors import InvalidInput
+from sparkctl.errors import InvalidInput, format_did_you_mean
 from sparkctl.model.node import NodeName
-from sparkctl.model.text.suggestions import format_did_you_mean
 from sparkctl.tui.panel_options import AVAILABLE_SCREENS, InstanceLister
 
 _CLI_ONLY_OPTIONS = ("--json", "--output", "-o", "--quiet", "-q", "--record", "--format")

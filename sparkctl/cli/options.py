@@ -107,8 +107,7 @@ def refuse_unknown_command(word: str, known: Iterable[str], before: str = "") ->
 
     ``before``: the words of the command line before it, with a space at the end.
     """
-    from sparkctl.errors import InvalidInput
-    from sparkctl.model.text.suggestions import format_did_you_mean
+    from sparkctl.errors import InvalidInput, format_did_you_mean
 
     if not before and (hint := VERB_HINTS.get(word)):
         raise InvalidInput(f"sparkctl has no command {word}", hint)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from sparkctl import __version__
 from sparkctl.errors import DockerError, InvalidInput, NodeError
 from sparkctl.logs.diagnosis import LogDiagnoser, read_line_header
-from sparkctl.logs.log_file import ByteSource, open_log, read_line_blocks, strip_wrapping
-from sparkctl.logs.wrapped_lines import join_wrapped_lines
+from sparkctl.logs.log_file import ByteSource, join_wrapped_lines, open_log, read_line_blocks, strip_wrapping
 from sparkctl.model.node import NodeName
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.secrets import LineMasker

@@ -15,11 +15,10 @@ from pathlib import Path
 
 from sparkctl.context import CommandContext
 from sparkctl.engines import engine_names as engine_names
-from sparkctl.errors import ContainerNotFound, InvalidInput, OperationRefused
+from sparkctl.errors import ContainerNotFound, InvalidInput, OperationRefused, format_did_you_mean
 from sparkctl.files import open_user_file, write_whole_file
 from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
-from sparkctl.model.text.suggestions import format_did_you_mean
 from sparkctl.model.verdict import FieldChange
 from sparkctl.profiles.env_references import is_variable_name
 from sparkctl.profiles.importers.profile_draft import ImportResult

@@ -172,7 +172,7 @@ def list_start_results(file: sqlite3.Connection) -> list[dict[str, Any]]:
     each rank, all with its ``nodes``, the head's first."""
     found = file.execute(
         "SELECT told_at AS ts, o.profile, o.hash, o.alike AS kind, s.node, s.seconds, s.parts, s.peak, s.estimated, "
-        "s.has_joined AS joined, s.cause AS failed, s.container, o.nodes, o.id AS operation "
+        "s.available_before, s.has_joined AS joined, s.cause AS failed, s.container, o.nodes, o.id AS operation "
         "FROM shares s JOIN operations o ON o.id = s.operation "
         "WHERE s.told IS NOT NULL AND o.kind = 'start' ORDER BY s.told DESC LIMIT ?",
         (_MAX_START_RESULTS,),

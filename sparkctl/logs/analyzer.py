@@ -610,7 +610,8 @@ class LogAnalyzer:
         text = content.text
         if content.is_turning_point:
             self._note_turning_point(line, text)
-        before, self._latest = self.latest_line, (line.number, text)
+        before = self.latest_line if text.startswith(PACKAGE_VERSION) else None
+        self._latest = line.number, text
         if self.phase is Phase.STARTING:
             self._change_phase(Phase.LOADING, None, line)
         if not self.ready_line_seen and self.is_ready_line is not None:
@@ -631,7 +632,7 @@ class LogAnalyzer:
         elif traceback.first_line == line.number:
             self._is_request_traceback = line.number - self._request_error <= _MAX_CHAIN_LINES
         signal = content.signal
-        if text.startswith(PACKAGE_VERSION) and before is not None and before.text.startswith(PACKAGE_NAME):
+        if before is not None and before.text.startswith(PACKAGE_NAME):
             signal = self.engine.classify_line(f"{before.text} {text}")
         is_answer = content.is_answer or (self._is_request_traceback and is_exception)
         if signal is not None and signal.failure is not None:

@@ -98,10 +98,12 @@ class MemoryBudget:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredPeak:
-    """The last successful start of a profile: its peak, and the estimate made then; None if there was no complete one."""
+    """The last successful start of a profile: its peak, the estimate made then, and the memory that was available before it;
+    in bytes, None if there was no complete one, or none was measured."""
 
     peak: int
     estimated: int | None = None
+    available: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -192,6 +192,11 @@ class FieldChange:
         """Return it as ``--set`` takes it."""
         return f"{self.field}={self.value}"
 
+    @property
+    def removes(self) -> bool:
+        """Tell whether it takes the field away."""
+        return self.value == "null"
+
 
 # They say how it ended, and claim nothing of why.
 _CAUSES_WITHOUT_CLAIM = frozenset({FailureCause.CRASHED, FailureCause.KILLED, FailureCause.EXITED})

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sparkctl.errors import InvalidInput, NodeError
+from sparkctl.errors import InvalidInput, NodeError, format_did_you_mean
 from sparkctl.model.finding import Finding
 from sparkctl.model.instance import InstanceView, is_worker
 from sparkctl.model.node import NodeName, NodeState
@@ -14,7 +14,6 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.sample import MemoryReading
 from sparkctl.model.switch_plan import SwitchJournalStatus, SwitchStep
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.model.text.suggestions import format_did_you_mean
 
 if TYPE_CHECKING:
     from sparkctl.model.sample import MemoryBar, Sample

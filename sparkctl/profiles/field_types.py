@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkctl.engines import engine_names
+from sparkctl.errors import format_did_you_mean
 from sparkctl.model.missing_part import parse_build_source, parse_model_source
 from sparkctl.model.profile import ArgValue, FlagValues, JsonValue
 from sparkctl.model.profile_field import FieldKind
 from sparkctl.model.reference import FigureRange
 from sparkctl.model.text.bounded_pattern import compile_bounded
-from sparkctl.model.text.suggestions import format_did_you_mean
 from sparkctl.model.text.units import GIB, MIB, parse_duration, parse_size
 from sparkctl.profiles.docker_options import (
     BARE_FLAG_VALUE,

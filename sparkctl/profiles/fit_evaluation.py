@@ -198,13 +198,16 @@ def evaluate_memory_fit(
             cautions=(f"{node} did not report its memory",),
         )
 
+    seen_error = _compute_seen_error(claim, standing.total, seen)
+
     def estimate_with_history(
         there: MemoryBudget, at: float, rule: Callable[[AvailableMemory, float], MemoryEstimate] = claim.rule
     ) -> MemoryEstimate:
-        return _correct_estimate(rule(AvailableMemory(there.total, there.available_after_drop), at), expected, seen)
+        bare = rule(AvailableMemory(there.total, there.available_after_drop), at)
+        return _correct_estimate(bare, expected, seen, seen_error)
 
     bare = claim.rule(AvailableMemory(standing.total, standing.available_after_drop), claim.share)
-    made = _correct_estimate(bare, expected, seen)
+    made = _correct_estimate(bare, expected, seen, seen_error)
     cautions = made.cautions
     if made.lacking and made.why:
         cautions = (made.why, *cautions)
@@ -254,19 +257,35 @@ def evaluate_memory_fit(
 FitCheck = Callable[..., bool]
 
 
-def _correct_estimate(made: MemoryEstimate, expected: int | None, seen: MeasuredPeak | None) -> MemoryEstimate:
-    """Correct the estimate by the last start's peak, as far as the estimate differs from the one made then."""
-    if seen is not None and made.is_known and seen.estimated is not None:
-        differs = seen.peak - seen.estimated
-        more = "more" if differs >= 0 else "less"
+def _compute_seen_error(claim: MemoryRule, total: int, seen: MeasuredPeak | None) -> int | None:
+    """Return the bytes that the last start took more than the sum; None if nothing tells.
+
+    The sum is today's for the memory that was available then. The one made then may be of another rule: that start itself
+    has shown that no draft workspace comes first, its model was not there yet, or sparkctl was older.
+    """
+    if seen is None:
+        return None
+    if seen.available is not None:
+        then = claim.rule(AvailableMemory(total, seen.available), claim.share)
+        if then.is_known:
+            return seen.peak - then.needed_bytes
+    return None if seen.estimated is None else seen.peak - seen.estimated
+
+
+def _correct_estimate(
+    made: MemoryEstimate, expected: int | None, seen: MeasuredPeak | None, seen_error: int | None
+) -> MemoryEstimate:
+    """Correct the estimate by the last start's peak; ``seen_error``: what `_compute_seen_error` returns."""
+    if seen is not None and made.is_known and seen_error is not None:
+        more = "more" if seen_error >= 0 else "less"
         words = (
-            f"corrected: the last start of this very profile took {format_gib(seen.peak)} at its peak, {format_gib(abs(differs))} {more} "
-            "than the sum said"
+            f"corrected: the last start of this very profile took {format_gib(seen.peak)} at its peak, "
+            f"{format_gib(abs(seen_error))} {more} than this sum makes it"
         )
         return made.with_total(
             EstimatePart(
                 name="seen last time",
-                size=max(0, made.needed_bytes + differs),
+                size=max(0, made.needed_bytes + seen_error),
                 obtained=EstimateSource.HISTORY,
                 words=words,
             )

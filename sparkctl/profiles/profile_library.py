@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparkctl import files
-from sparkctl.errors import InvalidInput, SparkctlError
+from sparkctl.errors import InvalidInput, SparkctlError, format_did_you_mean
 from sparkctl.files import describe_irregular_file, read_regular_file, write_whole_file
 from sparkctl.model.profile import Profile
-from sparkctl.model.text.suggestions import format_did_you_mean
 
 if TYPE_CHECKING:
     from sparkctl.profiles.yaml_reader import FileIssue, YamlValue

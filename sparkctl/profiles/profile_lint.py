@@ -296,7 +296,11 @@ def complete_changes(
     load_profile: LoadWithChanges,
     list_fits: FitsOfProfile,
 ) -> tuple[FieldChange, ...] | None:
-    """Return the changes with what the check (beside what it has ``known`` before) and the estimate want besides."""
+    """Return the changes with what the check (beside what it has ``known`` before) and the estimate want besides.
+
+    A field that a change removes is not set again: the engine may not know it.
+    """
+    removed = {one.field for one in changes if one.removes}
     proposed = tuple(changes)
     while len(proposed) <= _MAX_CHANGES:
         profile = load_profile(proposed)
@@ -309,7 +313,7 @@ def complete_changes(
                 return proposed
             is_in_the_way = refused.answer is FitOutcome.IF_STOPPED  # then no share is the answer
             wanted = None if is_in_the_way else refused.largest or refused.least
-        if wanted is None or wanted.set_argument in [one.set_argument for one in proposed]:
+        if wanted is None or wanted.field in removed or wanted.set_argument in [one.set_argument for one in proposed]:
             return None
         proposed = _replace_change(proposed, wanted)
     return None

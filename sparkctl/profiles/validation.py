@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from sparkctl.engines import load_engine
+from sparkctl.errors import find_closest_match, format_did_you_mean
 from sparkctl.model.decode_step import RoutedExperts
 from sparkctl.model.profile import ModelSpec, Profile
 from sparkctl.model.profile_field import FieldKind, ProfileField
 from sparkctl.model.text.secrets import contains_token, is_secret_name, redact
-from sparkctl.model.text.suggestions import find_closest_match, format_did_you_mean
 from sparkctl.profiles.field_types import FIELD_TYPES, MAP_TYPES
 from sparkctl.profiles.schema import FileField, FileSection, list_valid_keys, load_file_shape
 from sparkctl.profiles.yaml_reader import (

@@ -23,10 +23,9 @@ from sparkctl.views.overview.tile_rows import (
     render_gpus,
     render_throughput,
 )
-from sparkctl.views.text.charts import render_gauge
+from sparkctl.views.text.charts import RowBlock, drop_least_important, expand_charts, make_block, render_gauge
 from sparkctl.views.text.frame_layout import draw_frame, pad_screen
 from sparkctl.views.text.line_wrap import align_cells, wrap_text
-from sparkctl.views.text.row_blocks import RowBlock, drop_least_important, expand_charts, make_block
 from sparkctl.views.text.styled_text import (
     ScrollPage,
     Span,

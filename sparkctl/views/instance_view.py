@@ -68,10 +68,19 @@ from sparkctl.views.overview.tile_rows import (
     tells_figures,
 )
 from sparkctl.views.profiles.launch_plan_view import describe_ready_rule
-from sparkctl.views.text.charts import ChartValues, render_claim_bar, render_gauge, round_above
+from sparkctl.views.text.charts import (
+    ChartValues,
+    RowBlock,
+    dim_blocks,
+    drop_least_important,
+    expand_charts,
+    make_block,
+    render_claim_bar,
+    render_gauge,
+    round_above,
+)
 from sparkctl.views.text.frame_layout import FRAME_COLUMNS, draw_frame, pad_screen
 from sparkctl.views.text.line_wrap import wrap_row, wrap_text
-from sparkctl.views.text.row_blocks import RowBlock, dim_blocks, drop_least_important, expand_charts, make_block
 from sparkctl.views.text.styled_text import (
     ScrollPage,
     Span,

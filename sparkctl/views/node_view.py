@@ -40,9 +40,8 @@ from sparkctl.views.overview.tile_rows import (
     render_labelled_text,
     render_unreachable,
 )
-from sparkctl.views.text.charts import render_gauge, round_above
+from sparkctl.views.text.charts import RowBlock, drop_least_important, expand_charts, render_gauge, round_above
 from sparkctl.views.text.frame_layout import draw_frame, pad_screen
-from sparkctl.views.text.row_blocks import RowBlock, drop_least_important, expand_charts
 from sparkctl.views.text.styled_text import (
     ScrollPage,
     Span,

@@ -35,9 +35,9 @@ from sparkctl.views.switch_plan_view import (
     render_switch_plan,
     summarize_switch_plan,
 )
+from sparkctl.views.text.charts import drop_least_important, expand_charts
 from sparkctl.views.text.frame_layout import draw_frame, pad_screen
 from sparkctl.views.text.line_wrap import find_command, wrap_text
-from sparkctl.views.text.row_blocks import drop_least_important, expand_charts
 from sparkctl.views.text.styled_text import (
     ScrollPage,
     Span,

@@ -63,8 +63,7 @@ def help_command(ctx: click.Context, words: tuple[str, ...], as_man: bool) -> in
             )
     else:
         from sparkctl.cli.options import VERB_HINTS
-        from sparkctl.errors import InvalidInput
-        from sparkctl.model.text.suggestions import format_did_you_mean
+        from sparkctl.errors import InvalidInput, format_did_you_mean
 
         subject = " ".join(words)
         if hint := VERB_HINTS.get(subject):

@@ -139,8 +139,7 @@ def _report_file_errors(history: OperationHistory) -> None:
 
 
 def _check_profile_name(history: OperationHistory, profile: str) -> None:
-    from sparkctl.errors import InvalidInput
-    from sparkctl.model.text.suggestions import format_did_you_mean
+    from sparkctl.errors import InvalidInput, format_did_you_mean
     from sparkctl.profiles.profile_library import ProfileLibrary
 
     names = ProfileLibrary().list_names()
@@ -154,8 +153,7 @@ def _check_profile_name(history: OperationHistory, profile: str) -> None:
 
 def _check_node_name(history: OperationHistory, node: str) -> None:
     from sparkctl.config import load_config
-    from sparkctl.errors import InvalidInput, SparkctlError
-    from sparkctl.model.text.suggestions import format_did_you_mean
+    from sparkctl.errors import InvalidInput, SparkctlError, format_did_you_mean
 
     try:
         known = {str(one.name) for one in load_config().nodes}

@@ -38,7 +38,14 @@ from sparkctl.commands.event_stream import stream_events
 from sparkctl.commands.list_endpoints import list_endpoints
 from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.context import CommandContext, CommandInterrupted
-from sparkctl.errors import ConnectionLost, ExitCode, InvalidInput, MetricsUnreadable, OperationRefused
+from sparkctl.errors import (
+    ConnectionLost,
+    ExitCode,
+    InvalidInput,
+    MetricsUnreadable,
+    OperationRefused,
+    format_did_you_mean,
+)
 from sparkctl.files import read_regular_file
 from sparkctl.history.bench_store import BenchStore
 from sparkctl.model.bench import BenchRun, BenchSetup, DomainKey, DomainResult, Measurements
@@ -46,7 +53,6 @@ from sparkctl.model.engine_metrics import EngineMetrics
 from sparkctl.model.events import BenchDomainMeasured, CommandEnded, Emit, Event, Outcome
 from sparkctl.model.node import Node
 from sparkctl.model.text.sanitize import load_json, sanitize_line
-from sparkctl.model.text.suggestions import format_did_you_mean
 from sparkctl.monitor.engine_probe import QueryMarkerSupport, request_engine
 from sparkctl.monitor.meters.metrics_window import has_restarted, subtract_counters
 from sparkctl.transport.http_client import InvalidHttpResponse

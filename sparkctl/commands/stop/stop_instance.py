@@ -31,6 +31,7 @@ from sparkctl.errors import (
     NodeUnreachable,
     OperationRefused,
     SparkctlError,
+    format_did_you_mean,
 )
 from sparkctl.history.model import NodeResult, OperationKind, OperationRecord
 from sparkctl.model.container import Container
@@ -39,7 +40,6 @@ from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.switch_plan import JournalPresence
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.model.text.suggestions import format_did_you_mean
 from sparkctl.model.text.units import format_gib
 from sparkctl.monitor import switch_journal_io as journals
 from sparkctl.monitor.node_status import build_instance_view

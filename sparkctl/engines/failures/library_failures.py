@@ -46,6 +46,11 @@ _ADVICE = (
     r"|(?:(?<=; )|(?<=\. )|(?<=, or ))(?:[Ss]et|[Ii]ncrease|[Dd]ecrease|[Rr]educe|[Ll]ower|[Rr]aise|[Dd]isable|[Ee]nable|[Rr]emove)\b)"
     r"(?!.{0,40}(?:prompt|request|messages|completion|input))"
 )
+_ADVICE_VERBS = [
+    form
+    for verb in ("set", "increase", "decrease", "reduce", "lower", "raise", "disable", "enable", "remove")
+    for form in (verb, verb.capitalize())
+]
 _ADVICE_START = re.compile(_ADVICE)
 
 
@@ -1168,21 +1173,7 @@ CRASH_FAILURES = (
                 "ry remov",
                 "ry us",
             ),
-            *(
-                "; set",
-                ". set",
-                ", or set",
-                "; Set",
-                ". Set",
-                ", or Set",
-                "ncrease",
-                "ecrease",
-                "educe",
-                "ower",
-                "aise",
-                "isable",
-            ),
-            *("nable", "emove"),
+            *(f"{begin}{verb}" for begin in ("; ", ". ", ", or ") for verb in _ADVICE_VERBS),
         ),
         worked_out=_quote_advice,
         weight=FailureWeight.EXCEPTION,

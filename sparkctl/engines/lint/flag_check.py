@@ -36,10 +36,10 @@ from sparkctl.engines.lint.profile_flags import (
     parse_json_value,
     quote_value,
 )
+from sparkctl.errors import find_closest_match
 from sparkctl.model.node import TOTAL_BYTES
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
-from sparkctl.model.text.suggestions import find_closest_match
 from sparkctl.model.text.units import format_gib, parse_size
 
 _SIZE_PATTERN = re.compile(r"-?[0-9][0-9_]*((\.[0-9]+)?[kKmMgGtT])?")

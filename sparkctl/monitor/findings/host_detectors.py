@@ -252,12 +252,18 @@ def is_current(event: KernelEvent, now: float) -> bool:
     return event.hours is None or now - event.last <= event.hours * _HOUR
 
 
+def rate_kernel_line(severity: Severity, hours: float | None) -> Severity:
+    """Return how serious a line of the kernel is that matters for ``hours``, None: until a restart. What needs a restart is a
+    problem; what is over is a warning."""
+    return Severity.WARNING if severity is Severity.PROBLEM and hours is not None else severity
+
+
 def rate_kernel_events(events: Sequence[KernelEvent]) -> Severity:
-    """Return how serious events of one kind are. What needs a restart is a problem; what is over is a warning."""
-    if any(one.severity is Severity.PROBLEM and one.hours is None for one in events):
-        return Severity.PROBLEM
-    if any(one.severity is not Severity.NOTE for one in events):
-        return Severity.WARNING
+    """Return how serious events of one kind are."""
+    rated = {rate_kernel_line(one.severity, one.hours) for one in events}
+    for severity in (Severity.PROBLEM, Severity.WARNING):
+        if severity in rated:
+            return severity
     many = events[-1].many
     return Severity.WARNING if many is not None and sum(one.count for one in events) >= many else Severity.NOTE
 

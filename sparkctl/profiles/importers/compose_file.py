@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sparkctl.engines import FALLBACK_ENGINE
-from sparkctl.errors import InvalidInput
-from sparkctl.model.text.suggestions import format_did_you_mean
+from sparkctl.errors import InvalidInput, format_did_you_mean
 from sparkctl.profiles.env_references import convert_shell_references, resolve_defaults
 from sparkctl.profiles.importers import docker_flags
 from sparkctl.profiles.importers.engine_command import parse_engine_command

@@ -56,6 +56,15 @@ from sparkctl.views.overview.tile_rows import (
     tells_figures,
 )
 from sparkctl.views.profiles.memory_estimate_view import render_estimate_symbol
+from sparkctl.views.text.charts import (
+    BLANK_DROP_PRIORITY,
+    RowBlock,
+    TileSections,
+    align_sections,
+    count_needed_rows,
+    dim_blocks,
+    make_block,
+)
 from sparkctl.views.text.frame_layout import (
     FRAME_COLUMNS,
     MIN_TILE_LINES,
@@ -67,15 +76,6 @@ from sparkctl.views.text.frame_layout import (
     render_welcome,
 )
 from sparkctl.views.text.line_wrap import find_command, wrap_text
-from sparkctl.views.text.row_blocks import (
-    BLANK_DROP_PRIORITY,
-    RowBlock,
-    TileSections,
-    align_sections,
-    count_needed_rows,
-    dim_blocks,
-    make_block,
-)
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,

@@ -19,8 +19,7 @@ from sparkctl.monitor.startup_timeline import (
 from sparkctl.views.event_text import format_phase_name, format_step_name
 from sparkctl.views.overview.tile_model import NodeTileModel, build_instance_badge
 from sparkctl.views.overview.tile_rows import LABEL_COLUMNS, DrawArea, make_label
-from sparkctl.views.text.charts import render_gauge
-from sparkctl.views.text.row_blocks import RowBlock, make_block
+from sparkctl.views.text.charts import RowBlock, make_block, render_gauge
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,

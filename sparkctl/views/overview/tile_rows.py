@@ -33,8 +33,10 @@ from sparkctl.views.text.charts import (
     AxisScale,
     ChartValues,
     DangerLimits,
+    RowBlock,
     fill_gaps,
     fit_axis_scale,
+    make_block,
     render_area_chart,
     render_memory_bar,
     render_memory_legend,
@@ -42,7 +44,6 @@ from sparkctl.views.text.charts import (
     round_above,
 )
 from sparkctl.views.text.line_wrap import wrap_text
-from sparkctl.views.text.row_blocks import RowBlock, make_block
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,

@@ -205,7 +205,7 @@ def test_top_shows_what_one_look_can_tell() -> None:
     one, two = json.loads(run_demo("top", "--once", "--json", scenario="trouble").stdout)["nodes"]
     assert [finding["kind"] for finding in one["findings"]] == ["disk"]
     gid, kernel = two["findings"]
-    assert (kernel["kind"], kernel["severity"]) == ("kernel", "warning")
+    assert (kernel["kind"], kernel["severity"]) == ("kernel", "problem")
     assert "0000:00:00.0 failed for good" in kernel["summary"]
     assert (gid["severity"], gid["node"], gid["instance"], gid["since"]) == ("problem", "spark2", "minimax-m27", None)
     index = {"name": "NCCL_IB_GID_INDEX", "value": "3", "unit": None, "origin": "container vllm-minimax-m27"}

@@ -223,15 +223,16 @@ def test_up_refuses_with_the_sum_before_anything_is_touched_and_force_goes_on() 
     assert "--force starts it anyway" in forced.stdout
 
 
-async def test_a_start_keeps_what_it_took_and_the_next_sum_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["qwen36-vllm", "qwen36"])
+async def test_a_start_keeps_what_it_took_and_the_next_sum_says_so(tmp_path: Path, name: str) -> None:
     ctx = CommandContext(history=OperationHistory(tmp_path / "state"), operator="milo@desk")
-    profile = ProfileLibrary(shipped_profiles_dir()).load_profile("qwen36-vllm")
+    profile = ProfileLibrary(shipped_profiles_dir()).load_profile(name)
     async with SimulatedSparks("empty", **FAST) as sparks:
         node = load_config(sparks.config_path).nodes[0]
         events = [
             event
             async for event in start_instance(
-                ctx, StartInstance(profile=profile, engine=engines.load_engine("vllm"), nodes=(node,))
+                ctx, StartInstance(profile=profile, engine=engines.load_engine(profile.engine), nodes=(node,))
             )
         ]
         assert isinstance(events[-1], CommandEnded)
@@ -248,7 +249,7 @@ async def test_a_start_keeps_what_it_took_and_the_next_sum_says_so(tmp_path: Pat
             if isinstance(event, MemoryFitEvaluated)
         ]
     assert again[0].parts[0].obtained is EstimateSource.HISTORY
-    assert again[0].needed_bytes == seen.peak
+    assert again[0].needed_bytes == pytest.approx(seen.peak, abs=GIB / 100), "the Spark's memory moves a little"
     assert again[0].standing is not None
     assert abs(again[0].standing.returned_bytes - held) < GIB, "its own place counts as returned"
     event = MemoryFitEvaluated(1.0, node.name, again[0])

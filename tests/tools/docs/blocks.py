@@ -14,9 +14,11 @@ from sparkctl.engines.lint import LintRule
 from sparkctl.engines.traps import load_traps
 from sparkctl.errors import ExitCode
 from sparkctl.model.events import EVENT_TYPES
-from sparkctl.model.finding import FindingKind
+from sparkctl.model.finding import FindingKind, Severity
+from sparkctl.model.kernel_event import KernelEventKind
 from sparkctl.model.node import Node
 from sparkctl.model.verdict import CAUSE_MEANINGS, FailureCause
+from sparkctl.monitor.findings.host_detectors import rate_kernel_line
 from sparkctl.node.kernel_log_decoder import load_kernel_rules
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.profiles.schema import build_field_schema, iter_value_fields
@@ -96,7 +98,9 @@ def _findings() -> str:
 def _kernel_lines() -> str:
     rules, _ = load_kernel_rules()
     rows = {
-        (_name_parts(rule.data["meaning"]), _name_parts(rule.data["remedy"]) or "—"): str(rule.severity)
+        (_name_parts(rule.data["meaning"]), _name_parts(rule.data["remedy"]) or "—"): str(
+            rate_kernel_line(rule.severity, rule.data["hours"])
+        )
         for rule in rules
     }
     return table(
@@ -111,8 +115,14 @@ def _name_parts(text: str) -> str:
 
 
 def _xids() -> str:
-    _, xids = load_kernel_rules()
-    rows = ((number, row["meaning"], str(row["severity"])) for number, row in xids.items())
+    rules, xids = load_kernel_rules()
+    hours = next(
+        rule.data["hours"] for rule in rules if rule.kind is KernelEventKind.XID and rule.severity is not Severity.NOTE
+    )
+    rows = (
+        (number, row["meaning"], str(rate_kernel_line(Severity(row["severity"]), row.get("hours", hours))))
+        for number, row in xids.items()
+    )
     return table(("Xid", "meaning", "how serious"), rows)
 
 

@@ -10,7 +10,7 @@ import pytest
 from sparkctl.commands.diagnose_file import diagnose_bytes
 from sparkctl.logs.analyzer import LogDiagnosis
 from sparkctl.logs.diagnosis import read_line_header
-from sparkctl.logs.wrapped_lines import join_wrapped_lines
+from sparkctl.logs.log_file import join_wrapped_lines
 from tests.tools.diagnosis_table import load_posted_logs
 from tests.unit.engines import failed_start_logs, test_good_starts
 

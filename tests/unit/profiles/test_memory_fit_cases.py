@@ -297,6 +297,23 @@ def test_the_last_start_corrects_the_sum() -> None:
     assert forced.answer is FitOutcome.AFTER_DROP_CACHES, "forced once, it is known to run"
 
 
+@pytest.mark.parametrize("comes_first", [False, True], ids=["the image takes none first", "it does"])
+def test_after_the_first_start_the_sum_is_what_that_start_took(comes_first: bool) -> None:
+    """Whatever rule the sum before it was made by: a start that got ready is not counted with a workspace first again."""
+    before = evaluate_fit(fit_qwen36("NEXTN", 0.6, DraftWorkspace.TAKEN))
+    without = evaluate_fit(fit_qwen36("NEXTN", 0.6, DraftWorkspace.NOT_TAKEN))
+    assert before.estimated is not None
+    assert without.estimated is not None
+    assert before.estimated - without.estimated > 24 * GIB
+    peak = (before if comes_first else without).estimated - GIB // 2
+    seen = MeasuredPeak(peak, before.estimated, SPARK.available_after_drop)
+    after = evaluate_fit(fit_qwen36("NEXTN", 0.6, DraftWorkspace.NOT_TAKEN), seen=seen)
+    assert after.needed_bytes == peak
+    less = replace(SPARK, available=SPARK.available - 10 * GIB)
+    in_less = evaluate_fit(fit_qwen36("NEXTN", 0.6, DraftWorkspace.NOT_TAKEN), less, seen=seen)
+    assert in_less.needed_bytes == pytest.approx(peak - 6 * GIB, abs=4), "0.6 of what is available now"
+
+
 def test_what_is_not_known_is_not_promised_and_a_whole_figure_decides() -> None:
     unknown = replace(fit_qwen36("NGRAM"), weights=WeightsSize(None, EstimateSource.MEASURED, "no files"))
     assert evaluate_fit(unknown).answer is FitOutcome.UNKNOWN

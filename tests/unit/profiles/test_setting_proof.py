@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,17 @@ def test_where_nothing_fits_nothing_is_proposed() -> None:
     assert proof.prove_changes(DRAFTS) is None
     (trap,) = list_start_warnings(LIBRARY.load_profile("qwen36-as-posted"), LIBRARY)
     assert proof.format_remedy(trap, lambda *changes: "never") is None
+
+
+def test_a_field_that_is_taken_away_is_not_set_again() -> None:
+    """An engine that does not know a flag does not know another value of it either."""
+    unknown = FieldChange("args.gpu-memory-utilization", "null", "0.8")
+    assert make_proof("qwen36-vllm").prove_changes(unknown) is None, "the check wants the field set"
+    draft = FieldChange("args.speculative-config", "null", "{}")
+    fits = [make_fit(FitOutcome.FITS)]
+    assert make_proof("qwen36-vllm", lambda profile: fits).prove_changes(draft) == (draft,)
+    short = [replace(make_fit(FitOutcome.SHORT), largest=FieldChange(draft.field, "{}"))]
+    assert make_proof("qwen36-vllm", lambda profile: short).prove_changes(draft) is None, "the estimate does"
 
 
 def test_what_is_in_the_way_is_no_reason_for_a_tiny_share() -> None:

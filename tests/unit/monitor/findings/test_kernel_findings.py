@@ -12,10 +12,10 @@ from sparkctl.model.finding import Finding, FindingKind, Severity
 from sparkctl.model.instance import InstanceView
 from sparkctl.model.kernel_event import BootEnd, KernelEvent, KernelLine
 from sparkctl.model.sample import MemoryDetail, RdmaLane, Sample
-from sparkctl.monitor.findings.host_detectors import KernelEventDetector, list_unclean_boot
+from sparkctl.monitor.findings.host_detectors import KernelEventDetector, list_unclean_boot, rate_kernel_line
 from sparkctl.monitor.findings.node_settings import list_setting_findings
 from sparkctl.node.agent_decoder import AgentHello
-from sparkctl.node.kernel_log_decoder import decode_kernel_line
+from sparkctl.node.kernel_log_decoder import decode_kernel_line, load_kernel_rules
 from tests.unit.monitor.findings.node_snapshots import BEGIN, ID, NODE, make_snapshot
 
 OOM = "Out of memory: Killed process 41872 (VLLM::EngineCor) total-vm:158493688kB, anon-rss:1000kB"
@@ -106,3 +106,12 @@ def test_each_known_fault_has_a_field_of_the_identity() -> None:
     for one in shown:
         assert hasattr(AgentHello(), one.what)
         assert Severity(one.severity) in (Severity.NOTE, Severity.WARNING, Severity.PROBLEM)
+
+
+def test_a_kernel_line_is_a_problem_until_a_restart_and_a_warning_where_it_is_over() -> None:
+    assert rate_kernel_line(Severity.PROBLEM, None) is Severity.PROBLEM
+    assert rate_kernel_line(Severity.PROBLEM, 6) is Severity.WARNING
+    assert rate_kernel_line(Severity.NOTE, 1) is Severity.NOTE
+    rules, _ = load_kernel_rules()
+    lasting = [rule for rule in rules if rate_kernel_line(rule.severity, rule.data["hours"]) is Severity.PROBLEM]
+    assert {str(rule.kind) for rule in lasting} >= {"gpu-lost", "pcie", "wifi", "hung-task", "disk"}

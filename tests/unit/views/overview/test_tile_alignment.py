@@ -17,8 +17,7 @@ from sparkctl.monitor.sample_series import MeterSeries, SampleSeries
 from sparkctl.views.overview.overview_view import OverviewScreenModel, render_overview
 from sparkctl.views.overview.tile_model import NodeTileModel
 from sparkctl.views.overview.tile_rows import compute_power_scale
-from sparkctl.views.text.charts import round_above
-from sparkctl.views.text.row_blocks import distribute_chart_rows
+from sparkctl.views.text.charts import distribute_chart_rows, round_above
 from sparkctl.views.text.styled_text import join_text
 from tests.unit.views.overview.test_node_tile import DRAFTED, NOW, READY, SAMPLE, make_tile, render_tile
 
