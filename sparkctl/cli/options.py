@@ -76,6 +76,8 @@ VERB_HINTS = {
     **dict.fromkeys(("pause", "unpause", "suspend"), "a model that is paused keeps its memory: sparkctl down NAME, later sparkctl up NAME"),
     "reload": "sparkctl restart NAME",
     **dict.fromkeys(("enable", "disable"), "nothing starts at boot; for a systemd unit: sparkctl profiles export NAME --as systemd"),
+    **dict.fromkeys(("systemctl", "is-active", "service"), "sparkctl status NAME\nsparkctl up PROFILE, sparkctl down NAME, sparkctl restart NAME"),
+    "scale": "a profile runs once on a Spark; on the other one, too: sparkctl up PROFILE --node NODE",
     "search": "sparkctl profiles list",
     **dict.fromkeys(("update", "upgrade"), "uv tool upgrade dgx-sparkctl        or: pipx upgrade dgx-sparkctl"),
     **dict.fromkeys(("chat", "test"), "sparkctl check NAME        asks questions with known answers\nsparkctl endpoints        for your own client"),

@@ -643,7 +643,7 @@ def render_change(edit: FieldChange) -> TextRow:
     else:
         spans.append(Span("  " if edit.value == "null" else " = ", TextStyle.LABEL))
     spans.append(
-        Span("taken away", TextStyle.STRONG) if edit.value == "null" else sanitize_span(edit.value, TextStyle.STRONG)
+        Span("removed", TextStyle.STRONG) if edit.value == "null" else sanitize_span(edit.value, TextStyle.STRONG)
     )
     return tuple(spans)
 

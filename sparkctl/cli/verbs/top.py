@@ -88,6 +88,8 @@ def top_command(
     Page cache is memory that the kernel can reclaim; it is never counted as used. Exit 3 (--once) if a node could not be
     read.
     """
+    from sparkctl.cli import stderr, stdout
+
     printer = TopPrinter(as_json, plain, explain)
     if delay is not None and (once or replay is not None):
         raise click.UsageError("--delay is for a live display, not for --once or --replay", ctx)
@@ -99,6 +101,8 @@ def top_command(
         raise click.UsageError("--speed needs --replay", ctx)
     context = create_context(may_ask=not as_json)
     nodes = select_configured_nodes(node)
+    if not once and not as_json and not plain and not stdout.is_terminal():
+        stderr.print_message("top goes on until Ctrl-C; for one look: sparkctl top --once")
     with open_recorder(ctx, record, overwrite) as recording:
         if once:
             return choose_exit_code(

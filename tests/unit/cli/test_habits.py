@@ -169,6 +169,7 @@ def test_words_below_a_verb_are_in_no_help() -> None:
     ("show x", "sparkctl profiles show NAME"), ("attach x", "sparkctl logs NAME --follow"), ("tag", "docker"),
     ("wait x", "sparkctl up PROFILE waits"), ("config", "sparkctl init"), ("du", "sparkctl models"), ("help attach", "sparkctl logs NAME --follow"),
     ("profiles lsit", "did you mean `list`?"), ("images lst", "sparkctl images --help"),
+    ("systemctl status x", "sparkctl status NAME"), ("is-active x", "sparkctl status NAME"), ("scale x", "sparkctl up PROFILE --node NODE"),
 ])  # fmt: skip
 def test_a_word_without_a_command_says_what_to_type(line: str, hint: str) -> None:
     run = run_command(line)
