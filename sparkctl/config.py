@@ -104,7 +104,7 @@ def find_node(config: Config, text: str) -> Node:
     known = f"configured: {', '.join(names)}" if names else "no node is configured"
     near = format_did_you_mean(text, [*names, *aliases])
     if text.isdecimal():  # -n is a number of lines for docker, tail and journalctl
-        hint = "-n names a node; for a number of lines: --tail " + text
+        hint = f"-n names a node; so many lines: sparkctl logs NAME --tail {text}; one look: sparkctl top --once"
         raise InvalidInput(f"no node is called {quote_source(text)} ({known}){near}", hint)
     raise InvalidInput(
         f"no node is called {quote_source(text)} ({known}){near}",

@@ -120,17 +120,23 @@ def _report_error(arguments: list[str], message: str, hint: str | None, code: in
 
 def asks_for_json(arguments: list[str]) -> bool:
     """Tell whether a command line asks for JSON or YAML, even if it could not be parsed."""
+    return find_document_format(arguments) is not None
+
+
+def find_document_format(arguments: list[str]) -> str | None:
+    """Return ``json`` or ``yaml``, which a command line asks for even if it could not be parsed; None for text."""
     if "--" in arguments:  # what follows is the command of `exec`
         arguments = arguments[: arguments.index("--")]
-    words = " ".join(arguments)
-    return "--json" in arguments or re.search(r"(?<!\S)(-o ?|--output[= ])(json|yaml)(?!\S)", words) is not None
+    named = re.findall(r"(?<!\S)(?:-o ?|--output[= ])(json|yaml)(?!\S)", " ".join(arguments))
+    return named[-1] if named else "json" if "--json" in arguments else None
 
 
 def _print_json_result(
     arguments: list[str], message: str, hint: str | None, code: int, node: str | None = None
 ) -> None:
     """Print the final JSON line that scripts wait for, even if the verb never began."""
-    if not asks_for_json(arguments):
+    wanted = find_document_format(arguments)
+    if wanted is None:
         return
     import time
 
@@ -146,5 +152,6 @@ def _print_json_result(
             CommandEnded(
                 ts=time.time(), outcome=outcome, exit_code=code, seconds=0.0, node=where, message=message, hint=hint
             )
-        )
+        ),
+        as_yaml=wanted == "yaml",
     )

@@ -178,9 +178,9 @@ def write_bytes(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def print_json(value: object) -> None:
-    """Print one JSON document, or one JSON line of a stream; as YAML for ``-o yaml``."""
-    if get_option(FORMAT_OPTION) == "yaml":
+def print_json(value: object, *, as_yaml: bool = False) -> None:
+    """Print one JSON document, or one JSON line of a stream; as YAML for ``-o yaml``, or where told to."""
+    if as_yaml or get_option(FORMAT_OPTION) == "yaml":
         import yaml
 
         text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, explicit_start=True)

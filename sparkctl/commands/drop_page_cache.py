@@ -47,7 +47,8 @@ def format_sudoers_command(node: Node, user: str | None) -> str:
     """Return what adds the sudo right to drop caches and nothing else: `setup`, or the command by hand."""
     line = f"{user or '$USER'} ALL=(root) NOPASSWD: {' '.join(TEE_COMMAND)}"
     where = "" if node.is_local else f" on {node.name}"
-    return f"sparkctl setup {node.name}; or once{where}: echo '{line}' | sudo tee /etc/sudoers.d/sparkctl && sudo chmod 440 /etc/sudoers.d/sparkctl"
+    file = "/etc/sudoers.d/sparkctl"  # it may hold lines of others, too
+    return f"sparkctl setup {node.name}; or once{where}: echo '{line}' | sudo tee -a {file} && sudo chmod 440 {file}"
 
 
 async def drop_node_caches(

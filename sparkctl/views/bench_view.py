@@ -335,7 +335,8 @@ def list_run_rows(runs: Sequence[BenchRun]) -> list[tuple[str, ...]]:
         if run.setup.prompts:
             kinds = len({one.domain for one in run.domains})
             all_kinds = len({one.domain for one in run.wanted_domains}) or kinds
-            done = f"{kinds} kinds of text" if kinds == all_kinds else f"{kinds} of {all_kinds} kinds of text"
+            noun = "kind of text" if all_kinds == 1 else "kinds of text"
+            done = f"{kinds} {noun}" if kinds == all_kinds else f"{kinds} of {all_kinds} {noun}"
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.began))
         engine = " ".join(word for word in (run.setup.engine, run.setup.engine_version) if word)
         rows.append(

@@ -188,8 +188,17 @@ def _format_remarks(view: NodeStatusView, width: int | None) -> list[str]:
         for one in sort_by_owner(view.instances)
         if (one.ours or one.phase is Phase.PULLING) and one.detail and not one.is_kept
     ]
-    return _format_switch_notice(view, width) + [
-        line for name, detail in details for line in wrap_line(f"    {name}: {sanitize_line(detail)}", width)
+    lines = [line for name, detail in details for line in wrap_line(f"    {name}: {sanitize_line(detail)}", width)]
+    return _format_switch_notice(view, width) + lines + _format_ways_to_cause(view.instances, width)
+
+
+def _format_ways_to_cause(instances: Sequence[InstanceView], width: int | None) -> list[str]:
+    """Return the command that tells why, for each instance of sparkctl that failed."""
+    failed = [one.name for one in sort_by_owner(instances) if one.ours and one.phase is Phase.FAILED]
+    return [
+        line
+        for name in dict.fromkeys(failed)
+        for line in wrap_line(f"    try: sparkctl diagnose {sanitize_line(name)}", width)
     ]
 
 
@@ -213,7 +222,7 @@ def _format_node_status(view: NodeStatusView, width: int | None, *, with_details
     blocks = format_instance_blocks(view.instances, width)
     for block, one in zip(blocks, sort_by_owner(view.instances), strict=True):
         lines += [*block, *wrap_line(f"      {_describe_origin(one)}", width, 6)]
-    return lines if blocks else [*lines, "    nothing runs"]
+    return lines + _format_ways_to_cause(view.instances, width) if blocks else [*lines, "    nothing runs"]
 
 
 def _describe_origin(one: InstanceView) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from click.core import ParameterSource
@@ -178,7 +179,9 @@ def run_command(
     if by_domain or (kept is not None and kept.setup.prompts is not None):
         _refuse_cell_options(ctx)
         instances = instances or (() if kept is None else (kept.instance,))
-        if len(instances) != 1:
+        if len(instances) > 1:
+            _refuse_several_by_domain(instances)
+        if not instances:
             raise click.UsageError("--by-domain measures one instance: sparkctl bench INSTANCE --by-domain", ctx)
         if baseline == instances[0]:
             raise click.UsageError(f"{baseline} cannot be its own baseline", ctx)
@@ -456,17 +459,33 @@ def _find_reference(run: BenchRun) -> Sequence[Reference]:
     return profile.reference if profile.image == run.setup.image else ()
 
 
+def _refuse_several_by_domain(instances: Sequence[str]) -> NoReturn:
+    """Raise `InvalidInput` with the commands that measure each instance by kind of text, and compare two."""
+    from sparkctl.errors import InvalidInput
+
+    each = [f"sparkctl bench {shlex.quote(one)} --by-domain --start" for one in instances]
+    pair = shlex.join(instances[:2])
+    raise InvalidInput(
+        "--by-domain measures one instance at a time", "\n".join([*each, f"then: sparkctl bench compare {pair}"])
+    )
+
+
 def _choose_runs(store: BenchStore, before: str | None, after: str | None) -> tuple[BenchRun, BenchRun]:
     from sparkctl.errors import InvalidInput
 
     runs = tuple(run for run in store.list_runs() if run.results or run.domains)  # one may be at its first cell
 
+    def pick(name: str) -> BenchRun | None:
+        return next((run for run in runs if name in (run.instance, run.setup.profile)), None)
+
     def find(name: str) -> BenchRun:
         if name.isdecimal():
             return store.load(int(name))
-        found = next((run for run in runs if name in (run.instance, run.setup.profile)), None)
+        found = pick(name)
         if found is None:
-            raise InvalidInput(f"there is no benchmark of {name}", "sparkctl bench list")
+            missing = [one for one in (before, after) if one is not None and not one.isdecimal() and not pick(one)]
+            measure = f"sparkctl bench {shlex.join(dict.fromkeys(missing))} --start        measures what is missing"
+            raise InvalidInput(f"there is no benchmark of {name}", f"{measure}\nsparkctl bench list")
         return found
 
     def is_other_kind(run: BenchRun, new: BenchRun) -> bool:

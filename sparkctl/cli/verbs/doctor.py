@@ -148,7 +148,7 @@ def _create_findings_printer(names: Sequence[str], *, at_once: bool = False) -> 
                     super().print_event(event)
                     if self.node is not None and not at_once:
                         stderr.print_message(
-                            "one look cannot judge a stuck clock and what else must last for a while: sparkctl top does"
+                            "one look does not find what shows only over time, such as a stuck clock: sparkctl top does"
                         )
                 case _:
                     super().print_event(event)

@@ -27,7 +27,9 @@ from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.model.text.secrets import is_secret_name
 
 VERSION = "0.4.0"  # of llama-benchy, where it is fetched for one use
-_INSTALL_HINT = "uv tool install llama-benchy    or: pip install 'dgx-sparkctl[bench]'"
+_INSTALL_HINT = (
+    "uv tool install llama-benchy\nsparkctl bench INSTANCE --by-domain        needs none: it measures by kind of text"
+)
 _BOOK = Path(__file__).parent / "book.txt"
 _BOOK_URL = "https://sparkctl.invalid/book.txt"  # it is never fetched: the file is in llama-benchy's cache before
 _LINE_LIMIT = 1 << 20

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from typing import NoReturn
 
 from sparkctl.commands.event_stream import deduplicate_warnings, forward_events, open_session, stream_events
 from sparkctl.commands.history_writer import OperationSubject, record_operation
@@ -88,9 +89,7 @@ class _SwitchRun:
             emit(SwitchPlanned(self.ctx.clock.unix_time(), plan.nodes[0], plan))
             emit = self.emit = deduplicate_warnings(emit, plan.cautions)
             if plan.obstacles:
-                first, *more = plan.obstacles
-                ways = list_ways_to_fit(self.request, self.sites)
-                raise OperationRefused(first, "\n".join([*more, *ways]) or None)
+                self._refuse_impossible(plan)
             if self.request.dry_run:
                 goes = frozenset(container for _, container in _list_stopped_container_ids(plan))
                 for message, hint in () if plan.is_there else check_flags(self.request, self.sites, goes):
@@ -127,6 +126,18 @@ class _SwitchRun:
             rolls_back=request.rolls_back,
             seconds=request.profile.expected_start_seconds if launch is None else timing.expected.seconds,
         )  # fmt: skip
+
+    def _refuse_impossible(self, plan: SwitchPlan) -> NoReturn:
+        """Raise `OperationRefused` with every obstacle; the commands that get what is missing are its hint, each once."""
+        coming = [site.coming for site in self.sites if site.coming is not None]
+        gets = dict.fromkeys(one for rank in coming for one in (rank.image_hint, rank.model_hint) if one)
+        ways, sentences = [], []
+        for obstacle in plan.obstacles:
+            way = next((one for one in gets if obstacle.endswith(f": {one}")), None)
+            sentences.append(obstacle if way is None else obstacle.removesuffix(f": {way}"))
+            ways += [] if way is None else [way]
+        ways += list_ways_to_fit(self.request, self.sites)
+        raise OperationRefused("; ".join(sentences), "\n".join(dict.fromkeys(ways)) or None)
 
     async def _build_journal(self, plan: SwitchPlan) -> SwitchJournal:
         order = await order_restarts(self.sessions, self._list_containers_to_stop(plan))

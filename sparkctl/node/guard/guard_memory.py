@@ -314,7 +314,7 @@ class PageCacheDropper:
         count = self.read_drop_count()
         if count is not None and before is not None and count > before:
             self.drop, self.pause = None, compute_drop_pause(every, first, reading)
-            futile = f" and freed little; the next one not before {self.pause:.0f} s" if self.pause else ""
+            futile = f" and freed little; the next drop in {self.pause:.0f} s at the earliest" if self.pause else ""
             self.events.publish_event(
                 self.events.make_event("dropped", f"page cache dropped within {now - began:.1f} s{futile}", watch)
             )

@@ -173,7 +173,7 @@ def render_failure(one: InstanceView, seen: NodeTileModel, space: DrawArea) -> l
     """Return what happened and the line that proves it."""
     end = seen.ends.get(one.name)
     verdict = None if end is None else end.verdict
-    sentence = verdict.summary if verdict else one.detail or (one.status or "it ended")
+    sentence = verdict.summary if verdict else f"{one.detail or one.status or 'it ended'}: enter shows the cause"
     rows = render_labelled_text("why", sentence, space, TextStyle.BAD, 2)
     if verdict is not None and verdict.evidence:
         proof = verdict.evidence[0]

@@ -330,7 +330,8 @@ async def test_a_model_that_is_not_there_is_found_while_the_old_one_serves(scene
     node.options = replace(node.options, missing=("/home/milo/models/Qwen3.6-27B-FP8",))
     seen, ended = await collect_events_and_end(switch_instance(scene.ctx(), scene.request()))
     assert ended.exit_code == 6
-    assert "is missing or incomplete on" in (ended.message or "")
+    assert (ended.message or "").endswith("is missing or incomplete on spark1")
+    assert ended.hint == f"sparkctl pull {NEW} --node spark1"
     assert list_switch_steps(seen) == []
     assert scene.running() == scene.old
     assert scene.journals == [None, None]

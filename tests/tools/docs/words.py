@@ -64,7 +64,7 @@ VERB_PAGES: dict[str, str] = {
     "completion": "first-evening.md",
 }
 
-_LESS_MEMORY = "Lower the memory share that the verdict names, or stop what else holds memory."
+_LESS_MEMORY = "Lower the memory share, if the verdict names one, or stop what else holds memory."
 _FINISH_DOWNLOAD = "Finish the download; `ls -l` the model's directory on the node."
 
 CAUSE_REMEDIES: dict[FailureCause, str] = {

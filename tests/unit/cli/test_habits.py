@@ -66,6 +66,13 @@ def test_yaml_and_json_say_the_same() -> None:
     assert run_command("profiles list -o banana").exit_code == 2
     refused = run_command("profiles show nothing -o json")
     assert '"outcome":"refused"' in refused.stdout
+    for line in ("profiles show nothing -o yaml", "get qwen36 --output=yaml"):
+        assert yaml.safe_load(run_command(line).stdout)["outcome"] == "refused"
+
+
+def test_a_comparison_without_measurements_names_the_command_that_makes_them() -> None:
+    run = run_command("bench compare never-one never-two")
+    assert (run.exit_code, "try: sparkctl bench never-one never-two --start" in run.stderr) == (2, True)
 
 
 def test_colour_is_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,6 +116,7 @@ def test_each_cause_is_explained() -> None:
 def test_a_number_after_n_is_no_node_but_a_number_of_lines() -> None:
     run = run_command("logs qwen36 -n 5")
     assert (run.exit_code, "--tail 5" in run.stderr) == (2, True)
+    assert "sparkctl top --once" in run_command("top -n 1").stderr
 
 
 def test_a_switch_cannot_be_continued_and_aborted_at_once() -> None:

@@ -15,7 +15,7 @@ from sparkctl.commands.bench.load_generator import (
     find_load_generator,
     is_same_generator,
 )
-from sparkctl.errors import InvalidInput
+from sparkctl.errors import InvalidInput, OperationRefused
 from sparkctl.model.bench import BenchCell
 
 CELL = BenchCell(pp=8, tg=4, concurrency=2)
@@ -59,6 +59,14 @@ async def test_a_warm_up_that_fails_is_none(tmp_path: Path) -> None:
     with pytest.raises(CellFailed, match="HTTP 400"):
         await generator.warm_up(CELL)
     assert not generator.is_warm
+
+
+def test_where_no_load_generator_is_the_refusal_names_the_way_that_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
+    with pytest.raises(OperationRefused) as refused:
+        find_load_generator(None)
+    assert "sparkctl bench INSTANCE --by-domain" in (refused.value.hint or "")
 
 
 @pytest.mark.parametrize("own", ["uvx 'llama-benchy", 'uvx "llama-benchy', "uvx llama-benchy\\"])
