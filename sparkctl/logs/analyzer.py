@@ -172,7 +172,8 @@ class LineContent:
     """What a line says, whatever stands around it. ``text``: as the engines read it; ``plain``: without the frame of an
     ``ExceptionGroup``; ``level``: its own; ``is_answer``: the code that answers a single request wrote it;
     ``is_request_error``: the server says that a request failed, or its logging that a record did; ``is_usage``: a client used
-    the engine; ``has_served``: it had been ready before this line.
+    the engine; ``has_served``: it had been ready before this line; ``is_plain``: it is none of these, and no failure: facts and
+    progress, as most lines of a start.
     """
 
     text: str
@@ -190,6 +191,7 @@ class LineContent:
     is_error: bool
     may_be_duration: bool
     tries_again: bool
+    is_plain: bool
     signal: LineSignal | None
 
 
@@ -608,6 +610,18 @@ class LogAnalyzer:
 
     def _process_content(self, line: LogLine, content: LineContent) -> None:
         text = content.text
+        if (
+            content.is_plain
+            and self._unnamed is None
+            and not self._traceback.is_open
+            and self.phase is not Phase.STARTING
+        ):
+            self._latest, self._standstills = (line.number, text), 0
+            if not self.ready_line_seen:
+                self._note_readiness(line, text)
+            if content.signal is not None:
+                self._apply_signal(content.signal, line, content.plain)
+            return
         if content.is_turning_point:
             self._note_turning_point(line, text)
         before = self.latest_line if text.startswith(PACKAGE_VERSION) else None
@@ -986,22 +1000,36 @@ def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
     plain = strip_group_frame(text)
     level = prepare_text(raw[:200])[0] or find_stated_level(plain)
     signal = None if is_serving or answered else engine.classify_line(plain)
+    is_turning_point = text.startswith(_list_turning_points(engine.signs))
+    has_served = text.startswith(engine.signs.served) or (answered is not None and bool(answered["failed"]))
+    is_answer = _answers_request(raw)
+    is_request_error = REQUEST_ERROR in plain or plain.startswith(LOGGING_ERROR)
+    is_standstill = plain.startswith(engine.signs.standstill)
+    may_be_traceback = plain.startswith((" ", *CHAIN_STARTS)) or TRACEBACK_HEADER in plain
+    is_error = signal is None and looks_like_error(plain) and not is_below_error(level)
+    may_be_duration, tries_again = may_hold_duration(plain), says_it_tries_again(plain)
+    is_special = any(
+        (is_turning_point, is_serving, answered, has_served, is_answer, is_request_error, is_standstill,
+         may_be_traceback, is_error, may_be_duration, tries_again)
+    )  # fmt: skip
+    is_failure = level in ERROR_LEVELS or (signal is not None and signal.failure is not None)
     return LineContent(
         text=text,
         plain=plain,
         level=level,
-        is_turning_point=text.startswith(_list_turning_points(engine.signs)),
+        is_turning_point=is_turning_point,
         is_serving=is_serving,
         is_request=answered is not None,
         is_usage=answered is not None and bool(answered["used"]),
-        has_served=text.startswith(engine.signs.served) or (answered is not None and bool(answered["failed"])),
-        is_answer=_answers_request(raw),
-        is_request_error=REQUEST_ERROR in plain or plain.startswith(LOGGING_ERROR),
-        is_standstill=plain.startswith(engine.signs.standstill),
-        may_be_traceback=plain.startswith((" ", *CHAIN_STARTS)) or TRACEBACK_HEADER in plain,
-        is_error=signal is None and looks_like_error(plain) and not is_below_error(level),
-        may_be_duration=may_hold_duration(plain),
-        tries_again=says_it_tries_again(plain),
+        has_served=has_served,
+        is_answer=is_answer,
+        is_request_error=is_request_error,
+        is_standstill=is_standstill,
+        may_be_traceback=may_be_traceback,
+        is_error=is_error,
+        may_be_duration=may_be_duration,
+        tries_again=tries_again,
+        is_plain=not is_special and not is_failure and not text.startswith(PACKAGE_VERSION),
         signal=signal,
     )
 

@@ -27,6 +27,7 @@ _SHM_NAMES = ("psm_", "sem.mp-", "sem.loky", "loky-", "torch_", "nccl-", "cuda.s
 _ADOPTING_PROCESS = "systemd"  # a user's own init adopts processes without a parent
 _MAX_TITLE_LENGTH = 60
 _CLOCK_SLACK_SECONDS = 1.0  # seconds by which the kernel's stamps may be early: they are rounded down
+_FIRST_PID = 1  # init, which root owns and everybody sees
 _MEMORY_TOLERANCE_BYTES = 2 * GIB  # MemAvailable varies by this much while no engine changes
 _MIN_SHM_BYTES = 16 * MIB
 
@@ -165,10 +166,23 @@ def compute_missing_memory(before: MemoryBeforeStart | None, now: NodeInspection
     """
     if before is None or now.memory is None:
         return None
-    grown = 0 if before.held is None or now.everybody is None else max(0, now.everybody - before.held)
+    others = None if now.everybody is None else now.everybody - count_unowned_gpu_bytes(now)
+    grown = 0 if before.held is None or others is None else max(0, others - before.held)
     short = max(0, before.available - now.memory.available - grown)
     short = short if own is None else min(short, own)
     return 0 if short <= max(_MEMORY_TOLERANCE_BYTES, (own or 0) // 20) else short
+
+
+def count_unowned_gpu_bytes(now: NodeInspection) -> int:
+    """Return the bytes that the GPU still counts for processes that have ended: the driver frees them later than the processes.
+
+    0 where not every process is to be seen (``hidepid``): then no one can tell an ended process from another user's.
+    """
+    alive = {one.pid for one in now.procs or () if one.is_alive}
+    if _FIRST_PID not in alive:
+        return 0
+    known = alive | set(now.pids or {})
+    return sum(held or 0 for pid, held in (now.gpu or {}).items() if pid not in known)
 
 
 def describe_leftover(one: Leftover) -> str:
@@ -244,7 +258,7 @@ class ReleaseCheck:
 
         The amount that was held is known: only its return ends the wait, or the time limit (unified memory can come
         back a minute after its process). What is missing compared with the start may belong to others: two readings
-        without a change end that wait.
+        without a change end that wait, unless the GPU still counts memory of a process that has ended.
         """
         clock, held = self._ctx.clock, self._was.held
         expected = parse_expected_memory_label(self._container)
@@ -274,7 +288,7 @@ class ReleaseCheck:
             last = after.memory.available
             await clock.sleep(_POLL_SECONDS)
             after = await self._session.read_node(*_NODE_SECTIONS)
-            may_settle = held is None or is_back
+            may_settle = (held is None or is_back) and not count_unowned_gpu_bytes(after)
             settled = may_settle and after.memory is not None and abs(after.memory.available - last) < _PLATEAU_BYTES
             still = still + 1 if settled else 0
 

@@ -182,6 +182,23 @@ def test_missing_memory_is_counted_from_the_start(
     )
 
 
+INIT = ProcessInfo(pid=1, parent=0, start=1, name="systemd", is_alive=True)
+
+
+@pytest.mark.parametrize(
+    ("procs", "short"),
+    [((INIT,), 20), ((INIT, replace(CORE, is_alive=False)), 20), ((INIT, CORE), 0), ((SESSION,), 0)],
+    ids=["its process has ended", "it is a zombie", "a process has it", "not every process is to be seen"],
+)
+def test_what_the_gpu_still_counts_for_an_ended_process_is_not_taken_by_others(
+    procs: tuple[ProcessInfo, ...], short: int
+) -> None:
+    look = make_inspection(
+        *procs, memory=make_memory_reading(90 * GIB), everybody=24 * GIB, gpu={CORE.pid: 20 * GIB, 900: None}
+    )
+    assert compute_missing_memory(MemoryBeforeStart(110 * GIB, 4 * GIB), look, 80 * GIB) == short * GIB
+
+
 def test_a_look_without_memory_proves_nothing() -> None:
     assert compute_missing_memory(MemoryBeforeStart(110 * GIB, None), make_inspection(), None) is None
 
