@@ -25,6 +25,7 @@ from sparkctl.engines.line_preparer import MAX_LINE_LENGTH, LinePreparer, prepar
 from sparkctl.logs.line_effects import LineEffect, prepare_raw_line
 from sparkctl.logs.line_patterns import (  # fmt: skip
     ACCESS_LINE,
+    ACCESS_LINE_STARTS,
     CHAIN_STARTS,
     DURATION_PATTERN,
     ERROR_LEVELS,
@@ -996,7 +997,7 @@ def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
     if REQUEST_MARK in text and is_own_request(text):
         return None
     is_serving = text.startswith(engine.signs.serving)
-    answered = None if is_serving or not text.startswith("INFO: ") else ACCESS_LINE.match(text)
+    answered = None if is_serving or not text.startswith(ACCESS_LINE_STARTS) else ACCESS_LINE.match(text)
     plain = strip_group_frame(text)
     level = prepare_text(raw[:200])[0] or find_stated_level(plain)
     signal = None if is_serving or answered else engine.classify_line(plain)

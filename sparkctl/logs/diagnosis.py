@@ -32,6 +32,9 @@ from sparkctl.model.text.secrets import redact
 from sparkctl.model.verdict import Confidence, FailureCause, Verdict
 
 UNKNOWN_ENGINE = "container"  # knows only lines that every program may print
+_RESOURCE_TRACKER = (
+    "resource_tracker: There appear to be "  # Python's last words where a process left semaphores behind
+)
 _DEFAULT_READY_LINE = r"^INFO: +Application startup complete\."
 _MAX_UNDECIDED_LINES = 20_000  # lines after which no engine is expected
 _QUOTE_SAMPLE_LINES = 12  # first lines that show whether every line is quoted
@@ -367,6 +370,16 @@ def _judge_log(analyzer: LogAnalyzer, name: str | None, plan: LaunchPlan | None)
             summary="It never became ready, and its log ends on an error that sparkctl has no name for.",
             evidence=verdict_builder.build_line_evidence(last),
             remedy="Read the log around this line.",
+            confidence=Confidence.LIKELY,
+        )
+    last = analyzer.latest_line
+    is_before_ready = not analyzer.was_ready and analyzer.stopped is None
+    if name is not None and is_before_ready and last is not None and _RESOURCE_TRACKER in last.text:
+        return Verdict(
+            cause=FailureCause.KILLED,
+            summary="It ended before it was ready and without a message, as a killed process does; Python cleaned up after it.",
+            evidence=verdict_builder.build_line_evidence(last),
+            remedy="Most often the machine ran out of memory: look at dmesg -T | grep -i oom on the node.",
             confidence=Confidence.LIKELY,
         )
     if name is None and (said := analyzer.last_words) is not None and not analyzer.was_ready:

@@ -18,6 +18,7 @@ from sparkctl.engines.line_preparer import LOG_PREFIX_PATTERN, MAX_LINE_LENGTH, 
 from sparkctl.engines.log_rules import DIGITS_TO_ZERO
 from sparkctl.logs.line_patterns import (
     ACCESS_LINE,
+    ACCESS_LINE_STARTS,
     ASSERTION_START,
     CHAIN_STARTS,
     DURATION_WORDS,
@@ -125,8 +126,10 @@ class EffectTable:
             return LineEffect.INVISIBLE if is_own_request(line) else LineEffect.MATTERS
         if line.startswith(self._engine.signs.serving):
             return LineEffect.WORK
-        if line.startswith("INFO: ") and ACCESS_LINE.match(line):
-            return LineEffect.WORK if "POST /v" in line else LineEffect.REQUEST  # which version, a shape does not tell
+        if line.startswith(ACCESS_LINE_STARTS) and ACCESS_LINE.match(line):
+            return (
+                LineEffect.WORK if "POST /v" in line or line[0] == "[" else LineEffect.REQUEST
+            )  # which version, a shape does not tell
         is_indented = line[0].isspace()
         if text.startswith("usage: ") or any(word in text for word in self._openings):
             return LineEffect.OPENS

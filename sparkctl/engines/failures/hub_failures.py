@@ -219,6 +219,15 @@ HUB_FAILURES = (
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
+        r"HarmonyError: invalid tiktoken vocab file",
+        FailureCause.MODEL_FILES,
+        "The vocabulary of gpt-oss (harmony, tiktoken) that lies there is none: a cut download, or a page in its place.",
+        "Download o200k_base.tiktoken again into the directory that env.TIKTOKEN_ENCODINGS_BASE names; without one, empty the container's "
+        "cache.",
+        needle="HarmonyError",
+        on="env.TIKTOKEN_ENCODINGS_BASE",
+    ),
+    failure_rule(
         r"HarmonyError: error downloading|failed to download or load vocab file",
         FailureCause.HUB_UNREACHABLE,
         "The vocabulary of gpt-oss (harmony, tiktoken) could not be downloaded: without it chat requests fail.",

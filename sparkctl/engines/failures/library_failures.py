@@ -542,6 +542,7 @@ IMAGE_FAILURES = (
         rf"|packages? that were not found in your environment: [\w., -]{{1,120}}"
         r"|seems to be not installed|requires? [\w.-]{1,40}: (?:`?pip install )[\w.-]{1,40}|[Rr]un `pip install [^`]{1,80}`"
         r"|No package metadata was found for \S{1,60}|is required for a normal functioning of this module.{0,100}"
+        r"|requires the .{0,60}extensions? \(.{1,80}\)"
         r"|[Ll]ibrary lib\S{1,60} is not found or cannot be loaded|cuDNN version incompatibility.{0,100}"
         r"|CUDNN_STATUS_(?:NOT_INITIALIZED|SUBLIBRARY_VERSION_MISMATCH|SUBLIBRARY_LOADING_FAILED|VERSION_MISMATCH)"
         r"|(?:is installed with|\w version) .{0,60}(?:less than|does not match|mismatch).{0,80}|[Vv]ersion mismatch\b.{0,80}"
@@ -557,6 +558,7 @@ IMAGE_FAILURES = (
             "pip install",
             "No package metadata was found for",
             "normal functioning of this module",
+            "requires the ",
             " is not found or cannot be loaded",
             "cuDNN version incompatibility",
             "CUDNN_STATUS_",

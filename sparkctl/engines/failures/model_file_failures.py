@@ -334,12 +334,21 @@ _UNSUPPORTED_FAILURES = (
         to="true",
     ),
     failure_rule(
-        rf"{EXCEPTION_PREFIX}.*Model architectures (?P<names>\[[^\]]*\]) (?:are not supported|failed to be inspected)",
+        rf"{EXCEPTION_PREFIX}.*Model architectures (?P<names>\[[^\]]*\]) are not supported",
         FailureCause.MODEL_UNSUPPORTED,
         "This image does not know the model's architecture {names}.",
         "Take a newer image of the engine.",
         needle="Model architectures",
         on="image",
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}.*Model architectures (?P<names>\[[^\]]*\]) failed to be inspected",  # why stands before it
+        FailureCause.MODEL_UNSUPPORTED,
+        "This image cannot load what it has for the model's architecture {names}.",
+        "Take a newer image of the engine.",
+        needle="Model architectures",
+        on="image",
+        weight=FailureWeight.LIKELY,
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*model type `(?P<type>[^`]*)` but Transformers does not recognize this architecture"

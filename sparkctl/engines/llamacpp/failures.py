@@ -247,11 +247,11 @@ FORMAT_FAILURES = (
         fatal=True,
     ),
     failure_rule(
-        r"invalid magic characters|invalid magic number",
+        r"invalid magic characters|invalid magic number|failed to read magic",
         FailureCause.MODEL_FILES,
         "The file is not a GGUF.",
-        "Give the .gguf file itself: llama.cpp reads no safetensors, and a 'not found' page is not a model.",
-        needle="invalid magic",
+        "Give the .gguf file itself, not its directory: llama.cpp reads no safetensors, and a 'not found' page is not a model.",
+        needle=("invalid magic", "failed to read magic"),
         on=_MODEL_PATH_FIELD,
         fatal=True,
     ),
@@ -266,7 +266,7 @@ FORMAT_FAILURES = (
         fatal=True,
     ),
     failure_rule(
-        r"failed to read (?:magic|header|key-value pairs|tensor info|tensor data)|exceeds remaining file size|failed to seek",
+        r"failed to read (?:header|key-value pairs|tensor info|tensor data)|exceeds remaining file size|failed to seek",
         FailureCause.TRUNCATED_WEIGHTS,
         "The GGUF file ends before its header does: the download was cut.",
         "Download it again, and compare the size with the hub's.",

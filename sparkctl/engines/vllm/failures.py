@@ -314,6 +314,17 @@ _KERNEL_LOG_REMEDY = (
 )
 _EXIT_FAILURES = (
     failure_rule(
+        r"^Worker proc (?P<worker>\S+) died unexpectedly \(exit code: None\)",  # it was torn down: what came before counts
+        FailureCause.WORKER_LOST,
+        "The engine's worker {worker} is gone, and its exit code is not known.",
+        _KERNEL_LOG_REMEDY,
+        needle="(exit code: None)",
+        on=MEMORY_UTILIZATION_FIELD,
+        fatal=True,
+        weight=FailureWeight.LOST,
+        change=ChangeDirection.LOWER,
+    ),
+    failure_rule(
         r"^(?:Engine core proc (?P<name>\S+) died unexpectedly|MPClient: engine core exited unexpectedly"
         r"|(?:ERROR: |[\w.]*Error: )?Worker proc (?P<worker>\S+) died unexpectedly(?: \(exit code: (?P<code>-?\d+)\))?)",
         FailureCause.WORKER_LOST,

@@ -638,3 +638,62 @@ def test_a_crash_while_serving_is_told_and_one_after_an_exception_is_not_its_cau
     ended = diagnose_lines(*VLLM[:2], *exception, "Segmentation fault (core dumped)").verdict
     assert ended is not None
     assert ended.evidence[0].text == "flux.Gone: x"
+
+
+SGLANG_START = "[2026-08-01 22:25:35] server_args=ServerArgs(model_path='m')\n"
+VLLM_START = "(APIServer pid=1) INFO 07-17 13:34:01 [api_utils.py:34] vLLM API server version 0.23.1\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "cause", "proof"),
+    [
+        # Lines that owners published: sostrowsk/dgx-spark-local-llm, alint77/jupiter-glm52-vllm-worklog, shun8686/for_debug,
+        # b3rgundy/local-llama, parallelworks/activate-rag-vllm, jethac/dgx-spark-hijinks
+        (
+            f"{SGLANG_START}Multi-thread loading shards:  96% Completed | 47/49 [02:10<00:05,  2.85s/it]\n"
+            "  warnings.warn('resource_tracker: There appear to be %d '\n",
+            "killed",
+            "resource_tracker",
+        ),
+        (
+            f"{VLLM_START}(EngineCore pid=7) ERROR 07-17 13:44:01 [core.py:1330] Traceback (most recent call last):\n"
+            '(EngineCore pid=7) ERROR 07-17 13:44:01 [core.py:1330]   File "core.py", line 1, in run\n'
+            "(EngineCore pid=7) ERROR 07-17 13:44:01 [core.py:1330] ValueError: Tiered GLM requires 78 main specs\n"
+            "(EngineCore pid=7) ERROR 07-17 13:44:12 [multiproc_executor.py:284] Worker proc VllmWorker-2 died unexpectedly "
+            "(exit code: None), shutting down executor.\n",
+            "crashed",
+            "Tiered GLM",
+        ),
+        (
+            f"{SGLANG_START}ValueError: port_base at 21234 is not available in 30 seconds. port_base is used by a process already.\n",
+            "port-in-use",
+            "21234",
+        ),
+        ("gguf_init_from_file_impl: failed to read magic\n", "model-files", "magic"),
+        ("openai_harmony.HarmonyError: invalid tiktoken vocab file: expected token and rank\n", "model-files", "vocab"),
+        (
+            f"{VLLM_START}ImportError: vllm.vllm_flash_attn requires the CUDA flash attention extensions (_vllm_fa2_C or _vllm_fa3_C).\n"
+            "ValidationError: 1 validation error for ModelConfig: Value error, Model architectures ['G'] failed to be inspected.\n",
+            "broken-image",
+            "flash attention extensions",
+        ),
+    ],
+)
+def test_the_root_is_told_and_not_what_follows_it(log: str, cause: str, proof: str) -> None:
+    verdict = diagnose_bytes(log.encode()).verdict
+    assert verdict is not None
+    assert (str(verdict.cause), proof in verdict.evidence[0].text) == (cause, True)
+
+
+def test_a_server_that_answers_after_a_second_one_found_its_port_taken_works() -> None:
+    # jack-tsao/jetson-copilot
+    log = "Error: listen tcp 0.0.0.0:11434: bind: address already in use\n"
+    assert diagnose_bytes(log.encode()).verdict is not None
+    served = '[GIN] 2025/04/16 - 00:47:10 | 200 |  3.682967745s |       127.0.0.1 | POST     "/api/embeddings"\n'
+    assert diagnose_bytes(f"{log}llama_context: n_ctx = 4096\n{served * 40}".encode()).verdict is None
+
+
+def test_an_engine_that_was_stopped_leaves_semaphores_and_was_not_killed() -> None:
+    stop = "[2026-08-01 22:25:40] SIGTERM received. signum=15 frame=None. Draining requests and shutting down...\n"
+    found = diagnose_bytes(f"{SGLANG_START}{stop}  warnings.warn('resource_tracker: There appear to be %d '\n".encode())
+    assert found.verdict is None or str(found.verdict.cause) != "killed"
