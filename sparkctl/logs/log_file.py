@@ -188,8 +188,17 @@ def strip_wrapping(blocks: Iterable[bytes], read_header: Callable[[str], str | N
     first = b"".join(held)
     lines = [line for line in first[:_SAMPLE_BYTES].decode("utf-8", "replace").split("\n")[:-1] if line.strip()]
     strip = _find_wrapping(lines[:_SAMPLE_LINES], read_header)
-    yield from held if strip is None else map(strip, held)
-    yield from rest if strip is None else map(strip, rest)
+    if strip is None:
+        yield from held
+        yield from rest
+        return
+    begun = b""  # of a line that goes on in the next block
+    for block in chain(held, rest):
+        whole, newline, after = (begun + strip(block)).rpartition(b"\n")
+        begun = after[-_HALF_LINE_BYTES:]
+        yield whole + newline
+    if begun:
+        yield begun + b"\n"
 
 
 def hold_sample(blocks: Iterator[bytes]) -> list[bytes]:

@@ -161,8 +161,14 @@ def test_a_line_that_docker_cut_into_objects_is_one_and_an_exception_beside_the_
         {"log": "MemoryError: CUDA out of memory.\n", "stream": "stderr"},
     ]
     logger = [{"level": "error", "msg": "failed", "exc_info": "Traceback (most recent call last):\nKeyError: 'x'"}]
-    raw = "".join(json.dumps(one) + "\n" for one in (*docker, *logger)).encode()
-    found = b"".join(strip_wrapping([raw], read_line_header)).decode().splitlines()
+    blocks = [json.dumps(one).encode() + b"\n" for one in (*docker, *logger)] * 2
+    blocks.append(b'{"log": "cut by the end", "stream": "stderr"}\n')
+    whole = list(strip_wrapping(blocks, read_line_header))
+    assert all(not block or block.endswith(b"\n") for block in whole)
+    found = b"".join(whole).decode().splitlines()
+    assert found.pop() == "cut by the end"
+    assert found[4:] == found[:4]
+    found = found[:4]
     assert found == [
         "torch.OutOfMemoryError: CUDA out of memory.",
         "failed",
