@@ -139,7 +139,7 @@ def test_the_voice_here_and_its_model_there_are_one_thing(
     assert list_running(nodes) == [[], []], "its model was started for it alone"
     assert list_ended(nodes, began) == [VOICE, MODEL]
 
-    write_pair(sparkctl, **pair)
+    write_pair(sparkctl, **pair, env={"LAB_SPEECH": speech, "LAB_LOAD_S": "12"})  # until rosa was refused twice
     starting = sparkctl.start("up", "voice", "--node", "spark2", "--json")
     starting.await_text('"phase": ?"creating"')
     for node in ("spark1", "spark2"):
