@@ -12,7 +12,7 @@ from sparkctl.engines import engine_names, load_engine
 from sparkctl.engines.base import Engine, FailureWeight
 from sparkctl.engines.line_preparer import LOG_PREFIX_PATTERN, prepare_text
 from sparkctl.logs import verdict_builder
-from sparkctl.logs.analyzer import LogAnalyzer, LogDiagnosis, failure_weight, has_consequences
+from sparkctl.logs.analyzer import EvidenceLine, LogAnalyzer, LogDiagnosis, failure_weight, has_consequences
 from sparkctl.logs.line_effects import (
     EffectTable,
     LineEffect,
@@ -32,9 +32,8 @@ from sparkctl.model.text.secrets import redact
 from sparkctl.model.verdict import Confidence, FailureCause, Verdict
 
 UNKNOWN_ENGINE = "container"  # knows only lines that every program may print
-_RESOURCE_TRACKER = (
-    "resource_tracker: There appear to be "  # Python's last words where a process left semaphores behind
-)
+# Python's last words where a process left semaphores behind.
+_RESOURCE_TRACKER = "resource_tracker: There appear to be "
 _DEFAULT_READY_LINE = r"^INFO: +Application startup complete\."
 _MAX_UNDECIDED_LINES = 20_000  # lines after which no engine is expected
 _QUOTE_SAMPLE_LINES = 12  # first lines that show whether every line is quoted
@@ -340,19 +339,22 @@ def _may_serve_on(analyzer: LogAnalyzer) -> bool:
 
 def _names_more(other: LogAnalyzer, own: LogAnalyzer) -> bool:
     """Tell whether an engine's rules name the line of which the common ones say only that it is an error."""
-    theirs, ours = other.end_cause, own.end_cause
-    if theirs is None or theirs.failure is None or ours is None or ours.failure is None:
-        return False
-    is_unnamed = ours.failure.cause is FailureCause.CRASHED and ours.number == theirs.number
-    return is_unnamed and theirs.failure.cause is not FailureCause.CRASHED
+    causes = _get_causes_of_one_line(own, other)
+    return causes is not None and causes[0] is FailureCause.CRASHED and causes[1] is not FailureCause.CRASHED
 
 
 def _name_the_same(own: LogAnalyzer, other: LogAnalyzer) -> bool:
     """Tell whether the common rules know the same failure by the same line: an engine's own advice is for that engine only."""
+    causes = _get_causes_of_one_line(own, other)
+    return causes is not None and causes[0] is causes[1]
+
+
+def _get_causes_of_one_line(own: LogAnalyzer, other: LogAnalyzer) -> tuple[FailureCause, FailureCause] | None:
+    """Return what each of the two takes for the cause, None where that is not the same line."""
     ours, theirs = own.end_cause, other.end_cause
     if ours is None or ours.failure is None or theirs is None or theirs.failure is None:
-        return False
-    return ours.number == theirs.number and ours.failure.cause is theirs.failure.cause
+        return None
+    return (ours.failure.cause, theirs.failure.cause) if ours.number == theirs.number else None
 
 
 def _judge_log(analyzer: LogAnalyzer, name: str | None, plan: LaunchPlan | None) -> Verdict | None:
@@ -364,33 +366,41 @@ def _judge_log(analyzer: LogAnalyzer, name: str | None, plan: LaunchPlan | None)
     if verdict_builder.proves_failure(analyzer):
         found = verdict_builder.build_verdict(analyzer, plan)
         return replace(found, confidence=Confidence.LIKELY) if found is not None and _may_serve_on(analyzer) else found
-    if name is not None and (last := analyzer.unnamed_error) is not None:
-        return Verdict(
-            cause=FailureCause.CRASHED,
-            summary="It never became ready, and its log ends on an error that sparkctl has no name for.",
-            evidence=verdict_builder.build_line_evidence(last),
-            remedy="Read the log around this line.",
-            confidence=Confidence.LIKELY,
+    if name is not None and (unnamed := analyzer.unnamed_error) is not None:
+        return _build_likely_verdict(
+            FailureCause.CRASHED,
+            "It never became ready, and its log ends on an error that sparkctl has no name for.",
+            unnamed,
+            "Read the log around this line.",
         )
+    if analyzer.was_ready:
+        return None
     last = analyzer.latest_line
-    is_before_ready = not analyzer.was_ready and analyzer.stopped is None
-    if name is not None and is_before_ready and last is not None and _RESOURCE_TRACKER in last.text:
-        return Verdict(
-            cause=FailureCause.KILLED,
-            summary="It ended before it was ready and without a message, as a killed process does; Python cleaned up after it.",
-            evidence=verdict_builder.build_line_evidence(last),
-            remedy="Most often the machine ran out of memory: look at dmesg -T | grep -i oom on the node.",
-            confidence=Confidence.LIKELY,
+    if name is not None and analyzer.stopped is None and last is not None and _RESOURCE_TRACKER in last.text:
+        return _build_likely_verdict(
+            FailureCause.KILLED,
+            "It ended before it was ready and without a message, as a killed process does; Python cleaned up after it.",
+            last,
+            "Most often the machine ran out of memory: look at dmesg -T | grep -i oom on the node.",
         )
-    if name is None and (said := analyzer.last_words) is not None and not analyzer.was_ready:
-        return Verdict(
-            cause=FailureCause.CRASHED,
-            summary="No known engine wrote this log; its last line that looks like an error is the proof.",
-            evidence=verdict_builder.build_line_evidence(said),
-            remedy="Read the log around this line; --engine names the engine.",
-            confidence=Confidence.LIKELY,
+    if name is None and (said := analyzer.last_words) is not None:
+        return _build_likely_verdict(
+            FailureCause.CRASHED,
+            "No known engine wrote this log; its last line that looks like an error is the proof.",
+            said,
+            "Read the log around this line; --engine names the engine.",
         )
     return None
+
+
+def _build_likely_verdict(cause: FailureCause, summary: str, proof: EvidenceLine, remedy: str) -> Verdict:
+    return Verdict(
+        cause=cause,
+        summary=summary,
+        evidence=verdict_builder.build_line_evidence(proof),
+        remedy=remedy,
+        confidence=Confidence.LIKELY,
+    )
 
 
 @cache

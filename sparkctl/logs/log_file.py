@@ -36,13 +36,8 @@ _UTF16_ZEROS = 0.4  # of the bytes at even or odd places, in a text whose letter
 _SAMPLE_LINES, _MIN_SAMPLE_LINES, _MOST_OTHERS = 400, 4, 0.1  # that show what stands around each line; lines without it
 _MAX_PREFIX_CHARS = 200
 _ENOUGH_KNOWN = 0.25  # of the lines, where nothing stands around them
-_TEXT_KEYS = (
-    "log",
-    "message",
-    "msg",
-    "MESSAGE",
-    "text",
-)  # of a line that is a JSON object: Docker's file, journald, loggers
+# Of a line that is a JSON object: Docker's file, journald, loggers.
+_TEXT_KEYS = ("log", "message", "msg", "MESSAGE", "text")
 _TRACEBACK_KEYS = ("exc_info", "exception", "traceback", "stack_trace", "stack")
 
 
