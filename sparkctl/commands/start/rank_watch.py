@@ -142,7 +142,7 @@ class RankWatch:
         while True:
             if loads():
                 with suppress(DockerError, NodeError, TimeoutError):
-                    for name in await _hold_downloads_back(self.session):
+                    for name in await _ask_downloads_to_wait(self.session):
                         if name not in told:
                             told.add(name)
                             self.warn(f"the download of {name} waits until {self.plan.instance} has loaded its weights")
@@ -254,7 +254,7 @@ class RankWatch:
         self.emit(WarningEmitted(self.ctx.clock.unix_time(), self.plan.node, message, hint))
 
 
-async def _hold_downloads_back(session: NodeSession) -> tuple[str, ...]:
+async def _ask_downloads_to_wait(session: NodeSession) -> tuple[str, ...]:
     """Have the downloads on a node wait for a quarter of a minute, unless they were forced; return the profiles of those
     that were asked.
     """
