@@ -218,7 +218,9 @@ class StarvedDecodeDetector:
             return None
         before, self._usage[key] = self._usage.get(key, meter.kv_usage or 0.0), meter.kv_usage or 0.0
         if meter.activity is EngineActivity.DECODING:
-            self._decoding[key] = (snapshot.sample.uptime, meter.running)
+            # The gauge may count the request already whose prompt holds up the others; the steps of the window do not.
+            served = min(meter.running, meter.batch or meter.running)
+            self._decoding[key] = (snapshot.sample.uptime, served)
             return False
         if meter.activity is EngineActivity.IDLE:
             self._decoding.pop(key, None)
@@ -234,6 +236,8 @@ class StarvedDecodeDetector:
             return None
         prompts = meter.step_load.prompt_tokens if meter.step_load is not None else None
         is_reading = prompts is not None and prompts >= self.PROMPT_TOKENS
+        if meter.activity is EngineActivity.PREFILL:  # prompts took nearly all of each step
+            is_reading = bool(meter.prompt_rate)
         return is_reading and meter.inter_token is not None and meter.inter_token.p95 >= self.GAP
 
 
