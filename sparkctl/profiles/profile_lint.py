@@ -117,10 +117,7 @@ def lint_profile(
     """
     chosen = chosen or engine_flags.choose_catalogue(profile.engine, profile.image, profile.engine_version)
     if chosen is None:
-        return (
-            *flag_check.check_container_settings(profile),
-            *check_traps(profile, None, profile.engine_version, usual),
-        )
+        return tuple(check_traps(profile, None, profile.engine_version, usual))
     traps = check_traps(profile, flag_check.read_flag_settings(profile, chosen.catalogue), chosen.version, usual)
     flags = flag_check.check_flags(
         profile,
@@ -131,7 +128,7 @@ def lint_profile(
         is_certain=chosen.basis is CatalogueMatch.EXACT,
         version=chosen.version,
     )
-    return _join_same_places(flags, (*flag_check.check_container_settings(profile), *traps))
+    return _join_same_places(flags, tuple(traps))
 
 
 def _join_same_places(flags: tuple[LintMessage, ...], traps: tuple[LintMessage, ...]) -> tuple[LintMessage, ...]:

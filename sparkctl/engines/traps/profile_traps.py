@@ -47,11 +47,12 @@ def check_traps(
             continue
         first = sights[0]
         value = _quote_text(first.texts[0], next(iter(trap.when))) if first.texts else ""
+        text = f"{trap.meaning}: {trap.remedy} ({shorten_source(trap.source)})"
         yield LintMessage(
             kind=LintRule(trap.rule),
             level=LintSeverity(trap.level),
             where=first.where,
-            message=f"{trap.meaning}: {trap.remedy} ({shorten_source(trap.source)})".replace("{value}", value),
+            message=text.replace("{name}", str(first.where[-1])).replace("{value}", value),
             on_key=first.is_on_key,
             setting=None if trap.setting is None else _spell_as_given(trap.setting, settings),
         )

@@ -43,7 +43,7 @@ def lint_case(tmp_path: Path, engine: str, image: str, model: str, fields: str) 
 
 def find_trap_lines(trap: Trap, lines: list[str]) -> list[str]:
     """Return the lines that say what this trap means."""
-    begins = re.escape(trap.meaning).replace(re.escape("{value}"), ".*")
+    begins = re.sub(r"\\{(?:value|name)\\}", ".*", re.escape(trap.meaning))
     return [line for line in lines if re.search(begins, line)]
 
 
