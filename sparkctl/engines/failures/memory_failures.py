@@ -31,14 +31,19 @@ def cuda_memory_rules(
     """
     # In a container torch may name the engine itself, by its number on the node.
     first = "[Stop process {pid} on the node, which holds {held}, if that is not this engine itself. ]"
+    first += "[The same for process {other}, which holds {more}. ]"
     remedy = f"{first}{lower} {_FREE_MEMORY_REMEDY}"
     says = EXCEPTION_PREFIX if begins is None else f"(?:{EXCEPTION_PREFIX}|{begins})"
     cause, change = FailureCause.CUDA_OUT_OF_MEMORY, ChangeDirection.LOWER if on else None
     numbers = (
         r"(?:CUDA|HIP) out of memory\. Tried to allocate (?P<size>[\d.]+ \w+)(?:.{0,200}? of which (?P<free>[\d.]+ \w+) is free)?"
-        r"(?:.{0,200}?Process (?P<pid>\d+) has (?P<held>[\d.]+ \w+) memory in use)?"
+        r"(?:.{0,200}?Process (?P<pid>\d+) has (?P<held>[\d.]+ \w+) memory in use"
+        r"(?:.{0,80}?Process (?P<other>\d+) has (?P<more>[\d.]+ \w+) memory in use)?)?"
     )
-    summary = f"{CUDA_OUT_OF_MEMORY_TEXT[:-1]}: it tried to allocate {{size}}[ and {{free}} was free][; process {{pid}} holds {{held}}]."
+    summary = (
+        f"{CUDA_OUT_OF_MEMORY_TEXT[:-1]}: it tried to allocate {{size}}[ and {{free}} was free][; process {{pid}} holds {{held}}]"
+        "[, process {other} {more}]."
+    )
     rejected = r"CUDA out of memory\. Allocation was preemptively rejected"
     other = (
         r"CUDA (?:driver )?error: out of memory|Triton Error \[CUDA\]: out of memory|cudaErrorMemoryAllocation"
