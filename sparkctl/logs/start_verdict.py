@@ -202,11 +202,15 @@ def _build_oom_verdict(plan: LaunchPlan, log: LogAnalyzer, ended: Evidence) -> V
     where = f" (last step: {log.step.name})" if log.step else ""
     proof = (ended, *verdict_builder.build_last_line_evidence(log.latest_line))
     if limit is None:
+        claim = log.engine.memory_setting
         return Verdict(
             cause=FailureCause.HOST_OOM_KILL,
             summary=f"The kernel's OOM killer ended {plan.instance}{where}: {plan.node} ran out of memory.",
             evidence=proof,
-            remedy=f"See what else holds memory (sparkctl status --node {plan.node}) and stop it, or let this one claim less.",
+            remedy=f"See what else holds memory (sparkctl status --node {plan.node}) and stop it, or "
+            f"{'let this one claim less' if claim is None else f'lower {claim}'}.",
+            field=claim,
+            edit=suggest_field_change(plan, claim, ChangeDirection.LOWER),
         )
     return Verdict(
         cause=FailureCause.HOST_OOM_KILL,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -13,9 +14,10 @@ from sparkctl.logs.analyzer import EvidenceLine, LogAnalyzer
 from sparkctl.model.engine_metrics import EngineFactName
 from sparkctl.model.guard_state import DEFAULT_FLOOR_BYTES
 from sparkctl.model.launch_plan import LaunchPlan
+from sparkctl.model.memory_fit import MemoryHolder
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.text.secrets import redact
-from sparkctl.model.text.units import parse_size
+from sparkctl.model.text.units import GIB, format_size, parse_size
 from sparkctl.model.verdict import LAST_LINE_ORIGIN, ChangeDirection, Evidence, FailureCause, FieldChange, Verdict
 
 _MODEL_FLAGS = frozenset({"model", "model-path", "m", "served-model-name", "alias"})
@@ -173,6 +175,15 @@ _MAX_FIGURE_LINES = 4  # lines from the one with a figure to the one that says w
 _MEMORY_CAUSES = frozenset(
     (FailureCause.CUDA_OUT_OF_MEMORY, FailureCause.WEIGHTS_DO_NOT_FIT, FailureCause.KV_CACHE_TOO_SMALL)
 )
+# What stops where the node has too little memory, whoever holds it.
+OUT_OF_MEMORY_CAUSES = _MEMORY_CAUSES | {
+    FailureCause.STARTUP_MEMORY_CHECK,
+    FailureCause.HOST_OOM_KILL,
+    FailureCause.HOST_MEMORY,
+    FailureCause.GUARD_STOPPED,
+}
+_MIN_HOLDER_BYTES = GIB  # what holds less is not worth a stop
+_MAX_HOLDERS = 4
 _LATER_LINES_TEXT = "The lines after this one name"  # the remedy of a line that announces an error
 _MODEL_PATH_FIELD = "model.path"
 
@@ -224,6 +235,29 @@ def _list_figures(log: LogAnalyzer, root: EvidenceLine) -> Iterator[Evidence]:
             and 0 < root.number - seen.number <= _MAX_FIGURE_LINES
         ):
             yield from build_line_evidence(seen)
+
+
+def add_memory_holders(verdict: Verdict, holders: Sequence[MemoryHolder], total: int) -> Verdict:
+    """Return the verdict on memory that ran out with what else holds it on the node, of ``total`` bytes; the largest first.
+
+    If the others hold most of it, their stop comes first, and no other value for this start's own share is offered.
+    """
+    large = sorted((one for one in holders if (one.held or 0) >= _MIN_HOLDER_BYTES), key=lambda one: -(one.held or 0))
+    if verdict.cause not in OUT_OF_MEMORY_CAUSES or not large:
+        return verdict
+    shown = large[:_MAX_HOLDERS]
+    evidence = tuple(Evidence(f"{one.name} holds {format_size(one.held or 0)}", "node") for one in shown)
+    ours = [f"sparkctl down {shlex.quote(one.name)}" for one in shown if one.ours]
+    names = [one.name for one in shown if not one.ours]
+    stop = "; ".join(
+        [*ours, *([f"and {', '.join(names)} by what started it" if ours else ", ".join(names)] if names else [])]
+    )
+    verdict = replace(verdict, evidence=(*verdict.evidence, *evidence))
+    if 2 * sum(one.held or 0 for one in large) <= total:
+        return replace(verdict, remedy=f"{verdict.remedy} What also holds memory there can stop: {stop}.")
+    rest = f"If they must stay, lower {verdict.field}." if verdict.field else f"Else: {verdict.remedy}"
+    remedy = f"Most of the memory is held by others. Stop what can be spared, then start this again: {stop}. {rest}"
+    return replace(verdict, remedy=remedy, edit=None, again=None)
 
 
 def build_line_evidence(seen: EvidenceLine | None) -> tuple[Evidence, ...]:

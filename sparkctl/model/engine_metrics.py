@@ -73,6 +73,7 @@ class EngineMetrics:
 
     # counters
     generation_tokens: float | None = None
+    ended_requests: float | None = None  # requests that have got all of their tokens
     first_tokens: float | None = None  # the first token of each request, where generation_tokens does not count it
     prompt_tokens: float | None = None
     prefix_queries: float | None = None
@@ -103,11 +104,17 @@ class EngineMetrics:
     health_tokens: float = 0.0  # prompt tokens that one health check costs, where it runs a generation
     at_request_end: bool = False  # the token counters change when a request ends, by all of its tokens at once
 
+    @property
+    def has_ended_all(self) -> bool:
+        """Tell whether every request that got a first token has ended; False if that is not known."""
+        return self.ttft is not None and self.ended_requests is not None and self.ended_requests >= self.ttft.count
+
     def list_counters(self) -> tuple[float | None, ...]:
         """Return every value that can only grow while the engine runs."""
         histograms = (each.count if each else None for each in (self.ttft, self.inter_token))
         return (
             self.generation_tokens,
+            self.ended_requests,
             self.prompt_tokens,
             self.prefix_queries,
             self.prefix_hits,

@@ -109,8 +109,8 @@ class SwitchPlan:
     """A whole switch. ``nodes``: those of the new model, its head first; ``changes``: every affected node.
 
     ``stops``: names of the instances to stop. ``obstacles``: why it is impossible (empty: it is possible).
-    ``cautions``: sentences on what may still go wrong. ``seconds``: the usual length of the new start. ``is_there``:
-    the same model already runs on these nodes, so nothing is switched.
+    ``hints``: how to get what is missing. ``cautions``: sentences on what may still go wrong. ``seconds``: the usual
+    length of the new start. ``is_there``: the same model already runs on these nodes, so nothing is switched.
 
     ``halves``: those of ``stops`` with missing ranks; then nothing is restored if the new model fails. ``rolls_back``
     False: the operator does not want the old model restored.
@@ -127,6 +127,7 @@ class SwitchPlan:
     is_there: bool = False
     halves: tuple[str, ...] = ()
     rolls_back: bool = True
+    hints: tuple[str, ...] = ()
 
     @property
     def is_possible(self) -> bool:

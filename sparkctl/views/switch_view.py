@@ -211,6 +211,7 @@ def _render_plan_summary(scene: SwitchScreenModel, columns: int) -> list[TextRow
     rows = _render_sentences(summarize_switch_plan(plan), columns, "", TextStyle.STRONG)
     bad, caution = (get_state_symbol(one) for one in (Severity.PROBLEM, Severity.WARNING))
     rows += [each for one in plan.obstacles for each in _render_sentences(one, columns, bad, TextStyle.BAD)]
+    rows += [each for one in plan.hints for each in _render_hints(one, columns)]
     rows += [each for one in plan.cautions for each in _render_sentences(one, columns, caution, TextStyle.ATTENTION)]
     for words, hint in scene.cautions:
         if words not in plan.cautions:

@@ -102,6 +102,22 @@ def read_memory_budget(
     )
 
 
+async def read_other_holders(session: NodeSession, container: str) -> MemoryBudget | None:
+    """Return the node's memory now, with what holds it beside a container: other containers, and processes on the GPU outside
+    of any; None where it did not report it. Raises `DockerError`, `NodeError`."""
+    look = await session.read_node("memory", "processes", "gpu")
+    others = [one for one in await session.docker.list_containers() if one.id != container]
+    budget, owned = read_memory_budget(look, others, frozenset(), frozenset()), look.pids or {}
+    if budget is None:
+        return None
+    loose = tuple(
+        MemoryHolder(name=f"process {pid}", ours=False, held=held)
+        for pid, held in (look.gpu or {}).items()
+        if pid not in owned
+    )
+    return replace(budget, holders=(*budget.holders, *loose))
+
+
 def memory_budget_of_view(view: NodeTelemetryView, instance: str) -> MemoryBudget | None:
     """Return the memory budget of a monitored node for a start of ``instance``; None where its memory is not known."""
     memory = (view.sample.memory if view.sample is not None else None) or view.reading

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from sparkctl.commands.guard_session import GuardSession
+from sparkctl.commands.start.node_fit import read_other_holders
 from sparkctl.commands.start.start_watch import StartWatch, WatchResult, collect_plan_secrets, require_connection
 from sparkctl.concurrency import gather_or_cancel, run_in_background, run_until_first
 from sparkctl.context import CommandContext
@@ -206,6 +207,11 @@ class RankWatch:
             claims = None if claim is None else self.plan.get_flag_value(claim.removeprefix("args."))
             verdict = start_verdict.build_guard_kill_verdict(self.plan, watch.log, receipt, claim, claims, within)
         verdict = await ask_kernel_log(self.session, verdict, container, self.plan.instance)
+        if verdict is not None and verdict.cause in verdict_builder.OUT_OF_MEMORY_CAUSES:
+            with suppress(DockerError, NodeError):
+                budget = await read_other_holders(self.session, self.container_id)
+                if budget is not None:
+                    verdict = verdict_builder.add_memory_holders(verdict, budget.holders, budget.total)
         return RankStartFailure(
             verdict, log, at, verdict is not None and verdict_builder.is_consequence(watch.log, verdict)
         )

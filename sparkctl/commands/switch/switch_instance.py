@@ -128,16 +128,9 @@ class _SwitchRun:
         )  # fmt: skip
 
     def _refuse_impossible(self, plan: SwitchPlan) -> NoReturn:
-        """Raise `OperationRefused` with every obstacle; the commands that get what is missing are its hint, each once."""
-        coming = [site.coming for site in self.sites if site.coming is not None]
-        gets = dict.fromkeys(one for rank in coming for one in (rank.image_hint, rank.model_hint) if one)
-        ways, sentences = [], []
-        for obstacle in plan.obstacles:
-            way = next((one for one in gets if obstacle.endswith(f": {one}")), None)
-            sentences.append(obstacle if way is None else obstacle.removesuffix(f": {way}"))
-            ways += [] if way is None else [way]
-        ways += list_ways_to_fit(self.request, self.sites)
-        raise OperationRefused("; ".join(sentences), "\n".join(dict.fromkeys(ways)) or None)
+        """Raise `OperationRefused` with every obstacle, and the commands that get what is missing or make it fit."""
+        ways = (*plan.hints, *list_ways_to_fit(self.request, self.sites))
+        raise OperationRefused("; ".join(plan.obstacles), "\n".join(ways) or None)
 
     async def _build_journal(self, plan: SwitchPlan) -> SwitchJournal:
         order = await order_restarts(self.sessions, self._list_containers_to_stop(plan))

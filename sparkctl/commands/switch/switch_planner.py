@@ -96,6 +96,7 @@ class _PlanBuilder:
     used: list[InstanceContainers] = field(default_factory=list)  # what the new one needs runs already, and stays
     why: ConflictReasons = field(default_factory=dict)
     obstacles: list[str] = field(default_factory=list)
+    hints: list[str] = field(default_factory=list)
     cautions: list[str] = field(default_factory=list)
 
     @property
@@ -152,18 +153,15 @@ def plan_switch(
     _free_memory(draft, targets)
     _add_needs(draft)
     _include_all_ranks(draft, keep_going=keep_going)
-    fits = {site.node: one.fit(draft.stopped_ids) for site in targets if (one := site.last_start) is not None}
     for site in targets:
         for one in site.starts:
             _add_fit_cautions(draft, site, one, one.fit(draft.stopped_ids))
-    changes = tuple(
-        change for site in ordered if (change := _build_node_plan(draft, site, fits.get(site.node))) is not None
-    )  # fmt: skip
+    changes = tuple(change for site in ordered if (change := _build_node_plan(draft, site)) is not None)
     stops = tuple(sorted({one.name for one in draft.goes}))
     return SwitchPlan(
         profile=profile, instance=instance, nodes=tuple(nodes), changes=changes, stops=stops, obstacles=tuple(dict.fromkeys(draft.obstacles)),
         cautions=tuple(dict.fromkeys(draft.cautions)), seconds=seconds, halves=tuple(sorted({one.name for one in draft.goes if one.missing})),
-        rolls_back=rolls_back,
+        rolls_back=rolls_back, hints=tuple(dict.fromkeys(one for one in draft.hints if one)),
     )  # fmt: skip
 
 
@@ -202,7 +200,8 @@ def _add_conflicts(draft: _PlanBuilder, site: NodeInventory, coming: IncomingRan
     """Add the stops for conflicts other than memory; report foreign conflicts as obstacles."""
     launch, node = coming.plan, site.node
     if not coming.has_image:
-        draft.obstacles.append(f"{node} does not have the image {launch.image}: {coming.image_hint}")
+        draft.obstacles.append(f"{node} does not have the image {launch.image}")
+        draft.hints.append(coming.image_hint)
     for name, ours in site.ended:
         if name == launch.container_name and not ours:
             draft.obstacles.append(_describe_name_conflict(node, name))
@@ -353,9 +352,8 @@ def _include_all_ranks(draft: _PlanBuilder, *, keep_going: bool) -> None:
 
 def _add_fit_cautions(draft: _PlanBuilder, site: NodeInventory, coming: IncomingRank, fit: MemoryFit) -> None:
     if fit.absent is not None:
-        draft.obstacles.append(
-            f"the model {sanitize_line(fit.absent)} is missing or incomplete on {site.node}: {coming.model_hint}"
-        )
+        draft.obstacles.append(f"the model {sanitize_line(fit.absent)} is missing or incomplete on {site.node}")
+        draft.hints.append(coming.model_hint)
         return
     more = fit.cautions
     if fit.answer is FitOutcome.UNKNOWN:
@@ -389,13 +387,14 @@ def _explain_unknown_fit(draft: _PlanBuilder, site: NodeInventory) -> list[str]:
     ]
 
 
-def _build_node_plan(draft: _PlanBuilder, site: NodeInventory, fit: MemoryFit | None) -> NodeSwitchPlan | None:
+def _build_node_plan(draft: _PlanBuilder, site: NodeInventory) -> NodeSwitchPlan | None:
     """Return what changes on a node, None where nothing does."""
     gone = draft.stopped_ids
     loses = [one for one in site.occupants if one.container.id in gone]
     starts = site.last_start
     if starts is None and not loses:
         return None
+    fit = None if starts is None else starts.fit(gone)
     tenants = tuple(_build_switch_container(one, draft.why) for one in site.occupants)
     return NodeSwitchPlan(
         node=site.node, total=site.total, available=site.available, tenants=tenants,

@@ -31,14 +31,19 @@ def cuda_memory_rules(
     """
     # In a container torch may name the engine itself, by its number on the node.
     first = "[Stop process {pid} on the node, which holds {held}, if that is not this engine itself. ]"
+    first += "[The same for process {other}, which holds {more}. ]"
     remedy = f"{first}{lower} {_FREE_MEMORY_REMEDY}"
     says = EXCEPTION_PREFIX if begins is None else f"(?:{EXCEPTION_PREFIX}|{begins})"
     cause, change = FailureCause.CUDA_OUT_OF_MEMORY, ChangeDirection.LOWER if on else None
     numbers = (
         r"(?:CUDA|HIP) out of memory\. Tried to allocate (?P<size>[\d.]+ \w+)(?:.{0,200}? of which (?P<free>[\d.]+ \w+) is free)?"
-        r"(?:.{0,200}?Process (?P<pid>\d+) has (?P<held>[\d.]+ \w+) memory in use)?"
+        r"(?:.{0,200}?Process (?P<pid>\d+) has (?P<held>[\d.]+ \w+) memory in use"
+        r"(?:.{0,80}?Process (?P<other>\d+) has (?P<more>[\d.]+ \w+) memory in use)?)?"
     )
-    summary = f"{CUDA_OUT_OF_MEMORY_TEXT[:-1]}: it tried to allocate {{size}}[ and {{free}} was free][; process {{pid}} holds {{held}}]."
+    summary = (
+        f"{CUDA_OUT_OF_MEMORY_TEXT[:-1]}: it tried to allocate {{size}}[ and {{free}} was free][; process {{pid}} holds {{held}}]"
+        "[, process {other} {more}]."
+    )
     rejected = r"CUDA out of memory\. Allocation was preemptively rejected"
     other = (
         r"CUDA (?:driver )?error: out of memory|Triton Error \[CUDA\]: out of memory|cudaErrorMemoryAllocation"
@@ -121,6 +126,15 @@ HOST_MEMORY_FAILURES = (
         "CUDA memory is not in that figure on a Spark.",
         needle="Killed process",
         fatal=True,
+    ),
+    failure_rule(
+        r"[Tt]he node was low on resource: memory\b(?:.{0,200}?Container (?P<name>[\w.-]{1,80}) was using (?P<used>\w{1,20}))?",
+        FailureCause.HOST_MEMORY,
+        "Kubernetes ended the pod: the node's memory was short[ (container {name} used {used})].",
+        "CPU and GPU share one memory on a Spark: let the model use less of it, or stop what else holds it. The limit is the kubelet's "
+        "eviction threshold (memory.available).",
+        needle="low on resource: memory",
+        at_any_level=True,
     ),
     failure_rule(
         _KERNEL_LOG_PREFIX + r"oom-kill:constraint=(?P<which>\w+).*?task=(?P<name>[^,]{0,80}),pid=(?P<pid>\d+)",

@@ -185,6 +185,7 @@ _METRIC_NAMES = (
     "sglang:gen_throughput",
     "sglang:spec_accept_length",
     "sglang:spec_accept_rate",
+    "sglang:e2e_request_latency_seconds_count",
     "sglang:time_to_first_token_seconds_bucket",
     "sglang:inter_token_latency_seconds_bucket",
 )
@@ -327,6 +328,7 @@ class SglangEngine(Engine):
         ttft = read.sum_histogram("sglang:time_to_first_token_seconds")
         return EngineMetrics(
             generation_tokens=count_live_or_final_tokens(read, "decode", "sglang:generation_tokens_total"),
+            ended_requests=read.sum_of("sglang:e2e_request_latency_seconds_count"),
             prompt_tokens=count_live_or_final_tokens(read, "prefill_compute", "sglang:prompt_tokens_total"),
             prefix_queries=queries,
             prefix_hits=hits,

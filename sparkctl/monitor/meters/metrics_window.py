@@ -19,7 +19,8 @@ from sparkctl.model.engine_metrics import (
 )
 
 IDLE_GAP_SECONDS = 10.0  # seconds between two reports, from which on the rate of the second may include idle time
-_MAX_STRIDE_SECONDS = 30.0  # SGLang sets its gauges to zero after this silence; no engine at work is silent for longer
+_MAX_STRIDE_SECONDS = 30.0  # SGLang writes its gauges anew after this silence; no engine at work is silent for longer
+_FRESH_GAUGE_SECONDS = 40.0  # seconds of silence, after which a gauge in strides was written since, and may be believed
 _STRIDE_TOLERANCE = 1.5
 
 
@@ -86,7 +87,7 @@ def has_restarted(before: EngineMetrics, now: EngineMetrics) -> bool:
 def has_stepped(before: EngineMetrics, now: EngineMetrics) -> bool:
     """Tell whether decode steps were reported between two readings: by a counter, or by a changed gauge."""
     more = subtract_counters(before.generation_tokens, now.generation_tokens)
-    if more is not None:
+    if more is not None and (more > 0 or not now.in_strides or now.counts_steps):
         return more > 0
     return bool(now.generation_rate) and now.generation_rate != before.generation_rate
 
@@ -282,6 +283,7 @@ class MetricsWindow:
         self._prompts: float | None = None  # prompt tokens at the last report
         self._has_stood = False  # since the last report, no token was counted for longer than a step takes
         self._is_coarse = False  # its token counter moves in large steps
+        self._has_ended = False  # a request ended with the last report, or after it
 
     def add_reading(self, when: float, metrics: EngineMetrics) -> None:
         """Add a reading at monotonic seconds. A reading that is not later than the last is ignored."""
@@ -292,7 +294,7 @@ class MetricsWindow:
             self._readings.clear()
             self._pulse = ReportCadence()
             self._stirred, self._prompts = when, None
-            self._has_stood = self._is_coarse = False
+            self._has_stood = self._is_coarse = self._has_ended = False
         else:
             self._detect_activity(last, MetricsReading(when, metrics))
         self._readings.append(MetricsReading(when, metrics))
@@ -301,6 +303,7 @@ class MetricsWindow:
 
     def _detect_activity(self, before: MetricsReading, now: MetricsReading) -> None:
         seconds, prompts = now.when - before.when, now.metrics.prompt_tokens
+        is_ending = bool(subtract_counters(before.metrics.ended_requests, now.metrics.ended_requests))
         if has_stepped(before.metrics, now.metrics):
             unbroken = (
                 self._prompts is not None and self._prompts == prompts
@@ -308,7 +311,9 @@ class MetricsWindow:
             self._is_coarse = self._is_coarse or (unbroken and self._has_stood)
             self._pulse.record_report(now.when, unbroken=unbroken)
             self._stirred, self._prompts, self._has_stood = now.when, prompts, False
+            self._has_ended = is_ending
             return
+        self._has_ended = self._has_ended or is_ending
         self._has_stood = self._has_stood or seconds > _MAX_STEP_SECONDS
         if reads_prompts(before.metrics, now.metrics, seconds):
             self._stirred = now.when
@@ -346,9 +351,13 @@ class MetricsWindow:
             return replace(_build_common_meter(change), activity=EngineActivity.PREFILL, generation_rate=0.0)
         if resting:
             return _build_idle_meter(change)
-        if when - self._stirred < self._pulse.max_silence(self.seconds):
-            return EngineMeter()  # not silent for long enough to call it idle
-        # Its gauges stopped with the last step: they are outdated.
+        silence, patience = when - self._stirred, self._pulse.max_silence(self.seconds)
+        has_work = bool(newest.running) or bool(newest.waiting)
+        if has_work and silence >= max(_FRESH_GAUGE_SECONDS, patience):
+            return _build_standing_meter(change)
+        if silence < patience or (has_work and not (self._has_ended and newest.has_ended_all)):
+            return EngineMeter()  # not silent for long enough to call it idle, or to believe its gauges
+        # Every request has ended, and its gauges stopped with the last step: they are outdated.
         return replace(
             _build_idle_meter(change), running=None, waiting=None, decoding=None, kv_usage=None, kv_tokens=None
         )
@@ -418,6 +427,11 @@ def _build_idle_meter(change: MetricsInterval) -> EngineMeter:
         _build_common_meter(change), activity=EngineActivity.IDLE, generation_rate=0.0, steps=0.0, batch=None
     )
     return replace(idle, prompt_rate=0.0, prefix_hit_rate=None) if change.last.health_tokens else idle
+
+
+def _build_standing_meter(change: MetricsInterval) -> EngineMeter:
+    """Return the figures of requests that get nothing; what health checks read is no progress of theirs."""
+    return replace(_build_common_meter(change), activity=EngineActivity.PREFILL, generation_rate=0.0, prompt_rate=0.0)
 
 
 def _build_gauge_meter(metrics: EngineMetrics) -> EngineMeter:

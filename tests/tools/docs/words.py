@@ -361,7 +361,8 @@ EVENT_NOTES: dict[str, str] = {
     "domain": "a kind of text of `bench --by-domain` was measured, or failed; `result` has all of it",
     "cell": "a cell of a benchmark was measured; `result` has all of it, the other figures are its medians at hand",
     "switch-plan": "`plan`: `profile`, `instance`, `nodes` (head first), `changes` per node (`tenants` with `conflicts`: `memory`, `port`, "
-    "`group`, `instance`, `name`, `nodes`; `starts`, `fit`, `available_after`), `stops`, `obstacles`, `cautions`, `seconds`, `is_there`, "
+    "`group`, `instance`, `name`, `nodes`; `starts`, `fit`, `available_after`), `stops`, `obstacles`, `hints` (how to get what is missing), "
+    "`cautions`, `seconds`, `is_there`, "
     "`halves` (of `stops`: not whole, so they cannot be brought back), `rolls_back`",
     "switch": "`proof` is null while the step goes on",
     "switch-found": "`view` of the journal on the node: `found` (`none`, `read`, `unreadable`), `journal` (`id`, `operator`, `since`, "

@@ -9,11 +9,12 @@ import pytest
 
 from sparkctl.engines import load_engine
 from sparkctl.errors import DockerError, GpuRuntimeMissing, PortInUse
-from sparkctl.logs import start_verdict
+from sparkctl.logs import start_verdict, verdict_builder
 from sparkctl.logs.analyzer import LogAnalyzer
 from sparkctl.model.container import Container, ContainerState
 from sparkctl.model.guard_state import GuardAction, GuardMemoryReading, GuardReceipt
 from sparkctl.model.launch_plan import LaunchPlan
+from sparkctl.model.memory_fit import MemoryHolder
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.units import GIB
 from sparkctl.model.verdict import LAST_LINE_ORIGIN, FailureCause
@@ -292,3 +293,47 @@ def test_a_signal_that_docker_was_not_asked_to_send_is_not_put_down_to_docker_st
     unknown = start_verdict.build_exit_verdict(plan, read(HARMLESS), ended)
     assert not any("nobody asked" in one.text for one in unknown.evidence)
     assert "docker stop" in unknown.remedy
+
+
+def test_two_processes_in_the_line_are_both_named(plan: LaunchPlan, read: Reader, container: Make) -> None:
+    """Torch names each process of the GPU; one of them may be this engine."""
+    both = f"{OOM} Process 1543 has 70.60 GiB memory in use. Process 2001 has 30.25 GiB memory in use."
+    verdict = start_verdict.build_exit_verdict(plan, read(both), make_ended_container(container, 1))
+    assert "process 1543 holds 70.60 GiB, process 2001 30.25 GiB" in verdict.summary
+    assert "process 1543 " in verdict.remedy
+    assert "process 2001, which holds 30.25 GiB" in verdict.remedy
+
+
+def make_holders(*held: tuple[str, float, bool]) -> tuple[MemoryHolder, ...]:
+    return tuple(MemoryHolder(name=name, ours=ours, held=int(size * GIB)) for name, size, ours in held)
+
+
+def test_who_holds_most_of_the_memory_is_named_and_stopped_first(
+    plan: LaunchPlan, read: Reader, container: Make
+) -> None:
+    found = start_verdict.build_exit_verdict(plan, read(OOM), make_ended_container(container, 1))
+    holders = make_holders(("comfy", 8, False), ("qwen36", 96, True), ("tiny", 0.2, True))
+    verdict = verdict_builder.add_memory_holders(found, holders, 120 * GIB)
+    assert [str(one.text) for one in verdict.evidence[-2:]] == ["qwen36 holds 96.0 GiB", "comfy holds 8.0 GiB"]
+    assert verdict.remedy.index("sparkctl down qwen36") < verdict.remedy.index("lower args.mem-fraction-static")
+    assert "comfy by what started it" in verdict.remedy
+    assert (verdict.edit, verdict.again) == (None, None), "less for itself does not help"
+
+
+def test_small_holders_are_named_after_the_remedy_and_other_causes_have_none(
+    plan: LaunchPlan, read: Reader, container: Make
+) -> None:
+    found = start_verdict.build_exit_verdict(plan, read(OOM), make_ended_container(container, 1))
+    verdict = verdict_builder.add_memory_holders(found, make_holders(("voice", 5, True)), 120 * GIB)
+    assert verdict.remedy == f"{found.remedy} What also holds memory there can stop: sparkctl down voice."
+    assert verdict.edit == found.edit
+    assert verdict_builder.add_memory_holders(found, (), 120 * GIB) == found
+    other = replace(found, cause=FailureCause.UNKNOWN_FLAG)
+    assert verdict_builder.add_memory_holders(other, make_holders(("voice", 90, True)), 120 * GIB) == other
+
+
+def test_a_kill_by_the_kernel_names_the_share_to_lower(plan: LaunchPlan, read: Reader, container: Make) -> None:
+    ended = make_ended_container(container, 137, oom_killed=True)
+    verdict = start_verdict.build_exit_verdict(plan, read("Load weight begin."), ended)
+    assert verdict.field == "args.mem-fraction-static"
+    assert "lower args.mem-fraction-static" in verdict.remedy

@@ -254,17 +254,45 @@ def test_gauges_are_the_estimator_while_the_counter_moves() -> None:
     assert seen.acceptance.estimator is MeterSource.GAUGE
 
 
-def test_frozen_gauges_are_idle() -> None:
+def test_frozen_gauges_are_idle_once_every_request_has_ended() -> None:
     """After the load they stand for half a minute: three running, 12.7 tok/s, and not one step."""
+    ttft = Histogram(((1.0, 3.0), (float("inf"), 3.0)))
     window = MetricsWindow()
-    for second in range(0, 60, 2):
-        window.add_reading(second, make_sglang_metrics(14 * min(second, 20), running=3))
+    for second in range(0, 50, 2):
+        ended = 3.0 if second > 20 else 0.0
+        reading = replace(make_sglang_metrics(14 * min(second, 20), running=3, ended_requests=ended), ttft=ttft)
+        window.add_reading(second, reading)
         seen = window.compute_meter(second)
         if 4 <= second <= 20:
             assert seen.activity is EngineActivity.DECODING
         if second > 30:
             assert (seen.activity, seen.generation_rate, seen.acceptance) == (EngineActivity.IDLE, 0, None)
             assert (seen.running, seen.kv_usage) == (None, None), "as of the last step, which is over"
+
+
+@pytest.mark.parametrize("counts_steps", [True, False])
+def test_frozen_gauges_of_requests_that_have_not_ended_are_not_idle(counts_steps: bool) -> None:
+    """Outdated or true is not known for half a minute; what they say later was written after the last step."""
+    window, health = MetricsWindow(), 0.0
+    for second in range(0, 120, 2):
+        health += second % 6 == 0
+        reading = make_sglang_metrics(14 * min(second, 20), running=2, waiting=1, prompts=100 + health)
+        window.add_reading(second, replace(reading, counts_steps=counts_steps, health_tokens=1.0))
+        seen = window.compute_meter(second)
+        if 32 <= second < 60:
+            assert seen == EngineMeter(), second
+        if second >= 60:
+            assert (seen.activity, seen.running, seen.waiting) == (EngineActivity.PREFILL, 2, 1), second
+            assert (seen.generation_rate, seen.prompt_rate) == (0, 0), "health checks are no progress"
+
+
+def test_where_tokens_are_counted_at_the_end_a_gauge_written_anew_is_a_step() -> None:
+    """SGLang before 0.5.12: one request of two minutes, and its counter stands all the time."""
+    window = MetricsWindow()
+    for second in range(0, 120, 2):
+        window.add_reading(second, make_sglang_metrics(400, 12.7 + second // 4 / 100))
+        if second > 8:
+            assert window.compute_meter(second).activity is EngineActivity.DECODING, second
 
 
 def test_zeroed_gauges_are_idle_at_once() -> None:

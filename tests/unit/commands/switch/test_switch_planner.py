@@ -237,7 +237,7 @@ def test_a_running_identical_instance_needs_no_switch() -> None:
 
 def test_a_missing_image_and_a_name_that_is_taken_are_obstacles() -> None:
     made = plan_switch("new", NODES[:1], [make_inventory(NODES[0], need=1, has_image=False)])
-    assert made.obstacles == ("spark1 does not have the image image:1: make it",)
+    assert (made.obstacles, made.hints) == (("spark1 does not have the image image:1",), ("make it",))
     foreign = make_rank_container(NODES[0], 1, make_container("vllm-new"))
     assert (
         "has the name that the new container"
@@ -386,13 +386,15 @@ def test_of_everything_that_starts_the_files_are_there_or_there_is_no_switch() -
         plan = replace(make_launch_plan(NODES[0], port=None), instance=name, container_name=name)
         return IncomingRank(plan=plan, has_image=True, model_hint=f"pull {name}", fit=lambda _: fit)
 
-    def list_obstacles(*absent: str | None) -> tuple[str, ...]:
+    def plan_with_absent(*absent: str | None) -> SwitchPlan:
         first, second, last = (build_start(f"m{at}", path) for at, path in enumerate(absent))
         site = replace(make_inventory(NODES[0]), needs=(first, second), coming=last)
-        return plan_switch("m2", NODES[:1], [site]).obstacles
+        return plan_switch("m2", NODES[:1], [site])
 
-    assert list_obstacles(None, None, None) == ()
+    assert plan_with_absent(None, None, None).is_possible
     for at in range(3):
         paths = [f"/models/{at}" if at == each else None for each in range(3)]
-        assert list_obstacles(*paths) == (f"the model /models/{at} is missing or incomplete on spark1: pull m{at}",)
-    assert len(list_obstacles("/a", "/b", "/c")) == 3
+        made = plan_with_absent(*paths)
+        assert made.obstacles == (f"the model /models/{at} is missing or incomplete on spark1",)
+        assert made.hints == (f"pull m{at}",)
+    assert len(plan_with_absent("/a", "/b", "/c").obstacles) == 3
