@@ -168,6 +168,8 @@ def _parse_log_target(ctx: click.Context, words: Sequence[str], given: Mapping[s
             f"{idle[0]} is for the command line: sparkctl {shlex.join(words)}",
             "in the panel's log: / searches, & filters, T goes back in time",
         )
+    if ctx.params["instance"] is None:
+        raise InvalidInput("whose log?", "logs NAME    or `l` on an instance")
     return ScreenTarget(verb="logs", name=ctx.params["instance"], nodes=tuple(map(NodeName, ctx.params["node"])))
 
 

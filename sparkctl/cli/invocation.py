@@ -127,7 +127,7 @@ def find_document_format(arguments: list[str]) -> str | None:
     """Return ``json`` or ``yaml``, which a command line asks for even if it could not be parsed; None for text."""
     if "--" in arguments:  # what follows is the command of `exec`
         arguments = arguments[: arguments.index("--")]
-    named = re.findall(r"(?<!\S)(?:-o ?|--output[= ])(json|yaml)(?!\S)", " ".join(arguments))
+    named = re.findall(r"(?<!\S)(?:-o ?|--(?:output|format)[= ])(json|yaml)(?!\S)", " ".join(arguments))
     return named[-1] if named else "json" if "--json" in arguments else None
 
 

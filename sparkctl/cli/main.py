@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import click
 from sparkctl import __version__
 from sparkctl.cli.help_formatter import HelpContext
 from sparkctl.cli.options import VERB_ALIASES, ascii_option, colour_option, prepare_command, refuse_unknown_command
+from sparkctl.errors import InvalidInput
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -94,10 +96,20 @@ class LazyVerbGroup(click.Group):
         assert isinstance(command, click.Command)
         return prepare_command(command)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse a node before the verb, as other tools take it, with the command line that is meant."""
+        if args[:1] in (["-n"], ["--node"]) and len(args) > 2:
+            raise InvalidInput(f"{args[0]} stands after the command", shlex.join(("sparkctl", *args[2:], *args[:2])))
+        return super().parse_args(ctx, args)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Take a verb of another tool for ours, and suggest one when there is no verb of that name."""
+        if args[0] in ("systemctl", "docker") and args[1:2] and (args[1] in VERBS or args[1] in VERB_ALIASES):
+            args = args[1:]
+        if args[0] != "status" and VERB_ALIASES.get(args[0]) == ("status",) and args[1:2] in (["node"], ["nodes"]):
+            args = [args[0], *args[2:]]  # `describe node spark1`: a node's name says that it is one
         args = [*VERB_ALIASES.get(args[0], args[:1]), *args[1:]]
         if args[0] not in VERBS and not args[0].startswith("-"):
             refuse_unknown_command(args[0], VERBS)

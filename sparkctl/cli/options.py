@@ -76,7 +76,8 @@ VERB_HINTS = {
     **dict.fromkeys(("pause", "unpause", "suspend"), "a model that is paused keeps its memory: sparkctl down NAME, later sparkctl up NAME"),
     "reload": "sparkctl restart NAME",
     **dict.fromkeys(("enable", "disable"), "nothing starts at boot; for a systemd unit: sparkctl profiles export NAME --as systemd"),
-    **dict.fromkeys(("systemctl", "is-active", "service"), "sparkctl status NAME\nsparkctl up PROFILE, sparkctl down NAME, sparkctl restart NAME"),
+    "is-active": "sparkctl status NAME --check",
+    **dict.fromkeys(("systemctl", "service", "docker"), "sparkctl status NAME\nsparkctl up PROFILE, sparkctl down NAME, sparkctl restart NAME"),
     "scale": "a profile runs once on a Spark; on the other one, too: sparkctl up PROFILE --node NODE",
     "search": "sparkctl profiles list",
     **dict.fromkeys(("update", "upgrade"), "uv tool upgrade dgx-sparkctl        or: pipx upgrade dgx-sparkctl"),
@@ -301,7 +302,7 @@ def _require_single_node(ctx: click.Context, param: click.Parameter, value: tupl
 
 def json_option(command: F) -> F:
     """Add ``--json``, ``-o`` and ``-q`` to a verb that prints events."""
-    return _output_options("Print JSON lines on stdout instead of text.")(quiet_option(command))
+    return _output_options("Print JSON lines on stdout instead of text.", is_stream=True)(quiet_option(command))
 
 
 def json_document_option(command: F) -> F:
@@ -314,12 +315,17 @@ def wide_document_option(command: F) -> F:
     return _output_options("Print one JSON document on stdout instead of text.", "wide")(command)
 
 
-def _output_options(about: str, *more: str) -> Callable[[F], F]:
+def _output_options(about: str, *more: str, is_stream: bool = False) -> Callable[[F], F]:
     def add_options(command: F) -> F:
         command = click.option(
             "-o", "--output", type=click.Choice([*more, *_JSON_FORMATS]), is_eager=True, expose_value=False,
             callback=_note_format, help="Choose the format; json is --json.",
         )(command)  # fmt: skip
+        if not is_stream:
+            command = click.option(  # as Docker calls it
+                "--format", type=click.Choice([*more, *_JSON_FORMATS]), is_eager=True, expose_value=False, hidden=True,
+                callback=_note_format,
+            )(command)  # fmt: skip
         return click.option("--json", "as_json", is_flag=True, callback=_is_json_asked, help=about)(command)
 
     return add_options

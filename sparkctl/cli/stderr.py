@@ -94,13 +94,24 @@ def print_hints(hint: str | None) -> None:
 
 def print_usage_error(wrong: click.ClickException) -> str | None:
     """Print what is wrong with the command line; return the command that shows its help."""
+    from click import MissingParameter
+
     print_error(wrong.format_message(), None)
     ctx = getattr(wrong, "ctx", None)
     if ctx is None:
         return None
     print_message(f"  {ctx.get_usage()}", is_trouble=True)
+    if isinstance(wrong, MissingParameter) and (example := _find_example(ctx)):
+        print_message(f"  for example: {example}", is_trouble=True)
     print_message(f"  {ctx.command_path} --help explains more", is_trouble=True)
     return f"{ctx.command_path} --help"
+
+
+def _find_example(ctx: click.Context) -> str | None:
+    """Return the first example in the help of a command."""
+    lines = (line.strip() for line in (ctx.command.help or "").splitlines())
+    example = next((line for line in lines if line.startswith(f"{ctx.command_path} ")), None)
+    return None if example is None else example.split("  ", 1)[0]  # what it does stands behind it
 
 
 def is_terminal() -> bool:

@@ -29,6 +29,7 @@ EXCEPTION_PREFIX = (
 # An exception, alone or in a list of attempts; what the dynamic linker, a shell or C++ says in its place.
 EXCEPTION_LINE = (
     rf"{EXCEPTION_PREFIX}|[*-] \w*Error: |\S{{1,200}}: (?:error while loading shared libraries|symbol lookup error): "
+    r"|\S{1,200}: \S{1,200}: version [`'](?:GLIBC|CXXABI)"
     r"|(?:\S{1,200}/)?python[\d.]{0,8}: No module |terminate called|\s*what\(\): |(?:CUDA|ROCm|HIP) [Ee]rror: "
     r"|cudaError\w{1,60}+: |(?:[A-Za-z_]\w*+\.)*+[A-Z]\w{1,99}+: "
 )

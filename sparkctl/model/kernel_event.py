@@ -56,7 +56,7 @@ class KernelReading:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelEvent:
     """An event of the kernel. ``at``, ``last``: unix seconds by the node's clock; ``hours``: how long it matters, None: until
-    the next boot. ``many``: a note becomes a warning from so many in that time on, None: never.
+    the next boot. ``many``: a note becomes a warning, and a warning a problem, from so many in that time on, None: never.
 
     ``ends_programs``: whether it ends the programs that it hits.
     """

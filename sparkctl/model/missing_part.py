@@ -235,7 +235,9 @@ class MissingPart:
             origin = f"; nobody publishes it: {self.made_by}"
         size = "" if self.size is None else f", {format_size(self.size)}"
         if self.kind is PartKind.IMAGE and self.source == self.name:
-            size = f"{size} packed" if size else ", size not known"
+            size = (
+                f"{size} packed" if size else ", size not known" if self.free is not None else ""
+            )  # None: `up` asks neither disk nor registry
             size += "" if self.unpacked is None else f" and {format_size(self.unpacked)} unpacked"
         size += "" if self.seconds is None else f", about {format_duration(self.seconds)} as fast as pulls before"
         only = "only " if self.is_too_large else ""

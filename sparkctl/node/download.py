@@ -54,6 +54,7 @@ _IDLE_IO_CLASS = 3 << 13  # ioprio_set: only when nobody else wants the disk
 _IOPRIO_SET_CALLS = {"aarch64": 30, "x86_64": 251}
 _HOLD_SIGNAL = signal.SIGUSR1  # whoever has an engine load its weights here sends it, again and again
 _HOLD_SECONDS = 15.0  # seconds that one counts: nobody holds a download back for good
+_MARK_SECONDS = 2.0  # between two looks at the mark that the guard touches while an engine loads here
 _PR_SET_PDEATHSIG = 1
 _OUTPUT_LOCK = threading.Lock()
 
@@ -647,12 +648,22 @@ def main(words: list[str]) -> int:
     return 0
 
 
+def read_mark(path: str | None) -> int | None:
+    """Return when a file was last touched, by whichever clock; None without one."""
+    try:
+        return None if path is None else os.stat(path).st_mtime_ns  # noqa: PTH116
+    except OSError:
+        return None
+
+
 def run_held_back(words: list[str]) -> int:
     """Run in a process of its own, which stands still while an engine loads its weights: both need the disk and the memory.
 
     Returns its exit status. It ends with this one.
     """
     watched = {_HOLD_SIGNAL, signal.SIGCHLD}
+    mark = json.loads(words[0]).get("loading_mark")
+    seen = read_mark(mark)
     signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     parent, child = os.getpid(), os.fork()
     if child == 0:
@@ -663,18 +674,21 @@ def run_held_back(words: list[str]) -> int:
         os._exit(main(words) if os.getppid() == parent else 1)  # see below
     until: float | None = None
     while True:
-        left = None if until is None else until - time.monotonic()
-        came = signal.sigwaitinfo(watched) if left is None else signal.sigtimedwait(watched, max(0.0, left))
-        if came is None:
-            os.kill(child, signal.SIGCONT)
-            send_message(held=False)
-            until = None
-        elif came.si_signo == _HOLD_SIGNAL:
+        left = None if until is None else max(0.0, until - time.monotonic())
+        if mark is not None:
+            left = _MARK_SECONDS if left is None else min(left, _MARK_SECONDS)
+        came = signal.sigwaitinfo(watched) if left is None else signal.sigtimedwait(watched, left)
+        before, seen = seen, read_mark(mark)
+        if (came is not None and came.si_signo == _HOLD_SIGNAL) or seen not in (None, before):
             if until is None:
                 os.kill(child, signal.SIGSTOP)
                 send_message(held=True)
             until = time.monotonic() + _HOLD_SECONDS
-        else:
+        elif until is not None and time.monotonic() >= until:
+            os.kill(child, signal.SIGCONT)
+            send_message(held=False)
+            until = None
+        if came is not None and came.si_signo == signal.SIGCHLD:
             ended, status = os.waitpid(child, os.WNOHANG)
             if ended:
                 return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
@@ -682,4 +696,6 @@ def run_held_back(words: list[str]) -> int:
 
 if __name__ == "__main__":
     run = main if json.loads(sys.argv[1]).get("is_forced") else run_held_back
+    if run is main:
+        signal.signal(_HOLD_SIGNAL, signal.SIG_IGN)  # else it would end it
     os._exit(run(sys.argv[1:]))  # after an error, files that still arrive are not waited for; what came is kept

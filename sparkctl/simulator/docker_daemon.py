@@ -112,7 +112,8 @@ class SimDownload:
 
     def hold_back(self) -> None:
         """Send SIGUSR1: it waits for a quarter of a minute."""
-        self._held_until = self.node.clock.monotonic() + _HELD_SECONDS
+        if not json.loads(self.container.command[-1]).get("is_forced"):
+            self._held_until = self.node.clock.monotonic() + _HELD_SECONDS
 
     def terminate(self) -> None:
         """Send SIGTERM."""
@@ -182,6 +183,12 @@ class SimDockerDaemon:
         self.visitors: Callable[[EngineProcess], Awaitable[None]] | None = (
             None  # callbacks for an engine that becomes ready
         )
+
+    def hold_downloads_back(self) -> None:
+        """Have every download wait, unless it was forced."""
+        for process in self.running.values():
+            if isinstance(process, SimDownload):
+                process.hold_back()
 
     async def close(self) -> None:
         """End every process at once, as a power cut does."""

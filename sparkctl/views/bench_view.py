@@ -18,6 +18,7 @@ from sparkctl.views.text.line_wrap import align_cells
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row
 
 if TYPE_CHECKING:
+    from sparkctl.history.start_diff import StartDifference
     from sparkctl.model.events import BenchCellMeasured, BenchCellProgressed, BenchDomainMeasured
 
 _HEADINGS = ("cell", "tok/s", "prompt tok/s", "first token", "accepted", "memory", "power", "tok/J", "clock", "")
@@ -428,17 +429,29 @@ def _format_deviation(own: Measurements, told: SourceFigure) -> str:
     return "as the source" if abs(share) < _EVEN_SHARE else f"{share:+.0%}"
 
 
+def _list_stack_differences(one: BenchComparison) -> list[StartDifference]:
+    """Return what differs and may change what is measured: no title, port, limit or expectation."""
+    from sparkctl.profiles.schema import iter_value_fields
+
+    words = {key for key, declared in iter_value_fields() if not declared.spec.is_hashed}
+    return [row for row in one.setup if row.what not in words and row.what.partition(".")[0] not in _LIMITING_SECTIONS]
+
+
+_LIMITING_SECTIONS = ("port", "memory", "start", "stop", "guard")
+
+
 def _render_setup(one: BenchComparison) -> Iterator[TextRow]:
     yield make_row("")
     unknown = f"not known of either: {', '.join(one.unknown)}" if one.unknown else ""
-    if not one.setup:
+    differences = _list_stack_differences(one)
+    if not differences:
         words = f"both set-ups are the same, as far as is known ({unknown})" if unknown else "both set-ups are the same"
         yield make_row(Span(words, TextStyle.LABEL))
         return
     yield make_row(Span("what differs", TextStyle.STRONG))
     table = [
         (sanitize_line(row.what), sanitize_line(row.before or _UNKNOWN), sanitize_line(row.after or _UNKNOWN))
-        for row in one.setup
+        for row in differences
     ]
     for text in _join_columns(table):
         yield make_row(text)
@@ -471,7 +484,7 @@ def _format_gain(row: FigureComparison) -> str:
         return "not known"
     if row.is_distinct is False:
         return "not distinguishable"
-    words = f"{row.gain:+.0%}"
+    words = f"{abs(row.gain):.0%} {'better' if row.gain >= 0 else 'worse'}"  # a sign would puzzle where less is better
     if row.is_distinct or row.figure is BenchFigure.ACCEPTED:  # one figure of all runs
         return words
     single = [letter for letter, one in (("A", row.before), ("B", row.after)) if one is None or len(one.values) < 2]
@@ -499,11 +512,11 @@ def format_comparison_markdown(one: BenchComparison) -> list[str]:
     if sources := _list_source_rows(one):
         headings = ("of", "cell", "figure", "measured here", "its source", "off by", "source")
         lines += ["", *_format_markdown_table([headings, *sources])]
-    if one.setup:
+    if differences := _list_stack_differences(one):
         lines += [
             "",
             *_format_markdown_table(
-                [("what differs", "A", "B"), *((row.what, row.before or "", row.after or "") for row in one.setup)]
+                [("what differs", "A", "B"), *((row.what, row.before or "", row.after or "") for row in differences)]
             ),
         ]
     return lines

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
 
 from sparkctl.cli.options import (
@@ -16,10 +18,11 @@ from sparkctl.cli.options import (
     parse_duration_option,
     select_configured_nodes,
 )
+from sparkctl.errors import InvalidInput
 
 
 @click.command("down", cls=RequestCommand, short_help="Stop an instance and wait until its memory is back.")
-@click.argument("instance", required=False, shell_complete=complete_instances)
+@click.argument("instance", nargs=-1, metavar="[INSTANCE]", shell_complete=complete_instances)
 @click.option("--all", "everything", is_flag=True, help="Every instance that sparkctl started.")
 @node_option(many=True)
 @click.option(
@@ -31,16 +34,18 @@ from sparkctl.cli.options import (
 )
 @click.option("--kill", is_flag=True, help="Send SIGKILL at once, without a grace period.")
 @accept_silently("-f", "--force")
+@click.option("--dry-run", is_flag=True, help="Show what would be stopped and what stays; change nothing.")
 @click.option("--with-needs", is_flag=True, help="Also stop what it needs, even if that was running before it.")
 @json_option
 @click.pass_context
 def down_command(
     ctx: click.Context,
-    instance: str | None,
+    instance: tuple[str, ...],
     everything: bool,
     node: tuple[str, ...],
     grace: float | None,
     kill: bool,
+    dry_run: bool,
     with_needs: bool,
     as_json: bool,
 ) -> PreparedVerb:
@@ -63,16 +68,23 @@ def down_command(
     from sparkctl.history.operation_history import OperationHistory
     from sparkctl.profiles.profile_library import ProfileLibrary
 
-    if everything and instance is not None:
+    if len(instance) > 1:
+        commands = " && ".join(shlex.join(("sparkctl", "down", one)) for one in instance)
+        raise InvalidInput(
+            "down stops one instance at a time", f"{commands}\nsparkctl down --all        stops everything"
+        )
+    name = instance[0] if instance else None
+    if everything and name is not None:
         raise click.UsageError("either INSTANCE or --all, not both", ctx)
-    if not everything and instance is None:
+    if not everything and name is None:
         raise click.UsageError("name an instance, or use --all", ctx)
     if kill and grace is not None:
         raise click.UsageError("either --grace or --kill, not both", ctx)
     known = (*ProfileLibrary().list_names(), *OperationHistory(state_dir()).list_instances_with_logs())
     request = StopInstance(
-        instance=instance, nodes=select_configured_nodes(node), names_nodes=bool(node), grace=0.0 if kill else grace,
+        instance=name, nodes=select_configured_nodes(node), names_nodes=bool(node), grace=0.0 if kill else grace,
         known=frozenset(known), everywhere=list_nodes(), with_needs=with_needs,
+        dry_run=dry_run,
     )  # fmt: skip
     return PreparedVerb(request=request)
 

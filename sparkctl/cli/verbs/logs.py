@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,9 +17,13 @@ from sparkctl.cli.options import (
     select_configured_nodes,
 )
 
+if TYPE_CHECKING:
+    from sparkctl.context import CommandContext
+    from sparkctl.model.node import Node
+
 
 @click.command("logs", short_help="Show an instance's log, even after its container is gone.")
-@click.argument("instance", shell_complete=complete_instances)
+@click.argument("instance", required=False, shell_complete=complete_instances)
 @node_option(many=True)
 @click.option("-f", "--follow", is_flag=True, help="Print new lines as they arrive, through reconnects.")
 @click.option("--since", callback=parse_duration_option, metavar="TIME", help="Show only the last TIME, e.g. 10m.")
@@ -29,11 +35,12 @@ from sparkctl.cli.options import (
 @json_option
 @click.pass_context
 def logs_command(
-    ctx: click.Context, instance: str, node: tuple[str, ...], follow: bool, since: float | None, tail: int | None,
+    ctx: click.Context, instance: str | None, node: tuple[str, ...], follow: bool, since: float | None, tail: int | None,
     grep: str | None, ignore_case: bool, timestamps: bool, everything: bool,
     as_json: bool,
 ) -> int:  # fmt: skip
-    """Show the log of INSTANCE: from its container, or the saved log if the container is gone.
+    """Show the log of INSTANCE: from its container, or the saved log if the container is gone. Without INSTANCE that of the
+    only one that runs.
 
     \b
     sparkctl logs qwen36-vllm -f
@@ -46,7 +53,7 @@ def logs_command(
     other clients are shown.
     """
     from sparkctl.cli.event_printers import JsonPrinter, LogPrinter
-    from sparkctl.cli.verb_runner import run_verb
+    from sparkctl.cli.verb_runner import run_async, run_verb
     from sparkctl.commands.show_log import ShowLog, show_log
     from sparkctl.model.text.bounded_pattern import compile_bounded
 
@@ -55,9 +62,10 @@ def logs_command(
     except (re.error, ValueError) as wrong:
         raise click.BadParameter(f"{grep!r} is not a regular expression: {wrong}", ctx, param_hint="--grep") from wrong
     context = create_context(may_ask=not as_json)
+    nodes = select_configured_nodes(node)
     request = ShowLog(
-        instance=instance,
-        nodes=select_configured_nodes(node),
+        instance=instance or run_async(_find_only_instance(context, nodes)),
+        nodes=nodes,
         follow=follow,
         since=since,
         tail=tail,
@@ -66,3 +74,22 @@ def logs_command(
     )
     printer = JsonPrinter(logs=True) if as_json else LogPrinter(timestamps)
     return run_verb(context, lambda ctx: show_log(ctx, request), printer)
+
+
+async def _find_only_instance(context: CommandContext, nodes: Sequence[Node]) -> str:
+    """Return the only instance of sparkctl that runs. Raises `SparkctlError` where none or several do, or a node is silent."""
+    from sparkctl.errors import InvalidInput, NodeError
+    from sparkctl.model.node import NodeState
+    from sparkctl.monitor.node_status import read_node_statuses
+
+    views = await read_node_statuses(context, nodes)
+    for view in views:
+        if view.state is not NodeState.OK or not view.docker_known:
+            raise NodeError(view.name, view.detail or f"{view.name} could not be read", view.hint)
+    names = sorted({one.name for view in views for one in view.instances if one.ours and one.is_alive})
+    if not names:
+        raise InvalidInput("nothing runs: name an instance to see its saved log", "sparkctl history")
+    if len(names) > 1:
+        lines = "\n".join(f"sparkctl logs {name}" for name in names)
+        raise InvalidInput("several instances run: name one", lines)
+    return names[0]

@@ -30,6 +30,7 @@ from sparkctl.model.text.sanitize import sanitize_line
 from sparkctl.views.event_text import format_missing_parts
 from sparkctl.views.profiles.memory_estimate_view import (
     build_estimate_json,
+    describe_answer,
     describe_missing_kinds,
     format_estimate,
     format_estimate_notes,
@@ -80,14 +81,15 @@ class EstimatePrinter(TextPrinter):
         return super().print_event(event)
 
     def _print_fit(self, event: MemoryFitEvaluated, missing: PartsMissing | None) -> None:
-        """Print an answer and its calculation; where something is ``missing``, first that it cannot start."""
+        """Print an answer and its calculation; where something is ``missing``, that it cannot start."""
         width, fit = stdout.get_terminal_width(), event.fit
         if self._fits:
             stdout.print_line()
         if missing is not None and self._assumed is None and (lacking := describe_missing_kinds(missing.parts)):
-            words = f"{fit.profile} cannot start on {fit.node}: {lacking}"
+            words = f"{fit.profile} cannot start on {fit.node} yet: {lacking}; its memory: {describe_answer(fit)}"
             stdout.print_rows(wrap_styled_line((Span(words, TextStyle.BAD),), width))
-        stdout.print_rows(wrap_styled_line(_paint_answer(fit), width))
+        else:
+            stdout.print_rows(wrap_styled_line(_paint_answer(fit), width))
         stdout.print_rows(format_estimate(fit, width, self._fits))
         stdout.print_rows(format_estimate_notes(fit, width, self._fits))
         self._fits.append(fit)
@@ -100,7 +102,9 @@ class EstimatePrinter(TextPrinter):
         if self._measured is not None:
             stdout.print_rows(wrap_line(f"source: {sanitize_line(self._measured)}", width, 2))
         is_proposal = self._assumed is not None
-        if lines := format_estimate_summary(self._own_fits, self._missing, width, is_proposal=is_proposal):
+        is_told = len(self._own_fits) == 1 and self._own_fits[0].sparks == 1 and not is_proposal  # in the first line
+        summary = format_estimate_summary(self._own_fits, self._missing, width, is_proposal=is_proposal)
+        if lines := [] if is_told else summary:
             stdout.print_line()
             stdout.print_rows(lines)
             stdout.print_rows(f"then: {command}" for command in self._shared)

@@ -155,15 +155,16 @@ _CLIENT_FORMATS = (
 
 
 @click.command("endpoints", short_help="Print the URLs of running models, ready for client configs.")
+@click.argument("instance", required=False, shell_complete=complete_instances)
 @node_option(many=True)
 @click.option(
     "--as", "form", type=click.Choice(_CLIENT_FORMATS), default="env", show_default=True, help="The client's format."
 )
 @click.option("--with-key", is_flag=True, help="Also print the API keys that are known.")
 @json_document_option
-def endpoints_command(node: tuple[str, ...], form: str, with_key: bool, as_json: bool) -> int:
+def endpoints_command(instance: str | None, node: tuple[str, ...], form: str, with_key: bool, as_json: bool) -> int:
     """Print the base URL and model name of every OpenAI-compatible server on the nodes, also of servers that sparkctl did
-    not start.
+    not start; with INSTANCE only of that one.
 
     \b
     eval "$(sparkctl endpoints)"                 OPENAI_BASE_URL, OPENAI_MODEL, OPENAI_API_KEY
@@ -184,12 +185,16 @@ def endpoints_command(node: tuple[str, ...], form: str, with_key: bool, as_json:
 
     from sparkctl.cli import stderr
     from sparkctl.commands.list_endpoints import choose_default_endpoint, list_endpoints
-    from sparkctl.errors import ExitCode
+    from sparkctl.errors import ExitCode, InvalidInput
     from sparkctl.views.endpoint_config import api_key_variable, build_endpoints_json, format_endpoint_config
 
     as_json = as_json or form == "json"
     context = create_context(may_ask=not as_json)
     served, silent = verb_runner.run_async(list_endpoints(context, select_configured_nodes(node)))
+    if instance is not None:
+        served = tuple(one for one in served if one.instance == instance)
+        if not served and not silent:
+            raise InvalidInput(f"{instance} does not answer", f"sparkctl status {instance}")
     if not with_key:
         served = tuple(replace(one, key=None) for one in served)
     if as_json:

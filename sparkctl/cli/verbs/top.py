@@ -152,12 +152,27 @@ async def _watch_top(
     from sparkctl.monitor.watch_nodes import watch_load_views
 
     record = recording.write if recording else None
-    await _print_updates(watch_load_views(context, nodes, delay or INTERACTIVE_INTERVAL, record), printer)
+    await _print_updates(watch_load_views(context, nodes, delay or INTERACTIVE_INTERVAL, record), printer, waits=True)
     return 0
 
 
-async def _print_updates(updates: AsyncGenerator[tuple[NodeTelemetryView, ...], None], printer: TopPrinter) -> None:
-    """Repaint on a terminal, print again elsewhere, until Ctrl-C or the end. The time shown is that of the newest view."""
+def _is_complete(view: NodeTelemetryView) -> bool:
+    """Tell whether a node told its load and what runs there, or why it cannot."""
+    from sparkctl.model.node import NodeState
+
+    if view.state is NodeState.OK:
+        has_rates = view.sample is not None and view.sample.sequence > 1  # they need two samples
+        return has_rates and (view.instances_seen is not None or not view.docker_known)
+    return view.state is not NodeState.UNKNOWN
+
+
+async def _print_updates(
+    updates: AsyncGenerator[tuple[NodeTelemetryView, ...], None], printer: TopPrinter, *, waits: bool = False
+) -> None:
+    """Repaint on a terminal, print again elsewhere, until Ctrl-C or the end. The time shown is that of the newest view.
+
+    ``waits``: text that stays, as in a pipe, begins with the first look that is complete.
+    """
     import time
     from contextlib import aclosing
 
@@ -167,8 +182,12 @@ async def _print_updates(updates: AsyncGenerator[tuple[NodeTelemetryView, ...], 
     painting = stdout.is_terminal() and not printer.as_json and not printer.plain
 
     async def print_all_views() -> None:
+        is_shown = not waits or painting or printer.as_json
         async with aclosing(updates):
             async for views in updates:
+                if not is_shown and not all(map(_is_complete, views)):
+                    continue
+                is_shown = True
                 if painting:
                     clock = time.strftime("%H:%M:%S", time.localtime(max((view.when for view in views), default=0)))
                     stdout.repaint_screen([clock, "", *printer.format_lines(views, stdout.get_terminal_height() - 3)])

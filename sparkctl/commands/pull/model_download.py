@@ -48,19 +48,24 @@ from sparkctl.model.profile import Profile
 from sparkctl.model.text.sanitize import load_json, sanitize_line
 from sparkctl.model.text.units import format_gib, format_size
 from sparkctl.node.download import PART_SUFFIX
+from sparkctl.node.guard.daemon import LOADING_MARK, WAITING_PREFIX
 from sparkctl.transport.hub_client import find_hub_token, get_hub_endpoint
 from sparkctl.transport.node_session import NodeSession
 
 _MOUNTED_FOLDER = "/run/sparkctl"  # with the token, in the container
+_MOUNTED_WAITING = "/run/sparkctl-waiting"  # with the mark that an engine loads, in the container
 _COMMAND_TIMEOUT_SECONDS = 20.0
 _IS_FOREIGN = 14  # exit code of `_PREPARE`
 _RUNS_ALREADY = 15  # exit code of `_START_ON_NODE`
 _REMOVE_FOLDER = 'rm -rf -- "/dev/shm/$1"'
-_REMOVE_TOKENS = 'rm -rf -- "/dev/shm/$1" "/dev/shm/$1"-*'
+_REMOVE_TOKENS = 'rm -rf -- "/dev/shm/$1" "/dev/shm/$1"-* "/dev/shm/$2"'
 _START_SECONDS = 60.0  # seconds after which nobody starts a container any more that was created
 _PREPARE = """set -e; umask 077
 mkdir -p -- "$1"; [ -w "$1" ] || exit 13
 id -u; id -g
+# Where the guard leaves a mark while an engine loads its weights; another user's is not looked into.
+w=/dev/shm/$3; mkdir -m 700 -- "$w" 2>/dev/null || :
+[ -d "$w" ] && ! [ -L "$w" ] && [ -O "$w" ] && echo waiting
 [ -n "$2" ] || exit 0
 # Its name can be foretold: what another user put there, a folder or a link, gets no token.
 cd -P /dev/shm; d=$(pwd -P)/$2; mkdir -m 700 -- "$d" 2>/dev/null || :
@@ -179,12 +184,17 @@ class ModelDownload:
         return f"sparkctl-token-{self.key}"
 
     @property
+    def waiting_folder(self) -> str:
+        """The name of the folder in memory where the guard says that an engine loads its weights."""
+        return f"{WAITING_PREFIX}{self.key}"
+
+    @property
     def node_folder(self) -> str:
         """The name of the folder in memory of a download that runs on the node itself, outside a container."""
         return f"sparkctl-pull-{self.key}"
 
-    def build_request(self, token_file: str | None) -> dict[str, Any]:
-        """Return the argument of the program on the node."""
+    def build_request(self, token_file: str | None, waiting: str | None) -> dict[str, Any]:
+        """Return the argument of the program on the node. ``waiting``: where it sees `waiting_folder`."""
         match self.source:
             case HubSource(repository, revision):
                 origin: dict[str, Any] = {"repo": repository, "revision": revision}
@@ -195,7 +205,7 @@ class ModelDownload:
         return {
             **origin, "target": self.target, "is_cache": self.is_cache, "include": self.include,
             "exclude": self.exclude, "token_file": token_file, "kept_free": KEPT_FREE_BYTES,
-            "is_forced": self.is_forced,
+            "is_forced": self.is_forced, "loading_mark": waiting and f"{waiting}/{LOADING_MARK}",
         }  # fmt: skip
 
 
@@ -284,8 +294,9 @@ async def _start_on_node(
     session: NodeSession, wanted: ModelDownload, environ: Mapping[str, str], client: Sequence[str]
 ) -> None:
     """Start the program on the node itself, because the image has nothing that runs it. Raises `OperationRefused`."""
-    folder, _ = await _prepare_node(session, wanted, environ)
-    request = json.dumps(wanted.build_request(f"/dev/shm/{folder}/token" if folder else None))  # noqa: S108
+    folder, _, can_wait = await _prepare_node(session, wanted, environ)
+    waiting = f"/dev/shm/{wanted.waiting_folder}" if can_wait else None  # noqa: S108
+    request = json.dumps(wanted.build_request(f"/dev/shm/{folder}/token" if folder else None, waiting))  # noqa: S108
     endpoint = get_hub_endpoint(environ)
     words = [*(["env", f"HF_ENDPOINT={endpoint}"] if endpoint else []), *client]
     done = await session.run(
@@ -403,9 +414,9 @@ async def refuse_full_disk(session: NodeSession, wanted: ModelDownload, size: in
 
 async def _prepare_node(
     session: NodeSession, wanted: ModelDownload, environ: Mapping[str, str]
-) -> tuple[str, list[str]]:
-    """Make the directory, and a folder with the token, of this attempt alone; return that folder's name, and the ids of
-    the user.
+) -> tuple[str, list[str], bool]:
+    """Make the directory, a folder with the token, of this attempt alone, and one for the guard's mark; return the name of
+    that with the token, the ids of the user, and whether that for the mark is there.
     """
     node, parent = session.node.name, wanted.parent
     token = find_hub_token(environ) if isinstance(wanted.source, HubSource) else None
@@ -413,23 +424,24 @@ async def _prepare_node(
         await refuse_missing_directory(session, wanted.source)  # a mount of it would make it
     folder = f"{wanted.token_folders}-{secrets.token_hex(4)}" if token else ""
     done = await session.run(
-        ["sh", "-c", _PREPARE, "sparkctl-download", parent, folder],
+        ["sh", "-c", _PREPARE, "sparkctl-download", parent, folder, wanted.waiting_folder],
         stdin=(token or "").encode(),
         timeout=_COMMAND_TIMEOUT_SECONDS,
     )
     words = done.stdout.decode("utf-8", "replace").split()
+    can_wait = words[2:] == ["waiting"]
     if done.status == _IS_FOREIGN:
         raise OperationRefused(
             f"another user of {node} made /dev/shm/{folder}: your token for the Hub is not put there",
             f"on {node}: ls -ld /dev/shm/{folder}; sudo rm -r /dev/shm/{folder}",
         )
-    if done.status != 0 or len(words) != 2:
+    if done.status != 0 or len(words) < 2:
         why = sanitize_line(done.stderr.decode("utf-8", "replace").strip()) or "no permission to write"
         raise OperationRefused(
             f"the model cannot be stored in {parent} on {node}: {why}",
             f"on {node}: sudo mkdir -p {shlex.quote(parent)} && sudo chown $USER {shlex.quote(parent)}",
         )
-    return folder, words
+    return folder, words[:2], can_wait
 
 
 def _read_program() -> str:
@@ -438,13 +450,17 @@ def _read_program() -> str:
 
 async def _start_download(session: NodeSession, wanted: ModelDownload, environ: Mapping[str, str]) -> str:
     parent, endpoint = wanted.parent, get_hub_endpoint(environ)
-    folder, words = await _prepare_node(session, wanted, environ)
+    folder, words, can_wait = await _prepare_node(session, wanted, environ)
     binds = [f"{parent}:{parent}"]
     if isinstance(wanted.source, DirectorySource) and wanted.source.path != parent:
         binds.insert(0, f"{wanted.source.path}:{wanted.source.path}:ro")
     if folder:
         binds.append(f"/dev/shm/{folder}:{_MOUNTED_FOLDER}")  # noqa: S108 - in memory, for its user alone
-    request = wanted.build_request(f"{_MOUNTED_FOLDER}/token" if folder else None)
+    if can_wait:
+        binds.append(f"/dev/shm/{wanted.waiting_folder}:{_MOUNTED_WAITING}:ro")  # noqa: S108
+    request = wanted.build_request(
+        f"{_MOUNTED_FOLDER}/token" if folder else None, _MOUNTED_WAITING if can_wait else None
+    )
     body: dict[str, object] = {
         "Image": wanted.profile.image,
         "Entrypoint": ["python3"],
@@ -495,8 +511,10 @@ async def _remove_unstarted(session: NodeSession, creating: asyncio.Future[str])
 
 
 async def _remove_token_folders(session: NodeSession, wanted: ModelDownload) -> None:
-    """Remove what held the token in memory; a download that broke off before it read it has left it there."""
-    words = ["sh", "-c", _REMOVE_TOKENS, "sparkctl-download", wanted.token_folders]
+    """Remove what held the token in memory, which a download that broke off before it read it has left there, and the
+    guard's mark.
+    """
+    words = ["sh", "-c", _REMOVE_TOKENS, "sparkctl-download", wanted.token_folders, wanted.waiting_folder]
     await session.run(words, timeout=_COMMAND_TIMEOUT_SECONDS)
 
 

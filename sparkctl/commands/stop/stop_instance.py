@@ -491,12 +491,18 @@ class _StopRun:
         return f"interrupted; Docker goes on to stop {' and '.join(asked)}{rest}: sparkctl status"
 
     async def _build_planned_end(self, chosen: Sequence[InstanceContainers]) -> CommandEnded:
+        if not chosen and not self.request.frees:
+            self._refuse_foreign()
+            self._refuse_unknown_name()
         await self._refuse_during_switch(chosen)
         lines = [f"would stop {whole.name} on {_join_node_names(whole.nodes)}" for whole in chosen]
         stays = await list_remaining_containers(self.ctx, self._list_asked_sessions(), self.emit)
         if (failure := self._report_failures()) is not None:
             return build_end_from_error(failure, self.ctx, self._elapsed_seconds)
-        message = "\n".join([*(lines or ["nothing started by sparkctl is running there"]), *stays])
+        name = self.request.instance
+        where = " or ".join(self.requested_names)
+        idle = f"{name} is not running on {where}" if name else "nothing started by sparkctl is running there"
+        message = "\n".join([*(lines or [idle]), *stays])
         return CommandEnded(
             ts=self.ctx.clock.unix_time(),
             outcome=Outcome.PLANNED,
@@ -510,11 +516,8 @@ class _StopRun:
         if (failure := self._report_failures()) is not None:
             return build_end_from_error(failure, self.ctx, self._elapsed_seconds, self.request.instance)
         instance, done = self.request.instance, result.stopped
-        if not done and instance is not None and instance not in self.request.known:
-            raise InvalidInput(
-                f"no instance and no profile is called {instance}{format_did_you_mean(instance, self.request.known)}",
-                "see what runs: sparkctl status",
-            )
+        if not done:
+            self._refuse_unknown_name()
         kept_names = [f"{sanitize_line(one.kept_name)} on {one.node}" for one in done if one.kept_name is not None]
         is_good = all(one.is_proved for one in done) and not self.unmatched and not kept_names
         lines: list[str] = []
@@ -541,6 +544,15 @@ class _StopRun:
             hint=_SAVE_LOG_HINT if kept_names else None,
             log=next((one.log for one in done if one.log), None),
         )
+
+    def _refuse_unknown_name(self) -> None:
+        """Raise `InvalidInput` for a name that neither a profile nor a saved log has."""
+        instance, known = self.request.instance, self.request.known
+        if instance is not None and instance not in known:
+            raise InvalidInput(
+                f"no instance and no profile is called {instance}{format_did_you_mean(instance, known)}",
+                "see what runs: sparkctl status",
+            )
 
     def _list_asked_sessions(self) -> list[NodeSession]:
         return [self.sessions[node] for node in self.requested_names if node not in self.failures]

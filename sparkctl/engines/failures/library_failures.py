@@ -10,10 +10,12 @@ After them: the rules for refused command lines, and for errors that no other ru
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-from sparkctl.engines.base import FailureWeight
+from sparkctl.engines.base import Failure, FailureWeight
 from sparkctl.engines.failures.memory_failures import SHELL_PREFIX
 from sparkctl.engines.log_rules import EXCEPTION_PREFIX, EXCEPTION_WITHOUT_ERROR, MatchGroups, failure_rule
+from sparkctl.model.engine_metrics import EngineFactName
 from sparkctl.model.verdict import ChangeDirection, FailureCause
 from sparkctl.node.kernel_log_decoder import load_kernel_rules
 
@@ -73,7 +75,7 @@ KERNEL_FAILURES = (
         r"|[\w .-]{1,60} (?:only supports?|(?:is|are) only (?:supported|available) (?:on|for)) (?:NVIDIA )?(?:Ampere|Ada|Hopper|Blackwell"
         r"|SM\d{2,3}|sm_?\d{2,3})\b.{0,60}"
         r"|Only (?:Ampere|Hopper|Blackwell)\b.{0,60}(?:GPUs? )?(?:are |is )?supported|cannot be enabled on [Pp]re-\w{1,20} [Aa]rch"
-        r"|[Cc]utlass error: (?:Error )?Arch Mismatch|FlashInfer Internal Error: Unsupported \w{1,40}|[Uu]n(?:supported|known) (?:CUDA "
+        r"|[Cc]utlass error: (?:Error )?Arch Mismatch|FlashInfer Internal Error: Unsupported \w{1,40}|[Uu]n(?:supported|known) (?:CUDA |cuda "
         r"|GPU )?(?:architecture|SM version|arch):? (?:sm_?)?\d{2,3}\w?"
         r"|[Nn]o (?:valid |suitable )?kernels? (?:found )?for (?:FMHA|this arch|this device|device sm_?\d{2,3}|sm_?\d{2,3}).{0,60}"
         r"|[\w ]{1,60}quantization (?:is )?not supported on this (?:architecture|device)|No operator found for `memory_efficient_attention"
@@ -130,7 +132,7 @@ KERNEL_FAILURES = (
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
-        r"(?P<what>[\w `'.-]{1,100}(?:not supported|unsupported) (?:for|by|with|in) (?:the )?"
+        r"(?P<what>(?<![\w `'.-])(?! {0,4}[Hh]ead[_ ]?(?:size|dim)\b)[\w `'.-]{1,100}(?:not supported|unsupported) (?:for|by|with|in) (?:the )?"
         r"(?:[Ff]lash[Ii]nfer|[Cc][Uu][Tt][Ll][Aa][Ss][Ss]|[Tt]riton|[Mm]arlin|DeepGEMM|deep_gemm|trtllm|TRT-?LLM)\b.{0,80}"
         r"|(?:[Ff]lash[Ii]nfer|cutlass|CUTLASS|Triton|Marlin|DeepGEMM|TRT-?LLM) kernels? (?:is|are) only supported for .{1,80})",
         FailureCause.KERNEL_UNSUPPORTED,
@@ -207,8 +209,18 @@ KERNEL_FAILURES = (
         on="image",
     ),
 )
-# A warning of FlashInfer's import: what needs its kernels says so itself, and what does not goes on.
+# Warnings of FlashInfer's import and of NVIDIA's images: what needs the kernels says so itself, and what does not goes on.
 _TOOLKIT_WARNINGS = (
+    failure_rule(
+        r"\bNo supported GPU\(s\) detected|^(?:WARNING: )?Detected (?:NVIDIA )?(?P<gpu>.{1,60}?) GPU, which is not (?:yet )?supported",
+        FailureCause.KERNEL_UNSUPPORTED,
+        "This image of NVIDIA's is older than this GPU and does not know it[ ({gpu})].",
+        "Take a newer tag of it (for a GB10 one of CUDA 13). It may run all the same: then what failed is another line.",
+        needle=("No supported GPU(s) detected", "GPU, which is not "),
+        on="image",
+        weight=FailureWeight.LOST,
+        warning=True,
+    ),
     failure_rule(
         r"\bSM (?P<arch>1[12])\.x requires CUDA >= (?P<wants>[\d.]{1,8}\d)",
         FailureCause.KERNEL_UNSUPPORTED,
@@ -298,6 +310,13 @@ _GPU_FAULT_REMEDY = (
     "args.disable-cuda-graph), and with env.CUDA_LAUNCH_BLOCKING: 1 the traceback names it. `dmesg` on the node may "
     "show the driver's Xid."
 )
+
+
+def _keep_remedy(failure: Failure, _: Mapping[EngineFactName, str]) -> Failure:
+    """Return a fault of the hardware as it is: drafts are no suspect."""
+    return failure
+
+
 _XID_SOURCE = "docs.nvidia.com/deploy/xid-errors"
 # How programs begin what CUDA told them: "CUDA error 9 at x.cu:1: ", "Failed: Cuda error x.cuh:453 '", "CUDA driver error in f(): ".
 _CUDA_SAYS = r"(?:CUDA|Cuda|cuda|ROCm|HIP)(?: [Dd]river| [Rr]untime| API)? [Ee]rror\b.{0,300}?"
@@ -393,6 +412,7 @@ GPU_FAULTS = (
             f"{row['remedy']} ({_XID_SOURCE})",
             needle="NVRM: Xid",
             weight=FailureWeight.CONCRETE if row["severity"] == "problem" else FailureWeight.LIKELY,
+            refine=_keep_remedy if row["severity"] == "problem" else None,
         )
         for number, row in load_kernel_rules()[1].items()
     ),
@@ -405,7 +425,7 @@ GPU_FAULTS = (
         load_kernel_rules()[1]["48"]["remedy"],
         needle=("uncorrectable ECC error", "uncorrectable NVLink error", "Uncorrectable", "_UNCORRECTABLE"),
         fatal=True,
-        refine=lambda failure, _: failure,  # drafts are no suspect
+        refine=_keep_remedy,
     ),
     failure_rule(
         r"NVRM: Xid(?: \([^)]{1,60}\))?: (?!154, .{0,80} to 0x0 \(None\))(?P<code>\d+)(?:, (?P<what>.{0,160}))?",
@@ -506,6 +526,34 @@ CAPTURE_FAILURES = (
     ),
 )
 IMAGE_FAILURES = (
+    # The lines after it name the library that it lacks, or nothing but the GPU's number.
+    failure_rule(
+        r"\[sgl_kernel\] CRITICAL: Could not load any common_ops library",
+        FailureCause.BROKEN_IMAGE,
+        "The image's sgl_kernel has no library that loads here: it is for another CUDA, PyTorch or processor.",
+        "Take another tag of this image, built for CUDA 13 and arm64. An image of your own: install the sgl_kernel (sglang-kernel) that "
+        "belongs to its PyTorch and CUDA. The lines after this one name what was missing.",
+        needle="Could not load any common_ops library",
+        on="image",
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}\[E050\] Can't find model '(?P<name>[\w.-]{{1,80}})'",
+        FailureCause.BROKEN_IMAGE,
+        "The image lacks spaCy's model {name}.",
+        "Take an image that holds it, or install it when the image is built: python -m spacy download {name}.",
+        needle="[E050] Can't find model",
+        on="image",
+    ),
+    failure_rule(
+        r"^(?:ERROR: {1,8})?Error loading ASGI app\. (?P<what>Could not import module \"[^\"]{1,120}\"|Attribute \"[^\"]{1,120}\" not found in "
+        r"module \"[^\"]{1,120}\")",
+        FailureCause.BAD_VALUE,
+        "uvicorn does not find the program that it should serve: {what}",
+        "Correct MODULE:NAME in command, and the directory where it starts (container.options.workdir, or uvicorn's --app-dir).",
+        needle="Error loading ASGI app",
+        on="command",
+        weight=FailureWeight.LIKELY,
+    ),
     failure_rule(
         r"(?P<what>Could not load library lib\S{1,80}\. Error: lib.{0,120}|Unable to load any of \{lib.{1,200}\}"
         r"|Cannot load symbol cudnn\w{1,60})",
@@ -539,6 +587,8 @@ IMAGE_FAILURES = (
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}(?P<what>.{{0,160}}?(?:(?:is|was|to) be(?:en)? not installed|(?:is|are) not installed"
+        rf"|requires \"[\w.-]{{1,40}}\" to be installed"
+        rf"|[Yy]ou need to install [\w.-]{{1,40}}|\b[\w+-]{{2,40}} not installed on your system|Could not load libtorchcodec"
         rf"|packages? that were not found in your environment: [\w., -]{{1,120}}"
         r"|seems to be not installed|requires? [\w.-]{1,40}: (?:`?pip install )[\w.-]{1,40}|[Rr]un `pip install [^`]{1,80}`"
         r"|No package metadata was found for \S{1,60}|is required for a normal functioning of this module.{0,100}"
@@ -553,6 +603,9 @@ IMAGE_FAILURES = (
         "The image's parts do not fit together: {what}",
         "Take another tag of this image. An image of your own: install the missing or matching version when it is built.",
         needle=(
+            "to be installed",
+            "ou need to install ",
+            "Could not load libtorchcodec",
             " not installed",
             "that were not found in your environment",
             "pip install",
@@ -1054,7 +1107,7 @@ CRASH_FAILURES = (
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}(?P<what>(?:[\w-]{{1,30}} ){{0,3}}(?:[Ss]peculative decoding|[Pp]ipeline parallelism|[Tt]ensor parallelism"
-        rf"|LoRA|[Cc]hunked prefill"
+        rf"|LoRA|[Cc]hunked prefill|[Ss]leep mode"
         r"|[Pp]refix caching|[Ee]xpert parallelism|[Dd]ata parallelism|[Tt]orch compile|CUDA graphs?)\b.{0,60}? not (?:yet )?supported\b.{0,160})",
         FailureCause.BAD_VALUE,
         "The engine refused its settings: {what}",
@@ -1191,14 +1244,24 @@ CRASH_FAILURES = (
         weight=FailureWeight.EXCEPTION,
     ),
     failure_rule(
-        r"^(?:[\w.]+\.)?(?:ValueError|AssertionError): (?P<what>.{0,300}?\b(?:max|min|num|enable|disable|use|tp|pp|dp|ep|kv_cache"
+        r"^(?:[\w.]+\.)?ValueError: (?P<what>LoRA rank (?P<wants>\d{1,6}) is greater than max_lora_rank \d{1,6}.{0,80})",
+        FailureCause.BAD_VALUE,
+        "The engine refused its settings: {what}",
+        "Set args.max-lora-rank to {wants}.",
+        needle="is greater than max_lora_rank",
+        on="args.max-lora-rank",
+        to="{wants}",
+        weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(
+        r"^(?:[\w.]+\.)?(?:ValueError|AssertionError): (?P<what>.{0,300}?\b(?:max|min|num|enable|disable|use|tp|pp|dp|ep|kv_cache|page|hicache"
         r"|gpu|mem|model|attention|speculative|draft|lora|chunked|block|tensor|pipeline|data|expert|tool|reasoning|served|cuda|moe)"
         r"_[a-z0-9_]{1,60}\b.{0,200}?"
         r"\b(?:must be|should be|must not|cannot be|can't be|can not be|(?:is|are) not (?:supported|compatible|allowed|divisible)"
         r"|not divisible|(?:is|are) (?:larger|greater|smaller|less|lower|higher) than|exceeds?|only supports?|requires?|expects?"
         r"|incompatible with|mutually exclusive|conflicts? with)\b.*)"
         r"|^(?:[\w.]+\.)?(?:ValueError|AssertionError): (?P<said>.{0,200}?\b(?:requires?|needs?|only supports?)\b.{0,100}?"
-        r"\b(?:max|min|num|enable|disable|kv_cache|attention|speculative|draft|chunked|tensor|pipeline|moe)_[a-z0-9_]{1,60}\b.*)",
+        r"\b(?:max|min|num|enable|disable|kv_cache|attention|speculative|draft|chunked|tensor|pipeline|moe|page|hicache)_[a-z0-9_]{1,60}\b.*)",
         FailureCause.BAD_VALUE,
         "The engine refused its settings: [{what}][{said}]",
         "Correct the setting that the message names.",
@@ -1212,6 +1275,15 @@ CRASH_FAILURES = (
         "The engine refused its settings: {what}",
         "Correct the setting that the message names.",
         needle=("ValueError: ", "AssertionError: "),
+        weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(
+        r"^(?:[\w.]+\.)?(?:ValueError|NotImplementedError|AssertionError|KeyError): ['\"]?(?P<what>(?:Unsupported|Unknown|Invalid|Unrecognized) "
+        r"(?:[a-z]{2,20}_){1,4}[a-z]{2,20}(?: value)?(?:: |=| ')\S.{0,200})",
+        FailureCause.BAD_VALUE,
+        "The engine refused its settings: {what}",
+        "Correct the setting that the message names.",
+        needle=("Unsupported ", "Unknown ", "Invalid ", "Unrecognized "),
         weight=FailureWeight.EXCEPTION,
     ),
     failure_rule(
@@ -1254,6 +1326,15 @@ CRASH_FAILURES = (
         weight=FailureWeight.EXCEPTION,
     ),
     failure_rule(
+        r"^(?:[\w.]+\.)?JSONDecodeError: (?P<what>Expecting value: line 1 column 1 \(char 0\)|Unexpected UTF-8 BOM.{0,80})",
+        FailureCause.CRASHED,
+        "What should be JSON is empty or something else ({what}); the message does not name it.",
+        "Most often a file of the model: an empty one, a Git LFS pointer, a page of a proxy. The frames before this line say who read it; "
+        "in the model's directory: find . -name '*.json' -size -2. Else it is a setting that has to be JSON, or a server's answer.",
+        needle="JSONDecodeError: ",
+        weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(
         r"^what\(\):\s+(?P<what>\S.*)",
         FailureCause.CRASHED,
         "The program ended on an error: {what}",
@@ -1277,6 +1358,15 @@ CRASH_FAILURES = (
         "The lines after it say where; a newer or older image may work.",
         needle="Fatal Python error",
         weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"^(?:builtins\.)?ImportError: (?P<what>\S.{1,300})",
+        FailureCause.BROKEN_IMAGE,
+        "The image lacks something that the engine imports: {what}",
+        "Take another tag of this image. An image of your own: install what the message names when it is built.",
+        needle="ImportError: ",
+        on="image",
+        weight=FailureWeight.EXCEPTION,
     ),
     failure_rule(
         r"^(?:(?!DEBUG|INFO|WARN)\w{1,40}: {1,8})?"

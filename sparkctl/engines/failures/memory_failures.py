@@ -128,6 +128,15 @@ HOST_MEMORY_FAILURES = (
         fatal=True,
     ),
     failure_rule(
+        r"[Tt]he node was low on resource: memory\b(?:.{0,200}?Container (?P<name>[\w.-]{1,80}) was using (?P<used>\w{1,20}))?",
+        FailureCause.HOST_MEMORY,
+        "Kubernetes ended the pod: the node's memory was short[ (container {name} used {used})].",
+        "CPU and GPU share one memory on a Spark: let the model use less of it, or stop what else holds it. The limit is the kubelet's "
+        "eviction threshold (memory.available).",
+        needle="low on resource: memory",
+        at_any_level=True,
+    ),
+    failure_rule(
         _KERNEL_LOG_PREFIX + r"oom-kill:constraint=(?P<which>\w+).*?task=(?P<name>[^,]{0,80}),pid=(?P<pid>\d+)",
         FailureCause.HOST_OOM_KILL,
         "The kernel's OOM killer ended {name} (process {pid}).",

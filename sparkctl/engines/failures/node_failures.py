@@ -345,13 +345,29 @@ RANK_FAILURES = (
     ),
     failure_rule(
         r"Gloo connectFullMesh failed|\bgloo\b.*(?:Connection refused|[Tt]imed out|[Uu]nable to find address for: (?P<name>\S+))"
-        r"|(?:^|\] ?)(?:\[[^\]]{1,40}\] {1,8}\S{1,40} )?UCX  ?ERROR +(?P<ucx>.{1,120})|\*\*\* An error occurred in (?P<mpi>MPI_\w{1,40})",
+        r"|(?:^|\] ?)(?:(?:\[[^\]]{1,40}\])? {1,40}\S{1,40} {1,4})?UCX  ?ERROR +(?P<ucx>.{1,120})|\*\*\* An error occurred in (?P<mpi>MPI_\w{1,40})",
         FailureCause.NCCL,
         "The ranks could not reach each other[: Gloo has no address for {name}][: UCX: {ucx}][: {mpi}].",
         "Set env.GLOO_SOCKET_IFNAME (UCX: env.UCX_NET_DEVICES, Open MPI: btl_tcp_if_include) to the link's interface on both nodes. "
         f"{_CHECK_OTHER_NODE}",
         needle=("Gloo connectFullMesh failed", "gloo", "UCX ERROR", "UCX  ERROR", "An error occurred in MPI_"),
         weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"^There are not enough slots available in the system to satisfy the (?P<count>\d{1,4})",
+        FailureCause.BAD_VALUE,
+        "mpirun was told to start {count} ranks, and its hosts have fewer slots.",
+        "Name each Spark with slots=1 (mpirun -H SPARK1:1,SPARK2:1, or its hostfile), and as many ranks as Sparks.",
+        needle="There are not enough slots available",
+        on="command",
+    ),
+    failure_rule(
+        r"^mpirun has detected an attempt to run as root",
+        FailureCause.BAD_VALUE,
+        "mpirun does not start as root.",
+        "Add --allow-run-as-root to mpirun, or set env.OMPI_ALLOW_RUN_AS_ROOT: 1 and env.OMPI_ALLOW_RUN_AS_ROOT_CONFIRM: 1.",
+        needle="attempt to run as root",
+        on="command",
     ),
     failure_rule(
         r"^Primary job +terminated normally, but \d+ process(?:es)? returned|^mpirun (?:noticed that|detected that one or more) process",

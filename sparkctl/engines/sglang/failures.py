@@ -55,6 +55,16 @@ def _name_missing_size(failure: Failure, facts: Mapping[EngineFactName, str]) ->
 
 _MEMORY_FAILURES = (
     failure_rule(
+        r"Not enough host memory available\. Requesting (?P<wants>[\d.]{1,12} GB) but only have (?P<has>[\d.]{1,12} GB) free",
+        FailureCause.HOST_MEMORY,
+        "The hierarchical KV cache wants {wants} of the node's memory, and {has} is free.",
+        "CPU and GPU share one memory on a Spark: leave out args.enable-hierarchical-cache, or lower args.hicache-size (args.hicache-ratio).",
+        needle="Not enough host memory available",
+        on="args.hicache-size",
+        change=ChangeDirection.LOWER,
+        fatal=True,
+    ),
+    failure_rule(
         rf"{EXCEPTION_PREFIX}.*Not enough memory\. Please try to increase --mem-fraction-static\."
         r"(?:.*mem_fraction_static=(?P<now>[\d.]+\d))?",
         FailureCause.WEIGHTS_DO_NOT_FIT,

@@ -261,11 +261,11 @@ def rate_kernel_line(severity: Severity, hours: float | None) -> Severity:
 def rate_kernel_events(events: Sequence[KernelEvent]) -> Severity:
     """Return how serious events of one kind are."""
     rated = {rate_kernel_line(one.severity, one.hours) for one in events}
-    for severity in (Severity.PROBLEM, Severity.WARNING):
-        if severity in rated:
-            return severity
+    most = next((one for one in (Severity.PROBLEM, Severity.WARNING) if one in rated), Severity.NOTE)
     many = events[-1].many
-    return Severity.WARNING if many is not None and sum(one.count for one in events) >= many else Severity.NOTE
+    if many is None or sum(one.count for one in events) < many:
+        return most
+    return Severity.WARNING if most is Severity.NOTE else Severity.PROBLEM
 
 
 class KernelEventDetector:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 DOCKER_ANSWER_SECONDS = 3.0  # how long Docker has to answer a request, and how long to wait before sending it again
+WEIGHTS_LEASE_SECONDS = 4.0  # seconds for which it is valid whether weights are loading
 CLIENT_SILENCE_SECONDS = 30.0  # a client of a start sends a command every few seconds
 CONTAINER_ID_PATTERN = re.compile(r"[0-9a-f]{64}")
 IDENTITY_FIELDS = ("container", "instance", "profile", "operator")
@@ -72,6 +73,12 @@ class ContainerWatch:
     def is_attended(self) -> bool:
         """Tell whether a client looks after its start: one that is silent is gone, though its connection may stand for long."""
         return self.client is not None and self.clock.monotonic() - self.client.heard_at < CLIENT_SILENCE_SECONDS
+
+    def may_load_weights(self, now: float) -> bool:
+        """Tell whether its engine loads weights: as its client says, or as long as it is not ready and nobody says."""
+        if self.client is not None and now - self.client.heard_at <= WEIGHTS_LEASE_SECONDS:
+            return now < self.weights_until
+        return self.role == "loading" and self.port is not None and self.health is not None  # asked until it is ready
 
     def to_json(self) -> Json:
         """Return it as the guard reports it."""

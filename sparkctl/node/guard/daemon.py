@@ -23,7 +23,7 @@ import threading
 import time
 
 from sparkctl.node.agent import KernelFile, encode_message, read_file, read_nvml_source, start_gpu_process
-from sparkctl.node.guard.container_watch import ContainerWatch, parse_command, read_field
+from sparkctl.node.guard.container_watch import WEIGHTS_LEASE_SECONDS, ContainerWatch, parse_command, read_field
 from sparkctl.node.guard.decision import (
     CALM_READ_SECONDS,
     FAST_READ_SECONDS,
@@ -75,9 +75,11 @@ IDLE_EXIT_SECONDS = 60.0  # seconds without a watch after which the guard ends
 IDLE_READ_SECONDS = 1.0  # seconds between readings while there is no watch
 TICK_SECONDS = 1.0  # everything except memory
 TOUCH_SECONDS = 3600.0  # seconds after which the guard's files get a new time
-WEIGHTS_LEASE_SECONDS = 4.0  # seconds for which "weights are loading" is valid
 DOCKER_POLL_SECONDS = 5.0  # seconds between requests about a container
 CALM_AFTER_SECONDS = 60.0  # seconds far above the floor until a watch is calm again
+SHARED_MEMORY = "/dev/shm"  # noqa: S108  # folders there are of this user, or not looked into
+WAITING_PREFIX = "sparkctl-waiting-"  # of a folder of a download, which waits while a mark in it is touched
+LOADING_MARK = "loading"
 MAX_COMMANDS_PER_TURN = 4  # commands of one client before other clients, and memory, get their turn
 
 
@@ -108,6 +110,7 @@ class GuardDaemon:
         self.receipts = receipts
         self.docker = docker
         self.linger = linger
+        self.waiting_place = SHARED_MEMORY
         self.watches = WatchRegistry(self.events, receipts)
         self.kills = KillCoordinator(docker, self.watches, self.memory, holdings.compute_growth, receipts)
         self.since = self.clock.time()
@@ -197,6 +200,25 @@ class GuardDaemon:
         self.docker.drop_late_answer(now)
         self.docker.poll_next_watch(now, self.watches)
         self.docker.poll_health(now, self.watches)
+        if any(watch.may_load_weights(now) for watch in self.watches):
+            self.mark_loading()
+
+    def mark_loading(self) -> None:
+        """Have this user's downloads wait: touch the mark that each looks at. Both are in memory: no disk is waited for."""
+        names = []
+        with contextlib.suppress(OSError):
+            names = [one for one in os.listdir(self.waiting_place) if one.startswith(WAITING_PREFIX)]  # noqa: PTH208
+        for name in names:
+            with contextlib.suppress(OSError):
+                folder = os.open(f"{self.waiting_place}/{name}", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+                try:
+                    if os.fstat(folder).st_uid == os.geteuid():
+                        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+                        file = os.open(LOADING_MARK, flags, 0o600, dir_fd=folder)
+                        os.utime(file)
+                        os.close(file)
+                finally:
+                    os.close(folder)
 
     def wait_for_events(self) -> None:
         """Sleep until the next moment or until a message comes, and read it."""
@@ -402,6 +424,7 @@ def open_guard(options: dict[str, str], place: str, nvml: bytes) -> GuardDaemon:
     holdings, receipts = ContainerMemory(root, gpu), ReceiptStore(place, memory, events)
     docker = DockerPoller(options["--docker"], float(options["--ask"]))
     guard = GuardDaemon(caches, clients, holdings, receipts, docker, refusals, float(options["--linger"]))
+    guard.waiting_place = options["--waiting"]
     guard.is_locked = lock_memory()
     return guard
 
@@ -437,6 +460,7 @@ def main(words: list[str]) -> None:
     options = {
         "--root": "",
         "--dir": place,
+        "--waiting": SHARED_MEMORY,
         "--docker": DOCKER_SOCKET_PATH,
         "--sudo": sudo,
         "--linger": str(IDLE_EXIT_SECONDS),

@@ -128,6 +128,16 @@ def open_tee(write: Callable[[int], None] | None) -> Any:
     )
 
 
+class SimGuardDaemon(GuardDaemon):
+    """Asks simulated downloads."""
+
+    docker_daemon: SimDockerDaemon
+
+    def mark_loading(self) -> None:
+        """Have them wait."""
+        self.docker_daemon.hold_downloads_back()
+
+
 class SimGuard:
     """One per node. It runs from its first start until it is not needed; ``place``: where its receipts lie.
 
@@ -157,7 +167,9 @@ class SimGuard:
         refusals = DriverRefusals(open_sim_kernel_log(self.node))
         clients: Any = self.clients
         holdings: Any = SimpleNamespace(request_readings=lambda now: None, compute_growth=lambda container: None)
-        return GuardDaemon(caches, clients, holdings, receipts, SimDockerPoller(self), refusals, IDLE_EXIT_SECONDS)
+        daemon = SimGuardDaemon(caches, clients, holdings, receipts, SimDockerPoller(self), refusals, IDLE_EXIT_SECONDS)
+        daemon.docker_daemon = self.docker
+        return daemon
 
     def start(self, stdout: ByteSink) -> None:
         """Run the start command: print where the guard listens."""

@@ -211,7 +211,7 @@ def test_a_picture_is_drawn_and_a_wrong_name_is_refused(
     words = ["bench", "compare", "-o", "wide", "--plot", "--png", str(png), "--svg", str(svg)]
     assert invoke_command_line(words) == 0
     told = capfd.readouterr().out
-    assert "+100%" in told
+    assert "100% better" in told
     assert "20.0-22.0" in told
     assert "Generation by concurrency" in told
     assert png.read_bytes().startswith(PNG_BEGIN)

@@ -344,7 +344,7 @@ def test_top_says_what_both_engines_do() -> None:
     reads = re.fullmatch(r"reads ≈ (\d+) GB/s est\. · \d+ % of 230 measured, \d+ % of 273 spec", sglang[2])
     assert reads is not None, sglang[2]
     assert 180 < int(reads[1]) < 215, "27 GB seven times a second, as fast as a Spark reads"
-    assert re.fullmatch(r"holds 9\d\.\d GiB · 96\.0 GiB expected", sglang[3])
+    assert re.fullmatch(r"holds 9\d\.\d GiB · its profile expects 96\.0 GiB", sglang[3])
     assert "weights        27.00 GB" in sglang
     assert re.match(speed.format(1)[:-3] + "( |$)", vllm[0])
     assert re.fullmatch(accepts.format(3) + r" · by position \d+( · \d+){2} %", vllm[1])

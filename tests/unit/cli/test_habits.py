@@ -113,6 +113,25 @@ def test_each_cause_is_explained() -> None:
         assert (run.exit_code, " Do: " in run.stdout) == (0, True), cause
 
 
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [("-n spark1 ps -q", "try: sparkctl ps -q -n spark1"), ("rm one two", "try: sparkctl down one && sparkctl down two"),
+     ("cp a b", "for example: sparkctl sync minimax-m27 --from spark1 --to spark2\n"),
+     ("docker --format json", "sparkctl status NAME")],
+)  # fmt: skip
+def test_an_order_of_words_of_other_tools_is_answered_with_ours(line: str, hint: str) -> None:
+    run = run_command(line)
+    assert (run.exit_code, hint in run.stderr) == (2, True), run.stderr
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["describe node x", "systemctl status x", "docker ps", "ps --format json", "logs -f", "port x", "kill x --dry-run"],
+)
+def test_words_of_other_tools_are_read_as_ours(line: str) -> None:
+    assert "no config exists yet" in run_command(line).stderr  # nothing was wrong with the words
+
+
 def test_a_number_after_n_is_no_node_but_a_number_of_lines() -> None:
     run = run_command("logs qwen36 -n 5")
     assert (run.exit_code, "--tail 5" in run.stderr) == (2, True)
@@ -169,7 +188,7 @@ def test_words_below_a_verb_are_in_no_help() -> None:
     ("show x", "sparkctl profiles show NAME"), ("attach x", "sparkctl logs NAME --follow"), ("tag", "docker"),
     ("wait x", "sparkctl up PROFILE waits"), ("config", "sparkctl init"), ("du", "sparkctl models"), ("help attach", "sparkctl logs NAME --follow"),
     ("profiles lsit", "did you mean `list`?"), ("images lst", "sparkctl images --help"),
-    ("systemctl status x", "sparkctl status NAME"), ("is-active x", "sparkctl status NAME"), ("scale x", "sparkctl up PROFILE --node NODE"),
+    ("systemctl mask x", "sparkctl status NAME"), ("is-active x", "sparkctl status NAME"), ("scale x", "sparkctl up PROFILE --node NODE"),
 ])  # fmt: skip
 def test_a_word_without_a_command_says_what_to_type(line: str, hint: str) -> None:
     run = run_command(line)

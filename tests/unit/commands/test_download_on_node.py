@@ -81,11 +81,14 @@ async def test_what_a_profile_leaves_out_of_its_model_is_not_left_out_of_the_dra
         for kind in MODEL_KINDS
     ]
     model, draft, tokenizer = (model_download.ModelDownload.from_part(profile, part) for part in parts)
-    assert (model.build_request(None)["exclude"], draft.build_request(None)["exclude"]) == (("model-*",), ())
+    assert (model.build_request(None, None)["exclude"], draft.build_request(None, None)["exclude"]) == (
+        ("model-*",),
+        (),
+    )
     assert (model.origin, draft.origin) == ("hf:acme/tiny -model-*", "hf:acme/tiny")
     hub = HubStandIn()
     hub.files["acme/tiny"] = {"config.json": b"{}", "model-1.safetensors": bytes(1000)}
     with run_hub(hub) as url:
         measured, _, _ = await read_missing_from_hub(HubClient({"HF_ENDPOINT": url}), profile, parts, ())
     assert [part.size for part in measured] == [2, 1002, 2]
-    assert set(tokenizer.build_request(None)["include"]) > {"*.json", "*.jinja", "*.model"}
+    assert set(tokenizer.build_request(None, None)["include"]) > {"*.json", "*.jinja", "*.model"}

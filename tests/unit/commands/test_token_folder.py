@@ -20,11 +20,19 @@ def folder() -> Iterator[Path]:
     yield path
     if path.is_symlink():
         path.unlink()
-    subprocess.run(["rm", "-rf", path], check=True)
+    subprocess.run(["rm", "-rf", path, f"{path}-waiting"], check=True)
 
 
 def prepare(models: Path, folder: Path) -> int:
-    words = ["sh", "-c", model_download._PREPARE, "sparkctl-download", str(models), folder.name]
+    words = [
+        "sh",
+        "-c",
+        model_download._PREPARE,
+        "sparkctl-download",
+        str(models),
+        folder.name,
+        f"{folder.name}-waiting",
+    ]
     return subprocess.run(words, input=b"hf_secret", capture_output=True, check=False).returncode
 
 

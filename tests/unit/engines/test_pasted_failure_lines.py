@@ -25,6 +25,99 @@ _FRACTION, _KV_FRACTION = "args.mem-fraction-static", "args.kv_cache_free_gpu_me
 
 DEATHS = [
     (
+        "ValueError: Head size 80 is not supported by FlashInfer. Supported head sizes are: [64, 128, 256].",
+        FailureCause.ATTENTION_BACKEND,
+        "args.attention-backend",
+        "Head size 80",
+    ),
+    ("ValueError: Unsupported kv_cache_dtype: fp4_e2m1.", FailureCause.BAD_VALUE, None, "kv_cache_dtype"),
+    ("ValueError: Sleep mode is not supported on current platform.", FailureCause.BAD_VALUE, None, "Sleep mode"),
+    ("ImportError: NIXL is not available", FailureCause.BROKEN_IMAGE, "image", "NIXL"),
+    (
+        "There are not enough slots available in the system to satisfy the 2\nslots that were requested by the application:",
+        FailureCause.BAD_VALUE,
+        "command",
+        "2 ranks",
+    ),
+    ("mpirun has detected an attempt to run as root.", FailureCause.BAD_VALUE, "command", "root"),
+    (
+        "[1700000000.123456] [spark1:77   :0]          ib_device.c:500  UCX  ERROR ibv_create_ah failed: Connection timed out",
+        FailureCause.NCCL,
+        None,
+        "ibv_create_ah",
+    ),
+    (
+        "error: failed to get manifest at https://huggingface.co/v2/a/b/manifests/latest: x",
+        FailureCause.HUB_UNREACHABLE,
+        "model.path",
+        "huggingface.co",
+    ),
+    (
+        "ValueError: LoRA rank 64 is greater than max_lora_rank 16.",
+        FailureCause.BAD_VALUE,
+        "args.max-lora-rank",
+        "LoRA rank 64",
+    ),
+    ("AssertionError: page_size must be 64 for trtllm_mla backend", FailureCause.BAD_VALUE, None, "page_size"),
+    (
+        "ImportError: Using `tokenizers` requires sentencepiece. You need to install sentencepiece to convert slow tokenizers",
+        FailureCause.BROKEN_IMAGE,
+        "image",
+        "sentencepiece",
+    ),
+    ("RuntimeError: espeak not installed on your system", FailureCause.BROKEN_IMAGE, "image", "espeak"),
+    (
+        'RuntimeError: Form data requires "python-multipart" to be installed. ',
+        FailureCause.BROKEN_IMAGE,
+        "image",
+        "python-multipart",
+    ),
+    ("RuntimeError: Could not load libtorchcodec. Likely causes:", FailureCause.BROKEN_IMAGE, "image", "libtorchcodec"),
+    (
+        "ImportError: \n[sgl_kernel] CRITICAL: Could not load any common_ops library!\n\nAttempted locations:",
+        FailureCause.BROKEN_IMAGE,
+        "image",
+        "sgl_kernel",
+    ),
+    (
+        "OSError: [E050] Can't find model 'en_core_web_sm'. It doesn't seem to be a Python package",
+        FailureCause.BROKEN_IMAGE,
+        "image",
+        "en_core_web_sm",
+    ),
+    (
+        'ERROR:    Error loading ASGI app. Could not import module "main".',
+        FailureCause.BAD_VALUE,
+        "command",
+        'module "main"',
+    ),
+    (
+        "Error: pull model manifest: 412: \n\nThe model you are attempting to pull requires a newer version of Ollama.",
+        FailureCause.MODEL_UNSUPPORTED,
+        "image",
+        "Ollama",
+    ),
+    (
+        "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. Container vllm was using 110Gi, "
+        "request is 0.",
+        FailureCause.HOST_MEMORY,
+        None,
+        "110Gi",
+    ),
+    (
+        "/usr/bin/python3: /lib/aarch64-linux-gnu/libc.so.6: version `GLIBC_2.38' not found (required by /usr/lib/libfoo.so)",
+        FailureCause.BROKEN_IMAGE,
+        "image",
+        "GLIBC_2.38",
+    ),
+    (
+        "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
+        FailureCause.CRASHED,
+        None,
+        "should be JSON",
+    ),
+    ("AssertionError: Unsupported cuda arch sm121", FailureCause.KERNEL_UNSUPPORTED, "image", "sm121"),
+    (
         "RuntimeError: NVFP4 is not supported on this GPU",
         FailureCause.KERNEL_UNSUPPORTED,
         "image",
@@ -655,6 +748,9 @@ def test_a_sentence_of_a_library_or_a_shell_names_its_cause(paste: str, cause: F
         "others) cannot be used with preferred buffer type CPU_AARCH64, using CPU instead",
         # FlashInfer's compilation_context.py logs it as a warning, and goes on
         "Failed to get device capability: SM 12.x requires CUDA >= 12.9.",
+        # the entrypoint of NVIDIA's images; a container of a GB10 works behind it
+        "WARNING: Detected NVIDIA GB10 GPU, which is not yet supported in this version of the container\n"
+        "ERROR: No supported GPU(s) detected to run this container",
         "Could not find a tuned configuration for the fused MoE kernel. Using default config. Performance might be sub-optimal!",
         "error: XDG_RUNTIME_DIR is invalid or not set in the environment.",
         "bash: cannot set terminal process group (-1): Inappropriate ioctl for device\nbash: no job control in this shell",
@@ -697,7 +793,11 @@ def test_a_driver_and_a_library_that_do_not_belong_together_are_no_old_driver() 
 
 def test_an_error_of_the_gpus_memory_is_one_of_its_hardware_whoever_tells_it() -> None:
     drafts = "[2026-05-02 10:13:09] server_args=ServerArgs(model_path='/m', speculative_algorithm='EAGLE')\n"
-    for line in ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "CUDA_ERROR_ECC_UNCORRECTABLE"):
+    for line in (
+        "RuntimeError: CUDA error: uncorrectable ECC error encountered",
+        "CUDA_ERROR_ECC_UNCORRECTABLE",
+        "NVRM: Xid (PCI:000f:01:00): 48, pid=77, name=python3, DBE",
+    ):
         for log in (line, drafts + line):
             verdict = _diagnose_paste(log).verdict
             assert verdict is not None

@@ -53,7 +53,7 @@ def test_what_overlaps_is_not_told_apart() -> None:
     assert "not distinguishable" in "\n".join(map(str, format_comparison_markdown(compare_benches(OLD, near))))
     single = build_run(4, "b", (20.0,), (1.0,))
     assert compare_benches(OLD, single).rows[0].is_distinct is None
-    assert "+49% (one run of B: no spread)" in _read_text(list(render_comparison(compare_benches(OLD, single))))
+    assert "49% better (one run of B: no spread)" in _read_text(list(render_comparison(compare_benches(OLD, single))))
 
 
 def build_prose(number: int, rates: tuple[float, ...], accept: float | None = None, **more: int) -> BenchRun:
@@ -73,7 +73,7 @@ def test_each_prompt_is_compared_with_itself_as_prompts_differ_more_than_stacks(
     assert (ttft.gain, ttft.is_distinct) == (pytest.approx(1 / 1.3 - 1), True)
     assert (accepted.figure, accepted.gain, accepted.is_distinct) == (BenchFigure.ACCEPTED, pytest.approx(1 / 3), None)
     table = _read_text(render_comparison(compare_benches(old, faster)))
-    assert "tokens per step         1.50          2.00          +33%\n" in table
+    assert "tokens per step         1.50          2.00          33% better\n" in table
     mixed = tuple(value * share for value, share in zip(UNLIKE, (1.1, 0.9) * 3, strict=True))
     assert compare_benches(old, build_prose(2, mixed)).rows[0].is_distinct is False
     other = replace(faster, setup=replace(faster.setup, prompts="other"))
@@ -122,8 +122,8 @@ def test_each_form_has_the_figures() -> None:
     one = compare_benches(OLD, NEW)
     table = _read_text(render_comparison(one))
     assert "pp2048 tg128 @ d4096 c2" in table
-    assert "+73%" in table
-    assert "| +73% |" in "\n".join(format_comparison_markdown(one))
+    assert "73% better" in table
+    assert "| 73% better |" in "\n".join(format_comparison_markdown(one))
     row = format_comparison_csv(one)[1]
     assert row.startswith("2048,128,4096,2,generation tok/s,13.4,23.2,0.7313,True,13.2,13.6,")
     benchmarks = build_leaderboard_document(OLD)["benchmarks"]

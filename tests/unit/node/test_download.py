@@ -491,6 +491,9 @@ def test_a_download_waits_for_whoever_loads_weights_unless_it_was_forced(
         children = list_children(running.pid)
         assert len(children) == (0 if is_forced else 1)
         if is_forced:
+            running.send_signal(signal.SIGUSR1)
+            hub.pace.set()
+            assert running.wait(60) == 0, "it is neither held nor ended"
             return
         running.send_signal(signal.SIGUSR1)
         hub.pace.set()
@@ -501,6 +504,35 @@ def test_a_download_waits_for_whoever_loads_weights_unless_it_was_forced(
         assert [one["held"] for one in said if "held" in one] == [True, False]
         assert said[-1]["done"]
         assert running.returncode == 0
+    finally:
+        hub.pace.set()
+        running.kill()
+        running.wait()
+
+
+def test_a_download_waits_while_the_mark_of_the_guard_is_touched(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+    """Nobody sends it a signal; when the mark was left, by whichever clock, does not matter."""
+    brief, mark = tmp_path / "download.py", tmp_path / "loading"
+    text = SCRIPT.read_text().replace("_HOLD_SECONDS = 15.0", "_HOLD_SECONDS = 0.5")
+    brief.write_text(text.replace("_MARK_SECONDS = 2.0", "_MARK_SECONDS = 0.1"))
+    mark.touch()
+    hub.pace.clear()
+    running = begin(url, tmp_path / "tiny", tmp_path, script=brief, loading_mark=str(mark))
+    try:
+        while not any("cdn" in one[1] for one in hub.log):
+            time.sleep(0.02)
+        (child,) = list_children(running.pid)
+        assert read_state(child) != "T", "one that was left earlier says nothing"
+        os.utime(mark, (1.0, 1.0))
+        ends = time.monotonic() + 20
+        while read_state(child) != "T":
+            assert time.monotonic() < ends
+            time.sleep(0.02)
+        hub.pace.set()
+        out, _ = running.communicate(timeout=60)
+        said = [json.loads(line) for line in out.splitlines()]
+        assert [one["held"] for one in said if "held" in one] == [True, False]
+        assert said[-1]["done"]
     finally:
         hub.pace.set()
         running.kill()

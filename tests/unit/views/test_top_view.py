@@ -270,7 +270,7 @@ def test_an_instance_tells_what_it_does_accepts_reads_and_holds() -> None:
         "accepts 1.75 per step · 25 % of 3 drafts · by position 50 · 20 · 5 %",
         "reads ≈ 196 GB/s est. · 85 % of 230 measured, 72 % of 273 spec",
         "first token 310 ms p50, 1.20 s p95 · between steps 75 ms p50, 90 ms p95",
-        "holds 98.0 GiB · 96.0 GiB expected",
+        "holds 98.0 GiB · its profile expects 96.0 GiB",
     ]
 
 
@@ -293,7 +293,7 @@ def test_the_explanation_has_formula_and_inputs_or_why_not() -> None:
     assert "weights        27.00 GB" in said
     assert "draft model    not counted: set model.draft_weights in the profile" in said
     idle = replace(BUSY, numbers=EngineMeter(activity=EngineActivity.IDLE, generation_rate=0.0))
-    assert render_instance(idle) == ["idle", "holds 98.0 GiB · 96.0 GiB expected"], "blank: nothing is read"
+    assert render_instance(idle) == ["idle", "holds 98.0 GiB · its profile expects 96.0 GiB"], "blank: nothing is read"
     assert render_instance(idle, explain=True)[-1] == "no bandwidth: no decode step: nothing is read"
     unknown = replace(BUSY, per_step=None)
     assert "reads — · set model.weights in the profile" in render_instance(unknown)
@@ -351,7 +351,7 @@ def test_a_low_window_leaves_out_what_is_in_order_and_says_so() -> None:
         assert gone in "\n".join(whole)
         assert gone not in shown
     swollen = replace(BUSY, memory=110 * GIB)
-    assert "holds 110.0 GiB · 96.0 GiB expected" in "\n".join(
+    assert "holds 110.0 GiB · its profile expects 96.0 GiB" in "\n".join(
         format_top([replace(view, instances=(swollen,))], height=len(whole) - 2)
     )
 

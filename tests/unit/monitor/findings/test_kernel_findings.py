@@ -65,6 +65,23 @@ def test_one_refused_allocation_is_common_and_many_are_not() -> None:
     assert detect(2 * HOUR, make_event(REFUSED, count=20)) == []
 
 
+def test_an_allocation_of_the_driver_that_failed_is_a_warning_at_once() -> None:
+    (finding,) = detect(60.0, make_event(REFUSED.replace("NoLog", "")))
+    assert (finding.severity, "failed to allocate" in finding.summary) == (Severity.WARNING, True)
+    assert detect(60.0, make_event(REFUSED.replace("NVRM: ", "NVRM: GPU0 "))) == []
+
+
+def test_one_error_of_a_drive_is_over_after_a_day_and_many_are_a_problem() -> None:
+    line = "I/O error, dev nvme0n1, sector 1336320 op 0x0:(READ) flags 0x80700 phys_seg 4 prio class 2"
+    (one,) = detect(60.0, make_event(line))
+    assert one.severity is Severity.WARNING
+    assert detect(25 * HOUR, make_event(line)) == []
+    (many,) = detect(60.0, make_event(line, count=4), make_event(line, at=30.0))
+    assert many.severity is Severity.PROBLEM
+    (gone,) = detect(900 * HOUR, make_event("nvme nvme0: Disabling device after reset failure: -19"))
+    assert gone.severity is Severity.PROBLEM
+
+
 def test_an_unclean_end_names_what_stood_before_it() -> None:
     end = BootEnd(
         is_clean=False, ended=BEGIN - 60, last=("dockerd[9]: x",), events=(make_event(REFUSED, at=-65.0, count=9),)

@@ -22,6 +22,7 @@ from sparkctl.model.text.units import GIB, MIB
 from sparkctl.monitor.guard_client import decode_guard_start
 from sparkctl.node import bootstrap
 from sparkctl.node.guard.container_watch import CLIENT_SILENCE_SECONDS, ContainerWatch
+from sparkctl.node.guard.daemon import LOADING_MARK, WAITING_PREFIX
 from sparkctl.node.guard.guard_sockets import GuardConnection
 from tests.unit.node.agent_process import list_pythons
 from tests.unit.node.guard.guard_process import LOADING, SERVING, THIRD, GuardedMachine, run_guard, wait_until
@@ -202,6 +203,31 @@ def test_it_ends_when_the_engine_is_ready_and_nobody_is_attached(tmp_path: Path)
                 connection.sendall(b"HTTP/1.1 " + answer + b"\r\nContent-Length: 0\r\n\r\n")
         wait_until("the end of the watch", lambda: len(other.state().watches) == 1)
         assert other.state().events[-1].why == "it is ready, and nobody is attached", "another one's client is nobody"
+
+
+def test_downloads_are_told_while_an_engine_loads_weights_also_when_nobody_is_attached(tmp_path: Path) -> None:
+    memory, public = tmp_path / "shm", tmp_path / "public"
+    own, link = memory / f"{WAITING_PREFIX}1", memory / f"{WAITING_PREFIX}2"
+    own.mkdir(parents=True)
+    public.mkdir()
+    link.symlink_to(public)
+    mark = own / LOADING_MARK
+    with run_guard(tmp_path, options=["--waiting", str(memory)]) as machine:
+        client, other = machine.client(), machine.client()
+        other.watch(SERVING, "serving", instance="other")
+        client.watch(port=9, health="/health")
+        client.ask(do="phase", container=LOADING, weights=False)
+        time.sleep(1.5)
+        assert not mark.exists(), "its client says that it does not load weights now"
+        client.ask(do="phase", container=LOADING, weights=True)
+        wait_until("the mark", mark.exists)
+        client.ask(do="phase", container=LOADING, weights=False)
+        client.close()
+        mark.unlink()
+        wait_until("the mark of an engine that nobody watches", mark.exists)
+        os.utime(mark, (1.0, 1.0))
+        wait_until("it to be touched again", lambda: mark.stat().st_mtime > 1.0)
+        assert not list(public.iterdir()), "a link is not followed"
 
 
 def test_a_client_that_is_silent_for_long_looks_after_nothing() -> None:
