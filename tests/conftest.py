@@ -1,18 +1,29 @@
-"""How far random examples may go: nobody's landing fails for an example that his change has nothing to do with.
+"""What holds for every test: a home of its own, a terminal of all colours, random examples that are the same each time.
 
-As it is, each property is tried with the same examples every time, on however slow a machine, and a failing one is told as it
-was found. To hunt with new ones, shrunk to the smallest that fails: pytest --hypothesis-profile=hunt
+The histories, caches and config of whoever runs the tests are neither read nor written: they lie in a directory that goes away.
+
+Random examples: nobody's landing fails for one that his change has nothing to do with. Each property is tried with the same
+examples every time, on however slow a machine, and a failing one is told as it was found. To hunt with new ones, shrunk to the
+smallest that fails: pytest --hypothesis-profile=hunt
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
+import tempfile
+from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.support.fast_forward import install_fast_forward
+
+HOME = Path(tempfile.mkdtemp(prefix="sparkctl-tests-"))
+os.environ |= {f"XDG_{kind.upper()}_HOME": str(HOME / kind) for kind in ("config", "state", "cache")}
+for variable in ("SPARKCTL_CONFIG", "SPARKCTL_STATE"):
+    os.environ.pop(variable, None)
 
 # Screens are drawn for a terminal of all colours, whatever the one is that the tests were started from.
 os.environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
@@ -47,6 +58,7 @@ def pytest_unconfigure() -> None:
     """Let pytest's last five collections look at what this one leaves unreachable, not at everything again."""
     gc.collect()
     gc.freeze()
+    shutil.rmtree(HOME, ignore_errors=True)
 
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
