@@ -128,6 +128,11 @@ class PanelScreen(StaticFocusScreen):
         """Return the widget between header and footer."""
         raise NotImplementedError
 
+    def surface_size(self, surface: Widget) -> tuple[int, int]:
+        """Return width and height of the body's surface, estimated before its first layout."""
+        wide, high = surface.size
+        return (wide, high) if wide and high else (self.size.width, self.size.height - 2)
+
     def paint_body(self) -> None:
         """Paint the body in its current state."""
 

@@ -332,7 +332,6 @@ class LogScreen(PanelScreen):
         self._pane = LogPane(book, instance=self._instance)
         if old is not None:
             self._pane.view.adopt_settings(old.view)
-        if old is not None:
             old.remove()
             old.view.book.close()
         self.panel.keyboard.hold_until_mounted(self._mount_log_pane(self._pane))
