@@ -188,7 +188,7 @@ async def read_node_statuses(
     return _apply_head_states(await gather_or_cancel(*(read_one_node(node) for node in nodes)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _NodeLook:
     """One look at a node: its identity, a sample, what its kernel logged, and what Docker tells of its containers.
 
@@ -232,7 +232,11 @@ async def _look_once(session: NodeSession, containers: tuple[Container, ...] | D
                 log = await read_kernel_log(session)
     except (NodeError, TimeoutError):
         return None
-    return None if known is None else _NodeLook(*known, () if log is None else log.events, inspections)
+    if known is None:
+        return None
+    who, sample, ahead = known
+    kernel = () if log is None else log.events
+    return _NodeLook(who=who, sample=sample, ahead=ahead, kernel=kernel, inspections=inspections)
 
 
 def _apply_head_states(views: Sequence[NodeStatusView]) -> tuple[NodeStatusView, ...]:
