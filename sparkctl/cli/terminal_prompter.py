@@ -6,7 +6,6 @@ import contextlib
 import os
 import sys
 import termios
-import time
 from collections.abc import AsyncIterator
 
 from sparkctl.cli import stderr
@@ -24,6 +23,7 @@ from sparkctl.model.questions import (
     YesNoQuestion,
 )
 from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import format_time_of_day
 
 _MAX_ANSWER_BYTES = 4096
 
@@ -111,7 +111,7 @@ class TerminalPrompter:
             f"{sanitize_line(question.profile)} failed on {question.node} the last {len(question.failures)} times:"
         )
         for when, how in question.failures:
-            stderr.print_message(f"  {time.strftime('%H:%M', time.localtime(when))}  {sanitize_line(how)}")
+            stderr.print_message(f"  {format_time_of_day(when)}  {sanitize_line(how)}")
         return await confirm("Start it again?")
 
     async def _confirm_host_key(self, question: HostKeyQuestion) -> bool:

@@ -137,14 +137,13 @@ def _list_pending_stops(context: CommandContext, views: Sequence[NodeStatusView]
 
 
 def _describe_pending_stops(context: CommandContext, views: Sequence[NodeStatusView]) -> list[str]:
-    import time
-
     from sparkctl.commands.stop.pending_stops import COMPLETING_COMMANDS
     from sparkctl.model.text.sanitize import sanitize_line
+    from sparkctl.model.text.units import format_time_of_day
 
     return [
         f"{sanitize_line(one.instance)} is still to be stopped on {one.node}, asked at "
-        f"{time.strftime('%H:%M', time.localtime(one.since))}: the next {COMPLETING_COMMANDS} there does it"
+        f"{format_time_of_day(one.since)}: the next {COMPLETING_COMMANDS} there does it"
         for one in _list_pending_stops(context, views)
     ]
 

@@ -9,7 +9,6 @@ import asyncio
 import os
 import shlex
 import sys
-import time
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
@@ -34,6 +33,7 @@ from sparkctl.model.questions import (
     YesNoQuestion,
 )
 from sparkctl.model.text.sanitize import sanitize_lines
+from sparkctl.model.text.units import format_time_of_day
 from sparkctl.monitor.switch_journal_io import format_step_number
 from sparkctl.monitor.switch_progress import SwitchProgress
 from sparkctl.tui.dialogs.base import (
@@ -93,7 +93,7 @@ class DialogPrompter:
                 count = len(question.failures)
                 body = render_sentence(f"{question.profile} failed on {question.node} the last {count} times:")
                 for when, how in question.failures:
-                    clock = time.strftime("%H:%M", time.localtime(when))
+                    clock = format_time_of_day(when)
                     body.append(make_row(Span(f"  {clock}  ", TextStyle.LABEL), sanitize_span(how, TextStyle.VALUE)))
             case HostKeyQuestion():
                 title, no, yes = "an unknown host key", "leave it alone", "they match: connect and remember it"

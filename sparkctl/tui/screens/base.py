@@ -3,7 +3,6 @@ little: the first picture waits for it."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
@@ -23,6 +22,7 @@ from sparkctl.commands.actions import (
     list_screen_actions,
     parse_key,
 )
+from sparkctl.model.text.units import format_time_of_day
 from sparkctl.tui.key_hints import FooterKey, render_key_footer
 from sparkctl.tui.text_surface import TextSurface
 from sparkctl.views.text.frame_layout import describe_guard_coverage, render_header, render_too_small
@@ -216,5 +216,5 @@ class PanelScreen(StaticFocusScreen):
             ]
         return (
             *spans,
-            Span(time.strftime("%H:%M:%S", time.localtime(self.frozen_at or panel.displayed_time())), TextStyle.VALUE),
+            Span(format_time_of_day(self.frozen_at or panel.displayed_time(), has_seconds=True), TextStyle.VALUE),
         )
