@@ -50,6 +50,7 @@ FindingsReader = Callable[[NodeName, tuple[Finding, ...]], None]
 
 _TAIL_LINES, _SHORT_TAIL_LINES = 400, 60  # lines
 _HEALTH_TIMEOUT = 5.0
+_WATCH_SECONDS = 2.0  # between two rounds of `status --watch`
 _PROOF_TIMEOUT = 10.0
 _PROOF_SECONDS, _NO_PROOF_SECONDS = 900.0, 30.0  # how long a proof counts, and how long that there is none
 _DOWNLOAD_TAIL_LINES = 200  # a message a second, and what the client prints between them
@@ -248,7 +249,7 @@ def _apply_head_states(views: Sequence[NodeStatusView]) -> tuple[NodeStatusView,
 
 
 async def watch_node_statuses(
-    ctx: CommandContext, nodes: Sequence[Node], every: float = 2.0
+    ctx: CommandContext, nodes: Sequence[Node]
 ) -> AsyncGenerator[tuple[NodeStatusView, ...], None]:
     """Yield views of all nodes again and again; lost connections reconnect by themselves, visibly."""
     sessions = [NodeSession(node, ctx.asker, ctx.clock) for node in nodes]
@@ -258,7 +259,7 @@ async def watch_node_statuses(
             yield _apply_head_states(
                 await gather_or_cancel(*(_read_or_show_reconnect(ctx, s, returning) for s in sessions))
             )
-            await ctx.clock.sleep(every)
+            await ctx.clock.sleep(_WATCH_SECONDS)
     finally:
         for task in returning.values():
             task.cancel()

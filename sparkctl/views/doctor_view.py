@@ -31,7 +31,7 @@ from sparkctl.views.text.styled_text import (
     measure_row,
     measure_text,
     pad_text,
-    render_state,
+    render_severity,
     sanitize_span,
 )
 
@@ -324,7 +324,7 @@ def _render_list(checkup: DoctorScreenModel, shown: Sequence[DoctorFinding], the
         rows.append(
             make_row(
                 Span(f" {mark if mine else ' '} ", TextStyle.ACCENT),
-                render_state(each.severity),
+                render_severity(each.severity),
                 sanitize_span(f"{pad_text(sanitize_line(each.node or ''), wide)}  ", TextStyle.TITLE if mine else TextStyle.LABEL),
                 sanitize_span(f"{pad_text(sanitize_line(each.check), kind)}  ", TextStyle.LABEL), sanitize_span(each.message, tone),
             )

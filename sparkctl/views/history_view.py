@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _UNKNOWN_END = "not known how it ended"
 _LATE_RATIO = 1.25  # of the usual time
-_LABEL_COLUMNS = 12  # columns
+_LABEL_COLUMNS = 12
 _NEW_INSTANCE_STEPS = (
     SwitchStep.STARTING,
     SwitchStep.UNDOING,

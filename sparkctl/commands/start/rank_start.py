@@ -61,7 +61,7 @@ from sparkctl.profiles.fit_evaluation import list_checkpoint_paths
 from sparkctl.profiles.setting_proof import SettingProof
 from sparkctl.transport.node_session import NodeSession
 
-_FAILURE_WINDOW_SECONDS = 3600.0  # seconds
+_FAILURE_WINDOW_SECONDS = 3600.0
 _FAILURES_BEFORE_QUESTION = 2  # failed starts within them
 _HEADERS_TIMEOUT_SECONDS = 10.0  # seconds: the start waits no longer for what it can do without
 
