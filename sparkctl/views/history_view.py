@@ -22,6 +22,7 @@ from sparkctl.views.text.styled_text import (
     TextStyle,
     compute_visible_range,
     make_row,
+    measure_row,
     measure_text,
     pad_row,
     pad_text,
@@ -147,53 +148,45 @@ def describe_reason(one: OperationRecord) -> str:
     return sanitize_line("; ".join(" ".join(line.split()).rstrip(".") for line in words.splitlines() if line.strip()))
 
 
-def paint_history(lines: Sequence[str], found: Sequence[OperationRecord]) -> list[TextRow]:
-    """Return the lines of `format_history` as rows: the head and the reasons dim, each outcome in its style."""
-    outcomes = {str(one.id): (describe_outcome(one), choose_outcome_style(one)) for one in found}
-    rows: list[TextRow] = []
-    for line in lines:
-        words, style = outcomes.get(line.split(maxsplit=1)[0] if line.strip() else "", ("", TextStyle.PLAIN))
-        before, outcome, after = line.rpartition(f"  {words}  ") if words else ("", "", "")
-        if outcome:
-            rows.append((Span(f"{before}  "), Span(words, style), Span(f"  {after}")))
-        else:
-            rows.append((Span(line, TextStyle.PLAIN if words or not found else TextStyle.LABEL),))
-    return rows
-
-
-def format_history(found: Sequence[OperationRecord], columns: int | None, *, has_others: bool = False) -> list[str]:
-    """Return the list as a table. On a narrow terminal each reason has a line of its own, and the year and the usual
-    time are left out. ``has_others``: the history has more entries than were selected."""
+def render_history(found: Sequence[OperationRecord], columns: int | None, *, has_others: bool = False) -> list[TextRow]:
+    """Return the list as a table, each outcome in its style. On a narrow terminal each reason has a row of its own, and
+    the year and the usual time are left out. ``has_others``: the history has more entries than were selected."""
     if not found:
-        if has_others:
-            return ["no entry matches; to see all: sparkctl history"]
-        return [
-            "nothing was done from this machine yet; starts, stops, switches, downloads and benchmarks will be listed here"
-        ]
+        nothing = "nothing was done from this machine yet; starts, stops, switches, downloads and benchmarks will be listed here"
+        return [make_row("no entry matches; to see all: sparkctl history" if has_others else nothing)]
     made = [build_history_row(one) for one in found]
-    rows = [_TABLE_HEAD, *((str(r.id), r.when, r.what, r.profile, r.nodes, r.outcome, r.took, r.why) for r in made)]
-    lines = _align_table(rows)
-    if columns is None or all(measure_text(line) <= columns for line in lines):
-        return lines
-    table = _align_table([one[:-1] for one in rows])
-    if any(measure_text(line) > columns for line in table):
-        table = _align_table([_TABLE_HEAD[:-1], *(_shorten_cells(one) for one in rows[1:])])
-    lines = []
-    for line, one in zip(table, rows, strict=True):
-        why = one[-1] if one is not _TABLE_HEAD else ""
-        lines += [truncate_text(line, columns), *([truncate_text(f"      {why}", columns)] if why else [])]
-    return lines
-
-
-def _shorten_cells(one: tuple[str, ...]) -> tuple[str, ...]:
-    return (one[0], one[1][5:], *one[2:6], one[6].partition(" of about ")[0])
+    cells = [(str(r.id), r.when, r.what, r.profile, r.nodes, r.outcome, r.took, r.why) for r in made]
+    rows = _align_rows(_TABLE_HEAD, cells, made)
+    if columns is None or _is_within(rows, columns):
+        return rows
+    rows = _align_rows(_TABLE_HEAD[:-1], [one[:-1] for one in cells], made)
+    if not _is_within(rows, columns):
+        short = [(one[0], one[1][5:], *one[2:6], one[6].partition(" of about ")[0]) for one in cells]
+        rows = _align_rows(_TABLE_HEAD[:-1], short, made)
+    shown: list[TextRow] = []
+    for row, why in zip(rows, ("", *(one.why for one in made)), strict=True):
+        shown.append(truncate_row(row, columns, ""))
+        shown += [(Span(truncate_text(f"      {why}", columns), TextStyle.LABEL),)] if why else []
+    return shown
 
 
 _TABLE_HEAD = ("id", "when", "what", "profile", "nodes", "outcome", "took", "why")
+_OUTCOME_CELL = 5
 
 
-def _align_table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    return ["  ".join(cells).rstrip() for cells in align_cells(rows, right=(0,))]
+def _align_rows(head: Sequence[str], cells: Sequence[Sequence[str]], made: Sequence[HistoryRow]) -> list[TextRow]:
+    """Return a table without blanks at the ends of its rows: the head dim, the outcomes in their styles."""
+    first, *aligned = align_cells([head, *cells], right=(0,))
+    rows: list[TextRow] = [(Span("  ".join(first).rstrip(), TextStyle.LABEL),)]
+    for row, one in zip(aligned, made, strict=True):
+        before = "".join(f"{cell}  " for cell in row[:_OUTCOME_CELL])
+        after = "  ".join(row[_OUTCOME_CELL:]).rstrip().removeprefix(one.outcome)
+        rows.append((Span(before), Span(one.outcome, one.tone), Span(after)))
+    return rows
+
+
+def _is_within(rows: Sequence[TextRow], columns: int) -> bool:
+    return all(measure_row(row) <= columns for row in rows)
 
 
 def build_operation_sections(

@@ -86,7 +86,7 @@ def _print_history(
     refused: bool,
 ) -> int:
     from sparkctl.cli import stdout
-    from sparkctl.views.history_view import build_history_json, format_history, paint_history
+    from sparkctl.views.history_view import build_history_json, render_history
 
     found = history.list_operations(profile, node, failed=failed, refused=refused, most=last)
     _report_file_errors(history)
@@ -98,8 +98,7 @@ def _print_history(
         stdout.print_json(build_history_json(found))
     else:
         has_others = not found and bool(history.list_operations(most=1))
-        lines = format_history(found, stdout.get_terminal_width(), has_others=has_others)
-        stdout.print_rows(paint_history(lines, found))
+        stdout.print_rows(render_history(found, stdout.get_terminal_width(), has_others=has_others))
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -12,8 +13,8 @@ from sparkctl.model.node import NodeName
 from sparkctl.model.phase import ExpectedDurations, Phase, PhaseDuration
 from sparkctl.model.text.units import GIB
 from sparkctl.model.verdict import Evidence, FailureCause, Verdict
-from sparkctl.views.history_view import build_history_row, build_operation_sections, format_history, format_sections
-from sparkctl.views.text.styled_text import TextStyle
+from sparkctl.views.history_view import build_history_row, build_operation_sections, format_sections, render_history
+from sparkctl.views.text.styled_text import Span, TextStyle, join_text
 
 SPARK1 = NodeName("spark1")
 PARTS = (
@@ -42,6 +43,10 @@ GOOD = OperationRecord(
     shares=(SHARE,),
     is_running=False,
 )
+
+
+def format_history(found: Sequence[OperationRecord], columns: int | None, *, has_others: bool = False) -> list[str]:
+    return [join_text(row) for row in render_history(found, columns, has_others=has_others)]
 
 
 def render_lines(
@@ -79,6 +84,7 @@ def test_a_table_has_one_line_for_each_and_a_second_one_for_the_reason_where_it_
     assert narrow[1].endswith("failed   6 min 55 s"), narrow
     assert narrow[2].startswith("      no; room no; room")
     assert len(narrow) == 4
+    assert Span("failed", TextStyle.BAD) in render_history([failed, GOOD], 80)[1]
     assert format_history([GOOD], 120) == format_history([GOOD], None)
     assert "nothing was done from this machine yet" in format_history([], 80)[0]
     assert "to see all: sparkctl history" in format_history([], 80, has_others=True)[0]
