@@ -417,9 +417,9 @@ class Panel(App[tuple[str, ...]]):
         """Open a screen, or return to it where it is open. ``now`` defaults to the current action context."""
         places = [getattr(screen, "SCREEN_ID", None) for screen in self.screen_stack]
         if name not in places:
-            module, function = SCREENS[name]
-            create_screen = getattr(importlib.import_module(f"sparkctl.tui.screens.{module}"), function)
-            self.keyboard.hold_until_mounted(self.push_screen(create_screen(now or self.build_action_context())))
+            module, kind = SCREENS[name]
+            screen = getattr(importlib.import_module(f"sparkctl.tui.screens.{module}"), kind)
+            self.keyboard.hold_until_mounted(self.push_screen(screen.create(now or self.build_action_context())))
             return
         for _ in places[places.index(name) + 1 :]:
             self.pop_screen()

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from sparkctl.model.questions import Prompter
 
 
-# The screens other than the overview: the module in `screens`, imported when the screen opens, and the function that
-# creates the screen for an action context. Key, help and palette entry of a screen depend on its line here.
+# The screens other than the overview: the module in `screens`, imported when the screen opens, and the class.
+# Key, help and palette entry of a screen depend on its line here.
 SCREENS: dict[str, tuple[str, str]] = {
-    "instance": ("instance_screen", "create_instance_screen"),
-    "logs": ("log_screen", "create_log_screen"),
-    "profiles": ("profiles_screen", "create_profiles_screen"),
-    "doctor": ("doctor_screen", "create_doctor_screen"),
-    "switch": ("switch_screen", "create_switch_screen"),
-    "history": ("history_screen", "create_history_screen"),
-    "bench": ("bench_screen", "create_bench_screen"),
-    "node": ("node_screen", "create_node_screen"),
+    "instance": ("instance_screen", "InstanceScreen"),
+    "logs": ("log_screen", "LogScreen"),
+    "profiles": ("profiles_screen", "ProfilesScreen"),
+    "doctor": ("doctor_screen", "DoctorScreen"),
+    "switch": ("switch_screen", "SwitchScreen"),
+    "history": ("history_screen", "HistoryScreen"),
+    "bench": ("bench_screen", "BenchScreen"),
+    "node": ("node_screen", "NodeScreen"),
 }
 AVAILABLE_SCREENS = frozenset(SCREENS)
 

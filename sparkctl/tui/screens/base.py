@@ -4,7 +4,7 @@ little: the first picture waits for it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from textual import events
 from textual.app import ComposeResult
@@ -86,6 +86,12 @@ class PanelScreen(StaticFocusScreen):
     SCREEN_ID: ClassVar[str]
     HOLDS_FIGURES: ClassVar[bool] = False  # whether it can be paused; what plays a recording is paused on any screen
     frozen_at: float | None = None  # since when the screen is paused, unix seconds; None where it is not
+
+    @classmethod
+    def create(cls, now: ActionContext) -> Self:
+        """Return the screen for what is selected."""
+        del now
+        return cls()
 
     @property
     def panel(self) -> Panel:

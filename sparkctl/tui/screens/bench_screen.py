@@ -20,11 +20,6 @@ if TYPE_CHECKING:
 _REFRESH_SECONDS = 3.0  # seconds between two reads of the benchmarks
 
 
-def create_bench_screen(_: ActionContext) -> BenchScreen:
-    """Return the bench screen."""
-    return BenchScreen()
-
-
 class BenchScreen(ListScreen[int]):
     """Lists benchmarks by number; their files are read in threads, again after each cell."""
 
@@ -36,11 +31,6 @@ class BenchScreen(ListScreen[int]):
         self._runs: tuple[BenchRun, ...] | None = None
         self._is_reading = False
         self._read_for: object = None  # what was live when the files were read last
-
-    @property
-    def breadcrumb(self) -> str:
-        """The screen's name."""
-        return "bench"
 
     def on_mount(self) -> None:
         """Read the benchmarks now and at intervals."""

@@ -16,11 +16,6 @@ from sparkctl.views.doctor_view import DoctorProgress, DoctorScreenModel, merge_
 _FRESH_SECONDS = 60.0  # seconds for which the last run is recent enough
 
 
-def create_doctor_screen(_: ActionContext) -> DoctorScreen:
-    """Return the doctor screen."""
-    return DoctorScreen()
-
-
 class DoctorScreen(ListScreen[tuple[str, ...]]):
     """Runs `doctor` on all nodes when it opens, and shows each finding as it arrives."""
 
@@ -30,11 +25,6 @@ class DoctorScreen(ListScreen[tuple[str, ...]]):
     def __init__(self) -> None:
         super().__init__()
         self._has_begun = False
-
-    @property
-    def breadcrumb(self) -> str:
-        """The screen's name."""
-        return "doctor"
 
     def add_selection(self, now: ActionContext) -> ActionContext:
         """Return the action context with the selected finding's remedy."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from textual.binding import BindingType
 
@@ -22,16 +22,16 @@ _REFRESH_SECONDS = 3.0  # seconds between two reads of the history
 _MAX_OPERATIONS = 200
 
 
-def create_history_screen(now: ActionContext) -> HistoryScreen:
-    """Return the history screen, filtered by the selected profile if there is one."""
-    return HistoryScreen(now.profile or "")
-
-
 class HistoryScreen(ListScreen[int]):
     """Lists operations; the history files are read in threads."""
 
     SCREEN_ID = HISTORY
     BINDINGS: ClassVar[list[BindingType]] = build_bindings(HISTORY)
+
+    @classmethod
+    def create(cls, now: ActionContext) -> Self:
+        """Return the screen, filtered by the selected profile if there is one."""
+        return cls(now.profile or "")
 
     def __init__(self, profile: str = "", chosen: int | None = None) -> None:
         super().__init__()
@@ -40,11 +40,6 @@ class HistoryScreen(ListScreen[int]):
         self._detail: OperationDetail | None = None
         self._trouble: str | None = None
         self._reading: int | None = None  # the operation whose detail is being read
-
-    @property
-    def breadcrumb(self) -> str:
-        """The screen's name."""
-        return "history"
 
     def set_filter(self, profile: str, chosen: int | None) -> None:
         """Filter by a profile, or select one operation."""

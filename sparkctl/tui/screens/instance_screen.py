@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from textual.binding import BindingType
 
@@ -29,7 +29,7 @@ from sparkctl.tui.dialogs.base import ChoiceDialog, render_sentence
 from sparkctl.tui.global_actions import edit_selected_profile
 from sparkctl.tui.key_hints import format_key
 from sparkctl.tui.log_viewer.log_subscription import LogConsumer, LogSubscription
-from sparkctl.tui.screens.base import ActionHandlers, PanelScreen, build_bindings
+from sparkctl.tui.screens.base import ActionHandlers, build_bindings
 from sparkctl.tui.screens.scroll_screens import ScrollScreen
 from sparkctl.views.instance_view import (
     InstanceScreenModel,
@@ -145,19 +145,19 @@ _MAX_TAIL_LINES = 60
 _PHASES_WITHOUT_LOG = (Phase.DROPPING_CACHES, Phase.CREATING)
 
 
-def create_instance_screen(now: ActionContext) -> PanelScreen:
-    """Return the screen for the selected instance."""
-    assert now.node is not None
-    assert now.instance is not None
-    return InstanceScreen(now.node, now.instance)
-
-
 class InstanceScreen(ScrollScreen):
     """Shows one instance, even after it has gone. Its launch plan is read once per container."""
 
     SCREEN_ID = INSTANCE
     HOLDS_FIGURES = True
     BINDINGS: ClassVar[list[BindingType]] = build_bindings(INSTANCE)
+
+    @classmethod
+    def create(cls, now: ActionContext) -> Self:
+        """Return the screen of the selected instance."""
+        assert now.node is not None
+        assert now.instance is not None
+        return cls(now.node, now.instance)
 
     def __init__(self, node: NodeName, instance: str) -> None:
         super().__init__()

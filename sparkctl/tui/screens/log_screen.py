@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from textual.binding import BindingType
 from textual.containers import Vertical
@@ -118,13 +118,6 @@ _MAX_STATUS_ROWS = 3
 _EXCLUDED_ACTIONS = (ActionId.PAUSE,)  # space turns a page here
 
 
-def create_log_screen(now: ActionContext) -> PanelScreen:
-    """Return the screen for the selected instance."""
-    assert now.node is not None
-    assert now.instance is not None
-    return LogScreen(now.node, now.instance)
-
-
 class _LogBody(Vertical):
     """Status rows and log."""
 
@@ -140,6 +133,13 @@ class LogScreen(PanelScreen):
     LogScreen .body > #trouble { height: 1; display: none; }
     LogScreen .body > #trouble.-said { display: block; }
     """
+
+    @classmethod
+    def create(cls, now: ActionContext) -> Self:
+        """Return the screen of the selected instance."""
+        assert now.node is not None
+        assert now.instance is not None
+        return cls(now.node, now.instance)
 
     def __init__(self, node: NodeName, instance: str) -> None:
         super().__init__()

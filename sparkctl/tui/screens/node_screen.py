@@ -20,11 +20,6 @@ from sparkctl.views.node_view import SORT_BY_HEAD, NodeScreenModel, ProcessSort,
 from sparkctl.views.text.styled_text import TextStyle, join_text
 
 
-def create_node_screen(_: ActionContext) -> NodeScreen:
-    """Return the node screen."""
-    return NodeScreen()
-
-
 class NodeScreen(ListScreen[int]):
     """Shows the Spark that is selected in the panel."""
 

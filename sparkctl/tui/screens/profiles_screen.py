@@ -151,11 +151,6 @@ def _read_profile_files(library: ProfileLibrary) -> ProfileFiles:
     )
 
 
-def create_profiles_screen(_: ActionContext) -> ProfilesScreen:
-    """Return the profiles screen."""
-    return ProfilesScreen()
-
-
 @dataclass(frozen=True, slots=True)
 class _ProfileLint:
     """The result of `profiles check` for one profile, and the source lines of its diagnostics."""
@@ -188,11 +183,6 @@ class ProfilesScreen(ListScreen[str]):
         self._previews: dict[_PreviewKey, ProfilePreview] = {}
         self._lint_results: dict[Path, _ProfileLint] = {}  # results for the files as last read
         self._unchecked: list[Path] = []
-
-    @property
-    def breadcrumb(self) -> str:
-        """The screen's name."""
-        return "profiles"
 
     def on_mount(self) -> None:
         """Read the files now and check for changes at intervals."""

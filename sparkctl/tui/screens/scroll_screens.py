@@ -165,6 +165,11 @@ class ListScreen(PageScreen, Generic[KeyT]):
         else:
             self.scroll_rows(by * _WHEEL_ROWS)
 
+    @property
+    def breadcrumb(self) -> str:
+        """The screen's name."""
+        return self.SCREEN_ID
+
     def list_keys(self) -> tuple[Sequence[KeyT], KeyT | None]:
         """Return the keys of the visible entries in order, and the selected key; None where there is none."""
         raise NotImplementedError

@@ -33,19 +33,13 @@ if TYPE_CHECKING:
     from sparkctl.monitor.switch_progress import SwitchProgress
 
 
-def create_switch_screen(now: ActionContext) -> SwitchScreen:
-    """Return the screen of the running switch."""
-    del now
-    return SwitchScreen(None)
-
-
 class SwitchScreen(ScrollScreen):
     """Shows the plan of a switch, or the running switch where no other is asked for. The plan is a dry run."""
 
     SCREEN_ID = SWITCH
     BINDINGS: ClassVar[list[BindingType]] = build_bindings(SWITCH)
 
-    def __init__(self, request: SwitchInstance | None) -> None:
+    def __init__(self, request: SwitchInstance | None = None) -> None:
         super().__init__()
         self._request = None if request is None else replace(request, dry_run=False)
         self._plan: SwitchPlan | None = None
