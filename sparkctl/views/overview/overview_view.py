@@ -43,6 +43,7 @@ from sparkctl.views.overview.tile_rows import (
     describe_head,
     describe_rank,
     is_in_transition,
+    make_label,
     render_acceptance,
     render_bandwidth,
     render_decode_summary,
@@ -75,7 +76,7 @@ from sparkctl.views.text.frame_layout import (
     pad_screen,
     render_welcome,
 )
-from sparkctl.views.text.line_wrap import find_command, wrap_text
+from sparkctl.views.text.line_wrap import find_command, wrap_row, wrap_text
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,
@@ -198,29 +199,37 @@ def _render_instances(seen: NodeTileModel, space: DrawArea, roomy: bool) -> list
         marked = many and one.name == seen.chosen
         if at == 0 and one.ours:
             if roomy or many:
-                head = render_instance_row(one, space, marked=marked, badge=False)
+                head = render_instance_row(one, space, marked=marked if many else None, badge=False)
                 parts.append(make_block(2 if roomy else 6, _append_age(head, seen, space)))
             parts += _render_main_instance(one, seen, space, roomy)
         else:
             serves = one.ours and one.phase is Phase.READY
-            parts.append(make_block(0 if serves else 3 + at, _render_named_instance(one, seen, space, marked)))
+            parts.append(make_block(0 if serves else 3 + at, *_render_named_instance(one, seen, space, marked, roomy)))
             if serves and one.numbers is not None:
                 parts.append(make_block(4 + at, make_row("  ", *render_throughput(one, space))))
     return parts
 
 
-def _render_named_instance(one: InstanceView, seen: NodeTileModel, space: DrawArea, marked: bool) -> TextRow:
+_MOST_FAILURE_ROWS = 3
+
+
+def _render_named_instance(
+    one: InstanceView, seen: NodeTileModel, space: DrawArea, marked: bool, roomy: bool
+) -> list[TextRow]:
+    """Return an instance in one row; one that failed with the sentence of its verdict, in a roomy tile in full."""
     end = seen.ends.get(one.name)
     if one.phase is not Phase.FAILED or end is None or end.verdict is None:
-        return render_instance_row(one, space, marked=marked, badge=True, ready_for=seen.seconds_ready(one))
-    mark = "▸" if marked else " "
+        return [render_instance_row(one, space, marked=marked, badge=True, ready_for=seen.seconds_ready(one))]
     state = build_instance_badge(one)
-    why = make_row(
-        Span(f"  {state.sign} {state.word}: ", state.tone), sanitize_span(end.verdict.summary, TextStyle.VALUE)
-    )
-    return truncate_row(
-        make_row(Span(f"{mark} ", TextStyle.ACCENT), sanitize_span(one.name, TextStyle.TITLE), *why), space.columns
-    )
+    head = make_row(
+        Span("▸ " if marked else "  ", TextStyle.ACCENT), sanitize_span(one.name, TextStyle.TITLE),
+        Span(f"  {state.sign} {state.word}: ", state.tone),
+    )  # fmt: skip
+    rows = wrap_row(make_row(*head, sanitize_span(end.verdict.summary, TextStyle.VALUE)), space.columns, 4)
+    most = _MOST_FAILURE_ROWS if roomy else 1
+    if len(rows) > most:
+        rows[most - 1] = make_row(*truncate_row(rows[most - 1], space.columns - 2, ""), Span(" …", TextStyle.VALUE))
+    return rows[:most]
 
 
 def _append_age(head: TextRow, seen: NodeTileModel, space: DrawArea) -> TextRow:
@@ -319,21 +328,22 @@ def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawAre
         why = render_failure(one, seen, space)
         return [make_block(1, *why[:2]), *(make_block(3, each) for each in why[2:])]
     if any(found.kind is FindingKind.PARTNER and found.instance == one.name for found in seen.view.findings):
-        return [make_block(1, make_row(Span("  its other rank on another Spark is gone", TextStyle.BAD)))]
+        return [make_block(1, make_row(Span("its other rank on another Spark is gone", TextStyle.BAD)))]
     if one.phase is Phase.READY and one.name in seen.heads:
         moved = build_substitute_chart(build_rdma_chart(seen, space.chart_columns), space) if roomy else None
-        told = make_block(1, make_row(Span("  "), *describe_head(one, seen.heads[one.name])))
+        told = make_block(1, make_row(make_label("head"), *describe_head(one, seen.heads[one.name])))
         return [told, *([] if moved is None else [moved])]
     if one.phase is not Phase.READY or one.port is None:
         return [make_block(3, make_row(sanitize_span(one.detail, TextStyle.STALE)))] if one.detail else []
     if not tells_figures(one):
         return []
-    decode, accept = render_throughput(one, space), render_acceptance(one, seen, space)
+    speed = build_throughput_chart(one, seen, space) if roomy else None
+    has_chart = speed is not None and space.is_chart_row_wide  # which shows the accept length over time, too
+    decode, accept = render_throughput(one, space), render_acceptance(one, None if has_chart else seen, space)
     reads = render_bandwidth(one, seen, space)
     last = [] if reads is None else [make_block(4, reads)]
     if roomy and (uses := render_engine_facts(one, space)) is not None:
         last.append(make_block(6, uses))
-    speed = build_throughput_chart(one, seen, space) if roomy else None
     course = [] if speed is None else [speed]
     if accept is None:
         return [make_block(1, decode), *course, *last]
@@ -418,7 +428,7 @@ def render_overview(scene: OverviewScreenModel, columns: int, lines: int) -> Ove
     def count_rows(wide: int, most: int) -> int:
         return count_useful_rows(tiles, wide, most)
 
-    boxes = arrange_tiles(len(tiles), scene.chosen, columns, lines, count_rows)
+    boxes = arrange_tiles(len(tiles), scene.chosen, columns, lines, count_rows, has_news=_has_news(scene))
     shown: list[tuple[TextRow, ...]] = []
     for _, group in groupby(boxes, key=lambda box: box.y):
         level = list(group)
@@ -429,6 +439,16 @@ def render_overview(scene: OverviewScreenModel, columns: int, lines: int) -> Ove
     below = _render_below_tiles(scene, len(boxes), columns, lines - len(rows))
     findings = {len(rows) + at: found for at, (_, found) in enumerate(below) if found is not None}
     return OverviewLayout(pad_screen([*rows, *(row for row, _ in below)], columns, lines), boxes, findings)
+
+
+_MANY_FINDINGS = 4
+
+
+def _has_news(scene: OverviewScreenModel) -> bool:
+    """Tell whether more than a few rows below the tiles are used: something starts, stops or switches, or much is wrong."""
+    views = [seen.view for seen in scene.glances if seen.is_known]
+    moves = any(is_in_transition(one) for view in views for one in view.instances)
+    return bool(moves or scene.switching) or sum(len(view.findings) for view in views) > _MANY_FINDINGS
 
 
 _RowOfFinding = tuple[TextRow, Finding | None]
