@@ -43,7 +43,6 @@ from sparkctl.views.overview.tile_rows import (
     describe_head,
     describe_rank,
     is_in_transition,
-    make_label,
     render_acceptance,
     render_bandwidth,
     render_decode_summary,
@@ -248,7 +247,7 @@ def _render_nothing_runs(seen: NodeTileModel) -> TextRow:
         return make_row(Span("what runs is not known yet", TextStyle.STALE))
     recent = f": {', '.join(seen.recent)} ..." if seen.recent and not seen.offers else ""
     if seen.offers:
-        recent = "; the last used first" if seen.recent else ""
+        recent = ""
         if any(one.missing for one in seen.offers):
             recent = ", and gets what is missing first"
     if seen.start_key is None:
@@ -331,7 +330,7 @@ def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawAre
         return [make_block(1, make_row(Span("its other rank on another Spark is gone", TextStyle.BAD)))]
     if one.phase is Phase.READY and one.name in seen.heads:
         moved = build_substitute_chart(build_rdma_chart(seen, space.chart_columns), space) if roomy else None
-        told = make_block(1, make_row(make_label("head"), *describe_head(one, seen.heads[one.name])))
+        told = make_block(1, describe_head(one, seen.heads[one.name]))
         return [told, *([] if moved is None else [moved])]
     if one.phase is not Phase.READY or one.port is None:
         return [make_block(3, make_row(sanitize_span(one.detail, TextStyle.STALE)))] if one.detail else []

@@ -61,7 +61,7 @@ from sparkctl.views.text.styled_text import (
 
 _LEVEL_STYLES = {LogLevel.WARNING: TextStyle.ATTENTION, LogLevel.ERROR: TextStyle.BAD}
 LABEL_COLUMNS = 8  # width of the labels of figures
-MAX_CHART_ROWS, TALL_CHART_ROWS = 6, 14  # largest height of a curve; on a tall screen
+MAX_CHART_ROWS, TALL_CHART_ROWS = 9, 16  # largest height of a curve; on a tall screen
 _CHART_MINUTES = (1, 2, 5, 15)  # possible periods of curves in minutes; the shortest that holds all readings is used
 _MAX_GAP_SECONDS = 10.0  # seconds; a shorter pause between readings is no gap
 _MAX_BAR_COLUMNS = 88
