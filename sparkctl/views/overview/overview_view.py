@@ -272,8 +272,8 @@ def _render_start_offers(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]
     if not seen.offers or space.columns < _MIN_OFFER_COLUMNS:
         return []
     wide = max(_OFFER_NAME_COLUMNS, *(measure_text(sanitize_line(one.name)) for one in seen.offers))
-    blocks = []
-    for at, one in enumerate(seen.offers):
+    rows: list[tuple[TextRow, TextRow]] = []
+    for one in seen.offers:
         name = make_row(
             Span(" ", TextStyle.LABEL), _render_offer_sign(one), " ",
             sanitize_span(pad_text(sanitize_line(one.name), wide), TextStyle.VALUE),
@@ -287,11 +287,12 @@ def _render_start_offers(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]
         claim = () if one.fit is None or one.fit.needed_bytes is None else (
             Span(f"{one.fit.needed_bytes / GIB:7.0f}", TextStyle.VALUE), Span(" GiB", TextStyle.UNIT)
         )  # fmt: skip
-        row = make_row(*name, *ends)
-        if measure_row(row) + measure_row(claim) <= space.columns:
-            row = make_row(*row, *claim)
-        blocks.append(make_block(6 + at, truncate_row(row, space.columns)))
-    return blocks
+        rows.append((make_row(*name, *ends), claim))
+    longest = max(measure_row(row) for row, _ in rows)
+    room = space.columns - max(measure_row(claim) for _, claim in rows)
+    if longest > room:  # a column for all of them, or for none
+        return [make_block(6 + at, truncate_row(row, space.columns)) for at, (row, _) in enumerate(rows)]
+    return [make_block(6 + at, make_row(*pad_row(row, longest), *claim)) for at, (row, claim) in enumerate(rows)]
 
 
 def _render_offer_sign(one: StartOffer) -> Span:
