@@ -102,8 +102,12 @@ def render_step(step: Step, space: DrawArea, detail: str | None = None) -> TextR
     if detail is not None:
         amount = sanitize_line(detail)
         room = space.columns - LABEL_COLUMNS - space.bar_columns - 2
-        is_whole = share is None or measure_text(done) + 2 + measure_text(amount) <= room
-        done = f"{done}  {amount}".strip() if is_whole else amount  # the bar shows the share
+        forms = (
+            f"{done}  {amount}".strip(),
+            amount,
+            amount.partition(", ")[0],
+        )  # the bar shows the share, the strip below the rest
+        done = next((one for one in forms if share is None or measure_text(one) <= room), forms[-1])
     short = len(name) < LABEL_COLUMNS and bool(done)
     beside = done if short else f"{done} {name}".strip()
     if share is None:
