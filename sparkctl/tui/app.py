@@ -76,7 +76,7 @@ def reload_config(panel: PanelApp) -> None:
         panel.repaint_unless_frozen()
 
 
-_TICK_SECONDS = 1.0  # seconds
+_TICK_SECONDS = 1.0
 _FIRST_PAINT_SECONDS = 0.5  # seconds after which the controller starts even without a first paint
 
 

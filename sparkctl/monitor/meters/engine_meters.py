@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -208,6 +208,7 @@ def _weighted_mean(weighted: list[tuple[float | None, float]]) -> float | None:
 
 _TIMEOUT_SECONDS = 3.0
 _RETRY_SECONDS = 60.0  # seconds until an engine without /metrics is asked again
+_READING_GAP_SECONDS = 1.0  # seconds between two readings, where nothing is followed
 _LOG_LOOKBACK_SECONDS = 30.0  # seconds of log: the longest time between two lines of an engine at work
 _LOG_TAIL_LINES = 2000  # lines; with `since` alone, Docker reads a log from its beginning
 _UNAUTHORIZED_STATUSES = (401, 403)
@@ -263,6 +264,15 @@ class EngineMeters:
                     self._session, container, instance.port or 0, instance.engine or ""
                 )
         await gather_or_cancel(*(meter.read_metrics() for meter in self._meters.values()))
+
+    async def read_once(self, instances: Sequence[InstanceView], ahead: float) -> dict[str, MeterReading]:
+        """Return the figures of two readings a second apart, by container id; ``ahead`` as in `follow_logs`. Raises ConnectionLost."""
+        if any(map(has_meter, instances)):
+            await self.read_metrics(instances)
+            await self._session.clock.sleep(_READING_GAP_SECONDS)
+            await self.read_metrics(instances)
+            await self.read_logs(ahead)
+        return self.get_current_readings(ahead)
 
     def follow_logs(self, ahead: float) -> None:
         """Start following the needed logs; ``ahead``: seconds by which the node's clock is ahead of ours."""

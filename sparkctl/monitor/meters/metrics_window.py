@@ -265,7 +265,7 @@ def compute_quantiles(before: Histogram | None, now: Histogram | None) -> Quanti
 
 # Speculative decoding is bursty: over 1 s its figures jump between zero and too high.
 WINDOW_SECONDS = 10.0
-_MAX_STEP_SECONDS = 1.0  # seconds
+_MAX_STEP_SECONDS = 1.0
 
 
 class MetricsWindow:

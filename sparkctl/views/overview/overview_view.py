@@ -87,7 +87,7 @@ from sparkctl.views.text.styled_text import (
     measure_text,
     pad_row,
     pad_text,
-    render_state,
+    render_severity,
     sanitize_span,
     truncate_row,
 )
@@ -539,7 +539,7 @@ def _render_findings(scene: OverviewScreenModel, columns: int, *, is_full: bool)
     for one in sort_by_severity(every):
         mine = one is chosen
         mark = Span("▸" if mine else " ", TextStyle.ACCENT)
-        head = make_row(mark, render_state(one.severity), sanitize_span(f"{one.node}  ", TextStyle.TITLE))
+        head = make_row(mark, render_severity(one.severity), sanitize_span(f"{one.node}  ", TextStyle.TITLE))
         words = sanitize_span(one.summary, TextStyle.STRONG if mine else TextStyle.PLAIN)
         if not is_full:
             rows.append(((*head, words), one))

@@ -164,7 +164,8 @@ def render_instance_row(
 def describe_engine(one: InstanceView) -> str:
     """Return ``SGLang 0.5.12``, or the image for a container of others and for a program that no engine knows. The version comes
     from the log, else from the image's tag if that looks like a version."""
-    if one.engine is None or (one.engine in engines.engine_names() and engines.load_engine(one.engine).is_any_program):
+    engine = engines.find_engine(one.engine)
+    if one.engine is None or (engine is not None and engine.is_any_program):
         return one.image.rpartition("/")[2]
     name = engines.engine_title(one.engine)
     version = next((fact.value for fact in one.facts if fact.name is EngineFactName.ENGINE_VERSION), None)
@@ -204,11 +205,8 @@ def render_labelled_text(name: str, sentence: str, space: DrawArea, tone: TextSt
 
 def tells_figures(one: InstanceView) -> bool:
     """Tell whether there are figures of its engine, or may be."""
-    return (
-        one.numbers is not None
-        or one.engine not in engines.engine_names()
-        or not engines.load_engine(one.engine).is_any_program
-    )
+    engine = engines.find_engine(one.engine)
+    return one.numbers is not None or engine is None or not engine.is_any_program
 
 
 def render_throughput(one: InstanceView, space: DrawArea) -> TextRow:
