@@ -93,6 +93,7 @@ from sparkctl.views.text.styled_text import (
 )
 
 _ROOMY_LINES = 8  # from this height on, each figure has a row of its own
+_WHOLE_VERDICT_LINES = 20  # from this height on, a verdict stands in the tile in full
 
 
 class NodeTile:
@@ -100,14 +101,14 @@ class NodeTile:
 
     def __init__(self, seen: NodeTileModel, chart_rows: int = MAX_CHART_ROWS) -> None:
         self._seen, self._chart_rows = seen, chart_rows
-        self._made: dict[tuple[int, bool], TileSections] = {}
+        self._made: dict[tuple[int, bool, bool], TileSections] = {}
 
     def render_rows(self, columns: int, lines: int, *, chosen: bool = False) -> tuple[TextRow, ...]:
         """Return exactly ``lines`` rows of exactly ``columns``: state, memory, throughput, draft acceptance,
         temperature."""
         room = max(0, lines - 2)
         return self.frame_rows(
-            align_sections([self.get_sections(columns, room >= _ROOMY_LINES)], room)[0], columns, lines, chosen=chosen
+            align_sections([self.get_sections(columns, room)], room)[0], columns, lines, chosen=chosen
         )
 
     def frame_rows(self, rows: Sequence[TextRow], columns: int, lines: int, *, chosen: bool) -> tuple[TextRow, ...]:
@@ -117,22 +118,23 @@ class NodeTile:
         tone = None if worst is None else get_severity_style(worst.severity)
         return draw_frame(title, rows, columns, lines, chosen=chosen, tone=tone)
 
-    def get_sections(self, columns: int, roomy: bool) -> TileSections:
-        """Return the sections of the tile."""
-        made = self._made.get((columns, roomy))
+    def get_sections(self, columns: int, room: int) -> TileSections:
+        """Return the sections of the tile for this many rows."""
+        key = columns, room >= _ROOMY_LINES, room >= _WHOLE_VERDICT_LINES
+        made = self._made.get(key)
         if made is None:
-            space = DrawArea(max(8, columns - 4), self._chart_rows)
-            made = self._made[columns, roomy] = _build_sections(self._seen, space, roomy)
+            space = DrawArea(max(8, columns - 4), self._chart_rows, is_tall=key[2])
+            made = self._made[key] = _build_sections(self._seen, space, key[1])
         return made
 
 
 def count_useful_rows(tiles: Sequence[NodeTile], columns: int, lines: int) -> int:
     """Return how many of at most ``lines`` these tiles can use when aligned with each other."""
     if lines - 2 >= _ROOMY_LINES:
-        wanted = count_needed_rows([one.get_sections(columns, True) for one in tiles])
+        wanted = count_needed_rows([one.get_sections(columns, lines - 2) for one in tiles])
         if wanted >= _ROOMY_LINES:
             return min(lines, wanted + 2)
-    wanted = max(sum(len(part.rows) for part in one.get_sections(columns, False).parts) for one in tiles)
+    wanted = max(sum(len(part.rows) for part in one.get_sections(columns, 0).parts) for one in tiles)
     return max(MIN_TILE_LINES, min(lines, wanted + 2))
 
 
@@ -141,7 +143,7 @@ def render_tile_row(
 ) -> list[tuple[TextRow, ...]]:
     """Return tiles side by side, each with its width in columns, with aligned sections."""
     room = max(0, lines - 2)
-    rows = align_sections([tile.get_sections(columns, room >= _ROOMY_LINES) for tile, columns in tiles], room)
+    rows = align_sections([tile.get_sections(columns, room) for tile, columns in tiles], room)
     return [
         tile.frame_rows(made, columns, lines, chosen=mine)
         for (tile, columns), made, mine in zip(tiles, rows, chosen, strict=True)

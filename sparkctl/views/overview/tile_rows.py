@@ -79,10 +79,11 @@ _MIN_LENGTH_SPREAD = 0.4  # tokens per step; smaller differences of accept lengt
 @dataclass(frozen=True, slots=True)
 class DrawArea:
     """The area inside the frame, in columns, and the drawing options. ``chart_rows``: the largest height of a curve, the same for
-    all values, so that rows below do not move."""
+    all values, so that rows below do not move. ``is_tall``: a sentence may take as many rows as it needs."""
 
     columns: int
     chart_rows: int = MAX_CHART_ROWS
+    is_tall: bool = False
 
     @property
     def is_wide(self) -> bool:
@@ -180,13 +181,14 @@ def render_failure(one: InstanceView, seen: NodeTileModel, space: DrawArea) -> l
     end = seen.ends.get(one.name)
     verdict = None if end is None else end.verdict
     sentence = verdict.summary if verdict else f"{one.detail or one.status or 'it ended'}: enter shows the cause"
-    rows = render_labelled_text("why", sentence, space, TextStyle.BAD, 2)
+    most, most_proof = (5, 3) if space.is_tall else (2, 1)
+    rows = render_labelled_text("why", sentence, space, TextStyle.BAD, most)
     if verdict is not None and verdict.evidence:
         proof = verdict.evidence[0]
         where = f"line {proof.line}  " if proof.line is not None else f"{proof.origin}  "
-        rows += render_labelled_text("proof", where + proof.text, space, TextStyle.VALUE, 1)
+        rows += render_labelled_text("proof", where + proof.text, space, TextStyle.VALUE, most_proof)
     if verdict is not None:
-        rows += render_labelled_text("try", verdict.remedy, space, TextStyle.VALUE, 2)
+        rows += render_labelled_text("try", verdict.remedy, space, TextStyle.VALUE, most)
     return rows
 
 
