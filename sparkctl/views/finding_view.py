@@ -249,7 +249,33 @@ def render_problems(wrong: NodeProblems, columns: int) -> list[TextRow]:
     ]
     if view is not None:
         lines += format_node_findings(view.findings, wrong.now, columns)
-    return [make_row(sanitize_span(line)) for line in lines]
+    return _style_problems(lines)
+
+
+_STYLES_BY_SYMBOL = {
+    get_state_symbol(Phase.FAILED): TextStyle.BAD,
+    **{get_state_symbol(one): get_severity_style(one) for one in Severity},
+}
+
+
+def _style_problems(lines: Sequence[str]) -> list[TextRow]:
+    """Return the lines of problems: the symbol and the sentence of each stand out, its evidence is faint, what to do is not."""
+    rows: list[TextRow] = []
+    tone = TextStyle.PLAIN
+    for line in lines:
+        text = line.lstrip(" ")
+        indent = Span(" " * (len(line) - len(text)))
+        sign, _, words = text.partition(" ")
+        if sign in _STYLES_BY_SYMBOL:
+            rows.append(
+                make_row(indent, Span(f"{sign} ", _STYLES_BY_SYMBOL[sign]), sanitize_span(words, TextStyle.STRONG))
+            )
+            tone = TextStyle.LABEL
+            continue
+        if sign == "try:":
+            tone = TextStyle.PLAIN
+        rows.append(make_row(indent, sanitize_span(text, tone)))
+    return rows
 
 
 def render_findings_elsewhere(views: Sequence[NodeTelemetryView], columns: int) -> list[TextRow]:
@@ -262,7 +288,7 @@ def render_findings_elsewhere(views: Sequence[NodeTelemetryView], columns: int) 
             rows += [
                 (),
                 make_row(sanitize_span(view.name, TextStyle.TITLE)),
-                *(make_row(sanitize_span(one)) for one in lines),
+                *_style_problems(lines),
             ]
     return rows
 
