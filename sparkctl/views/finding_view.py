@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import textwrap
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +13,7 @@ from sparkctl.model.finding import FindingKind as Kind
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line, sanitize_lines
-from sparkctl.model.text.units import format_duration
+from sparkctl.model.text.units import format_duration, format_time_of_day
 from sparkctl.monitor.event_log import EventLogEntry
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.views.event_log_view import describe_log_entry
@@ -238,7 +237,7 @@ def render_problems(wrong: NodeProblems, columns: int) -> list[TextRow]:
         else:
             blocks.append([head + (f": {sanitize_line(detail)}" if detail else "; enter on it says why")])
     for one in wrong.guard_actions:
-        when = time.strftime("%H:%M:%S", time.localtime(one.when))
+        when = format_time_of_day(one.when, has_seconds=True)
         text, tone = describe_log_entry(one)
         blocks.append([f"{bad if tone is TextStyle.BAD else warned} guard, {when}: {sanitize_line(text)}"])
     blocks += [[sanitize_line(words)] for words in wrong.bad_notices]
