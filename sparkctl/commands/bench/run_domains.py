@@ -53,7 +53,7 @@ from sparkctl.model.events import BenchDomainMeasured, CommandEnded, Emit, Event
 from sparkctl.model.node import Node
 from sparkctl.model.text.sanitize import load_json, sanitize_line
 from sparkctl.monitor.engine_probe import QueryMarkerSupport, request_engine
-from sparkctl.monitor.meters.metrics_window import has_restarted, subtract_counters
+from sparkctl.monitor.meters.metrics_window import compute_weighted_mean, has_restarted, subtract_counters
 from sparkctl.transport.http_client import InvalidHttpResponse
 
 _PROMPT_SECONDS = 300.0  # seconds for one answer, without --timeout
@@ -444,19 +444,14 @@ class _DraftCount:
     @property
     def length(self) -> float | None:
         """Tokens a step, None where no step drafted or none was told."""
-        return 1 + self._accepted / self.steps if self.steps else _weigh(self._gauges)
+        return 1 + self._accepted / self.steps if self.steps else compute_weighted_mean(self._gauges)
 
     @property
     def rate(self) -> float | None:
         """The share of the drafts that was accepted."""
         if self.steps:
             return self._accepted / self._proposed if self._has_proposed and self._proposed else None
-        return _weigh(self._gauge_rates)
-
-
-def _weigh(pairs: Sequence[tuple[float, float]]) -> float | None:
-    weight = sum(tokens for _, tokens in pairs)
-    return sum(value * tokens for value, tokens in pairs) / weight if weight else None
+        return compute_weighted_mean(self._gauge_rates)
 
 
 _OWN = Path(__file__).parent / "prompts.jsonl"

@@ -38,7 +38,13 @@ from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.monitor.engine_probe import QueryMarkerSupport, request_engine
-from sparkctl.monitor.meters.metrics_window import WINDOW_SECONDS, MetricsWindow, ReportCadence
+from sparkctl.monitor.meters.metrics_window import (
+    WINDOW_SECONDS,
+    MetricsWindow,
+    ReportCadence,
+    compute_weighted_mean,
+    sum_known,
+)
 from sparkctl.profiles.container_labels import find_container_api_key, parse_port_label
 from sparkctl.transport import http_client
 from sparkctl.transport.node_session import NodeSession
@@ -133,10 +139,10 @@ class StatsLineWindow:
     def _build_gauge_meter(self, told: list[StatsLine]) -> EngineMeter:
         usages = [line.kv_usage for line in told if line.kv_usage is not None]
         return EngineMeter(
-            running=_sum_known([line.running for line in told]),
-            waiting=_sum_known([line.waiting for line in told]),
+            running=sum_known([line.running for line in told]),
+            waiting=sum_known([line.waiting for line in told]),
             kv_usage=max(usages, default=None),
-            kv_tokens=_sum_known([line.kv_tokens for line in told]),
+            kv_tokens=sum_known([line.kv_tokens for line in told]),
         )
 
     def _compute_acceptance(self, told: list[StatsLine], now: float) -> DraftAcceptance | None:
@@ -152,7 +158,7 @@ class StatsLineWindow:
         )
         lengths = [(line.accept_length, line.drafted or 1.0) for line in lines if line.drafted != 0]
         rates = [(line.accept_rate, line.drafted or 1.0) for line in lines if line.drafted != 0]
-        length, rate = _weighted_mean(lengths), _weighted_mean(rates)
+        length, rate = compute_weighted_mean(lengths), compute_weighted_mean(rates)
         if length is None and rate is None:
             return None
         positions = lines[-1].per_position if lines else None
@@ -162,20 +168,20 @@ class StatsLineWindow:
         return self._select_lines(now, self.seconds, StatsLineKind.PREFILL)
 
     def _compute_prompt_rate(self, told: list[StatsLine], now: float) -> float | None:
-        said = _sum_known([line.prompt_rate for line in told])
+        said = sum_known([line.prompt_rate for line in told])
         if said is not None:
             return said
-        tokens = _sum_known([line.prompt_tokens for line in self._recent_prompt_lines(now)])
+        tokens = sum_known([line.prompt_tokens for line in self._recent_prompt_lines(now)])
         if tokens is not None:
             return tokens / self.seconds
-        return _sum_known([line.prompt_rate for line in self._recent_prompt_lines(now)])
+        return sum_known([line.prompt_rate for line in self._recent_prompt_lines(now)])
 
     def _compute_prefix_hit_rate(self, told: list[StatsLine], now: float) -> float | None:
         said = [line.prefix_hit_rate for line in told if line.prefix_hit_rate is not None]
         if said:
             return sum(said) / len(said)
-        cached = _sum_known([line.cached_tokens for line in self._recent_prompt_lines(now)])
-        computed = _sum_known([line.prompt_tokens for line in self._recent_prompt_lines(now)])
+        cached = sum_known([line.cached_tokens for line in self._recent_prompt_lines(now)])
+        computed = sum_known([line.prompt_tokens for line in self._recent_prompt_lines(now)])
         return cached / (cached + computed) if cached is not None and computed else None
 
     def _select_lines(self, now: float, seconds: float, kind: StatsLineKind) -> list[StatsLine]:
@@ -193,17 +199,6 @@ def merge_meters(counted: EngineMeter, said: EngineMeter) -> EngineMeter:
     judged = counted.acceptance is not None and counted.acceptance.length is not None
     acceptance = counted.acceptance if judged else said.acceptance or counted.acceptance
     return replace(counted, steps=counted.steps or said.steps, acceptance=acceptance)
-
-
-def _sum_known(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
-
-
-def _weighted_mean(weighted: list[tuple[float | None, float]]) -> float | None:
-    known = [(value, weight) for value, weight in weighted if value is not None]
-    total = sum(weight for _, weight in known)
-    return sum(value * weight for value, weight in known) / total if total else None
 
 
 _TIMEOUT_SECONDS = 3.0
