@@ -438,7 +438,7 @@ def _escape_char(char: str) -> str:
 _LINE_PATTERN = re.compile(r"(?P<word>[A-Za-z]++)(?:\s*+=|\s)(?P<rest>.*)")
 _WORD_PATTERN = re.compile(r'"([^"]*)"|(\S+)')
 _MAX_INCLUDE_DEPTH = 4
-_MAX_CONFIG_BYTES = 1 << 20  # bytes
+_MAX_CONFIG_BYTES = 1 << 20
 
 
 def list_ssh_aliases(path: Path | None = None) -> tuple[str, ...]:

@@ -146,11 +146,6 @@ def _report_error(arguments: list[str], message: str, hint: str | None, code: in
     return code
 
 
-def asks_for_json(arguments: list[str]) -> bool:
-    """Tell whether a command line asks for JSON or YAML, even if it could not be parsed."""
-    return find_document_format(arguments) is not None
-
-
 def find_document_format(arguments: list[str]) -> str | None:
     """Return ``json`` or ``yaml``, which a command line asks for even if it could not be parsed; None for text."""
     if "--" in arguments:  # what follows is the command of `exec`

@@ -246,7 +246,7 @@ async def _open_shell(panel: Panel, node: Node) -> None:
     try:
         status, said = await panel.run_external_program(words, suggest_install(words[0]), listen=not node.is_local)
     except InvalidInput as error:
-        panel.show_toast(f"{error.message}\n{error.hint}", severity="error")
+        panel.show_error(error, severity="error")
         return
     if status == _SSH_FAILED_STATUS and not node.is_local:
         lines = [line for line in said.splitlines() if line.strip()]
@@ -269,7 +269,7 @@ async def _open_shell_inside(panel: Panel, node: Node, container: str) -> None:
         words = build_container_command(node, container)
         status, said = await panel.run_external_program(words, suggest_install(words[0]), listen=not node.is_local)
     except InvalidInput as error:
-        panel.show_toast(f"{error.message}\n{error.hint}", severity="error")
+        panel.show_error(error, severity="error")
         return
     if status in (*_EXEC_FAILED_STATUSES, _SSH_FAILED_STATUS):
         lines = [line for line in said.splitlines() if line.strip() and not line.startswith("Connection to ")]

@@ -185,11 +185,11 @@ async def _print_updates(
 
     ``waits``: text that stays, as in a pipe, begins with the first look that is complete.
     """
-    import time
     from contextlib import aclosing
 
     from sparkctl.cli import stdout
     from sparkctl.cli.verb_runner import run_until_interrupt
+    from sparkctl.model.text.units import format_time_of_day
 
     painting = stdout.is_terminal() and not printer.as_json and not printer.plain
 
@@ -201,7 +201,7 @@ async def _print_updates(
                     continue
                 is_shown = True
                 if painting:
-                    clock = time.strftime("%H:%M:%S", time.localtime(max((view.when for view in views), default=0)))
+                    clock = format_time_of_day(max((view.when for view in views), default=0), has_seconds=True)
                     stdout.repaint_screen([clock, "", *printer.format_lines(views, stdout.get_terminal_height() - 3)])
                 else:
                     printer.print_views(views)
