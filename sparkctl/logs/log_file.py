@@ -23,7 +23,7 @@ from sparkctl.errors import InvalidInput
 from sparkctl.files import open_regular_file, open_user_file, refuse_device
 from sparkctl.logs.line_effects import split_raw_line
 
-BLOCK_BYTES = 64 << 10  # bytes
+BLOCK_BYTES = 64 << 10
 _HALF_LINE_BYTES = 64 << 10  # half of the limit: of a longer line, head and tail are used
 _GZIP_MAGIC = b"\x1f\x8b"
 _UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)

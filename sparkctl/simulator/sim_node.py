@@ -409,15 +409,15 @@ class SimNode:
         """Have the kernel log a line."""
         self.kernel_lines.append((self.uptime, text))
 
-    def log_oom_kill(self, pid: int, container: str, process: str = "python3") -> None:
+    def log_oom_kill(self, pid: int, container: str) -> None:
         """Have the kernel log that its OOM killer ended a process of a container."""
         scope = f"/system.slice/docker-{container}.scope"
         self.log_kernel_line(
             f"oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=docker-{container}.scope,mems_allowed=0,"
-            f"global_oom,task_memcg={scope},task={process},pid={pid},uid=0"
+            f"global_oom,task_memcg={scope},task=python3,pid={pid},uid=0"
         )
         self.log_kernel_line(
-            f"Out of memory: Killed process {pid} ({process}) total-vm:158493688kB, anon-rss:1000kB, file-rss:0kB, "
+            f"Out of memory: Killed process {pid} (python3) total-vm:158493688kB, anon-rss:1000kB, file-rss:0kB, "
             "shmem-rss:0kB, UID:0 pgtables:4120kB oom_score_adj:0"
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 from sparkctl.engines.base import FailureWeight
@@ -12,7 +12,7 @@ from sparkctl.model.engine_metrics import EngineFact, EngineFactName
 from sparkctl.model.phase import PhaseDuration, Step
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.text.units import format_duration
-from sparkctl.model.verdict import CAUSE_MEANINGS, Evidence, FailureCause, Verdict
+from sparkctl.model.verdict import CAUSE_MEANINGS, Evidence, Verdict
 from sparkctl.views.event_text import format_phase_name, format_step_name, format_verdict
 
 SCHEMA = 1
@@ -181,10 +181,10 @@ def _explain_choice(found: LogDiagnosis, reading: LogReading) -> str:
     return f"line {root.line}, {why}; {verdict.confidence}"
 
 
-def format_causes(meanings: Mapping[FailureCause, str] = CAUSE_MEANINGS) -> list[str]:
+def format_causes() -> list[str]:
     """Return the closed set of causes with the meaning of each."""
-    wide = max(len(cause) for cause in meanings)
-    return [f"{cause:{wide}}  {meaning}" for cause, meaning in meanings.items()]
+    wide = max(map(len, CAUSE_MEANINGS))
+    return [f"{cause:{wide}}  {meaning}" for cause, meaning in CAUSE_MEANINGS.items()]
 
 
 def format_remedy_as_flags(remedy: str) -> str:
