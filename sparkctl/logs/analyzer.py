@@ -353,6 +353,7 @@ class LogAnalyzer:
     _request_error: int = -_MAX_CHAIN_LINES  # the last line of what says that a request failed: its tracebacks follow
     _is_request_traceback: bool = False
     _ends_itself: bool = False
+    _ready_at: int = 0  # the line with which it became ready
 
     def __post_init__(self) -> None:
         self.is_ready_line = _compile_ready_line(self.ready.line) if self.ready.line else None
@@ -593,7 +594,8 @@ class LogAnalyzer:
         if self.whole and seen.serving and failure.cause in STARTUP_ONLY_CAUSES and self._lived_at > seen.number:
             return True  # a client's adapter, template or picture: the engine went on
         if not failure.fatal and seen.serving and (death := self._find_death_after(seen)) is not None:
-            return death.failure is None or self._has_survived(death, death.failure)
+            is_at_work = self._made - death.made >= _SURVIVED_TOKEN_LINES
+            return is_at_work or death.failure is None or self._has_survived(death, death.failure)
         if failure.fatal:
             if since >= _SURVIVED_LINES_FATAL:
                 return True
@@ -708,7 +710,7 @@ class LogAnalyzer:
 
     def _note_readiness(self, line: LogLine, text: str) -> None:
         if self.is_ready_line is not None and self.is_ready_line(text) and self._says_ready(text):
-            self.ready_line_seen = True
+            self.ready_line_seen, self._ready_at = True, line.number
             self._times.mark_ready(line)
             self._change_phase(Phase.WARMING, Step("first token"), line)
 
@@ -940,6 +942,8 @@ class LogAnalyzer:
             told = {name: fact.value for name, fact in self.facts.items()}
             is_serving = self.was_ready
             self._record_failure(refine_failure(signal.failure, text, step, told, is_serving=is_serving), line, text)
+        if signal.phase is Phase.READY and 0 < self._ready_at < line.number and any(map(_is_death, self.failures)):
+            self.failures.clear()  # it was started again
         # The engine's own ready message does not decide: the rule's line, the health path and a token do.
         phase = Phase.WARMING if signal.phase is Phase.READY else signal.phase
         if signal.step is not None and self._is_late_progress(signal.step):

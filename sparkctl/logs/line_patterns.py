@@ -392,7 +392,7 @@ _MARKERS = re.compile(r"[\s~^]*+$")  # the line below a source line that points 
 # The frame that Python draws around an ExceptionGroup; what it frames has its own indentation.
 _GROUP_EDGE = re.compile(r"\s*+(?:\| ?|\+ (?!-)|[+-]++(?: \d{1,4} -++)?\s*+)")
 ASSERTION_START = "assert "
-MODEL_CONFIG_READ = ".architectures["  # source that reads what a model's config has to name
+MODEL_CONFIG_READ = ".architectures"  # source that reads what a model's config has to name
 _STATEMENT_STARTS = ("raise ", ASSERTION_START)
 _MAX_HEAD_CHARS = 200  # of a line as the log has it, in which its prefixes stand
 _HEAD_END_CHARS = 20  # of a line's text, by which the end of its prefixes is found
