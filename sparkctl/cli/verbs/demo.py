@@ -410,8 +410,9 @@ def _serve_simulator(scenario: str, speed: float) -> int:
                 f"export SPARKCTL_PROFILES_BENEATH={shlex.quote(os.environ['SPARKCTL_PROFILES_BENEATH'])}"
             )
         stderr.print_message(
-            "two simulated Sparks are running; Ctrl-C ends them. A started model answers a client at the address that "
-            "is shown, or through `sparkctl tunnel` where another program has that port. Profiles written in such a terminal are deleted at the end"
+            "paste these lines into another terminal: each sparkctl there works on two simulated Sparks, until Ctrl-C here. A "
+            "started model answers a client at the address that is shown, or through `sparkctl tunnel` where another program has "
+            "that port. Profiles written in such a terminal are deleted at the end"
         )
         stop = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -795,9 +795,15 @@ def build_kernel_marks(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
     marks = "".join(_KERNEL_MARK if at in places else " " for at in range(wide))
     last = shown[-1]
     tone = TextStyle.BAD if last.severity is Severity.PROBLEM else TextStyle.ATTENTION
-    if any(last.meaning in found.summary for found in seen.view.findings) and min(places) >= LABEL_COLUMNS:
-        row = make_row(make_label("kernel"), Span(marks[LABEL_COLUMNS:], tone))
-        return make_block(4, row)  # the finding says what it was
+    if any(last.meaning in found.summary for found in seen.view.findings):  # which says what it was
+        name = make_label("kernel")
+        if min(places) >= LABEL_COLUMNS:
+            row = make_row(name, Span(marks[LABEL_COLUMNS:], tone))
+        elif max(places) < wide - LABEL_COLUMNS:
+            row = make_row(Span(marks[: wide - LABEL_COLUMNS + 1], tone), Span("kernel", TextStyle.LABEL))
+        else:
+            row = make_row(Span(marks, tone))
+        return make_block(6, row)  # it goes before the curve above it
     legend = make_row(
         make_label("kernel"), Span(f"{_KERNEL_MARK} ", tone), sanitize_span(last.meaning, TextStyle.VALUE)
     )
