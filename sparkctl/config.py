@@ -134,7 +134,8 @@ def get_only_node(config: Config) -> Node:
     if len(config.nodes) > 1:
         names = ", ".join(node.name for node in config.nodes)
         raise InvalidInput(
-            f"which node? {len(config.nodes)} are configured: {names}", hint=f"--node {config.nodes[0].name}"
+            f"which node? {len(config.nodes)} are configured: {names}",
+            hint="\n".join(f"--node {node.name}" for node in config.nodes[:4]),
         )
     return config.nodes[0]
 
@@ -437,7 +438,7 @@ def _escape_char(char: str) -> str:
 _LINE_PATTERN = re.compile(r"(?P<word>[A-Za-z]++)(?:\s*+=|\s)(?P<rest>.*)")
 _WORD_PATTERN = re.compile(r'"([^"]*)"|(\S+)')
 _MAX_INCLUDE_DEPTH = 4
-_MAX_CONFIG_BYTES = 1 << 20  # bytes
+_MAX_CONFIG_BYTES = 1 << 20
 
 
 def list_ssh_aliases(path: Path | None = None) -> tuple[str, ...]:

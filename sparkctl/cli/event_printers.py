@@ -152,17 +152,14 @@ class TextPrinter:
                 self._phases.pop(event.node, None)
             case GuardActed():
                 self._print_guard_action(event)
-            case BenchCellMeasured():
+            case BenchCellMeasured() | BenchDomainMeasured():
                 style = TextStyle.GOOD if event.result.error is None else TextStyle.ATTENTION
                 mark = get_state_symbol(Phase.READY if event.result.error is None else Phase.FAILED)
-                self._print_line(event.node, style, mark, format_progress(event))
-            case BenchDomainMeasured():
-                style = TextStyle.GOOD if event.result.error is None else TextStyle.ATTENTION
-                mark = get_state_symbol(Phase.READY if event.result.error is None else Phase.FAILED)
-                self._print_line(event.node, style, mark, format_domain_progress(event))
-            case MemoryReleased() if (
-                not event.holders and (event.missing or 0) <= GIB
-            ):  # the rest is a warning with a next step
+                words = (
+                    format_progress(event) if isinstance(event, BenchCellMeasured) else format_domain_progress(event)
+                )
+                self._print_line(event.node, style, mark, words)
+            case MemoryReleased() if not event.holders and (event.missing or 0) <= GIB:  # the rest is a warning
                 severity = Severity.WARNING if event.missing is None else Severity.GOOD
                 style = TextStyle.ATTENTION if event.missing is None else TextStyle.GOOD
                 self._print_line(event.node, style, get_state_symbol(severity), format_release(event))
@@ -484,7 +481,11 @@ class BenchPrinter(TextPrinter):
             return self.live.update(make_row(Span(f"{event.node}  "), Span(format_cell_progress(event))))
         if isinstance(event, CommandEnded):
             self._print_tables()
-        return super().print_event(event)
+        super().print_event(event)
+        if isinstance(event, CommandEnded) and not event.exit_code and len(self._benchmarks) > 1:
+            numbers = " ".join(map(str, self._benchmarks))
+            stderr.print_message(f"side by side: sparkctl bench compare {numbers}")
+        return None
 
     def _print_tables(self) -> None:
         from sparkctl.history.bench_store import BenchStore

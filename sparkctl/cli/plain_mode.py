@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
@@ -15,7 +14,7 @@ from sparkctl.model.instance import InstanceView
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.model.text.units import GIB
+from sparkctl.model.text.units import GIB, format_time_of_day
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.views.event_text import format_phase_name
 
@@ -132,4 +131,4 @@ async def _print_changes(updates: AsyncGenerator[tuple[NodeTelemetryView, ...], 
 
 
 def _format_timestamped(when: float, sentence: str) -> str:
-    return f"{time.strftime('%H:%M:%S', time.localtime(when))}  {sentence}"
+    return f"{format_time_of_day(when, has_seconds=True)}  {sentence}"

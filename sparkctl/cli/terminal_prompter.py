@@ -6,7 +6,6 @@ import contextlib
 import os
 import sys
 import termios
-import time
 from collections.abc import AsyncIterator
 
 from sparkctl.cli import stderr
@@ -24,6 +23,7 @@ from sparkctl.model.questions import (
     YesNoQuestion,
 )
 from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.model.text.units import format_time_of_day
 
 _MAX_ANSWER_BYTES = 4096
 
@@ -94,18 +94,16 @@ class TerminalPrompter:
         async with self._take_turn():
             if isinstance(question, SetupQuestion):
                 names = list(dict.fromkeys(node for node, _ in question.steps))
-                return await _confirm(f"Make these changes on {' and '.join(names)}? [y/N] ")
+                return await confirm(f"Make these changes on {' and '.join(names)}?")
             if isinstance(question, RetryStartQuestion):
                 return await self._confirm_retry_start(question)
             if isinstance(question, PullQuestion):
                 for part in question.parts if question.size is not None else ():  # now with their sizes
                     stderr.print_message(f"missing: {sanitize_line(part)}")
                 size = "" if (words := question.amount_words) is None else f" ({words})"
-                return await _confirm(
-                    f"Get what {sanitize_line(question.profile)} lacks first{size}, then start it? [y/N] "
-                )
+                return await confirm(f"Get what {sanitize_line(question.profile)} lacks first{size}, then start it?")
             if isinstance(question, BenchStartQuestion):
-                return await _confirm(f"{sanitize_line(question.sentence)} [y/N] ")
+                return await confirm(sanitize_line(question.sentence))
             return await self._confirm_host_key(question)
 
     async def _confirm_retry_start(self, question: RetryStartQuestion) -> bool:
@@ -113,8 +111,8 @@ class TerminalPrompter:
             f"{sanitize_line(question.profile)} failed on {question.node} the last {len(question.failures)} times:"
         )
         for when, how in question.failures:
-            stderr.print_message(f"  {time.strftime('%H:%M', time.localtime(when))}  {sanitize_line(how)}")
-        return await _confirm("Start it again? [y/N] ")
+            stderr.print_message(f"  {format_time_of_day(when)}  {sanitize_line(how)}")
+        return await confirm("Start it again?")
 
     async def _confirm_host_key(self, question: HostKeyQuestion) -> bool:
         """Ask whether the host key is right; only a typed "yes" counts, as with ssh."""
@@ -157,8 +155,9 @@ class TerminalPrompter:
         return tuple(found) if any(found) or not question.prompts else None
 
 
-async def _confirm(prompt: str) -> bool:
-    answer = await read_line(prompt)
+async def confirm(question: str) -> bool:
+    """Ask a question on the terminal; only y or yes means yes."""
+    answer = await read_line(f"{question} [y/N] ")
     if not answer:
         stderr.print_message()
     return answer.strip().lower() in ("y", "yes")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,7 +23,7 @@ from sparkctl.model.guard_state import GuardReceipt, GuardRole, GuardRunState, G
 from sparkctl.model.launch_plan import ContainerLabel, GuardRule
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.model.text.units import format_size
+from sparkctl.model.text.units import format_date_time, format_size
 from sparkctl.monitor import guard_client
 from sparkctl.monitor.guard_client import GuardClient
 from sparkctl.transport.node_connection import node_state_for_error
@@ -158,7 +157,7 @@ def arm_guard(ctx: CommandContext, request: ArmGuard) -> AsyncGenerator[Event, N
                 f"{request.instance} is not running" if request.instance else "nothing started by sparkctl is running"
             )
             raise OperationRefused(f"{what} on {where}; there is nothing to guard", "see what runs: sparkctl status")
-        until = time.strftime("%Y-%m-%d %H:%M", time.localtime(ctx.clock.unix_time() + (request.rule.limit or 0)))
+        until = format_date_time(ctx.clock.unix_time() + (request.rule.limit or 0))
         message = (
             f"guarded until {until}, stopped below {format_size(request.rule.floor)} available: {', '.join(armed)}"
         )

@@ -9,7 +9,7 @@ from sparkctl.commands.event_stream import stream_events
 from sparkctl.commands.show_log import find_container
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
-from sparkctl.engines import engine_names, load_engine
+from sparkctl.engines import find_engine
 from sparkctl.errors import (
     DockerError,
     ExitCode,
@@ -87,12 +87,12 @@ async def _check_container(
     ctx: CommandContext, session: NodeSession, container: Container, request: CheckInstance, emit: Emit
 ) -> int:
     """Check one container; return how many checks failed."""
-    engine, rule = container.get_label(ContainerLabel.ENGINE), parse_ready_rule_label(container)
-    if engine is None or engine not in engine_names() or rule is None:
+    engine, rule = find_engine(container.get_label(ContainerLabel.ENGINE)), parse_ready_rule_label(container)
+    if engine is None or rule is None:
         raise OperationRefused(f"{request.instance} was not started by sparkctl: how to ask it is not known")
     run = await session.docker.read_run_options(container.id)
     service = ReadinessTarget(parse_port_label(container), rule, None, find_container_api_key(run))
-    target = CheckTarget(service=service, engine=load_engine(engine), command=run.command)
+    target = CheckTarget(service=service, engine=engine, command=run.command)
     secrets = await session.docker.read_secret_values(container.id)
 
     def report(one: AnswerCheck) -> None:

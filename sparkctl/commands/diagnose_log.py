@@ -16,7 +16,7 @@ from sparkctl.commands.start.start_request import build_start_request
 from sparkctl.commands.start.start_watch import find_stop_signals
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
-from sparkctl.engines import engine_names, load_engine
+from sparkctl.engines import engine_names, find_engine
 from sparkctl.errors import ContainerNotFound, DockerError, InvalidInput, LogUnreadable, NodeError
 from sparkctl.history.log_archive import SavedLog
 from sparkctl.logs import rank_verdict, start_verdict, verdict_builder
@@ -265,7 +265,8 @@ def _judge_ended_container(
     if reading.analyzer.stopped is not None and reading.analyzer.end_cause is None and reading.analyzer.was_ready:
         return None  # it was stopped on request
     if receipt is not None:
-        claim = load_engine(plan.engine).memory_setting if plan.engine in engine_names() else None
+        engine = find_engine(plan.engine)
+        claim = None if engine is None else engine.memory_setting
         return start_verdict.build_guard_kill_verdict(
             plan, reading.analyzer, receipt, claim, None if claim is None else _get_memory_setting(plan, claim)
         )

@@ -13,7 +13,7 @@ from sparkctl.commands.list_endpoints import ServedEndpoint, read_session_endpoi
 from sparkctl.commands.request import Request
 from sparkctl.concurrency import cancel_and_wait, gather_or_cancel
 from sparkctl.context import CommandContext
-from sparkctl.engines import engine_names, load_engine
+from sparkctl.engines import find_engine
 from sparkctl.errors import DockerError, DockerPermissionDenied, ExitCode, LoginRefused, NodeError
 from sparkctl.model.events import CheckCompleted, CommandEnded, Emit, Event, FindingReported, Outcome
 from sparkctl.model.finding import Finding, FindingKind, Severity
@@ -179,7 +179,8 @@ async def _find_open_servers(ctx: CommandContext, session: NodeSession) -> list[
         if ipaddress.ip_address(address.partition("%")[0]).is_loopback:
             return []  # this machine, or a port forwarded to it
         words = f"{sanitize_line(one.instance)} answers anyone on the network, without a key ({one.url})"
-        takes_key = one.engine in engine_names() and load_engine(str(one.engine)).api_key_variables
+        engine = find_engine(one.engine)
+        takes_key = engine is not None and engine.api_key_variables
         remedy = "in its profile set " + ("api_key to generate, or " if takes_key else "")
         remedy += "args.host to 127.0.0.1, and reach it with sparkctl tunnel"
         return [

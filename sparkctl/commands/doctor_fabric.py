@@ -13,12 +13,13 @@ from itertools import combinations, pairwise
 from sparkctl.commands.event_stream import stream_events
 from sparkctl.commands.request import Request
 from sparkctl.commands.start import connectivity_check
+from sparkctl.commands.start.connectivity_check import read_lanes
 from sparkctl.commands.transfer.transfer_stream import TransferRoute, open_transfer_stream
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.errors import ConnectionLost, ExitCode, OperationRefused, SparkctlError
 from sparkctl.model.events import CheckCompleted, CommandEnded, Emit, Event, FindingReported, Outcome
-from sparkctl.model.fabric_route import FabricLane, FabricRoute, NodeLanes, RouteEnd
+from sparkctl.model.fabric_route import FabricLane, FabricRoute, RouteEnd
 from sparkctl.model.finding import Finding, FindingEvidence, FindingKind, Severity
 from sparkctl.model.node import Node, NodeName
 from sparkctl.model.text.units import GIB, format_gib
@@ -177,12 +178,7 @@ class FabricFindingReporter:
 async def _measure_all_lanes(
     sessions: Sequence[NodeSession], chosen: Mapping[NodeName, str], tell: FabricFindingReporter
 ) -> None:
-    looks = await gather_or_cancel(*(session.read_node("fabric") for session in sessions))
-    found = [
-        NodeLanes(session.node.name, look.lanes.lanes, look.lanes.has_devices)
-        for session, look in zip(sessions, looks, strict=True)
-        if look.lanes is not None
-    ]
+    found = await read_lanes(sessions)
     head = sessions[0].node.name
     try:
         if len(found) < len(sessions):

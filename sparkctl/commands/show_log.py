@@ -5,7 +5,6 @@ removed.
 from __future__ import annotations
 
 import re
-import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
@@ -45,6 +44,7 @@ from sparkctl.model.node import Node, NodeName
 from sparkctl.model.text.bounded_pattern import BoundedPattern
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.secrets import LineMasker
+from sparkctl.model.text.units import format_date_time
 from sparkctl.monitor import guard_client
 from sparkctl.profiles.container_labels import parse_rank_label, parse_rank_nodes_label, parse_start_id_label
 from sparkctl.transport.docker.log_stream import ContainerLogStream
@@ -231,7 +231,7 @@ class _ShowLogRun:
             self._warn_guard_stop(session.node.name, receipt)
 
     def _warn_guard_stop(self, node: NodeName, receipt: GuardReceipt) -> None:
-        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(receipt.at))
+        when = format_date_time(receipt.at, has_seconds=True)
         self._emit_warning(
             node, f"the guard stopped {self.request.instance} at {when}: {describe_memory_drop(receipt)}"
         )
@@ -376,7 +376,7 @@ class _ShowLogRun:
 
     def _explain_saved_log(self, saved: SavedLog) -> str:
         error = self.failures.get(NodeName(saved.node))
-        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(saved.saved))
+        when = format_date_time(saved.saved)
         if error is None:
             return f"{self.request.instance} is gone from {saved.node}; this is its saved log ({when})"
         queried = f"Docker on {saved.node}" if isinstance(error, DockerError) else saved.node

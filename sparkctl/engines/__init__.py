@@ -57,7 +57,13 @@ def find_health_paths(engine: str, health: str) -> HealthPaths | None:
 
 def engine_title(name: str) -> str:
     """Return the title of an engine (SGLang); for an unknown engine its name."""
-    return load_engine(name).title if name in engine_names() else name
+    engine = find_engine(name)
+    return name if engine is None else engine.title
+
+
+def find_engine(name: str | None) -> Engine | None:
+    """Return the engine of this name, None if there is none."""
+    return load_engine(name) if name is not None and name in engine_names() else None
 
 
 def load_engine(name: str) -> Engine:

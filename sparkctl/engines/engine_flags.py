@@ -272,13 +272,19 @@ def find_shell_script(words: Sequence[str]) -> int | None:
     return at if has_script and at < len(words) else None
 
 
+_ALL_ARGUMENTS = re.compile(r"""(?<!\\)\$(?:[@*]|\{[@*]\})""")
+
+
 def find_profile_script(profile: Profile) -> int | None:
-    """Return the index of the script in a profile's command, whose shell may be its entry point; None if it has none."""
+    """Return the index of the script in a profile's command, whose shell may be its entry point; None if it has none.
+
+    A script that hands its arguments on (``exec "$@"``) is none: the words behind it are the engine's command line.
+    """
     command = profile.command or ()
     if (at := find_shell_script(command)) is None and profile.container.entrypoint:
         at = find_shell_script((profile.container.entrypoint, *command))
-        return None if at is None else at - 1
-    return at
+        at = None if at is None else at - 1
+    return None if at is None or _ALL_ARGUMENTS.search(command[at]) else at
 
 
 _MAX_COUNT = 1 << 50

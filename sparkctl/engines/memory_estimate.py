@@ -74,17 +74,17 @@ class EstimateInput:
         heads = self.layout.heads if self.layout is not None and self.layout.heads is not None else self.ranks
         return min(self.attention_ranks, parts * heads)
 
-    def estimate_kv_cache(self, tokens: int, requests: int = 1) -> EstimatePart:
-        """Return the KV cache for this many requests and tokens, on one node."""
-        name = f"KV cache for {requests} × {tokens:,} tokens"
+    def estimate_kv_cache(self, tokens: int) -> EstimatePart:
+        """Return the KV cache for one request of this many tokens, on one node."""
+        name = f"KV cache for 1 × {tokens:,} tokens"
         width, of_type = self.kv_number_width
         if self.layout is not None:
-            size = -(-self.layout.count_cache_bytes(tokens, requests, width) // self.cache_ranks)
+            size = -(-self.layout.count_cache_bytes(tokens, 1, width) // self.cache_ranks)
             return EstimatePart(
                 name=name, size=size, obtained=EstimateSource.CONFIG, words=f"{self.layout.description}, {of_type}"
             )
         if self.per_token is not None:
-            size = -(-self.per_token * tokens * requests // self.attention_ranks)
+            size = -(-self.per_token * tokens // self.attention_ranks)
             return EstimatePart(
                 name=name, size=size, obtained=EstimateSource.PROFILE, words="model.kv_per_token of the profile"
             )

@@ -51,10 +51,10 @@ class IncrementalSearch:
         whole = self._book.spool.end - self._began
         return 1.0 if whole <= 0 else min(1.0, (self._next - self._began) / whole)
 
-    def search_next(self, lines: int = SLICE_LINES) -> int:
+    def search_next(self) -> int:
         """Search the next lines; return how many of them match."""
         start = max(self._next, self._book.spool.first)
-        records = self._book.spool.read(start, start + lines)
+        records = self._book.spool.read(start, start + SLICE_LINES)
         chosen = self._select(records)
         self._next = start + len(records)
         moments = [0] * len(chosen)

@@ -9,7 +9,6 @@ from typing import NewType
 NodeName = NewType("NodeName", str)
 
 GB10_BANDWIDTH_GB_S = 273.0  # GB10: 256 bit LPDDR5x-8533
-INSTALLED_BYTES = 128 << 30  # the "128 GB" of the data sheet; the firmware keeps 6 to 8 GiB of it
 # All memory, MemTotal of the kernel, by the firmware; CUDA and PyTorch report the same as a GPU's total capacity.
 TOTAL_BYTES = 127_600_592 << 10  # of most
 LEAST_TOTAL_BYTES = 128_501_256_192  # of some

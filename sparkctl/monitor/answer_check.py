@@ -320,9 +320,7 @@ def judge_drafts(
     return _pass(name, f"its drafts are accepted, {1 + accepted / steps:.2f} tokens a step")
 
 
-def build_answer_finding(
-    one: AnswerCheck, node: NodeName, instance: str, secrets: Collection[str], since: float | None = None
-) -> Finding:
+def build_answer_finding(one: AnswerCheck, node: NodeName, instance: str, secrets: Collection[str]) -> Finding:
     """Return a check's result as a finding; what was asked and what came are masked."""
 
     def show(text: str) -> str:
@@ -340,7 +338,6 @@ def build_answer_finding(
             for name, text in (("asked", one.asked), ("came", one.came))
             if text is not None
         ),
-        since=since,
     )
 
 

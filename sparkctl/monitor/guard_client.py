@@ -191,6 +191,8 @@ class GuardClient:
             pass  # a local guard that was killed
         except ValueError as wrong:
             end = GuardUnavailable(f"the guard on {self._node} gave an unexpected answer ({wrong})")
+        except Exception as defect:  # noqa: BLE001 - a defect of sparkctl: the command that waits for an answer raises it
+            end = defect
         finally:
             self._answers.put_nowait(end)
 

@@ -7,7 +7,6 @@ is the one place where the kernel's witness enters verdicts.
 from __future__ import annotations
 
 import re
-import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,6 +19,7 @@ from sparkctl.model.finding import Severity
 from sparkctl.model.kernel_event import KernelEvent, KernelEventKind, KernelLog
 from sparkctl.model.sample import Sample
 from sparkctl.model.text.sanitize import truncate_text
+from sparkctl.model.text.units import format_date_time
 from sparkctl.model.verdict import Confidence, Evidence, FailureCause, Verdict
 from sparkctl.node import bootstrap
 from sparkctl.node.kernel_log_decoder import decode_kernel_lines, decode_kernel_log
@@ -99,7 +99,7 @@ def is_worth_a_line(event: KernelEvent) -> bool:
 
 def format_log_start(log: KernelLog) -> str:
     """Return from when on the log is complete, in words."""
-    return "boot" if log.oldest is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(log.oldest))
+    return "boot" if log.oldest is None else format_date_time(log.oldest)
 
 
 _ORIGIN = "kernel"

@@ -50,6 +50,7 @@ FindingsReader = Callable[[NodeName, tuple[Finding, ...]], None]
 
 _TAIL_LINES, _SHORT_TAIL_LINES = 400, 60  # lines
 _HEALTH_TIMEOUT = 5.0
+_WATCH_SECONDS = 2.0  # between two rounds of `status --watch`
 _PROOF_TIMEOUT = 10.0
 _PROOF_SECONDS, _NO_PROOF_SECONDS = 900.0, 30.0  # how long a proof counts, and how long that there is none
 _DOWNLOAD_TAIL_LINES = 200  # a message a second, and what the client prints between them
@@ -59,16 +60,16 @@ _SIGNAL_EXITS = (130, _SIGKILL_EXIT, 143)  # 128 and SIGINT, SIGKILL or SIGTERM
 
 
 async def read_node_status(
-    ctx: CommandContext, session: NodeSession, on_findings: FindingsReader | None = None
+    ctx: CommandContext, session: NodeSession, on_findings: FindingsReader | None = None, measures: str | bool = False
 ) -> NodeStatusView:
     """Return the current status of a node; a failed node has a view with its state and the error.
 
-    ``on_findings`` gets what one look at the node finds.
+    ``on_findings`` and ``measures`` as in `read_node_statuses`.
     """
     node = session.node
     try:
         with isolate_node_failures(node):
-            return await _build_status_view(ctx, session, on_findings)
+            return await _build_status_view(ctx, session, on_findings, measures)
     except NodeError as error:
         now = session.link.status
         return NodeStatusView(
@@ -86,7 +87,7 @@ async def read_node_status(
 
 
 async def _build_status_view(
-    ctx: CommandContext, session: NodeSession, on_findings: FindingsReader | None
+    ctx: CommandContext, session: NodeSession, on_findings: FindingsReader | None, measures: str | bool
 ) -> NodeStatusView:
     await session.link.connect()
     look, containers = await gather_or_cancel(
@@ -95,10 +96,42 @@ async def _build_status_view(
     if on_findings is None:
         return await _complete_status_view(ctx, session, look, containers)
     # only now: sshd may open no more than one session at a time (MaxSessions)
-    view, seen = await gather_or_cancel(_complete_status_view(ctx, session, look, containers), _look_once(session))
+    view, seen = await gather_or_cancel(
+        _complete_status_view(ctx, session, look, containers), _look_once(session, containers)
+    )
     if seen is not None:
         on_findings(session.node.name, seen.find_problems(view))
-    return view
+    wanted = [one for one in view.instances if measures is True or measures in (one.name, one.container)]
+    if not wanted or isinstance(containers, DockerError):
+        return view
+    return await _add_figures(session, view, wanted, containers, 0.0 if seen is None else seen.ahead)
+
+
+async def _add_figures(
+    session: NodeSession, view: NodeStatusView, wanted: Sequence[InstanceView], containers: Sequence[Container], ahead: float
+) -> NodeStatusView:  # fmt: skip
+    """Return a node's status with the figures of the wanted instances' engines; without them where the node does not answer.
+
+    ``ahead``: seconds by which the node's clock is ahead of ours.
+    """
+    from sparkctl.model.reference import parse_reference_label
+    from sparkctl.monitor.meters.engine_meters import EngineMeters
+
+    meters, labels = EngineMeters(session), {one.id: one.get_label(ContainerLabel.REFERENCE) for one in containers}
+    try:
+        readings = await meters.read_once(wanted, ahead)
+    except NodeError:
+        return view
+
+    def add_reading(one: InstanceView) -> InstanceView:
+        reading = readings.get(one.container_id or "")
+        if reading is None:
+            return one
+        return replace(
+            one, numbers=reading.numbers, reference=parse_reference_label(labels.get(one.container_id or ""))
+        )
+
+    return replace(view, instances=tuple(map(add_reading, view.instances)))
 
 
 async def _complete_status_view(
@@ -141,26 +174,31 @@ def _build_view_without_docker(
 
 
 async def read_node_statuses(
-    ctx: CommandContext, nodes: Sequence[Node], on_findings: FindingsReader | None = None
+    ctx: CommandContext, nodes: Sequence[Node], on_findings: FindingsReader | None = None, measures: str | bool = False
 ) -> tuple[NodeStatusView, ...]:
     """Return a view of each node, read at the same time.
 
     ``on_findings`` gets what one look at a node finds, the worst first; it is not called for a node whose agent does not run.
+    With it, ``measures`` names the instance whose engine's figures are read, too; True: of all. That takes a second.
     """
 
     async def read_one_node(node: Node) -> NodeStatusView:
         async with NodeSession(node, ctx.asker, ctx.clock) as session:
-            return await read_node_status(ctx, session, on_findings)
+            return await read_node_status(ctx, session, on_findings, measures)
 
     return _apply_head_states(await gather_or_cancel(*(read_one_node(node) for node in nodes)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _NodeLook:
-    """One look at a node: its identity, a sample, what its kernel logged, and what Docker tells of its containers."""
+    """One look at a node: its identity, a sample, what its kernel logged, and what Docker tells of its containers.
+
+    ``ahead``: seconds by which the node's clock is ahead of ours.
+    """
 
     who: AgentHello
     sample: Sample
+    ahead: float
     kernel: tuple[KernelEvent, ...]
     inspections: ContainerInspections
 
@@ -175,7 +213,7 @@ class _NodeLook:
         return sort_by_severity([*settings, *detect_once(NodeSnapshot(view.name, self.sample, instances, self.kernel))])
 
 
-async def _look_once(session: NodeSession) -> _NodeLook | None:
+async def _look_once(session: NodeSession, containers: tuple[Container, ...] | DockerError) -> _NodeLook | None:
     """Return one look at a node that is connected; None where the agent does not run, or the node answers no more."""
     from sparkctl.monitor.kernel_log import read_kernel_log
     from sparkctl.monitor.sampler import DOCKER_ROOT, read_identity_and_sample
@@ -183,20 +221,23 @@ async def _look_once(session: NodeSession) -> _NodeLook | None:
     disks = [DOCKER_ROOT, *([session.node.models] if session.node.models else [])]
     inspections = ContainerInspections(session)
 
-    async def inspect_containers() -> None:
-        with suppress(DockerError):
-            await inspections.update_inspections(await session.docker.list_containers())
+    async def read_sample() -> tuple[AgentHello, Sample, float] | None:
+        known = await read_identity_and_sample(session, disks, _LOOK_GAP_SECONDS)
+        return None if known is None else (*known, known[1].time - session.clock.unix_time())
 
     try:
         with isolate_node_failures(session.node):
             async with asyncio.timeout(_LOOK_TIMEOUT_SECONDS):
-                known, _ = await gather_or_cancel(
-                    read_identity_and_sample(session, disks, _LOOK_GAP_SECONDS), inspect_containers()
-                )
+                listed = () if isinstance(containers, DockerError) else containers
+                known, _ = await gather_or_cancel(read_sample(), inspections.update_inspections(listed))
                 log = await read_kernel_log(session)
     except (NodeError, TimeoutError):
         return None
-    return None if known is None else _NodeLook(*known, () if log is None else log.events, inspections)
+    if known is None:
+        return None
+    who, sample, ahead = known
+    kernel = () if log is None else log.events
+    return _NodeLook(who=who, sample=sample, ahead=ahead, kernel=kernel, inspections=inspections)
 
 
 def _apply_head_states(views: Sequence[NodeStatusView]) -> tuple[NodeStatusView, ...]:
@@ -208,7 +249,7 @@ def _apply_head_states(views: Sequence[NodeStatusView]) -> tuple[NodeStatusView,
 
 
 async def watch_node_statuses(
-    ctx: CommandContext, nodes: Sequence[Node], every: float = 2.0
+    ctx: CommandContext, nodes: Sequence[Node]
 ) -> AsyncGenerator[tuple[NodeStatusView, ...], None]:
     """Yield views of all nodes again and again; lost connections reconnect by themselves, visibly."""
     sessions = [NodeSession(node, ctx.asker, ctx.clock) for node in nodes]
@@ -218,7 +259,7 @@ async def watch_node_statuses(
             yield _apply_head_states(
                 await gather_or_cancel(*(_read_or_show_reconnect(ctx, s, returning) for s in sessions))
             )
-            await ctx.clock.sleep(every)
+            await ctx.clock.sleep(_WATCH_SECONDS)
     finally:
         for task in returning.values():
             task.cancel()
@@ -325,11 +366,14 @@ async def _read_download_progress(session: NodeSession, container: Container) ->
 
     messages: list[str] = []
     try:
-        async with aclosing(read_log(session, container.id, tail=_DOWNLOAD_TAIL_LINES)) as batches:
+        async with (
+            asyncio.timeout(_INSPECTION_PATIENCE_SECONDS),
+            aclosing(read_log(session, container.id, tail=_DOWNLOAD_TAIL_LINES)) as batches,
+        ):
             async for lines in batches:
                 messages += [line.text for line in lines]
-    except (DockerError, LogUnreadable):
-        return Step("model"), None  # it is at work, or was a moment ago
+    except (DockerError, LogUnreadable, TimeoutError):  # it is at work, or was a moment ago
+        pass  # what came until then counts
     return _parse_download_progress(messages)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from sparkctl.context import CommandContext
 from sparkctl.errors import OperationRefused
 from sparkctl.model.node import NodeName
 from sparkctl.model.switch_plan import FORWARD_STEPS, JournalPresence, SwitchJournal, SwitchJournalStatus, SwitchStep
+from sparkctl.model.text.units import format_time_of_day
 from sparkctl.node import switch_journal_codec
 from sparkctl.node.node_inspection import JournalFile
 from sparkctl.transport.node_session import NodeSession
@@ -129,7 +129,7 @@ def format_abandon_command(where: str) -> str:
 def describe_switch(journal: SwitchJournal, *, is_held: bool) -> str:
     """Return ``switch to qwen36 in progress, step 3 of 6 (releasing), by milo@laptop since 14:02``."""
     state = "in progress" if is_held else "was left"
-    since = time.strftime("%H:%M", time.localtime(journal.since))
+    since = format_time_of_day(journal.since)
     if journal.step is SwitchStep.LEFT and not is_held:
         return (
             f"{journal.instance} failed and is kept for analysis (--no-rollback), by {journal.operator} since {since}"

@@ -11,12 +11,12 @@ from functools import partial
 from sparkctl.concurrency import BackgroundTasks, gather_or_cancel
 from sparkctl.context import CommandContext
 from sparkctl.errors import InvalidInput, NodeError, NodeStarved
-from sparkctl.model.events import ContainersListed, Emit, Event, FindingReported, NodeStateChanged, SampleArrived
+from sparkctl.model.events import Emit, Event, FindingReported, NodeStateChanged, SampleArrived
 from sparkctl.model.finding import Severity
 from sparkctl.model.kernel_event import KernelLine
 from sparkctl.model.node import Node, NodeName, NodeState
 from sparkctl.monitor.findings import node_settings
-from sparkctl.monitor.meters.engine_meters import EngineMeters, has_meter
+from sparkctl.monitor.meters.engine_meters import EngineMeters
 from sparkctl.monitor.node_monitor import (
     NodeMonitor,
     build_defect_state,
@@ -34,7 +34,6 @@ from sparkctl.transport.node_session import NodeSession, isolate_node_failures
 _SAMPLE_GAP_SECONDS = 0.5  # seconds between the two samples of a single reading: shares and rates need two
 _ALIVE_TIMEOUT_SECONDS = 5.0
 _SAMPLE_TIMEOUT_SECONDS = 10.0
-_METRICS_GAP_SECONDS = 1.0  # seconds between the two readings of an engine in a single reading
 
 
 async def read_load_views(
@@ -112,7 +111,8 @@ async def _read_session_load(session: NodeSession, emit: Emit) -> AgentHello:
     emit(arrived)
     for one in node_settings.list_setting_problems(session.node.name, who, arrived.sample):
         emit(FindingReported.from_finding(arrived.ts, one))
-    await _read_engine_meters(session, listed, arrived.sample.time - arrived.ts, emit)
+    readings = await EngineMeters(session).read_once(listed.instances, arrived.sample.time - arrived.ts)
+    emit_meter_readings(session, readings, emit)
     return who
 
 
@@ -139,18 +139,6 @@ async def _read_second_sample(session: NodeSession) -> tuple[SampleArrived, Agen
             "it is there but very busy; wait",
         ) from late
     raise AssertionError("samples go on until they are closed")
-
-
-async def _read_engine_meters(session: NodeSession, listed: ContainersListed, ahead: float, emit: Emit) -> None:
-    """Emit the figures from two readings of each engine; the rest stays unknown."""
-    if not any(has_meter(one) for one in listed.instances):
-        return
-    meters = EngineMeters(session)
-    await meters.read_metrics(listed.instances)
-    await session.clock.sleep(_METRICS_GAP_SECONDS)
-    await meters.read_metrics(listed.instances)
-    await meters.read_logs(ahead)
-    emit_meter_readings(session, meters.get_current_readings(ahead), emit)
 
 
 async def watch_load_views(

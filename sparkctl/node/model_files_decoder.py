@@ -56,15 +56,15 @@ class FileListing:
     unsafe: tuple[str, ...] = ()
 
 
-def build_listing_program(places: Sequence[str], rooms: Sequence[str] = (), python: str = "python3") -> RemoteProgram:
+def build_listing_program(places: Sequence[str], rooms: Sequence[str] = ()) -> RemoteProgram:
     """Return the program that lists the places, and the free space at ``rooms``; it ends by itself."""
     request = json.dumps({"role": "list", "places": list(places), "rooms": list(rooms)}).encode() + b"\n"
-    return build_program("sparkctl-survey", ["transfer"], stdin=request, python=python)
+    return build_program("sparkctl-survey", ["transfer"], stdin=request)
 
 
-def build_transfer_program(request: dict[str, Any], python: str = "python3") -> RemoteProgram:
+def build_transfer_program(request: dict[str, Any]) -> RemoteProgram:
     """Return the program for one end of a stream (see `transfer.py`); it ends with its stdin."""
-    return build_program("sparkctl-carry", ["transfer"], stdin=json.dumps(request).encode() + b"\n", python=python)
+    return build_program("sparkctl-carry", ["transfer"], stdin=json.dumps(request).encode() + b"\n")
 
 
 def decode_file_listing(answer: bytes) -> tuple[tuple[FileListing, ...], tuple[FreeSpace, ...]]:

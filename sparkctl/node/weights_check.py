@@ -12,7 +12,7 @@ from typing import Any
 
 _MAX_HEADER_BYTES = 100 << 20  # bytes; the limit of safetensors itself
 _MAX_FILES = 1000  # files
-_MAX_CONFIG_BYTES = 1 << 20  # bytes
+_MAX_CONFIG_BYTES = 1 << 20
 _MAX_ALL_HEADERS_BYTES = 200 << 20  # bytes: of all files together; above it the sizes stay unknown
 _ENTRY_BYTES = 150  # bytes of a header for one tensor, about
 _VISION = re.compile(

@@ -132,10 +132,10 @@ def parse_ready_rule_label(container: Container, *, needs_line: bool = True) -> 
 
 
 def _find_engine_ready_line(container: Container) -> str | None:
-    from sparkctl.engines import engine_names, load_engine
+    from sparkctl.engines import find_engine
 
-    engine = container.get_label(ContainerLabel.ENGINE) or ""
-    return load_engine(engine).defaults.ready_line if engine in engine_names() else None
+    engine = find_engine(container.get_label(ContainerLabel.ENGINE))
+    return None if engine is None else engine.defaults.ready_line
 
 
 def _find_profile_ready_line(container: Container) -> str | None:

@@ -61,20 +61,18 @@ def build_launch_plan(
     operator: str,
     environ: Mapping[str, str],
     engine: Engine,
-    instance: str | None = None,
     place: RankPlacement | None = None,
     generated_key: str | None = None,
 ) -> LaunchPlan:
     """Return the launch plan of ``profile`` on ``node``; with ``place`` that of one rank of several.
 
     ``home``: the node user's home; ``operator``: who starts it (for the label); ``environ``: the operator's
-    environment; ``instance``: the label that tells containers apart (default: the profile's name); ``generated_key``: for
-    ``api_key: generate``, None where nothing is started.
+    environment; ``generated_key``: for ``api_key: generate``, None where nothing is started.
 
     Raises `InvalidInput` for an unset ``${VAR}``, an unreadable env_file, or a mount that is not valid on the node.
     """
     box, rules = profile.container, profile.start
-    instance = instance or profile.name
+    instance = profile.name
     port = profile.port or engine.defaults.port
     env = resolve_engine_env(profile, environ)
     if profile.api_key is not None:

@@ -23,7 +23,7 @@ from sparkctl.profiles.yaml_reader import FilePosition, InvalidFile, YamlEntry, 
 
 _LINE_END = re.compile("\r\n|\r|\n|\u2028|\u2029")  # line ends, as YAML counts them
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_MAX_FILE_BYTES = 1 << 20  # bytes
+_MAX_FILE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)

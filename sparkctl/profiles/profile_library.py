@@ -56,13 +56,12 @@ class ProfileLibrary:
     ``beneath``: the operator's real directory if ``user`` is the demo's. It is never written to.
     """
 
-    def __init__(self, user: Path | None = None, shipped: Path | None = None, beneath: Path | None = None) -> None:
+    def __init__(self, user: Path | None = None, shipped: Path | None = None) -> None:
         self.user = user or files.user_profiles_dir()
         self.shipped = shipped or files.shipped_profiles_dir()
-        self.beneath = beneath or (files.read_only_profiles_dir() if user is None else None)
-        self._files: dict[Path, dict[str, Path]] | None = (
-            None  # while all profiles are read: each directory's, listed once
-        )
+        self.beneath = files.read_only_profiles_dir() if user is None else None
+        # while all profiles are read: each directory's, listed once
+        self._files: dict[Path, dict[str, Path]] | None = None
 
     @property
     def directories(self) -> tuple[Path, ...]:

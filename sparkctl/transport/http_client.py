@@ -44,6 +44,9 @@ class HttpResponse:
         return 200 <= self.status < 300
 
 
+_LOOPBACK = "127.0.0.1"
+
+
 async def request_tcp(
     link: NodeConnection,
     port: int,
@@ -53,18 +56,17 @@ async def request_tcp(
     body: bytes | None = None,
     headers: Headers = (),
     timeout: float = 10.0,
-    host: str = "127.0.0.1",
 ) -> HttpResponse:
-    """Send a request to a TCP server, as seen from the node.
+    """Send a request to a TCP server on the node's loopback.
 
     Raises TimeoutError if the response is not complete after ``timeout`` seconds, ConnectionRefusedError if nobody listens,
     ConnectionLost if the connection to the node breaks, InvalidHttpResponse if the response is not HTTP.
     """
     async with asyncio.timeout(timeout):
-        reader, writer = await link.open_tcp(host, port)
+        reader, writer = await link.open_tcp(_LOOPBACK, port)
 
         return await send_request(
-            reader, writer, method=method, path=path, host=f"{host}:{port}", body=body, headers=headers
+            reader, writer, method=method, path=path, host=f"{_LOOPBACK}:{port}", body=body, headers=headers
         )
 
 
@@ -127,10 +129,8 @@ async def request_unix(
     method: str,
     path: str,
     *,
-    body: bytes | None = None,
-    headers: Headers = (),
-    timeout: float = 10.0,
-    largest: int | None = None,
+    timeout: float,
+    largest: int | None,
 ) -> HttpResponse:
     """Send a request to a unix socket on the node; raises as `request_tcp`, and for Docker's socket its own errors.
 
@@ -140,7 +140,7 @@ async def request_unix(
         reader, writer = await link.open_unix(socket)
 
         return await send_request(
-            reader, writer, method=method, path=path, host="localhost", body=body, headers=headers, largest=largest
+            reader, writer, method=method, path=path, host="localhost", body=None, headers=(), largest=largest
         )
 
 

@@ -25,7 +25,7 @@ from sparkctl.tui.panel_options import PanelOptions
 from sparkctl.tui.screens.base import PanelScreen, build_bindings
 from sparkctl.tui.screens.overview_screen import OverviewScreen
 from sparkctl.tui.terminal_driver import StdoutDriver, freeze_gc, trim_render_caches
-from sparkctl.tui.theme import DARK_THEME, LIGHT_THEME, build_theme_styles
+from sparkctl.tui.theme import DARK_THEME, LIGHT_THEME, build_theme_styles, has_few_colours
 from sparkctl.views.text.styled_text import TextRow, TextStyle, make_row, sanitize_span
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def reload_config(panel: PanelApp) -> None:
         panel.repaint_unless_frozen()
 
 
-_TICK_SECONDS = 1.0  # seconds
+_TICK_SECONDS = 1.0
 _FIRST_PAINT_SECONDS = 0.5  # seconds after which the controller starts even without a first paint
 
 
@@ -125,12 +125,13 @@ class PanelApp(Panel):
 
     def __init__(self, setup: PanelOptions) -> None:
         colourless = bool(os.environ.get("NO_COLOR"))
-        super().__init__(setup, driver_class=StdoutDriver, ansi_color=True if colourless else None)
+        few = has_few_colours()
+        super().__init__(setup, driver_class=StdoutDriver, ansi_color=True if colourless or few else None)
         self.register_theme(DARK_THEME)
         self.register_theme(LIGHT_THEME)
         self.defect: BaseException | None = None
         self._colourless = colourless
-        self.set_class(colourless or setup.ascii_only, "-plain")  # what has no ground of its own needs an edge
+        self.set_class(colourless or few or setup.ascii_only, "-plain")  # what has no ground of its own needs an edge
         self.perform_global_action = partial(perform_global_action, self)
         self.dispatcher = CommandDispatcher(self)
         self.confirm_exit = self._confirm_exit

@@ -281,7 +281,7 @@ _NOTICE_SEVERITIES = {
     TextStyle.ACCENT: Severity.NOTE,
 }
 _MAX_RECENT_PROFILES = 3
-_CLOSE_SECONDS = 2.0  # seconds
+_CLOSE_SECONDS = 2.0
 
 
 class PanelController:

@@ -166,9 +166,12 @@ def _reconnect(panel: Panel) -> None:
 _SHELL_COMMAND = "command -v bash >/dev/null && exec bash; exec sh"  # an image may lack bash
 
 
-def build_ssh_command(node: Node, environ: Mapping[str, str]) -> list[str]:
-    """Return the argv that opens a shell on a node; it is run without a local shell."""
-    return [environ.get("SHELL") or "/bin/sh"] if node.is_local else [*_build_ssh_prefix(node), "--", node.host]
+def build_ssh_command(node: Node, environ: Mapping[str, str], words: Sequence[str] = ()) -> list[str]:
+    """Return the argv that opens a shell on a node, or runs ``words`` in one as ssh does; it is run without a local shell."""
+    if not node.is_local:
+        return [*_build_ssh_prefix(node), "--", node.host, *words]
+    shell = environ.get("SHELL") or "/bin/sh"
+    return [shell, "-c", " ".join(words)] if words else [shell]
 
 
 def build_container_command(
@@ -243,7 +246,7 @@ async def _open_shell(panel: Panel, node: Node) -> None:
     try:
         status, said = await panel.run_external_program(words, suggest_install(words[0]), listen=not node.is_local)
     except InvalidInput as error:
-        panel.show_toast(f"{error.message}\n{error.hint}", severity="error")
+        panel.show_error(error, severity="error")
         return
     if status == _SSH_FAILED_STATUS and not node.is_local:
         lines = [line for line in said.splitlines() if line.strip()]
@@ -266,7 +269,7 @@ async def _open_shell_inside(panel: Panel, node: Node, container: str) -> None:
         words = build_container_command(node, container)
         status, said = await panel.run_external_program(words, suggest_install(words[0]), listen=not node.is_local)
     except InvalidInput as error:
-        panel.show_toast(f"{error.message}\n{error.hint}", severity="error")
+        panel.show_error(error, severity="error")
         return
     if status in (*_EXEC_FAILED_STATUSES, _SSH_FAILED_STATUS):
         lines = [line for line in said.splitlines() if line.strip() and not line.startswith("Connection to ")]

@@ -547,9 +547,9 @@ class Panel(App[tuple[str, ...]]):
                 severity=max((severity for _, severity in toasts), key=_TOAST_SEVERITIES.index),
             )
 
-    def show_error(self, error: SparkctlError) -> None:
+    def show_error(self, error: SparkctlError, *, severity: str = "warning") -> None:
         """Show an error and its hint."""
-        self.show_toast(error.message + (f"\n{error.hint}" if error.hint else ""), severity="warning")
+        self.show_toast(error.message + (f"\n{error.hint}" if error.hint else ""), severity=severity)
 
     def copy_text(self, text: str, what: str) -> None:
         """Copy text to the terminal's clipboard by OSC 52, which not every terminal accepts."""

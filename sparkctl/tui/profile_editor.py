@@ -103,10 +103,8 @@ async def edit_profile(panel: Panel, name: str, field: str | None = None) -> Non
             return
         checked = await asyncio.to_thread(_lint_file, library, path)
         _show_edit_result(panel, name, path, checked, ended, copied=copied, same=same)
-    except SparkctlError as error:
-        panel.show_toast(error.message + (f"\n{error.hint}" if error.hint else ""), severity="error")
-    except OSError as error:
-        panel.show_toast(f"{error.filename or name}: {error.strerror or error}", severity="error")
+    except (SparkctlError, OSError) as error:
+        _show_edit_error(panel, name, error)
 
 
 async def fix_profile(panel: Panel, name: str) -> None:
@@ -127,10 +125,8 @@ async def fix_profile(panel: Panel, name: str) -> None:
 
     try:
         path, copied, done, checked = await asyncio.to_thread(fix_and_lint)
-    except SparkctlError as error:
-        panel.show_toast(error.message + (f"\n{error.hint}" if error.hint else ""), severity="error")
-    except OSError as error:
-        panel.show_toast(f"{error.filename or name}: {error.strerror or error}", severity="error")
+    except (SparkctlError, OSError) as error:
+        _show_edit_error(panel, name, error)
     else:
         from sparkctl.views.profiles.lint_view import summarize_lint
 
@@ -141,6 +137,13 @@ async def fix_profile(panel: Panel, name: str) -> None:
         panel.show_toast(
             "\n".join([*(f"fixed: {one.message}" for one in done), f"{name}: {summarize_lint(checked)}", *where])
         )
+
+
+def _show_edit_error(panel: Panel, name: str, error: SparkctlError | OSError) -> None:
+    if isinstance(error, OSError):
+        panel.show_toast(f"{error.filename or name}: {error.strerror or error}", severity="error")
+    else:
+        panel.show_error(error, severity="error")
 
 
 def _show_edit_result(

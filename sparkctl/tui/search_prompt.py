@@ -70,8 +70,8 @@ class SearchPrompt(Horizontal):
             self.text = text
             self.is_kept = is_kept
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__()
         self._mode = PromptMode.FIND
         self._before = ""
         self._back: Widget | None = None  # the widget that had the focus before

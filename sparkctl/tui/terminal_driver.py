@@ -32,7 +32,7 @@ _ESCAPED_KEY_PATTERN = re.compile(
     "\x1b([^\x1b\\[O])", re.DOTALL
 )  # CSI and SS3 begin with [ and O; a second escape ends the first
 # An escape sequence arrives in one read, also over SSH; set ESCDELAY for connections where it does not.
-LONE_ESCAPE_SECONDS = ESCAPE_DELAY if "ESCDELAY" in os.environ else 0.025  # seconds
+LONE_ESCAPE_SECONDS = ESCAPE_DELAY if "ESCDELAY" in os.environ else 0.025
 _PASTE_START, _PASTE_END = "\x1b[200~", "\x1b[201~"
 EDITING_KEYS = frozenset("bf\x7f")  # alt keys of the input field: word left, word right, delete word
 

@@ -13,7 +13,7 @@ from sparkctl.engines import load_engines
 from sparkctl.history.bench_store import BenchComparison, BenchFigure, FigureComparison, SourceFigure
 from sparkctl.model.bench import BenchCell, BenchRun, BenchSetup, CellResult, DomainKey, DomainResult, Measurements
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.model.text.units import GIB, format_duration
+from sparkctl.model.text.units import GIB, format_date_time, format_duration
 from sparkctl.views.text.line_wrap import align_cells
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row
 
@@ -98,7 +98,7 @@ def render_run(run: BenchRun, baseline: BenchRun | None = None, *, is_wide: bool
     """
     if run.domains or run.setup.prompts:
         return _render_domains(run, baseline)
-    setup, when = run.setup, time.strftime("%Y-%m-%d %H:%M", time.localtime(run.began))
+    setup, when = run.setup, format_date_time(run.began)
     what = " ".join(word for word in (setup.engine, setup.engine_version) if word)
     generator = sanitize_line(setup.generator or "load generator not known")
     how = ", ".join((_format_runs(setup.runs), generator, *_list_request_settings(setup)))
@@ -141,7 +141,7 @@ _DOMAIN_HEADINGS = ("kind of text", "thinking", "tok/s", "first token", "accepte
 
 
 def _render_domains(run: BenchRun, baseline: BenchRun | None) -> list[TextRow]:
-    setup, when = run.setup, time.strftime("%Y-%m-%d %H:%M", time.localtime(run.began))
+    setup, when = run.setup, format_date_time(run.began)
     what = " ".join(word for word in (setup.engine, setup.engine_version) if word)
     gains = {} if baseline is None else compute_gains(run, baseline)
     table = [
@@ -338,7 +338,7 @@ def list_run_rows(runs: Sequence[BenchRun]) -> list[tuple[str, ...]]:
             all_kinds = len({one.domain for one in run.wanted_domains}) or kinds
             noun = "kind of text" if all_kinds == 1 else "kinds of text"
             done = f"{kinds} {noun}" if kinds == all_kinds else f"{kinds} of {all_kinds} {noun}"
-        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.began))
+        when = format_date_time(run.began)
         engine = " ".join(word for word in (run.setup.engine, run.setup.engine_version) if word)
         rows.append(
             (str(run.number), when, sanitize_line(run.instance), " ".join(run.nodes), sanitize_line(engine), done)

@@ -17,7 +17,6 @@ from sparkctl.model.text.units import format_duration
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.monitor.switch_progress import SwitchProgress
 from sparkctl.views.event_text import describe_missing_guard, format_cache_drop, format_guard_event, judge_guard_action
-from sparkctl.views.switch_plan_view import join_names
 from sparkctl.views.text.line_wrap import wrap_text
 from sparkctl.views.text.styled_text import (
     TextRow,
@@ -134,7 +133,7 @@ def describe_running_instances(view: NodeTelemetryView, instances: Sequence[Inst
 def describe_stopped_models(course: SwitchProgress) -> tuple[str, ...]:
     """Return the state of the models that a switch stops, as a sentence, from the switch's events; None if none was
     touched."""
-    old, step = join_names(course.stops) or "what was there", course.steps[-1] if course.steps else None
+    old, step = " and ".join(course.stops) or "what was there", course.steps[-1] if course.steps else None
     is_one = len(course.stops) <= 1
     verb = "is" if is_one else "are"
     if step is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 from sparkctl.engines.base import FailureWeight
@@ -12,7 +12,7 @@ from sparkctl.model.engine_metrics import EngineFact, EngineFactName
 from sparkctl.model.phase import PhaseDuration, Step
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
 from sparkctl.model.text.units import format_duration
-from sparkctl.model.verdict import CAUSE_MEANINGS, Evidence, FailureCause, Verdict
+from sparkctl.model.verdict import CAUSE_MEANINGS, Evidence, Verdict
 from sparkctl.views.event_text import format_phase_name, format_step_name, format_verdict
 
 SCHEMA = 1
@@ -108,7 +108,10 @@ def format_reading(found: LogDiagnosis) -> list[str]:
     reading = found.reading
     if reading is None:
         return []
-    lines = ["", "how it was read"]
+    lines = [
+        "",
+        "how it was read" + (", from its last line to its first: the newest stands first" if reading.is_turned else ""),
+    ]
     by = reading.engine_line
     whose = "no line shows it" if by is None else f"line {by[0]}: {_quote(by[1])}"
     lines.append(f"{'engine':{_LABEL_COLUMNS}}{found.engine or 'unknown'}, {whose}")
@@ -159,7 +162,10 @@ def _format_rest(count: int) -> list[str]:
 def _format_candidate(one: FailureCandidate) -> str:
     rule = f', rule "{_quote(one.rule)}"' if one.rule else ""
     end = ", the engine went on" if one.survived else ""
-    return f"line {one.line}: {one.cause}, weight {one.weight} ({_WEIGHT_WORDS[FailureWeight(one.weight)]}){rule}{end}"
+    words = next(
+        words for weight, words in reversed(_WEIGHT_WORDS.items()) if weight <= one.weight
+    )  # one told of another weighs between
+    return f"line {one.line}: {one.cause}, weight {one.weight} ({words}){rule}{end}"
 
 
 def _explain_choice(found: LogDiagnosis, reading: LogReading) -> str:
@@ -181,10 +187,10 @@ def _explain_choice(found: LogDiagnosis, reading: LogReading) -> str:
     return f"line {root.line}, {why}; {verdict.confidence}"
 
 
-def format_causes(meanings: Mapping[FailureCause, str] = CAUSE_MEANINGS) -> list[str]:
+def format_causes() -> list[str]:
     """Return the closed set of causes with the meaning of each."""
-    wide = max(len(cause) for cause in meanings)
-    return [f"{cause:{wide}}  {meaning}" for cause, meaning in meanings.items()]
+    wide = max(map(len, CAUSE_MEANINGS))
+    return [f"{cause:{wide}}  {meaning}" for cause, meaning in CAUSE_MEANINGS.items()]
 
 
 def format_remedy_as_flags(remedy: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +13,7 @@ from sparkctl.model.events import FindingReported
 from sparkctl.model.finding import FindingKind, Severity
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.model.text.units import format_duration
+from sparkctl.model.text.units import format_duration, format_time_of_day
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.views.finding_view import explain_finding, format_since
 from sparkctl.views.text.frame_layout import draw_frame, draw_page, pad_screen
@@ -32,7 +31,7 @@ from sparkctl.views.text.styled_text import (
     measure_row,
     measure_text,
     pad_text,
-    render_state,
+    render_severity,
     sanitize_span,
 )
 
@@ -187,10 +186,6 @@ def _is_newer(one: FindingReported, when: Callable[[NodeName], float | None]) ->
     return looked is None or one.ts > looked
 
 
-def _format_time(when: float) -> str:
-    return time.strftime("%H:%M:%S", time.localtime(when))
-
-
 def _get_node_time(view: NodeTelemetryView) -> float:
     return view.sample.time if view.sample is not None else view.when
 
@@ -295,11 +290,11 @@ def _describe_age(checkup: DoctorScreenModel) -> str:
 def _format_ago(when: float, now: float) -> str:
     """Return the time of day and how long ago it was, in coarse steps, so that the screen does not change every
     second."""
-    passed = now - when
+    passed, clock = now - when, format_time_of_day(when, has_seconds=True)
     if passed < 10:
-        return f"{_format_time(when)}, just now"
+        return f"{clock}, just now"
     step = 10 if passed < 60 else 60
-    return f"{_format_time(when)}, {format_duration(passed // step * step)} ago"
+    return f"{clock}, {format_duration(passed // step * step)} ago"
 
 
 def _render_filter(checkup: DoctorScreenModel, pattern: FilterPattern) -> TextRow:
@@ -329,7 +324,7 @@ def _render_list(checkup: DoctorScreenModel, shown: Sequence[DoctorFinding], the
         rows.append(
             make_row(
                 Span(f" {mark if mine else ' '} ", TextStyle.ACCENT),
-                render_state(each.severity),
+                render_severity(each.severity),
                 sanitize_span(f"{pad_text(sanitize_line(each.node or ''), wide)}  ", TextStyle.TITLE if mine else TextStyle.LABEL),
                 sanitize_span(f"{pad_text(sanitize_line(each.check), kind)}  ", TextStyle.LABEL), sanitize_span(each.message, tone),
             )

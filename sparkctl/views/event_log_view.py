@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection
 
 from sparkctl.model.events import CachesDropped, CommandEnded, GuardActed, NodeStateChanged, PhaseChanged
@@ -11,7 +10,7 @@ from sparkctl.model.guard_state import GuardAction
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.model.text.units import format_clock
+from sparkctl.model.text.units import format_clock, format_time_of_day
 from sparkctl.monitor.activity import Notice
 from sparkctl.monitor.event_log import ContainerChanged, EventLogEntry, KernelEventLogged, StartRefused
 from sparkctl.views.event_text import format_cache_drop, format_guard_event, format_phase_name
@@ -70,7 +69,7 @@ def describe_log_entry(one: EventLogEntry) -> tuple[str, TextStyle]:
 def render_event_log_entry(one: EventLogEntry, names: int, explained: Collection[tuple[NodeName, str]] = ()) -> TextRow:
     """Return an entry as a row; ``names`` is the width of the node's name. ``explained``: the instances whose failure is explained
     on the same screen."""
-    when = time.strftime("%H:%M:%S", time.localtime(one.when))
+    when = format_time_of_day(one.when, has_seconds=True)
     words, tone = describe_log_entry(one)
     if isinstance(one.event, CommandEnded) and (one.node, one.event.instance) in explained:
         words = f"{one.event.instance}: failed after {format_clock(one.event.seconds)}"

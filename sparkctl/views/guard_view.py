@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from sparkctl.commands.arm_guard import GuardStatus
@@ -22,7 +21,7 @@ from sparkctl.model.guard_state import (
 from sparkctl.model.node import NodeState
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.model.text.units import format_duration, format_gib, format_size
+from sparkctl.model.text.units import format_date_time, format_duration, format_gib, format_size
 from sparkctl.views.event_text import format_guard_event
 from sparkctl.views.text.line_wrap import align_cells, wrap_line
 from sparkctl.views.text.styled_text import get_state_symbol
@@ -74,7 +73,7 @@ def _format_node_guard(view: GuardStatus) -> list[str]:
             available=one.available,
             free=one.free,
         )
-        lines.append(f"    {_format_date_time(one.at)}  {format_guard_event(acted)}")
+        lines.append(f"    {format_date_time(one.at, has_seconds=True)}  {format_guard_event(acted)}")
     return lines + [_format_receipt(receipt, view.name) for receipt in view.receipts]
 
 
@@ -88,7 +87,10 @@ def _is_worth_showing(event: GuardEvent, receipts: Sequence[GuardReceipt]) -> bo
 
 
 def _format_guard_state(guard: GuardState) -> str:
-    words = [f"guard since {_format_date_time(guard.since)}", f"{format_gib(guard.available)} available"]
+    words = [
+        f"guard since {format_date_time(guard.since, has_seconds=True)}",
+        f"{format_gib(guard.available)} available",
+    ]
     if guard.docker is False:
         words.append("cannot reach Docker: it can warn, not act")
     words.append(
@@ -118,9 +120,5 @@ def _format_watches(watches: Sequence[GuardWatch], now: float) -> list[str]:
 
 def _format_receipt(receipt: GuardReceipt, node: str) -> str:
     instance = sanitize_line(receipt.instance or receipt.container[:12])
-    return f"    {_format_date_time(receipt.at)}  stopped {instance}: {describe_memory_drop(receipt)}   sparkctl logs {instance} --node {node}"
-
-
-def _format_date_time(when: float) -> str:
-    """Return date and time, because these lines may be days old and are copied into reports."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(when))
+    when = format_date_time(receipt.at, has_seconds=True)
+    return f"    {when}  stopped {instance}: {describe_memory_drop(receipt)}   sparkctl logs {instance} --node {node}"

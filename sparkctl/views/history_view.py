@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from sparkctl.model.phase import PhaseDuration, Step
 from sparkctl.model.reference import name_source, select_comparable
 from sparkctl.model.switch_plan import SwitchStep
 from sparkctl.model.text.sanitize import sanitize_line, sanitize_lines
-from sparkctl.model.text.units import format_clock, format_duration, format_gib, format_size
+from sparkctl.model.text.units import format_clock, format_date_time, format_duration, format_gib, format_size
 from sparkctl.views.event_text import format_byte_rate, format_phase_name, format_step_name, format_verdict
 from sparkctl.views.text.line_wrap import align_cells, wrap_rows
 from sparkctl.views.text.styled_text import (
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
 _UNKNOWN_END = "not known how it ended"
 _LATE_RATIO = 1.25  # of the usual time
-_LABEL_COLUMNS = 12  # columns
+_LABEL_COLUMNS = 12
 _NEW_INSTANCE_STEPS = (
     SwitchStep.STARTING,
     SwitchStep.UNDOING,
@@ -75,7 +74,7 @@ def build_history_row(one: OperationRecord) -> HistoryRow:
     """Return an operation as a row of the list."""
     return HistoryRow(
         id=one.id,
-        when=format_minute(one.began),
+        when=format_date_time(one.began),
         what=describe_verb(one),
         profile=describe_subject(one),
         nodes=sanitize_line(", ".join(one.nodes)),
@@ -105,15 +104,6 @@ def describe_subject(one: OperationRecord) -> str:
 def _get_repeat_command(one: OperationRecord) -> str | None:
     """Return the command that repeats an operation, None for resume and abort, which cannot be repeated."""
     return None if one.has_succeeded and describe_verb(one) in _VERBS_BY_KIND[OperationKind.SWITCH] else one.command
-
-
-def format_minute(seconds: float) -> str:
-    """Return a Unix time as date and minute in the operator's time zone."""
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds)) if seconds else "—"
-
-
-def _format_second(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds)) if seconds else "—"
 
 
 def describe_outcome(one: OperationRecord) -> str:
@@ -265,10 +255,14 @@ def _render_label_value(name: str, value: str, tone: TextStyle = TextStyle.VALUE
 
 def _render_head(one: OperationRecord) -> Iterator[TextRow]:
     yield _render_label_value("outcome", describe_outcome(one), choose_outcome_style(one))
-    yield _render_label_value("began", _format_second(one.began) + (f" by {one.operator}" if one.operator else ""))
+    yield _render_label_value(
+        "began", format_date_time(one.began, has_seconds=True) + (f" by {one.operator}" if one.operator else "")
+    )
     if one.ended is not None:
         yield _render_label_value(
-            "ended", _format_second(one.ended) + (f", exit code {one.exit_code}" if one.exit_code is not None else "")
+            "ended",
+            format_date_time(one.ended, has_seconds=True)
+            + (f", exit code {one.exit_code}" if one.exit_code is not None else ""),
         )
     if took := describe_duration(one):
         yield _render_label_value("took", took)
@@ -467,7 +461,7 @@ def _render_start_diff(worked: OperationRecord | None, changes: StartDiff | None
     if worked is None or changes is None:
         yield make_row(Span("no earlier successful start is known", TextStyle.LABEL))
         return
-    yield make_row(Span(f"since {worked.id}, {format_minute(worked.began)}", TextStyle.LABEL))
+    yield make_row(Span(f"since {worked.id}, {format_date_time(worked.began)}", TextStyle.LABEL))
     if not changes.found:
         yield make_row(Span("no recorded setting is different"))
     for each in changes.found:
@@ -592,7 +586,10 @@ def render_history_page(past: HistoryScreenModel, columns: int, lines: int) -> S
         return ScrollPage(pad_screen(rows, columns, lines))
     made = [build_history_row(one) for one in past.visible_operations]
     fields, wide = _format_page_table(made, columns)
-    rows.append(_render_page_row(_PAGE_COLUMNS, wide, "   ", "", TextStyle.LABEL))
+    heads = [
+        head if measure_text(head) <= room else _SHORT_END_TITLE for head, room in zip(_PAGE_COLUMNS, wide, strict=True)
+    ]
+    rows.append(_render_page_row(heads, wide, "   ", "", TextStyle.LABEL))
     top = len(rows)
     upper = min(len(made), max(3, (lines - top) // 3))
     upper = min(len(made), lines - top) if lines - top - upper < 5 else upper
@@ -610,6 +607,7 @@ def render_history_page(past: HistoryScreenModel, columns: int, lines: int) -> S
 
 _EMPTY_HISTORY_TEXT = "The history is empty. Every start, stop and switch from here will be listed."
 _PAGE_COLUMNS = ("when", "what", "profile", "on", "how it ended", "took")
+_SHORT_END_TITLE = "ended"
 
 
 def _list_page_cells(one: HistoryRow) -> tuple[str, ...]:
@@ -617,14 +615,16 @@ def _list_page_cells(one: HistoryRow) -> tuple[str, ...]:
 
 
 def _format_page_table(made: Sequence[HistoryRow], columns: int) -> tuple[list[tuple[str, ...]], list[int]]:
-    """Return the columns of each entry, and their widths. On a narrow screen the usual time goes first, then names
-    are cut, then the duration goes."""
+    """Return the columns of each entry, and their widths. On a narrow screen the usual time goes first, then a long title, then
+    names are cut, then the duration goes."""
     room = columns - 5
     fields = [_list_page_cells(one) for one in made]
     wide = _measure_columns(fields)
     if _count_excess_columns(wide, room):
         fields = [(*each[:5], each[5].partition(" of about ")[0]) for each in fields]
         wide = _measure_columns(fields)
+    if _count_excess_columns(wide, room):
+        wide[4] = max(len(_SHORT_END_TITLE), *(measure_text(each[4]) for each in fields))
     for at in (2, 3):  # the profile, then the nodes
         wide[at] -= min(max(0, wide[at] - _MIN_NAME_COLUMNS), _count_excess_columns(wide, room))
     if _count_excess_columns(wide, room):

@@ -43,11 +43,6 @@ _CONFLICT_REASONS = {
 }
 
 
-def join_names(names: Sequence[str]) -> str:
-    """Return ``spark1 and spark2``."""
-    return " and ".join(names)
-
-
 def describe_conflicts(conflicts: Iterable[SwitchConflict]) -> str:
     """Return why an instance has to stop."""
     return ", ".join(_CONFLICT_REASONS[one] for one in conflicts)
@@ -55,17 +50,17 @@ def describe_conflicts(conflicts: Iterable[SwitchConflict]) -> str:
 
 def summarize_switch_plan(plan: SwitchPlan) -> str:
     """Return the result of a plan as one sentence."""
-    where = join_names(plan.nodes)
+    where = " and ".join(plan.nodes)
     if plan.is_there:
         return f"{plan.instance} already runs on {where}: there is nothing to switch"
     if plan.obstacles:
         return f"it is not possible to switch to {plan.instance} on {where} now"
     free = [one.node for one in plan.changes if one.is_free_after]
-    left = f", and {join_names(free)} {'is' if len(free) == 1 else 'are'} free" if free else ""
+    left = f", and {' and '.join(free)} {'is' if len(free) == 1 else 'are'} free" if free else ""
     if not plan.stops:
         return f"{plan.instance} starts on {where}; nothing has to stop{left}"
     new, old = distinguish_names(plan.instance, plan.stops)
-    stops = f"{join_names(old)} {'stops' if len(old) == 1 else 'stop'}"
+    stops = f"{' and '.join(old)} {'stops' if len(old) == 1 else 'stop'}"
     return f"{stops}, {new} starts on {where}{left}"
 
 
@@ -77,16 +72,16 @@ def describe_rollback_window(plan: SwitchPlan) -> str | None:
     new, old = distinguish_names(plan.instance, plan.stops)
     if plan.halves:
         return (
-            f"there is no rollback if {new} fails: not all ranks of {join_names(plan.halves)} are seen to run, and "
+            f"there is no rollback if {new} fails: not all ranks of {' and '.join(plan.halves)} are seen to run, and "
             "half a model is not started again"
         )
     if not plan.rolls_back:
         return (
-            f"the containers of {join_names(old)} are kept until {new} has answered with a token; if it does "
+            f"the containers of {' and '.join(old)} are kept until {new} has answered with a token; if it does "
             "not, it is left as it failed, and they stay stopped until sparkctl abort (--no-rollback)"
         )
     return (
-        f"the containers of {join_names(old)} are kept until {new} has answered with a token, and started "
+        f"the containers of {' and '.join(old)} are kept until {new} has answered with a token, and started "
         "again if it does not"
     )
 
@@ -95,7 +90,7 @@ def describe_switch_step(step: SwitchStep, instance: str, stops: Sequence[str] =
     """Return what a step does or, if it is done, did; ``stops`` are the names of the stopped models, empty if not
     known."""
     instance, names = distinguish_names(instance, stops)
-    old = join_names(names) or "what was there"
+    old = " and ".join(names) or "what was there"
     going, done = {
         SwitchStep.CHECKING: (f"checking what can fail, while {old} serves", "checked what can fail"),
         SwitchStep.STOPPING: (f"stopping {old}; its containers are kept", f"{old} stopped; its containers are kept"),

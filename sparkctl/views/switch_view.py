@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import dropwhile
@@ -14,7 +13,7 @@ from sparkctl.model.phase import Phase
 from sparkctl.model.sample import MemoryBar
 from sparkctl.model.switch_plan import SwitchJournalStatus, SwitchPlan, SwitchStep
 from sparkctl.model.text.sanitize import sanitize_line
-from sparkctl.model.text.units import format_clock, format_duration
+from sparkctl.model.text.units import format_clock, format_duration, format_time_of_day
 from sparkctl.monitor.event_log import RecentLogLine
 from sparkctl.monitor.switch_progress import SwitchProgress
 from sparkctl.monitor.switch_progress import SwitchStepProgress as Taken
@@ -420,7 +419,7 @@ def render_switch_progress_line(course: SwitchProgress, now: float, key: str | N
     shows = () if key is None else (Span(f"   {key}", TextStyle.KEY), Span(" shows it", TextStyle.LABEL))
     return make_row(
         Span(f"{get_state_symbol(Phase.STARTING)} ", tone), sanitize_span(f"switch to {course.instance}", TextStyle.STRONG),
-        sanitize_span(f"{which} · {format_clock(max(0.0, now - course.began))}", tone), *shows, sanitize_span(f"   {words}", tone),
+        sanitize_span(f"{which} · {format_clock(max(0.0, now - course.began))}", tone), sanitize_span(f"   {words}", tone), *shows,
     )  # fmt: skip
 
 
@@ -451,5 +450,5 @@ def describe_switch_journal(node: NodeName, view: SwitchJournalStatus) -> str:
     state = "goes on" if view.is_held else "was left"
     number = _format_step_number(one.step)
     where = number.removeprefix(", ") + f", {one.step}" if number else f"on its way back, {one.step}"
-    since = time.strftime("%H:%M", time.localtime(one.since))
+    since = format_time_of_day(one.since)
     return f"switch to {one.instance} {state}: {where}, by {one.operator} since {since}"

@@ -106,7 +106,7 @@ async def test_profiles_are_sorted_by_a_key_and_by_a_click_on_a_column(
 
 async def test_two_clicks_on_a_finding_offer_to_do_what_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with SimulatedSparks("trouble", **FAST) as sparks, open_demo_panel(sparks, tmp_path, monkeypatch) as pilot:
-        await wait_for_text(pilot, "free for /var/lib/docker")
+        await wait_for_text(pilot, "stuck clock")
         await pilot.press("5")
         await wait_for_text(pilot, lambda text: "▸ " in text and "examined" in text)
         y = find_row_number(pilot, "▸") + 1

@@ -20,6 +20,7 @@ from sparkctl.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from sparkctl.commands.import_profile import ImportedProfile
     from sparkctl.profiles.profile_library import ProfileLibrary
     from sparkctl.profiles.profile_lint import LintDiagnostic
 
@@ -172,9 +173,8 @@ def remove_command(name: str, yes: bool) -> int:
     sparkctl profiles remove mine
     sparkctl profiles remove mine --yes
     """
-    import sys
-
-    from sparkctl.cli import stderr
+    from sparkctl.cli import stderr, verb_runner
+    from sparkctl.cli.terminal_prompter import confirm
     from sparkctl.errors import OperationRefused
     from sparkctl.profiles.profile_library import ProfileLibrary
 
@@ -184,10 +184,8 @@ def remove_command(name: str, yes: bool) -> int:
         _refuse_base(library, name)
     if not yes and not sys.stdin.isatty():
         raise OperationRefused(f"{path} is not deleted without a yes", f"sparkctl profiles remove {name} --yes")
-    if not yes:
-        stderr.print_prompt(f"delete {path}? [y/N] ")
-        if sys.stdin.readline().strip().casefold() not in ("y", "yes"):
-            raise OperationRefused(f"{path} is not deleted", None)
+    if not yes and not verb_runner.run_async(confirm(f"delete {path}?")):
+        raise OperationRefused(f"{path} is not deleted", None)
     path.unlink()
     stderr.print_message(f"deleted {path}")
     return 0
@@ -374,12 +372,10 @@ def _read_source(source: tuple[str, ...]) -> str:
     return source[0] if len(source) == 1 else shlex.join(source)
 
 
-def _print_report(found: object, as_json: bool) -> None:
+def _print_report(found: ImportedProfile, as_json: bool) -> None:
     from sparkctl.cli import stderr, stdout
-    from sparkctl.commands.import_profile import ImportedProfile
     from sparkctl.views.profiles.profile_view import build_import_json, format_import_report
 
-    assert isinstance(found, ImportedProfile)
     if as_json:
         path = None if found.path is None else str(found.path)
         stdout.print_json(build_import_json(found.imported, found.text, path, found.cautions))
@@ -452,8 +448,9 @@ def profiles_command() -> None:
 
 
 @profiles_command.command("list")
+@click.option("-q", "--quiet", "names_only", is_flag=True, help="Print only the names.")
 @json_document_option
-def list_command(as_json: bool) -> int:
+def list_command(names_only: bool, as_json: bool) -> int:
     """List all profiles and where each comes from.
 
     \b
@@ -473,6 +470,8 @@ def list_command(as_json: bool) -> int:
         )
     if as_json:
         stdout.print_json({"schema": 1, "profiles": to_json_data(summaries)})
+    elif names_only:
+        stdout.print_lines(one.name for one in summaries)
     else:
         stdout.print_rows(format_profile_list(summaries, stdout.get_terminal_width()))
     return 0

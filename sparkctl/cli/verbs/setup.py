@@ -137,7 +137,7 @@ async def _ask_for_key(node: Node) -> Node | None:
     from dataclasses import replace as changed
 
     from sparkctl.cli import stderr
-    from sparkctl.cli.terminal_prompter import read_line
+    from sparkctl.cli.terminal_prompter import confirm, read_line
     from sparkctl.errors import SparkctlError
     from sparkctl.transport.ssh.ssh_connection import find_public_key, install_public_key
 
@@ -149,8 +149,7 @@ async def _ask_for_key(node: Node) -> Node | None:
     if public is None:
         stderr.print_message("there is no public key here to put on it; make one: ssh-keygen -t ed25519")
         return None
-    answer = await read_line(f"put {public} on {node.name}, with your password there? [y/N] ")
-    if answer.strip().lower() not in ("y", "yes"):
+    if not await confirm(f"put {public} on {node.name}, with your password there?"):
         return None
     password = await read_line(f"password on {node.name}: ", echo=False)
     if not password:

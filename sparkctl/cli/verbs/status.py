@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from sparkctl.commands.stop.pending_stops import PendingStop
     from sparkctl.context import CommandContext
     from sparkctl.model.finding import Finding
-    from sparkctl.model.instance import InstanceView
     from sparkctl.model.node import Node, NodeName
     from sparkctl.monitor.node_views import NodeStatusView
     from sparkctl.views.text.styled_text import TextRow
@@ -38,7 +37,8 @@ if TYPE_CHECKING:
 @click.option("--check", is_flag=True, help="Exit 5 unless every node and every instance is healthy.")
 @click.option("-q", "--quiet", "names_only", is_flag=True, help="Print only the names of the instances.")
 @accept_silently("-a", "--all")
-@click.option("-l", "is_long", is_flag=True, hidden=True, help="As -o wide.")
+@click.option("-l", "--long", "--verbose", "is_long", is_flag=True, hidden=True, help="As -o wide.")
+@accept_silently("--no-trunc")
 @wide_document_option
 @click.pass_context
 def status_command(
@@ -103,31 +103,15 @@ async def _print_status_once(context: CommandContext, nodes: Sequence[Node], che
     # the connections start first; meanwhile import what printing needs
     found: dict[NodeName, tuple[Finding, ...]] = {}
     on_findings = None if form.as_json or form.names_only else found.__setitem__
-    views, _ = await gather_or_cancel(read_node_statuses(context, nodes, on_findings), import_status_view())
+    views, _ = await gather_or_cancel(
+        read_node_statuses(context, nodes, on_findings, form.name or form.is_wide), import_status_view()
+    )
     code = _choose_exit_code(views, check)
     save_instances(
         {view.name: [one.name for one in view.instances if one.ours] for view in views if view.state == "ok"}
     )
-    _print_status(context, await _add_rates(context, nodes, form.select_views(views), form), form, found)
+    _print_status(context, form.select_views(views), form, found)
     return code
-
-
-async def _add_rates(
-    context: CommandContext, nodes: Sequence[Node], views: Sequence[NodeStatusView], form: _Form
-) -> Sequence[NodeStatusView]:
-    """Return the views with the engines' figures, as `top` reads them; only where they are shown: they take a second."""
-    if form.as_json or form.names_only or not (form.is_wide or form.name):
-        return views
-    from sparkctl.monitor.watch_nodes import read_load_views
-
-    loads = await read_load_views(context, [one for one in nodes if one.name in {view.name for view in views}])
-    loaded = {one.container_id: one for load in loads for one in load.instances}
-
-    def add_figures(one: InstanceView) -> InstanceView:
-        same = loaded.get(one.container_id)
-        return one if same is None else replace(one, numbers=same.numbers, facts=same.facts, reference=same.reference)
-
-    return [replace(view, instances=tuple(map(add_figures, view.instances))) for view in views]
 
 
 def _choose_exit_code(views: Sequence[NodeStatusView], check: bool) -> int:
@@ -154,14 +138,13 @@ def _list_pending_stops(context: CommandContext, views: Sequence[NodeStatusView]
 
 
 def _describe_pending_stops(context: CommandContext, views: Sequence[NodeStatusView]) -> list[str]:
-    import time
-
     from sparkctl.commands.stop.pending_stops import COMPLETING_COMMANDS
     from sparkctl.model.text.sanitize import sanitize_line
+    from sparkctl.model.text.units import format_time_of_day
 
     return [
         f"{sanitize_line(one.instance)} is still to be stopped on {one.node}, asked at "
-        f"{time.strftime('%H:%M', time.localtime(one.since))}: the next {COMPLETING_COMMANDS} there does it"
+        f"{format_time_of_day(one.since)}: the next {COMPLETING_COMMANDS} there does it"
         for one in _list_pending_stops(context, views)
     ]
 

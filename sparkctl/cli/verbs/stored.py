@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,8 +24,8 @@ from sparkctl.views.text.line_wrap import align_cells, wrap_cells, wrap_line
 from sparkctl.views.text.styled_text import measure_text
 
 if TYPE_CHECKING:
-    from sparkctl.commands.images import ImageUse, NodeImages
-    from sparkctl.commands.stored_models import NodeModels, StoredModel
+    from sparkctl.commands.images import ImageUse, NodeImages, RemoveImages
+    from sparkctl.commands.stored_models import NodeModels, RemoveModel, StoredModel
 
 _IMAGE_HEADINGS = ("image", "size", "created", "last used", "used by")
 
@@ -83,31 +83,13 @@ def remove_command(ctx: click.Context, name: str, node: str | None, dry_run: boo
 
     Exit 0: removed. Exit 6: refused, nothing was changed.
     """
-    from sparkctl.cli import stderr
-    from sparkctl.cli.event_printers import JsonPrinter, TextPrinter
     from sparkctl.cli.options import select_one_node
-    from sparkctl.cli.terminal_prompter import read_line
-    from sparkctl.commands.stored_models import RemoveModel, remove_model
-    from sparkctl.errors import ExitCode
+    from sparkctl.commands.stored_models import RemoveModel
 
-    is_asking = not (dry_run or yes)
-    if is_asking and (as_json or not sys.stdin.isatty()):
-        raise click.UsageError("this removes files: add --yes, or use --dry-run to see which", ctx)
-    target = select_one_node(node)
-    context = create_context(may_ask=not as_json)
-    if is_asking:
-        planned = RemoveModel(name=name, nodes=(target,), dry_run=True)
-        code = verb_runner.run_verb(context, lambda one: remove_model(one, planned), TextPrinter())
-        if code:
-            return code
-        answer = verb_runner.run_async(read_line("Remove it? [y/N] "))
-        if answer.strip().lower() not in ("y", "yes"):
-            stderr.print_message("nothing was removed")
-            return int(ExitCode.REFUSED)
-    request = RemoveModel(name=name, nodes=(target,), dry_run=dry_run)
-    return verb_runner.run_verb(
-        context, lambda one: remove_model(one, request), JsonPrinter() if as_json else TextPrinter()
-    )
+    def build_request() -> RemoveModel:
+        return RemoveModel(name=name, nodes=(select_one_node(node),))
+
+    return _ask_and_remove(ctx, build_request, "files", dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 @click.group(
@@ -167,30 +149,40 @@ def images_remove_command(
     It asks first; scripts need --yes. Exit 6: nothing was removed, because a container, running or not, uses one of them,
     or because no node has it. No image is ever removed that was not asked for.
     """
-    from sparkctl.cli import stderr
-    from sparkctl.cli.event_printers import JsonPrinter, TextPrinter
-    from sparkctl.cli.terminal_prompter import read_line
     from sparkctl.commands.images import RemoveImages
-    from sparkctl.errors import ExitCode
 
     if not images and not old_builds:
         raise click.UsageError("name an image, or use --old-builds", ctx)
+
+    def build_request() -> RemoveImages:
+        nodes = tuple(select_configured_nodes(node))
+        return RemoveImages(nodes=nodes, names_nodes=bool(node), wanted=images, old_builds=old_builds)
+
+    return _ask_and_remove(ctx, build_request, "images", dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+def _ask_and_remove(
+    ctx: click.Context, build_request: Callable[[], RemoveModel | RemoveImages], what: str, *, dry_run: bool, yes: bool,
+    as_json: bool,
+) -> int:  # fmt: skip
+    """Show what a request would remove, and remove it after a yes; at once with ``yes``."""
+    from sparkctl.cli import stderr
+    from sparkctl.cli.event_printers import JsonPrinter, TextPrinter
+    from sparkctl.cli.terminal_prompter import confirm
+    from sparkctl.errors import ExitCode
+
     is_asking = not (dry_run or yes)
     if is_asking and (as_json or not sys.stdin.isatty()):
-        raise click.UsageError("this removes images: add --yes, or use --dry-run to see which", ctx)
-    context = create_context(may_ask=not as_json)
-    request = RemoveImages(
-        nodes=tuple(select_configured_nodes(node)), names_nodes=bool(node), wanted=images, old_builds=old_builds,
-        dry_run=dry_run or is_asking,
-    )  # fmt: skip
-    code = verb_runner.run_verb(context, request.run, JsonPrinter() if as_json else TextPrinter())
-    if code or not is_asking:
-        return code
-    answer = verb_runner.run_async(read_line("Remove it? [y/N] "))
-    if answer.strip().lower() not in ("y", "yes"):
-        stderr.print_message("nothing was removed")
-        return int(ExitCode.REFUSED)
-    return verb_runner.run_verb(context, replace(request, dry_run=False).run, TextPrinter())
+        raise click.UsageError(f"this removes {what}: add --yes, or use --dry-run to see which", ctx)
+    request, context = build_request(), create_context(may_ask=not as_json)
+    if is_asking:
+        if code := verb_runner.run_verb(context, replace(request, dry_run=True).run, TextPrinter()):
+            return code
+        if not verb_runner.run_async(confirm("Remove it?")):
+            stderr.print_message("nothing was removed")
+            return int(ExitCode.REFUSED)
+    printer = JsonPrinter() if as_json else TextPrinter()
+    return verb_runner.run_verb(context, replace(request, dry_run=dry_run).run, printer)
 
 
 def _format_images(nodes: Sequence[NodeImages], now: float, width: int | None = None) -> list[str]:

@@ -241,9 +241,14 @@ def run_bench(ctx: CommandContext, request: RunBench) -> AsyncGenerator[Event, N
             )  # fmt: skip
             stack.push_async_callback(watch.aclose)
             watch.start()
-            sweep = _Sweep(ctx=ctx, emit=emit, store=store, target=target, generator=generator, watch=watch)
+            sweep = _CellSweep(ctx=ctx, emit=emit, store=store, target=target, generator=generator, watch=watch)
             run = await sweep.measure_all(run)
-        return _build_end(ctx, store, run, target, ctx.clock.monotonic() - began)
+        left, failed = len(run.missing), next((one for one in run.results if one.error is not None), None)
+        kept = count_measured(store, run, left, len(run.wanted), "cells")
+        return build_run_end(
+            ctx, run, left, ctx.clock.monotonic() - began, saved=describe_saving(store, run), kept=kept,
+            failure=None if failed is None else f"{failed.cell}: {failed.error}; {kept}",
+        )  # fmt: skip
 
     return record_bench(ctx, request, run_cells)
 
@@ -266,13 +271,23 @@ def record_bench(
 
 
 @dataclass(slots=True, kw_only=True)
-class _Sweep:
-    """The cells of one run, one after the other."""
+class BenchSweep:
+    """Measures what one run is made of, one part after the other."""
 
     ctx: CommandContext
     emit: Emit
     store: BenchStore
     target: BenchTarget
+
+    def save(self, run: BenchRun) -> BenchRun:
+        """Write what was measured so far; see `save_run`."""
+        return save_run(self.ctx, self.emit, self.store, run)
+
+
+@dataclass(slots=True, kw_only=True)
+class _CellSweep(BenchSweep):
+    """The cells of one run."""
+
     generator: LoadGenerator
     watch: CellWatch
     _place: tuple[str, int, int] = ("", 0, 0)  # instance, number of the cell, of how many
@@ -290,9 +305,9 @@ class _Sweep:
             try:
                 result = await self.ctx.interrupt.run_interruptible(self._measure(cell), INTERRUPTED)
             except CommandInterrupted:
-                return self._save(replace(run, why=INTERRUPTED))
+                return self.save(replace(run, why=INTERRUPTED))
             rest = [one for one in run.results if one.cell != cell]
-            run = self._save(replace(run, results=(*rest, result)))
+            run = self.save(replace(run, results=(*rest, result)))
             self._left = cells[index + 1 :]
             self.emit(
                 BenchCellMeasured.from_result(
@@ -308,11 +323,8 @@ class _Sweep:
                 except CommandInterrupted:
                     why = INTERRUPTED
                 if why is not None:
-                    return self._save(replace(run, why=why))
-        return self._save(replace(run, ended=self.ctx.clock.unix_time(), why=None))
-
-    def _save(self, run: BenchRun) -> BenchRun:
-        return save_run(self.ctx, self.emit, self.store, run)
+                    return self.save(replace(run, why=why))
+        return self.save(replace(run, ended=self.ctx.clock.unix_time(), why=None))
 
     async def _measure(self, cell: BenchCell) -> CellResult:
         generator, requests = self.generator, self.generator.runs * cell.concurrency
@@ -668,22 +680,22 @@ def choose_hint(run: BenchRun, left: int) -> str | None:
     return f"measure the rest: sparkctl bench --resume {run.number}" if left else f"sparkctl bench show {run.number}"
 
 
-def _build_end(
-    ctx: CommandContext, store: BenchStore, run: BenchRun, target: BenchTarget, seconds: float
-) -> CommandEnded:
-    failed = [one for one in run.results if one.error is not None]
-    kept = count_measured(store, run, len(run.missing), len(run.wanted), "cells")
-    outcome, code, message = Outcome.DONE, ExitCode.DONE, describe_saving(store, run)
+def build_run_end(
+    ctx: CommandContext, run: BenchRun, left: int, seconds: float, *, saved: str, kept: str, failure: str | None
+) -> CommandEnded:  # fmt: skip
+    """Return how a benchmark ended of which so many parts are ``left``. ``saved`` and ``kept`` tell what is on disk of a whole one and of
+    one that ended early; ``failure``: what failed in it.
+    """
+    outcome, code, message = Outcome.DONE, ExitCode.DONE, saved
     if run.why == INTERRUPTED:
         outcome, code, message = Outcome.INTERRUPTED, ExitCode.INTERRUPTED, kept
     elif run.why is not None:
         outcome, code, message = Outcome.FAILED, ExitCode.ENGINE_FAILED, f"{run.why}; {kept}"
-    elif failed:
-        outcome, code = Outcome.FAILED, ExitCode.ENGINE_FAILED
-        message = f"{failed[0].cell}: {failed[0].error}; {kept}"
+    elif failure is not None:
+        outcome, code, message = Outcome.FAILED, ExitCode.ENGINE_FAILED, failure
     return CommandEnded(
-        ts=ctx.clock.unix_time(), outcome=outcome, exit_code=int(code), seconds=seconds, node=target.session.node.name,
-        instance=run.instance, message=message, hint=choose_hint(run, len(run.missing)),
+        ts=ctx.clock.unix_time(), outcome=outcome, exit_code=int(code), seconds=seconds, node=run.nodes[0], instance=run.instance,
+        message=message, hint=choose_hint(run, left),
     )  # fmt: skip
 
 

@@ -20,9 +20,10 @@ from sparkctl.commands.bench.run_bench import (
     INTERRUPTED,
     NOTHING_MEASURED,
     BenchSeries,
+    BenchSweep,
     BenchTarget,
     MeasureInstance,
-    choose_hint,
+    build_run_end,
     count_measured,
     describe_saving,
     describe_setup,
@@ -32,7 +33,6 @@ from sparkctl.commands.bench.run_bench import (
     keep_run,
     record_bench,
     refuse_changed_setup,
-    save_run,
 )
 from sparkctl.commands.event_stream import stream_events
 from sparkctl.commands.list_endpoints import list_endpoints
@@ -40,7 +40,6 @@ from sparkctl.commands.start.start_request import StartInstance
 from sparkctl.context import CommandContext, CommandInterrupted
 from sparkctl.errors import (
     ConnectionLost,
-    ExitCode,
     InvalidInput,
     MetricsUnreadable,
     OperationRefused,
@@ -50,11 +49,11 @@ from sparkctl.files import read_regular_file
 from sparkctl.history.bench_store import BenchStore
 from sparkctl.model.bench import BenchRun, BenchSetup, DomainKey, DomainResult, Measurements
 from sparkctl.model.engine_metrics import EngineMetrics
-from sparkctl.model.events import BenchDomainMeasured, CommandEnded, Emit, Event, Outcome
+from sparkctl.model.events import BenchDomainMeasured, CommandEnded, Emit, Event
 from sparkctl.model.node import Node
 from sparkctl.model.text.sanitize import load_json, sanitize_line
 from sparkctl.monitor.engine_probe import QueryMarkerSupport, request_engine
-from sparkctl.monitor.meters.metrics_window import has_restarted, subtract_counters
+from sparkctl.monitor.meters.metrics_window import compute_weighted_mean, has_restarted, subtract_counters
 from sparkctl.transport.http_client import InvalidHttpResponse
 
 _PROMPT_SECONDS = 300.0  # seconds for one answer, without --timeout
@@ -150,9 +149,15 @@ async def _measure_alone(ctx: CommandContext, emit: Emit, request: RunDomains) -
         else:
             run = _continue_run(store.load(request.resume), request, target, setup)
         run = stack.enter_context(keep_run(ctx, emit, store, run))
-        sweep = _Sweep(ctx=ctx, emit=emit, store=store, target=target, request=request, prompts=prompts)
+        sweep = _DomainSweep(ctx=ctx, emit=emit, store=store, target=target, request=request, prompts=prompts)
         run = await sweep.measure_all(run)
-    return _build_end(ctx, store, run, ctx.clock.monotonic() - began)
+    left, failed = len(run.missing_domains), next((one for one in run.domains if one.error is not None), None)
+    return build_run_end(
+        ctx, run, left, ctx.clock.monotonic() - began, saved=describe_saving(store, run),
+        kept=count_measured(store, run, left, len(run.wanted_domains), "kinds of text"),
+        failure=None if failed is None else
+        f"{failed.domain}: {failed.failed} of {failed.prompts} prompts gave no figure: {failed.error}",
+    )  # fmt: skip
 
 
 def _continue_run(run: BenchRun, request: RunDomains, target: BenchTarget, setup: BenchSetup) -> BenchRun:
@@ -243,13 +248,9 @@ def _find_baseline(store: BenchStore, request: RunDomains, prompts: PromptSet) -
 
 
 @dataclass(slots=True, kw_only=True)
-class _Sweep:
+class _DomainSweep(BenchSweep):
     """All kinds of text of one instance, one prompt after the other: together they would share their steps."""
 
-    ctx: CommandContext
-    emit: Emit
-    store: BenchStore
-    target: BenchTarget
     request: RunDomains
     prompts: PromptSet
     has_setting: bool = True
@@ -259,11 +260,11 @@ class _Sweep:
         try:
             passes = await self.ctx.interrupt.run_interruptible(self._choose_passes(), INTERRUPTED)
         except CommandInterrupted:
-            return self._save(replace(run, why=INTERRUPTED))
+            return self.save(replace(run, why=INTERRUPTED))
         except (ConnectionLost, ConnectionError) as lost:
-            return self._save(replace(run, why=await self._tell_loss(lost)))
+            return self.save(replace(run, why=await self._tell_loss(lost)))
         keys = tuple(DomainKey(domain, thinking) for thinking in passes for domain in self.prompts.domains)
-        run = self._save(replace(run, wanted_domains=keys))
+        run = self.save(replace(run, wanted_domains=keys))
         left, began = run.missing_domains, self.ctx.clock.monotonic()
         done = len(keys) - len(left)
         for number, key in enumerate(left, 1):
@@ -272,11 +273,11 @@ class _Sweep:
                     self._measure_domain(key.domain, key.thinking), INTERRUPTED
                 )
             except CommandInterrupted:
-                return self._save(replace(run, why=INTERRUPTED))
+                return self.save(replace(run, why=INTERRUPTED))
             except (ConnectionLost, ConnectionError) as lost:
-                return self._save(replace(run, why=await self._tell_loss(lost)))
+                return self.save(replace(run, why=await self._tell_loss(lost)))
             found = {**{one.key: one for one in run.domains}, key: result}
-            run = self._save(replace(run, domains=tuple(found[one] for one in keys if one in found)))
+            run = self.save(replace(run, domains=tuple(found[one] for one in keys if one in found)))
             remaining = (self.ctx.clock.monotonic() - began) / number * (len(left) - number)
             self.emit(
                 BenchDomainMeasured.from_result(
@@ -284,7 +285,7 @@ class _Sweep:
                     total=len(keys), remaining=remaining, benchmark=run.number or None,
                 )
             )  # fmt: skip
-        return self._save(replace(run, ended=self.ctx.clock.unix_time(), why=None))
+        return self.save(replace(run, ended=self.ctx.clock.unix_time(), why=None))
 
     async def _choose_passes(self) -> tuple[bool | None, ...]:
         """Return the passes, see `list_passes`. Its requests are also the warm-up, which is not counted."""
@@ -393,9 +394,6 @@ class _Sweep:
             return INTERRUPTED
         return "the engine no longer answers"
 
-    def _save(self, run: BenchRun) -> BenchRun:
-        return save_run(self.ctx, self.emit, self.store, run)
-
 
 def list_passes(*, thinks: bool, thinks_anyway: bool, has_parser: bool) -> tuple[bool | None, ...]:
     """Return the passes of a model that ``thinks`` when asked to, and ``thinks_anyway`` when asked not to: without and with thinking,
@@ -446,37 +444,14 @@ class _DraftCount:
     @property
     def length(self) -> float | None:
         """Tokens a step, None where no step drafted or none was told."""
-        return 1 + self._accepted / self.steps if self.steps else _weigh(self._gauges)
+        return 1 + self._accepted / self.steps if self.steps else compute_weighted_mean(self._gauges)
 
     @property
     def rate(self) -> float | None:
         """The share of the drafts that was accepted."""
         if self.steps:
             return self._accepted / self._proposed if self._has_proposed and self._proposed else None
-        return _weigh(self._gauge_rates)
-
-
-def _weigh(pairs: Sequence[tuple[float, float]]) -> float | None:
-    weight = sum(tokens for _, tokens in pairs)
-    return sum(value * tokens for value, tokens in pairs) / weight if weight else None
-
-
-def _build_end(ctx: CommandContext, store: BenchStore, run: BenchRun, seconds: float) -> CommandEnded:
-    failed, left = [one for one in run.domains if one.error is not None], len(run.missing_domains)
-    kept = count_measured(store, run, left, len(run.wanted_domains), "kinds of text")
-    outcome, code, message = Outcome.DONE, ExitCode.DONE, describe_saving(store, run)
-    if run.why == INTERRUPTED:
-        outcome, code, message = Outcome.INTERRUPTED, ExitCode.INTERRUPTED, kept
-    elif run.why is not None:
-        outcome, code, message = Outcome.FAILED, ExitCode.ENGINE_FAILED, f"{run.why}; {kept}"
-    elif failed:
-        one = failed[0]
-        outcome, code = Outcome.FAILED, ExitCode.ENGINE_FAILED
-        message = f"{one.domain}: {one.failed} of {one.prompts} prompts gave no figure: {one.error}"
-    return CommandEnded(
-        ts=ctx.clock.unix_time(), outcome=outcome, exit_code=int(code), seconds=seconds, node=run.nodes[0], instance=run.instance,
-        message=message, hint=choose_hint(run, left),
-    )  # fmt: skip
+        return compute_weighted_mean(self._gauge_rates)
 
 
 _OWN = Path(__file__).parent / "prompts.jsonl"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from sparkctl.concurrency import gather_or_cancel
 from sparkctl.engines.base import Engine, EngineRank
 from sparkctl.errors import NodeStarved, OperationRefused
-from sparkctl.model.fabric_route import FabricRoute, RouteEnd
+from sparkctl.model.fabric_route import FabricRoute, NodeLanes, RouteEnd
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.node import NodeName
 from sparkctl.model.text.sanitize import sanitize_line, truncate_text
@@ -19,6 +19,16 @@ from sparkctl.transport.node_session import NodeSession
 _JUMBO_MTU = 9000
 _NO_REPLY = PingReply(None)
 _HEADER_BYTES = 28  # of IP and ICMP, in a packet of _JUMBO bytes
+
+
+async def read_lanes(sessions: Sequence[NodeSession]) -> list[NodeLanes]:
+    """Return the interfaces of each node that tells them."""
+    looks = await gather_or_cancel(*(session.read_node("fabric") for session in sessions))
+    return [
+        NodeLanes(session.node.name, look.lanes.lanes, look.lanes.has_devices)
+        for session, look in zip(sessions, looks, strict=True)
+        if look.lanes is not None
+    ]
 
 
 async def check_fabric(sessions: Sequence[NodeSession], route: FabricRoute) -> tuple[str, ...]:

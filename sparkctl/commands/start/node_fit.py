@@ -43,7 +43,7 @@ from sparkctl.transport.node_session import NodeSession
 
 _READY_TOLERANCE_BYTES = 2 * GIB  # an instance that lacks less of its expected memory counts as ready
 _LOADING_PHASES = (Phase.CREATING, Phase.STARTING, Phase.LOADING, Phase.WARMING)
-_HEALTH_TIMEOUT_SECONDS = 3.0  # seconds
+_HEALTH_TIMEOUT_SECONDS = 3.0
 
 
 def list_model_sections(profile: Profile, plan: LaunchPlan) -> list[str]:

@@ -6,7 +6,6 @@ The container is created exactly once, also over a lost connection, and removed 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -51,7 +50,7 @@ from sparkctl.model.launch_plan import PROVED_PROBES, ContainerLabel, LaunchPlan
 from sparkctl.model.missing_part import MissingPart
 from sparkctl.model.phase import ExpectedDurations, Phase
 from sparkctl.model.questions import RetryStartQuestion
-from sparkctl.model.text.units import format_duration
+from sparkctl.model.text.units import format_duration, format_time_of_day
 from sparkctl.model.verdict import ChangeDirection, Evidence, FailureCause, FieldChange, Verdict
 from sparkctl.monitor import engine_probe, guard_client, switch_journal_io
 from sparkctl.monitor.engine_probe import ProbeResult, QueryMarkerSupport, request_proof
@@ -62,7 +61,7 @@ from sparkctl.profiles.fit_evaluation import list_checkpoint_paths
 from sparkctl.profiles.setting_proof import SettingProof
 from sparkctl.transport.node_session import NodeSession
 
-_FAILURE_WINDOW_SECONDS = 3600.0  # seconds
+_FAILURE_WINDOW_SECONDS = 3600.0
 _FAILURES_BEFORE_QUESTION = 2  # failed starts within them
 _HEADERS_TIMEOUT_SECONDS = 10.0  # seconds: the start waits no longer for what it can do without
 
@@ -75,7 +74,7 @@ async def collect_guard_receipts(
     """Fetch receipts that the guard wrote while nobody was connected, and report how an earlier start ended."""
     for receipt in (await guard_client.read_guard_directory(session)).receipts:
         if guard_client.save_receipt(ctx, session, receipt, warn) and receipt.instance == plan.instance:
-            when = time.strftime("%H:%M", time.localtime(receipt.at))
+            when = format_time_of_day(receipt.at)
             warn(f"the guard stopped {plan.instance} at {when}: {start_verdict.describe_memory_drop(receipt)}")
 
 

@@ -20,7 +20,7 @@ from sparkctl.errors import (
 )
 from sparkctl.model.container import Container, ContainerState, shorten_id
 from sparkctl.model.launch_plan import ContainerLabel, LaunchPlan
-from sparkctl.model.node import Node, NodeName
+from sparkctl.model.node import Node
 from sparkctl.model.profile import Profile
 from sparkctl.model.text.secrets import redact_words
 from sparkctl.model.text.units import GIB, MIB, format_gib
@@ -357,8 +357,8 @@ def refuse_partially_running(plans: Sequence[LaunchPlan], scenes: Sequence[Prefl
     instance, down = plans[0].instance, f"sparkctl down {plans[0].instance}"
     if len(there) < len(plans):
         standing, missing = (
-            _join_node_names([plan.node for plan, _ in there]),
-            _join_node_names([plan.node for plan, one in found if not one]),
+            " and ".join([plan.node for plan, _ in there]),
+            " and ".join([plan.node for plan, one in found if not one]),
         )
         raise OperationRefused(
             f"half of {instance} runs: a rank of it is on {standing}, but none on {missing}",
@@ -384,7 +384,7 @@ def refuse_partial_stop(plans: Sequence[LaunchPlan], stops: Sequence[Container |
         elsewhere = [] if one is None else [name for name in parse_rank_nodes_label(one) if name not in own]
         if elsewhere:
             raise OperationRefused(
-                f"the {plan.instance} that runs on {plan.node} has a rank on {_join_node_names(elsewhere)}, too",
+                f"the {plan.instance} that runs on {plan.node} has a rank on {' and '.join(elsewhere)}, too",
                 f"stop all of it first: sparkctl down {plan.instance}",
             )
 
@@ -407,7 +407,3 @@ def _is_of_one_start(one: Container, other: Container) -> bool:
     return parse_start_id_label(one) == parse_start_id_label(other) and one.get_label(
         ContainerLabel.NODES
     ) == other.get_label(ContainerLabel.NODES)
-
-
-def _join_node_names(nodes: Sequence[NodeName]) -> str:
-    return " and ".join(nodes)

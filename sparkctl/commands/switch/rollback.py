@@ -14,7 +14,7 @@ from sparkctl.commands.stop.stop_containers import StoppedContainer, resolve_sto
 from sparkctl.commands.switch.forward_steps import list_old_containers, original_name, save_pending_stops
 from sparkctl.commands.switch.switch_transaction import OwnershipLost, SwitchTransaction
 from sparkctl.concurrency import gather_or_cancel
-from sparkctl.engines import engine_names, load_engine
+from sparkctl.engines import find_engine, load_engine
 from sparkctl.errors import ContainerNotFound, DockerError, DockerUnavailable, OperationRefused, SparkctlError
 from sparkctl.history.model import OperationKind
 from sparkctl.history.operation_recorder import OperationRecorder
@@ -248,7 +248,7 @@ async def _create_rank_watch(
         secrets=tuple(await session.docker.read_secret_values(container.id)),
     )  # fmt: skip
     again = f"sparkctl resume --node {transaction.journal.affected_nodes[0]}"
-    engine = load_engine(made.engine if made.engine in engine_names() else UNKNOWN_ENGINE)
+    engine = find_engine(made.engine) or load_engine(UNKNOWN_ENGINE)
     rank = RankWatch(
         transaction.step_context, session, engine=engine, plan=made, emit=transaction.emit, began=began, again=again
     )
@@ -380,10 +380,10 @@ def _get_rank_index(one: NodeContainer) -> int:
 
 async def _must_start_head_first(session: NodeSession, head: Container) -> bool:
     """Ask the engine with the head's command, because a worker's does not say how the ranks meet."""
-    engine = head.get_label(ContainerLabel.ENGINE) or ""
-    return engine in engine_names() and load_engine(engine).must_start_head_first(
-        (await session.docker.read_run_options(head.id)).command
-    )
+    engine = find_engine(head.get_label(ContainerLabel.ENGINE))
+    if engine is None:
+        return False
+    return engine.must_start_head_first((await session.docker.read_run_options(head.id)).command)
 
 
 async def remove_both_sides(transaction: SwitchTransaction) -> tuple[str, ...]:

@@ -31,7 +31,6 @@ from sparkctl.context import CommandContext
 from sparkctl.engines.base import EngineRank
 from sparkctl.errors import DockerError, NodeError, NodeStarved, OperationRefused
 from sparkctl.model.container import Container, shorten_id
-from sparkctl.model.fabric_route import NodeLanes
 from sparkctl.model.launch_plan import LaunchPlan
 from sparkctl.model.memory_fit import CheckpointFiles, FitOutcome, MemoryFit
 from sparkctl.model.text.units import format_gib
@@ -211,12 +210,7 @@ def _format_first(several: Sequence[str]) -> str:
 async def _check_connectivity(transaction: SwitchTransaction, request: SwitchInstance) -> None:
     """Check from every rank's node that it reaches the others."""
     sessions = [transaction.sessions[node.name] for node in request.nodes]
-    looks = await gather_or_cancel(*(session.read_node("fabric") for session in sessions))
-    lanes = [
-        NodeLanes(session.node.name, look.lanes.lanes, look.lanes.has_devices)
-        for session, look in zip(sessions, looks, strict=True)
-        if look.lanes is not None
-    ]
+    lanes = await connectivity_check.read_lanes(sessions)
     if len(lanes) < len(sessions):
         return transaction.warn(
             request.nodes[0].name, "not every node said what links it has: the link between them is not checked"

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sparkctl.engines import FALLBACK_ENGINE, engine_names, load_engine, load_engine_part
+from sparkctl.engines import FALLBACK_ENGINE, engine_names, find_engine, load_engine_part
 from sparkctl.engines.simulation.decode_model import (
     FIRST_TOKEN_SECONDS,
     DecodeCounts,
@@ -310,7 +310,8 @@ def list_simulated_engines() -> dict[str, type[SimulatedEngine]]:
 
 
 def _find_key_variable(kind: str, env: Mapping[str, str]) -> str | None:
-    names = load_engine(kind).api_key_variables if kind in engine_names() else ()
+    engine = find_engine(kind)
+    names = () if engine is None else engine.api_key_variables
     return next((env[name] for name in names if env.get(name)), None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 _SIZE_PATTERN = re.compile(r"\s*+(\d++(?:\.\d++)?)\s*+([kmgt]?)(i?b)?\s*+", re.IGNORECASE)
@@ -52,6 +53,18 @@ def format_clock(seconds: float | None) -> str:
     whole = max(0, int(seconds))
     hours, minutes = divmod(whole // 60, 60)
     return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
+
+
+def format_date_time(when: float, *, has_seconds: bool = False) -> str:
+    """Return ``2026-07-28 19:05`` for unix seconds, in this machine's time zone, an em dash where it is 0: not known."""
+    return (
+        time.strftime("%Y-%m-%d %H:%M:%S" if has_seconds else "%Y-%m-%d %H:%M", time.localtime(when)) if when else "—"
+    )
+
+
+def format_time_of_day(when: float, *, has_seconds: bool = False) -> str:
+    """Return ``19:05`` for unix seconds, in this machine's time zone."""
+    return time.strftime("%H:%M:%S" if has_seconds else "%H:%M", time.localtime(when))
 
 
 _DAY_SECONDS = 86400.0

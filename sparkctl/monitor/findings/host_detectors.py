@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Sequence
 from itertools import pairwise
@@ -13,7 +12,7 @@ from sparkctl.model.kernel_event import BootEnd, KernelEvent, KernelEventKind
 from sparkctl.model.node import NodeName
 from sparkctl.model.phase import Phase
 from sparkctl.model.sample import DiskSpace, NodeProcess
-from sparkctl.model.text.units import GIB, MIB, format_gib
+from sparkctl.model.text.units import GIB, MIB, format_date_time, format_gib
 from sparkctl.monitor.findings import MAX_SAMPLE_GAP, ConditionTimer, NodeSnapshot
 
 _LOW_DISK_BYTES, _FULL_DISK_BYTES = 20 * GIB, 5 * GIB
@@ -294,7 +293,7 @@ def _build_finding(snapshot: NodeSnapshot, events: Sequence[KernelEvent]) -> Fin
         instance=instance,
         evidence=(
             FindingEvidence("kernel", last.text, None, "kernel log"),
-            FindingEvidence("last", _format_time(last.last), None, "kernel log"),
+            FindingEvidence("last", format_date_time(last.last, has_seconds=True), None, "kernel log"),
             FindingEvidence("source", last.source, None, "known lines"),
         ),
         since=events[0].at,
@@ -314,7 +313,7 @@ def list_unclean_boot(node: NodeName, end: BootEnd | None, uptime: float) -> lis
         return []
     late = [one for one in end.events if end.ended is None or end.ended - one.last <= _BEFORE_END_SECONDS]
     before = [one for one in late if one.severity is not Severity.NOTE] or late
-    when = "" if end.ended is None else f" at {_format_time(end.ended)}"
+    when = "" if end.ended is None else f" at {format_date_time(end.ended, has_seconds=True)}"
     cause = f"; before that {before[-1].meaning}" if before else "; the kernel's log does not say why"
     last = before[-1].text if before else end.last[-1] if end.last else None
     return [
@@ -329,7 +328,3 @@ def list_unclean_boot(node: NodeName, end: BootEnd | None, uptime: float) -> lis
             since=end.ended,
         )
     ]
-
-
-def _format_time(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -38,7 +38,13 @@ from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.model.phase import Phase
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.monitor.engine_probe import QueryMarkerSupport, request_engine
-from sparkctl.monitor.meters.metrics_window import WINDOW_SECONDS, MetricsWindow, ReportCadence
+from sparkctl.monitor.meters.metrics_window import (
+    WINDOW_SECONDS,
+    MetricsWindow,
+    ReportCadence,
+    compute_weighted_mean,
+    sum_known,
+)
 from sparkctl.profiles.container_labels import find_container_api_key, parse_port_label
 from sparkctl.transport import http_client
 from sparkctl.transport.node_session import NodeSession
@@ -133,10 +139,10 @@ class StatsLineWindow:
     def _build_gauge_meter(self, told: list[StatsLine]) -> EngineMeter:
         usages = [line.kv_usage for line in told if line.kv_usage is not None]
         return EngineMeter(
-            running=_sum_known([line.running for line in told]),
-            waiting=_sum_known([line.waiting for line in told]),
+            running=sum_known([line.running for line in told]),
+            waiting=sum_known([line.waiting for line in told]),
             kv_usage=max(usages, default=None),
-            kv_tokens=_sum_known([line.kv_tokens for line in told]),
+            kv_tokens=sum_known([line.kv_tokens for line in told]),
         )
 
     def _compute_acceptance(self, told: list[StatsLine], now: float) -> DraftAcceptance | None:
@@ -152,7 +158,7 @@ class StatsLineWindow:
         )
         lengths = [(line.accept_length, line.drafted or 1.0) for line in lines if line.drafted != 0]
         rates = [(line.accept_rate, line.drafted or 1.0) for line in lines if line.drafted != 0]
-        length, rate = _weighted_mean(lengths), _weighted_mean(rates)
+        length, rate = compute_weighted_mean(lengths), compute_weighted_mean(rates)
         if length is None and rate is None:
             return None
         positions = lines[-1].per_position if lines else None
@@ -162,20 +168,20 @@ class StatsLineWindow:
         return self._select_lines(now, self.seconds, StatsLineKind.PREFILL)
 
     def _compute_prompt_rate(self, told: list[StatsLine], now: float) -> float | None:
-        said = _sum_known([line.prompt_rate for line in told])
+        said = sum_known([line.prompt_rate for line in told])
         if said is not None:
             return said
-        tokens = _sum_known([line.prompt_tokens for line in self._recent_prompt_lines(now)])
+        tokens = sum_known([line.prompt_tokens for line in self._recent_prompt_lines(now)])
         if tokens is not None:
             return tokens / self.seconds
-        return _sum_known([line.prompt_rate for line in self._recent_prompt_lines(now)])
+        return sum_known([line.prompt_rate for line in self._recent_prompt_lines(now)])
 
     def _compute_prefix_hit_rate(self, told: list[StatsLine], now: float) -> float | None:
         said = [line.prefix_hit_rate for line in told if line.prefix_hit_rate is not None]
         if said:
             return sum(said) / len(said)
-        cached = _sum_known([line.cached_tokens for line in self._recent_prompt_lines(now)])
-        computed = _sum_known([line.prompt_tokens for line in self._recent_prompt_lines(now)])
+        cached = sum_known([line.cached_tokens for line in self._recent_prompt_lines(now)])
+        computed = sum_known([line.prompt_tokens for line in self._recent_prompt_lines(now)])
         return cached / (cached + computed) if cached is not None and computed else None
 
     def _select_lines(self, now: float, seconds: float, kind: StatsLineKind) -> list[StatsLine]:
@@ -195,19 +201,9 @@ def merge_meters(counted: EngineMeter, said: EngineMeter) -> EngineMeter:
     return replace(counted, steps=counted.steps or said.steps, acceptance=acceptance)
 
 
-def _sum_known(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
-
-
-def _weighted_mean(weighted: list[tuple[float | None, float]]) -> float | None:
-    known = [(value, weight) for value, weight in weighted if value is not None]
-    total = sum(weight for _, weight in known)
-    return sum(value * weight for value, weight in known) / total if total else None
-
-
 _TIMEOUT_SECONDS = 3.0
 _RETRY_SECONDS = 60.0  # seconds until an engine without /metrics is asked again
+_READING_GAP_SECONDS = 1.0  # seconds between two readings, where nothing is followed
 _LOG_LOOKBACK_SECONDS = 30.0  # seconds of log: the longest time between two lines of an engine at work
 _LOG_TAIL_LINES = 2000  # lines; with `since` alone, Docker reads a log from its beginning
 _UNAUTHORIZED_STATUSES = (401, 403)
@@ -263,6 +259,15 @@ class EngineMeters:
                     self._session, container, instance.port or 0, instance.engine or ""
                 )
         await gather_or_cancel(*(meter.read_metrics() for meter in self._meters.values()))
+
+    async def read_once(self, instances: Sequence[InstanceView], ahead: float) -> dict[str, MeterReading]:
+        """Return the figures of two readings a second apart, by container id; ``ahead`` as in `follow_logs`. Raises ConnectionLost."""
+        if any(map(has_meter, instances)):
+            await self.read_metrics(instances)
+            await self._session.clock.sleep(_READING_GAP_SECONDS)
+            await self.read_metrics(instances)
+            await self.read_logs(ahead)
+        return self.get_current_readings(ahead)
 
     def follow_logs(self, ahead: float) -> None:
         """Start following the needed logs; ``ahead``: seconds by which the node's clock is ahead of ours."""

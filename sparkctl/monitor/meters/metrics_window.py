@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -95,6 +95,19 @@ def has_stepped(before: EngineMetrics, now: EngineMetrics) -> bool:
 def subtract_counters(before: float | None, now: float | None) -> float | None:
     """Return the difference, None if one is not known."""
     return None if before is None or now is None else now - before
+
+
+def sum_known(values: Iterable[float | None]) -> float | None:
+    """Return the sum of the known values, None without any."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def compute_weighted_mean(weighted: Iterable[tuple[float | None, float]]) -> float | None:
+    """Return the mean of the known values, each with its weight; None without any weight."""
+    known = [(value, weight) for value, weight in weighted if value is not None]
+    total = sum(weight for _, weight in known)
+    return sum(value * weight for value, weight in known) / total if total else None
 
 
 def reads_prompts(before: EngineMetrics, now: EngineMetrics, seconds: float) -> bool:
@@ -265,7 +278,7 @@ def compute_quantiles(before: Histogram | None, now: Histogram | None) -> Quanti
 
 # Speculative decoding is bursty: over 1 s its figures jump between zero and too high.
 WINDOW_SECONDS = 10.0
-_MAX_STEP_SECONDS = 1.0  # seconds
+_MAX_STEP_SECONDS = 1.0
 
 
 class MetricsWindow:

@@ -111,6 +111,7 @@ def _import_unknown_text(text: str, origin: str, ledger: ImportReport, wishes: I
             return command_line.import_command_line(script, ledger, wishes.defined)
         return docker_run.import_systemd(text, ledger, wishes.defined)
     has_keys = _has_recipe_keys(split_heredocs(text)[0])
+    has_keys = has_keys and not _is_page(text)
     if docker_run.has_docker_run(text) and not has_keys:
         return docker_run.import_docker_run(text, ledger, wishes.defined)
     if command_line.has_command_line(text):
@@ -181,6 +182,11 @@ def _import_yaml(text: str, origin: str, ledger: ImportReport, wishes: ImportOpt
 def _has_recipe_keys(text: str) -> bool:
     """Tell a recipe whose command or notes mention `docker run` from a pasted line."""
     return re.search(r"^(recipe_version|services|model|container):", text, re.MULTILINE) is not None
+
+
+def _is_page(text: str) -> bool:
+    """Tell a page of Markdown, whose front matter may have the keys of a recipe, from a recipe."""
+    return re.match(r"---[ \t]*\n(?:[^\n]*\n)*?---[ \t]*\n(?:[ \t]*+\n)*+(?![\w.-]+:|[-#{ \t])", text) is not None
 
 
 def _name_from_file(draft: ProfileDraft, origin: str) -> str | None:

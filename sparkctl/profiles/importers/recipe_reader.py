@@ -174,15 +174,15 @@ class RecipeReader:
         """Read ``defaults``, overridden by what the operator defines."""
         self.defaults, self.defined = dict(defaults), defined
 
-    def take_env(self, pairs: Mapping[str, Any], key: str = "env") -> None:
+    def take_env(self, pairs: Mapping[str, Any]) -> None:
         """Read environment entries; their values are literal."""
         for name, value in pairs.items():
             text = scalar_text(value)
             if text is None:
-                self.ledger.add_unsupported(f"{key}.{name}", 'it has no value; write "" for an empty one')
+                self.ledger.add_unsupported(f"env.{name}", 'it has no value; write "" for an empty one')
                 continue
             self.env[name] = text
-            docker_flags.apply_docker_flag(self.draft, "env", f"{name}={escape_references(text)}", f"{key}.{name}")
+            docker_flags.apply_docker_flag(self.draft, "env", f"{name}={escape_references(text)}", f"env.{name}")
 
     def take_command(self, command: str | None, engine: str | None, more: Mapping[str, str] | None = None) -> None:
         """Fill in and parse the command; without one, make flags of the defaults by the tool's own table.

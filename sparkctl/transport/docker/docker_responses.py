@@ -51,7 +51,6 @@ class DockerInfo:
     architecture: str | None
     root_dir: str | None
     storage_driver: str | None
-    cgroup_version: str | None
     runtimes: tuple[str, ...]
     cdi: bool
     insecure_registries: tuple[str, ...] = ()
@@ -130,7 +129,6 @@ def parse_info(data: Json, api_version: str) -> DockerInfo:
         architecture=_get_text(data, "Architecture"),
         root_dir=_get_text(data, "DockerRootDir"),
         storage_driver=_get_text(data, "Driver"),
-        cgroup_version=_get_text(data, "CgroupVersion"),
         runtimes=tuple(sorted(str(name) for name in runtimes)) if isinstance(runtimes, dict) else (),
         cdi=bool(data.get("CDISpecDirs")),
         insecure_registries=_parse_insecure_registries(_get_object(data, "RegistryConfig")),

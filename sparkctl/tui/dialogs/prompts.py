@@ -9,7 +9,6 @@ import asyncio
 import os
 import shlex
 import sys
-import time
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
@@ -34,6 +33,7 @@ from sparkctl.model.questions import (
     YesNoQuestion,
 )
 from sparkctl.model.text.sanitize import sanitize_lines
+from sparkctl.model.text.units import format_time_of_day
 from sparkctl.monitor.switch_journal_io import format_step_number
 from sparkctl.monitor.switch_progress import SwitchProgress
 from sparkctl.tui.dialogs.base import (
@@ -76,65 +76,35 @@ class DialogPrompter:
 
     async def ask_yes_no(self, question: YesNoQuestion) -> bool:
         """Ask; the default is no."""
-        if isinstance(question, SetupQuestion):
-            return await self._ask_about_setup(question)
-        if isinstance(question, PullQuestion):
-            return await self._ask_to_pull(question)
-        if isinstance(question, BenchStartQuestion):
-            return await self._ask_to_start_for_bench(question)
-        return await (
-            self._ask_to_retry_start(question)
-            if isinstance(question, RetryStartQuestion)
-            else self._ask_about_host_key(question)
-        )
-
-    async def _ask_about_setup(self, question: SetupQuestion) -> bool:
-        body = [row for node, step in question.steps for row in render_setup_step(node, step)]
-        choices = (("no", "Cancel"), ("yes", "make these changes"))
-        return (
-            await self._show_unrequested_dialog(ChoiceDialog("set it up?", body, choices, TextStyle.ATTENTION)) == "yes"
-        )
-
-    async def _ask_to_pull(self, question: PullQuestion) -> bool:
-        body = [row for part in question.parts for row in render_sentence(f"{part}.")]
-        if (words := question.amount_words) is not None:
-            body += render_sentence(f"To come: {words}.")
-        choices = (("no", "Cancel"), ("yes", "get it, then start"))
-        title = f"get what {question.profile} lacks?"
-        return await self._show_unrequested_dialog(ChoiceDialog(title, body, choices, TextStyle.ATTENTION)) == "yes"
-
-    async def _ask_to_start_for_bench(self, question: BenchStartQuestion) -> bool:
-        body, choices = render_sentence(question.sentence), (("no", "Cancel"), ("yes", "measure it"))
-        return (
-            await self._show_unrequested_dialog(
-                ChoiceDialog("start it to measure it?", body, choices, TextStyle.ATTENTION)
-            )
-            == "yes"
-        )
-
-    async def _ask_to_retry_start(self, question: RetryStartQuestion) -> bool:
-        body = render_sentence(f"{question.profile} failed on {question.node} the last {len(question.failures)} times:")
-        for when, how in question.failures:
-            clock = time.strftime("%H:%M", time.localtime(when))
-            body.append(make_row(Span(f"  {clock}  ", TextStyle.LABEL), sanitize_span(how, TextStyle.VALUE)))
-        choices = (("no", "Cancel"), ("yes", "start it again"))
-        return (
-            await self._show_unrequested_dialog(ChoiceDialog("start it again?", body, choices, TextStyle.ATTENTION))
-            == "yes"
-        )
-
-    async def _ask_about_host_key(self, question: HostKeyQuestion) -> bool:
-        body = [
-            *render_sentence(f"{question.node} ({question.host}) is not known yet. Its key is"),
-            make_row("  ", sanitize_span(question.fingerprint, TextStyle.STRONG)),
-            *render_sentence("Compare it with the node's own:"),
-            make_row("  ", sanitize_span("ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub", TextStyle.KEY)),
-        ]
-        choices = (("no", "leave it alone"), ("yes", "they match: connect and remember it"))
-        return (
-            await self._show_unrequested_dialog(ChoiceDialog("an unknown host key", body, choices, TextStyle.ATTENTION))
-            == "yes"
-        )
+        no = "Cancel"
+        match question:
+            case SetupQuestion():
+                title, yes = "set it up?", "make these changes"
+                body = [row for node, step in question.steps for row in render_setup_step(node, step)]
+            case PullQuestion():
+                title, yes = f"get what {question.profile} lacks?", "get it, then start"
+                body = [row for part in question.parts for row in render_sentence(f"{part}.")]
+                if (words := question.amount_words) is not None:
+                    body += render_sentence(f"To come: {words}.")
+            case BenchStartQuestion():
+                title, yes, body = "start it to measure it?", "measure it", render_sentence(question.sentence)
+            case RetryStartQuestion():
+                title, yes = "start it again?", "start it again"
+                count = len(question.failures)
+                body = render_sentence(f"{question.profile} failed on {question.node} the last {count} times:")
+                for when, how in question.failures:
+                    clock = format_time_of_day(when)
+                    body.append(make_row(Span(f"  {clock}  ", TextStyle.LABEL), sanitize_span(how, TextStyle.VALUE)))
+            case HostKeyQuestion():
+                title, no, yes = "an unknown host key", "leave it alone", "they match: connect and remember it"
+                body = [
+                    *render_sentence(f"{question.node} ({question.host}) is not known yet. Its key is"),
+                    make_row("  ", sanitize_span(question.fingerprint, TextStyle.STRONG)),
+                    *render_sentence("Compare it with the node's own:"),
+                    make_row("  ", sanitize_span("ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub", TextStyle.KEY)),
+                ]
+        dialog = ChoiceDialog(title, body, (("no", no), ("yes", yes)), TextStyle.ATTENTION)
+        return await self._show_unrequested_dialog(dialog) == "yes"
 
     async def ask_password(self, question: SudoPasswordQuestion) -> str | None:
         """Ask for the sudo password; it is used once and not kept."""

@@ -128,8 +128,8 @@ class LogStatusLine(Widget):
     LogStatusLine { height: 1; width: 1fr; background: $foreground 6%; }
     """
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__()
         self._state = LogViewState()
 
     def show_state(self, state: LogViewState) -> None:
@@ -169,9 +169,8 @@ class LogPane(Vertical):
         directory: Path | None = None,
         zone: tzinfo | None = None,
         now: Callable[[], datetime] = _utc_now,
-        id: str | None = None,
     ) -> None:
-        super().__init__(id=id)
+        super().__init__()
         self.view = LogView(book, zone=zone)
         self.view.key_filter = self._route_key_to_prompt
         self._status = LogStatusLine()

@@ -7,7 +7,6 @@ over the connection that follows the node.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from sparkctl.context import InterruptSignal
 from sparkctl.model.events import CommandEnded, LogArrived, NodeStateChanged, Outcome, WarningEmitted
 from sparkctl.model.node import NodeName, NodeState
 from sparkctl.model.text.log_line import LogLine
+from sparkctl.model.text.units import format_date_time
 
 if TYPE_CHECKING:
     from sparkctl.history.log_archive import SavedLog
@@ -185,7 +185,7 @@ class LogSubscription:
 
     async def _read_saved(self, saved: SavedLog) -> None:
         self._reader.begin()
-        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(saved.saved))
+        when = format_date_time(saved.saved)
         self._reader.tell(f"an earlier start; this is its saved log ({when}); P goes further back")
         try:
             for lines in read_saved_log(saved.path):

@@ -123,10 +123,8 @@ class LogScrollView(ScrollView, can_focus=True):
         Binding("G", "scroll_end", "last line", id="log.end", show=False),
     ]
 
-    def __init__(
-        self, book: LogBuffer, painter: LogLineRenderer, *, id: str | None = None, classes: str | None = None
-    ) -> None:
-        super().__init__(id=id, classes=classes)
+    def __init__(self, book: LogBuffer, painter: LogLineRenderer) -> None:
+        super().__init__()
         self.book = book
         self.sight = LogFilter(book)
         self.place = LogViewPosition(self.sight, LogLayout(book))
@@ -477,15 +475,8 @@ class LogView(LogScrollView, can_focus=True):
             """Return whether a newer message of this view replaces this one."""
             return isinstance(message, LogView.Changed) and message.view is self.view
 
-    def __init__(
-        self,
-        book: LogBuffer,
-        *,
-        zone: tzinfo | None = None,
-        id: str | None = None,
-        classes: str | None = None,
-    ) -> None:
-        super().__init__(book, LogLineRenderer(book.sources, zone=zone), id=id, classes=classes)
+    def __init__(self, book: LogBuffer, *, zone: tzinfo | None = None) -> None:
+        super().__init__(book, LogLineRenderer(book.sources, zone=zone))
         self.state = LogViewState()
         self.key_filter: Callable[[KeyPress], bool] | None = None  # called with every key; True: the key is handled
         self.seek = LogNavigator(self.sight, self.place, self.show_note)

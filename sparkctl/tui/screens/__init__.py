@@ -1,1 +1,1 @@
-"""The screens of the panel, one module each; `registry` opens them by name."""
+"""The screens of the panel, one module each; `Panel.open_screen` opens them by name."""

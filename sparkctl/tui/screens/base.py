@@ -3,7 +3,6 @@ little: the first picture waits for it."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
@@ -23,6 +22,7 @@ from sparkctl.commands.actions import (
     list_screen_actions,
     parse_key,
 )
+from sparkctl.model.text.units import format_time_of_day
 from sparkctl.tui.key_hints import FooterKey, render_key_footer
 from sparkctl.tui.text_surface import TextSurface
 from sparkctl.views.text.frame_layout import describe_guard_coverage, render_header, render_too_small
@@ -128,6 +128,11 @@ class PanelScreen(StaticFocusScreen):
         """Return the widget between header and footer."""
         raise NotImplementedError
 
+    def surface_size(self, surface: Widget) -> tuple[int, int]:
+        """Return width and height of the body's surface, estimated before its first layout."""
+        wide, high = surface.size
+        return (wide, high) if wide and high else (self.size.width, self.size.height - 2)
+
     def paint_body(self) -> None:
         """Paint the body in its current state."""
 
@@ -211,5 +216,5 @@ class PanelScreen(StaticFocusScreen):
             ]
         return (
             *spans,
-            Span(time.strftime("%H:%M:%S", time.localtime(self.frozen_at or panel.displayed_time())), TextStyle.VALUE),
+            Span(format_time_of_day(self.frozen_at or panel.displayed_time(), has_seconds=True), TextStyle.VALUE),
         )

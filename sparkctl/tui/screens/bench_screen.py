@@ -58,7 +58,7 @@ class BenchScreen(ListScreen[int]):
     def paint_body(self) -> None:
         """Paint; where another cell was measured, read the files again."""
         model = self._build_bench_model()
-        self.show_page(render_bench_page(model, *self.surface_size(self.list_surface)))
+        self.show_page(render_bench_page(model, *self.page_size))
         places = {key: (type(event), event.number) for key, event in model.live.items()}
         if places != self._read_for:
             self._read_for = places

@@ -44,7 +44,7 @@ class DoctorScreen(ListScreen[tuple[str, ...]]):
     def paint_body(self) -> None:
         """Paint; the first time that the controller exists, run `doctor`."""
         self._start_first_run()
-        self.show_page(render_doctor(self._build_doctor_model(), *self.surface_size(self.list_surface)))
+        self.show_page(render_doctor(self._build_doctor_model(), *self.page_size))
 
     def _start_first_run(self) -> None:
         controller = self.panel.controller

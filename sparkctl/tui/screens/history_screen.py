@@ -67,7 +67,7 @@ class HistoryScreen(ListScreen[int]):
     def paint_body(self) -> None:
         """Paint, and read the detail of the selected operation."""
         model = self._build_history_model()
-        self.show_page(render_history_page(model, *self.surface_size(self.list_surface)))
+        self.show_page(render_history_page(model, *self.page_size))
         one = model.selected
         if one is not None and self._reading != one.id and (self._detail is None or self._detail.operation != one):
             self._reading = one.id

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import BindingType
-from textual.widget import Widget
 
 from sparkctl.commands.actions import INSTANCE, ActionContext, ActionId
 from sparkctl.commands.start.launch_plans import ContainerLaunch, read_container_launch
@@ -31,8 +30,7 @@ from sparkctl.tui.global_actions import edit_selected_profile
 from sparkctl.tui.key_hints import format_key
 from sparkctl.tui.log_viewer.log_subscription import LogConsumer, LogSubscription
 from sparkctl.tui.screens.base import ActionHandlers, PanelScreen, build_bindings
-from sparkctl.tui.screens.scroll_screens import ScrollScreen, ScrollSurface
-from sparkctl.tui.text_surface import TextSurface
+from sparkctl.tui.screens.scroll_screens import ScrollScreen
 from sparkctl.views.instance_view import (
     InstanceScreenModel,
     find_evidence_line,
@@ -178,7 +176,6 @@ class InstanceScreen(ScrollScreen):
         self._bench: str | None = None
         self._bench_task: asyncio.Task[None] | None = None
         self._diagnosis_status: str | None = None
-        self._further = 0  # rows scrolled
         self._held: InstanceScreenModel | None = None
 
     def toggle_freeze(self) -> None:
@@ -203,10 +200,6 @@ class InstanceScreen(ScrollScreen):
     def _start_result(self) -> CommandEnded | None:
         controller = self.panel.controller
         return None if controller is None else controller.store.find_start_failure(self._node, self._instance)
-
-    def create_body(self) -> Widget:
-        """Return the text surface."""
-        return ScrollSurface(self.panel.tones, id="instance")
 
     def on_screen_resume(self) -> None:
         """Follow the end of the log while the screen is visible, and look for its last benchmark."""
@@ -247,17 +240,11 @@ class InstanceScreen(ScrollScreen):
 
     def paint_body(self) -> None:
         """Paint the current state."""
-        surface = self.query_one("#instance", TextSurface)
         model = self._build_instance_model() if self._held is None else self._held
-        wide, high = surface.size
-        if not wide or not high:
-            wide, high = self.size.width, self.size.height - 2
         if model is None:
-            surface.set_rows(())
-            return
-        page = render_instance_page(model, wide, high, self._further)
-        self._further = page.further
-        surface.set_rows(page.rows)
+            self.page_surface.set_rows(())
+        else:
+            self.show_page(render_instance_page(model, *self.page_size, self._scroll_offset))
 
     def _build_instance_model(self) -> InstanceScreenModel | None:
         controller = self.panel.controller
@@ -360,7 +347,6 @@ class InstanceScreen(ScrollScreen):
 
     def _propose_change(self) -> None:
         """Show the change that the verdict proposes, and apply it as chosen."""
-
         end, one = self._start_result(), self.panel.build_action_context().selected_instance
         if end is not None and end.verdict is not None and end.verdict.edit is not None:
             profile = self._instance if one is None or one.profile is None else one.profile
@@ -397,11 +383,6 @@ class InstanceScreen(ScrollScreen):
                 lambda columns: [(), *render_launched_plan(run, min(110, columns)), ()],
             )
         )
-
-    def scroll_rows(self, by: int) -> None:
-        """Scroll by so many rows."""
-        self._further = max(0, self._further + by)
-        self.repaint()
 
     # --- reads in the background ---
 

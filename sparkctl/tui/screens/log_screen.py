@@ -27,7 +27,6 @@ from sparkctl.views.instance_view import find_evidence_line, list_evidence_lines
 from sparkctl.views.text.styled_text import Span, TextStyle, get_state_symbol, make_row
 
 if TYPE_CHECKING:
-    from sparkctl.engines.base import Engine
     from sparkctl.history.log_archive import SavedLog
     from sparkctl.monitor.store import Store
     from sparkctl.tui.controller import PanelController
@@ -332,7 +331,6 @@ class LogScreen(PanelScreen):
         self._pane = LogPane(book, instance=self._instance)
         if old is not None:
             self._pane.view.adopt_settings(old.view)
-        if old is not None:
             old.remove()
             old.view.book.close()
         self.panel.keyboard.hold_until_mounted(self._mount_log_pane(self._pane))
@@ -345,10 +343,11 @@ class LogScreen(PanelScreen):
 
     def _create_marker(self, controller: PanelController, one: LogSource) -> LineMarker:
         """Return the classifier that marks ready lines and failures, for the engine where it is known."""
-        engine, ready = None, controller.find_ready_line(one.node, one.instance)
+        from sparkctl.engines import find_engine
+
+        ready = controller.find_ready_line(one.node, one.instance)
         view = controller.store.find_instance(one.node, one.instance)
-        if view is not None and view.engine is not None:
-            engine = _load_known_engine(view.engine)
+        engine = None if view is None else find_engine(view.engine)
         return LineMarker(engine, ready or (engine.defaults.ready_line if engine is not None else None))
 
     # --- callbacks of the subscriptions ---
@@ -394,9 +393,3 @@ class LogScreen(PanelScreen):
         if line is not None and self._pane is not None:
             at = self._sources.index(self._chosen)
             self.call_after_refresh(self._pane.view.show_evidence, at, line, self._proofs)
-
-
-def _load_known_engine(name: str) -> Engine | None:
-    from sparkctl import engines
-
-    return engines.load_engine(name) if name in engines.engine_names() else None

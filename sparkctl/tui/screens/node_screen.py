@@ -57,7 +57,7 @@ class NodeScreen(ListScreen[int]):
     def paint_body(self) -> None:
         """Paint the current state."""
         if (model := self._build_node_model()) is not None:
-            self.show_page(render_node(model, *self.surface_size(self.list_surface)))
+            self.show_page(render_node(model, *self.page_size))
 
     def _build_node_model(self) -> NodeScreenModel | None:
         controller, name = self.panel.controller, self.panel.selected_node

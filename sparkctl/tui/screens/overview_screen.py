@@ -105,9 +105,7 @@ class OverviewScreen(PanelScreen):
     def paint_body(self) -> None:
         """Paint the overview; before anything is known, the names of the nodes."""
         tiles = self.query_one(TileGrid)
-        wide, high = tiles.size
-        if not wide or not high:
-            wide, high = self.size.width, self.size.height - 2
+        wide, high = self.surface_size(tiles)
         panel = self.panel
         model = self._build_overview_model() if self._held is None else self._update_held_model(self._held)
         if panel.setup.recording is not None and not panel.node_names:

@@ -207,7 +207,7 @@ class ProfilesScreen(ListScreen[str]):
     def paint_body(self) -> None:
         """Paint, and check the visible profiles."""
         model = self._build_profiles_model()
-        page = render_profiles_screen(model, *self.surface_size(self.list_surface))
+        page = render_profiles_screen(model, *self.page_size)
         self.show_page(page)
         seen = [one for one in (model.selected, *(model.visible_entries[at] for at in page.entries)) if one is not None]
         profiles = [one.profile for one in seen if one.profile is not None]
@@ -386,7 +386,7 @@ class ProfilesScreen(ListScreen[str]):
 
     def on_header_click(self, x: int) -> None:
         """Sort by the column that was clicked."""
-        words = self.list_surface.plain_lines[self._page.top - 1]
+        words = self.page_surface.plain_lines[self._page.top - 1]
         begins = [(words.find(head), head) for head in SORT_BY_COLUMN if head in words]
         hit = max((each for each in begins if each[0] <= x), default=None)
         if hit is not None:

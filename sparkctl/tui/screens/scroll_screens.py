@@ -21,35 +21,77 @@ _WHEEL_ROWS = 2  # rows for a notch of the wheel
 _MANY_ROWS = 9999  # more than any page has
 
 
-class ScrollSurface(TextSurface):
-    """A text surface that the wheel scrolls."""
+class PageSurface(TextSurface):
+    """The rows of a `PageScreen`; clicks and the wheel are the screen's."""
+
+    def on_click(self, event: events.Click) -> None:
+        """Hand on a click."""
+        self._get_screen().select_at(event.x, event.y, twice=event.chain > 1)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         """Scroll down by the wheel."""
-        self._handle_wheel(event, _WHEEL_ROWS)
+        event.stop()
+        self._get_screen().handle_wheel(event.y, 1)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         """Scroll up by the wheel."""
-        self._handle_wheel(event, -_WHEEL_ROWS)
-
-    def _handle_wheel(self, event: events.MouseEvent, by: int) -> None:
-        screen = self.screen
-        assert isinstance(screen, ScrollScreen)
         event.stop()
-        screen.scroll_rows(by)
+        self._get_screen().handle_wheel(event.y, -1)
+
+    def _get_screen(self) -> PageScreen:
+        screen = self.screen
+        assert isinstance(screen, PageScreen)
+        return screen
 
 
-class ScrollScreen(PanelScreen):
-    """A screen of one long page. Subclasses implement `scroll_rows`."""
+class PageScreen(PanelScreen):
+    """A screen of one page. ``_scroll_offset``: by how many rows its part that scrolls is scrolled."""
 
-    def scroll_rows(self, by: int) -> None:
-        """Scroll down by so many rows; up where negative."""
-        raise NotImplementedError
+    def __init__(self) -> None:
+        super().__init__()
+        self._scroll_offset = 0
+        self._page = ScrollPage(())
+
+    def create_body(self) -> Widget:
+        """Return the surface of the page."""
+        return PageSurface(self.panel.tones)
+
+    @property
+    def page_surface(self) -> PageSurface:
+        """The surface of the page."""
+        return self.query_one(PageSurface)
+
+    @property
+    def page_size(self) -> tuple[int, int]:
+        """The columns and rows of the page."""
+        return self.surface_size(self.page_surface)
 
     def on_resize(self, event: events.Resize) -> None:
         """Repaint once the surface has its new size."""
         super().on_resize(event)
         self.call_after_refresh(self.repaint)
+
+    def show_page(self, page: ScrollPage) -> None:
+        """Show a page."""
+        self._page, self._scroll_offset = page, page.further
+        self.page_surface.set_rows(page.rows)
+
+    def scroll_rows(self, by: int) -> None:
+        """Scroll down by so many rows; up where negative."""
+        self._scroll_offset = max(0, self._scroll_offset + by)
+        self.repaint()
+
+    def handle_wheel(self, y: int, by: int) -> None:
+        """Handle so many notches of the wheel at a row."""
+        del y
+        self.scroll_rows(by * _WHEEL_ROWS)
+
+    def select_at(self, x: int, y: int, *, twice: bool) -> None:
+        """Handle a click; ``twice``: a double one."""
+
+
+class ScrollScreen(PageScreen):
+    """A screen of one long page."""
 
     def action_handlers(self) -> ActionHandlers:
         """Return the handlers that scroll."""
@@ -66,30 +108,6 @@ class ScrollScreen(PanelScreen):
 KeyT = TypeVar("KeyT", bound=Hashable)
 
 
-class _ListSurface(TextSurface):
-    """The list. A click selects, a double click is enter; the wheel moves the selection or scrolls the detail."""
-
-    def on_click(self, event: events.Click) -> None:
-        """Select the entry under the pointer."""
-        screen = self.screen
-        assert isinstance(screen, ListScreen)
-        screen.select_at(event.x, event.y, twice=event.chain > 1)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Scroll down by the wheel."""
-        self._handle_wheel(event, 1)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Scroll up by the wheel."""
-        self._handle_wheel(event, -1)
-
-    def _handle_wheel(self, event: events.MouseEvent, by: int) -> None:
-        screen = self.screen
-        assert isinstance(screen, ListScreen)
-        event.stop()
-        screen.handle_wheel(event.y, by)
-
-
 class _ListBody(Vertical):
     """The list and the prompt for its filter."""
 
@@ -104,15 +122,15 @@ class _ListBody(Vertical):
         """Create the list and the prompt."""
         screen = self.screen
         assert isinstance(screen, PanelScreen)
-        yield _ListSurface(screen.panel.tones, id="list")
+        yield PageSurface(screen.panel.tones, id="list")
         yield SearchPrompt()
 
 
-class ListScreen(PanelScreen, Generic[KeyT]):
-    """A screen with a list. Subclasses implement `list_keys`.
+class ListScreen(PageScreen, Generic[KeyT]):
+    """A screen with a list, of which a click selects an entry and a double click is enter; its detail below scrolls. Subclasses
+    implement `list_keys`.
 
-    ``_selected_key`` is the key that the operator selected, ``_scroll_offset`` the scrolled rows of the detail, and
-    ``_typed`` the filter.
+    ``_selected_key`` is the key that the operator selected, ``_typed`` the filter.
     """
 
     AUTO_FOCUS = ""  # the prompt is mounted, but closed
@@ -120,28 +138,11 @@ class ListScreen(PanelScreen, Generic[KeyT]):
     def __init__(self) -> None:
         super().__init__()
         self._selected_key: KeyT | None = None
-        self._scroll_offset = 0
         self._typed = ""
-        self._page = ScrollPage(())
 
     def create_body(self) -> Widget:
         """Return the list and its prompt."""
         return _ListBody()
-
-    @property
-    def list_surface(self) -> TextSurface:
-        """The text surface of the list."""
-        return self.query_one("#list", TextSurface)
-
-    def on_resize(self, event: events.Resize) -> None:
-        """Repaint once the surface has its new size."""
-        super().on_resize(event)
-        self.call_after_refresh(self.repaint)
-
-    def show_page(self, page: ScrollPage) -> None:
-        """Show a page."""
-        self._page, self._scroll_offset = page, page.further
-        self.list_surface.set_rows(page.rows)
 
     def select_at(self, x: int, y: int, *, twice: bool) -> None:
         """Select the entry at a position; ``twice`` runs the action of enter."""
@@ -162,16 +163,11 @@ class ListScreen(PanelScreen, Generic[KeyT]):
         if y < self._page.top + len(self._page.entries):
             self._move_selection(by)
         else:
-            self._scroll_detail(by * _WHEEL_ROWS)
+            self.scroll_rows(by * _WHEEL_ROWS)
 
     def list_keys(self) -> tuple[Sequence[KeyT], KeyT | None]:
         """Return the keys of the visible entries in order, and the selected key; None where there is none."""
         raise NotImplementedError
-
-    def surface_size(self, surface: Widget) -> tuple[int, int]:
-        """Return width and height of the list's surface, estimated before its first layout."""
-        wide, high = surface.size
-        return (wide, high) if wide and high else (self.size.width, self.size.height - 2)
 
     def action_handlers(self) -> ActionHandlers:
         """Return the handlers of the list, of its detail and of its filter."""
@@ -180,8 +176,8 @@ class ListScreen(PanelScreen, Generic[KeyT]):
             ActionId.UPPER: lambda: self._move_selection(-1),
             ActionId.FIRST: lambda: self._move_selection(-len(self.list_keys()[0])),
             ActionId.LAST: lambda: self._move_selection(len(self.list_keys()[0])),
-            ActionId.FURTHER: lambda: self._scroll_detail(_PAGE_ROWS),
-            ActionId.NEARER: lambda: self._scroll_detail(-_PAGE_ROWS),
+            ActionId.FURTHER: lambda: self.scroll_rows(_PAGE_ROWS),
+            ActionId.NEARER: lambda: self.scroll_rows(-_PAGE_ROWS),
             ActionId.FILTER: lambda: self.query_one(SearchPrompt).open_prompt(PromptMode.ONLY, self._typed),
             ActionId.BACK: self._clear_filter_or_close,
         }
@@ -210,7 +206,3 @@ class ListScreen(PanelScreen, Generic[KeyT]):
             self._selected_key = keys[max(0, min(len(keys) - 1, keys.index(selected) + by))]
             self._scroll_offset = 0
             self.repaint()
-
-    def _scroll_detail(self, by: int) -> None:
-        self._scroll_offset = max(0, self._scroll_offset + by)
-        self.repaint()

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import BindingType
-from textual.widget import Widget
 
 from sparkctl.commands.action_context import reason_node_silent
 from sparkctl.commands.actions import SWITCH, ActionContext, ActionId
@@ -24,8 +23,7 @@ from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.tui.dialogs.base import ChoiceDialog, RefreshingDialog, render_sentence
 from sparkctl.tui.key_hints import format_key
 from sparkctl.tui.screens.base import ActionHandlers, build_bindings
-from sparkctl.tui.screens.scroll_screens import ScrollScreen, ScrollSurface
-from sparkctl.tui.text_surface import TextSurface
+from sparkctl.tui.screens.scroll_screens import ScrollScreen
 from sparkctl.views.switch_plan_view import describe_rollback_window, summarize_switch_plan
 from sparkctl.views.switch_view import SwitchScreenModel, find_offered_command, render_switch
 from sparkctl.views.text.styled_text import TextRow, TextStyle
@@ -55,7 +53,6 @@ class SwitchScreen(ScrollScreen):
         self._cautions: tuple[tuple[str, str | None], ...] = ()
         self._planning: asyncio.Task[None] | None = None
         self._has_begun = False
-        self._further = 0
 
     @property
     def breadcrumb(self) -> str:
@@ -70,7 +67,7 @@ class SwitchScreen(ScrollScreen):
     def set_request(self, request: SwitchInstance) -> None:
         """Plan another switch."""
         self._request = replace(request, dry_run=False)
-        self._plan, self._further = None, 0
+        self._plan, self._scroll_offset = None, 0
         self._replan_switch()
 
     def add_selection(self, now: ActionContext) -> ActionContext:
@@ -101,10 +98,6 @@ class SwitchScreen(ScrollScreen):
         """Tell whether the plan shows this warning already."""
         return any(words.endswith(message) for words, _ in self._cautions)
 
-    def create_body(self) -> Widget:
-        """Return the text surface."""
-        return ScrollSurface(self.panel.tones, id="switch")
-
     def on_unmount(self) -> None:
         """Cancel a plan that is still being computed."""
         if self._planning is not None:
@@ -117,13 +110,7 @@ class SwitchScreen(ScrollScreen):
             if self._request is not None:
                 self.panel.controller.hide_finished_switch()
                 self._replan_switch()
-        surface = self.query_one("#switch", TextSurface)
-        wide, high = surface.size
-        if not wide or not high:
-            wide, high = self.size.width, self.size.height - 2
-        page = render_switch(self._build_switch_model(), wide, high)
-        self._further = page.further
-        surface.set_rows(page.rows)
+        self.show_page(render_switch(self._build_switch_model(), *self.page_size))
 
     def _build_switch_model(self) -> SwitchScreenModel:
         panel, controller = self.panel, self.panel.controller
@@ -150,7 +137,7 @@ class SwitchScreen(ScrollScreen):
             else {view.name: self.build_node_tile(controller, view.name, "") for view in views},
             course=self._get_switch_progress(),
             now=panel.displayed_time(),
-            further=self._further,
+            further=self._scroll_offset,
             do_key=None if do is None else format_key(do.keys[0]),
             cautions=self._cautions,
             log=self._list_log_lines(),
@@ -238,7 +225,7 @@ class SwitchScreen(ScrollScreen):
             != CONFIRM_ANSWER
         ):
             return
-        self._further = 0
+        self._scroll_offset = 0
         controller.hide_finished_switch()
         controller.start_command(request)
 
@@ -289,11 +276,6 @@ class SwitchScreen(ScrollScreen):
         found = self.panel.build_action_context().find_nodes(*turned)
         self.set_request(replace(self._request, nodes=found, names_nodes=True))
 
-    def scroll_rows(self, by: int) -> None:
-        """Scroll by so many rows."""
-        self._further = max(0, self._further + by)
-        self.repaint()
-
 
 def build_switch_confirmation(plan: SwitchPlan, request: SwitchInstance, now: ActionContext) -> RefreshingDialog:
     """Return the dialog that names what stops; `CONFIRM_ANSWER` is its yes. A serving model needs its name typed."""
@@ -305,9 +287,10 @@ def build_switch_confirmation(plan: SwitchPlan, request: SwitchInstance, now: Ac
         for one in view.instances:
             if one.ours and one.is_alive and one.name in plan.stops:
                 going.setdefault(one.name, one)
+    body.append(())
     for name in plan.stops:
         where = " and ".join(list_nodes_of_instance(going[name], now.views)) if name in going else ""
-        body += [(), *render_sentence(f"{name} runs on {where}.")] if where else []
+        body += render_sentence(f"{name} runs on {where}.") if where else []
     if (way_back := describe_rollback_window(plan)) is not None:
         body += render_sentence(f"{way_back[0].upper()}{way_back[1:]}.")
     serving = {name: is_instance_serving(one, now) for name, one in going.items()}

@@ -12,6 +12,7 @@ from sparkctl.model.fabric_route import find_idle_lanes
 from sparkctl.model.node import NodeName
 from sparkctl.model.sample import NetworkInterface, RdmaLane, Sample
 from sparkctl.model.text.sanitize import sanitize_line
+from sparkctl.monitor.meters.metrics_window import sum_known
 from sparkctl.views.meter_view import UNKNOWN
 from sparkctl.views.overview.tile_model import NodeTileModel
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, make_row, sanitize_span
@@ -68,7 +69,7 @@ def _render_pair(members: Sequence[str], ports: Sequence[FabricPort]) -> TextRow
         sanitize_span(members[1], TextStyle.TITLE),
     )
     received, sent = (
-        _sum_known_rates(getattr(half, way) for port in ports for half in port) for way in ("receive_rate", "send_rate")
+        sum_known(getattr(half, way) for port in ports for half in port) for way in ("receive_rate", "send_rate")
     )
     return make_row(
         " ", *names, *_render_throughput(received, sent),
@@ -114,11 +115,6 @@ def _list_networks(ports: Iterable[FabricPort]) -> Collection[str]:
 def _format_speed(ports: Iterable[FabricPort]) -> str:
     fastest = max((link.speed or 0 for link, _ in ports), default=0)
     return f"{fastest / 1000:g}G" if fastest else "?"
-
-
-def _sum_known_rates(rates: Iterable[float | None]) -> float | None:
-    known = [rate for rate in rates if rate is not None]
-    return sum(known) if known else None
 
 
 def _format_rate(rate: float | None) -> str:

@@ -289,18 +289,19 @@ def paint_line(line: str) -> TextRow:
     return (*spans, Span(line[at:]))
 
 
-def render_state(state: Phase | NodeState | Severity, tone: TextStyle | None = None) -> Span:
-    """Return the symbol of a state and a blank; a severity has a style of its own."""
-    if tone is None:
-        tone = get_severity_style(state) if isinstance(state, Severity) else TextStyle.ATTENTION
-    return Span(f"{get_state_symbol(state)} ", tone)
+def render_severity(severity: Severity) -> Span:
+    """Return the symbol of a severity and a blank, in its style."""
+    return Span(f"{get_state_symbol(severity)} ", get_severity_style(severity))
 
 
-def format_progress_bar(fraction: float, width: int = 10) -> str:
-    """Return a progress bar of ``width`` cells for a share 0..1, in eighths of a cell."""
-    eighths = round(min(1.0, max(0.0, fraction)) * width * 8)
+_PROGRESS_BAR_CELLS = 10
+
+
+def format_progress_bar(fraction: float) -> str:
+    """Return a progress bar of ten cells for a share 0..1, in eighths of a cell."""
+    eighths = round(min(1.0, max(0.0, fraction)) * _PROGRESS_BAR_CELLS * 8)
     partial = " ▎▎▍▌▋▊▉"[eighths % 8] if eighths % 8 else ""
-    return "▕" + ("█" * (eighths // 8) + partial).ljust(width) + "▏"
+    return "▕" + ("█" * (eighths // 8) + partial).ljust(_PROGRESS_BAR_CELLS) + "▏"
 
 
 @dataclass(frozen=True, slots=True)

@@ -237,3 +237,17 @@ async def test_the_link_moves_as_much_whether_half_of_it_lies_idle_or_not(tmp_pa
 def _list_link_rates(view: NodeTelemetryView) -> list[float]:
     ports = () if view.sample is None else view.sample.rdma or ()
     return [port.send_rate for port in ports if port.send_rate is not None]
+
+
+async def test_the_figures_of_one_engine_are_read_with_the_look(tmp_path: Path) -> None:
+    seen: dict[NodeName, tuple[Finding, ...]] = {}
+    async with SimulatedSparks("two-stacks", **sim_clients.FAST) as sparks:
+        ctx = CommandContext(history=OperationHistory(tmp_path), operator="tester")
+        views = await read_node_statuses(ctx, list_nodes(sparks), seen.__setitem__, "qwen36-vllm")
+    found = {one.name: one for view in views for one in view.instances}
+    measured, other = found["qwen36-vllm"], found["qwen36-ngram"]
+    assert measured.numbers is not None
+    assert (measured.numbers.generation_rate or 0) > 0
+    assert measured.reference_rate is not None
+    assert (other.numbers, other.reference) == (None, None)
+    assert set(seen) == {view.name for view in views}

@@ -81,6 +81,20 @@ async def test_a_real_guard_is_told_and_tells(session: NodeSession, socket: str)
     await link.close()
 
 
+async def test_a_defect_in_what_takes_the_events_is_raised_where_an_answer_is_awaited(
+    session: NodeSession, socket: str
+) -> None:
+    def fail(event: GuardEvent) -> None:
+        raise RuntimeError(event.why)
+
+    link = await GuardClient.connect_guard(session, socket, fail)
+    assert link is not None
+    await watch_container(link)
+    with pytest.raises(RuntimeError, match="ready"):
+        await link.unwatch_container(CONTAINER, UnwatchReason.READY)
+    await link.close()
+
+
 async def test_a_guard_that_is_killed_is_noticed(session: NodeSession, socket: str) -> None:
     link = await GuardClient.connect_guard(session, socket)
     assert link is not None

@@ -49,7 +49,7 @@ def make_inspection(*containers: Container, **changes: object) -> PreflightInspe
 def make_docker_info(**changes: object) -> DockerInfo:
     info = DockerInfo(
         server_version="29.2.1", api_version="1.51", architecture="aarch64", root_dir=ROOT, storage_driver="overlay2",
-        cgroup_version="2", runtimes=("runc",), cdi=False,
+        runtimes=("runc",), cdi=False,
     )  # fmt: skip
     return replace(info, **changes)
 

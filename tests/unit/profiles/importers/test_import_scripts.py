@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sparkctl.engines import load_engine
+from sparkctl.engines.lint.profile_flags import has_ignored_args
 from sparkctl.errors import InvalidInput
 from sparkctl.model.profile import FlagValues
 from sparkctl.profiles.importers.profile_draft import KeyOutcome
@@ -280,3 +282,22 @@ def test_a_variable_that_is_empty_unless_set_is_no_word() -> None:
     assert dict(redirected.profile.args) == {"tensor-parallel-size": "1"}
     spread = import_and_check(command, defined={"VLLM_EXTRA_ARGS": "--enforce-eager --kv-cache-dtype fp8"})
     assert list(dict(spread.profile.args)) == ["tensor-parallel-size", "enforce-eager", "kv-cache-dtype"]
+
+
+def test_a_script_that_hands_its_arguments_on_leaves_the_command_line_to_the_engine() -> None:
+    behind = "--model org/m --served-model-name q --port 9000 --max-model-len 4096"
+    written = import_and_check(
+        f"""docker run -p 9000:9000 --entrypoint bash {IMAGE} -lc 'pip install x; exec "$@"' bash vllm serve {behind}"""
+    )
+    profile = written.profile
+    assert (profile.model.path, profile.port, dict(profile.args)) == ("org/m", 9000, {"max-model-len": "4096"})
+    words = load_engine(profile.engine).build_command(profile)
+    assert words[:6] == ("-lc", 'pip install x; exec "$@"', "bash", "vllm", "serve", "org/m")
+    assert words[words.index("--port") :][:2] == ("--port", "9000")
+    assert not has_ignored_args(profile)
+
+
+def test_the_front_matter_of_a_page_is_no_recipe() -> None:
+    line = f"docker run -p 8000:8000 {IMAGE} --model org/m"
+    page = f"---\ntitle: m on vLLM\nmodel: org/m\nrun_command: |\n  {line}\n---\n\n**Measured** in June.\n"
+    assert import_and_check(page, "m.md").profile.model.path == "org/m"
