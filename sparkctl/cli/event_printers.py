@@ -481,7 +481,11 @@ class BenchPrinter(TextPrinter):
             return self.live.update(make_row(Span(f"{event.node}  "), Span(format_cell_progress(event))))
         if isinstance(event, CommandEnded):
             self._print_tables()
-        return super().print_event(event)
+        super().print_event(event)
+        if isinstance(event, CommandEnded) and not event.exit_code and len(self._benchmarks) > 1:
+            numbers = " ".join(map(str, self._benchmarks))
+            stderr.print_message(f"side by side: sparkctl bench compare {numbers}")
+        return None
 
     def _print_tables(self) -> None:
         from sparkctl.history.bench_store import BenchStore

@@ -186,7 +186,10 @@ def _format_remarks(view: NodeStatusView, width: int | None) -> list[str]:
     details = [
         (_name_instance(one), one.detail)
         for one in sort_by_owner(view.instances)
-        if (one.ours or one.phase is Phase.PULLING) and one.detail and not one.is_kept
+        if (one.ours or one.phase is Phase.PULLING)
+        and one.detail
+        and not one.is_kept
+        and one.phase not in (Phase.STARTING, Phase.LOADING)  # it does not listen yet
     ]
     lines = [line for name, detail in details for line in wrap_line(f"    {name}: {sanitize_line(detail)}", width)]
     return _format_switch_notice(view, width) + lines + _format_ways_to_cause(view.instances, width)
