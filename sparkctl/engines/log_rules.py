@@ -402,11 +402,16 @@ def _index_by_gram(needles: Iterable[str]) -> dict[Gram, list[str]]:
     """Return the needles by a rare gram: a line without it holds none of them."""
     found: dict[Gram, list[str]] = {}
     for needle in needles:
-        last = len(needle) - _GRAM_CHARS
-        places = {0, last // 3, last * 2 // 3, last}  # to weigh every place takes longer than it gains
-        grams = [tuple(needle[place : place + _GRAM_CHARS]) for place in sorted(places)]
-        found.setdefault(min(grams, key=_weigh_gram), []).append(needle)
+        found.setdefault(_choose_gram(needle), []).append(needle)
     return found
+
+
+@cache
+def _choose_gram(needle: str) -> Gram:
+    """Return a rare gram of a needle. Most needles are those of all engines."""
+    last = len(needle) - _GRAM_CHARS
+    places = {0, last // 3, last * 2 // 3, last}  # to weigh every place takes longer than it gains
+    return min((tuple(needle[place : place + _GRAM_CHARS]) for place in sorted(places)), key=_weigh_gram)
 
 
 def _weigh_gram(gram: Gram) -> int:

@@ -6,7 +6,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 
 from sparkctl.engines import engine_names, load_engine
 from sparkctl.engines.base import Engine, FailureWeight
@@ -44,6 +44,7 @@ _REMEMBERED, _REQUEST, _OPENS, _UNKNOWN = map(
     int, (LineEffect.REMEMBERED, LineEffect.REQUEST, LineEffect.OPENS, LineEffect.UNKNOWN)
 )
 _ACCEPTANCE_BYTES = tuple(mark.encode() for mark in _ACCEPTANCE_MARKS)
+_KNOWN_STARTS = 1024  # lines; an engine that restarts again and again repeats them
 _HEAD_CHARS = 240  # characters of a line in which an engine's mark is searched
 
 
@@ -295,8 +296,8 @@ class LogDiagnoser:
             if not text.startswith("usage: "):
                 return
         head = sanitize_line(text)
-        for name, opens in _load_start_patterns():
-            if name == self._engine or not opens(head):
+        for name in _find_opening_engines(head):
+            if name == self._engine:
                 continue
             old = self._analyzers[str(self._engine)].get_last_run_analyzer()
             fresh = self._create_analyzer(name)
@@ -427,35 +428,32 @@ def _load_line_starts() -> tuple[Callable[[str], object], ...]:
     return tuple(re.compile(one.marks).match for one in signs if one.marks)
 
 
-_PREFIXED_LINE = rf"^(?:{LOG_PREFIX_PATTERN})*+"
+_match_prefixes = re.compile(rf"(?:{LOG_PREFIX_PATTERN})*+").match
 
 
 @cache
-def _load_start_patterns() -> tuple[tuple[str, Callable[[str], object]], ...]:
-    """Return for each engine a test for its first line: the beginning of a run with a mark of the engine, or the refusal of
+def _load_starts() -> tuple[tuple[str, tuple[str, ...], Callable[[str], object], Callable[[str], object]], ...]:
+    """Return for each engine how a run of it begins, a search for its marks, and a matcher of them."""
+    signs = [(name, load_engine(name).signs) for name in engine_names()]
+    return tuple(
+        (name, one.begins, re.compile(one.marks).search, re.compile(one.marks).match)
+        for name, one in signs
+        if one.marks and one.begins
+    )
+
+
+@lru_cache(_KNOWN_STARTS)
+def _find_opening_engines(text: str) -> tuple[str, ...]:
+    """Return the engines of which this may be the first line: the beginning of a run with a mark of the engine, or the refusal of
     its command line."""
-    found = []
-    for name in engine_names():
-        signs = load_engine(name).signs
-        if not signs.marks or not signs.begins:
-            continue
-        begins = re.compile(_PREFIXED_LINE + "(?:" + "|".join(re.escape(one) for one in signs.begins) + ")").match
-        marks = re.compile(signs.marks).search
-        refusal = re.compile(signs.marks).match
-        found.append((name, _create_start_matcher(begins, marks, refusal)))
-    return tuple(found)
-
-
-def _create_start_matcher(
-    begins: Callable[[str], object], marks: Callable[[str], object], refusal: Callable[[str], object]
-) -> Callable[[str], bool]:
-    def is_engine_start(text: str) -> bool:
-        if begins(text):
-            return bool(marks(text))
-        is_refused = ": error: " in text or text.startswith(("usage: ", "error: invalid argument: "))
-        return is_refused and bool(refusal(text))
-
-    return is_engine_start
+    found = _match_prefixes(text)
+    end = 0 if found is None else found.end()
+    is_refused = ": error: " in text or text.startswith(("usage: ", "error: invalid argument: "))
+    return tuple(
+        name
+        for name, begins, has_mark, starts_with_mark in _load_starts()
+        if (has_mark(text) if text.startswith(begins, end) else is_refused and starts_with_mark(text))
+    )
 
 
 def _read_block_line(number: int, raw: bytes) -> LogLine:

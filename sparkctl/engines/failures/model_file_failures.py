@@ -161,9 +161,10 @@ _CORRUPT_FAILURES = (
     failure_rule(
         rf"{EXCEPTION_PREFIX}(?P<what>Could not detect config format for no config file found|No supported config format found.{{0,200}}"
         r"|Failed to load mistral 'params\.json' config.{0,120}|Unrecognized processing class in (?P<name>\S{1,300}?)\.? Can't)"
-        r"|^KeyError: '(?P<key>model_type|architectures)'$",
+        r"|^KeyError: '(?P<key>model_type|architectures)'$"
+        r"|^(?:TypeError: 'NoneType' object is not \w{1,20}|IndexError: \w[\w ]{1,40}): .{0,200}\.(?P<read>architectures)\[",
         FailureCause.MODEL_FILES,
-        "There is no config that the engine can read[: {what}][: {key} is not in it].",
+        "There is no config that the engine can read[: {what}][: {key} is not in it][: it names no {read}].",
         "model.path has to be a directory or repository with a config.json (Mistral: params.json) of a language model: finish the "
         "download, or correct it. A model made of parts (model_index.json, as image models have) is not for this engine.",
         needle=(
@@ -173,6 +174,7 @@ _CORRUPT_FAILURES = (
             "Unrecognized processing class in ",
             "KeyError: 'model_type'",
             "KeyError: 'architectures'",
+            ".architectures[",
         ),
         on=_MODEL_PATH_FIELD,
     ),
