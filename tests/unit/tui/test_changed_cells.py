@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
+from rich.segment import Segment
+from textual._compositor import ChopsUpdate
+from textual.strip import Strip
 
+from sparkctl.tui.terminal_driver import ChangedCells
 from sparkctl.tui.text_surface import find_changed_regions
 from sparkctl.views.text.styled_text import Span, TextRow, TextStyle, measure_row, measure_text, split_graphemes
 
@@ -39,3 +46,17 @@ def test_a_curve_that_moves_by_a_column_is_painted_at_its_ends() -> None:
         for blank in (40, 39)
     ]  # fmt: skip
     assert [(one.x, one.width) for one in find_changed_regions(0, *rows)] == [(41, 1), (103, 1)]
+
+
+def test_the_terminal_gets_the_changed_cells_alone() -> None:
+    strips = [
+        {0: Strip([Segment("spark1 ")]), 7: Strip([Segment("96 % busy")])},
+        {0: None, 7: Strip([Segment("字字 W     ")])},
+    ]
+    update = ChopsUpdate(strips, [(0, 5, 9), (1, 9, 11)], [[7, 16], [7, 16]])
+    written = ChangedCells(update).render_segments(Console(color_system=None))
+    assert re.findall(r"\x1b\[(\d+);(\d+)H([^\x1b]*)", written) == [
+        ("1", "6", "1 "),
+        ("1", "8", "96"),
+        ("2", "10", "字"),
+    ]
