@@ -162,9 +162,19 @@ def says_it_goes_on(text: str, level: str | None = None) -> bool:
     return found["weak"] is None or (level not in ERROR_LEVELS and _CALLED_FATAL.search(text) is None)
 
 
+_FALLS_BACK = (
+    "all back",
+    "alls back",
+    "alling back",
+    "allen back",
+    "allback",
+    "allsback",
+)  # as the pattern above has it
+
+
 def says_it_tries_again(text: str) -> bool:
     """Tell whether a program says in this line that it goes on in another way, or once more, after what it said before."""
-    if "etrying" not in text and "back" not in text:
+    if "etrying" not in text and not ("back" in text and any(words in text for words in _FALLS_BACK)):
         return False
     found = _GOES_ON_PATTERN.search(text)
     return found is not None and found["again"] is not None
@@ -335,6 +345,7 @@ class LogTime:
         return passed if passed >= 0 else None
 
 
+@lru_cache(_KNOWN_TEXTS)
 def parse_log_time(when: str, text: str) -> LogTime | None:
     """Return when a line was written. ``when``: Docker's timestamp, empty if there is none; ``text``: the raw line."""
     if when:
@@ -352,7 +363,6 @@ def parse_log_time(when: str, text: str) -> LogTime | None:
     return LogTime("start", int(found["minutes"]) * 60 + int(found["seconds"]) + int(found["ms"]) / 1000)
 
 
-@lru_cache(_KNOWN_TEXTS)
 def _parse_timestamp(clock: str, text: str) -> LogTime | None:
     try:
         stamp = datetime.fromisoformat(text.replace(",", "."))
