@@ -86,6 +86,8 @@ def _compile_search(pattern: str) -> Search:
 
     The alternatives that begin with `EXCEPTION_PREFIX` share one compiled prefix: it takes longer to compile than what follows.
     """
+    if EXCEPTION_PREFIX not in pattern:
+        return re.compile(pattern).search
     parts = [part.removeprefix(EXCEPTION_PREFIX) for part in _split_alternatives(pattern)]
     after = [part for part, whole in zip(parts, _split_alternatives(pattern), strict=True) if part != whole]
     if not after:

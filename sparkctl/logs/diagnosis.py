@@ -144,7 +144,7 @@ class LogDiagnoser:
                 is_in_traceback = analyzer.is_in_traceback
                 table = self._get_effect_table(analyzer)
                 if (known := effects.get(table, b"")) == b"":
-                    known = effects[table] = table.list_effects(shapes)
+                    known = effects[table] = bytes(at) + table.list_effects(shapes[at:])
             most, effect = analyzer.skippable_effect, known[at]
             if most is not None and (effect <= most or effect == _UNKNOWN):
                 at, effect = self._skip_lines(analyzer, shapes, table, known, at, most)

@@ -238,8 +238,10 @@ def looks_like_error(text: str) -> bool:
     return False
 
 
+_TIMESTAMP = r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)\]? "
 _SOURCE_NAME = (
-    r"(?: {0,4}\| "  # buildkite
+    rf"(?:(?={_TIMESTAMP})"  # none: of what follows, nothing begins like a time, which is on each line where it is
+    r"| {0,4}\| "  # buildkite
     r"|(?:[ \t]{0,8}[*+-] {1,3})?`{1,3}(?=[^\s`])"  # Markdown: a list of lines, each as code
     r"|[^\x00-~]{1,3} {1,2}(?=[(\[A-Z])"  # the frame of a terminal's window (k9s), a symbol before the text
     r"|[ \t]{0,8}Line \d{1,7}: |\d{1,7}[:-](?=[(\[]|(?:INFO|WARNING|ERROR|Traceback)\b)"  # what numbers the lines: an editor, grep -n
@@ -253,7 +255,6 @@ _SOURCE_NAME = (
     r"|(?:[A-Z][a-z]{2} [ \d]\d|\d{1,2}[^ -~]{1,9} [ \d]?\d) \d\d:\d\d:\d\d [\w.-]{1,64} [\w./@-]{1,64}(?:\[\d+\])?: "
     r")?+"
 )
-_TIMESTAMP = r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)\]? "
 _STREAM_NAME = r"(?:std(?:out|err) (?:[FP] )?|[\w.-]{1,99} >> |[\w.-]{1,64} [\w./@-]{1,64}\[\d+\]: )?+"  # kubernetes' stream, journald short-iso
 # In this order, each at most once. All of it is ASCII, so that the same words find it in bytes.
 PREFIX_PATTERN = f"{_SOURCE_NAME}(?:{_TIMESTAMP})?+{_STREAM_NAME}"

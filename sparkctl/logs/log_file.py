@@ -292,13 +292,14 @@ def _find_text(found: Any) -> str | None:
     """
     if not isinstance(found, dict):
         return None
-    key = next((key for key in _TEXT_KEYS if isinstance(found.get(key), str)), None)
-    if key is None:
+    for key in _TEXT_KEYS:
+        if isinstance(text := found.get(key), str):
+            break
+    else:
         return None
-    text = str(found[key])
     if key == "log" and "stream" in found:
         return text
-    more = [str(found[one]) for one in _TRACEBACK_KEYS if isinstance(found.get(one), str) and found[one]]
+    more = [one for one in map(found.get, _TRACEBACK_KEYS) if isinstance(one, str) and one]
     return "\n".join([text.removesuffix("\n"), *(one.removesuffix("\n") for one in more)]) + "\n"
 
 
