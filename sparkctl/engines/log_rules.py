@@ -31,7 +31,7 @@ EXCEPTION_PREFIX = (
 EXCEPTION_LINE = (
     rf"{EXCEPTION_PREFIX}|[*-] \w*Error: |\S{{1,200}}: (?:error while loading shared libraries|symbol lookup error): "
     r"|\S{1,200}: \S{1,200}: version [`'](?:GLIBC|CXXABI)"
-    r"|(?:\S{1,200}/)?python[\d.]{0,8}: No module |terminate called|\s*what\(\): |(?:CUDA|ROCm|HIP) [Ee]rror: "
+    r"|(?:\S{1,200}/)?python[\d.]{0,8}: No module |terminate called|\s*what\(\): |(?:CUDA|ROCm|HIP|MUSA) [Ee]rror: "
     r"|cudaError\w{1,60}+: |(?:[A-Za-z_]\w*+\.)*+[A-Z]\w{1,99}+: "
 )
 # The characters of a needle by which it is looked for in a line (a gram); every needle has as many.

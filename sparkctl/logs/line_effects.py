@@ -24,6 +24,7 @@ from sparkctl.logs.line_patterns import (
     DURATION_WORDS,
     ERROR_LEVELS,
     FRAME_PATTERN,
+    MODEL_CONFIG_READ,
     PACKAGE_VERSION,
     PREFIX_PATTERN,
     REQUEST_MARK,
@@ -160,7 +161,12 @@ class EffectTable:
             return True
         if not self._in_traceback:
             return FRAME_PATTERN.match(line) is not None
-        return source is line or source.startswith(ASSERTION_START) or "serving" in text[:200]
+        return (
+            source is line
+            or source.startswith(ASSERTION_START)
+            or MODEL_CONFIG_READ in source
+            or "serving" in text[:200]
+        )
 
 
 def split_raw_line(raw: str) -> tuple[str, str]:

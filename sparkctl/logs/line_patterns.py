@@ -78,7 +78,12 @@ SHUTDOWN_PHRASES = (
     "srv    operator(): operator(): cleaning up before exit",
 )
 # A server says that it ends its own processes because one failed: the shell's word for that is no reason.
-SELF_KILLS = ("SIGQUIT received.", "Received sigquit from a child proces", "kill_process_tree called")
+SELF_KILLS = (
+    "SIGQUIT received.",
+    "Received sigquit from a child proces",
+    "kill_process_tree called",
+    "Got fatal signal from worker",
+)
 # A client's request, or an answer to one; settings have other names.
 REFUSED_REQUEST = re.compile(r"validation errors? for \w*(?:Request|Response|Message|(?P<may_be_settings>Params?))\b")
 # The header of a line by vLLM's code that answers one request: "ERROR 07-03 03:19:15 [serving_chat.py:200]".
@@ -264,7 +269,10 @@ _QUOTING_PATTERN = re.compile(r"(?:[ \t]{0,3}>[ \t]?)+|#{1,2} | {2,}|\t+")
 _BROKEN_COLOUR_CODE = re.compile(r"\[\d{1,3}(?:;\d{1,3}){0,3}m")
 
 
-_CARET_CONTROL = re.compile(r"\^\[\[\d{0,3}(?:;\d{1,3}){0,4}m|\^M(?=\s*$)")
+# A colour, or the end of a line, as other programs write control characters: `cat -v`, rsyslog, a string in quotes.
+_WRITTEN_CONTROL = re.compile(
+    r"(?:\^\[|#033|\\(?:x1[bB]|0?33|u001[bB]|e))\[\d{0,3}(?:;\d{1,3}){0,4}m|(?:\^M|#015)(?=\s*$)"
+)
 
 
 def split_prefix(line: str) -> tuple[str, str]:
@@ -308,8 +316,8 @@ def strip_broken_colour_codes(line: str) -> str:
 
     A program that colours a part of a line resets the colour with a code that begins with 0.
     """
-    if "^" in line:  # as `cat -v` shows control characters
-        line = _CARET_CONTROL.sub("", line).replace("^M", "\r")
+    if "^" in line or "#0" in line or "\\" in line:
+        line = _WRITTEN_CONTROL.sub("", line).replace("^M", "\r")
     return _BROKEN_COLOUR_CODE.sub("", line) if "[0" in line else line
 
 
@@ -395,6 +403,7 @@ _MARKERS = re.compile(r"[\s~^]*+$")  # the line below a source line that points 
 # The frame that Python draws around an ExceptionGroup; what it frames has its own indentation.
 _GROUP_EDGE = re.compile(r"\s*+(?:\| ?|\+ (?!-)|[+-]++(?: \d{1,4} -++)?\s*+)")
 ASSERTION_START = "assert "
+MODEL_CONFIG_READ = ".architectures"  # source that reads what a model's config has to name
 _STATEMENT_STARTS = ("raise ", ASSERTION_START)
 _MAX_HEAD_CHARS = 200  # of a line as the log has it, in which its prefixes stand
 _HEAD_END_CHARS = 20  # of a line's text, by which the end of its prefixes is found
@@ -406,7 +415,8 @@ _MAX_SOURCE_LINES = 12  # lines of one raise statement
 @dataclass(slots=True, kw_only=True)
 class TracebackReader:
     """Reads prepared lines one by one. ``raise_line``: number of the last ``raise`` statement that a traceback showed.
-    ``assertion``: the ``assert`` statement above the last line, if this is a bare ``AssertionError``. ``first_line``: the number of
+    ``assertion``: the ``assert`` statement above the last line, if this is a bare ``AssertionError``,
+    or what read the model's config. ``first_line``: the number of
     the traceback's first line; ``is_open``: it began, and its exception was not read yet. ``handled``: the lines of the exceptions
     that were handled when the last line's came up; ``mistaken``: the line that was taken for an exception before the last line
     showed that its traceback goes on."""
@@ -452,7 +462,10 @@ class TracebackReader:
         if found and not found["name"].isupper():
             writer = _find_own_writer(raw, text)
             if not self._is_foreign(text, writer, level):
-                if text.rstrip() == "AssertionError" and self._statement and self._statement[0].startswith("assert "):
+                if self._statement and (
+                    (text.rstrip() == "AssertionError" and self._statement[0].startswith(ASSERTION_START))
+                    or MODEL_CONFIG_READ in self._statement[0]
+                ):
                     self.assertion, self._has_told = " ".join(self._statement), True
                 self._end_traceback(number, writer)
                 self._unusual = None if _USUAL_NAME.match(text) else number
@@ -516,7 +529,7 @@ class TracebackReader:
 
     def _read_frame_line(self, number: int, text: str) -> None:
         source = text.strip()
-        if source.startswith(_STATEMENT_STARTS):
+        if source.startswith(_STATEMENT_STARTS) or MODEL_CONFIG_READ in source:
             self.raise_line, self._statement = number, [source]
         elif source.startswith('File "'):
             self.raise_line, self._statement = None, []

@@ -1,5 +1,5 @@
 """Reads a log from a file, stdin or a pipe in blocks of whole lines, with constant memory; takes off what a collector wrote
-around each line, and puts lines together that were cut at one width."""
+around each line, puts lines together that were cut at one width, and turns a log round whose newest line stands first."""
 
 from __future__ import annotations
 
@@ -354,6 +354,73 @@ _NEAR = 4  # columns: few lines end by chance as close to the width, where lines
 _SAME_START = 8  # characters, digits aside, by which the next line is one more of its kind and not its rest
 _FILLING = " " * 12  # behind a text, up to the width
 _RULE_CHARS = 3  # different ones, at most, of a line between two parts
+# When a line was written, at its beginning; what another program put before it may stand there, too.
+_TIMES = tuple(
+    re.compile(rf"{pattern}(?P<clock>\d\d:\d\d:\d\d)(?:[.,](?P<part>\d{{1,9}}))?(?![\d:])")
+    for pattern in (
+        r".{0,160}?(?P<date>\d{4}-\d\d-\d\d)[T ]",
+        r".{0,40}?(?P<month>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) {1,2}(?P<date>\d{1,2})(?:, \d{4} @)? ",
+        r".{0,60}?(?P<date>\d\d[-/]\d\d(?:[-/]\d{4})?)[- ]",
+        r"\W?(?P<date>)",
+    )
+)
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_MIN_FALLS, _FALLS_A_RISE = 4, 10  # from one line to the next, where the newest stands first
+_MAX_TURNED_BYTES = 64 << 20
+
+
+def put_oldest_first(blocks: Iterable[bytes]) -> tuple[Iterator[bytes], Sequence[int]]:
+    """Return the blocks of a log, turned round where its newest line stands first, and then the number of each line in the file, in the
+    order of reading; else no numbers. Lines without a time stay after the one before them.
+
+    What is larger than 64 MiB stays as it is: it has to be in memory.
+    """
+    rest = iter(blocks)
+    held = hold_sample(rest)
+    find_time = _find_falling_time(b"".join(held)[:_SAMPLE_BYTES].decode("utf-8", "replace").split("\n")[:-1])
+    if find_time is None:
+        return chain(held, rest), ()
+    size = sum(map(len, held))
+    for block in rest:
+        held.append(block)
+        size += len(block)
+        if size > _MAX_TURNED_BYTES:
+            return chain(held, rest), ()
+    lines = b"".join(held).split(b"\n")[:-1]
+    starts = [at for at, line in enumerate(lines) if not at or find_time(line.decode("utf-8", "replace")) is not None]
+    numbers = [at for first, end in reversed(list(pairwise([*starts, len(lines)]))) for at in range(first, end)]
+    turned = (
+        b"".join(lines[at] + b"\n" for at in numbers[start : start + _TURNED_LINES])
+        for start in range(0, len(lines), _TURNED_LINES)
+    )
+    return turned, [at + 1 for at in numbers]
+
+
+_TURNED_LINES = 1000  # in a block
+LineTime = tuple[int, list[int], str]  # the month if it has a name, the other figures, the part of a second
+
+
+def _find_falling_time(lines: Sequence[str]) -> Callable[[str], LineTime | None] | None:
+    """Return what finds the time of a line, if the times of these lines fall; None if they rise, or are too few to tell."""
+    first = next((line for line in lines if any(time.match(line) for time in _TIMES)), None)
+    if first is None:
+        return None
+    pattern = next(time for time in _TIMES if time.match(first))
+
+    def find_time(line: str) -> LineTime | None:
+        found = pattern.match(line)
+        if found is None:
+            return None
+        month = found.groupdict().get("month")
+        numbers = re.findall(r"\d+", f"{found['date']} {found['clock']}")
+        return _MONTHS.index(month) if month else 0, [*map(int, numbers)], found["part"] or ""
+
+    times = [time for line in lines if (time := find_time(line)) is not None]
+    falls = sum(after < before for before, after in pairwise(times))
+    rises = sum(after > before for before, after in pairwise(times))
+    return find_time if falls >= _MIN_FALLS and falls >= _FALLS_A_RISE * rises else None
+
+
 _MIN_PREFIX = 4  # characters: less is a quote or a mark, where not each piece has it
 _MAX_PIECES = 1000  # of one line
 _FRAMES = tuple("|+│┃║")  # on both sides of tables, whose lines have one length by themselves

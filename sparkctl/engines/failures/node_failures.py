@@ -71,6 +71,17 @@ _CUDA_FAILURES = (
 )
 _FILE_SYSTEM_FAILURES = (
     failure_rule(
+        r"(?:Error while (?:creating|attaching to) shared memory segment|Error: failed to extend) (?P<path>/dev/shm/\S{1,100})"
+        r"(?: \(size (?P<size>\d{1,15})\)| to (?P<more>\d{1,15}) bytes)?",
+        FailureCause.DISK_FULL,
+        "NCCL could not make its shared memory in the container[ ({size} bytes)][ ({more} bytes)]: {path}.",
+        "Raise container.shm_size, or set container.ipc: host.",
+        needle=("shared memory segment /dev/shm/", "failed to extend /dev/shm/"),
+        on="container.shm_size",
+        weight=FailureWeight.LIKELY,
+        at_any_level=True,
+    ),
+    failure_rule(
         rf"(?:{EXCEPTION_PREFIX}|^)DataLoader worker .*killed by signal: Bus error|{EXCEPTION_PREFIX}.*out of shared memory"
         r"|Unexpected bus error encountered in worker|exceeds /dev/shm size",
         FailureCause.DISK_FULL,
@@ -276,6 +287,15 @@ RANK_FAILURES = (
             "GetTimeoutError",
         ),
         weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"^(?:zmq\.)?(?:error\.)?(?P<what>(?:ZMQError|ContextTerminated|Again): (?:Operation not supported|Socket operation on non-socket"
+        r"|Context was terminated|Bad file descriptor|Not a socket|Resource temporarily unavailable).{0,80})",
+        FailureCause.WORKER_LOST,
+        "A part of the engine waits for another one, which has ended: {what}.",
+        "The lines before this one may say why it ended; a process that was killed leaves none: dmesg -T | grep -i oom on the node.",
+        needle=("ZMQError: ", "ContextTerminated: ", "Again: "),
+        weight=FailureWeight.AFTERMATH,
     ),
     failure_rule(
         r"Some Ray subprocesses exited unexpectedly|The current node timed out during startup",

@@ -92,7 +92,7 @@ from sparkctl.views.text.styled_text import (
     truncate_row,
 )
 
-_ROOMY_LINES = 8  # from this height on, each figure has a row of its own
+_ROOMY_LINES = 9  # from this height on, each figure has a row of its own, and that of the machine still has one
 _WHOLE_VERDICT_LINES = 20  # from this height on, a verdict stands in the tile in full
 
 
@@ -340,7 +340,8 @@ def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawAre
     if not tells_figures(one):
         return []
     speed = build_throughput_chart(one, seen, space) if roomy else None
-    has_chart = speed is not None and space.is_chart_row_wide  # which shows the accept length over time, too
+    # which shows the accept length over time, too, where it has rows
+    has_chart = speed is not None and space.is_chart_row_wide and space.is_tall
     decode, accept = render_throughput(one, space), render_acceptance(one, None if has_chart else seen, space)
     reads = render_bandwidth(one, seen, space)
     last = [] if reads is None else [make_block(4, reads)]

@@ -79,7 +79,8 @@ _MIN_LENGTH_SPREAD = 0.4  # tokens per step; smaller differences of accept lengt
 @dataclass(frozen=True, slots=True)
 class DrawArea:
     """The area inside the frame, in columns, and the drawing options. ``chart_rows``: the largest height of a curve, the same for
-    all values, so that rows below do not move. ``is_tall``: a sentence may take as many rows as it needs."""
+    all values, so that rows below do not move. ``is_tall``: there are rows for whole
+    sentences and for each curve."""
 
     columns: int
     chart_rows: int = MAX_CHART_ROWS
