@@ -231,7 +231,6 @@ class RequestCommand(click.Command):
         prepared, options = self.prepare_verb(ctx), ctx.params
         for warning in prepared.warnings:
             stderr.print_warning(None, warning, None)
-        context = create_context(may_ask=not options["as_json"])
         create_printer: Callable[[], EventPrinter] = (
             prepared.json_printer or JsonPrinter if options["as_json"] else prepared.printer or TextPrinter
         )
@@ -241,6 +240,7 @@ class RequestCommand(click.Command):
                 printer = create_printer()
                 if recording is not None:
                     printer = RecordingPrinter(printer, recording)
+                context = create_context(may_ask=not options["as_json"])  # each runs in a loop of its own
                 code = run_verb(context, request.run, printer) or code
                 if context.interrupt.presses:
                     break

@@ -61,6 +61,7 @@ def down_command(
 
     \b
       sparkctl down qwen36
+      sparkctl down qwen36 orpheus-tts
       sparkctl down --all --node spark2
       sparkctl down qwen36 --kill            without a grace period
     """

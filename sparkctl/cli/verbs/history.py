@@ -53,8 +53,7 @@ def history_command(
     \b
     sparkctl history                     the latest operations
     sparkctl history qwen36 --failed     when it did not start, and why
-    sparkctl history show 12             details of one: phases against the usual times, memory, verdict, files,
-                                         and what changed since it last worked
+    sparkctl history 12                  one in detail: times, memory, verdict, what changed since it worked
 
     The history is stored only on this machine and contains no secrets. Exit 2 if the file cannot be read.
     """

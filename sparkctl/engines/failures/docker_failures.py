@@ -182,8 +182,8 @@ DOCKER_FAILURES = (
         on="container.gpus",
     ),
     failure_rule(
-        rf"{EXCEPTION_PREFIX}.*(?:No CUDA GPUs are available|Found no NVIDIA driver on your system|Failed to infer device type"
-        r"|no CUDA-capable device is detected|NVML Shared Library Not Found)"
+        rf"{EXCEPTION_PREFIX}.*(?:No (?:CUDA|HIP|ROCm|XPU|NPU|MUSA) (?:GPUs|devices) are available|Found no NVIDIA driver on your system"
+        r"|Failed to infer device type|no CUDA-capable device is detected|NVML Shared Library Not Found)"
         r"|^(?:WARNING: )?The NVIDIA Driver was not detected",
         FailureCause.GPU_RUNTIME_MISSING,
         "The container sees no GPU.",
@@ -192,7 +192,7 @@ DOCKER_FAILURES = (
             "Failed to infer device type",
             "Found no NVIDIA driver on your system",
             "NVML Shared Library Not Found",
-            "No CUDA GPUs are available",
+            *("GPUs are available", "devices are available"),
             "The NVIDIA Driver was not detected",
             "no CUDA-capable device is detected",
         ),

@@ -17,7 +17,8 @@ _OTHER_DEVICES = (
     r"|(?:UR_RESULT|ZE_RESULT|PI)_ERROR_OUT_OF_(?:DEVICE_MEMORY|RESOURCES)|CL_(?:MEM_OBJECT_ALLOCATION_FAILURE|OUT_OF_RESOURCES)"
     r"|kIOGPUCommandBufferCallbackErrorOutOfMemory|hipErrorOutOfMemory|HSA_STATUS_ERROR_OUT_OF_RESOURCES|NRT_RESOURCE\b"
     r"|(?:HIP|ROCm|MUSA) error: out of memory|(?:XPU|NPU|MUSA|HPU|MPS)(?: backend)? out of memory|Ran out of memory in memory space hbm"
-    r"|(?:RESOURCE_EXHAUSTED|ResourceExhausted): |status=4 message=\"?Allocation Failure|Failed to alloc DEVICE memory: (?P<device>\d+))"
+    r"|(?:RESOURCE_EXHAUSTED|ResourceExhausted): (?=.{0,100}(?:[Oo]ut of memory|[Aa]llocat|OOM|HBM|hbm))"
+    r"|status=4 message=\"?Allocation Failure|Failed to alloc DEVICE memory: (?P<device>\d+))"
     r"|ggml_[\w()]{1,80}: (?:can't (?:malloc|allocate) (?P<wanted>\d+) Bytes\b|failed to allocate \w{1,40} buffer of size (?P<bytes>\d+)"
     r"|error: failed to allocate buffer, size = +(?P<size>[\d.]+ \w+)))"
 )
