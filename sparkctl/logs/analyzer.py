@@ -297,6 +297,7 @@ _MAX_EXCEPTION_CHARS = 200
 _MAX_KNOWN_LINES = 4096
 _MAX_KNOWN_LONG_LINES = 64  # of more than these characters: a request with its prompt has up to 256 KiB
 _MAX_KNOWN_CHARS = 1000
+_MAX_KNOWN_TEXTS = 256  # of errors that take several lines
 _STANDSTILL_LINES = 3  # in a row: one or two are said during a long compilation, too
 _STANDSTILL = Failure(
     cause=FailureCause.WEDGED,
@@ -637,7 +638,8 @@ class LogAnalyzer:
         self._lived_at, self._opened_at = number, None
 
     def _process_text(self, line: LogLine, text: str) -> None:
-        if (content := _read_content(self.engine, line.text, text)) is not None:
+        read = _read_short_text if len(line.text) <= _MAX_KNOWN_CHARS else _read_content
+        if (content := read(self.engine, line.text, text)) is not None:
             self._process_content(line, content)
 
     def _process_content(self, line: LogLine, content: LineContent) -> None:
@@ -1076,6 +1078,9 @@ def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
         is_plain=not is_special and not is_failure and not text.startswith(PACKAGE_VERSION),
         signal=signal,
     )
+
+
+_read_short_text = lru_cache(_MAX_KNOWN_TEXTS)(_read_content)
 
 
 # What a request may fail by, whatever it names (a picture's address, a file): not a word on the engine's processes.

@@ -20,6 +20,7 @@ from sparkctl.logs.line_effects import (
     get_shapes,
     list_opening_words,
     prepare_raw_line,
+    split_raw_bytes,
     split_raw_line,
 )
 from sparkctl.logs.line_patterns import TRACEBACK_STARTS, find_common_quoting, is_quoted, strip_quoting
@@ -143,23 +144,22 @@ class LogDiagnoser:
                 is_in_traceback = analyzer.is_in_traceback
                 table = self._get_effect_table(analyzer)
                 if (known := effects.get(table, b"")) == b"":
-                    known = effects[table] = table.list_effects(shapes)
+                    known = effects[table] = bytes(at) + table.list_effects(shapes[at:])
             most, effect = analyzer.skippable_effect, known[at]
             if most is not None and (effect <= most or effect == _UNKNOWN):
                 at, effect = self._skip_lines(analyzer, shapes, table, known, at, most)
                 if at == end:
                     break
-            raw = self._block[at].decode("utf-8", "replace")
+            line = _read_block_line(self.lines + 1, self._block[at])
             at += 1
             if effect >= _OPENS or self._engine is None:
                 self._may_open = True
-                self.feed_raw_line(raw)
+                self.feed_line(line)
                 if self._only_analyzer is not analyzer:
                     break
             else:
                 self.lines += 1
-                when, text = split_raw_line(raw)
-                analyzer.feed_line(LogLine(when=when, text=text, number=self.lines))
+                analyzer.feed_line(line)
         return at
 
     def _skip_lines(
@@ -422,6 +422,12 @@ def read_line_header(raw: str) -> str | None:
     return line if any(is_mark(line) for is_mark in _load_line_starts()) else None
 
 
+def has_engine_mark(raw: str) -> bool:
+    """Tell whether a line of a file is one by which an engine is recognised."""
+    head = sanitize_line(split_raw_line(raw)[1][:_HEAD_CHARS])
+    return any(is_mark is not None and is_mark(head) for _, is_mark, _ in _load_engine_marks())
+
+
 @cache
 def _load_line_starts() -> tuple[Callable[[str], object], ...]:
     signs = [load_engine(name).signs for name in engine_names() if name != UNKNOWN_ENGINE]
@@ -457,7 +463,7 @@ def _find_opening_engines(text: str) -> tuple[str, ...]:
 
 
 def _read_block_line(number: int, raw: bytes) -> LogLine:
-    when, text = split_raw_line(raw.decode("utf-8", "replace"))
+    when, text = split_raw_bytes(raw)
     return LogLine(when=when, text=text, number=number)
 
 
