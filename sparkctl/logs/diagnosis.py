@@ -41,8 +41,8 @@ _QUOTE_SAMPLE_LINES = 12  # first lines that show whether every line is quoted
 _RECENT_LINES = 40  # lines among which the banner of a starting engine is searched
 _ACCEPTANCE_MARKS = ("SpecDecoding metrics: ", "accept len: ")  # in lines that tell how many drafts were accepted
 # As integers, which compare in half the time.
-_REMEMBERED, _REQUEST, _OPENS, _UNKNOWN = map(
-    int, (LineEffect.REMEMBERED, LineEffect.REQUEST, LineEffect.OPENS, LineEffect.UNKNOWN)
+_REMEMBERED, _REQUEST, _MATTERS, _OPENS, _UNKNOWN = map(
+    int, (LineEffect.REMEMBERED, LineEffect.REQUEST, LineEffect.MATTERS, LineEffect.OPENS, LineEffect.UNKNOWN)
 )
 _ACCEPTANCE_BYTES = tuple(mark.encode() for mark in _ACCEPTANCE_MARKS)
 _KNOWN_STARTS = 1024  # lines; an engine that restarts again and again repeats them
@@ -145,11 +145,13 @@ class LogDiagnoser:
                 table = self._get_effect_table(analyzer)
                 if (known := effects.get(table, b"")) == b"":
                     known = effects[table] = bytes(at) + table.list_effects(shapes[at:])
-            most, effect = analyzer.skippable_effect, known[at]
-            if most is not None and (effect <= most or effect == _UNKNOWN):
-                at, effect = self._skip_lines(analyzer, shapes, table, known, at, most)
-                if at == end:
-                    break
+            effect = known[at]
+            if effect < _MATTERS or effect == _UNKNOWN:
+                most = analyzer.skippable_effect
+                if most is not None and (effect <= most or effect == _UNKNOWN):
+                    at, effect = self._skip_lines(analyzer, shapes, table, known, at, most)
+                    if at == end:
+                        break
             line = _read_block_line(self.lines + 1, self._block[at])
             at += 1
             if effect >= _OPENS or self._engine is None:
