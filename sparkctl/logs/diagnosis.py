@@ -173,7 +173,8 @@ class LogDiagnoser:
             if effect != _UNKNOWN and (found := skip_run(known, at)) is not None:
                 end = found.end()
                 latest = max(latest, _find_last_effect(known, at, end, _REMEMBERED))
-                activity = max(activity, _find_last_effect(known, at, end, _REQUEST))
+                if most >= _REQUEST:
+                    activity = max(activity, _find_last_effect(known, at, end, _REQUEST))
                 at = end
             else:
                 effect = table.find_effect(shapes[at], self._block[at])
