@@ -428,6 +428,12 @@ def read_line_header(raw: str) -> str | None:
     return line if any(is_mark(line) for is_mark in _load_line_starts()) else None
 
 
+def has_engine_mark(raw: str) -> bool:
+    """Tell whether a line of a file is one by which an engine is recognised."""
+    head = sanitize_line(split_raw_line(raw)[1][:_HEAD_CHARS])
+    return any(is_mark is not None and is_mark(head) for _, is_mark, _ in _load_engine_marks())
+
+
 @cache
 def _load_line_starts() -> tuple[Callable[[str], object], ...]:
     signs = [load_engine(name).signs for name in engine_names() if name != UNKNOWN_ENGINE]
