@@ -20,7 +20,7 @@ _LOG_PREFIX = re.compile(
     r"|(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[?[^\[\]\s]+:\d+\[?\] ?"
     r"|(?P<undated>DEBUG|INFO|WARNING|ERROR|CRITICAL) \[[\w./-]{1,120}\.py:\d+\] ?"  # the same, where a paste left the date out
     # Python's logging with a date: 2024-12-19 21:40:35 ERROR 56542 [engine.py:64], 2025-01-01 10:00:00,123 - name - ERROR -
-    r"|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)? {1,5}(?:- [\w.]+ - )?(?P<dated>DEBUG|INFO|WARNING|ERROR|CRITICAL)"
+    r"|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)? {1,5}(?:- (?:[\w.]+ - )?)?(?P<dated>DEBUG|INFO|WARNING|ERROR|CRITICAL)"
     r"(?: -)? (?:\d+ )?(?:\[[^\[\]\s]+:\d+\] ?|[\w.]{1,60}:\d+ -- )?"
     # loguru and its like: 2026-01-18 23:16:55.275 | INFO     | name:function:46 - text, 05:57:22 | ERROR | stderr | text
     r"|(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(?:[.,]\d+)? \| (?P<barred>DEBUG|INFO|WARNING|ERROR|CRITICAL) {1,8}\| "
@@ -51,6 +51,11 @@ _LOG_PREFIX = re.compile(
     # TensorRT-LLM: [12/20/2025-04:21:10] [TRT-LLM] [I] from its Python, [TensorRT-LLM][INFO] from its C++
     r"|(?:\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] )?\[TRT(?:-LLM)?\] (?:\[RANK \d+\] )?\[(?P<mark>[DEFITVW])\] (?:\[RANK \d+\] )?"
     r"|\[TensorRT-LLM\]\[(?P<word>DEBUG|INFO|WARNING|ERROR)\] (?:\[RANK \d+\] )?"
+)
+# What a launcher writes before the record of the program that it started: "vLLM: ", "[worker-1] stdout: ".
+_INNER_NAME = re.compile(
+    r"(?:\[?[A-Za-z][\w./-]{0,40}\]?:? ){1,3}(?=\((?:[\w-]{1,40} ){0,3}(?:pid|rank|ip)=|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)(?::\s| \d\d-\d\d )"
+    r"|\[\d{4}-\d\d-\d\d \d\d:)"
 )
 LOG_PREFIX_PATTERN = re.sub(
     r"\?P<\w+>", "?:", _LOG_PREFIX.pattern
@@ -88,20 +93,15 @@ def strip_log_prefix(line: str) -> tuple[str | None, str]:
     while start < len(line) and line[start] in _PREFIX_STARTS and (found := _LOG_PREFIX.match(line, start)):
         word = found["level"] or found["word"] or found["dated"] or found["piped"] or found["named"] or found["undated"]
         word = word or found["barred"] or found["clocked"] or _LEVELS_BY_WORD.get((found["boxed"] or "").upper())
-        level = (
-            level
-            or word
-            or _LEVELS_BY_LETTER.get(
-                found["letter"]
-                or found["mark"]
-                or found["glog"]
-                or found["flow"]
-                or found["ray"]
-                or found["onnx"]
-                or ""
-            )
+        word = word or _LEVELS_BY_LETTER.get(
+            found["letter"] or found["mark"] or found["glog"] or found["flow"] or found["ray"] or found["onnx"] or ""
         )
+        level = word or level  # of a record within another one's, its own
         start = found.end()
+        if (found["dated"] or found["named"] or found["boxed"]) and (
+            name := _INNER_NAME.match(line, start)
+        ) is not None:
+            start = name.end()
     return level, line[start:] if start else line
 
 

@@ -297,6 +297,7 @@ _MAX_EXCEPTION_CHARS = 200
 _MAX_KNOWN_LINES = 4096
 _MAX_KNOWN_LONG_LINES = 64  # of more than these characters: a request with its prompt has up to 256 KiB
 _MAX_KNOWN_CHARS = 1000
+_MAX_KNOWN_TEXTS = 256  # of errors that take several lines
 _STANDSTILL_LINES = 3  # in a row: one or two are said during a long compilation, too
 _STANDSTILL = Failure(
     cause=FailureCause.WEDGED,
@@ -353,6 +354,7 @@ class LogAnalyzer:
     _request_error: int = -_MAX_CHAIN_LINES  # the last line of what says that a request failed: its tracebacks follow
     _is_request_traceback: bool = False
     _ends_itself: bool = False
+    _ready_at: int = 0  # the line with which it became ready
 
     def __post_init__(self) -> None:
         self.is_ready_line = _compile_ready_line(self.ready.line) if self.ready.line else None
@@ -593,7 +595,8 @@ class LogAnalyzer:
         if self.whole and seen.serving and failure.cause in STARTUP_ONLY_CAUSES and self._lived_at > seen.number:
             return True  # a client's adapter, template or picture: the engine went on
         if not failure.fatal and seen.serving and (death := self._find_death_after(seen)) is not None:
-            return death.failure is None or self._has_survived(death, death.failure)
+            is_at_work = self._made - death.made >= _SURVIVED_TOKEN_LINES
+            return is_at_work or death.failure is None or self._has_survived(death, death.failure)
         if failure.fatal:
             if since >= _SURVIVED_LINES_FATAL:
                 return True
@@ -635,7 +638,8 @@ class LogAnalyzer:
         self._lived_at, self._opened_at = number, None
 
     def _process_text(self, line: LogLine, text: str) -> None:
-        if (content := _read_content(self.engine, line.text, text)) is not None:
+        read = _read_short_text if len(line.text) <= _MAX_KNOWN_CHARS else _read_content
+        if (content := read(self.engine, line.text, text)) is not None:
             self._process_content(line, content)
 
     def _process_content(self, line: LogLine, content: LineContent) -> None:
@@ -708,7 +712,7 @@ class LogAnalyzer:
 
     def _note_readiness(self, line: LogLine, text: str) -> None:
         if self.is_ready_line is not None and self.is_ready_line(text) and self._says_ready(text):
-            self.ready_line_seen = True
+            self.ready_line_seen, self._ready_at = True, line.number
             self._times.mark_ready(line)
             self._change_phase(Phase.WARMING, Step("first token"), line)
 
@@ -940,6 +944,8 @@ class LogAnalyzer:
             told = {name: fact.value for name, fact in self.facts.items()}
             is_serving = self.was_ready
             self._record_failure(refine_failure(signal.failure, text, step, told, is_serving=is_serving), line, text)
+        if signal.phase is Phase.READY and 0 < self._ready_at < line.number and any(map(_is_death, self.failures)):
+            self.failures.clear()  # it was started again
         # The engine's own ready message does not decide: the rule's line, the health path and a token do.
         phase = Phase.WARMING if signal.phase is Phase.READY else signal.phase
         if signal.step is not None and self._is_late_progress(signal.step):
@@ -1072,6 +1078,9 @@ def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
         is_plain=not is_special and not is_failure and not text.startswith(PACKAGE_VERSION),
         signal=signal,
     )
+
+
+_read_short_text = lru_cache(_MAX_KNOWN_TEXTS)(_read_content)
 
 
 # What a request may fail by, whatever it names (a picture's address, a file): not a word on the engine's processes.

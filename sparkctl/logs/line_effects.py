@@ -124,7 +124,7 @@ class EffectTable:
         return found is not None and raw.startswith(self._serving, found.end())
 
     def _judge(self, raw: bytes) -> LineEffect:
-        text = split_raw_line(raw.decode("utf-8", "replace"))[1]
+        text = split_raw_bytes(raw)[1]
         if "\r" in text:
             return LineEffect.MATTERS
         level, line = prepare_text(text[:MAX_LINE_LENGTH])
@@ -169,17 +169,21 @@ class EffectTable:
         )
 
 
-@lru_cache(_KNOWN_LINES)
 def split_raw_line(raw: str) -> tuple[str, str]:
     """Return the timestamp of a line of a file, empty if there is none, and the program's own line."""
     plain = raw if raw.isprintable() else ESCAPE_SEQUENCE.sub("", raw)
     return split_prefix(strip_broken_colour_codes(plain))
 
 
+@lru_cache(_KNOWN_LINES)
+def split_raw_bytes(raw: bytes) -> tuple[str, str]:
+    """Return the same of a line that is not decoded yet."""
+    return split_raw_line(raw.decode("utf-8", "replace"))
+
+
 def prepare_raw_line(raw: bytes) -> str:
     """Return a line of a file as the engines read it."""
-    _, text = split_raw_line(raw.decode("utf-8", "replace"))
-    return prepare_text(text)[1]
+    return prepare_text(split_raw_bytes(raw)[1])[1]
 
 
 @cache

@@ -167,9 +167,19 @@ def says_it_goes_on(text: str, level: str | None = None) -> bool:
     return found["weak"] is None or (level not in ERROR_LEVELS and _CALLED_FATAL.search(text) is None)
 
 
+_FALLS_BACK = (
+    "all back",
+    "alls back",
+    "alling back",
+    "allen back",
+    "allback",
+    "allsback",
+)  # as the pattern above has it
+
+
 def says_it_tries_again(text: str) -> bool:
     """Tell whether a program says in this line that it goes on in another way, or once more, after what it said before."""
-    if "etrying" not in text and "back" not in text:
+    if "etrying" not in text and not ("back" in text and any(words in text for words in _FALLS_BACK)):
         return False
     found = _GOES_ON_PATTERN.search(text)
     return found is not None and found["again"] is not None
@@ -233,8 +243,10 @@ def looks_like_error(text: str) -> bool:
     return False
 
 
+_TIMESTAMP = r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)\]? "
 _SOURCE_NAME = (
-    r"(?: {0,4}\| "  # buildkite
+    rf"(?:(?={_TIMESTAMP})"  # none: of what follows, nothing begins like a time, which is on each line where it is
+    r"| {0,4}\| "  # buildkite
     r"|(?:[ \t]{0,8}[*+-] {1,3})?`{1,3}(?=[^\s`])"  # Markdown: a list of lines, each as code
     r"|[^\x00-~]{1,3} {1,2}(?=[(\[A-Z])"  # the frame of a terminal's window (k9s), a symbol before the text
     r"|[ \t]{0,8}Line \d{1,7}: |\d{1,7}[:-](?=[(\[]|(?:INFO|WARNING|ERROR|Traceback)\b)"  # what numbers the lines: an editor, grep -n
@@ -248,7 +260,6 @@ _SOURCE_NAME = (
     r"|(?:[A-Z][a-z]{2} [ \d]\d|\d{1,2}[^ -~]{1,9} [ \d]?\d) \d\d:\d\d:\d\d [\w.-]{1,64} [\w./@-]{1,64}(?:\[\d+\])?: "
     r")?+"
 )
-_TIMESTAMP = r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)\]? "
 _STREAM_NAME = r"(?:std(?:out|err) (?:[FP] )?|[\w.-]{1,99} >> |[\w.-]{1,64} [\w./@-]{1,64}\[\d+\]: )?+"  # kubernetes' stream, journald short-iso
 # In this order, each at most once. All of it is ASCII, so that the same words find it in bytes.
 PREFIX_PATTERN = f"{_SOURCE_NAME}(?:{_TIMESTAMP})?+{_STREAM_NAME}"
@@ -343,6 +354,7 @@ class LogTime:
         return passed if passed >= 0 else None
 
 
+@lru_cache(_KNOWN_TEXTS)
 def parse_log_time(when: str, text: str) -> LogTime | None:
     """Return when a line was written. ``when``: Docker's timestamp, empty if there is none; ``text``: the raw line."""
     if when:
@@ -360,7 +372,6 @@ def parse_log_time(when: str, text: str) -> LogTime | None:
     return LogTime("start", int(found["minutes"]) * 60 + int(found["seconds"]) + int(found["ms"]) / 1000)
 
 
-@lru_cache(_KNOWN_TEXTS)
 def _parse_timestamp(clock: str, text: str) -> LogTime | None:
     try:
         stamp = datetime.fromisoformat(text.replace(",", "."))
@@ -392,7 +403,7 @@ _MARKERS = re.compile(r"[\s~^]*+$")  # the line below a source line that points 
 # The frame that Python draws around an ExceptionGroup; what it frames has its own indentation.
 _GROUP_EDGE = re.compile(r"\s*+(?:\| ?|\+ (?!-)|[+-]++(?: \d{1,4} -++)?\s*+)")
 ASSERTION_START = "assert "
-MODEL_CONFIG_READ = ".architectures["  # source that reads what a model's config has to name
+MODEL_CONFIG_READ = ".architectures"  # source that reads what a model's config has to name
 _STATEMENT_STARTS = ("raise ", ASSERTION_START)
 _MAX_HEAD_CHARS = 200  # of a line as the log has it, in which its prefixes stand
 _HEAD_END_CHARS = 20  # of a line's text, by which the end of its prefixes is found

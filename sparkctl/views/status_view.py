@@ -116,9 +116,7 @@ def _list_row_cells(view: NodeStatusView) -> list[tuple[Span, ...]]:
 
 
 def _name_instance(one: InstanceView) -> str:
-    """Return its name; a download is named by the profile whose model comes."""
-    is_download = one.phase is Phase.PULLING and not one.ours
-    return truncate_text(sanitize_line((is_download and one.profile) or one.name), _MAX_NAME_COLUMNS)
+    return truncate_text(sanitize_line(one.shown_name), _MAX_NAME_COLUMNS)
 
 
 def _list_instance_spans(one: InstanceView) -> tuple[Span, ...]:
@@ -295,9 +293,9 @@ def describe_memory(memory: MemoryReading | None) -> str:
 
 def _list_instance_cells(instance: InstanceView) -> list[str]:
     name = truncate_text(sanitize_line(instance.name), _MAX_NAME_COLUMNS)
-    if instance.phase is Phase.PULLING and not instance.ours:
+    if instance.phase is not None and instance.is_download:
         return [
-            f"{get_state_symbol(instance.phase)} {sanitize_line(instance.profile or instance.name)}",
+            f"{get_state_symbol(instance.phase)} {sanitize_line(instance.shown_name)}",
             format_phase_name(instance.phase),
             format_gib(instance.memory),
             f"{format_step(instance.step)}   {sanitize_line(instance.detail or '')}".rstrip(),

@@ -371,6 +371,26 @@ def test_a_model_comes_whole_as_its_user(prepared: LabNode, hub: HubStandIn, hub
     assert not list_downloads(prepared)
 
 
+def test_a_link_that_the_download_cannot_follow_is_told_before_a_byte_comes(
+    prepared: LabNode, hub: HubStandIn, hub_url: str, sparkctl: Sparkctl
+) -> None:
+    env = {"HF_ENDPOINT": hub_url}
+    prepared.sh("sh", "-c", f"install -d -o milo /home/milo/large && ln -s /home/milo/large {MODEL}")
+    try:
+        refused = sparkctl("pull", write_profile(sparkctl), "--node", "spark1", "--json", env=env)
+        assert_ended(refused, 6, "refused")
+        assert f"cannot be stored in {MODEL}" in refused.result["message"]
+        assert "is a link to /home/milo/large" in refused.result["message"]
+        assert not [path for _, path, wanted in hub.log if path.startswith("/cdn")]
+        assert not prepared.sh("sh", "-c", "ls -d /home/milo/large/* /home/milo/models/*.sparkctl-part", check=False)
+        prepared.sh("sh", "-c", f"rm {MODEL} && install -d -o milo {MODEL}-large && ln -s pulled-large {MODEL}")
+        assert_ended(sparkctl("pull", write_profile(sparkctl), "--node", "spark1", "--json", env=env), 0, "done")
+        assert prepared.sh("readlink", MODEL).strip() == "pulled-large"
+        assert "model-00002-of-00002.safetensors 24000000 milo" in list_model(prepared)
+    finally:
+        prepared.sh("rm", "-rf", MODEL, f"{MODEL}-large", "/home/milo/large")
+
+
 def test_a_download_outlives_the_operators_machine(
     prepared: LabNode, hub: HubStandIn, hub_url: str, sparkctl: Sparkctl
 ) -> None:

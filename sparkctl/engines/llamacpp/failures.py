@@ -59,7 +59,8 @@ MEMORY_FAILURES = (
 )
 CUDA_FAILURES = (
     failure_rule(
-        r"^(?:\S+:\d+: )?(?:CUDA|ROCm|HIP|MUSA) error: (?P<what>no kernel image is available.*|.*illegal instruction.*)",
+        r"^(?:\S+:\d+: )?(?:CUDA|ROCm|HIP|MUSA) error: (?P<what>no kernel image is available.*"
+        r"|device kernel image is invalid.*|invalid device function.*|.*illegal instruction.*)",
         FailureCause.KERNEL_UNSUPPORTED,
         "A GPU kernel of this image does not run on this GPU: {what}",
         "Take an image built for sm_121 (CUDA 12.9 or newer).",
@@ -145,7 +146,7 @@ MODEL_FAILURES = (
     ),
     failure_rule(
         r"failed to open GGUF file (?:'(?P<path>[^']*)'|(?P<bare>\S+))"
-        r"|failed to open (?:'(?P<other>[^']*\.gguf)'|(?P<it>/\S*\.gguf)): No such file",
+        r"|failed to open (?:'(?P<other>[^']*\.gguf)'|(?P<it>[^\s']\S*\.gguf)): '?No such file",
         FailureCause.MODEL_NOT_FOUND,
         "There is no [{path}][{bare}][{other}][{it}] in the container.",
         "Correct model.path, or the mount that should bring it in.",
@@ -191,7 +192,16 @@ MODEL_FAILURES = (
         fatal=True,
     ),
     failure_rule(
-        r"error loading model(?: \w+)*: (?P<what>(?!.*failed to load model from).*)",
+        r"error loading model(?: \w+)*: (?P<what>vk::\S{1,80}: (?!ErrorOutOf)Error\w{1,60})",
+        FailureCause.GPU_RUNTIME_MISSING,
+        "Vulkan does not start: {what}",
+        GPUS_REMEDY,
+        needle="error loading model",
+        on="container.gpus",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"error loading model(?: \w+)*: (?P<what>(?!.*(?:failed to load model from|Cannot allocate memory)).*)",
         FailureCause.MODEL_FILES,
         "The model cannot be loaded: {what}",
         "Check that the file is complete and made for this build; a newer image may know more formats.",
@@ -365,7 +375,7 @@ EXIT_FAILURES = (
         weight=FailureWeight.LOST,
     ),
     failure_rule(
-        r"exiting due to (?:model loading|HTTP server) error|failed to create_context with model|failed to load model"
+        r"exiting due to (?:model loading|HTTP server) error|failed to create_context with model|[Ff]ailed to load model"
         r"|failed to create context with model",
         FailureCause.CRASHED,
         "The model could not be loaded.",
@@ -374,7 +384,7 @@ EXIT_FAILURES = (
             "exiting due to",
             "failed to create context with model",
             "failed to create_context with model",
-            "failed to load model",
+            "ailed to load model",
         ),
         fatal=True,
         weight=FailureWeight.AFTERMATH,

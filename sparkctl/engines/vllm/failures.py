@@ -262,6 +262,15 @@ _SETTING_FAILURES = (
         on="env.VLLM_PORT",
     ),
     failure_rule(
+        rf"{EXCEPTION_PREFIX}Cannot re-initialize (?P<what>CUDA|HIP|XPU|NPU) in forked subprocess",
+        FailureCause.BAD_VALUE,
+        "{what} was used before vLLM started its processes as copies (fork) of its own, and they cannot use it.",
+        "Set env.VLLM_WORKER_MULTIPROC_METHOD: spawn.",
+        needle="in forked subprocess",
+        on="env.VLLM_WORKER_MULTIPROC_METHOD",
+        to="spawn",
+    ),
+    failure_rule(
         rf"{EXCEPTION_PREFIX}Hybrid KV cache manager is disabled but failed to convert",
         FailureCause.BAD_VALUE,
         "The model has layers with different kinds of KV cache, and what keeps them together is switched off.",
@@ -401,13 +410,20 @@ _EXIT_FAILURES = (
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*(?:Engine core initialization failed|EngineCore encountered an issue"
         r"|Engine process failed to start|(?:Engine|Background) loop (?:is not running|has errored already|is stopped))"
-        r"|^(?:[\w.]+\.)?(?:Async)?EngineDeadError\b|^AsyncLLM output_handler failed|^Got fatal signal from worker processes",
+        r"|^(?:[\w.]+\.)?(?:Async)?EngineDeadError\b|^AsyncLLM output_handler failed|^\w{0,30}(?:Engine|LLM) is already dead, terminating"
+        r"|^Got fatal signal from worker processes",
         FailureCause.WORKER_LOST,  # any line that names a reason has more weight
         "The engine core ended, and no line says why.",
         f"A killed process leaves no message. {_KERNEL_LOG_REMEDY}",
         needle=(
             "core initialization failed",
-            *("loop is not running", "loop has errored already", "loop is stopped", "Got fatal signal from worker"),
+            *(
+                "loop is not running",
+                "loop has errored already",
+                "loop is stopped",
+                " is already dead, terminating",
+                "Got fatal signal from worker",
+            ),
             "process failed to start",
             "AsyncLLM output_handler failed",
             "Core encountered an issue",

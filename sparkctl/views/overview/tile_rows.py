@@ -139,14 +139,14 @@ def render_instance_row(
     """Return name, engine with version, port, and the state if it is not shown elsewhere. ``marked``: whether it is the selected
     one of several, None for the only one. What does not fit beside the state is left out whole."""
     mark = () if marked is None else make_row(Span("▸ " if marked else "  ", TextStyle.ACCENT))
-    name = make_row(*mark, sanitize_span(one.name, TextStyle.TITLE))
+    name = make_row(*mark, sanitize_span(one.shown_name, TextStyle.TITLE))
     port = "" if one.port is None else f":{one.port}"
     parts = [part for part in (describe_engine(one), port, describe_rank(one), describe_dependents(one)) if part]
     if not badge:
         return make_row(*name, *(sanitize_span(f"   {part}", TextStyle.LABEL) for part in parts))
     state = build_instance_badge(one, ready_for)
-    held = f"{one.memory / GIB:6.1f} GiB" if one.memory is not None else ""
-    words = state.word
+    held = f"{one.memory / GIB:6.1f} GiB" if one.memory is not None and not one.is_download else ""
+    words = state.word if not one.is_download or one.detail is None else sanitize_line(f"model {one.detail}")
     longest = measure_row(name) + sum(3 + measure_text(part) for part in parts)
     if longest + 3 + measure_text(words) + measure_text(held) > space.columns:
         words = words.partition(",")[0].partition(" for ")[0]  # since when it is ready goes before what it is

@@ -527,14 +527,18 @@ async def test_without_the_hub_the_profile_tells_about_how_much_comes(
 ) -> None:
     asker = Accepting()
     request = make_request(sparks, nodes=1)
-    await collect_events(request.to_start_request().run(replace(ctx, asker=asker)))
+    events = await collect_events(request.to_start_request().run(replace(ctx, asker=asker)))
     (question,) = asker.questions
     assert isinstance(question, PullQuestion)
     assert question.parts[1].endswith(
         f"from hf:nvidia/Qwen3.6-27B-NVFP4, about {format_size(request.profile.model.weights or 0)}"
     )
     assert (question.size or 0) > (request.profile.model.weights or 0) > 0
-    assert question.is_whole
+    assert (question.amount_words or "").startswith("about ")
+    (lacking,) = [
+        one for one in events if isinstance(one, PartsMissing)
+    ]  # the pull's: the question stood for the start's
+    assert [part.is_estimate for part in lacking.parts] == [False, True]
 
 
 @FRESH
