@@ -396,6 +396,7 @@ _TIMES = tuple(
 )
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MIN_FALLS, _FALLS_A_RISE = 4, 10  # from one line to the next, where the newest stands first
+_TIME_SAMPLE_LINES = 60
 _MAX_TURNED_BYTES = 64 << 20
 
 
@@ -432,10 +433,10 @@ LineTime = tuple[int, list[int], str]  # the month if it has a name, the other f
 
 def _find_falling_time(lines: Sequence[str]) -> Callable[[str], LineTime | None] | None:
     """Return what finds the time of a line, if the times of these lines fall; None if they rise, or are too few to tell."""
-    first = next((line for line in lines if any(time.match(line) for time in _TIMES)), None)
-    if first is None:
-        return None
-    pattern = next(time for time in _TIMES if time.match(first))
+    shown = lines[:_TIME_SAMPLE_LINES]
+    pattern = max(
+        _TIMES, key=lambda time: sum(time.match(line) is not None for line in shown)
+    )  # a collector's, or the program's own
 
     def find_time(line: str) -> LineTime | None:
         found = pattern.match(line)
@@ -445,10 +446,13 @@ def _find_falling_time(lines: Sequence[str]) -> Callable[[str], LineTime | None]
         numbers = re.findall(r"\d+", f"{found['date']} {found['clock']}")
         return _MONTHS.index(month) if month else 0, [*map(int, numbers)], found["part"] or ""
 
-    times = [time for line in lines if (time := find_time(line)) is not None]
-    falls = sum(after < before for before, after in pairwise(times))
-    rises = sum(after > before for before, after in pairwise(times))
-    return find_time if falls >= _MIN_FALLS and falls >= _FALLS_A_RISE * rises else None
+    for some in (shown, lines):
+        times = [time for line in some if (time := find_time(line)) is not None]
+        falls = sum(after < before for before, after in pairwise(times))
+        rises = sum(after > before for before, after in pairwise(times))
+        if falls < _FALLS_A_RISE * rises:  # most logs end here, by their first lines
+            return None
+    return find_time if falls >= _MIN_FALLS else None
 
 
 _MIN_PREFIX = 4  # characters: less is a quote or a mark, where not each piece has it
