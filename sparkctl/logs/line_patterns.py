@@ -275,6 +275,10 @@ _WRITTEN_CONTROL = re.compile(
 )
 
 
+_MAX_NAME_CHARS = 120
+_CONTAINER_NAME = re.compile(r"(?!(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)\b)[a-z][\w.-]{0,63} {1,50}\| ")
+
+
 def split_prefix(line: str) -> tuple[str, str]:
     """Return the timestamp, empty if there is none, and the program's own line."""
     if line[:1] == "(":  # vLLM's prefix, on most lines
@@ -283,6 +287,8 @@ def split_prefix(line: str) -> tuple[str, str]:
     if found is None or not found.end():
         return "", line
     text = line[found.end() :]
+    if " | " in text[:_MAX_NAME_CHARS] and found["when"] and (name := _CONTAINER_NAME.match(text)) is not None:
+        text = text[name.end() :]  # a collector wrote the time of what compose printed
     if not line[:1].isascii():
         text = text.rstrip(f"{line[0]} ")  # the frame's other side
     return (found["when"] or "").strip("[] "), text

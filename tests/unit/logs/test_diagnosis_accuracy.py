@@ -122,6 +122,20 @@ OTHER_WORDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
             for line in (*_VLLM, *_raise("ModuleNotFoundError: No module named 'x9'"))
         ),
     ),
+    "compose within a collector's time": (
+        "kernel-unsupported",
+        "op not supported",
+        tuple(
+            f"2026-05-01T10:00:{at:02}.123Z backend-1  | {line}"
+            for at, line in enumerate(
+                (
+                    *_LLAMA,
+                    "ggml_backend_sycl_graph_compute: error: op not supported node_1586 (FLASH_ATTN_EXT)",
+                    "x.cpp:1: GGML_ASSERT(ok) failed",
+                )
+            )
+        ),
+    ),
     "dead engine, healthy server": (
         "broken-image",
         "No module named 'flash_attn'",
