@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from sparkctl import __version__
 from sparkctl.errors import DockerError, InvalidInput, NodeError
-from sparkctl.logs.diagnosis import LogDiagnoser, read_line_header
+from sparkctl.logs.diagnosis import LogDiagnoser, has_engine_mark, read_line_header
 from sparkctl.logs.log_file import (
     ByteSource,
     join_wrapped_lines,
+    leave_out_other_services,
     open_log,
     put_oldest_first,
     read_line_blocks,
@@ -44,7 +45,8 @@ def diagnose_bytes(source: ByteSource, name: str, engine: str | None) -> Diagnos
     """Diagnose a log from its bytes. Raises `InvalidInput` where they are not text."""
     reading = LogDiagnoser(engine)
     read, numbers = put_oldest_first(read_line_blocks(source, name))
-    whole = join_wrapped_lines(read, read_line_header)  # where a prefix was cut with its line
+    own = leave_out_other_services(read, has_engine_mark)
+    whole = join_wrapped_lines(own, read_line_header)  # where a prefix was cut with its line
     blocks = strip_wrapping(whole, read_line_header)
     for block in join_wrapped_lines(blocks, read_line_header):
         reading.feed_block(block)

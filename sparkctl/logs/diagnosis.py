@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, lru_cache
+from itertools import chain, islice
 
 from sparkctl.engines import engine_names, load_engine
 from sparkctl.engines.base import Engine, FailureWeight
@@ -41,8 +42,8 @@ _QUOTE_SAMPLE_LINES = 12  # first lines that show whether every line is quoted
 _RECENT_LINES = 40  # lines among which the banner of a starting engine is searched
 _ACCEPTANCE_MARKS = ("SpecDecoding metrics: ", "accept len: ")  # in lines that tell how many drafts were accepted
 # As integers, which compare in half the time.
-_REMEMBERED, _REQUEST, _OPENS, _UNKNOWN = map(
-    int, (LineEffect.REMEMBERED, LineEffect.REQUEST, LineEffect.OPENS, LineEffect.UNKNOWN)
+_REMEMBERED, _REQUEST, _MATTERS, _OPENS, _UNKNOWN = map(
+    int, (LineEffect.REMEMBERED, LineEffect.REQUEST, LineEffect.MATTERS, LineEffect.OPENS, LineEffect.UNKNOWN)
 )
 _ACCEPTANCE_BYTES = tuple(mark.encode() for mark in _ACCEPTANCE_MARKS)
 _KNOWN_STARTS = 1024  # lines; an engine that restarts again and again repeats them
@@ -145,11 +146,13 @@ class LogDiagnoser:
                 table = self._get_effect_table(analyzer)
                 if (known := effects.get(table, b"")) == b"":
                     known = effects[table] = bytes(at) + table.list_effects(shapes[at:])
-            most, effect = analyzer.skippable_effect, known[at]
-            if most is not None and (effect <= most or effect == _UNKNOWN):
-                at, effect = self._skip_lines(analyzer, shapes, table, known, at, most)
-                if at == end:
-                    break
+            effect = known[at]
+            if effect < _MATTERS or effect == _UNKNOWN:
+                most = analyzer.skippable_effect
+                if most is not None and (effect <= most or effect == _UNKNOWN):
+                    at, effect = self._skip_lines(analyzer, shapes, table, known, at, most)
+                    if at == end:
+                        break
             line = _read_block_line(self.lines + 1, self._block[at])
             at += 1
             if effect >= _OPENS or self._engine is None:
@@ -171,7 +174,8 @@ class LogDiagnoser:
             if effect != _UNKNOWN and (found := skip_run(known, at)) is not None:
                 end = found.end()
                 latest = max(latest, _find_last_effect(known, at, end, _REMEMBERED))
-                activity = max(activity, _find_last_effect(known, at, end, _REQUEST))
+                if most >= _REQUEST:
+                    activity = max(activity, _find_last_effect(known, at, end, _REQUEST))
                 at = end
             else:
                 effect = table.find_effect(shapes[at], self._block[at])
@@ -207,19 +211,21 @@ class LogDiagnoser:
             self._effect_tables[key] = found
         return found
 
-    def _list_lines_before(self, number: int) -> list[LogLine]:
-        """Return the last lines before this one that belong to the engine that reads now."""
+    def _list_lines_before(self, number: int) -> Iterator[LogLine]:
+        """Yield the last lines before this one that belong to the engine that reads now, the latest first."""
         end = number - 1 - self._block_start if self._block else 0
-        found = [*self._recent]
-        found += [(self._block_start + at + 1, self._block[at]) for at in range(max(0, end - _RECENT_LINES), end)]
-        lines = (one if isinstance(one, LogLine) else _read_block_line(*one) for one in found[-_RECENT_LINES:])
-        return [line for line in lines if line.number > self._opening_line]
+        own = ((self._block_start + at + 1, self._block[at]) for at in reversed(range(end)))
+        for one in islice(chain(own, reversed(self._recent)), _RECENT_LINES):
+            line = one if isinstance(one, LogLine) else _read_block_line(*one)
+            if line.number <= self._opening_line:
+                return
+            yield line
 
     def build_diagnosis(self, plan: LaunchPlan | None = None) -> LogDiagnosis:
         """Return the diagnosis so far. ``plan``: what was started, for a value to try."""
         self._feed_held_lines()
         if self._only_analyzer is not None:
-            self._only_analyzer.read_traceback_end(self._list_lines_before(self.lines + 1))
+            self._only_analyzer.read_traceback_end(reversed([*self._list_lines_before(self.lines + 1)]))
         for one in self._analyzers.values():
             one.read_cut_message()
         name, analyzer = self._engine_name, self.analyzer
@@ -305,7 +311,7 @@ class LogDiagnoser:
             fresh.runs, fresh.before = (old.runs + 1, old.end_cause) if is_second else (1, None)
             is_mark = next(mark for one, mark, _ in _load_engine_marks() if one == name)
             first = [line]
-            for one in reversed(self._list_lines_before(line.number)):
+            for one in self._list_lines_before(line.number):
                 if is_mark is None or not is_mark(sanitize_line(one.text[:_HEAD_CHARS])):
                     break
                 first.insert(0, one)
@@ -420,6 +426,12 @@ def read_line_header(raw: str) -> str | None:
     if level is not None or line.startswith(TRACEBACK_STARTS) or (line != text and text[:1] in "(["):
         return line
     return line if any(is_mark(line) for is_mark in _load_line_starts()) else None
+
+
+def has_engine_mark(raw: str) -> bool:
+    """Tell whether a line of a file is one by which an engine is recognised."""
+    head = sanitize_line(split_raw_line(raw)[1][:_HEAD_CHARS])
+    return any(is_mark is not None and is_mark(head) for _, is_mark, _ in _load_engine_marks())
 
 
 @cache

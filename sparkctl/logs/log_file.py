@@ -171,6 +171,36 @@ def _refuse_binary(piece: bytes, name: str) -> None:
         raise InvalidInput(f"{name} is not a log: it is not text", "name a log file, or an instance")
 
 
+_SERVICE = re.compile(
+    rb"(?:\x1b\[[\d;]{0,12}m){0,3}(?P<service>\w[\w.-]{0,63}) +\| |(?P<ended>\w[\w.-]{0,63}) exited with code \d"
+)
+_SERVICE_SHARE = 0.8  # of the first lines, where compose wrote a log
+
+
+def leave_out_other_services(blocks: Iterable[bytes], has_engine_mark: Callable[[str], bool]) -> Iterator[bytes]:
+    """Yield the blocks of a compose log with an empty line for each of a service beside the engine's: what fails there is not the
+    engine's failure. ``has_engine_mark`` tells whether an engine wrote a line; without one all lines stay."""
+    rest = iter(blocks)
+    held = hold_sample(rest)
+    lines = [line for line in b"".join(held)[:_SAMPLE_BYTES].split(b"\n")[:-1] if line.strip()]
+    found = [(line, one["service"]) for line in lines if (one := _SERVICE.match(line)) is not None]
+    services = {service for _, service in found if service is not None}
+    if len(services) > 1 and len(found) >= _SERVICE_SHARE * len(lines):
+        services -= {name for line, name in found if name and has_engine_mark(line.decode("utf-8", "replace"))}
+        if len(services) < len({name for _, name in found if name is not None}):
+            yield from (_blank_services(block, services) for block in chain(held, rest))
+            return
+    yield from held
+    yield from rest
+
+
+def _blank_services(block: bytes, services: set[bytes]) -> bytes:
+    return b"\n".join(
+        b"" if (one := _SERVICE.match(line)) is not None and (one["service"] or one["ended"]) in services else line
+        for line in block.split(b"\n")
+    )
+
+
 def strip_wrapping(blocks: Iterable[bytes], read_header: Callable[[str], str | None]) -> Iterator[bytes]:
     """Yield the blocks without what a collector of logs put around each line: a JSON object, or a prefix that nearly all of the
     first lines share, whatever it is.

@@ -77,7 +77,7 @@ KERNEL_FAILURES = (
         r"|Only (?:Ampere|Hopper|Blackwell)\b.{0,60}(?:GPUs? )?(?:are |is )?supported|cannot be enabled on [Pp]re-\w{1,20} [Aa]rch"
         r"|[Cc]utlass error: (?:Error )?Arch Mismatch|FlashInfer Internal Error: Unsupported \w{1,40}|[Uu]n(?:supported|known) (?:CUDA |cuda "
         r"|GPU )?(?:architecture|SM version|arch):? (?:sm_?)?\d{2,3}\w?"
-        r"|[Nn]o (?:valid |suitable )?kernels? (?:found )?for (?:FMHA|this arch|this device|device sm_?\d{2,3}|sm_?\d{2,3}).{0,60}"
+        r"|[Nn]o (?:valid |suitable )?kernels? (?:found )?for (?:FMHA|this arch|this device|device sm_?\d{2,3}|(?:sm|SM)[_ ]?\d{2,3}|gfx\d).{0,60}"
         r"|[\w ]{1,60}quantization (?:is )?not supported on this (?:architecture|device)|No operator found for `memory_efficient_attention"
         r"|Bfloat16 is only supported on GPUs with compute capability)",
         FailureCause.KERNEL_UNSUPPORTED,
@@ -334,7 +334,7 @@ def _keep_remedy(failure: Failure, _: Mapping[EngineFactName, str]) -> Failure:
 
 _XID_SOURCE = "docs.nvidia.com/deploy/xid-errors"
 # How programs begin what CUDA told them: "CUDA error 9 at x.cu:1: ", "Failed: Cuda error x.cuh:453 '", "CUDA driver error in f(): ".
-_CUDA_SAYS = r"(?:CUDA|Cuda|cuda|ROCm|HIP|MUSA)(?: [Dd]river| [Rr]untime| API)? [Ee]rror\b.{0,300}?"
+_CUDA_SAYS = r"(?:(?:CUDA|Cuda|cuda|ROCm|HIP|MUSA)(?: [Dd]river| [Rr]untime| API)? [Ee]rror\b|Triton Error \[\w{2,8}\]:).{0,300}?"
 # The names of CUDA's own errors: cudaGetErrorString, and the driver's CUresult.
 _CUDA_CALL_FAILURES = (
     failure_rule(
@@ -404,7 +404,8 @@ _CUDA_CALL_FAILURES = (
     failure_rule(
         rf"{_CUDA_SAYS}\b(?P<what>an illegal [\w ]{{1,40}}|misaligned address|unspecified launch failure|device-side assert triggered"
         r"|invalid (?:configuration argument|program counter|resource handle|address space)|hardware stack error"
-        r"|too many resources requested for launch|the launch timed out|resource already mapped)"
+        r"|too many resources requested for launch|the launch timed out|resource already mapped"
+        r"|the operation cannot be performed in the present state)"
         r"|CUDA_ERROR_(?P<name>ILLEGAL_\w{1,20}|LAUNCH_\w{1,30}|MISALIGNED_ADDRESS|ASSERT|HARDWARE_STACK_ERROR)\b"
         r"|(?P<other>hipError(?:Illegal\w{1,20}|Launch\w{1,20}|Assert)|HSA_STATUS_ERROR_(?:EXCEPTION|ILLEGAL_INSTRUCTION"
         r"|MEMORY_(?:APERTURE_VIOLATION|FAULT))|(?:UR_RESULT|ZE_RESULT|PI)_ERROR_DEVICE_LOST|VK_ERROR_DEVICE_LOST|ErrorDeviceLost)\b"
@@ -424,7 +425,7 @@ _CUDA_CALL_FAILURES = (
             "hardware stack error",
             "too many resources requested",
             "the launch timed out",
-            "resource already mapped",
+            *("resource already mapped", "cannot be performed in the present state"),
             *(
                 "CUDA_ERROR_",
                 "hipError",
@@ -1065,10 +1066,28 @@ _PROGRAM_DEATHS = (
         weight=FailureWeight.EXCEPTION,
     ),
     failure_rule(
-        r"^terminate called (?:after throwing an instance of '(?P<what>[^']{1,200})'|(?P<how>without an active exception|recursively))"
+        r"^libc\+\+abi\S{0,10}: terminating (?:due to|with) uncaught exception of type (?P<kind>[\w:]{1,100}?): (?P<what>\S.*)",
+        FailureCause.CRASHED,
+        "The program ended on an error of the kind {kind}: {what}",
+        _OTHER_IMAGE,
+        needle=": terminating ",
+        fatal=True,
+        weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(
+        r"^terminate called after throwing an instance of '(?P<what>[^']{1,200})'",
+        FailureCause.CRASHED,
+        "The program ended itself (SIGABRT) on an error of the kind {what}.",
+        "The lines before and after this one say why.",
+        needle="terminate called after ",
+        fatal=True,
+        weight=FailureWeight.LOST,
+    ),
+    failure_rule(
+        r"^terminate called (?P<how>without an active exception|recursively)"
         rf"|{_died_of('Aborted', 6, 'ABRT')}|^timeout: the monitored command dumped core",
         FailureCause.CRASHED,
-        "The program ended itself (SIGABRT)[ on an error of the kind {what}][ {how}].",
+        "The program ended itself (SIGABRT)[ {how}].",
         "The lines before and after this one say why.",
         needle=(
             "terminate called ",
@@ -1368,6 +1387,25 @@ CRASH_FAILURES = (
         "Most often a file of the model: an empty one, a Git LFS pointer, a page of a proxy. The frames before this line say who read it; "
         "in the model's directory: find . -name '*.json' -size -2. Else it is a setting that has to be JSON, or a server's answer.",
         needle="JSONDecodeError: ",
+        weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}Cannot re-initialize (?P<what>CUDA|HIP|XPU|NPU) in forked subprocess",
+        FailureCause.BAD_VALUE,
+        "{what} was used before the engine started its processes as copies (fork) of its own, and they cannot use it.",
+        "Let it start them anew (spawn). In a program of your own: nothing on the GPU before the engine is made, and that below "
+        "`if __name__ == '__main__':`.",
+        needle="in forked subprocess",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"^AttributeError: '(?P<name>[A-Z]\w{1,60}Config)' object has no attribute '(?P<what>\w{1,60})'",
+        FailureCause.BROKEN_IMAGE,
+        "The engine looks for {what} in the model's config ({name}), and the image's transformers, or the model's config.json, has none.",
+        "Take another tag of this image, whose transformers and engine belong together. If it is the model's own config, take the model from the "
+        "repository that this engine names.",
+        needle="Config' object has no attribute '",
+        on="image",
         weight=FailureWeight.EXCEPTION,
     ),
     # Wrappers: the error itself follows, at the end of the message or of another traceback.

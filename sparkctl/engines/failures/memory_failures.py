@@ -18,7 +18,8 @@ _OTHER_DEVICES = (
     r"|kIOGPUCommandBufferCallbackErrorOutOfMemory|hipErrorOutOfMemory|HSA_STATUS_ERROR_OUT_OF_RESOURCES|NRT_RESOURCE\b"
     r"|(?:HIP|ROCm|MUSA) error: out of memory|(?:XPU|NPU|MUSA|HPU|MPS)(?: backend)? out of memory|Ran out of memory in memory space hbm"
     r"|(?:RESOURCE_EXHAUSTED|ResourceExhausted): (?=.{0,100}(?:[Oo]ut of memory|[Aa]llocat|OOM|HBM|hbm))"
-    r"|status=4 message=\"?Allocation Failure|Failed to alloc DEVICE memory: (?P<device>\d+))"
+    r"|status=4 message=\"?Allocation Failure|aclrtMalloc\w{0,20}, error code is 207001"
+    r"|PT_DEVMEM Allocation failed for size::(?P<tensor>\d+)|Failed to alloc DEVICE memory: (?P<device>\d+))"
     r"|ggml_[\w()]{1,80}: (?:can't (?:malloc|allocate) (?P<wanted>\d+) Bytes\b|failed to allocate \w{1,40} buffer of size (?P<bytes>\d+)"
     r"|error: failed to allocate buffer, size = +(?P<size>[\d.]+ \w+)))"
 )
@@ -26,7 +27,7 @@ _OTHER_DEVICES = (
 
 def _format_asked_size(said: MatchGroups) -> MatchGroups:
     """Return the bytes that were asked for as a size."""
-    count = next((said[name] for name in ("bytes", "wanted", "device") if name in said), None)
+    count = next((said[name] for name in ("bytes", "wanted", "tensor", "device") if name in said), None)
     return {} if count is None else {"asked": format_size(int(count))}
 
 
@@ -119,6 +120,7 @@ def cuda_memory_rules(
                 ),
                 *(
                     "Allocation Failure",
+                    *("aclrtMalloc", "PT_DEVMEM Allocation failed"),
                     "Failed to alloc DEVICE",
                     "ailed to allocate ",
                     "can't malloc ",
@@ -149,7 +151,7 @@ HOST_MEMORY_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
-        r"^(?:[\w.-]{1,63} )?exited with code 137\b|\bsignal: killed$|\bterminated by signal 9\b"
+        r"^(?:[\w.-]{1,63} )?exited with code 137\b|\bsignal: killed\"?$|\bterminated by signal 9\b"
         r"|\b(?:exited|terminated|died|failed) (?:unexpectedly )?(?:with|on) (?:exit |return )?(?:code:? |status )-9\b"
         r"|\bdied with <Signals\.SIGKILL: 9>|: Main process exited, code=killed, status=9/KILL|\bexited on signal 9 \(Killed\)",
         FailureCause.KILLED,

@@ -309,6 +309,7 @@ RANK_FAILURES = (
         r"DistStoreError: Timed out after (?P<seconds>\d+) seconds waiting for clients\. (?P<have>\d+)/(?P<of>\d+) clients"
         r"|The client socket (?:has (?:timed out after|failed to connect))"
         r"(?:.*?connect to [(\[]?(?P<peer>[\w.:-]+)\]?(?:, |:)\d+)?"
+        r"|Timed out initializing process group in store based barrier"
         r"|retrieving ncclUniqueId from \[\d+\] via c10d key-value store|ORTE has lost communication with"
         r"|[Ff]ailed to connect to (?:rpc server at )?(?P<rpc>[\w.-]{1,80}:\d{1,5})$|^Remote RPC server crashed",
         FailureCause.WORKER_LOST,
@@ -318,7 +319,7 @@ RANK_FAILURES = (
         needle=(
             "DistStoreError: Timed out after",
             "The client socket ",
-            "retrieving ncclUniqueId from",
+            *("retrieving ncclUniqueId from", "in store based barrier"),
             "ORTE has lost communication",
             "ailed to connect to ",
             "Remote RPC server crashed",

@@ -192,7 +192,16 @@ MODEL_FAILURES = (
         fatal=True,
     ),
     failure_rule(
-        r"error loading model(?: \w+)*: (?P<what>(?!.*failed to load model from).*)",
+        r"error loading model(?: \w+)*: (?P<what>vk::\S{1,80}: (?!ErrorOutOf)Error\w{1,60})",
+        FailureCause.GPU_RUNTIME_MISSING,
+        "Vulkan does not start: {what}",
+        GPUS_REMEDY,
+        needle="error loading model",
+        on="container.gpus",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"error loading model(?: \w+)*: (?P<what>(?!.*(?:failed to load model from|Cannot allocate memory)).*)",
         FailureCause.MODEL_FILES,
         "The model cannot be loaded: {what}",
         "Check that the file is complete and made for this build; a newer image may know more formats.",

@@ -262,6 +262,15 @@ _SETTING_FAILURES = (
         on="env.VLLM_PORT",
     ),
     failure_rule(
+        rf"{EXCEPTION_PREFIX}Cannot re-initialize (?P<what>CUDA|HIP|XPU|NPU) in forked subprocess",
+        FailureCause.BAD_VALUE,
+        "{what} was used before vLLM started its processes as copies (fork) of its own, and they cannot use it.",
+        "Set env.VLLM_WORKER_MULTIPROC_METHOD: spawn.",
+        needle="in forked subprocess",
+        on="env.VLLM_WORKER_MULTIPROC_METHOD",
+        to="spawn",
+    ),
+    failure_rule(
         rf"{EXCEPTION_PREFIX}Hybrid KV cache manager is disabled but failed to convert",
         FailureCause.BAD_VALUE,
         "The model has layers with different kinds of KV cache, and what keeps them together is switched off.",

@@ -445,6 +445,86 @@ OTHER_WORDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
             "Fatal Python error: Aborted",
         ),
     ),
+    "Neuron's runtime": (
+        "gpu-runtime-missing",
+        "Neuron",
+        (*_VLLM, *_raise("RuntimeError: The PyTorch Neuron Runtime could not be initialized.", _CORE)),
+    ),
+    "ROCm's device": (
+        "gpu-runtime-missing",
+        "ROCm-capable",
+        (*_VLLM, *_raise("RuntimeError: HIP error: no ROCm-capable device is detected", _CORE)),
+    ),
+    "AMD's driver": (
+        "gpu-runtime-missing",
+        "DRIVER_NOT_LOADED",
+        _raise("amdsmi.amdsmi_exception.AmdSmiLibraryException: Error code: 34 | AMDSMI_STATUS_DRIVER_NOT_LOADED"),
+    ),
+    "Vulkan's device": (
+        "gpu-runtime-missing",
+        "ErrorInitializationFailed",
+        (*_LLAMA, "llama_model_load: error loading model: vk::PhysicalDevice::createDevice: ErrorInitializationFailed"),
+    ),
+    "the node's memory": (
+        "host-memory",
+        "mmap failed",
+        (*_LLAMA, "llama_model_load: error loading model: mmap failed: Cannot allocate memory"),
+    ),
+    "Ascend's memory": (
+        "cuda-out-of-memory",
+        "aclrtMalloc",
+        (*_VLLM, *_raise("RuntimeError: NPU function error: aclrtMalloc, error code is 207001", _CORE)),
+    ),
+    "Gaudi's memory": (
+        "cuda-out-of-memory",
+        "PT_DEVMEM",
+        _raise("RuntimeError: FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::4194304 (4)MB"),
+    ),
+    "AMD's kernel": ("kernel-unsupported", "gfx1201", _raise("RuntimeError: aiter: no kernel found for gfx1201")),
+    "Triton's call": (
+        "kernel-unsupported",
+        "not supported",
+        (*_VLLM, *_raise("RuntimeError: Triton Error [CUDA]: operation not supported", _CORE)),
+    ),
+    "a forked process": (
+        "bad-value",
+        "forked",
+        (*_VLLM, *_raise("RuntimeError: Cannot re-initialize CUDA in forked subprocess.", _CORE)),
+    ),
+    "a config of another version": (
+        "broken-image",
+        "rope_theta",
+        (*_VLLM, *_raise("AttributeError: 'Qwen3Config' object has no attribute 'rope_theta'", _CORE)),
+    ),
+    "ranks that did not come": (
+        "worker-lost",
+        "store based",
+        _raise("RuntimeError: Timed out initializing process group in store based barrier on rank: 1"),
+    ),
+    "a runner that was killed": (
+        "killed",
+        "signal: killed",
+        (
+            'time=2025-08-01T10:00:01.000Z level=ERROR source=server.go:300 msg="llama runner terminated" error="signal: killed"',
+        ),
+    ),
+    "an uncaught exception while serving": (
+        "crashed",
+        "grammar stack",
+        (
+            *_LLAMA_READY,
+            "libc++abi: terminating due to uncaught exception of type std::runtime_error: Unexpected empty grammar stack",
+        ),
+    ),
+    "an uncaught exception by its two lines": (
+        "crashed",
+        "grammar stack",
+        (
+            *_LLAMA_READY,
+            "terminate called after throwing an instance of 'std::runtime_error'",
+            "  what():  Unexpected empty grammar stack",
+        ),
+    ),
 }
 
 

@@ -230,3 +230,35 @@ def test_a_message_of_several_lines_keeps_its_order_where_the_newest_stands_firs
 
 def test_no_posted_log_is_turned_round_that_stands_as_it_was_written() -> None:
     assert {one.name for one in load_posted_logs() if put_oldest_first([one.log])[1]} == {"q39"}
+
+
+ENGINE_OF_COMPOSE = """\
+vllm-1   | INFO 11-20 10:00:00 [api_utils.py:347] version 0.32.0
+vllm-1   | INFO 11-20 10:00:05 [core.py:133] Initializing a V1 LLM engine (v0.32.0) with config: model='/m'
+"""
+# A web interface beside the engine, as `docker compose up` prints it.
+OTHER_OF_COMPOSE = """\
+webui-1  | Traceback (most recent call last):
+webui-1  |   File "/app/main.py", line 3, in <module>
+webui-1  | ModuleNotFoundError: No module named 'peewee'
+webui-1 exited with code 1
+"""
+
+
+@pytest.mark.parametrize("first", [ENGINE_OF_COMPOSE, OTHER_OF_COMPOSE])
+def test_another_service_of_a_compose_file_is_not_the_engine(first: str) -> None:
+    log = (
+        "Attaching to vllm-1, webui-1\n"
+        + first
+        + (OTHER_OF_COMPOSE if first is ENGINE_OF_COMPOSE else ENGINE_OF_COMPOSE)
+    )
+    assert diagnose_text(log.encode()) == ("vllm", None)
+    own = "vllm-1   | ERROR 11-20 10:00:07 [core.py:1] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
+    found = diagnose_bytes(io.BytesIO(f"{log}{own}vllm-1 exited with code 1\n".encode()), "log", None).diagnosis
+    assert found.verdict is not None
+    assert (found.verdict.cause.value, found.verdict.evidence[0].line) == ("cuda-out-of-memory", 8)
+
+
+def test_of_a_compose_log_without_an_engine_all_services_are_read() -> None:
+    log = OTHER_OF_COMPOSE + "db-1     | LOG:  database system is ready to accept connections\n"
+    assert diagnose_text(log.encode()) == (None, "broken-image")
