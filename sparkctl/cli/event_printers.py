@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -165,7 +166,8 @@ class TextPrinter:
                 self._print_line(event.node, style, get_state_symbol(severity), format_release(event))
             case MemoryFitEvaluated() if event.fit.is_refused:
                 self.live.clear()
-                for line in format_estimate(event.fit):
+                columns = stdout.terminal_columns(sys.stderr)
+                for line in format_estimate(event.fit, None if columns is None else columns - 2):
                     stderr.print_message(f"  {line}", _VERDICT_INDENT, is_trouble=True)
             case PartsMissing():
                 self.live.clear()

@@ -97,7 +97,8 @@ def test_switch_continues_and_aborts_as_resume_and_abort_do() -> None:
     [
         ("qwen36-ngram", ["args.mem-fraction-statc=0.5"], ["--mem-fraction-statc"]),
         ("qwen36-ngram", ["args.mem-fraction-statc=0.5", "patched_flags=[mem-fraction-statc]"], [None]),
-        ("qwen36-ngram", ["args.mem-fraction-statc=0.5", "image=own/sglang:latest", "engine_version=0.5.13"], [None]),
+        ("qwen36-ngram", ["args.mem-fraction-statc=0.5", "image=own/sglang:latest", "engine_version=0.5.13"], ["--mem-fraction-statc"]),
+        ("qwen36-ngram", ["args.mem-fraction-statc=0.5", "image=own/sglang:latest", "engine_version=0.5.99"], [None]),
         ("qwen36-ngram", ["args.mem-fraction-statc=0.5", "image=own/sglang:latest"], [None]),
         ("qwen36-ngram", ["args.speculative-algorithm=WHATEVER"], [None]),
     ],
