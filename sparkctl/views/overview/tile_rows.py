@@ -666,6 +666,10 @@ def render_chart(chart: AreaChart, columns: int, height: int) -> tuple[TextRow, 
     rows = list(render_area_chart(values, AxisScale(0.0, chart.most), height, chart.tone, chart.danger))
     top = make_row(Span(f"{chart.most:.0f} {chart.unit}", TextStyle.UNIT))
     if chart.title:
+        if (
+            measure_row(top) + 1 + measure_text(chart.title) >= columns * 3 // 4
+        ):  # what it is matters more than its unit
+            top = make_row(Span(f"{chart.most:.0f}", TextStyle.UNIT))
         top = make_row(*top, Span(f" {chart.title}", TextStyle.LABEL))
     rows[0] = _lay_over(rows[0], make_row(*top, " "), columns)
     if height > 1:
