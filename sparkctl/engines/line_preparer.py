@@ -20,7 +20,7 @@ _LOG_PREFIX = re.compile(
     r"|(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[?[^\[\]\s]+:\d+\[?\] ?"
     r"|(?P<undated>DEBUG|INFO|WARNING|ERROR|CRITICAL) \[[\w./-]{1,120}\.py:\d+\] ?"  # the same, where a paste left the date out
     # Python's logging with a date: 2024-12-19 21:40:35 ERROR 56542 [engine.py:64], 2025-01-01 10:00:00,123 - name - ERROR -
-    r"|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)? {1,5}(?:- (?:[\w.]+ - )?)?(?P<dated>DEBUG|INFO|WARNING|ERROR|CRITICAL)"
+    r"|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)? {1,5}(?:- [\w.]+ - )?(?P<dated>DEBUG|INFO|WARNING|ERROR|CRITICAL)"
     r"(?: -)? (?:\d+ )?(?:\[[^\[\]\s]+:\d+\] ?|[\w.]{1,60}:\d+ -- )?"
     # loguru and its like: 2026-01-18 23:16:55.275 | INFO     | name:function:46 - text, 05:57:22 | ERROR | stderr | text
     r"|(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(?:[.,]\d+)? \| (?P<barred>DEBUG|INFO|WARNING|ERROR|CRITICAL) {1,8}\| "
@@ -53,9 +53,15 @@ _LOG_PREFIX = re.compile(
     r"|\[TensorRT-LLM\]\[(?P<word>DEBUG|INFO|WARNING|ERROR)\] (?:\[RANK \d+\] )?"
 )
 # What a launcher writes before the record of the program that it started: "vLLM: ", "[worker-1] stdout: ".
-_INNER_NAME = re.compile(
+_INNER_NAME_PATTERN = (
     r"(?:\[?[A-Za-z][\w./-]{0,40}\]?:? ){1,3}(?=\((?:[\w-]{1,40} ){0,3}(?:pid|rank|ip)=|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)(?::\s| \d\d-\d\d )"
     r"|\[\d{4}-\d\d-\d\d \d\d:)"
+)
+_INNER_NAME = re.compile(_INNER_NAME_PATTERN)
+_LAUNCHER_CHARS = 40
+_LAUNCHER = re.compile(
+    r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})? - (?:DEBUG|INFO|WARNING|ERROR|CRITICAL) - "
+    + _INNER_NAME_PATTERN
 )
 LOG_PREFIX_PATTERN = re.sub(
     r"\?P<\w+>", "?:", _LOG_PREFIX.pattern
@@ -81,6 +87,11 @@ _LEVELS_BY_WORD = {
 } | dict.fromkeys(("CRITICAL", "FATAL"), "CRITICAL")
 
 
+def find_launcher(line: str) -> re.Match[str] | None:
+    """Return what a launcher wrote before another program's record in this line, None if it wrote nothing."""
+    return _LAUNCHER.match(line) if " - " in line[:_LAUNCHER_CHARS] else None
+
+
 def strip_log_prefix(line: str) -> tuple[str | None, str]:
     """Return the log level, if the line has one, and the line without process prefixes and log header.
 
@@ -89,7 +100,8 @@ def strip_log_prefix(line: str) -> tuple[str | None, str]:
     level: str | None = None
     if line[:1] == " " and (bare := line.lstrip(" "))[:1] in _PREFIX_STARTS and _LOG_PREFIX.match(bare):
         line = bare  # a paste indented it: source code has no header
-    start = 0
+    launcher = find_launcher(line)
+    start = launcher.end() if launcher is not None else 0
     while start < len(line) and line[start] in _PREFIX_STARTS and (found := _LOG_PREFIX.match(line, start)):
         word = found["level"] or found["word"] or found["dated"] or found["piped"] or found["named"] or found["undated"]
         word = word or found["barred"] or found["clocked"] or _LEVELS_BY_WORD.get((found["boxed"] or "").upper())

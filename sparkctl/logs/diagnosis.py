@@ -11,7 +11,7 @@ from itertools import chain, islice
 
 from sparkctl.engines import engine_names, load_engine
 from sparkctl.engines.base import Engine, FailureWeight
-from sparkctl.engines.line_preparer import LOG_PREFIX_PATTERN, prepare_text
+from sparkctl.engines.line_preparer import LOG_PREFIX_PATTERN, find_launcher, prepare_text
 from sparkctl.logs import verdict_builder
 from sparkctl.logs.analyzer import EvidenceLine, LogAnalyzer, LogDiagnosis, failure_weight, has_consequences
 from sparkctl.logs.line_effects import (
@@ -422,6 +422,8 @@ def read_line_header(raw: str) -> str | None:
     """Return what follows the header of a line of a file, which names its level or process, None where it has none and does not
     begin with an engine's own words or a traceback either. What `split_raw_line` removes may stand before the header."""
     text = split_raw_line(raw)[1][:_HEAD_CHARS]
+    if find_launcher(text) is not None:
+        return None
     level, line = prepare_text(text)
     if level is not None or line.startswith(TRACEBACK_STARTS) or (line != text and text[:1] in "(["):
         return line

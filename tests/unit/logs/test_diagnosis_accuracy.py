@@ -114,6 +114,14 @@ OTHER_WORDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
             for said in (f"2026-05-01 10:00:00.000 INFO [worker-1] stdout: {line}", "another service writes here, too")
         ),
     ),
+    "a traceback behind a launcher, each line": (
+        "broken-image",
+        "No module named 'x9'",
+        tuple(
+            f"2026-05-01 10:00:00,123 - INFO - vLLM: {line}"
+            for line in (*_VLLM, *_raise("ModuleNotFoundError: No module named 'x9'"))
+        ),
+    ),
     "dead engine, healthy server": (
         "broken-image",
         "No module named 'flash_attn'",
