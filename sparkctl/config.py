@@ -134,7 +134,8 @@ def get_only_node(config: Config) -> Node:
     if len(config.nodes) > 1:
         names = ", ".join(node.name for node in config.nodes)
         raise InvalidInput(
-            f"which node? {len(config.nodes)} are configured: {names}", hint=f"--node {config.nodes[0].name}"
+            f"which node? {len(config.nodes)} are configured: {names}",
+            hint="\n".join(f"--node {node.name}" for node in config.nodes[:4]),
         )
     return config.nodes[0]
 

@@ -210,13 +210,15 @@ def find_closest_match(word: str, choices: Iterable[str], cutoff: float = 0.6) -
     folded = {_normalize_word(choice): choice for choice in choices}
     if exact := folded.get(_normalize_word(word)):
         return exact
-    near = difflib.get_close_matches(_normalize_word(word)[:80], folded, n=1, cutoff=cutoff)
-    return folded[near[0]] if near else None
+    typed = _normalize_word(word)[:80]
+    near = difflib.get_close_matches(typed, folded, n=5, cutoff=cutoff)
+    swapped = [one for one in near if sorted(one) == sorted(typed)]  # two letters in the wrong order
+    return folded[(swapped or near)[0]] if near else None
 
 
-def format_did_you_mean(word: str, choices: Iterable[str]) -> str:
+def format_did_you_mean(word: str, choices: Iterable[str], cutoff: float = 0.6) -> str:
     """Return ``; did you mean `port`?``, or an empty string where nothing is near."""
-    near = find_closest_match(word, choices)
+    near = find_closest_match(word, choices, cutoff)
     return f"; did you mean `{near}`?" if near is not None and near != word else ""
 
 

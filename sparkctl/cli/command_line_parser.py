@@ -137,7 +137,10 @@ class CommandLineParser:
                 if verb == "switch" and nearest and not ctx.params["node"]:
                     ctx.params["node"] = _choose_rank_nodes(ctx, nearest)
                 if isinstance(command, RequestCommand):
-                    return command.prepare_verb(ctx).request
+                    prepared = command.prepare_verb(ctx)
+                    if prepared.later:
+                        raise InvalidInput(f"`{verb}` takes one at a time here")
+                    return prepared.request
         except click.ClickException as wrong:
             usage = wrong.ctx.get_usage() if isinstance(wrong, click.UsageError) and wrong.ctx else None
             raise InvalidInput(wrong.format_message(), usage) from wrong
@@ -194,7 +197,8 @@ def _parse_history_target(ctx: click.Context, words: Sequence[str], given: Mappi
 def _parse_shown_target(ctx: click.Context, words: Sequence[str], given: Mapping[str, str]) -> ScreenTarget:
     """Return the instance or the node that `status` and `top` are about; how they would print it is no matter here."""
     del given
-    return ScreenTarget(verb=words[0], name=ctx.params.get("name"), nodes=tuple(map(NodeName, ctx.params["node"])))
+    nodes = (*ctx.params.get("nodes", ()), *ctx.params["node"])
+    return ScreenTarget(verb=words[0], name=ctx.params.get("name"), nodes=tuple(map(NodeName, nodes)))
 
 
 # what the panel shows on a screen: its reading of the parsed line, its words, and the options given in it

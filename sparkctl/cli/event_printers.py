@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -165,7 +166,8 @@ class TextPrinter:
                 self._print_line(event.node, style, get_state_symbol(severity), format_release(event))
             case MemoryFitEvaluated() if event.fit.is_refused:
                 self.live.clear()
-                for line in format_estimate(event.fit):
+                columns = stdout.terminal_columns(sys.stderr)
+                for line in format_estimate(event.fit, None if columns is None else columns - 2):
                     stderr.print_message(f"  {line}", _VERDICT_INDENT, is_trouble=True)
             case PartsMissing():
                 self.live.clear()
@@ -481,7 +483,11 @@ class BenchPrinter(TextPrinter):
             return self.live.update(make_row(Span(f"{event.node}  "), Span(format_cell_progress(event))))
         if isinstance(event, CommandEnded):
             self._print_tables()
-        return super().print_event(event)
+        super().print_event(event)
+        if isinstance(event, CommandEnded) and not event.exit_code and len(self._benchmarks) > 1:
+            numbers = " ".join(map(str, self._benchmarks))
+            stderr.print_message(f"side by side: sparkctl bench compare {numbers}")
+        return None
 
     def _print_tables(self) -> None:
         from sparkctl.history.bench_store import BenchStore

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shlex
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
@@ -12,6 +13,8 @@ from sparkctl.cli import stderr, stdout
 from sparkctl.errors import ExitCode, SparkctlError
 
 if TYPE_CHECKING:
+    import click
+
     from sparkctl.cli.command_line_parser import CommandLineParser
 
 _INTERNAL_ERROR_EXIT_CODE = 70  # EX_SOFTWARE of sysexits.h
@@ -105,14 +108,39 @@ def _invoke_click(arguments: list[str]) -> int:
         stdout.print_line(help_.format_message())
         return int(ExitCode.USAGE)
     except click.ClickException as wrong:
-        more = stderr.print_usage_error(wrong)
+        more = stderr.print_usage_error(wrong, suggest_node_option(wrong, arguments))
         _print_json_result(arguments, wrong.format_message(), more, int(ExitCode.USAGE))
         return int(ExitCode.USAGE)
     except (click.Abort, KeyboardInterrupt):
-        return _report_error(arguments, "interrupted", None, int(ExitCode.INTERRUPTED))
+        from sparkctl.cli import verb_runner
+
+        message = "interrupted" if verb_runner.has_begun() else "interrupted before anything was done"
+        return _report_error(arguments, message, None, int(ExitCode.INTERRUPTED))
+
+
+def suggest_node_option(wrong: click.ClickException, arguments: list[str]) -> str | None:
+    """Return the command line that is meant where a node stands among the names: `up qwen36 spark1`; None for all else."""
+    import click
+
+    from sparkctl.cli.options import is_configured_node
+
+    ctx = getattr(wrong, "ctx", None)
+    if (
+        ctx is None
+        or not any("--node" in param.opts for param in ctx.command.params)
+        or type(wrong) is not click.UsageError
+    ):
+        return None
+    for at, word in enumerate(arguments):
+        if at and not arguments[at - 1].startswith("-") and is_configured_node(word):
+            words = [*arguments[:at], *arguments[at + 1 :], "--node", word]
+            return f"{word} is a node: {shlex.join(['sparkctl', *words])}"
+    return None
 
 
 def _report_error(arguments: list[str], message: str, hint: str | None, code: int, node: str | None = None) -> int:
+    if hint is not None and hint.startswith("--node ") and "--" not in arguments:  # the whole command can be pasted
+        hint = "\n".join(shlex.join(["sparkctl", *arguments, *line.split()]) for line in hint.splitlines())
     stderr.print_error(message, hint)
     _print_json_result(arguments, message, hint, code, node)
     return code

@@ -78,6 +78,12 @@ Exit codes: 0 done; 1 the engine failed; 2 usage or an invalid file; 3 node unre
 written; 130 interrupted; 129 its terminal was closed; 141 stdout was closed early."""
 
 
+_LISTING_WORDS = ("list", "ls", "ps", "get", "show")
+_LISTED_VERBS = {word: verb for verb in ("profiles", "models", "images", "endpoints") for word in (verb, verb[:-1])} | {
+    "history": "history", "nodes": "status", "bench": "bench",
+}  # fmt: skip
+
+
 class LazyVerbGroup(click.Group):
     """A click group that imports the module of a command only when the command runs."""
 
@@ -100,6 +106,9 @@ class LazyVerbGroup(click.Group):
         """Refuse a node before the verb, as other tools take it, with the command line that is meant."""
         if args[:1] in (["-n"], ["--node"]) and len(args) > 2:
             raise InvalidInput(f"{args[0]} stands after the command", shlex.join(("sparkctl", *args[2:], *args[:2])))
+        own = {name for param in self.get_params(ctx) for name in param.opts}
+        if args[1:] and args[0].startswith("-") and args[0].partition("=")[0] not in own and args[1] in VERBS:
+            raise InvalidInput(f"{args[0]} stands after the command", shlex.join(("sparkctl", *args[1:], args[0])))
         return super().parse_args(ctx, args)
 
     def resolve_command(
@@ -110,6 +119,8 @@ class LazyVerbGroup(click.Group):
             args = args[1:]
         if args[0] != "status" and VERB_ALIASES.get(args[0]) == ("status",) and args[1:2] in (["node"], ["nodes"]):
             args = [args[0], *args[2:]]  # `describe node spark1`: a node's name says that it is one
+        if args[0] in _LISTING_WORDS and (listed := _LISTED_VERBS.get(args[1] if args[1:] else "")):
+            args = [listed, *args[2:]]  # `ls models`, `get profiles`
         args = [*VERB_ALIASES.get(args[0], args[:1]), *args[1:]]
         if args[0] not in VERBS and not args[0].startswith("-"):
             refuse_unknown_command(args[0], VERBS)

@@ -70,7 +70,13 @@ VERB_HINTS = {
     "journalctl": "sparkctl logs NAME --follow\nsparkctl doctor        reads the kernel's log, too",
     "config": "sparkctl init        writes the config\nsparkctl help config",
     **dict.fromkeys(("du", "df", "system"), "sparkctl models\nsparkctl images\nsparkctl top --once        with the disks"),
-    "prune": "sparkctl images remove --old-builds\nsparkctl models        what is there, and what uses it",
+    **dict.fromkeys(
+        ("prune", "images prune", "models prune"), "sparkctl images remove --old-builds\nsparkctl models        what is there, and what uses it"
+    ),
+    **dict.fromkeys(("why", "explain", "debug"), "sparkctl diagnose NAME        why it failed\nsparkctl doctor        what is wrong with the Sparks"),
+    **dict.fromkeys(("console", "bash", "sh"), "sparkctl shell NODE\nsparkctl shell NAME        in its container"),
+    **dict.fromkeys(("record", "recording", "replay"), "sparkctl top --record FILE\nsparkctl --replay FILE        shows it in the panel"),
+    "uninstall": "sparkctl setup --undo        takes back what setup changed\nuv tool uninstall dgx-sparkctl        or: pipx uninstall dgx-sparkctl",
     "wait": "sparkctl up PROFILE waits until it is ready, also for one that starts already\nsparkctl status --watch",
     **dict.fromkeys(("tag", "save", "load", "login", "commit"), _OWN_DOCKER),
     **dict.fromkeys(("pause", "unpause", "suspend"), "a model that is paused keeps its memory: sparkctl down NAME, later sparkctl up NAME"),
@@ -112,9 +118,27 @@ def refuse_unknown_command(word: str, known: Iterable[str], before: str = "") ->
     """
     from sparkctl.errors import InvalidInput, format_did_you_mean
 
-    if not before and (hint := VERB_HINTS.get(word)):
-        raise InvalidInput(f"sparkctl has no command {word}", hint)
+    if hint := VERB_HINTS.get(f"{before}{word}"):
+        raise InvalidInput(f"sparkctl has no command {before}{word}", hint)
+    if not before:
+        for is_it, what, hint in (
+            (is_configured_node, "node", f"sparkctl status {word}\nsparkctl shell {word}"),
+            (is_profile, "profile", f"sparkctl up {word}\nsparkctl status {word}\nsparkctl profiles show {word}"),
+        ):
+            if is_it(word):
+                raise InvalidInput(f"{word} is a {what}: begin with what to do", hint)
+        known = (*known, *VERB_ALIASES)
     raise InvalidInput(f"unknown command: {before}{word}{format_did_you_mean(word, known)}", f"sparkctl {before}--help")
+
+
+def is_configured_node(word: str) -> bool:
+    """Tell whether a word is the name of a node of the config; False where that cannot be read."""
+    return word in _list_node_names()
+
+
+def is_profile(word: str) -> bool:
+    """Tell whether a word is the name of a profile."""
+    return word in _list_profile_names(word)
 
 
 class VerbGroup(click.Group):
@@ -176,12 +200,14 @@ class PreparedVerb:
     """A request, and how a verb prints its events.
 
     Attributes:
+        later: requests that run after it, one after the other, whatever became of it; Ctrl-C ends them all.
         printer: creates the printer of text; None: `TextPrinter`.
         json_printer: creates the printer of JSON; None: `JsonPrinter`.
         warnings: printed before it runs.
     """
 
     request: Request
+    later: Sequence[Request] = ()
     printer: Callable[[], EventPrinter] | None = None
     json_printer: Callable[[], EventPrinter] | None = None
     warnings: Sequence[str] = ()
@@ -205,14 +231,20 @@ class RequestCommand(click.Command):
         prepared, options = self.prepare_verb(ctx), ctx.params
         for warning in prepared.warnings:
             stderr.print_warning(None, warning, None)
-        context = create_context(may_ask=not options["as_json"])
-        printer: EventPrinter = (
-            (prepared.json_printer or JsonPrinter)() if options["as_json"] else (prepared.printer or TextPrinter)()
+        create_printer: Callable[[], EventPrinter] = (
+            prepared.json_printer or JsonPrinter if options["as_json"] else prepared.printer or TextPrinter
         )
         with open_recorder(ctx, options.get("record"), options.get("overwrite", False)) as recording:
-            if recording is not None:
-                printer = RecordingPrinter(printer, recording)
-            return choose_exit_code(run_verb(context, prepared.request.run, printer), recording)
+            code = 0
+            for request in (prepared.request, *prepared.later):
+                printer = create_printer()
+                if recording is not None:
+                    printer = RecordingPrinter(printer, recording)
+                context = create_context(may_ask=not options["as_json"])  # each runs in a loop of its own
+                code = run_verb(context, request.run, printer) or code
+                if context.interrupt.presses:
+                    break
+            return choose_exit_code(code, recording)
 
 
 def get_operator() -> str:
@@ -366,6 +398,10 @@ colour_option = click.option(
 
 def complete_nodes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Complete node names; nothing if the config is invalid, because an error would disturb the prompt."""
+    return [name for name in _list_node_names() if name.startswith(incomplete)]
+
+
+def _list_node_names() -> list[str]:
     from sparkctl.cli.instance_cache import read_config_nodes
     from sparkctl.errors import SparkctlError
 
@@ -375,19 +411,23 @@ def complete_nodes(ctx: click.Context, param: click.Parameter, incomplete: str) 
         return [str(node.name) for node in load_config(required=False).nodes]
 
     try:
-        return [name for name in read_config_nodes(read_names) if name.startswith(incomplete)]
+        return read_config_nodes(read_names)
     except SparkctlError:
         return []
 
 
 def complete_profiles(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Complete profile names."""
+    return _list_profile_names(incomplete)
+
+
+def _list_profile_names(prefix: str) -> list[str]:
     from sparkctl.files import read_only_profiles_dir, shipped_profiles_dir, user_profiles_dir
 
     # by the files alone: importing what reads them takes longer than a shell may wait
     directories = (user_profiles_dir(), read_only_profiles_dir(), shipped_profiles_dir())
     files = (path for one in directories if one is not None for path in one.glob("*.y*ml"))
-    return sorted({path.stem for path in files if path.name.startswith(incomplete) and path.name[0] not in "._"})
+    return sorted({path.stem for path in files if path.name.startswith(prefix) and path.name[0] not in "._"})
 
 
 def complete_instances(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

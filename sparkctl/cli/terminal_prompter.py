@@ -98,7 +98,7 @@ class TerminalPrompter:
             if isinstance(question, RetryStartQuestion):
                 return await self._confirm_retry_start(question)
             if isinstance(question, PullQuestion):
-                for part in question.parts if question.size is not None else ():  # now with their sizes
+                for part in question.parts:
                     stderr.print_message(f"missing: {sanitize_line(part)}")
                 size = "" if (words := question.amount_words) is None else f" ({words})"
                 return await confirm(f"Get what {sanitize_line(question.profile)} lacks first{size}, then start it?")

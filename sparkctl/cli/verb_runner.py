@@ -44,7 +44,21 @@ def run_verb(ctx: CommandContext, verb: EventSource, printer: EventPrinter) -> i
     """Run a verb to its end and return its exit code."""
     import asyncio
 
+    _note_begin()
     return asyncio.run(_consume_events(ctx, verb, printer))
+
+
+_has_begun = False
+
+
+def has_begun() -> bool:
+    """Tell whether a verb began its work, in this process."""
+    return _has_begun
+
+
+def _note_begin() -> None:
+    global _has_begun
+    _has_begun = True
 
 
 async def _consume_events(ctx: CommandContext, verb: EventSource, printer: EventPrinter) -> int:
@@ -119,6 +133,7 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
     """Run ``work`` to its end as `asyncio.run` does; Ctrl-C is a KeyboardInterrupt."""
     import asyncio
 
+    _note_begin()
     return asyncio.run(_with_signal_wakeup(work))
 
 

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkctl import __version__
 from sparkctl.errors import DockerError, InvalidInput, NodeError
-from sparkctl.logs.diagnosis import LogDiagnoser, read_line_header
-from sparkctl.logs.log_file import ByteSource, join_wrapped_lines, open_log, read_line_blocks, strip_wrapping
+from sparkctl.logs.diagnosis import LogDiagnoser, has_engine_mark, read_line_header
+from sparkctl.logs.log_file import (
+    ByteSource,
+    join_wrapped_lines,
+    leave_out_other_services,
+    open_log,
+    put_oldest_first,
+    read_line_blocks,
+    strip_wrapping,
+)
 from sparkctl.model.node import NodeName
 from sparkctl.model.text.log_line import LogLine
 from sparkctl.model.text.secrets import LineMasker
 
 if TYPE_CHECKING:
     from sparkctl.logs.analyzer import LogDiagnosis
+    from sparkctl.model.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,11 +44,47 @@ class DiagnosisReport:
 def diagnose_bytes(source: ByteSource, name: str, engine: str | None) -> DiagnosisReport:
     """Diagnose a log from its bytes. Raises `InvalidInput` where they are not text."""
     reading = LogDiagnoser(engine)
-    whole = join_wrapped_lines(read_line_blocks(source, name), read_line_header)  # where a prefix was cut with its line
+    read, numbers = put_oldest_first(read_line_blocks(source, name))
+    own = leave_out_other_services(read, has_engine_mark)
+    whole = join_wrapped_lines(own, read_line_header)  # where a prefix was cut with its line
     blocks = strip_wrapping(whole, read_line_header)
     for block in join_wrapped_lines(blocks, read_line_header):
         reading.feed_block(block)
-    return DiagnosisReport(diagnosis=reading.build_diagnosis(), source=name)
+    found = reading.build_diagnosis()
+    return DiagnosisReport(diagnosis=_number_as_in_file(found, numbers) if numbers else found, source=name)
+
+
+def _number_as_in_file(found: LogDiagnosis, numbers: Sequence[int]) -> LogDiagnosis:
+    """Return a diagnosis of a log that was turned round with the lines' numbers in the file; ``numbers`` has them in the order of
+    reading."""
+
+    def get(line: int) -> int:
+        return numbers[line - 1] if 0 < line <= len(numbers) else line
+
+    def renumber(verdict: Verdict) -> Verdict:
+        evidence = tuple(one if one.line is None else replace(one, line=get(one.line)) for one in verdict.evidence)
+        return replace(verdict, evidence=evidence, contributing=tuple(map(renumber, verdict.contributing)))
+
+    reading = found.reading
+    if reading is not None:
+        by = reading.engine_line
+        reading = replace(
+            reading,
+            is_turned=True,
+            engine_line=None if by is None else (get(by[0]), by[1]),
+            version_line=None if reading.version_line is None else get(reading.version_line),
+            tracebacks=tuple(replace(one, first=get(one.first), last=get(one.last)) for one in reading.tracebacks),
+            candidates=tuple(replace(one, line=get(one.line)) for one in reading.candidates),
+            root=None if reading.root is None else get(reading.root),
+        )
+    return replace(
+        found,
+        verdict=None if found.verdict is None else renumber(found.verdict),
+        before=None if found.before is None else renumber(found.before),
+        took=tuple(replace(one, line=get(one.line)) for one in found.took),
+        run_began=get(found.run_began),
+        reading=reading,
+    )
 
 
 _ID_CHARS = 10  # of the hash in a stored log's name

@@ -219,9 +219,9 @@ def _check_kernel_log(node: Node, log: KernelLog | None) -> Iterator[Finding]:
         words += f"; {log.skipped} repeated lines were skipped"
     before = log.boot_before
     if before is not None and before.is_clean:
-        words += "; the boot before ended with a shutdown"
+        words += "; the previous boot ended with a shutdown"
     elif before is not None and before.is_clean is None:
-        words += f"; how the boot before ended is not known ({before.trouble or 'no reason given'})"
+        words += f"; how the previous boot ended is not known ({before.trouble or 'no reason given'})"
     yield Finding(kind=FindingKind.KERNEL_LOG, severity=Severity.GOOD, node=node.name, summary=words)
 
 

@@ -1,7 +1,7 @@
 """Flags: building an engine's command line from ``args``, reading flags from one, and the catalogues of each engine's flags.
 
-A catalogue is shipped as ``engines/ENGINE/flags-VERSION.json`` and read on first use;
-``python -m tests.tools.nightly.flags`` makes one from an installed engine.
+A catalogue is shipped as ``engines/ENGINE/flags-VERSION.json`` and read on first use. One with a ``base`` holds only what differs from
+that version's: null for a flag that it lacks. ``python -m tests.tools.nightly.flags`` makes one from an installed engine.
 """
 
 from __future__ import annotations
@@ -152,11 +152,14 @@ def list_engines_with_catalogue() -> tuple[str, ...]:
 def load_catalogue(engine: str, version: str) -> FlagCatalogue:
     """Return one catalogue."""
     data = json.loads((_ENGINES_DIRECTORY / engine / f"flags-{version}.json").read_text("utf-8"))
+    base = load_catalogue(engine, data["base"]) if "base" in data else None
+    flags = {} if base is None else {one.name: one for one in base.flags}
+    flags |= {name: _parse_flag_entry(name, entry) for name, entry in data["flags"].items() if entry is not None}
     return FlagCatalogue(
         engine=data["engine"],
         version=data["version"],
         origin=data["origin"],
-        flags=tuple(_parse_flag_entry(name, entry) for name, entry in data["flags"].items()),
+        flags=tuple(flags[name] for name in sorted(flags) if data["flags"].get(name, {}) is not None),
         abbreviations=data["abbreviations"],
         underscores=data["underscores"],
         dotted=data["dotted"],
@@ -212,12 +215,9 @@ def parse_version_from_tag(image: str, have: tuple[str, ...]) -> str | None:
 
 
 def _find_nearest_version(version: str, have: tuple[str, ...]) -> str:
+    """Return the newest version that is not newer, else the oldest: flags come more often than they go."""
     wanted = (*parse_version(version), 0, 0)[:3]
-
-    def version_distance(one: str) -> tuple[int, ...]:
-        return tuple(abs(a - b) for a, b in zip(wanted, (*parse_version(one), 0, 0)[:3], strict=True))
-
-    return min(have, key=version_distance)
+    return max((one for one in have if (*parse_version(one), 0, 0)[:3] <= wanted), key=parse_version, default=have[0])
 
 
 def _parse_flag_entry(name: str, entry: dict[str, Any]) -> EngineFlag:

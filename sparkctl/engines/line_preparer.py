@@ -52,6 +52,17 @@ _LOG_PREFIX = re.compile(
     r"|(?:\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\] )?\[TRT(?:-LLM)?\] (?:\[RANK \d+\] )?\[(?P<mark>[DEFITVW])\] (?:\[RANK \d+\] )?"
     r"|\[TensorRT-LLM\]\[(?P<word>DEBUG|INFO|WARNING|ERROR)\] (?:\[RANK \d+\] )?"
 )
+# What a launcher writes before the record of the program that it started: "vLLM: ", "[worker-1] stdout: ".
+_INNER_NAME_PATTERN = (
+    r"(?:\[?[A-Za-z][\w./-]{0,40}\]?:? ){1,3}(?=\((?:[\w-]{1,40} ){0,3}(?:pid|rank|ip)=|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)(?::\s| \d\d-\d\d )"
+    r"|\[\d{4}-\d\d-\d\d \d\d:)"
+)
+_INNER_NAME = re.compile(_INNER_NAME_PATTERN)
+_LAUNCHER_CHARS = 40
+_LAUNCHER = re.compile(
+    r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})? - (?:DEBUG|INFO|WARNING|ERROR|CRITICAL) - "
+    + _INNER_NAME_PATTERN
+)
 LOG_PREFIX_PATTERN = re.sub(
     r"\?P<\w+>", "?:", _LOG_PREFIX.pattern
 )  # without group names, for use within a larger pattern
@@ -76,6 +87,11 @@ _LEVELS_BY_WORD = {
 } | dict.fromkeys(("CRITICAL", "FATAL"), "CRITICAL")
 
 
+def find_launcher(line: str) -> re.Match[str] | None:
+    """Return what a launcher wrote before another program's record in this line, None if it wrote nothing."""
+    return _LAUNCHER.match(line) if " - " in line[:_LAUNCHER_CHARS] else None
+
+
 def strip_log_prefix(line: str) -> tuple[str | None, str]:
     """Return the log level, if the line has one, and the line without process prefixes and log header.
 
@@ -84,24 +100,20 @@ def strip_log_prefix(line: str) -> tuple[str | None, str]:
     level: str | None = None
     if line[:1] == " " and (bare := line.lstrip(" "))[:1] in _PREFIX_STARTS and _LOG_PREFIX.match(bare):
         line = bare  # a paste indented it: source code has no header
-    start = 0
+    launcher = find_launcher(line)
+    start = launcher.end() if launcher is not None else 0
     while start < len(line) and line[start] in _PREFIX_STARTS and (found := _LOG_PREFIX.match(line, start)):
         word = found["level"] or found["word"] or found["dated"] or found["piped"] or found["named"] or found["undated"]
         word = word or found["barred"] or found["clocked"] or _LEVELS_BY_WORD.get((found["boxed"] or "").upper())
-        level = (
-            level
-            or word
-            or _LEVELS_BY_LETTER.get(
-                found["letter"]
-                or found["mark"]
-                or found["glog"]
-                or found["flow"]
-                or found["ray"]
-                or found["onnx"]
-                or ""
-            )
+        word = word or _LEVELS_BY_LETTER.get(
+            found["letter"] or found["mark"] or found["glog"] or found["flow"] or found["ray"] or found["onnx"] or ""
         )
+        level = word or level  # of a record within another one's, its own
         start = found.end()
+        if (found["dated"] or found["named"] or found["boxed"]) and (
+            name := _INNER_NAME.match(line, start)
+        ) is not None:
+            start = name.end()
     return level, line[start:] if start else line
 
 

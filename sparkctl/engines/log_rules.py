@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
@@ -30,7 +31,7 @@ EXCEPTION_PREFIX = (
 EXCEPTION_LINE = (
     rf"{EXCEPTION_PREFIX}|[*-] \w*Error: |\S{{1,200}}: (?:error while loading shared libraries|symbol lookup error): "
     r"|\S{1,200}: \S{1,200}: version [`'](?:GLIBC|CXXABI)"
-    r"|(?:\S{1,200}/)?python[\d.]{0,8}: No module |terminate called|\s*what\(\): |(?:CUDA|ROCm|HIP) [Ee]rror: "
+    r"|(?:\S{1,200}/)?python[\d.]{0,8}: No module |terminate called|\s*what\(\): |(?:CUDA|ROCm|HIP|MUSA) [Ee]rror: "
     r"|cudaError\w{1,60}+: |(?:[A-Za-z_]\w*+\.)*+[A-Z]\w{1,99}+: "
 )
 # The characters of a needle by which it is looked for in a line (a gram); every needle has as many.
@@ -85,6 +86,8 @@ def _compile_search(pattern: str) -> Search:
 
     The alternatives that begin with `EXCEPTION_PREFIX` share one compiled prefix: it takes longer to compile than what follows.
     """
+    if EXCEPTION_PREFIX not in pattern:
+        return re.compile(pattern).search
     parts = [part.removeprefix(EXCEPTION_PREFIX) for part in _split_alternatives(pattern)]
     after = [part for part, whole in zip(parts, _split_alternatives(pattern), strict=True) if part != whole]
     if not after:
@@ -386,30 +389,37 @@ class RuleFinder:
         return places
 
     @cached_property
-    def _needles_by_gram(self) -> dict[Gram, list[str]]:
+    def _needles_by_gram(self) -> dict[int, list[str]]:
         return _index_by_gram(self._places)
 
 
-Gram = tuple[str, ...]
+def _list_grams(text: str) -> set[int]:
+    """Return each run of `_GRAM_CHARS` characters in a text, as the number that its bytes make; a character beyond Latin-1 counts
+    as a question mark."""
+    data, grams = text.encode("latin-1", "replace"), set[int]()
+    for start in range(_GRAM_CHARS):
+        grams.update(array("I", data[start : len(data) - (len(data) - start) % _GRAM_CHARS]))
+    return grams
 
 
-def _list_grams(text: str) -> set[Gram]:
-    """Return each run of `_GRAM_CHARS` characters in a text."""
-    return set(zip(text, text[1:], text[2:], text[3:], strict=False))
-
-
-def _index_by_gram(needles: Iterable[str]) -> dict[Gram, list[str]]:
+def _index_by_gram(needles: Iterable[str]) -> dict[int, list[str]]:
     """Return the needles by a rare gram: a line without it holds none of them."""
-    found: dict[Gram, list[str]] = {}
+    found: dict[int, list[str]] = {}
     for needle in needles:
-        last = len(needle) - _GRAM_CHARS
-        places = {0, last // 3, last * 2 // 3, last}  # to weigh every place takes longer than it gains
-        grams = [tuple(needle[place : place + _GRAM_CHARS]) for place in sorted(places)]
-        found.setdefault(min(grams, key=_weigh_gram), []).append(needle)
+        found.setdefault(_choose_gram(needle), []).append(needle)
     return found
 
 
-def _weigh_gram(gram: Gram) -> int:
+@cache
+def _choose_gram(needle: str) -> int:
+    """Return a rare gram of a needle. Most needles are those of all engines."""
+    last = len(needle) - _GRAM_CHARS
+    places = {0, last // 3, last * 2 // 3, last}  # to weigh every place takes longer than it gains
+    (gram,) = _list_grams(min((needle[place : place + _GRAM_CHARS] for place in sorted(places)), key=_weigh_gram))
+    return gram
+
+
+def _weigh_gram(gram: str) -> int:
     return sum(_LETTER_COSTS.get(char, 0) for char in gram)
 
 

@@ -322,6 +322,10 @@ class KvCacheLayout:
     heads: int | None = None  # of keys and values, by which tensor parallelism splits it; a latent has one
     rotary: int = 0  # of a latent's numbers: those of the position
     index: int = 0  # bytes a token and layer of the index of sparse attention, whatever the cache's type
+    compressed: float = (
+        0.0  # of layers that keep one latent for several tokens: latents per token, of all of them together
+    )
+    indexed: float = 0.0  # keys of the index per token in such layers
 
     def get_packed_width(self, said: str) -> float | None:
         """Return the bytes per number where a latent is packed by a layout of its own, None where it is not.
@@ -340,13 +344,15 @@ class KvCacheLayout:
     def count_cache_bytes(self, tokens: int, requests: int = 1, width: float = 2.0) -> int:
         """Return the bytes for ``requests`` of ``tokens`` each, ``width`` bytes per number."""
         seen = tokens if self.window is None else min(tokens, self.window)
-        kept = self.full * self.numbers * tokens + self.sliding * self._windowed * seen
-        return int(requests * (width * kept + self.full * self.index * tokens + self.state))
+        kept = (self.full + self.compressed) * self.numbers * tokens + self.sliding * self._windowed * seen
+        return int(requests * (width * kept + (self.full + self.indexed) * self.index * tokens + self.state))
 
     def count_bytes_per_token(self, width: float = 2.0) -> int:
         """Return the bytes for one more token of a long context."""
         windowed = self.sliding * self._windowed if self.window is None else 0
-        return int(width * (self.full * self.numbers + windowed) + self.full * self.index)
+        return int(
+            width * ((self.full + self.compressed) * self.numbers + windowed) + (self.full + self.indexed) * self.index
+        )
 
     def count_bytes_per_layer(self, width: float = 2.0) -> int:
         """Return the bytes that one layer without a window keeps of a token."""
@@ -361,6 +367,7 @@ class KvCacheLayout:
         """How it was calculated."""
         kinds = [f"{self.full} layers"] if self.full else []
         kinds += [f"{self.sliding} with a window of {self.window}"] if self.sliding else []
+        kinds += [f"{self.compressed:.2f} latents a token of compressed layers"] if self.compressed else []
         each = f"a latent of {self.numbers}" if self.is_latent else f"{self.numbers} numbers"
         if self.sliding_numbers is not None:
             each += f" ({self.sliding_numbers} with a window)"
@@ -415,6 +422,8 @@ def _build_kv_layout(said: Mapping[str, Any]) -> KvCacheLayout | None:
     layers = parse_positive_int(told)
     if layers is None or layers > _MAX_LAYERS:
         return None
+    if "compress_ratios" in said:
+        return _build_compressed_layout(said, layers)
     latent, rope = parse_positive_int(said.get("kv_lora_rank")), parse_positive_int(said.get("qk_rope_head_dim"))
     numbers = (latent + rope) if latent is not None and rope is not None else _count_numbers_per_token(said)
     if numbers is None:
@@ -455,6 +464,39 @@ def _build_kv_layout(said: Mapping[str, Any]) -> KvCacheLayout | None:
         heads=heads,
         rotary=rope if is_latent and rope is not None else 0,
         index=_count_index_bytes(said) if is_latent else 0,
+    )
+
+
+def _build_compressed_layout(said: Mapping[str, Any], layers: int) -> KvCacheLayout | None:
+    """Return what DeepSeek V4 keeps, None where its config does not tell.
+
+    vLLM 0.32 (vllm/models/deepseek_v4/attention.py, vllm/v1/attention/backends/mla/sparse_swa.py): every layer keeps a latent of
+    ``head_dim`` for each token of the window; one with a ratio above 1 also a latent for that many tokens, and one with a ratio of 4
+    a key of the index beside it. In fp8_ds_mla a latent is 584 bytes (448 + 64 in 2 bytes + 8 of scales); `get_packed_width` says
+    590. The compressors' own states, some MB a request, are not counted.
+    """
+    wide, rope = parse_positive_int(said.get("head_dim")), parse_positive_int(said.get("qk_rope_head_dim"))
+    window, given = parse_positive_int(said.get("sliding_window")), said.get("compress_ratios")
+    if wide is None or rope is None or window is None or not isinstance(given, list) or len(given) < layers:
+        return None
+    if "kv_source_layers" in said or any(
+        one not in (0, 1, 4, 128) for one in given
+    ):  # V4.1 shares and compresses otherwise
+        return None
+    ratios = [one for one in given[:layers] if one > 1]  # what follows is of the layers that draft
+    return KvCacheLayout(
+        full=0,
+        sliding=layers,
+        window=window,
+        numbers=wide,
+        state=0,
+        longest=parse_positive_int(said.get("max_position_embeddings")),
+        is_latent=True,
+        heads=1,
+        rotary=rope,
+        index=_count_index_bytes(said),
+        compressed=sum(1 / one for one in ratios),
+        indexed=ratios.count(4) / 4,
     )
 
 

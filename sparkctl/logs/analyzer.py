@@ -141,8 +141,20 @@ def failure_weight(seen: EvidenceLine) -> int:
 
 
 def pick_most_specific(some: Iterable[EvidenceLine]) -> EvidenceLine | None:
-    """Return the most concrete failure, among equals the first; None if there is none."""
-    return max(some, key=failure_weight, default=None)
+    """Return the most concrete failure, among equals the first; None if there is none. Of lines that only say that something
+    failed before, one that says that the engine ended counts more."""
+    return max(some, key=_rank_failure, default=None)
+
+
+def _rank_failure(seen: EvidenceLine) -> tuple[int, bool]:
+    weight = failure_weight(seen)
+    return weight, weight <= FailureWeight.AFTERMATH and seen.failure is not None and seen.failure.fatal
+
+
+def _is_death(seen: EvidenceLine) -> bool:
+    """Tell whether a part of an engine that served says that it ends."""
+    failure = seen.failure
+    return seen.serving and failure is not None and failure.fatal and failure.weight <= FailureWeight.DEATH
 
 
 def make_room_for_failure(failures: list[EvidenceLine], failure: Failure) -> bool:
@@ -228,7 +240,8 @@ class FailureCandidate:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogReading:
     """How a log was read. ``engine_line``: the number and text of the line by which its engine was recognised, None if no single
-    line told; ``version_line``: the number of the line with its version; ``root``: that of the candidate that explains the others.
+    line told; ``version_line``: the number of the line with its version; ``root``: that of the candidate that explains the others;
+    ``is_turned``: the newest line stands first, and the lines were read from the last to the first.
     """
 
     engine_line: tuple[int, str] | None
@@ -236,6 +249,7 @@ class LogReading:
     tracebacks: tuple[TracebackBlock, ...]
     candidates: tuple[FailureCandidate, ...]
     root: int | None
+    is_turned: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,6 +297,7 @@ _MAX_EXCEPTION_CHARS = 200
 _MAX_KNOWN_LINES = 4096
 _MAX_KNOWN_LONG_LINES = 64  # of more than these characters: a request with its prompt has up to 256 KiB
 _MAX_KNOWN_CHARS = 1000
+_MAX_KNOWN_TEXTS = 256  # of errors that take several lines
 _STANDSTILL_LINES = 3  # in a row: one or two are said during a long compilation, too
 _STANDSTILL = Failure(
     cause=FailureCause.WEDGED,
@@ -339,6 +354,7 @@ class LogAnalyzer:
     _request_error: int = -_MAX_CHAIN_LINES  # the last line of what says that a request failed: its tracebacks follow
     _is_request_traceback: bool = False
     _ends_itself: bool = False
+    _ready_at: int = 0  # the line with which it became ready
 
     def __post_init__(self) -> None:
         self.is_ready_line = _compile_ready_line(self.ready.line) if self.ready.line else None
@@ -578,6 +594,9 @@ class LogAnalyzer:
             return True
         if self.whole and seen.serving and failure.cause in STARTUP_ONLY_CAUSES and self._lived_at > seen.number:
             return True  # a client's adapter, template or picture: the engine went on
+        if not failure.fatal and seen.serving and (death := self._find_death_after(seen)) is not None:
+            is_at_work = self._made - death.made >= _SURVIVED_TOKEN_LINES
+            return is_at_work or death.failure is None or self._has_survived(death, death.failure)
         if failure.fatal:
             if since >= _SURVIVED_LINES_FATAL:
                 return True
@@ -588,6 +607,19 @@ class LogAnalyzer:
                 and not has_consequences(seen, self.failures)
             )
         return since >= SURVIVED_LINES or self._moves > seen.moves
+
+    def _find_death_after(self, seen: EvidenceLine) -> EvidenceLine | None:
+        """Return the line right after this one by which a part of the engine says that it ends: what serves may answer on."""
+        if not self.whole:
+            return None
+        return next(
+            (
+                one
+                for one in self.failures
+                if one.number >= seen.number and one.life - seen.life < SURVIVED_LINES and _is_death(one)
+            ),
+            None,
+        )
 
     def _belongs_to_start(self, seen: EvidenceLine) -> bool:
         failure = seen.failure
@@ -606,7 +638,8 @@ class LogAnalyzer:
         self._lived_at, self._opened_at = number, None
 
     def _process_text(self, line: LogLine, text: str) -> None:
-        if (content := _read_content(self.engine, line.text, text)) is not None:
+        read = _read_short_text if len(line.text) <= _MAX_KNOWN_CHARS else _read_content
+        if (content := read(self.engine, line.text, text)) is not None:
             self._process_content(line, content)
 
     def _process_content(self, line: LogLine, content: LineContent) -> None:
@@ -679,7 +712,7 @@ class LogAnalyzer:
 
     def _note_readiness(self, line: LogLine, text: str) -> None:
         if self.is_ready_line is not None and self.is_ready_line(text) and self._says_ready(text):
-            self.ready_line_seen = True
+            self.ready_line_seen, self._ready_at = True, line.number
             self._times.mark_ready(line)
             self._change_phase(Phase.WARMING, Step("first token"), line)
 
@@ -694,8 +727,8 @@ class LogAnalyzer:
         if content.is_usage:
             self._life += 1
             self.has_served = self.has_served or self.whole
-        if not content.is_serving:
-            return
+        if not content.is_serving or (any(map(_is_death, self.failures)) and not self._is_busy(content.text)):
+            return  # what serves may count the requests of an engine that ended
         self._life += 1
         self.has_served = self.has_served or (self.whole and self._is_at_work(content.text))
         if (
@@ -868,6 +901,10 @@ class LogAnalyzer:
             StatsLineKind.HEALTH,
         )  # a warm-up has only those
 
+    def _is_busy(self, text: str) -> bool:
+        told = self.engine.parse_stats_line(text)
+        return told is None or bool(told.generation_rate or told.prompt_rate)
+
     def _begin_run(self, line: LogLine, begin: str) -> None:
         """Begin a new run. If one began before, everything read so far belongs to an earlier run."""
         if begin in self._begun or self.failures or (self._moves > 1 and (not self._begun or self.was_ready)):
@@ -907,6 +944,8 @@ class LogAnalyzer:
             told = {name: fact.value for name, fact in self.facts.items()}
             is_serving = self.was_ready
             self._record_failure(refine_failure(signal.failure, text, step, told, is_serving=is_serving), line, text)
+        if signal.phase is Phase.READY and 0 < self._ready_at < line.number and any(map(_is_death, self.failures)):
+            self.failures.clear()  # it was started again
         # The engine's own ready message does not decide: the rule's line, the health path and a token do.
         phase = Phase.WARMING if signal.phase is Phase.READY else signal.phase
         if signal.step is not None and self._is_late_progress(signal.step):
@@ -929,7 +968,7 @@ class LogAnalyzer:
         now = self.was_ready and self.whole
         if self._ends_itself and failure.cause is FailureCause.KILLED:
             failure = replace(failure, weight=FailureWeight.AFTERMATH)
-        if not now and self._follows_exception(failure):
+        if self._follows_exception(failure, is_serving=now):
             failure = replace(failure, weight=FailureWeight.LOST)
         if self.stopped is not None and failure.weight < FailureWeight.LIKELY:
             return  # messages of a server's parts about each other during a stop
@@ -959,10 +998,16 @@ class LogAnalyzer:
             )
         )
 
-    def _follows_exception(self, failure: Failure) -> bool:
-        """Tell whether a crash follows an exception that no rule names: a program that ends may crash in a library's cleanup."""
-        is_crash = failure.cause is FailureCause.CRASHED and failure.weight == FailureWeight.DEATH
-        return is_crash and any(failure_weight(seen) == FailureWeight.EXCEPTION for seen in self.open_failures)
+    def _follows_exception(self, failure: Failure, *, is_serving: bool) -> bool:
+        """Tell whether a crash or a kill follows an exception that no rule names: a program that ends may crash in a library's
+        cleanup, and an engine that ends may kill its own processes."""
+        if failure.weight != FailureWeight.DEATH:
+            return False
+        if failure.cause is FailureCause.KILLED:
+            is_last_word = self.fatal_line is not None
+        else:
+            is_last_word = failure.cause is FailureCause.CRASHED and not is_serving
+        return is_last_word and any(failure_weight(seen) == FailureWeight.EXCEPTION for seen in self.open_failures)
 
     def _change_phase(self, phase: Phase, step: Step | None, line: LogLine) -> None:
         name = None if step is None else step.name
@@ -1033,6 +1078,9 @@ def _read_content(engine: Engine, raw: str, text: str) -> LineContent | None:
         is_plain=not is_special and not is_failure and not text.startswith(PACKAGE_VERSION),
         signal=signal,
     )
+
+
+_read_short_text = lru_cache(_MAX_KNOWN_TEXTS)(_read_content)
 
 
 # What a request may fail by, whatever it names (a picture's address, a file): not a word on the engine's processes.

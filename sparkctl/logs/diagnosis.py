@@ -6,11 +6,12 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
+from itertools import chain, islice
 
 from sparkctl.engines import engine_names, load_engine
 from sparkctl.engines.base import Engine, FailureWeight
-from sparkctl.engines.line_preparer import LOG_PREFIX_PATTERN, prepare_text
+from sparkctl.engines.line_preparer import LOG_PREFIX_PATTERN, find_launcher, prepare_text
 from sparkctl.logs import verdict_builder
 from sparkctl.logs.analyzer import EvidenceLine, LogAnalyzer, LogDiagnosis, failure_weight, has_consequences
 from sparkctl.logs.line_effects import (
@@ -20,6 +21,7 @@ from sparkctl.logs.line_effects import (
     get_shapes,
     list_opening_words,
     prepare_raw_line,
+    split_raw_bytes,
     split_raw_line,
 )
 from sparkctl.logs.line_patterns import TRACEBACK_STARTS, find_common_quoting, is_quoted, strip_quoting
@@ -40,10 +42,11 @@ _QUOTE_SAMPLE_LINES = 12  # first lines that show whether every line is quoted
 _RECENT_LINES = 40  # lines among which the banner of a starting engine is searched
 _ACCEPTANCE_MARKS = ("SpecDecoding metrics: ", "accept len: ")  # in lines that tell how many drafts were accepted
 # As integers, which compare in half the time.
-_REMEMBERED, _REQUEST, _OPENS, _UNKNOWN = map(
-    int, (LineEffect.REMEMBERED, LineEffect.REQUEST, LineEffect.OPENS, LineEffect.UNKNOWN)
+_REMEMBERED, _REQUEST, _MATTERS, _OPENS, _UNKNOWN = map(
+    int, (LineEffect.REMEMBERED, LineEffect.REQUEST, LineEffect.MATTERS, LineEffect.OPENS, LineEffect.UNKNOWN)
 )
 _ACCEPTANCE_BYTES = tuple(mark.encode() for mark in _ACCEPTANCE_MARKS)
+_KNOWN_STARTS = 1024  # lines; an engine that restarts again and again repeats them
 _HEAD_CHARS = 240  # characters of a line in which an engine's mark is searched
 
 
@@ -142,23 +145,24 @@ class LogDiagnoser:
                 is_in_traceback = analyzer.is_in_traceback
                 table = self._get_effect_table(analyzer)
                 if (known := effects.get(table, b"")) == b"":
-                    known = effects[table] = table.list_effects(shapes)
-            most, effect = analyzer.skippable_effect, known[at]
-            if most is not None and (effect <= most or effect == _UNKNOWN):
-                at, effect = self._skip_lines(analyzer, shapes, table, known, at, most)
-                if at == end:
-                    break
-            raw = self._block[at].decode("utf-8", "replace")
+                    known = effects[table] = bytes(at) + table.list_effects(shapes[at:])
+            effect = known[at]
+            if effect < _MATTERS or effect == _UNKNOWN:
+                most = analyzer.skippable_effect
+                if most is not None and (effect <= most or effect == _UNKNOWN):
+                    at, effect = self._skip_lines(analyzer, shapes, table, known, at, most)
+                    if at == end:
+                        break
+            line = _read_block_line(self.lines + 1, self._block[at])
             at += 1
             if effect >= _OPENS or self._engine is None:
                 self._may_open = True
-                self.feed_raw_line(raw)
+                self.feed_line(line)
                 if self._only_analyzer is not analyzer:
                     break
             else:
                 self.lines += 1
-                when, text = split_raw_line(raw)
-                analyzer.feed_line(LogLine(when=when, text=text, number=self.lines))
+                analyzer.feed_line(line)
         return at
 
     def _skip_lines(
@@ -170,7 +174,8 @@ class LogDiagnoser:
             if effect != _UNKNOWN and (found := skip_run(known, at)) is not None:
                 end = found.end()
                 latest = max(latest, _find_last_effect(known, at, end, _REMEMBERED))
-                activity = max(activity, _find_last_effect(known, at, end, _REQUEST))
+                if most >= _REQUEST:
+                    activity = max(activity, _find_last_effect(known, at, end, _REQUEST))
                 at = end
             else:
                 effect = table.find_effect(shapes[at], self._block[at])
@@ -206,19 +211,21 @@ class LogDiagnoser:
             self._effect_tables[key] = found
         return found
 
-    def _list_lines_before(self, number: int) -> list[LogLine]:
-        """Return the last lines before this one that belong to the engine that reads now."""
+    def _list_lines_before(self, number: int) -> Iterator[LogLine]:
+        """Yield the last lines before this one that belong to the engine that reads now, the latest first."""
         end = number - 1 - self._block_start if self._block else 0
-        found = [*self._recent]
-        found += [(self._block_start + at + 1, self._block[at]) for at in range(max(0, end - _RECENT_LINES), end)]
-        lines = (one if isinstance(one, LogLine) else _read_block_line(*one) for one in found[-_RECENT_LINES:])
-        return [line for line in lines if line.number > self._opening_line]
+        own = ((self._block_start + at + 1, self._block[at]) for at in reversed(range(end)))
+        for one in islice(chain(own, reversed(self._recent)), _RECENT_LINES):
+            line = one if isinstance(one, LogLine) else _read_block_line(*one)
+            if line.number <= self._opening_line:
+                return
+            yield line
 
     def build_diagnosis(self, plan: LaunchPlan | None = None) -> LogDiagnosis:
         """Return the diagnosis so far. ``plan``: what was started, for a value to try."""
         self._feed_held_lines()
         if self._only_analyzer is not None:
-            self._only_analyzer.read_traceback_end(self._list_lines_before(self.lines + 1))
+            self._only_analyzer.read_traceback_end(reversed([*self._list_lines_before(self.lines + 1)]))
         for one in self._analyzers.values():
             one.read_cut_message()
         name, analyzer = self._engine_name, self.analyzer
@@ -295,8 +302,8 @@ class LogDiagnoser:
             if not text.startswith("usage: "):
                 return
         head = sanitize_line(text)
-        for name, opens in _load_start_patterns():
-            if name == self._engine or not opens(head):
+        for name in _find_opening_engines(head):
+            if name == self._engine:
                 continue
             old = self._analyzers[str(self._engine)].get_last_run_analyzer()
             fresh = self._create_analyzer(name)
@@ -304,7 +311,7 @@ class LogDiagnoser:
             fresh.runs, fresh.before = (old.runs + 1, old.end_cause) if is_second else (1, None)
             is_mark = next(mark for one, mark, _ in _load_engine_marks() if one == name)
             first = [line]
-            for one in reversed(self._list_lines_before(line.number)):
+            for one in self._list_lines_before(line.number):
                 if is_mark is None or not is_mark(sanitize_line(one.text[:_HEAD_CHARS])):
                     break
                 first.insert(0, one)
@@ -415,10 +422,18 @@ def read_line_header(raw: str) -> str | None:
     """Return what follows the header of a line of a file, which names its level or process, None where it has none and does not
     begin with an engine's own words or a traceback either. What `split_raw_line` removes may stand before the header."""
     text = split_raw_line(raw)[1][:_HEAD_CHARS]
+    if find_launcher(text) is not None:
+        return None
     level, line = prepare_text(text)
     if level is not None or line.startswith(TRACEBACK_STARTS) or (line != text and text[:1] in "(["):
         return line
     return line if any(is_mark(line) for is_mark in _load_line_starts()) else None
+
+
+def has_engine_mark(raw: str) -> bool:
+    """Tell whether a line of a file is one by which an engine is recognised."""
+    head = sanitize_line(split_raw_line(raw)[1][:_HEAD_CHARS])
+    return any(is_mark is not None and is_mark(head) for _, is_mark, _ in _load_engine_marks())
 
 
 @cache
@@ -427,39 +442,36 @@ def _load_line_starts() -> tuple[Callable[[str], object], ...]:
     return tuple(re.compile(one.marks).match for one in signs if one.marks)
 
 
-_PREFIXED_LINE = rf"^(?:{LOG_PREFIX_PATTERN})*+"
+_match_prefixes = re.compile(rf"(?:{LOG_PREFIX_PATTERN})*+").match
 
 
 @cache
-def _load_start_patterns() -> tuple[tuple[str, Callable[[str], object]], ...]:
-    """Return for each engine a test for its first line: the beginning of a run with a mark of the engine, or the refusal of
+def _load_starts() -> tuple[tuple[str, tuple[str, ...], Callable[[str], object], Callable[[str], object]], ...]:
+    """Return for each engine how a run of it begins, a search for its marks, and a matcher of them."""
+    signs = [(name, load_engine(name).signs) for name in engine_names()]
+    return tuple(
+        (name, one.begins, re.compile(one.marks).search, re.compile(one.marks).match)
+        for name, one in signs
+        if one.marks and one.begins
+    )
+
+
+@lru_cache(_KNOWN_STARTS)
+def _find_opening_engines(text: str) -> tuple[str, ...]:
+    """Return the engines of which this may be the first line: the beginning of a run with a mark of the engine, or the refusal of
     its command line."""
-    found = []
-    for name in engine_names():
-        signs = load_engine(name).signs
-        if not signs.marks or not signs.begins:
-            continue
-        begins = re.compile(_PREFIXED_LINE + "(?:" + "|".join(re.escape(one) for one in signs.begins) + ")").match
-        marks = re.compile(signs.marks).search
-        refusal = re.compile(signs.marks).match
-        found.append((name, _create_start_matcher(begins, marks, refusal)))
-    return tuple(found)
-
-
-def _create_start_matcher(
-    begins: Callable[[str], object], marks: Callable[[str], object], refusal: Callable[[str], object]
-) -> Callable[[str], bool]:
-    def is_engine_start(text: str) -> bool:
-        if begins(text):
-            return bool(marks(text))
-        is_refused = ": error: " in text or text.startswith(("usage: ", "error: invalid argument: "))
-        return is_refused and bool(refusal(text))
-
-    return is_engine_start
+    found = _match_prefixes(text)
+    end = 0 if found is None else found.end()
+    is_refused = ": error: " in text or text.startswith(("usage: ", "error: invalid argument: "))
+    return tuple(
+        name
+        for name, begins, has_mark, starts_with_mark in _load_starts()
+        if (has_mark(text) if text.startswith(begins, end) else is_refused and starts_with_mark(text))
+    )
 
 
 def _read_block_line(number: int, raw: bytes) -> LogLine:
-    when, text = split_raw_line(raw.decode("utf-8", "replace"))
+    when, text = split_raw_bytes(raw)
     return LogLine(when=when, text=text, number=number)
 
 

@@ -24,6 +24,7 @@ from sparkctl.logs.line_patterns import (
     DURATION_WORDS,
     ERROR_LEVELS,
     FRAME_PATTERN,
+    MODEL_CONFIG_READ,
     PACKAGE_VERSION,
     PREFIX_PATTERN,
     REQUEST_MARK,
@@ -44,6 +45,7 @@ from sparkctl.model.text.sanitize import ESCAPE_SEQUENCE
 _DIGITS_TO_ZERO_BYTES = bytes.maketrans(b"123456789", b"000000000")
 _MAX_SHAPE_BYTES = 24 << 20  # of all shapes that are known
 _BYTES_BESIDE_SHAPE = 128  # that a known shape takes, its text aside
+_MAX_WORK_SHAPE = 400  # bytes; figures of an engine at work are shorter than a client's text mostly
 _KNOWN_LINES = 4096
 
 
@@ -76,7 +78,7 @@ class EffectTable:
     def __init__(self, engine: Engine, is_ready_line: Callable[[str], object] | None, *, in_traceback: bool) -> None:
         self._engine = engine
         self._is_ready_line = is_ready_line
-        self._is_work = _compile_work_pattern(engine.signs.serving)
+        self._serving = tuple(start.encode("ascii") for start in engine.signs.serving)
         self._in_traceback = in_traceback
         signs = engine.signs
         self._starts = _get_text_shapes(
@@ -105,9 +107,9 @@ class EffectTable:
         """Return the effect of the lines of this shape, of which ``raw`` is one."""
         if (known := self._effects.get(shape)) is not None:
             return known
-        if self._is_work is not None and b"\r" not in raw and b"\x1b" not in raw and self._is_work(raw):
-            return LineEffect.WORK  # of texts of clients no two are alike
-        effect = self._judge(raw)
+        effect = LineEffect.WORK if self._is_work(raw) else self._judge(raw)
+        if effect is LineEffect.WORK and len(shape) > _MAX_WORK_SHAPE:
+            return effect  # of texts of clients no two are alike
         self._bytes += len(shape) + _BYTES_BESIDE_SHAPE
         if self._bytes > _MAX_SHAPE_BYTES:
             self._effects.clear()
@@ -115,8 +117,14 @@ class EffectTable:
         self._effects[shape] = int(effect)
         return effect
 
+    def _is_work(self, raw: bytes) -> bool:
+        if not self._serving or b"\r" in raw or b"\x1b" in raw:
+            return False
+        found = _compile_prefixes()(raw)
+        return found is not None and raw.startswith(self._serving, found.end())
+
     def _judge(self, raw: bytes) -> LineEffect:
-        text = split_raw_line(raw.decode("utf-8", "replace"))[1]
+        text = split_raw_bytes(raw)[1]
         if "\r" in text:
             return LineEffect.MATTERS
         level, line = prepare_text(text[:MAX_LINE_LENGTH])
@@ -153,29 +161,35 @@ class EffectTable:
             return True
         if not self._in_traceback:
             return FRAME_PATTERN.match(line) is not None
-        return source is line or source.startswith(ASSERTION_START) or "serving" in text[:200]
+        return (
+            source is line
+            or source.startswith(ASSERTION_START)
+            or MODEL_CONFIG_READ in source
+            or "serving" in text[:200]
+        )
 
 
-@lru_cache(_KNOWN_LINES)
 def split_raw_line(raw: str) -> tuple[str, str]:
     """Return the timestamp of a line of a file, empty if there is none, and the program's own line."""
     plain = raw if raw.isprintable() else ESCAPE_SEQUENCE.sub("", raw)
     return split_prefix(strip_broken_colour_codes(plain))
 
 
+@lru_cache(_KNOWN_LINES)
+def split_raw_bytes(raw: bytes) -> tuple[str, str]:
+    """Return the same of a line that is not decoded yet."""
+    return split_raw_line(raw.decode("utf-8", "replace"))
+
+
 def prepare_raw_line(raw: bytes) -> str:
     """Return a line of a file as the engines read it."""
-    _, text = split_raw_line(raw.decode("utf-8", "replace"))
-    return prepare_text(text)[1]
+    return prepare_text(split_raw_bytes(raw)[1])[1]
 
 
 @cache
-def _compile_work_pattern(serving: tuple[str, ...]) -> Callable[[bytes], object] | None:
-    """Return a test for lines that begin with one of these, after the prefixes that `split_prefix` and `strip_log_prefix` remove."""
-    if not serving:
-        return None
-    starts = "|".join(re.escape(start) for start in serving)
-    return re.compile(f"{PREFIX_PATTERN}(?:{LOG_PREFIX_PATTERN})*+(?:{starts})".encode("ascii")).match
+def _compile_prefixes() -> Callable[[bytes], re.Match[bytes] | None]:
+    """Return a matcher of the prefixes that `split_prefix` and `strip_log_prefix` remove."""
+    return re.compile(f"{PREFIX_PATTERN}(?:{LOG_PREFIX_PATTERN})*+".encode("ascii")).match
 
 
 def _get_text_shapes(texts: tuple[str, ...]) -> tuple[str, ...]:

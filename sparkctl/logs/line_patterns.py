@@ -78,7 +78,12 @@ SHUTDOWN_PHRASES = (
     "srv    operator(): operator(): cleaning up before exit",
 )
 # A server says that it ends its own processes because one failed: the shell's word for that is no reason.
-SELF_KILLS = ("SIGQUIT received.", "Received sigquit from a child proces", "kill_process_tree called")
+SELF_KILLS = (
+    "SIGQUIT received.",
+    "Received sigquit from a child proces",
+    "kill_process_tree called",
+    "Got fatal signal from worker",
+)
 # A client's request, or an answer to one; settings have other names.
 REFUSED_REQUEST = re.compile(r"validation errors? for \w*(?:Request|Response|Message|(?P<may_be_settings>Params?))\b")
 # The header of a line by vLLM's code that answers one request: "ERROR 07-03 03:19:15 [serving_chat.py:200]".
@@ -162,9 +167,19 @@ def says_it_goes_on(text: str, level: str | None = None) -> bool:
     return found["weak"] is None or (level not in ERROR_LEVELS and _CALLED_FATAL.search(text) is None)
 
 
+_FALLS_BACK = (
+    "all back",
+    "alls back",
+    "alling back",
+    "allen back",
+    "allback",
+    "allsback",
+)  # as the pattern above has it
+
+
 def says_it_tries_again(text: str) -> bool:
     """Tell whether a program says in this line that it goes on in another way, or once more, after what it said before."""
-    if "etrying" not in text and "back" not in text:
+    if "etrying" not in text and not ("back" in text and any(words in text for words in _FALLS_BACK)):
         return False
     found = _GOES_ON_PATTERN.search(text)
     return found is not None and found["again"] is not None
@@ -228,8 +243,10 @@ def looks_like_error(text: str) -> bool:
     return False
 
 
+_TIMESTAMP = r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)\]? "
 _SOURCE_NAME = (
-    r"(?: {0,4}\| "  # buildkite
+    rf"(?:(?={_TIMESTAMP})"  # none: of what follows, nothing begins like a time, which is on each line where it is
+    r"| {0,4}\| "  # buildkite
     r"|(?:[ \t]{0,8}[*+-] {1,3})?`{1,3}(?=[^\s`])"  # Markdown: a list of lines, each as code
     r"|[^\x00-~]{1,3} {1,2}(?=[(\[A-Z])"  # the frame of a terminal's window (k9s), a symbol before the text
     r"|[ \t]{0,8}Line \d{1,7}: |\d{1,7}[:-](?=[(\[]|(?:INFO|WARNING|ERROR|Traceback)\b)"  # what numbers the lines: an editor, grep -n
@@ -243,7 +260,6 @@ _SOURCE_NAME = (
     r"|(?:[A-Z][a-z]{2} [ \d]\d|\d{1,2}[^ -~]{1,9} [ \d]?\d) \d\d:\d\d:\d\d [\w.-]{1,64} [\w./@-]{1,64}(?:\[\d+\])?: "
     r")?+"
 )
-_TIMESTAMP = r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)\]? "
 _STREAM_NAME = r"(?:std(?:out|err) (?:[FP] )?|[\w.-]{1,99} >> |[\w.-]{1,64} [\w./@-]{1,64}\[\d+\]: )?+"  # kubernetes' stream, journald short-iso
 # In this order, each at most once. All of it is ASCII, so that the same words find it in bytes.
 PREFIX_PATTERN = f"{_SOURCE_NAME}(?:{_TIMESTAMP})?+{_STREAM_NAME}"
@@ -253,7 +269,14 @@ _QUOTING_PATTERN = re.compile(r"(?:[ \t]{0,3}>[ \t]?)+|#{1,2} | {2,}|\t+")
 _BROKEN_COLOUR_CODE = re.compile(r"\[\d{1,3}(?:;\d{1,3}){0,3}m")
 
 
-_CARET_CONTROL = re.compile(r"\^\[\[\d{0,3}(?:;\d{1,3}){0,4}m|\^M(?=\s*$)")
+# A colour, or the end of a line, as other programs write control characters: `cat -v`, rsyslog, a string in quotes.
+_WRITTEN_CONTROL = re.compile(
+    r"(?:\^\[|#033|\\(?:x1[bB]|0?33|u001[bB]|e))\[\d{0,3}(?:;\d{1,3}){0,4}m|(?:\^M|#015)(?=\s*$)"
+)
+
+
+_MAX_NAME_CHARS = 120
+_CONTAINER_NAME = re.compile(r"(?!(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)\b)[a-z][\w.-]{0,63} {1,50}\| ")
 
 
 def split_prefix(line: str) -> tuple[str, str]:
@@ -264,6 +287,8 @@ def split_prefix(line: str) -> tuple[str, str]:
     if found is None or not found.end():
         return "", line
     text = line[found.end() :]
+    if " | " in text[:_MAX_NAME_CHARS] and found["when"] and (name := _CONTAINER_NAME.match(text)) is not None:
+        text = text[name.end() :]  # a collector wrote the time of what compose printed
     if not line[:1].isascii():
         text = text.rstrip(f"{line[0]} ")  # the frame's other side
     return (found["when"] or "").strip("[] "), text
@@ -297,8 +322,8 @@ def strip_broken_colour_codes(line: str) -> str:
 
     A program that colours a part of a line resets the colour with a code that begins with 0.
     """
-    if "^" in line:  # as `cat -v` shows control characters
-        line = _CARET_CONTROL.sub("", line).replace("^M", "\r")
+    if "^" in line or "#0" in line or "\\" in line:
+        line = _WRITTEN_CONTROL.sub("", line).replace("^M", "\r")
     return _BROKEN_COLOUR_CODE.sub("", line) if "[0" in line else line
 
 
@@ -335,6 +360,7 @@ class LogTime:
         return passed if passed >= 0 else None
 
 
+@lru_cache(_KNOWN_TEXTS)
 def parse_log_time(when: str, text: str) -> LogTime | None:
     """Return when a line was written. ``when``: Docker's timestamp, empty if there is none; ``text``: the raw line."""
     if when:
@@ -352,7 +378,6 @@ def parse_log_time(when: str, text: str) -> LogTime | None:
     return LogTime("start", int(found["minutes"]) * 60 + int(found["seconds"]) + int(found["ms"]) / 1000)
 
 
-@lru_cache(_KNOWN_TEXTS)
 def _parse_timestamp(clock: str, text: str) -> LogTime | None:
     try:
         stamp = datetime.fromisoformat(text.replace(",", "."))
@@ -384,6 +409,7 @@ _MARKERS = re.compile(r"[\s~^]*+$")  # the line below a source line that points 
 # The frame that Python draws around an ExceptionGroup; what it frames has its own indentation.
 _GROUP_EDGE = re.compile(r"\s*+(?:\| ?|\+ (?!-)|[+-]++(?: \d{1,4} -++)?\s*+)")
 ASSERTION_START = "assert "
+MODEL_CONFIG_READ = ".architectures"  # source that reads what a model's config has to name
 _STATEMENT_STARTS = ("raise ", ASSERTION_START)
 _MAX_HEAD_CHARS = 200  # of a line as the log has it, in which its prefixes stand
 _HEAD_END_CHARS = 20  # of a line's text, by which the end of its prefixes is found
@@ -395,7 +421,8 @@ _MAX_SOURCE_LINES = 12  # lines of one raise statement
 @dataclass(slots=True, kw_only=True)
 class TracebackReader:
     """Reads prepared lines one by one. ``raise_line``: number of the last ``raise`` statement that a traceback showed.
-    ``assertion``: the ``assert`` statement above the last line, if this is a bare ``AssertionError``. ``first_line``: the number of
+    ``assertion``: the ``assert`` statement above the last line, if this is a bare ``AssertionError``,
+    or what read the model's config. ``first_line``: the number of
     the traceback's first line; ``is_open``: it began, and its exception was not read yet. ``handled``: the lines of the exceptions
     that were handled when the last line's came up; ``mistaken``: the line that was taken for an exception before the last line
     showed that its traceback goes on."""
@@ -441,7 +468,10 @@ class TracebackReader:
         if found and not found["name"].isupper():
             writer = _find_own_writer(raw, text)
             if not self._is_foreign(text, writer, level):
-                if text.rstrip() == "AssertionError" and self._statement and self._statement[0].startswith("assert "):
+                if self._statement and (
+                    (text.rstrip() == "AssertionError" and self._statement[0].startswith(ASSERTION_START))
+                    or MODEL_CONFIG_READ in self._statement[0]
+                ):
                     self.assertion, self._has_told = " ".join(self._statement), True
                 self._end_traceback(number, writer)
                 self._unusual = None if _USUAL_NAME.match(text) else number
@@ -505,7 +535,7 @@ class TracebackReader:
 
     def _read_frame_line(self, number: int, text: str) -> None:
         source = text.strip()
-        if source.startswith(_STATEMENT_STARTS):
+        if source.startswith(_STATEMENT_STARTS) or MODEL_CONFIG_READ in source:
             self.raise_line, self._statement = number, [source]
         elif source.startswith('File "'):
             self.raise_line, self._statement = None, []

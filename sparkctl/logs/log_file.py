@@ -1,5 +1,5 @@
 """Reads a log from a file, stdin or a pipe in blocks of whole lines, with constant memory; takes off what a collector wrote
-around each line, and puts lines together that were cut at one width."""
+around each line, puts lines together that were cut at one width, and turns a log round whose newest line stands first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from functools import partial
 from io import BufferedReader, FileIO
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import IO, Protocol, TextIO, cast
+from typing import IO, Any, Protocol, TextIO, cast
 
 from sparkctl.engines.log_rules import DIGITS_TO_ZERO
 from sparkctl.errors import InvalidInput
@@ -171,6 +171,36 @@ def _refuse_binary(piece: bytes, name: str) -> None:
         raise InvalidInput(f"{name} is not a log: it is not text", "name a log file, or an instance")
 
 
+_SERVICE = re.compile(
+    rb"(?:\x1b\[[\d;]{0,12}m){0,3}(?P<service>\w[\w.-]{0,63}) +\| |(?P<ended>\w[\w.-]{0,63}) exited with code \d"
+)
+_SERVICE_SHARE = 0.8  # of the first lines, where compose wrote a log
+
+
+def leave_out_other_services(blocks: Iterable[bytes], has_engine_mark: Callable[[str], bool]) -> Iterator[bytes]:
+    """Yield the blocks of a compose log with an empty line for each of a service beside the engine's: what fails there is not the
+    engine's failure. ``has_engine_mark`` tells whether an engine wrote a line; without one all lines stay."""
+    rest = iter(blocks)
+    held = hold_sample(rest)
+    lines = [line for line in b"".join(held)[:_SAMPLE_BYTES].split(b"\n")[:-1] if line.strip()]
+    found = [(line, one["service"]) for line in lines if (one := _SERVICE.match(line)) is not None]
+    services = {service for _, service in found if service is not None}
+    if len(services) > 1 and len(found) >= _SERVICE_SHARE * len(lines):
+        services -= {name for line, name in found if name and has_engine_mark(line.decode("utf-8", "replace"))}
+        if len(services) < len({name for _, name in found if name is not None}):
+            yield from (_blank_services(block, services) for block in chain(held, rest))
+            return
+    yield from held
+    yield from rest
+
+
+def _blank_services(block: bytes, services: set[bytes]) -> bytes:
+    return b"\n".join(
+        b"" if (one := _SERVICE.match(line)) is not None and (one["service"] or one["ended"]) in services else line
+        for line in block.split(b"\n")
+    )
+
+
 def strip_wrapping(blocks: Iterable[bytes], read_header: Callable[[str], str | None]) -> Iterator[bytes]:
     """Yield the blocks without what a collector of logs put around each line: a JSON object, or a prefix that nearly all of the
     first lines share, whatever it is.
@@ -260,29 +290,46 @@ def _classify_token(text: str) -> str:
 
 def _strip_json(block: bytes) -> bytes:
     lines = block.decode("utf-8", "replace").split("\n")[:-1]
-    return "".join(line + "\n" if (text := _read_json_line(line)) is None else text for line in lines).encode(
-        "utf-8", "replace"
-    )
+    found = _load_lines(lines)
+    texts = (line + "\n" if (text := _find_text(one)) is None else text for line, one in zip(lines, found, strict=True))
+    return "".join(texts).encode("utf-8", "replace")
+
+
+def _load_lines(lines: Sequence[str]) -> list[Any]:
+    """Return what each line holds as JSON, None where it is none. Read at once they take a third of the time."""
+    try:
+        found = json.loads(f"[{','.join(lines)}]")
+    except (ValueError, RecursionError):
+        found = []
+    return found if len(found) == len(lines) else [_load_line(line) for line in lines]
+
+
+def _load_line(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _read_json_line(line: str) -> str | None:
-    """Return the text that a JSON object in a line holds, with its newline; None if the line is none.
+    return _find_text(_load_line(line))
+
+
+def _find_text(found: Any) -> str | None:
+    """Return the text that a JSON object of a line holds, with its newline; None if it is none.
 
     Docker's file keeps the newline of each line: without one, the next object goes on with the same line.
     """
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
     if not isinstance(found, dict):
         return None
-    key = next((key for key in _TEXT_KEYS if isinstance(found.get(key), str)), None)
-    if key is None:
+    for key in _TEXT_KEYS:
+        if isinstance(text := found.get(key), str):
+            break
+    else:
         return None
-    text = str(found[key])
     if key == "log" and "stream" in found:
         return text
-    more = [str(found[one]) for one in _TRACEBACK_KEYS if isinstance(found.get(one), str) and found[one]]
+    more = [one for one in map(found.get, _TRACEBACK_KEYS) if isinstance(one, str) and one]
     return "\n".join([text.removesuffix("\n"), *(one.removesuffix("\n") for one in more)]) + "\n"
 
 
@@ -337,6 +384,77 @@ _NEAR = 4  # columns: few lines end by chance as close to the width, where lines
 _SAME_START = 8  # characters, digits aside, by which the next line is one more of its kind and not its rest
 _FILLING = " " * 12  # behind a text, up to the width
 _RULE_CHARS = 3  # different ones, at most, of a line between two parts
+# When a line was written, at its beginning; what another program put before it may stand there, too.
+_TIMES = tuple(
+    re.compile(rf"{pattern}(?P<clock>\d\d:\d\d:\d\d)(?:[.,](?P<part>\d{{1,9}}))?(?![\d:])")
+    for pattern in (
+        r".{0,160}?(?P<date>\d{4}-\d\d-\d\d)[T ]",
+        r".{0,40}?(?P<month>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) {1,2}(?P<date>\d{1,2})(?:, \d{4} @)? ",
+        r".{0,60}?(?P<date>\d\d[-/]\d\d(?:[-/]\d{4})?)[- ]",
+        r"\W?(?P<date>)",
+    )
+)
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_MIN_FALLS, _FALLS_A_RISE = 4, 10  # from one line to the next, where the newest stands first
+_TIME_SAMPLE_LINES = 60
+_MAX_TURNED_BYTES = 64 << 20
+
+
+def put_oldest_first(blocks: Iterable[bytes]) -> tuple[Iterator[bytes], Sequence[int]]:
+    """Return the blocks of a log, turned round where its newest line stands first, and then the number of each line in the file, in the
+    order of reading; else no numbers. Lines without a time stay after the one before them.
+
+    What is larger than 64 MiB stays as it is: it has to be in memory.
+    """
+    rest = iter(blocks)
+    held = hold_sample(rest)
+    find_time = _find_falling_time(b"".join(held)[:_SAMPLE_BYTES].decode("utf-8", "replace").split("\n")[:-1])
+    if find_time is None:
+        return chain(held, rest), ()
+    size = sum(map(len, held))
+    for block in rest:
+        held.append(block)
+        size += len(block)
+        if size > _MAX_TURNED_BYTES:
+            return chain(held, rest), ()
+    lines = b"".join(held).split(b"\n")[:-1]
+    starts = [at for at, line in enumerate(lines) if not at or find_time(line.decode("utf-8", "replace")) is not None]
+    numbers = [at for first, end in reversed(list(pairwise([*starts, len(lines)]))) for at in range(first, end)]
+    turned = (
+        b"".join(lines[at] + b"\n" for at in numbers[start : start + _TURNED_LINES])
+        for start in range(0, len(lines), _TURNED_LINES)
+    )
+    return turned, [at + 1 for at in numbers]
+
+
+_TURNED_LINES = 1000  # in a block
+LineTime = tuple[int, list[int], str]  # the month if it has a name, the other figures, the part of a second
+
+
+def _find_falling_time(lines: Sequence[str]) -> Callable[[str], LineTime | None] | None:
+    """Return what finds the time of a line, if the times of these lines fall; None if they rise, or are too few to tell."""
+    shown = lines[:_TIME_SAMPLE_LINES]
+    pattern = max(
+        _TIMES, key=lambda time: sum(time.match(line) is not None for line in shown)
+    )  # a collector's, or the program's own
+
+    def find_time(line: str) -> LineTime | None:
+        found = pattern.match(line)
+        if found is None:
+            return None
+        month = found.groupdict().get("month")
+        numbers = re.findall(r"\d+", f"{found['date']} {found['clock']}")
+        return _MONTHS.index(month) if month else 0, [*map(int, numbers)], found["part"] or ""
+
+    for some in (shown, lines):
+        times = [time for line in some if (time := find_time(line)) is not None]
+        falls = sum(after < before for before, after in pairwise(times))
+        rises = sum(after > before for before, after in pairwise(times))
+        if falls < _FALLS_A_RISE * rises:  # most logs end here, by their first lines
+            return None
+    return find_time if falls >= _MIN_FALLS else None
+
+
 _MIN_PREFIX = 4  # characters: less is a quote or a mark, where not each piece has it
 _MAX_PIECES = 1000  # of one line
 _FRAMES = tuple("|+│┃║")  # on both sides of tables, whose lines have one length by themselves

@@ -81,6 +81,16 @@ class InstanceView:
         return next((value for key, value in self.nccl or () if key == name), None)
 
     @property
+    def is_download(self) -> bool:
+        """Tell whether it is the download of a model: no engine."""
+        return self.phase is Phase.PULLING and not self.ours
+
+    @property
+    def shown_name(self) -> str:
+        """Its name; a download is named by the profile whose model comes."""
+        return (self.is_download and self.profile) or self.name
+
+    @property
     def is_alive(self) -> bool:
         """Tell whether its processes may exist."""
         return self.state not in ENDED_STATES

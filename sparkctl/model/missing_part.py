@@ -167,6 +167,7 @@ class MissingPart:
         is_built: an image that `docker build` makes of ``source``.
         size: bytes of it whole, of an image as its registry keeps it, packed; None: not known.
         unpacked: bytes of an image on the disk; None: not known.
+        is_estimate: ``size`` is that of the weights in the profile: its source does not tell it.
         seconds: how long it takes at the rate of earlier pulls on that node; None: there were none.
         is_required: `up` refuses without it; False: the engine gets it itself.
         free: bytes free on the disk where it goes; None: not known.
@@ -186,6 +187,7 @@ class MissingPart:
     seconds: float | None = None
     free: int | None = None
     beside: int = 0
+    is_estimate: bool = False
 
     @property
     def room(self) -> int | None:
@@ -233,7 +235,7 @@ class MissingPart:
             origin = f"; the profile does not say where it comes from ({SOURCE_FIELDS.get(self.kind, 'image')})"
         if self.made_by is not None:
             origin = f"; nobody publishes it: {self.made_by}"
-        size = "" if self.size is None else f", {format_size(self.size)}"
+        size = "" if self.size is None else f", {'about ' if self.is_estimate else ''}{format_size(self.size)}"
         if self.kind is PartKind.IMAGE and self.source == self.name:
             size = (
                 f"{size} packed" if size else ", size not known" if self.free is not None else ""

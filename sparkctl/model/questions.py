@@ -53,7 +53,8 @@ class PullQuestion:
     """A start lacks parts of the profile: get them first? Answered yes or no.
 
     ``parts``: what is missing, in sentences. ``size``: bytes of those whose size is known; None: of none. ``is_whole``: of all.
-    ``seconds``: how long they take at the rate of earlier pulls; None: of one of them it is not known.
+    ``seconds``: how long they take at the rate of earlier pulls; None: of one of them it is not known. ``is_estimate``: one of
+    the sizes is the profile's.
     """
 
     profile: str
@@ -61,6 +62,7 @@ class PullQuestion:
     size: int | None = None
     is_whole: bool = True
     seconds: float | None = None
+    is_estimate: bool = False
 
     @property
     def amount_words(self) -> str | None:
@@ -68,7 +70,8 @@ class PullQuestion:
         if self.size is None:
             return None
         took = "" if self.seconds is None else f", about {format_duration(self.seconds)} as fast as pulls before"
-        return f"{'' if self.is_whole else 'at least '}{format_size(self.size)}{took}"
+        before = "at least " if not self.is_whole else "about " if self.is_estimate else ""
+        return f"{before}{format_size(self.size)}{took}"
 
 
 @dataclass(frozen=True, slots=True)

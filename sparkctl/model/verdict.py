@@ -101,7 +101,7 @@ CAUSE_MEANINGS: Mapping[FailureCause, str] = MappingProxyType(
         FailureCause.MODEL_NOT_FOUND: "there is no such path in the container, and no such model on the hub",
         FailureCause.HUB_UNREACHABLE: "the model is not on the node, and the hub could not be asked for it",
         FailureCause.MODEL_GATED: "the hub requires an accepted licence or a token for this model",
-        FailureCause.MODEL_FILES: "config, tokenizer or weights are missing, or are not of the kind they are taken for",
+        FailureCause.MODEL_FILES: "config, tokenizer or weights are missing, or are not what they are taken for",
         FailureCause.TRUNCATED_WEIGHTS: "a weight file is shorter than its header says: the download was cut",
         FailureCause.MODEL_UNSUPPORTED: "this engine version does not know the model's architecture",
         FailureCause.DRAFT_MISMATCH: "the draft model does not belong to the model: another vocabulary, size or family",

@@ -414,7 +414,7 @@ class NodeMonitor:
         self._troubles = frozenset(one.kind.value for one in found)
 
     async def _report_boot_before(self, session: NodeSession) -> None:
-        """Report how the boot before ended: once if without a shutdown, and at each further boot."""
+        """Report how the previous boot ended: once if without a shutdown, and at each further boot."""
         while True:
             await self._answers.wait()
             if self.who is not None and self.who.boot_id != self._boot_read:
@@ -437,9 +437,9 @@ class NodeMonitor:
                     node=self.node.name,
                     check=FindingKind.LAST_BOOT.value,
                     severity=Severity.GOOD if is_clean else Severity.UNKNOWN,
-                    message="the boot before ended with a shutdown"
+                    message="the previous boot ended with a shutdown"
                     if is_clean
-                    else "how the boot before ended is not known",
+                    else "how the previous boot ended is not known",
                 )
             )
 

@@ -366,11 +366,14 @@ async def _read_download_progress(session: NodeSession, container: Container) ->
 
     messages: list[str] = []
     try:
-        async with aclosing(read_log(session, container.id, tail=_DOWNLOAD_TAIL_LINES)) as batches:
+        async with (
+            asyncio.timeout(_INSPECTION_PATIENCE_SECONDS),
+            aclosing(read_log(session, container.id, tail=_DOWNLOAD_TAIL_LINES)) as batches,
+        ):
             async for lines in batches:
                 messages += [line.text for line in lines]
-    except (DockerError, LogUnreadable):
-        return Step("model"), None  # it is at work, or was a moment ago
+    except (DockerError, LogUnreadable, TimeoutError):  # it is at work, or was a moment ago
+        pass  # what came until then counts
     return _parse_download_progress(messages)
 
 

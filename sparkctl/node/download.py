@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import fnmatch
 import hashlib
 import importlib
@@ -57,6 +58,17 @@ _HOLD_SECONDS = 15.0  # seconds that one counts: nobody holds a download back fo
 _MARK_SECONDS = 2.0  # between two looks at the mark that the guard touches while an engine loads here
 _PR_SET_PDEATHSIG = 1
 _OUTPUT_LOCK = threading.Lock()
+_BAD_TOKEN_WORDS = ("credentials in authorization header", "access token")  # not of a repository that is not there
+_FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
+_FULL_DISK_WORDS = (
+    "no space left on device",
+    "os error 28",
+    "disk quota exceeded",
+)  # where a client has no number for it
+_BAD_PLACE = (
+    errno.EROFS, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.EXDEV, errno.ENAMETOOLONG,
+    errno.EIO, errno.ELOOP,
+)  # fmt: skip
 
 
 class DownloadError(Exception):
@@ -298,23 +310,43 @@ def explain_errors(hub: Any, repo: str) -> Iterator[None]:
     try:
         yield
     except errors.GatedRepoError as error:
-        raise DownloadError("gated", str(error)) from error
+        raise DownloadError("gated", read_hub_message(error) or str(error)) from error
     except errors.RevisionNotFoundError as error:
         raise DownloadError("no-revision", str(error)) from error
     except errors.RepositoryNotFoundError as error:
-        raise DownloadError("no-repository", str(error)) from error
+        raise DownloadError(classify_refusal(401, read_hub_message(error)) or "no-repository", str(error)) from error
     except OSError as error:  # the client's errors of HTTP and of connections are such, too
-        if error.errno == 28:
-            raise DownloadError("disk-full", str(error)) from error
         status = getattr(getattr(error, "response", None), "status_code", None)
-        raise DownloadError("unauthorized" if status in (401, 403) else "broken", str(error) or repo) from error
+        kind = classify_refusal(status, read_hub_message(error)) or classify_os_error(error)
+        raise DownloadError(
+            kind or ("unauthorized" if status in (401, 403) else "broken"), str(error) or repo
+        ) from error
     except Exception as error:
         # Errors of httpx's connections and of Xet are no OSError, those of Xet's own program are RuntimeError. While one
         # thread reports one of httpx, the client closes what all share.
         made_by = type(error).__module__.partition(".")[0]
         if not (made_by.startswith("httpx") or made_by in (hub.__name__, "hf_xet") or type(error) is RuntimeError):
             raise
-        raise DownloadError("broken", f"{type(error).__name__}: {error}") from error
+        kind = "disk-full" if any(words in str(error).lower() for words in _FULL_DISK_WORDS) else "broken"
+        raise DownloadError(kind, f"{type(error).__name__}: {error}") from error
+
+
+def read_hub_message(error: Exception) -> str:
+    """Return what the Hub itself says of a refusal, empty if it says nothing."""
+    headers = getattr(getattr(error, "response", None), "headers", None)
+    return str((headers.get("X-Error-Message") if headers is not None else None) or "")
+
+
+def classify_refusal(status: int | None, said: str) -> str | None:
+    """Return the kind of an HTTP error that has a cause of its own: a token that counts no more, or too many requests."""
+    if status == 401 and any(words in said.lower() for words in _BAD_TOKEN_WORDS):
+        return "bad-token"
+    return "too-many" if status == 429 else None
+
+
+def classify_os_error(error: OSError) -> str | None:
+    """Return the kind of an error of the disk: it is full, or nothing can be written there; None for any other."""
+    return "disk-full" if error.errno in _FULL_DISK else "place" if error.errno in _BAD_PLACE else None
 
 
 class HubOrigin:
@@ -543,8 +575,9 @@ def download(request: Json) -> None:
     """Download what the request wants; raises `DownloadError`."""
     kind = UrlOrigin if "url" in request else DirectoryOrigin if "directory" in request else HubOrigin
     origin: Any = kind(request)
-    files, target = origin.files, Path(request["target"])
     is_cache = bool(request.get("is_cache")) and kind is HubOrigin
+    files, target = origin.files, find_real_place(Path(request["target"]), is_cache=is_cache)
+    refuse_taken_names(target, [] if is_cache else origin.files)
     part = target if is_cache else target.with_name(target.name + PART_SUFFIX)
     whole = [] if is_cache else [one for one in files if one.describe_fault(target / one.name) is None]
     left = [one for one in files if one not in whole]
@@ -602,6 +635,24 @@ def download(request: Json) -> None:
     send_message(done=True, files=len(files), total=sum(arrived.values()), revision=origin.revision)
 
 
+def find_real_place(target: Path, *, is_cache: bool) -> Path:
+    """Return the directory that a model gets, behind a link; raises `DownloadError` before a byte is fetched where it cannot."""
+    if target.is_symlink() and not target.is_dir():
+        raise DownloadError("place", f"{target} is a link to {os.readlink(str(target))}, which is not there for it")  # noqa: PTH115
+    if target.exists() and not target.is_dir():
+        raise DownloadError("place", f"{target} is a file")
+    return target if is_cache else target.resolve()  # the Hub's client makes the name in its cache itself
+
+
+def refuse_taken_names(target: Path, files: list[WantedFile]) -> None:
+    """Raise `DownloadError` where a directory has the name of a file of the model, or a file that of a directory."""
+    for one in files:
+        path = target / one.name
+        between = [each for each in path.parents if target in each.parents]
+        if path.is_dir() or any(each.exists() and not each.is_dir() for each in between):
+            raise DownloadError("place", f"{path} is in the way: the model has a file of that name")
+
+
 def _measure_arrived(one: WantedFile, part: Path, *, is_cache: bool) -> int:
     """Return the bytes of a file that an earlier download brought whole; the Hub's cache names it by its checksum."""
     try:
@@ -639,7 +690,7 @@ def main(words: list[str]) -> int:
         send_message(error=error.kind, message=str(error)[:2000])
         return 1
     except OSError as error:
-        send_message(error="disk-full" if error.errno == 28 else "broken", message=str(error)[:2000])
+        send_message(error=classify_os_error(error) or "broken", message=str(error)[:2000])
         return 1
     except Exception as error:  # noqa: BLE001  # else the interpreter waits for all files that still arrive
         traceback.print_exc()

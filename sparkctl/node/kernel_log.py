@@ -348,7 +348,7 @@ def read_boot_before() -> Json:
     end, trouble = run_journalctl(["-b", "-1", "-n", str(BOOT_END_LINES), "-o", "short-unix"])
     summary = summarize_boot_end(end, trouble)
     if summary["clean"] is None or summary["ended"] > time.time() - time.monotonic() + 60.0:
-        return {"clean": None, "trouble": summary["trouble"] or "the journal has nothing of the boot before"}
+        return {"clean": None, "trouble": summary["trouble"] or "the journal has nothing of the previous boot"}
     if summary["clean"]:
         return summary
     lines, _ = run_journalctl(["-k", "-b", "-1", "-n", str(JOURNAL_LINES), "-o", "short-unix"])
@@ -359,7 +359,7 @@ def summarize_boot_end(lines: list[bytes], trouble: str | None) -> Json:
     """Return how a boot ended by the last lines of its journal."""
     parsed = [match for match in map(UNIX_PATTERN.fullmatch, lines) if match]
     if trouble or not parsed:
-        return {"clean": None, "trouble": trouble or "the journal has nothing of the boot before"}
+        return {"clean": None, "trouble": trouble or "the journal has nothing of the previous boot"}
     last = [match.group(2) + b": " + match.group(3) for match in parsed]
     return {
         "clean": any(SHUTDOWN_PATTERN.search(text) for text in last),

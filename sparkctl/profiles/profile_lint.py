@@ -213,9 +213,9 @@ def _build_version_message(profile: Profile, chosen: CatalogueChoice) -> LintMes
     """Say which version's flags were used, if it is not the version that runs."""
     used, title = chosen.catalogue.version, engines.load_engine(profile.engine).title
     if chosen.basis is CatalogueMatch.NEAREST:
-        message = (
-            f"the flags of {title} {chosen.version} are not known; checked against those of {used}, the nearest known"
-        )
+        is_before = engine_flags.parse_version(used) < engine_flags.parse_version(chosen.version or "")
+        which = "the newest known before it" if is_before else "the oldest known"
+        message = f"the flags of {title} {chosen.version} are not known; checked against those of {used}, {which}"
         return LintMessage(
             kind=LintRule.ENGINE_VERSION, level=LintSeverity.INFO, where=("image",), message=message, on_key=False
         )

@@ -36,14 +36,16 @@ async def pull_layers(node: SimNode, name: str, tag: str) -> AsyncIterator[bytes
     ]
     yield _encode({"status": f"Pulling from {name.partition(':')[0]}", "id": tag})
     yield b"".join(_encode({"status": "Pulling fs layer", "progressDetail": {}, "id": layer}) for layer, _ in layers)
-    for layer, size in layers:
-        done = 0
-        while done < size:
-            await node.pace.sleep(_TICK_SECONDS)
-            done = min(size, done + int(BYTES_PER_SECOND * _TICK_SECONDS))
-            yield _encode({"status": "Downloading", "progressDetail": {"current": done, "total": size}, "id": layer})
-        yield _encode({"status": "Download complete", "progressDetail": {}, "id": layer})
-        yield _encode({"status": "Pull complete", "progressDetail": {}, "id": layer})
+    with node.count_arrival():
+        for layer, size in layers:
+            done = 0
+            while done < size:
+                await node.pace.sleep(_TICK_SECONDS)
+                done = min(size, done + int(BYTES_PER_SECOND * _TICK_SECONDS))
+                detail = {"current": done, "total": size}
+                yield _encode({"status": "Downloading", "progressDetail": detail, "id": layer})
+            yield _encode({"status": "Download complete", "progressDetail": {}, "id": layer})
+            yield _encode({"status": "Pull complete", "progressDetail": {}, "id": layer})
     node.images.add_image(name, "sha256:" + hashlib.sha256(name.encode()).hexdigest())
     yield _encode({"status": f"Status: Downloaded newer image for {name}"})
 
@@ -71,10 +73,11 @@ async def run_build(node: SimNode, words: Sequence[str], size: int, stdin: ReadS
     """Answer as the script that runs `docker build`: its steps, then how it ended; then the image exists."""
     while size > 0 and (taken := await stdin.read(min(size, 1 << 16))):
         size -= len(taken)
-    for at, step in enumerate(_BUILD_STEPS, 1):
-        stdout.write(f"#{at + 4} [{at}/{len(_BUILD_STEPS)}] {step}\n".encode())
-        await node.pace.sleep(_BUILD_STEP_SECONDS)
-        stdout.write(f"#{at + 4} DONE {_BUILD_STEP_SECONDS:.1f}s\n".encode())
+    with node.count_arrival():
+        for at, step in enumerate(_BUILD_STEPS, 1):
+            stdout.write(f"#{at + 4} [{at}/{len(_BUILD_STEPS)}] {step}\n".encode())
+            await node.pace.sleep(_BUILD_STEP_SECONDS)
+            stdout.write(f"#{at + 4} DONE {_BUILD_STEP_SECONDS:.1f}s\n".encode())
     given = dict(zip(words[::2], words[1::2], strict=False))
     name, label = given["--tag"], given["--label"]
     node.images.add_image(
@@ -277,8 +280,10 @@ class SimDockerDaemon:
 
     @property
     def is_busy(self) -> bool:
-        """Tell whether something starts, stops, or is freeing its memory."""
-        return bool(self._reaping) or any(not one.ready.is_set() or one.is_stopping for one in self.running.values())
+        """Tell whether something arrives, starts, stops, or is freeing its memory."""
+        return bool(self._reaping or self.node.arrivals) or any(
+            isinstance(one, SimDownload) or not one.ready.is_set() or one.is_stopping for one in self.running.values()
+        )
 
     def _track_task(self, task: asyncio.Future[None]) -> None:
         assert isinstance(task, asyncio.Task)

@@ -9,8 +9,8 @@ import hashlib
 import json
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
@@ -348,6 +348,8 @@ class SimNode:
         self.ports: dict[int, RequestHandler] = {}  # who listens on 127.0.0.1
         self.host: str | None = None  # the address of this machine that stands for it, where its ports are open as well
         self._open_ports: dict[int, asyncio.Server] = {}
+        self.report_taken_port: Callable[[str], None] = lambda address: None  # another program of this machine has it
+        self.arrivals = 0  # images that are pulled or built now
         self.kernel_lines: list[tuple[float, str]] = []  # of its log, with seconds since boot
         self.locks: dict[str, str] = {}  # path to the holder's words
         self.journal: str | None = None  # a switch journal, the file in its user's home
@@ -391,8 +393,19 @@ class SimNode:
                 if (now := self.ports.get(port)) is not None:
                     await serve_connection(reader, writer, now, "uvicorn")
 
-            with suppress(OSError):  # somebody else has it: a tunnel takes another port
+            try:
                 self._open_ports[port] = await asyncio.start_server(serve, self.host, port)
+            except OSError:  # a tunnel takes another port
+                self.report_taken_port(f"{self.host}:{port}")
+
+    @contextmanager
+    def count_arrival(self) -> Iterator[None]:
+        """Count what comes onto the node while this is entered."""
+        self.arrivals += 1
+        try:
+            yield
+        finally:
+            self.arrivals -= 1
 
     def close_port(self, port: int) -> None:
         """Refuse connections to a port."""

@@ -86,7 +86,8 @@ class SimulatedSparks:
     ``speed`` 1 is the demo's pace (`DEMO_SPEED`), 50 a test's; ``decode_speed`` 1 generates tokens as fast as a Spark.
     ``options`` and ``faults``: by node name. ``clock``: the clock of everything here, a new one by default. ``busy_rate``: how many
     times as fast the clock runs while something starts or stops; then engines also get requests as soon as they are ready.
-    ``is_reachable``: each node has its own loopback address where this machine allows it (Linux does), and its engines answer there.
+    ``is_reachable``: each node has its own loopback address where this machine allows it (Linux does), and its engines answer there;
+    ``report_taken_port`` gets the address that another program has already.
     The keys are made for this run only, in a directory of mode 0700.
     """
 
@@ -102,12 +103,16 @@ class SimulatedSparks:
         clock: SimClock | None = None,
         busy_rate: float | None = None,
         is_reachable: bool = False,
+        report_taken_port: Callable[[str], None] | None = None,
     ) -> None:
         if scenario not in SCENARIOS:
             raise ValueError(f"no scenario {scenario!r}; there are {', '.join(SCENARIOS)}")
         pace = self.pace = SimPace(speed * DEMO_SPEED, decode_speed, clock or SimClock())
         self.scenario = scenario
         self.nodes = {name: SimNode(name, pace, seed, (options or {}).get(name)) for name in nodes}
+        if report_taken_port is not None:
+            for node in self.nodes.values():
+                node.report_taken_port = report_taken_port
         self.fabric = build_rank_network(self.nodes)
         for name, fault in (faults or {}).items():
             self.nodes[name].fault = EngineFault(fault)

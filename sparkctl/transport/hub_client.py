@@ -20,7 +20,7 @@ from sparkctl.errors import ExitCode, InvalidInput, OperationRefused, SparkctlEr
 from sparkctl.model.memory_fit import CheckpointFiles
 from sparkctl.model.missing_part import HubSource
 from sparkctl.model.text.sanitize import load_json, sanitize_line
-from sparkctl.node.download import DownloadError, WantedFile, choose_files
+from sparkctl.node.download import DownloadError, WantedFile, choose_files, classify_refusal
 
 _DEFAULT_ENDPOINT = "https://huggingface.co"
 _TIMEOUT_SECONDS = 15.0
@@ -212,7 +212,8 @@ def _fetch(address: str, headers: Mapping[str, str], limit: int, source: HubSour
             data: bytes = answer.read(limit)
             return data
     except urllib.error.HTTPError as error:
-        raise _explain_status(error.code, error.headers.get("X-Error-Code") or "", source) from error
+        code, said = (error.headers.get(name) or "" for name in ("X-Error-Code", "X-Error-Message"))
+        raise _explain_status(error.code, code, sanitize_line(said)[:300], source) from error
     except (OSError, ValueError, http.client.HTTPException) as error:
         why = sanitize_line(str(getattr(error, "reason", None) or error))[:200]
         raise HubUnreachable(
@@ -221,13 +222,22 @@ def _fetch(address: str, headers: Mapping[str, str], limit: int, source: HubSour
         ) from error
 
 
-def _explain_status(status: int, code: str, source: HubSource) -> SparkctlError:
-    page = f"{_DEFAULT_ENDPOINT}/{source.repository}"
+REFUSED_LOGIN_HINT = "make a new one on https://huggingface.co/settings/tokens and set HF_TOKEN, or unset it"
+TOO_MANY_HINT = "wait, or set HF_TOKEN: a known user may ask more often"
+
+
+def _explain_status(status: int, code: str, said: str, source: HubSource) -> SparkctlError:
+    page, words = f"{_DEFAULT_ENDPOINT}/{source.repository}", f" ({said})" if said else ""
     if code == "GatedRepo":
         return OperationRefused(
-            f"{source} is gated: the Hub shows it only to who accepted its terms",
-            f"accept them on {page}, set HF_TOKEN",
+            f"{source} is gated: the Hub shows it only to who accepted its terms{words}",
+            f"accept them on {page}, set HF_TOKEN; a fine-grained token needs the right to read gated repositories",
         )
+    match classify_refusal(status, said):
+        case "bad-token":
+            return OperationRefused(f"the Hub refuses your token{words}", REFUSED_LOGIN_HINT)
+        case "too-many":
+            return HubUnreachable(f"the Hub has had too many requests{words}", TOO_MANY_HINT)
     if code == "RevisionNotFound":
         return OperationRefused(f"{source.repository} has no revision {source.revision}", "check the part after @")
     if status in (401, 403, 404):

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events
+from textual._compositor import ChopsUpdate
 from textual.binding import BindingType
 from textual.screen import Screen
 
@@ -24,11 +25,12 @@ from sparkctl.tui.panel import Panel
 from sparkctl.tui.panel_options import PanelOptions
 from sparkctl.tui.screens.base import PanelScreen, build_bindings
 from sparkctl.tui.screens.overview_screen import OverviewScreen
-from sparkctl.tui.terminal_driver import StdoutDriver, freeze_gc, trim_render_caches
-from sparkctl.tui.theme import DARK_THEME, LIGHT_THEME, build_theme_styles
+from sparkctl.tui.terminal_driver import ChangedCells, StdoutDriver, freeze_gc, trim_render_caches
+from sparkctl.tui.theme import DARK_THEME, LIGHT_THEME, build_theme_styles, has_few_colours
 from sparkctl.views.text.styled_text import TextRow, TextStyle, make_row, sanitize_span
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.style import Style
 
     from sparkctl.config import Config
@@ -125,12 +127,13 @@ class PanelApp(Panel):
 
     def __init__(self, setup: PanelOptions) -> None:
         colourless = bool(os.environ.get("NO_COLOR"))
-        super().__init__(setup, driver_class=StdoutDriver, ansi_color=True if colourless else None)
+        few = has_few_colours()
+        super().__init__(setup, driver_class=StdoutDriver, ansi_color=True if colourless or few else None)
         self.register_theme(DARK_THEME)
         self.register_theme(LIGHT_THEME)
         self.defect: BaseException | None = None
         self._colourless = colourless
-        self.set_class(colourless or setup.ascii_only, "-plain")  # what has no ground of its own needs an edge
+        self.set_class(colourless or few or setup.ascii_only, "-plain")  # what has no ground of its own needs an edge
         self.perform_global_action = partial(perform_global_action, self)
         self.dispatcher = CommandDispatcher(self)
         self.confirm_exit = self._confirm_exit
@@ -218,6 +221,10 @@ class PanelApp(Panel):
         """
         self.defect = self._exception
         self._close_messages_no_wait()
+
+    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
+        """Write the changed cells alone. Textual 8.2 has no public place for this."""
+        super()._display(screen, ChangedCells(renderable) if isinstance(renderable, ChopsUpdate) else renderable)
 
     def _build_tones(self) -> dict[TextStyle, Style]:
         return build_theme_styles(

@@ -166,9 +166,12 @@ def _reconnect(panel: Panel) -> None:
 _SHELL_COMMAND = "command -v bash >/dev/null && exec bash; exec sh"  # an image may lack bash
 
 
-def build_ssh_command(node: Node, environ: Mapping[str, str]) -> list[str]:
-    """Return the argv that opens a shell on a node; it is run without a local shell."""
-    return [environ.get("SHELL") or "/bin/sh"] if node.is_local else [*_build_ssh_prefix(node), "--", node.host]
+def build_ssh_command(node: Node, environ: Mapping[str, str], words: Sequence[str] = ()) -> list[str]:
+    """Return the argv that opens a shell on a node, or runs ``words`` in one as ssh does; it is run without a local shell."""
+    if not node.is_local:
+        return [*_build_ssh_prefix(node), "--", node.host, *words]
+    shell = environ.get("SHELL") or "/bin/sh"
+    return [shell, "-c", " ".join(words)] if words else [shell]
 
 
 def build_container_command(

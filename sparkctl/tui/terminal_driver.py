@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
 from rich.cells import cached_cell_len
+from textual._compositor import ChopsUpdate
 from textual._xterm_parser import XTermParser
 from textual.app import App, ScreenStackError
 from textual.constants import ESCAPE_DELAY
@@ -24,6 +25,8 @@ from textual.strip import Strip
 from textual.widgets import Input
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from sparkctl.tui.panel import Panel
 
 
@@ -101,6 +104,26 @@ MAX_CACHE_ENTRIES = 512
 RENDER_CACHES = (
     Strip.render_ansi, cached_cell_len, Region.intersection, Region.overlaps, Region.translate, Region.union
 )  # fmt: skip
+
+
+class ChangedCells(ChopsUpdate):
+    """A partial update that writes the changed cells alone. Textual 8.2 writes each line of it from the widget's left edge on:
+    ``ChopsUpdate.render_segments`` crops only the end."""
+
+    def __init__(self, update: ChopsUpdate) -> None:
+        super().__init__(update.chops, update.spans, update.chop_ends)
+
+    def render_segments(self, console: Console) -> str:
+        """Return what the terminal gets."""
+        parts: list[str] = []
+        for y, first, last in self.spans:
+            for end, (begin, strip) in zip(self.chop_ends[y], self.chops[y].items(), strict=False):
+                start, stop = max(begin, first), min(end, last)
+                if strip is None or start >= stop:
+                    continue
+                shown = strip if (start, stop) == (begin, end) else strip.crop(start - begin, stop - begin)
+                parts.append(f"\x1b[{y + 1};{start + 1}H{shown.render(console)}")
+        return "".join(parts)
 
 
 class SafeStdout:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from rich.segment import Segment
@@ -10,7 +11,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from sparkctl.views.text.styled_text import TextRow, TextStyle, join_text, measure_row
+from sparkctl.views.text.styled_text import TextRow, TextStyle, join_text, measure_row, measure_text
 
 
 class TextSurface(Widget, can_focus=False):
@@ -47,7 +48,7 @@ class TextSurface(Widget, can_focus=False):
         for at in changed:
             self._strips.pop(at, None)
         if changed:
-            self.refresh(*(_find_changed_region(at, before[at], rows[at]) for at in changed))
+            self.refresh(*(one for at in changed for one in find_changed_regions(at, before[at], rows[at])))
 
     def set_text_styles(self, tones: Mapping[TextStyle, Style]) -> None:
         """Use other styles."""
@@ -82,16 +83,60 @@ class TextSurface(Widget, can_focus=False):
         return strip.adjust_cell_length(wide, self._base)
 
 
-def _find_changed_region(y: int, old: TextRow, new: TextRow) -> Region:
-    """Return the cells of a row that differ, without the equal spans at both ends."""
-    first = 0
-    while first < min(len(old), len(new)) and old[first] == new[first]:
-        first += 1
-    start, wide_before, wide_now = measure_row(new[:first]), measure_row(old), measure_row(new)
-    last = 0
-    if wide_before == wide_now:
-        most = min(len(old), len(new)) - first
-        while last < most and old[-1 - last] == new[-1 - last]:
-            last += 1
-    end = max(wide_before, wide_now) - measure_row(new[len(new) - last :])
-    return Region(start, y, max(1, end - start), 1)
+_MIN_GAP_COLUMNS = 12  # equal cells between two changed ones; to go over fewer costs as much as to write them
+_ONE_COLUMN_TEXT = re.compile("[ -~·°─-▟⠀-⣿]*")  # each character takes one column, and none joins another
+
+
+def find_changed_regions(y: int, old: TextRow, new: TextRow) -> list[Region]:
+    """Return the cells of a row that differ: of a curve that moved by a column, its ends. Between spans that did not move it looks
+    for each part; if their number differs, for one part from the first to the last."""
+    if len(old) != len(new):
+        first = next(
+            (at for at, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), min(len(old), len(new))
+        )
+        return [_trim_region(y, measure_row(new[:first]), old[first:], new[first:])]
+    found: list[Region] = []
+    begin, start, at_old, at_new = 0, 0, 0, 0
+    is_open = False
+    for at, (before, now) in enumerate(zip(old, new, strict=True)):
+        is_equal = at_old == at_new and before == now
+        if is_open and is_equal:
+            found.append(_trim_region(y, start, old[begin:at], new[begin:at]))
+        elif not is_open and not is_equal:
+            begin, start = at, at_new
+        is_open = not is_equal
+        at_old, at_new = at_old + measure_text(before.text), at_new + measure_text(now.text)
+    if is_open:
+        found.append(_trim_region(y, start, old[begin:], new[begin:]))
+    joined = found[:1]
+    for one in found[1:]:
+        if one.x - joined[-1].right < _MIN_GAP_COLUMNS:
+            joined[-1] = joined[-1].union(one)
+        else:
+            joined.append(one)
+    return joined
+
+
+def _trim_region(y: int, x: int, old: TextRow, new: TextRow) -> Region:
+    """Return the cells from the first to the last that differ in spans which begin in the same column, ``x``."""
+    wide_before, wide = measure_row(old), measure_row(new)
+    left = right = 0
+    if wide_before == wide and old and new:
+        while right < min(len(old), len(new)) - 1 and old[-1 - right] == new[-1 - right]:
+            right += 1
+        old, new = old[: len(old) - right], new[: len(new) - right]
+        right = wide - measure_row(new)
+        (first, last), (first_old, last_old) = (new[0], new[-1]), (old[0], old[-1])
+        left = _count_common(first_old.text, first.text) if first_old.tone is first.tone else 0
+        most = min(len(last_old.text) - (left if len(old) == 1 else 0), len(last.text) - (left if len(new) == 1 else 0))
+        if last_old.tone is last.tone:
+            right += min(most, _count_common(last_old.text[::-1], last.text[::-1]))
+    return Region(x + left, y, max(1, max(wide, wide_before) - left - right), 1)
+
+
+def _count_common(one: str, other: str) -> int:
+    """Return how many columns two texts have in common at their beginning; 0 where a character may take more than one."""
+    if not (_ONE_COLUMN_TEXT.fullmatch(one) and _ONE_COLUMN_TEXT.fullmatch(other)):
+        return 0
+    least = min(len(one), len(other))
+    return next((at for at in range(least) if one[at] != other[at]), least)

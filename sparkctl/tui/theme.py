@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from io import StringIO
+
+from rich.console import Console
 from rich.style import Style
 from textual.color import Color
+from textual.constants import COLOR_SYSTEM
 from textual.theme import Theme
 
 from sparkctl.views.text.styled_text import AREA_BODIES, TextStyle
@@ -21,9 +25,19 @@ LIGHT_THEME = Theme(
 # Of memory, of tokens, of load, power and heat, and of links: beside the accent and the states, which have the warm ones.
 _HUES_ON_DARK = ("#4fc3ab", "#b794ea", "#e391b8", "#62bfe0")
 _HUES_ON_LIGHT = ("#0b7a66", "#7440b8", "#a83274", "#0a6f93")
-_BODY_SHARE = 0.48  # of the ground in what lies under a curve
+_BODY_SHARE, _BODY_SHARE_OF_256 = (
+    0.48,
+    0.35,
+)  # of the ground in what lies under a curve; of 256 colours the darker ones are grey
 _FEW_COLOURS = ("standard", "windows")
 MIN_CONTRAST = 4.5  # WCAG 2.1 level AA for text
+
+
+def has_few_colours() -> bool:
+    """Tell whether the terminal has sixteen colours only. They have to reach it as they are: Textual would turn them into those of
+    a theme, of which Rich takes the nearest of the sixteen, and yellow became red, and red magenta."""
+    console = Console(color_system=COLOR_SYSTEM, file=StringIO(), force_terminal=True)  # type: ignore[arg-type]
+    return (console.color_system or "") in _FEW_COLOURS
 
 
 def build_theme_styles(theme: Theme, *, colourless: bool, colour_system: str | None = None) -> dict[TextStyle, Style]:
@@ -48,6 +62,7 @@ def build_theme_styles(theme: Theme, *, colourless: bool, colour_system: str | N
         ensure_contrast(one, ground) for one in (accent, good, attention, bad, *hues)
     )
     hot = attention.blend(bad, 0.5)
+    body = _BODY_SHARE_OF_256 if colour_system == "256" else _BODY_SHARE
     memory_warm, power_warm = memory.blend(attention, 0.5), power.blend(attention, 0.5)
     bright = text.blend(Color.parse("white" if theme.dark else "black"), 0.45)
     return {
@@ -75,16 +90,16 @@ def build_theme_styles(theme: Theme, *, colourless: bool, colour_system: str | N
         TextStyle.MEMORY_WARM: make_style(memory_warm),
         TextStyle.POWER_WARM: make_style(power_warm),
         TextStyle.HOT: make_style(hot),
-        TextStyle.BODY: make_style(accent.blend(ground, _BODY_SHARE)),
-        TextStyle.MEMORY_BODY: make_style(memory.blend(ground, _BODY_SHARE)),
-        TextStyle.RATE_BODY: make_style(rate.blend(ground, _BODY_SHARE)),
-        TextStyle.POWER_BODY: make_style(power.blend(ground, _BODY_SHARE)),
-        TextStyle.LINK_BODY: make_style(link.blend(ground, _BODY_SHARE)),
-        TextStyle.MEMORY_WARM_BODY: make_style(memory_warm.blend(ground, _BODY_SHARE)),
-        TextStyle.POWER_WARM_BODY: make_style(power_warm.blend(ground, _BODY_SHARE)),
-        TextStyle.ATTENTION_BODY: make_style(attention.blend(ground, _BODY_SHARE)),
-        TextStyle.HOT_BODY: make_style(hot.blend(ground, _BODY_SHARE)),
-        TextStyle.BAD_BODY: make_style(bad.blend(ground, _BODY_SHARE)),
+        TextStyle.BODY: make_style(accent.blend(ground, body)),
+        TextStyle.MEMORY_BODY: make_style(memory.blend(ground, body)),
+        TextStyle.RATE_BODY: make_style(rate.blend(ground, body)),
+        TextStyle.POWER_BODY: make_style(power.blend(ground, body)),
+        TextStyle.LINK_BODY: make_style(link.blend(ground, body)),
+        TextStyle.MEMORY_WARM_BODY: make_style(memory_warm.blend(ground, body)),
+        TextStyle.POWER_WARM_BODY: make_style(power_warm.blend(ground, body)),
+        TextStyle.ATTENTION_BODY: make_style(attention.blend(ground, body)),
+        TextStyle.HOT_BODY: make_style(hot.blend(ground, body)),
+        TextStyle.BAD_BODY: make_style(bad.blend(ground, body)),
     }
 
 

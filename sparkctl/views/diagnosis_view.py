@@ -108,7 +108,10 @@ def format_reading(found: LogDiagnosis) -> list[str]:
     reading = found.reading
     if reading is None:
         return []
-    lines = ["", "how it was read"]
+    lines = [
+        "",
+        "how it was read" + (", from its last line to its first: the newest stands first" if reading.is_turned else ""),
+    ]
     by = reading.engine_line
     whose = "no line shows it" if by is None else f"line {by[0]}: {_quote(by[1])}"
     lines.append(f"{'engine':{_LABEL_COLUMNS}}{found.engine or 'unknown'}, {whose}")
@@ -159,7 +162,10 @@ def _format_rest(count: int) -> list[str]:
 def _format_candidate(one: FailureCandidate) -> str:
     rule = f', rule "{_quote(one.rule)}"' if one.rule else ""
     end = ", the engine went on" if one.survived else ""
-    return f"line {one.line}: {one.cause}, weight {one.weight} ({_WEIGHT_WORDS[FailureWeight(one.weight)]}){rule}{end}"
+    words = next(
+        words for weight, words in reversed(_WEIGHT_WORDS.items()) if weight <= one.weight
+    )  # one told of another weighs between
+    return f"line {one.line}: {one.cause}, weight {one.weight} ({words}){rule}{end}"
 
 
 def _explain_choice(found: LogDiagnosis, reading: LogReading) -> str:

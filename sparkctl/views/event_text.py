@@ -321,7 +321,7 @@ def render_transfer(one: TransferProgressed) -> TextRow:
     if one.left is not None and one.total and one.done < one.total:
         spans.append(Span(f"  {format_clock(one.left)} left", TextStyle.STRONG))
     of = f" of {format_size(one.total)}" if one.total else ""
-    return make_row(*spans, sanitize_span(f"   {one.what}, {format_size(one.done)}{of}", TextStyle.LABEL))
+    return make_row(*spans, sanitize_span(f"   {format_size(one.done)}{of}   {one.what}", TextStyle.LABEL))
 
 
 def format_transfer_short(one: TransferProgressed) -> str:

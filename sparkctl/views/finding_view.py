@@ -18,7 +18,7 @@ from sparkctl.monitor.event_log import EventLogEntry
 from sparkctl.monitor.node_views import NodeTelemetryView
 from sparkctl.views.event_log_view import describe_log_entry
 from sparkctl.views.event_text import format_verdict
-from sparkctl.views.text.line_wrap import wrap_line, wrap_text
+from sparkctl.views.text.line_wrap import wrap_line, wrap_row, wrap_text
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,
@@ -248,8 +248,33 @@ def render_problems(wrong: NodeProblems, columns: int) -> list[TextRow]:
         for part in _wrap_text(line.strip(), " " * (6 if at else 4), columns)
     ]
     if view is not None:
-        lines += format_node_findings(view.findings, wrong.now, columns)
-    return [make_row(sanitize_span(line)) for line in lines]
+        lines += format_node_findings(view.findings, wrong.now)
+    return _style_problems(lines, columns)
+
+
+_STYLES_BY_SYMBOL = {
+    get_state_symbol(Phase.FAILED): TextStyle.BAD,
+    **{get_state_symbol(one): get_severity_style(one) for one in Severity},
+}
+
+
+def _style_problems(lines: Sequence[str], columns: int) -> list[TextRow]:
+    """Return the lines of problems, wrapped: the symbol and the sentence of each stand out, its evidence is faint, what to do is
+    not."""
+    rows: list[TextRow] = []
+    tone = TextStyle.PLAIN
+    for line in lines:
+        text = line.lstrip(" ")
+        indent = Span(" " * (len(line) - len(text)))
+        sign, _, words = text.partition(" ")
+        if sign in _STYLES_BY_SYMBOL:
+            row = make_row(indent, Span(f"{sign} ", _STYLES_BY_SYMBOL[sign]), sanitize_span(words, TextStyle.STRONG))
+            tone = TextStyle.LABEL
+        else:
+            tone = TextStyle.PLAIN if sign == "try:" else tone
+            row = make_row(indent, sanitize_span(text, tone))
+        rows += wrap_row(row, columns, _HANG_COLUMNS)
+    return rows
 
 
 def render_findings_elsewhere(views: Sequence[NodeTelemetryView], columns: int) -> list[TextRow]:
@@ -258,11 +283,11 @@ def render_findings_elsewhere(views: Sequence[NodeTelemetryView], columns: int) 
     for view in views:
         if view.state is NodeState.OK and view.findings:
             now = view.sample.time if view.sample is not None else view.findings[0].since or 0.0
-            lines = format_node_findings(view.findings, now, columns)
+            lines = format_node_findings(view.findings, now)
             rows += [
                 (),
                 make_row(sanitize_span(view.name, TextStyle.TITLE)),
-                *(make_row(sanitize_span(one)) for one in lines),
+                *_style_problems(lines, columns),
             ]
     return rows
 

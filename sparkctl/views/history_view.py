@@ -579,7 +579,10 @@ def render_history_page(past: HistoryScreenModel, columns: int, lines: int) -> S
         return ScrollPage(pad_screen(rows, columns, lines))
     made = [build_history_row(one) for one in past.visible_operations]
     fields, wide = _format_page_table(made, columns)
-    rows.append(_render_page_row(_PAGE_COLUMNS, wide, "   ", "", TextStyle.LABEL))
+    heads = [
+        head if measure_text(head) <= room else _SHORT_END_TITLE for head, room in zip(_PAGE_COLUMNS, wide, strict=True)
+    ]
+    rows.append(_render_page_row(heads, wide, "   ", "", TextStyle.LABEL))
     top = len(rows)
     upper = min(len(made), max(3, (lines - top) // 3))
     upper = min(len(made), lines - top) if lines - top - upper < 5 else upper
@@ -597,6 +600,7 @@ def render_history_page(past: HistoryScreenModel, columns: int, lines: int) -> S
 
 _EMPTY_HISTORY_TEXT = "The history is empty. Every start, stop and switch from here will be listed."
 _PAGE_COLUMNS = ("when", "what", "profile", "on", "how it ended", "took")
+_SHORT_END_TITLE = "ended"
 
 
 def _list_page_cells(one: HistoryRow) -> tuple[str, ...]:
@@ -604,14 +608,16 @@ def _list_page_cells(one: HistoryRow) -> tuple[str, ...]:
 
 
 def _format_page_table(made: Sequence[HistoryRow], columns: int) -> tuple[list[tuple[str, ...]], list[int]]:
-    """Return the columns of each entry, and their widths. On a narrow screen the usual time goes first, then names
-    are cut, then the duration goes."""
+    """Return the columns of each entry, and their widths. On a narrow screen the usual time goes first, then a long title, then
+    names are cut, then the duration goes."""
     room = columns - 5
     fields = [_list_page_cells(one) for one in made]
     wide = _measure_columns(fields)
     if _count_excess_columns(wide, room):
         fields = [(*each[:5], each[5].partition(" of about ")[0]) for each in fields]
         wide = _measure_columns(fields)
+    if _count_excess_columns(wide, room):
+        wide[4] = max(len(_SHORT_END_TITLE), *(measure_text(each[4]) for each in fields))
     for at in (2, 3):  # the profile, then the nodes
         wide[at] -= min(max(0, wide[at] - _MIN_NAME_COLUMNS), _count_excess_columns(wide, room))
     if _count_excess_columns(wide, room):

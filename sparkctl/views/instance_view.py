@@ -533,7 +533,7 @@ def _render_throughput(
     if roomy and not beside and (speed := build_throughput_chart(one, scene.seen, space)) is not None:
         parts.append(speed)
     numbers = one.numbers
-    if (accept := render_acceptance(one, scene.seen, space)) is not None:
+    if (accept := render_acceptance(one, None if beside else scene.seen, space)) is not None:
         parts.append(make_block(1, accept))
     if one.reference is not None:
         told = meter_view.format_reference(one.reference)

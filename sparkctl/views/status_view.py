@@ -116,9 +116,7 @@ def _list_row_cells(view: NodeStatusView) -> list[tuple[Span, ...]]:
 
 
 def _name_instance(one: InstanceView) -> str:
-    """Return its name; a download is named by the profile whose model comes."""
-    is_download = one.phase is Phase.PULLING and not one.ours
-    return truncate_text(sanitize_line((is_download and one.profile) or one.name), _MAX_NAME_COLUMNS)
+    return truncate_text(sanitize_line(one.shown_name), _MAX_NAME_COLUMNS)
 
 
 def _list_instance_spans(one: InstanceView) -> tuple[Span, ...]:
@@ -186,7 +184,10 @@ def _format_remarks(view: NodeStatusView, width: int | None) -> list[str]:
     details = [
         (_name_instance(one), one.detail)
         for one in sort_by_owner(view.instances)
-        if (one.ours or one.phase is Phase.PULLING) and one.detail and not one.is_kept
+        if (one.ours or one.phase is Phase.PULLING)
+        and one.detail
+        and not one.is_kept
+        and one.phase not in (Phase.STARTING, Phase.LOADING)  # it does not listen yet
     ]
     lines = [line for name, detail in details for line in wrap_line(f"    {name}: {sanitize_line(detail)}", width)]
     return _format_switch_notice(view, width) + lines + _format_ways_to_cause(view.instances, width)
@@ -292,9 +293,9 @@ def describe_memory(memory: MemoryReading | None) -> str:
 
 def _list_instance_cells(instance: InstanceView) -> list[str]:
     name = truncate_text(sanitize_line(instance.name), _MAX_NAME_COLUMNS)
-    if instance.phase is Phase.PULLING and not instance.ours:
+    if instance.phase is not None and instance.is_download:
         return [
-            f"{get_state_symbol(instance.phase)} {sanitize_line(instance.profile or instance.name)}",
+            f"{get_state_symbol(instance.phase)} {sanitize_line(instance.shown_name)}",
             format_phase_name(instance.phase),
             format_gib(instance.memory),
             f"{format_step(instance.step)}   {sanitize_line(instance.detail or '')}".rstrip(),

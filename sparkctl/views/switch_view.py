@@ -419,7 +419,7 @@ def render_switch_progress_line(course: SwitchProgress, now: float, key: str | N
     shows = () if key is None else (Span(f"   {key}", TextStyle.KEY), Span(" shows it", TextStyle.LABEL))
     return make_row(
         Span(f"{get_state_symbol(Phase.STARTING)} ", tone), sanitize_span(f"switch to {course.instance}", TextStyle.STRONG),
-        sanitize_span(f"{which} · {format_clock(max(0.0, now - course.began))}", tone), *shows, sanitize_span(f"   {words}", tone),
+        sanitize_span(f"{which} · {format_clock(max(0.0, now - course.began))}", tone), sanitize_span(f"   {words}", tone), *shows,
     )  # fmt: skip
 
 

@@ -55,7 +55,9 @@ def format_instance_block(
         and one.phase not in (Phase.FAILED, Phase.STOPPED)
         and not (brief and _is_memory_as_expected(one))
     ):
-        rows.append([f"holds {format_gib(one.memory)}", f"its profile expects {format_gib(one.expected)}"])
+        row = [f"holds {format_gib(one.memory)}", f"its profile expects {format_gib(one.expected)}"]
+        is_less = one.phase is Phase.READY and one.memory is not None and one.memory * _EXCESS_RATIO < one.expected
+        rows.append([*row, "why: sparkctl help three figures"] if is_less else row)
     lines = [line for row in rows for line in wrap_cells(_INDENT_TEXT, row, width, _CELL_SEPARATOR)]
     return lines + (_explain_bandwidth(one, view, width) if explain and one.phase is Phase.READY else [])
 

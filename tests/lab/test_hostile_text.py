@@ -12,7 +12,6 @@ from tests.lab.bed.names import IMAGE
 from tests.lab.bed.node import LabNode
 from tests.lab.support.command_outcomes import (
     assert_ended,
-    inspect_container,
     list_containers,
     list_own_containers,
     parse_numbers,
@@ -37,7 +36,7 @@ def test_shell_metacharacters_in_every_field_arrive_as_they_are(spark1: LabNode,
     line = sparkctl("up", profile, "--node", "spark1", "--dry-run", "--format", "docker")
     assert line.code == 0, line
     assert_ended(sparkctl("up", profile, "--node", "spark1", "--json"), 0, "ready")
-    made = inspect_container(spark1, list_own_containers(spark1)[0])
+    made = spark1.inspect_container(list_own_containers(spark1)[0])
     command = made["Config"]["Cmd"]
     assert command.count(NASTY) >= 3, command
     assert f"/models/{NASTY}" in command
@@ -187,7 +186,7 @@ def test_a_secret_appears_nowhere(spark1: LabNode, sparkctl: Sparkctl, end: str)
         for canary in CANARIES.values():
             assert canary.encode() not in ran.stdout + ran.stderr, (command, ran)
         if index == 3:
-            got = inspect_container(spark1, list_own_containers(spark1)[0])["Config"]["Env"]
+            got = spark1.inspect_container(list_own_containers(spark1)[0])["Config"]["Env"]
             assert f"HF_TOKEN={CANARIES['HF_TOKEN']}" in got  # the engine did get it
     files = sparkctl.saved()
     assert files

@@ -38,7 +38,7 @@ class Counting:
     def await_line(self, number: int) -> None:
         """Return once the engine has printed this line: asked on the node itself, not over SSH."""
         line = f"numbered {number:07d}"
-        await_true(line, lambda: line in self.node.docker("logs", list_own_containers(self.node)[0]), 60.0, 0.1)
+        await_true(line, lambda: line in self.node.read_container_log(list_own_containers(self.node)[0]), 60.0, 0.1)
 
     def assert_whole(self, timeout: float = 60.0) -> Ran:
         """Ready, and every line arrived once: in the saved log, in what was followed, and in what is read anew."""

@@ -11,7 +11,6 @@ from tests.lab.support.command_outcomes import (
     LOADING,
     assert_ended,
     get_verdict,
-    inspect_container,
     list_own_containers,
     parse_numbers,
     read_saved_log,
@@ -28,7 +27,7 @@ def test_killed_by_its_memory_limit_while_loading(spark1: LabNode, sparkctl: Spa
     assert found["cause"] == "host-oom-kill"
     assert "96m" in found["summary"]
     assert any("OOMKilled=true" in evidence["text"] for evidence in found["evidence"])
-    assert inspect_container(spark1, list_own_containers(spark1)[0])["State"]["OOMKilled"] is True  # kept, with its log
+    assert spark1.inspect_container(list_own_containers(spark1)[0])["State"]["OOMKilled"] is True  # kept, with its log
     assert "Load weight begin" in read_saved_log(sparkctl)
 
 
@@ -61,7 +60,7 @@ def test_a_hang_times_out_with_its_phase(spark1: LabNode, sparkctl: Sparkctl) ->
     assert found["cause"] == "timed-out"
     assert "loading" in found["summary"]
     assert (
-        inspect_container(spark1, list_own_containers(spark1)[0])["State"]["Status"] == "running"
+        spark1.inspect_container(list_own_containers(spark1)[0])["State"]["Status"] == "running"
     )  # watching ends, the engine does not
     assert parse_numbers(sparkctl("logs", profile, "--node", "spark1").out) == [1, 2, 3, 4, 5]
 
@@ -108,7 +107,7 @@ def test_who_ended_it_is_told_by_dockers_own_events(
     watching.await_text(LOADING)
     container = list_own_containers(spark1)[0]
     if how == "kill -9":
-        spark1.sh("kill", "-9", str(inspect_container(spark1, container)["State"]["Pid"]))
+        spark1.sh("kill", "-9", str(spark1.inspect_container(container)["State"]["Pid"]))
     else:
         spark1.docker(how, *(("-t", "1") if how == "stop" else ()), container)
     ended = watching.end()
@@ -127,7 +126,7 @@ def test_the_kernel_says_who_was_killed_and_where_it_may_not_be_asked_that_is_sa
     watching = sparkctl.start("up", sparkctl.profile(env={"LAB_END": "hang"}), "--node", "spark1", "--json")
     watching.await_text(LOADING)
     container = list_own_containers(spark1)[0]
-    state = inspect_container(spark1, container)
+    state = spark1.inspect_container(container)
     whole, pid = state["Id"], state["State"]["Pid"]
     now = int(time.monotonic() * 1e6)
     lines = (

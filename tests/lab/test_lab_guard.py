@@ -22,8 +22,8 @@ from tests.lab.support.clear_nodes import GUARD, end_guards
 from tests.lab.support.command_outcomes import (
     LOADING,
     assert_ended,
+    count_kernel_drops,
     get_verdict,
-    inspect_container,
     list_own_containers,
 )
 from tests.lab.support.sparkctl_process import Ran, Sparkctl
@@ -71,7 +71,7 @@ def read_guard_status(sparkctl: Sparkctl, node: str = "spark1") -> dict[str, Any
 
 
 def read_container_status(node: LabNode, name: str) -> str:
-    return str(inspect_container(node, name)["State"]["Status"])
+    return str(node.inspect_container(name)["State"]["Status"])
 
 
 def test_what_grows_past_the_floor_is_stopped_with_the_curve_as_proof(spark1: LabNode, sparkctl: Sparkctl) -> None:
@@ -86,7 +86,7 @@ def test_what_grows_past_the_floor_is_stopped_with_the_curve_as_proof(spark1: La
     assert list_guard_events(ran, "warned"), ran
     (killed,) = list_guard_events(ran, "killed")
     assert killed["instance"] == "tiny"
-    state = inspect_container(spark1, list_own_containers(spark1)[0])["State"]
+    state = spark1.inspect_container(list_own_containers(spark1)[0])["State"]
     assert (state["Status"], state["ExitCode"], state["OOMKilled"]) == ("exited", 137, False)
     # kept beside the log, whole, for the operator alone
     receipt = Path(ran.result["log"]).with_suffix(".guard.json")
@@ -189,21 +189,15 @@ def test_page_cache_is_really_dropped_while_weights_load(spark1: LabNode, sparkc
             file.write(b"\1" * (1 << 20))
         file.flush()
         os.fsync(file.fileno())  # what is not written back cannot be dropped
-    before, cached = count_cache_drops(), read_meminfo("Cached")
+    before, cached = count_kernel_drops(), read_meminfo("Cached")
     assert cached > GIB
     ran = sparkctl("up", profile, "--node", "spark1", "--json")
     assert_ended(ran, 0, "ready")
     (dropped, *_) = list_guard_events(ran, "dropped")
-    assert count_cache_drops() > before
+    assert count_kernel_drops() > before
     assert read_meminfo("Cached") < cached - GIB
     steps = [e["step"]["name"] for e in ran.events if e["event"] == "phase" and e["step"] and e["ts"] <= dropped["ts"]]
     assert steps[-1] == "weights"
-
-
-def count_cache_drops() -> int:
-    """Return how often the kernel has dropped the page cache."""
-    lines = Path("/proc/vmstat").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("drop_pagecache "))
 
 
 def test_at_its_limit_the_guard_ends_and_the_start_does_not(spark1: LabNode, sparkctl: Sparkctl) -> None:

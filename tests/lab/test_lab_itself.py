@@ -98,9 +98,9 @@ def request_health(node: LabNode) -> int:
 
 def wait_for_end(node: LabNode, rank: str) -> tuple[int, str]:
     """Return a rank's exit code and log, once it has ended."""
-    await_true(f"the end of {rank}", lambda: node.docker("inspect", "-f", "{{.State.Status}}", rank) == "exited")
-    code = int(node.docker("inspect", "-f", "{{.State.ExitCode}}", rank))
-    return code, node.sh("sh", "-c", f"docker logs {rank} 2>&1")
+    await_true(f"the end of {rank}", lambda: node.inspect_container(rank)["State"]["Status"] == "exited")
+    code = int(node.inspect_container(rank)["State"]["ExitCode"])
+    return code, node.read_container_log(rank)
 
 
 @pytest.mark.parametrize("engine", [SGLANG, VLLM], ids=["sglang", "vllm"])
@@ -127,7 +127,7 @@ def test_a_cut_cable_is_silence_and_a_short_one_nothing(spark1: LabNode, spark2:
     head = ADDRESSES["spark1"][1]
     for index, node in enumerate((spark1, spark2)):
         start_rank(node, VLLM, index, head, "-e", "LAB_LOAD_S=60", "-e", "LAB_SILENCE_S=2.5")
-    await_true("both to load", lambda: "Starting to load" in spark2.sh("sh", "-c", "docker logs rank1 2>&1"))
+    await_true("both to load", lambda: "Starting to load" in spark2.read_container_log("rank1"))
     faults.cut_fabric(spark2)
     time.sleep(0.5)
     faults.mend_fabric(spark2)

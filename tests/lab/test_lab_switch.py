@@ -16,7 +16,14 @@ from tests.lab.bed.lab import Lab
 from tests.lab.bed.names import IMAGE, JOURNAL
 from tests.lab.bed.node import LabNode
 from tests.lab.bed.shell import await_true
-from tests.lab.support.command_outcomes import ALL, assert_ended, get_verdict, list_containers, list_own_containers
+from tests.lab.support.command_outcomes import (
+    ALL,
+    assert_ended,
+    get_verdict,
+    list_containers,
+    list_own_containers,
+    list_running,
+)
 from tests.lab.support.rank_containers import list_container_ids, write_two_node_profile
 from tests.lab.support.sparkctl_process import Ran, Sparkctl
 
@@ -38,11 +45,11 @@ def sparkctl(milo: Sparkctl, lab: Lab) -> Iterator[Sparkctl]:
     write_two_node_profile(milo, env=QUICK)
     milo.profile(env=keep_text_values(QUICK))
     for node in lab.nodes.values():
-        node.sh("rm", "-f", JOURNAL)
+        node.remove_journal()
     yield milo
     milo.end_all()
     for node in lab.nodes.values():
-        node.sh("rm", "-f", JOURNAL)
+        node.remove_journal()
 
 
 @pytest.fixture
@@ -55,8 +62,7 @@ def clean_nodes(lab: Lab) -> Lab:
 def empty(lab: Lab) -> Lab:
     """Both nodes without a container."""
     for node in lab.nodes.values():
-        if left := node.docker("ps", "-aq").split():
-            node.docker("rm", "-f", "-v", *left)
+        node.remove_containers()
     return lab
 
 
@@ -98,7 +104,7 @@ def is_serving(node: LabNode, model: str) -> bool:
 def find_serving_model(lab: Lab) -> str:
     """Return which model serves, whole and alone on its nodes: fails for two halves, for remains, for none."""
     spark1, spark2 = lab.nodes["spark1"], lab.nodes["spark2"]
-    running = {node.name: node.docker("ps", "--format", "{{.Names}}").split() for node in (spark1, spark2)}
+    running = {node.name: list_running(node) for node in (spark1, spark2)}
     standing = {node.name: list_containers(node) for node in (spark1, spark2)}
     assert running == standing, "nothing kept or half made is left"
     assert list_journal_nodes(lab) == []
@@ -198,7 +204,7 @@ def test_a_foreign_container_that_holds_the_memory_is_named_and_left(
     empty: Lab, spark1: LabNode, sparkctl: Sparkctl
 ) -> None:
     spark1.docker("run", "-d", "--name", "comfyui", "--network", "host", "-e", "LAB_ALLOC_MB=2048", IMAGE)
-    await_true("it to be ready", lambda: "Server is ready" in spark1.docker("logs", "comfyui"))
+    await_true("it to be ready", lambda: "Server is ready" in spark1.read_container_log("comfyui"))
     lines = Path("/proc/meminfo").read_text().splitlines()
     available = next(int(line.split()[1]) for line in lines if "MemAvailable" in line)
     sparkctl.profile(memory={"expected": f"{(available >> 10) + 1024}m"})

@@ -16,7 +16,6 @@ from tests.lab.support.command_outcomes import (
     LOADING,
     assert_ended,
     get_verdict,
-    inspect_container,
     list_containers,
     list_own_containers,
 )
@@ -48,7 +47,7 @@ def test_up_and_down_over_the_second_link(
     assert read_label(spark1, "nodes") == read_label(spark2, "nodes") == "spark1,spark2"
     assert can_talk_over_cable(spark1)
     for node in (spark1, spark2):
-        env = inspect_container(node, list_own_containers(node)[0])["Config"]["Env"]
+        env = node.inspect_container(list_own_containers(node)[0])["Config"]["Env"]
         assert f"NCCL_SOCKET_IFNAME={FABRIC}" in env
         assert f"GLOO_SOCKET_IFNAME={FABRIC}" in env
     before = list_container_ids(clean_nodes)

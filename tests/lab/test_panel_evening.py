@@ -10,10 +10,9 @@ import pytest
 from sparkctl.commands.actions import LOGS
 from sparkctl.tui.panel_options import AVAILABLE_SCREENS
 from tests.lab.bed.node import LabNode
-from tests.lab.support.command_outcomes import inspect_container, list_containers
+from tests.lab.support.command_outcomes import count_cache_drops, count_kernel_drops, list_containers
 from tests.lab.support.sparkctl_process import Sparkctl
 from tests.lab.support.tmux_screen import Screen
-from tests.lab.test_terminal_input import count_cache_drops
 
 
 @pytest.fixture
@@ -43,7 +42,7 @@ def test_an_evening_at_the_panel(spark1: LabNode, screen: Screen) -> None:
     screen.press("Enter")
     screen.until("spark1 ◐", "tiny", gone="enter starts")
     screen.until("spark1 ● ready", "tiny", ":8101")
-    assert inspect_container(spark1, "sglang-tiny")["State"]["Status"] == "running"
+    assert spark1.inspect_container("sglang-tiny")["State"]["Status"] == "running"
 
     if LOGS in AVAILABLE_SCREENS:
         screen.press("l")
@@ -64,10 +63,11 @@ def test_an_evening_at_the_panel(spark1: LabNode, screen: Screen) -> None:
     screen.until("spark1 ● ready", "other", ":8102")
     assert list_containers(spark1) == ["sglang-other"]
 
-    before = count_cache_drops(spark1)
+    before, machine = count_cache_drops(spark1), count_kernel_drops()
     screen.press("c")
     screen.until("caches dropped")
     assert count_cache_drops(spark1) == before + 1
+    assert count_kernel_drops() > machine
     screen.press("q")
     screen.until("other goes on running on spark1", "ended with 0")
-    assert inspect_container(spark1, "sglang-other")["State"]["Status"] == "running"
+    assert spark1.inspect_container("sglang-other")["State"]["Status"] == "running"

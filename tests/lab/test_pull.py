@@ -37,25 +37,33 @@ WEIGHTS = os.urandom(24_000_000)
 
 @pytest.fixture
 def registry(spark1: LabNode) -> Iterator[Registry]:
-    """A registry on spark1 that has the engine's image; the node itself has it only under its own name."""
+    """An empty registry on spark1."""
     opened = Registry(spark1)
-    spark1.docker("tag", IMAGE, PUBLISHED)
-    spark1.docker("push", PUBLISHED)
-    spark1.docker("rmi", PUBLISHED)
     yield opened
     opened.close()
     spark1.docker("rmi", "-f", PUBLISHED, check=False)
     spark1.sh("rm", "-rf", "/tmp/registry", "/tmp/registry.yml", "/home/milo/.docker")
 
 
+def publish_small_image(node: LabNode, *options: str) -> str:
+    """Push an image of a few bytes as PUBLISHED, remove it from the node and return its id."""
+    node.sh("sh", "-c", f"echo engine >/tmp/blob && tar c -C /tmp blob | docker import - {PUBLISHED}; rm /tmp/blob")
+    made = node.docker("images", "-q", "--no-trunc", PUBLISHED)
+    node.docker(*options, "push", PUBLISHED)
+    node.docker("rmi", PUBLISHED)
+    assert not node.docker("images", "-q", PUBLISHED)
+    return made
+
+
 def test_an_image_comes_from_its_registry(registry: Registry, spark1: LabNode, sparkctl: Sparkctl) -> None:
+    published = publish_small_image(spark1)
     name = sparkctl.profile(image=PUBLISHED)
     refused = sparkctl("up", name, "--node", "spark1", "--json")
     assert_ended(refused, 6, "refused")
     assert refused.result["hint"] == f"sparkctl up {name} --node spark1 --pull"
     pulled = sparkctl("pull", name, "--node", "spark1", "--image-only", "--json")
     assert_ended(pulled, 0, "done")
-    assert spark1.docker("images", "-q", "--no-trunc", PUBLISHED) == spark1.docker("images", "-q", "--no-trunc", IMAGE)
+    assert spark1.docker("images", "-q", "--no-trunc", PUBLISHED) == published
     again = sparkctl("pull", name, "--node", "spark1", "--image-only", "--json")
     assert "nothing to get" in again.result["message"]
 
@@ -272,14 +280,12 @@ def test_the_login_of_the_nodes_user_counts_and_the_operators_with_login(
     words = ["perl", "-e", "print crypt($ARGV[0], $ARGV[1])", PASSWORD, "$2y$05$" + "abcdefghijklmnopqrstuu"]
     hashed = subprocess.run(words, check=True, capture_output=True, text=True).stdout  # Python has no crypt since 3.13
     spark1.put("/tmp/htpasswd", f"milo:{hashed}\n")
-    spark1.docker("tag", IMAGE, PUBLISHED)
     opened = Registry(spark1, "auth: {htpasswd: {realm: lab, path: /tmp/htpasswd}}\n")
     login = base64.b64encode(f"milo:{PASSWORD}".encode()).decode()
     try:
         spark1.sh("mkdir", "-p", "/tmp/docker-login", "/home/milo/.docker")
         spark1.put("/tmp/docker-login/config.json", json.dumps({"auths": {REGISTRY: {"auth": login}}}))
-        spark1.docker("--config", "/tmp/docker-login", "push", PUBLISHED)
-        spark1.docker("rmi", PUBLISHED)
+        publish_small_image(spark1, "--config", "/tmp/docker-login")
         name = sparkctl.profile(image=PUBLISHED)
         refused = sparkctl("pull", name, "--node", "spark1", "--image-only", "--json")
         assert_ended(refused, 6, "refused")
@@ -345,7 +351,7 @@ def write_profile(sparkctl: Sparkctl, **model: str) -> str:
 
 
 def list_downloads(node: LabNode) -> list[str]:
-    return node.docker("ps", "-q", "--filter", f"label={ContainerLabel.DOWNLOAD}").split()
+    return [one["Id"] for one in node.list_containers(stopped=False, label=ContainerLabel.DOWNLOAD)]
 
 
 def list_model(node: LabNode) -> str:
@@ -369,6 +375,26 @@ def test_a_model_comes_whole_as_its_user(prepared: LabNode, hub: HubStandIn, hub
     assert "hf_right" not in pulled.out + pulled.err
     assert not prepared.sh("sh", "-c", "ls -d /dev/shm/sparkctl-token-*", check=False)
     assert not list_downloads(prepared)
+
+
+def test_a_link_that_the_download_cannot_follow_is_told_before_a_byte_comes(
+    prepared: LabNode, hub: HubStandIn, hub_url: str, sparkctl: Sparkctl
+) -> None:
+    env = {"HF_ENDPOINT": hub_url}
+    prepared.sh("sh", "-c", f"install -d -o milo /home/milo/large && ln -s /home/milo/large {MODEL}")
+    try:
+        refused = sparkctl("pull", write_profile(sparkctl), "--node", "spark1", "--json", env=env)
+        assert_ended(refused, 6, "refused")
+        assert f"cannot be stored in {MODEL}" in refused.result["message"]
+        assert "is a link to /home/milo/large" in refused.result["message"]
+        assert not [path for _, path, wanted in hub.log if path.startswith("/cdn")]
+        assert not prepared.sh("sh", "-c", "ls -d /home/milo/large/* /home/milo/models/*.sparkctl-part", check=False)
+        prepared.sh("sh", "-c", f"rm {MODEL} && install -d -o milo {MODEL}-large && ln -s pulled-large {MODEL}")
+        assert_ended(sparkctl("pull", write_profile(sparkctl), "--node", "spark1", "--json", env=env), 0, "done")
+        assert prepared.sh("readlink", MODEL).strip() == "pulled-large"
+        assert "model-00002-of-00002.safetensors 24000000 milo" in list_model(prepared)
+    finally:
+        prepared.sh("rm", "-rf", MODEL, f"{MODEL}-large", "/home/milo/large")
 
 
 def test_a_download_outlives_the_operators_machine(

@@ -7,7 +7,7 @@ import pytest
 from tests.lab.bed.faults import Faults
 from tests.lab.bed.names import IMAGE
 from tests.lab.bed.node import LabNode
-from tests.lab.support.command_outcomes import assert_ended, inspect_container, list_containers
+from tests.lab.support.command_outcomes import assert_ended, list_containers
 from tests.lab.support.sparkctl_process import Ran, Sparkctl
 
 
@@ -21,10 +21,10 @@ def assert_refused(ran: Ran, *words: str) -> None:
 
 def test_name_taken_by_a_foreign_container(spark1: LabNode, sparkctl: Sparkctl) -> None:
     spark1.docker("run", "-d", "--name", "mine", "--network", "host", "-e", "LAB_END=hang", IMAGE)
-    before = inspect_container(spark1, "mine")
+    before = spark1.inspect_container("mine")
     profile = sparkctl.profile(container={"gpus": "none", "network": "host", "name": "mine"})
     assert_refused(sparkctl("up", profile, "--node", "spark1", "--json"), "mine")
-    after = inspect_container(spark1, "mine")
+    after = spark1.inspect_container("mine")
     assert (before["Id"], before["State"]["Pid"]) == (after["Id"], after["State"]["Pid"])
     assert_refused(sparkctl("up", profile, "--node", "spark1", "--replace", "--json"), "mine")
     assert list_containers(spark1) == ["mine"]

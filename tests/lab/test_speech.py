@@ -12,7 +12,7 @@ from typing import Any
 from tests.lab.bed.lab import Lab
 from tests.lab.bed.names import ADDRESSES
 from tests.lab.bed.node import LabNode
-from tests.lab.support.command_outcomes import LOADING, assert_ended, get_verdict, inspect_container, list_containers
+from tests.lab.support.command_outcomes import LOADING, assert_ended, get_verdict, list_containers
 from tests.lab.support.sparkctl_process import Ran, Running, Sparkctl
 
 MODEL_URL = "http://127.0.0.1:8102/v1/completions"
@@ -80,9 +80,9 @@ def test_from_nothing_to_sound_and_its_model_is_stopped(
     assert "without a single sample" in status.out
     said = sparkctl("say", "good evening", "--node", "spark2")
     assert (said.code, said.stdout, "without a single sample" in said.err) == (5, b"", True), said
-    voice = inspect_container(spark2, VOICE)["Id"]
+    voice = spark2.inspect_container(VOICE)["Id"]
     assert_ended(sparkctl("up", "voice", "--node", "spark2", "--json"), 0, "ready")
-    assert inspect_container(spark2, VOICE)["Id"] == voice, "only its model was started again"
+    assert spark2.inspect_container(VOICE)["Id"] == voice, "only its model was started again"
 
     began = time.time()
     assert_ended(sparkctl("down", "voice", "--node", "spark2", "--json"), 0, "done")

@@ -17,7 +17,6 @@ from tests.lab.bed.node import LabNode
 from tests.lab.support.command_outcomes import (
     LOADING,
     assert_ended,
-    inspect_container,
     list_containers,
     list_own_containers,
     parse_numbers,
@@ -39,7 +38,7 @@ def test_up_status_logs_down(clean_nodes: Lab, sparkctl: Sparkctl, name: str) ->
     assert (
         list(dict.fromkeys(phases)) == ["creating", "starting", "loading", "warming", "ready"] or phases[-1] == "ready"
     )
-    assert inspect_container(node, list_own_containers(node)[0])["HostConfig"]["AutoRemove"] is False
+    assert node.inspect_container(list_own_containers(node)[0])["HostConfig"]["AutoRemove"] is False
 
     status = sparkctl("status", "--node", name)
     assert status.code == 0, status
@@ -63,7 +62,7 @@ def test_the_shipped_profile_starts_with_its_real_command(spark1: LabNode, spark
     assert refused.result["hint"] == "sparkctl up qwen36 --node spark1 --pull", "its model is not there"
     up = sparkctl("up", "qwen36", "--node", "spark1", "--force", "--json")  # this engine needs none
     assert_ended(up, 0, "ready")
-    made = inspect_container(spark1, "sglang-qwen36")
+    made = spark1.inspect_container("sglang-qwen36")
     assert made["Config"]["Image"] == "scitrera/dgx-spark-sglang:0.5.12"
     assert made["Config"]["Cmd"][:3] == ["python", "-m", "sglang.launch_server"]
     assert made["HostConfig"]["Binds"] == ["/home/milo/models:/models"]
@@ -74,30 +73,30 @@ def test_the_shipped_profile_starts_with_its_real_command(spark1: LabNode, spark
 def test_a_second_up_is_success_at_once(spark1: LabNode, sparkctl: Sparkctl) -> None:
     profile = sparkctl.profile()
     assert_ended(sparkctl("up", profile, "--node", "spark1", "--json"), 0, "ready")
-    before = inspect_container(spark1, list_own_containers(spark1)[0])["Id"]
+    before = spark1.inspect_container(list_own_containers(spark1)[0])["Id"]
     again = sparkctl("up", profile, "--node", "spark1", "--json")
     assert_ended(again, 0, "ready")
-    assert inspect_container(spark1, list_own_containers(spark1)[0])["Id"] == before
+    assert spark1.inspect_container(list_own_containers(spark1)[0])["Id"] == before
     assert not any(event.get("phase") == "creating" for event in again.events), again
 
 
 def test_another_version_needs_replace(spark1: LabNode, sparkctl: Sparkctl) -> None:
     profile = sparkctl.profile()
     assert_ended(sparkctl("up", profile, "--node", "spark1", "--json"), 0, "ready")
-    before = inspect_container(spark1, list_own_containers(spark1)[0])["Id"]
+    before = spark1.inspect_container(list_own_containers(spark1)[0])["Id"]
     sparkctl.profile(env={"OTHER": "1"})
     refused = sparkctl("up", profile, "--node", "spark1", "--json")
     assert_ended(refused, 6, "refused")
     assert "--replace" in refused.out + refused.err
-    assert inspect_container(spark1, list_own_containers(spark1)[0])["Id"] == before
+    assert spark1.inspect_container(list_own_containers(spark1)[0])["Id"] == before
     assert_ended(sparkctl("up", profile, "--node", "spark1", "--replace", "--json"), 0, "ready")
-    assert inspect_container(spark1, list_own_containers(spark1)[0])["Id"] != before
+    assert spark1.inspect_container(list_own_containers(spark1)[0])["Id"] != before
 
 
 def test_detach_returns_and_the_engine_goes_on(spark1: LabNode, sparkctl: Sparkctl) -> None:
     profile = sparkctl.profile(env={"LAB_LOAD_S": "2"})
     assert_ended(sparkctl("up", profile, "--node", "spark1", "--detach", "--json"), 0, "detached")
-    assert inspect_container(spark1, list_own_containers(spark1)[0])["State"]["Status"] == "running"
+    assert spark1.inspect_container(list_own_containers(spark1)[0])["State"]["Status"] == "running"
     assert_ended(sparkctl("up", profile, "--node", "spark1", "--json"), 0, "ready")
 
 
@@ -116,7 +115,7 @@ def test_ctrl_c_stops_watching_and_never_the_engine(spark1: LabNode, sparkctl: S
     ended = watching.end(10)
     assert_ended(ended, 130, "interrupted")
     assert "keeps starting" in ended.out + ended.err
-    assert inspect_container(spark1, list_own_containers(spark1)[0])["State"]["Status"] == "running"
+    assert spark1.inspect_container(list_own_containers(spark1)[0])["State"]["Status"] == "running"
     assert_ended(sparkctl("up", profile, "--node", "spark1", "--json"), 0, "ready")
     assert len(list_own_containers(spark1)) == 1
 

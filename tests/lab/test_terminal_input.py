@@ -11,7 +11,7 @@ from tests.lab.bed.faults import Faults
 from tests.lab.bed.lab import format_known_hosts
 from tests.lab.bed.names import IMAGE, PASSWORD
 from tests.lab.bed.node import LabNode
-from tests.lab.support.command_outcomes import assert_ended, list_containers
+from tests.lab.support.command_outcomes import assert_ended, count_cache_drops, count_kernel_drops, list_containers
 from tests.lab.support.sparkctl_process import Sparkctl
 
 MADE_UP = (
@@ -23,21 +23,17 @@ MADE_UP = (
 )
 
 
-def count_cache_drops(node: LabNode) -> int:
-    """The kernel's count of page cache drops."""
-    return int(node.sh("awk", "/^drop_pagecache/ {print $2}", "/proc/vmstat"))
-
-
 def test_the_sudo_password_is_asked_for_used_once_and_shown_nowhere(
     spark1: LabNode, sparkctl: Sparkctl, faults: Faults
 ) -> None:
     faults.sudo_rule(spark1, "password")
-    before = count_cache_drops(spark1)
+    before, machine = count_cache_drops(spark1), count_kernel_drops()
     code, seen = sparkctl.on_terminal(
         "drop-caches", "--node", "spark1", answers={b"password on spark1:": PASSWORD.encode() + b"\n"}
     )
     assert code == 0, seen
-    assert count_cache_drops(spark1) > before
+    assert count_cache_drops(spark1) == before + 1
+    assert count_kernel_drops() > machine
     assert PASSWORD.encode() not in seen
     assert not any(PASSWORD in path.read_text(errors="replace") for path in sparkctl.home.rglob("*") if path.is_file())
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.lab.bed.faults import Faults
 from tests.lab.bed.node import LabNode
-from tests.lab.support.command_outcomes import assert_ended, inspect_container, list_own_containers
+from tests.lab.support.command_outcomes import assert_ended, list_own_containers
 from tests.lab.support.sparkctl_process import Sparkctl
 
 
@@ -66,7 +66,7 @@ def test_a_generated_key_is_asked_of_clients_and_stands_nowhere_on_the_node(
     assert kept.stat().st_mode & 0o777 == 0o600
     assert key not in ran.out + ran.err
     container = list_own_containers(spark1)[0]
-    seen = inspect_container(spark1, container)
+    seen = spark1.inspect_container(container)
     assert key not in json.dumps([seen["Path"], seen["Args"], seen["Config"]["Cmd"], seen["Config"]["Labels"]])
     assert key not in spark1.docker("logs", container)
     assert key not in spark1.sh("sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")

@@ -16,7 +16,6 @@ from tests.lab.support.command_outcomes import (
     LOADING,
     assert_ended,
     get_verdict,
-    inspect_container,
     list_containers,
     list_own_containers,
 )
@@ -44,13 +43,13 @@ def test_without_a_way_to_the_port_nothing_is_made_and_what_serves_goes_on(
 ) -> None:
     sparkctl.profile("other", model=OTHER)
     assert_ended(sparkctl("up", sparkctl.profile(), "--node", "spark1", "--json"), 0, "ready")
-    before = inspect_container(spark1, list_own_containers(spark1)[0])
+    before = spark1.inspect_container(list_own_containers(spark1)[0])
     faults.sshd_option(spark1, name, value)
     ran = sparkctl("switch", "other", "--node", "spark1", "--json")
     assert_ended(ran, 6, "refused")
     assert "does not forward TCP connections to 127.0.0.1:8101" in ran.result["message"]
     assert "AllowTcpForwarding yes" in ran.result["hint"]
-    after = inspect_container(spark1, list_own_containers(spark1)[0])
+    after = spark1.inspect_container(list_own_containers(spark1)[0])
     assert (after["Id"], after["State"]["StartedAt"]) == (before["Id"], before["State"]["StartedAt"])
     assert spark1.sh("ls", JOURNAL, check=False) == ""
     ran = sparkctl("up", "tiny", "--node", "spark1", "--json")
@@ -94,7 +93,7 @@ def test_a_stop_that_waited_does_not_stop_what_was_asked_for_later(
     assert "a new start was asked for" in join_warnings(ran)
     assert_ended(sparkctl("up", "other", "--node", "spark1", "--json"), 0, "ready")
     assert list_own_containers(spark1) == ["sglang-other", "sglang-tiny"]
-    assert inspect_container(spark1, "sglang-tiny")["State"]["Status"] == "running"
+    assert spark1.inspect_container("sglang-tiny")["State"]["Status"] == "running"
 
 
 def test_a_paused_container_is_named_everywhere_and_can_be_stopped(spark1: LabNode, sparkctl: Sparkctl) -> None:

@@ -31,6 +31,7 @@ class LabelledLog:
     right: tuple[str, ...]
     vague: tuple[str, ...]
     source: str
+    proof: str = ""  # what the line has to say that is shown as the proof
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +50,12 @@ def load_posted_logs() -> Iterator[LabelledLog]:
     for name, one in json.loads(POSTED_LOGS.read_text("utf-8")).items():
         log = "".join(f"{line}\n" for line in one["log"]).encode()
         yield LabelledLog(
-            name=name, log=log, right=tuple(one["right"]), vague=tuple(one["vague"]), source=one["source"]
+            name=name,
+            log=log,
+            right=tuple(one["right"]),
+            vague=tuple(one["vague"]),
+            source=one["source"],
+            proof=one.get("proof", ""),
         )
 
 
@@ -68,7 +74,10 @@ def judge_log(labelled: LabelledLog) -> JudgedLog:
     """Diagnose a log and compare the verdict with its label."""
     found = diagnose_bytes(io.BytesIO(labelled.log), labelled.name, None).diagnosis
     cause = NO_FAILURE if found.verdict is None else str(found.verdict.cause)
-    if cause in labelled.right:
+    evidence = () if found.verdict is None else found.verdict.evidence
+    if cause in labelled.right and labelled.proof and not any(labelled.proof in one.text for one in evidence[:1]):
+        judgement = "vague"
+    elif cause in labelled.right:
         judgement = "right"
     elif labelled.right == (NO_FAILURE,):
         judgement = "false alarm"

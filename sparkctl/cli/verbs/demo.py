@@ -8,7 +8,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -231,8 +230,10 @@ def _open_demo_panel(scenario: str | None, speed: float, *, readonly: bool) -> i
     from sparkctl.cli.panel_launcher import open_panel
     from sparkctl.simulator import DEMO_SPEED, SimClock
 
-    clock = SimClock(elastic=True)
-    pace = {"speed": 1 / DEMO_SPEED, "clock": clock, "busy_rate": TIME_FACTOR * speed}
+    clock, taken = SimClock(elastic=True), dict[str, None]()
+    pace = {
+        "speed": 1 / DEMO_SPEED, "clock": clock, "busy_rate": TIME_FACTOR * speed, "report_taken_port": taken.setdefault,
+    }  # fmt: skip
     shown = scenario or (_BUSY_SCENARIO if readonly else "story")
     with _temporary_home(shown, **pace) as home:
         seed_start_history(home / "state", shown)
@@ -240,7 +241,7 @@ def _open_demo_panel(scenario: str | None, speed: float, *, readonly: bool) -> i
             load_commands,
             readonly=readonly,
             clock=clock,
-            badge=partial(format_clock_label, clock),
+            badge=lambda: ", ".join((format_clock_label(clock), *(f"{address} was taken" for address in taken))),
             story=DEMO_STEPS if scenario is None and not readonly else (),
         )
 
@@ -253,6 +254,7 @@ def _run_simulator(scenario: str, **pace: Any) -> Iterator[tuple[Path, Path]]:
     from sparkctl.files import remove_abandoned_directories
     from sparkctl.simulator import DIRECTORY_PREFIX, run_in_background
 
+    pace.setdefault("report_taken_port", _print_taken_port)
     logging.getLogger("asyncio").setLevel(logging.ERROR)  # that a client leaves while a Spark writes is no warning
     for prefix in (_HOME_PREFIX, DIRECTORY_PREFIX):
         remove_abandoned_directories(prefix)
@@ -266,6 +268,17 @@ def _run_simulator(scenario: str, **pace: Any) -> Iterator[tuple[Path, Path]]:
             yield Path(config), Path(home)
         finally:
             stop_timer()  # nothing interrupts the deletion
+
+
+def _print_taken_port(address: str) -> None:
+    """Explain that a simulated engine does not answer at the address that is shown for it."""
+    from sparkctl.cli import stderr
+
+    stderr.print_message(
+        f"another program of this machine has {address}: whoever asks there does not reach the simulated engine; "
+        "`sparkctl tunnel` gives it another port",
+        is_trouble=True,
+    )
 
 
 @contextmanager
@@ -397,8 +410,9 @@ def _serve_simulator(scenario: str, speed: float) -> int:
                 f"export SPARKCTL_PROFILES_BENEATH={shlex.quote(os.environ['SPARKCTL_PROFILES_BENEATH'])}"
             )
         stderr.print_message(
-            "two simulated Sparks are running; Ctrl-C ends them. A started model answers a client at the address that "
-            "is shown, or through `sparkctl tunnel` where another program has that port. Profiles written in such a terminal are deleted at the end"
+            "paste these lines into another terminal: each sparkctl there works on two simulated Sparks, until Ctrl-C here. A "
+            "started model answers a client at the address that is shown, or through `sparkctl tunnel` where another program has "
+            "that port. Profiles written in such a terminal are deleted at the end"
         )
         stop = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -148,7 +148,7 @@ def _create_findings_printer(names: Sequence[str], *, at_once: bool = False) -> 
                     super().print_event(event)
                     if self.node is not None and not at_once:
                         stderr.print_message(
-                            "one look does not find what shows only over time, such as a stuck clock: sparkctl top does"
+                            "some problems show only over time, such as a stuck clock: sparkctl top finds them"
                         )
                 case _:
                     super().print_event(event)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
-
 import click
 
+from sparkctl.cli.instance_cache import read_instances
 from sparkctl.cli.options import (
     PreparedVerb,
     RequestCommand,
     accept_silently,
     complete_instances,
     complete_nodes,
+    is_configured_node,
+    is_profile,
     json_option,
     list_nodes,
     node_option,
@@ -22,7 +23,7 @@ from sparkctl.errors import InvalidInput
 
 
 @click.command("down", cls=RequestCommand, short_help="Stop an instance and wait until its memory is back.")
-@click.argument("instance", nargs=-1, metavar="[INSTANCE]", shell_complete=complete_instances)
+@click.argument("instance", nargs=-1, metavar="[INSTANCE...]", shell_complete=complete_instances)
 @click.option("--all", "everything", is_flag=True, help="Every instance that sparkctl started.")
 @node_option(many=True)
 @click.option(
@@ -50,7 +51,7 @@ def down_command(
     as_json: bool,
 ) -> PreparedVerb:
     """Stop INSTANCE (or --all), save its log, remove its container, and check that it left nothing behind: memory,
-    processes, files in /dev/shm.
+    processes, files in /dev/shm. Several are stopped one after the other.
 
     Models that were started only for it (`needs` in its profile) are stopped after it. A model over several Sparks is
     stopped on all of them. Only what sparkctl started is stopped. It is not an error if the instance does not run.
@@ -60,6 +61,7 @@ def down_command(
 
     \b
       sparkctl down qwen36
+      sparkctl down qwen36 orpheus-tts
       sparkctl down --all --node spark2
       sparkctl down qwen36 --kill            without a grace period
     """
@@ -68,25 +70,30 @@ def down_command(
     from sparkctl.history.operation_history import OperationHistory
     from sparkctl.profiles.profile_library import ProfileLibrary
 
-    if len(instance) > 1:
-        commands = " && ".join(shlex.join(("sparkctl", "down", one)) for one in instance)
-        raise InvalidInput(
-            "down stops one instance at a time", f"{commands}\nsparkctl down --all        stops everything"
-        )
-    name = instance[0] if instance else None
-    if everything and name is not None:
+    if everything and instance:
         raise click.UsageError("either INSTANCE or --all, not both", ctx)
-    if not everything and name is None:
+    if not everything and not instance:
+        if seen := read_instances():
+            lines = "\n".join(f"sparkctl down {name}" for name in seen)
+            raise InvalidInput("which instance? These ran when sparkctl last looked", f"{lines}\nsparkctl down --all")
         raise click.UsageError("name an instance, or use --all", ctx)
     if kill and grace is not None:
         raise click.UsageError("either --grace or --kill, not both", ctx)
     known = (*ProfileLibrary().list_names(), *OperationHistory(state_dir()).list_instances_with_logs())
-    request = StopInstance(
-        instance=name, nodes=select_configured_nodes(node), names_nodes=bool(node), grace=0.0 if kill else grace,
-        known=frozenset(known), everywhere=list_nodes(), with_needs=with_needs,
-        dry_run=dry_run,
-    )  # fmt: skip
-    return PreparedVerb(request=request)
+    nodes, everywhere = select_configured_nodes(node), list_nodes()
+    if taken := [name for name in instance if name not in known and is_configured_node(name)]:
+        raise InvalidInput(
+            f"{taken[0]} is a node, and down stops an instance",
+            f"sparkctl free {taken[0]}        stops everything on it\nsparkctl status {taken[0]}",
+        )
+    requests = [
+        StopInstance(
+            instance=name, nodes=nodes, names_nodes=bool(node), grace=0.0 if kill else grace, known=frozenset(known),
+            everywhere=everywhere, with_needs=with_needs, dry_run=dry_run,
+        )
+        for name in dict.fromkeys(instance) or (None,)
+    ]  # fmt: skip
+    return PreparedVerb(request=requests[0], later=requests[1:])
 
 
 @click.command(
@@ -149,6 +156,8 @@ def free_command(
 
     if not nodes and not node:  # never all of them by default: it stops what runs
         raise click.MissingParameter(ctx=ctx, param_hint="'NODE...'", param_type="argument")
+    if taken := [one for one in nodes if is_profile(one) and not is_configured_node(one)]:
+        raise InvalidInput(f"{taken[0]} is a profile, and free takes a node", f"sparkctl down {taken[0]}")
     request = StopInstance(
         instance=None, nodes=select_configured_nodes((*nodes, *node)), grace=grace, everywhere=list_nodes(), frees=True,
         dry_run=dry_run,

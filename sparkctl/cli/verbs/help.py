@@ -35,6 +35,7 @@ def help_command(ctx: click.Context, words: tuple[str, ...], as_man: bool) -> in
     from sparkctl.cli import stdout
 
     root = ctx.find_root()
+    words = () if words == ("topics",) else words
     if as_man and (found := _find_command(root, words)) is not None:
         stdout.print_lines(format_man_page(found).splitlines())
     elif not words:
@@ -54,6 +55,8 @@ def help_command(ctx: click.Context, words: tuple[str, ...], as_man: bool) -> in
             click.echo_via_pager("\n".join(lines))
         else:
             stdout.print_lines(lines)
+    elif (found := _find_command(root, words[:1])) is not None and not isinstance(found.command, click.Group):
+        stdout.print_line(found.get_help())  # `history show` is a word of `history`
     elif sections := _find_headings(" ".join(words)):
         page, heading, lines = sections[0]
         stdout.print_lines([f"{heading}  (sparkctl help {page})", *_fit_terminal(lines)])
@@ -69,7 +72,8 @@ def help_command(ctx: click.Context, words: tuple[str, ...], as_man: bool) -> in
         if hint := VERB_HINTS.get(subject):
             raise InvalidInput(f"sparkctl has no command {subject}", hint)
         known = (*_list_verbs(root), *_list_topics())
-        raise InvalidInput(f"there is no help about {subject!r}{format_did_you_mean(subject, known)}", "sparkctl help")
+        near = format_did_you_mean(subject, known, cutoff=0.7)
+        raise InvalidInput(f"there is no help about {subject!r}{near}", "sparkctl help")
     return 0
 
 

@@ -31,7 +31,7 @@ def _complete_arguments(ctx: click.Context, param: click.Parameter, incomplete: 
 
 
 @click.command("history", short_help="Show past starts, stops and switches, and their results.")
-@click.argument("words", nargs=-1, metavar="[PROFILE | show ID]", shell_complete=_complete_arguments)
+@click.argument("words", nargs=-1, metavar="[PROFILE | [show] ID]", shell_complete=_complete_arguments)
 @click.option("-n", "--node", metavar="NODE", help="Show only operations on this node.", shell_complete=complete_nodes)
 @click.option("--failed", is_flag=True, help="Show only operations that failed; a refusal is not a failure.")
 @click.option("--refused", is_flag=True, help="Show only operations that were refused: they changed nothing.")
@@ -53,13 +53,14 @@ def history_command(
     \b
     sparkctl history                     the latest operations
     sparkctl history qwen36 --failed     when it did not start, and why
-    sparkctl history show 12             details of one: phases against the usual times, memory, verdict, files,
-                                         and what changed since it last worked
+    sparkctl history 12                  one in detail: times, memory, verdict, what changed since it worked
 
     The history is stored only on this machine and contains no secrets. Exit 2 if the file cannot be read.
     """
     context = create_context(may_ask=False)
     words = words[1:] if words in (("list",), ("ls",)) else words
+    if len(words) == 1 and words[0].isascii() and words[0].isdigit():
+        words = (_SHOW_WORD, *words)  # a number is that of an operation
     if words[:1] == (_SHOW_WORD,):
         if idle := next(
             (name for name, value in zip(_LIST_ONLY_OPTIONS, (node, failed, refused, last), strict=True) if value), None

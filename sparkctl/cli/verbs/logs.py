@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,13 @@ import click
 from sparkctl.cli.options import (
     complete_instances,
     create_context,
+    is_configured_node,
     json_option,
     node_option,
     parse_duration_option,
     select_configured_nodes,
 )
+from sparkctl.errors import InvalidInput
 
 if TYPE_CHECKING:
     from sparkctl.context import CommandContext
@@ -62,6 +65,11 @@ def logs_command(
     except (re.error, ValueError) as wrong:
         raise click.BadParameter(f"{grep!r} is not a regular expression: {wrong}", ctx, param_hint="--grep") from wrong
     context = create_context(may_ask=not as_json)
+    if number := next((one for one in node if one.isdecimal() and not is_configured_node(one)), None):
+        words = shlex.join(["sparkctl", "logs", *([instance] if instance else []), "--tail", number])
+        raise InvalidInput("-n names a node", words)  # for docker, tail and journalctl it is a number of lines
+    if not node and instance is not None and is_configured_node(instance):
+        node, instance = (instance,), None  # the log of the only one that runs there
     nodes = select_configured_nodes(node)
     request = ShowLog(
         instance=instance or run_async(_find_only_instance(context, nodes)),
@@ -78,7 +86,7 @@ def logs_command(
 
 async def _find_only_instance(context: CommandContext, nodes: Sequence[Node]) -> str:
     """Return the only instance of sparkctl that runs. Raises `SparkctlError` where none or several do, or a node is silent."""
-    from sparkctl.errors import InvalidInput, NodeError
+    from sparkctl.errors import NodeError
     from sparkctl.model.node import NodeState
     from sparkctl.monitor.node_status import read_node_statuses
 

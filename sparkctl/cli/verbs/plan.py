@@ -45,9 +45,11 @@ from sparkctl.views.text.styled_text import Span, TextRow, TextStyle
 class EstimatePrinter(TextPrinter):
     """Prints the answer and the calculation on stdout, warnings and errors on stderr."""
 
-    def __init__(self, profile: Profile, assumed: str | None = None) -> None:
+    def __init__(self, profile: Profile, assumed: str | None = None, obstacle: str | None = None) -> None:
         super().__init__()
         self._assumed = assumed
+        self._obstacle = obstacle  # why `up` refuses it, however much memory there is
+        self._held: list[Event] = []  # of a model over several Sparks: the answer for all of them comes first
         self._profile = profile
         self._measured = summarize_reference(profile.reference)
         self._fits: list[MemoryFit] = []
@@ -63,6 +65,31 @@ class EstimatePrinter(TextPrinter):
 
     def print_event(self, event: Event) -> None:
         """Print each answer with what is missing there, and the summary of all at the end."""
+        if self._profile.nodes > 1 and isinstance(event, MemoryFitEvaluated | PartsMissing):
+            self._held.append(event)
+            return
+        if isinstance(event, CommandEnded) and self._held:
+            self._print_group_answer()
+            for one in self._held:
+                self._print_part(one)
+        self._print_part(event)
+
+    def _print_group_answer(self) -> None:
+        """Print the answer for all Sparks together."""
+        fits = [one.fit for one in self._held if isinstance(one, MemoryFitEvaluated)]
+        for answer in format_group_answer([one for one in fits if one.profile == self._profile.name]):
+            is_bad = self._obstacle is not None or any(one.is_refused for one in fits)
+            style = (
+                TextStyle.BAD
+                if is_bad
+                else TextStyle.ATTENTION
+                if any(one.margin is None for one in fits)
+                else TextStyle.GOOD
+            )
+            stdout.print_rows(wrap_styled_line((Span(answer, style),), stdout.get_terminal_width()))
+        stdout.print_line()
+
+    def _print_part(self, event: Event) -> None:
         width = stdout.get_terminal_width()
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
@@ -87,9 +114,14 @@ class EstimatePrinter(TextPrinter):
             stdout.print_line()
         if missing is not None and self._assumed is None and (lacking := describe_missing_kinds(missing.parts)):
             words = f"{fit.profile} cannot start on {fit.node} yet: {lacking}; its memory: {describe_answer(fit)}"
-            stdout.print_rows(wrap_styled_line((Span(words, TextStyle.BAD),), width))
+            answer: TextRow = (Span(words, TextStyle.BAD),)
+        elif self._obstacle is not None and fit.profile == self._profile.name:
+            words = f"{fit.profile} cannot start on {fit.node}: {self._obstacle.split('; ')[0]}; its memory: {describe_answer(fit)}"
+            answer = (Span(words, TextStyle.BAD),)
         else:
-            stdout.print_rows(wrap_styled_line(_paint_answer(fit), width))
+            words = f"{fit.node}: {describe_answer(fit)}" if self._held else fit.summary_sentence
+            answer = (Span(words, _choose_style(fit)),)
+        stdout.print_rows(wrap_styled_line(answer, width))
         stdout.print_rows(format_estimate(fit, width, self._fits))
         stdout.print_rows(format_estimate_notes(fit, width, self._fits))
         self._fits.append(fit)
@@ -104,7 +136,9 @@ class EstimatePrinter(TextPrinter):
         is_proposal = self._assumed is not None
         is_told = len(self._own_fits) == 1 and self._own_fits[0].sparks == 1 and not is_proposal  # in the first line
         summary = format_estimate_summary(self._own_fits, self._missing, width, is_proposal=is_proposal)
-        if lines := [] if is_told else summary:
+        if self._held:  # the first line has the answer
+            stdout.print_rows(["", *(f"then: {command}" for command in self._shared)] if self._shared else [])
+        elif lines := [] if is_told else summary:
             stdout.print_line()
             stdout.print_rows(lines)
             stdout.print_rows(f"then: {command}" for command in self._shared)
@@ -116,9 +150,8 @@ class EstimatePrinter(TextPrinter):
             stdout.print_lines(f"  {line}".rstrip() for line in self._assumed.splitlines())
 
 
-def _paint_answer(fit: MemoryFit) -> TextRow:
-    style = TextStyle.BAD if fit.is_refused else TextStyle.GOOD if fit.margin is not None else TextStyle.ATTENTION
-    return (Span(fit.summary_sentence, style),)
+def _choose_style(fit: MemoryFit) -> TextStyle:
+    return TextStyle.BAD if fit.is_refused else TextStyle.GOOD if fit.margin is not None else TextStyle.ATTENTION
 
 
 class EstimateJsonPrinter:
@@ -207,6 +240,7 @@ def plan_command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...]
     """
     from sparkctl.commands.start.check_fit import CheckFit
     from sparkctl.profiles.profile_library import ProfileLibrary
+    from sparkctl.profiles.profile_lint import list_start_warnings
     from sparkctl.transport.hub_client import HubClient
 
     is_proposed = profile.startswith("hf:")
@@ -218,6 +252,7 @@ def plan_command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...]
         assumed = render_profile_yaml(chosen)
     else:
         chosen, assumed = ProfileLibrary().load_profile(profile, overrides=overrides), None
+    obstacle = next((one.message for one in list_start_warnings(chosen, ProfileLibrary()) if one.missing_flag), None)
     nodes = select_rank_nodes(node, chosen) if chosen.nodes > 1 else select_configured_nodes(node)
     request = CheckFit(
         profile=chosen, nodes=nodes, environ=os.environ, words=(profile, *format_overrides(overrides)),
@@ -225,6 +260,6 @@ def plan_command(profile: str, node: tuple[str, ...], overrides: tuple[str, ...]
     )  # fmt: skip
     return PreparedVerb(
         request=request,
-        printer=lambda: EstimatePrinter(chosen, assumed),
+        printer=lambda: EstimatePrinter(chosen, assumed, obstacle),
         json_printer=lambda: EstimateJsonPrinter(chosen, assumed),
     )

@@ -448,8 +448,9 @@ def profiles_command() -> None:
 
 
 @profiles_command.command("list")
+@click.option("-q", "--quiet", "names_only", is_flag=True, help="Print only the names.")
 @json_document_option
-def list_command(as_json: bool) -> int:
+def list_command(names_only: bool, as_json: bool) -> int:
     """List all profiles and where each comes from.
 
     \b
@@ -469,6 +470,8 @@ def list_command(as_json: bool) -> int:
         )
     if as_json:
         stdout.print_json({"schema": 1, "profiles": to_json_data(summaries)})
+    elif names_only:
+        stdout.print_lines(one.name for one in summaries)
     else:
         stdout.print_rows(format_profile_list(summaries, stdout.get_terminal_width()))
     return 0

@@ -20,6 +20,7 @@ from sparkctl.cli.options import (
     complete_instances,
     complete_nodes,
     create_context,
+    is_profile,
     json_document_option,
     json_option,
     node_option,
@@ -36,18 +37,25 @@ def _complete_targets(ctx: click.Context, param: click.Parameter, incomplete: st
     return [*complete_nodes(ctx, param, incomplete), *complete_instances(ctx, param, incomplete)]
 
 
-@click.command("shell", short_help="Open a shell on a node, or in an instance's container.")
+@click.command(
+    "shell",
+    short_help="Open a shell on a node, or in an instance's container.",
+    context_settings={"ignore_unknown_options": True},
+)
 @click.argument("target", metavar="NODE|INSTANCE", shell_complete=_complete_targets)
+@click.argument("words", nargs=-1, metavar="[--] [COMMAND]...", type=click.UNPROCESSED)
 @node_option(many=False)
-def shell_command(target: str, node: str | None) -> int:
-    """Open a shell on a node, or in the container of an instance, with your own ssh. The exit code is that of the shell.
+def shell_command(target: str, words: tuple[str, ...], node: str | None) -> int:
+    """Open a shell on a node, or in the container of an instance, with your own ssh; or run COMMAND there, as ssh does. The
+    exit code is that of the shell or the command.
 
     \b
     sparkctl shell spark1
+    sparkctl shell spark1 docker ps
     sparkctl shell qwen36-vllm
     sparkctl shell minimax-m27 --node spark2      the rank on spark2
 
-    To run one command, see sparkctl exec.
+    `sparkctl exec` runs a command in a container.
     """
     import os
 
@@ -57,9 +65,11 @@ def shell_command(target: str, node: str | None) -> int:
     known = load_config().nodes
     here = next((one for one in known if one.name == target), None)
     if here is not None:
-        return run_program(build_ssh_command(here, os.environ))
+        return run_program(build_ssh_command(here, os.environ, words))
     where, container = find_container(target, node, [one.name for one in known])
-    return run_program(build_container_command(where, container))
+    return (
+        _run_in_container(where, container, words) if words else run_program(build_container_command(where, container))
+    )
 
 
 @click.command(
@@ -108,18 +118,18 @@ def exec_command(node: str | None, instance: str, words: tuple[str, ...]) -> int
     sparkctl exec qwen36-vllm -- pip list | grep torch
     sparkctl exec --node spark2 minimax-m27 -- env      the rank on spark2
     """
-    import sys
-
-    from sparkctl.tui.global_actions import build_container_command
-
     words = words[1:] if words[:1] == ("--",) else words
     if not words:
         example = f"sparkctl exec {instance} -- nvidia-smi; a shell: sparkctl shell {instance}"
         raise click.UsageError(f"name the command, as in {example}", click.get_current_context())
-    where, container = find_container(instance, node)
-    return run_program(
-        build_container_command(where, container, words, is_terminal=sys.stdin.isatty() and sys.stdout.isatty())
-    )
+    return _run_in_container(*find_container(instance, node), words)
+
+
+def _run_in_container(node: Node, container: str, words: Sequence[str]) -> int:
+    from sparkctl.tui.global_actions import build_container_command
+
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    return run_program(build_container_command(node, container, words, is_terminal=is_terminal))
 
 
 def find_container(instance: str, node: str | None, known: Sequence[str] = ()) -> tuple[Node, str]:
@@ -194,7 +204,12 @@ def endpoints_command(instance: str | None, node: tuple[str, ...], form: str, wi
     if instance is not None:
         served = tuple(one for one in served if one.instance == instance)
         if not served and not silent:
-            raise InvalidInput(f"{instance} does not answer", f"sparkctl status {instance}")
+            what = (
+                f"{instance} does not run, or does not answer"
+                if is_profile(instance)
+                else f"nothing that runs is called {instance}"
+            )
+            raise InvalidInput(what, "see what runs: sparkctl status")
     if not with_key:
         served = tuple(replace(one, key=None) for one in served)
     if as_json:

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 @click.option("--check", is_flag=True, help="Exit 5 unless every node and every instance is healthy.")
 @click.option("-q", "--quiet", "names_only", is_flag=True, help="Print only the names of the instances.")
 @accept_silently("-a", "--all")
-@click.option("-l", "is_long", is_flag=True, hidden=True, help="As -o wide.")
+@click.option("-l", "--long", "--verbose", "is_long", is_flag=True, hidden=True, help="As -o wide.")
+@accept_silently("--no-trunc")
 @wide_document_option
 @click.pass_context
 def status_command(

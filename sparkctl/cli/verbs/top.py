@@ -10,13 +10,17 @@ import click
 
 from sparkctl.cli import verb_runner
 from sparkctl.cli.options import (
+    complete_nodes,
     create_context,
+    is_configured_node,
+    is_profile,
     json_document_option,
     node_option,
     record_options,
     select_configured_nodes,
 )
 from sparkctl.cli.verb_runner import choose_exit_code, open_recorder
+from sparkctl.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -55,7 +59,9 @@ class TopPrinter:
 
 @click.command("top", short_help="Show memory, GPU, CPU, links and instances, live.")
 @node_option(many=True)
+@click.argument("nodes", nargs=-1, metavar="[NODE...]", shell_complete=complete_nodes)
 @click.option("--once", is_flag=True, help="Print once and exit.")
+@click.option("--no-stream", "is_single", is_flag=True, hidden=True, help="As --once, for hands that know Docker.")
 @click.option(
     "-d", "--delay", type=click.FloatRange(0.5, 60.0), metavar="SECONDS",
     help="Take a sample every so many seconds: 0.5 to 60 (default 2).",
@@ -75,10 +81,10 @@ class TopPrinter:
 @click.option("--speed", type=click.FloatRange(min=0.01), metavar="N", help="Replay N times as fast.")
 @click.pass_context
 def top_command(
-    ctx: click.Context, node: tuple[str, ...], once: bool, delay: float | None, plain: bool, as_json: bool, explain: bool,
-    record: Path | None, overwrite: bool, replay: Path | None, speed: float | None,
+    ctx: click.Context, nodes: tuple[str, ...], node: tuple[str, ...], once: bool, is_single: bool, delay: float | None,
+    plain: bool, as_json: bool, explain: bool, record: Path | None, overwrite: bool, replay: Path | None, speed: float | None,
 ) -> int:  # fmt: skip
-    """Show the load of every node, every two seconds (or --delay) until Ctrl-C. The agent is sent over SSH and leaves no files behind.
+    """Show the load of every NODE, every two seconds (or --delay) until Ctrl-C. The agent is sent over SSH and leaves no files behind.
 
     \b
     sparkctl top
@@ -90,6 +96,10 @@ def top_command(
     """
     from sparkctl.cli import stderr, stdout
 
+    if taken := [one for one in nodes if is_profile(one) and not is_configured_node(one)]:
+        hints = f"sparkctl status {taken[0]} --watch\nsparkctl top --once"
+        raise InvalidInput(f"{taken[0]} is a profile, and top shows nodes with all that runs there", hints)
+    node, once = (*nodes, *node), once or is_single
     printer = TopPrinter(as_json, plain, explain)
     if delay is not None and (once or replay is not None):
         raise click.UsageError("--delay is for a live display, not for --once or --replay", ctx)
@@ -100,15 +110,17 @@ def top_command(
     if speed is not None:
         raise click.UsageError("--speed needs --replay", ctx)
     context = create_context(may_ask=not as_json)
-    nodes = select_configured_nodes(node)
+    chosen = select_configured_nodes(node)
     if not once and not as_json and not plain and not stdout.is_terminal():
         stderr.print_message("top goes on until Ctrl-C; for one look: sparkctl top --once")
     with open_recorder(ctx, record, overwrite) as recording:
         if once:
             return choose_exit_code(
-                verb_runner.run_async(_print_top_once(context, nodes, printer, recording)), recording
+                verb_runner.run_async(_print_top_once(context, chosen, printer, recording)), recording
             )
-        return choose_exit_code(verb_runner.run_async(_watch_top(context, nodes, printer, recording, delay)), recording)
+        return choose_exit_code(
+            verb_runner.run_async(_watch_top(context, chosen, printer, recording, delay)), recording
+        )
 
 
 def _play_recording(

@@ -148,49 +148,93 @@ async def pull_image(
     return f"the image {name} is there ({shorten_id(image.id)})", layers.digest or image.id
 
 
-_Explanation = tuple[
-    tuple[str, ...], type[DockerError] | type[NodeError], Callable[[str, str, str, str], tuple[str, str]]
-]
+_Explanation = tuple[tuple[str, ...], type[DockerError] | type[NodeError], str, str]
+_LOGIN_HINT = "on {node}: docker login {registry}; or use your own: sparkctl pull PROFILE --login"
+# The words of Docker, of its containerd and of registries; the first that matches counts.
 _EXPLANATIONS: tuple[_Explanation, ...] = (
     (
-        ("no matching manifest", "does not match the specified platform"),
+        ("no matching manifest", "no match for platform", "does not match the specified platform"),
         ImageNotFound,
-        lambda name, node, machine, _: (
-            f"{name} has no image for {machine or 'this processor'}",
-            "a Spark needs linux/arm64: use an image that is built for it (image: in the profile)",
-        ),
+        "{name} has no image for {machine}",
+        "a Spark needs linux/arm64: use an image that is built for it (image: in the profile)",
     ),
     (
-        ("unauthorized", "authentication required", "access denied", "denied:", "no basic auth"),
-        ImageNotFound,
-        lambda name, node, _, registry: (
-            f"the registry {registry} refuses {name} to {node}",
-            f"on {node}: docker login {registry}; or use your own: sparkctl pull PROFILE --login; or the name is wrong",
-        ),
-    ),
-    (
-        ("manifest unknown", "not found", "name unknown", "repository does not exist"),
-        ImageNotFound,
-        lambda name, node, _, registry: (f"the registry {registry} has no {name}", "check image: in the profile"),
-    ),
-    (
-        ("no such host", "connection refused", "i/o timeout", "network is unreachable", "tls handshake timeout"),
+        ("toomanyrequests", "too many requests", "http 429", "pull rate limit"),
         NodeError,
-        lambda name, node, _, registry: (
-            f"Docker on {node} cannot reach the registry {registry}",
-            f"on {node}: curl -sSI https://{get_registry_host(registry)}/v2/; repeat the command to continue",
-        ),
+        "the registry {registry} gives {node} no more images for now, it has had too many",
+        f"wait and repeat the command; a login has a higher limit, {_LOGIN_HINT}",
     ),
-)
+    (
+        ("dial unix",),
+        NodeError,
+        "Docker on {node} does not reach its own containerd",
+        "on {node}: systemctl status containerd docker",
+    ),
+    (
+        ("unauthorized", "authentication required", "access denied", "denied:", ": denied", "no basic auth", "403 forbidden"),
+        ImageNotFound,
+        "the registry {registry} refuses {name} to {node}",
+        f"{_LOGIN_HINT}; or the name is wrong",
+    ),
+    (
+        ("x509:", "failed to verify certificate"),
+        NodeError,
+        "Docker on {node} does not trust the certificate of the registry {registry}",
+        "its own authority belongs on {node} into /etc/docker/certs.d/{registry}/ca.crt; or one of the clocks is wrong (date)",
+    ),
+    (
+        ("server gave http response to https client",),
+        NodeError,
+        "the registry {registry} speaks without encryption, which Docker on {node} does not allow",
+        'on {node}: add "insecure-registries": ["{registry}"] to /etc/docker/daemon.json, then sudo systemctl restart docker',
+    ),
+    (
+        ("proxyconnect",),
+        NodeError,
+        "Docker on {node} cannot reach the registry {registry} through its proxy",
+        "on {node}: systemctl show docker --property Environment",
+    ),
+    (
+        (
+            "no such host", "server misbehaving", "temporary failure in name resolution", "connection refused", "i/o timeout",
+            "network is unreachable", "no route to host", "tls handshake timeout", "request canceled", "deadline exceeded",
+            "client.timeout",
+        ),
+        NodeError,
+        "Docker on {node} cannot reach the registry {registry}",
+        "on {node}: curl -sSI https://{host}/v2/; repeat the command to continue",
+    ),
+    (
+        ("verification failed", "unexpected commit digest", "digest mismatch", "invalid checksum"),
+        NodeError,
+        "a layer of {name} arrived damaged on {node}",
+        "repeat the command; twice in a row: see the disk and memory of {node}",
+    ),
+    (
+        ("manifest unknown", "not found", "name unknown", "repository does not exist", "invalid reference format"),
+        ImageNotFound,
+        "the registry {registry} has no {name}",
+        "check image: in the profile",
+    ),
+    (
+        ("mediatype", "media type", "unsupported manifest", "schema version"),
+        ImageNotFound,
+        "{name} is in a format that Docker on {node} does not take",
+        "use a newer image (image: in the profile), or a newer Docker on {node}",
+    ),
+    (("",), NodeError, "Docker on {node} did not get {name} whole", "repeat the command to continue"),
+)  # fmt: skip
 
 
 def explain_pull_error(error: DockerError, name: str, node: str, machine: str | None) -> DockerError | NodeError:
-    """Return the error of a download with what to do; of another kind than those known, as it is."""
-    low = error.message.lower()
-    for marks, kind, explain in _EXPLANATIONS:
-        if any(mark in low for mark in marks):
-            message, hint = explain(name, node, machine or "", get_registry(name))
-            return kind(node, f"{message}: {error.message}", hint)
+    """Return the error of a download with what to do. One that Docker itself explains, as a full disk, stays as it is."""
+    low, registry = error.message.lower(), get_registry(name)
+    words = {
+        "name": name, "node": node, "machine": machine or "this processor", "registry": registry, "host": get_registry_host(registry),
+    }  # fmt: skip
+    for marks, kind, message, hint in _EXPLANATIONS:
+        if any(mark in low for mark in marks) and (marks != ("",) or type(error) is DockerError):
+            return kind(node, f"{message.format_map(words)}: {error.message}", hint.format_map(words))
     return error
 
 

@@ -49,7 +49,7 @@ from sparkctl.model.text.sanitize import load_json, sanitize_line
 from sparkctl.model.text.units import format_gib, format_size
 from sparkctl.node.download import PART_SUFFIX
 from sparkctl.node.guard.daemon import LOADING_MARK, WAITING_PREFIX
-from sparkctl.transport.hub_client import find_hub_token, get_hub_endpoint
+from sparkctl.transport.hub_client import REFUSED_LOGIN_HINT, TOO_MANY_HINT, find_hub_token, get_hub_endpoint
 from sparkctl.transport.node_session import NodeSession
 
 _MOUNTED_FOLDER = "/run/sparkctl"  # with the token, in the container
@@ -596,8 +596,18 @@ def explain_download_error(said: Mapping[str, Any], wanted: ModelDownload, node:
     match kind:
         case "gated":
             return OperationRefused(
-                f"the terms of {repository} must be accepted first",
-                f"accept them on {page}, then set HF_TOKEN and {again}",
+                f"the terms of {repository} must be accepted first ({words})",
+                f"accept them on {page}, then set HF_TOKEN and {again}; a fine-grained token needs the right to read gated repositories",
+            )
+        case "bad-token":
+            return OperationRefused(f"the Hub refuses the token ({words})", f"{REFUSED_LOGIN_HINT}, then {again}")
+        case "too-many":
+            return NodeError(node, f"the Hub has had too many requests ({words})", f"{TOO_MANY_HINT}, then {again}")
+        case "place":
+            return OperationRefused(
+                f"{wanted.source} cannot be stored in {wanted.target} on {node}: {words}",
+                f"on {node}: ls -ld {shlex.quote(wanted.target)}; a link must lead to a place below a directory that the "
+                "profile mounts",
             )
         case "unauthorized" | "no-repository":
             return OperationRefused(

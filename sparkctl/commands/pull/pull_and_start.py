@@ -23,16 +23,24 @@ from sparkctl.model.questions import NonInteractivePrompter, PullQuestion
 async def start_or_pull(ctx: CommandContext, request: StartInstance) -> AsyncGenerator[Event, None]:
     """Yield the events of a start. If it is refused because something is missing, ask whether to get that first."""
     missing: list[tuple[str, MissingPart]] = []  # with the profile of each
+    held: list[PartsMissing] = []  # the question that follows names them with their sizes, and so does the pull
     if not request.pull:
         async with aclosing(_start(ctx, request)) as events:
             async for event in events:
                 if isinstance(event, PartsMissing):
                     missing += ((event.instance, part) for part in event.parts)
-                if isinstance(event, CommandEnded) and event.exit_code == ExitCode.REFUSED:
-                    asking = _confirm_pull(ctx, request, missing)
+                    held.append(event)
+                    continue
+                is_refused = isinstance(event, CommandEnded) and event.exit_code == ExitCode.REFUSED
+                is_asked = is_refused and _can_ask(ctx, request, missing)
+                for one in () if is_asked else held:
+                    yield one
+                held.clear()
+                if is_asked and isinstance(event, CommandEnded):
                     try:
                         if await ctx.interrupt.run_interruptible(
-                            asking, f"interrupted before {request.profile.name} was started"
+                            _confirm_pull(ctx, request, missing),
+                            f"interrupted before {request.profile.name} was started",
                         ):
                             request = replace(request, pull=True)
                             continue
@@ -53,13 +61,16 @@ def _start(ctx: CommandContext, request: StartInstance) -> AsyncGenerator[Event,
     return start_with_needs(ctx, request)
 
 
+def _can_ask(ctx: CommandContext, request: StartInstance, missing: Sequence[tuple[str, MissingPart]]) -> bool:
+    """Tell whether somebody can be asked to get it; ``missing``: each part with its profile."""
+    if request.dry_run or not missing or any(part.source is None for _, part in missing):
+        return False
+    return type(ctx.asker) is not NonInteractivePrompter  # nobody would read the sizes
+
+
 async def _confirm_pull(
     ctx: CommandContext, request: StartInstance, missing: Sequence[tuple[str, MissingPart]]
 ) -> bool:
-    if request.dry_run or not missing or any(part.source is None for _, part in missing):
-        return False
-    if type(ctx.asker) is NonInteractivePrompter:  # nobody would read the sizes
-        return False
     from sparkctl.transport.hub_client import HubClient  # imported late: most starts need none
 
     hub, sized = HubClient(request.environ), list[MissingPart]()
@@ -73,6 +84,7 @@ async def _confirm_pull(
     question = PullQuestion(
         profile=request.profile.name, parts=tuple(part.sentence for part in parts), size=sum(sizes) if sizes else None,
         is_whole=len(sizes) == len(parts), seconds=sum(times) if len(times) == len(parts) else None,
+        is_estimate=any(part.is_estimate for part in parts),
     )  # fmt: skip
     return await ctx.asker.ask_yes_no(question)
 

@@ -43,6 +43,7 @@ from sparkctl.commands.start.missing_parts import (
     build_missing_image,
     describe_full_disk,
     estimate_pull_times,
+    estimate_size,
     find_missing_models,
     measure_free_space,
     read_missing_parts,
@@ -299,7 +300,7 @@ class ProfilePuller:
             raise unavailable
         await self._refuse_what_cannot_come([part for part in wanted if part.kind is not PartKind.IMAGE])
         for part in wanted:
-            if part.kind is PartKind.IMAGE and (full := describe_full_disk(part)) is not None:
+            if (part.kind is PartKind.IMAGE or part.is_estimate) and (full := describe_full_disk(part)) is not None:
                 self._emit(WarningEmitted(self._ctx.clock.unix_time(), part.node, full, None))
         if self._request.dry_run:
             return "\n".join(f"would get {part.origin_words} onto {part.node}" for part in wanted)
@@ -359,7 +360,11 @@ class ProfilePuller:
             await self._refuse_lacking_source(self._request.from_node, {part.kind for part in models})
             return
         for session in self._sessions:
-            parts = [part for part in models if part.node == session.node.name and part.size is not None]
+            parts = [
+                part
+                for part in models
+                if part.node == session.node.name and part.size is not None and not part.is_estimate
+            ]
             placed = await measure_free_space(session, parts, self._engines[session.node.name])
             for part in placed:
                 wanted = ModelDownload.from_part(self._request.profile, part, self._request.from_directory)
@@ -375,7 +380,7 @@ class ProfilePuller:
             sized, unavailable = list[MissingPart](), None
             for part in missing[session.node.name]:
                 try:
-                    part = await self._measure_part(session, part, hub)
+                    part = estimate_size(self._request.profile, await self._measure_part(session, part, hub))
                 except SparkctlError as error:
                     unavailable = unavailable or error
                 sized.append(part)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shlex
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -277,11 +278,14 @@ def _report_fit(
             _report_fit(ctx, of, of.nodes[0], need, emit, is_waited_for=True)
         proof = _build_proof(request, on_nodes or (one,))
         again = request.to_start_request(node).build_retry_command
+        is_running = one.fit.standing is not None and any(each.is_replaced for each in one.fit.standing.holders)
         has_wrong_flag = any(warning.missing_flag for warning in list_start_warnings(request.profile))
         waits_for_pull = request.is_proposal or (one.lacks_something and not one.fit.is_refused)
         ways = (
             ()
             if is_waited_for or waits_for_pull or has_wrong_flag
+            else (shlex.join(["sparkctl", "restart", request.profile.name, "--node", node.name]),)
+            if is_running and not one.fit.is_refused and len(request.words) < 2  # `up` says that it runs
             else node_fit.suggest_switch_or_commands(one.fit, again, proof)
         )
         emit(MemoryFitEvaluated(ctx.clock.unix_time(), node.name, one.fit, ways))

@@ -30,7 +30,7 @@ from sparkctl.model.text.units import format_gib
 from sparkctl.node.node_inspection import NodeInspection
 from sparkctl.profiles.fit_evaluation import find_model_paths, list_checkpoint_paths
 from sparkctl.transport.docker.docker_responses import DockerInfo, ImageInfo
-from sparkctl.transport.hub_client import HubClient
+from sparkctl.transport.hub_client import HubClient, HubUnreachable
 from sparkctl.transport.node_session import NodeSession
 
 
@@ -157,14 +157,25 @@ async def read_missing_from_hub(
                 model = await client.read_model(source, *list_wanted_names(profile, part))
             except SparkctlError as error:
                 way = f"; {error.hint}" if error.hint else ""
-                cautions.append(f"the size of {part.source} is not known: {error.message}{way}")
+                if isinstance(error, HubUnreachable):  # else it certainly cannot come
+                    part = estimate_size(profile, part)
+                what = "estimated from model.weights of the profile" if part.is_estimate else "not known"
+                cautions.append(f"the size of {part.source} is {what}: {error.message}{way}")
                 found.append(part)
                 continue
             by_place[part.name] = model.build_checkpoint(part.name)
             found.append(replace(part, size=model.size))
         else:
-            found.append(part)
+            found.append(estimate_size(profile, part))
     return tuple(found), tuple(by_place.values()), tuple(cautions)
+
+
+def estimate_size(profile: Profile, part: MissingPart) -> MissingPart:
+    """Return a model whose source does not tell its size with that of its weights, where the profile has it."""
+    weights = {PartKind.MODEL: profile.model.weights, PartKind.DRAFT_MODEL: profile.model.draft_weights}.get(part.kind)
+    if part.size is not None or part.source is None or weights is None:
+        return part
+    return replace(part, size=weights, is_estimate=True)
 
 
 async def measure_free_space(

@@ -158,7 +158,10 @@ DOCKER_FAILURES = (
         r"|0 active drivers|.{0,200}Error 802: system not yet initialized|Torch is not able to use GPU"
         r"|(?:.{0,80}\b)?(?:[Cc]uda|CUDA|GPU) is not available\b|(?!Current node has)(?:.{0,80}\b)?[Nn]o (?:NVIDIA |CUDA )?GPUs? (?:is "
         r"|are |was |were )?(?:available|found|detected)\b"
-        r"|.{0,80}\bdriver on your system is not loaded"
+        r"|.{0,80}\bdriver on your system is not loaded|.{0,80}\bdriver initialization failed, you might not have"
+        r"|.{0,80}\bno ROCm-capable device is detected|.{0,80}(?:AMDSMI_STATUS_(?:DRIVER_NOT_LOADED|NO_DRV|INIT_ERROR)|ZE_RESULT_ERROR_UNINITIALIZED"
+        r"|PyTorch Neuron Runtime could not be initialized"
+        r"|nrt_init failed|TPU initialization failed|synStatus=\d{1,3} .{0,40}[Dd]evice acquire failed)"
         r"|.{0,80}device >= 0 && device < num_gpus)",
         FailureCause.GPU_RUNTIME_MISSING,
         "The container sees no GPU: the driver's library or device is not in it[ ({what})][ ({said})].",
@@ -178,12 +181,24 @@ DOCKER_FAILURES = (
             "o NVIDIA GPU",
             "o CUDA GPU",
             "driver on your system is not loaded",
+            *(
+                "driver initialization failed, you might",
+                "ROCm-capable device",
+                "AMDSMI_STATUS_",
+                "ZE_RESULT_ERROR_UNINITIALIZED",
+            ),
+            *(
+                "Neuron Runtime could not be initialized",
+                "nrt_init failed",
+                "TPU initialization failed",
+                "evice acquire failed",
+            ),
         ),
         on="container.gpus",
     ),
     failure_rule(
-        rf"{EXCEPTION_PREFIX}.*(?:No CUDA GPUs are available|Found no NVIDIA driver on your system|Failed to infer device type"
-        r"|no CUDA-capable device is detected|NVML Shared Library Not Found)"
+        rf"{EXCEPTION_PREFIX}.*(?:No (?:CUDA|HIP|ROCm|XPU|NPU|MUSA) (?:GPUs|devices) are available|Found no NVIDIA driver on your system"
+        r"|Failed to infer device type|no CUDA-capable device is detected|NVML Shared Library Not Found)"
         r"|^(?:WARNING: )?The NVIDIA Driver was not detected",
         FailureCause.GPU_RUNTIME_MISSING,
         "The container sees no GPU.",
@@ -192,7 +207,7 @@ DOCKER_FAILURES = (
             "Failed to infer device type",
             "Found no NVIDIA driver on your system",
             "NVML Shared Library Not Found",
-            "No CUDA GPUs are available",
+            *("GPUs are available", "devices are available"),
             "The NVIDIA Driver was not detected",
             "no CUDA-capable device is detected",
         ),

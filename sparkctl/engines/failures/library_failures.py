@@ -77,7 +77,7 @@ KERNEL_FAILURES = (
         r"|Only (?:Ampere|Hopper|Blackwell)\b.{0,60}(?:GPUs? )?(?:are |is )?supported|cannot be enabled on [Pp]re-\w{1,20} [Aa]rch"
         r"|[Cc]utlass error: (?:Error )?Arch Mismatch|FlashInfer Internal Error: Unsupported \w{1,40}|[Uu]n(?:supported|known) (?:CUDA |cuda "
         r"|GPU )?(?:architecture|SM version|arch):? (?:sm_?)?\d{2,3}\w?"
-        r"|[Nn]o (?:valid |suitable )?kernels? (?:found )?for (?:FMHA|this arch|this device|device sm_?\d{2,3}|sm_?\d{2,3}).{0,60}"
+        r"|[Nn]o (?:valid |suitable )?kernels? (?:found )?for (?:FMHA|this arch|this device|device sm_?\d{2,3}|(?:sm|SM)[_ ]?\d{2,3}|gfx\d).{0,60}"
         r"|[\w ]{1,60}quantization (?:is )?not supported on this (?:architecture|device)|No operator found for `memory_efficient_attention"
         r"|Bfloat16 is only supported on GPUs with compute capability)",
         FailureCause.KERNEL_UNSUPPORTED,
@@ -304,6 +304,21 @@ JIT_FAILURES = (
         on="image",
         weight=FailureWeight.LIKELY,
     ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}(?P<path>/\S{{0,200}}(?:/torch_extensions|/\.cache|/\.triton|/\.tilelang|/jit|/tmp)/\S{{1,200}}?\.so): "
+        r"(?:cannot open shared object file|file too short|invalid ELF header|failed to map segment)",
+        FailureCause.JIT_FAILED,
+        "A library that is compiled at its first use is not there, or not whole: {path}",
+        "Several ranks that compile it at once, or a build that broke off, leave it so. Remove its directory and start again; where it is "
+        "not kept between starts, let one request run before others come. A compiler's error may stand before this line.",
+        needle=(
+            ": cannot open shared object file",
+            ": file too short",
+            ": invalid ELF header",
+            ": failed to map segment",
+        ),
+        weight=FailureWeight.LIKELY,
+    ),
 )
 _GPU_FAULT_REMEDY = (
     "A newer image may not do it. To find the kernel: start without CUDA graphs (vLLM: args.enforce-eager, SGLang: "
@@ -319,14 +334,16 @@ def _keep_remedy(failure: Failure, _: Mapping[EngineFactName, str]) -> Failure:
 
 _XID_SOURCE = "docs.nvidia.com/deploy/xid-errors"
 # How programs begin what CUDA told them: "CUDA error 9 at x.cu:1: ", "Failed: Cuda error x.cuh:453 '", "CUDA driver error in f(): ".
-_CUDA_SAYS = r"(?:CUDA|Cuda|cuda|ROCm|HIP)(?: [Dd]river| [Rr]untime| API)? [Ee]rror\b.{0,300}?"
+_CUDA_SAYS = r"(?:(?:CUDA|Cuda|cuda|ROCm|HIP|MUSA)(?: [Dd]river| [Rr]untime| API)? [Ee]rror\b|Triton Error \[\w{2,8}\]:).{0,300}?"
 # The names of CUDA's own errors: cudaGetErrorString, and the driver's CUresult.
 _CUDA_CALL_FAILURES = (
     failure_rule(
         rf"{_CUDA_SAYS}(?P<what>no kernel image is available|device kernel image is invalid|invalid device function)"
-        r"|CUDA_ERROR_(?P<name>NO_BINARY_FOR_GPU|INVALID_IMAGE|INVALID_SOURCE)\b",
+        r"|CUDA_ERROR_(?P<name>NO_BINARY_FOR_GPU|INVALID_IMAGE|INVALID_SOURCE)\b|HSA_STATUS_ERROR_(?P<isa>INVALID_ISA)\b"
+        r"|hipError(?P<hip>NoBinaryForGpu|InvalidImage|InvalidDeviceFunction|InvalidKernelFile|SharedObject\w{1,20})\b"
+        r"|(?P<blas>TensileLibrary\.dat: .{0,40}for GPU arch ?: ?\w+)",
         FailureCause.KERNEL_UNSUPPORTED,
-        "The image has no GPU code for this GPU (a GB10 is sm_121)[: {what}][: {name}].",
+        "The image has no GPU code for this GPU (a GB10 is sm_121)[: {what}][: {name}][: {isa}][: {hip}][: {blas}].",
         "Take an image built for sm_121.",
         needle=(
             "no kernel image is available",
@@ -334,6 +351,13 @@ _CUDA_CALL_FAILURES = (
             "invalid device function",
             "CUDA_ERROR_NO_BINARY",
             "CUDA_ERROR_INVALID_",
+            *(
+                "hipErrorNoBinary",
+                "hipErrorInvalid",
+                "hipErrorSharedObject",
+                "HSA_STATUS_ERROR_INVALID_",
+                "TensileLibrary.dat",
+            ),
         ),
         on="image",
     ),
@@ -359,7 +383,8 @@ _CUDA_CALL_FAILURES = (
     failure_rule(
         rf"{_CUDA_SAYS}\b(?P<what>(?<!rror: )initialization error|unknown error|system not yet initialized|invalid device ordinal"
         r"|no CUDA-capable device is detected|CUDA-capable device\(?s\)? (?:is/)?are busy or unavailable)"
-        r"|CUDA_ERROR_(?P<name>NOT_INITIALIZED|NO_DEVICE|INVALID_DEVICE|SYSTEM_NOT_READY|UNKNOWN)\b",
+        r"|(?:CUDA_ERROR_|hipError)(?P<name>NOT_INITIALIZED|NO_DEVICE|INVALID_DEVICE|SYSTEM_NOT_READY|UNKNOWN|NoDevice|InvalidDevice"
+        r"|NotInitialized)\b",
         FailureCause.GPU_RUNTIME_MISSING,
         "CUDA does not start in the container[: {what}][: {name}].",
         "`nvidia-smi` on the node and in the container says whether the driver works; set container.gpus: all. After a driver "
@@ -371,7 +396,7 @@ _CUDA_CALL_FAILURES = (
             "invalid device ordinal",
             "no CUDA-capable device is detected",
             "are busy or unavailable",
-            "CUDA_ERROR_",
+            *("CUDA_ERROR_", "hipError"),
         ),
         on="container.gpus",
         weight=FailureWeight.LIKELY,
@@ -379,10 +404,14 @@ _CUDA_CALL_FAILURES = (
     failure_rule(
         rf"{_CUDA_SAYS}\b(?P<what>an illegal [\w ]{{1,40}}|misaligned address|unspecified launch failure|device-side assert triggered"
         r"|invalid (?:configuration argument|program counter|resource handle|address space)|hardware stack error"
-        r"|too many resources requested for launch|the launch timed out|resource already mapped)"
-        r"|CUDA_ERROR_(?P<name>ILLEGAL_\w{1,20}|LAUNCH_\w{1,30}|MISALIGNED_ADDRESS|ASSERT|HARDWARE_STACK_ERROR)\b",
+        r"|too many resources requested for launch|the launch timed out|resource already mapped"
+        r"|the operation cannot be performed in the present state)"
+        r"|CUDA_ERROR_(?P<name>ILLEGAL_\w{1,20}|LAUNCH_\w{1,30}|MISALIGNED_ADDRESS|ASSERT|HARDWARE_STACK_ERROR)\b"
+        r"|(?P<other>hipError(?:Illegal\w{1,20}|Launch\w{1,20}|Assert)|HSA_STATUS_ERROR_(?:EXCEPTION|ILLEGAL_INSTRUCTION"
+        r"|MEMORY_(?:APERTURE_VIOLATION|FAULT))|(?:UR_RESULT|ZE_RESULT|PI)_ERROR_DEVICE_LOST|VK_ERROR_DEVICE_LOST|ErrorDeviceLost)\b"
+        r"|(?P<neuron>NRT_EXEC_\w{2,40}|Failed to execute the model status=\d{1,5} message=\S.{0,120})",
         FailureCause.GPU_FAULT,
-        "A GPU kernel failed while it ran ([{what}][{name}]); nothing here says which.",
+        "A GPU kernel failed while it ran ([{what}][{name}][{other}][{neuron}]); nothing here says which.",
         _GPU_FAULT_REMEDY,
         needle=(
             "an illegal ",
@@ -396,8 +425,16 @@ _CUDA_CALL_FAILURES = (
             "hardware stack error",
             "too many resources requested",
             "the launch timed out",
-            "resource already mapped",
-            "CUDA_ERROR_",
+            *("resource already mapped", "cannot be performed in the present state"),
+            *(
+                "CUDA_ERROR_",
+                "hipError",
+                "HSA_STATUS_ERROR_",
+                "_ERROR_DEVICE_LOST",
+                "ErrorDeviceLost",
+                "NRT_EXEC_",
+                "execute the model status=",
+            ),
         ),
         weight=FailureWeight.LIKELY,
     ),
@@ -478,18 +515,18 @@ GPU_FAULTS = (
         weight=FailureWeight.LIKELY,
     ),
     failure_rule(
-        r"(?P<place>[\w.-]{1,80}\.cuh?:\d{1,6}): .{0,200}block: \[[\d,]{1,40}\], thread: \[[\d,]{1,40}\] Assertion (?P<what>.{1,160}) failed",
-        FailureCause.CRASHED,
+        r"(?P<place>[\w.-]{1,80}\.(?:cuh?|hip|h|hpp|cpp|inl|py):\d{1,6}): .{0,200}(?:(?:block|[Gg]lobal id): \[[\d, ]{1,60}\], "
+        r"(?:thread|[Ll]ocal id): \[[\d, ]{1,60}\] Assertion|Device-side assertion) (?P<what>.{1,160}) failed",
+        FailureCause.GPU_FAULT,
         "A GPU kernel failed its own check in {place}: {what}.",
-        "An index is out of range: most often a token, a position or a draft that the model does not have. Try without drafts, and "
-        "with the context that the model was made for. " + _GPU_FAULT_REMEDY,
-        needle="], thread: [",
-        weight=FailureWeight.DEATH,
+        "An index or a size is out of range: most often a token, a position, a picture's tokens or a draft that the model does not have. "
+        "Try without drafts, and with the context that the model was made for. " + _GPU_FAULT_REMEDY,
+        needle=("], thread: [", "ocal id: [", "Device-side assertion "),
     ),
     failure_rule(
         r"(?P<what>device-side assert triggered|Failed to encode tensor map: 7\d\d"
         r"|CUBLAS_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR|INVALID_VALUE|NOT_SUPPORTED|MAPPING_ERROR)|unspecified launch failure"
-        r"|CUDNN_STATUS_INTERNAL_ERROR|an illegal memory access|CUDA error: invalid argument|Cuda Runtime \((?:misaligned|invalid"
+        r"|CUDNN_STATUS_INTERNAL_ERROR|an illegal memory access|(?:CUDA|HIP|ROCm|MUSA) error: invalid argument|Cuda Runtime \((?:misaligned|invalid"
         r"|an illegal)[\w ]{0,40}\)"
         r"|misaligned address|cudaErrorIllegalAddress|cudaErrorLaunchFailure"
         r"|CUDNN_STATUS_EXECUTION_FAILED)",
@@ -500,7 +537,7 @@ GPU_FAULTS = (
             "CUBLAS_STATUS_",
             "CUDNN_STATUS_",
             "an illegal memory access",
-            "CUDA error: invalid argument",
+            " error: invalid argument",
             "Cuda Runtime (",
             "Failed to encode tensor map: 7",
             "cudaErrorIllegalAddress",
@@ -646,7 +683,7 @@ IMAGE_FAILURES = (
     failure_rule(
         r"(?P<what>(?:plugin |shared )?library not found: \S{1,200}\.so|unable to (?:load shared|find backend) library.{0,160}"
         r"|[Ff]ailed to load (?:the )?(?:dynamic|shared)(?: shared)? library \S{1,200}"
-        r"|lib[\w.+-]{1,80}?\.so[\d.]{0,20}: cannot open shared object file|undefined symbol: \S+"
+        r"|[\w.+-]{1,80}?\.so[\d.]{0,20}: (?:cannot open shared object file|file too short|invalid ELF header)|undefined symbol: \S+"
         r"|version `?(?:GLIBCXX|GLIBC|CXXABI|libcudart)[\w.]{0,40}'? not found|numpy\.dtype size changed"
         r"|A module that was compiled using NumPy 1\.x cannot be run in NumPy 2\S*|cannot import name '[^']*' from '[^']*'"
         r"|(?:module|package|type object) '[^']*' has no attribute '[^']*'|Tried to instantiate class '[\w.]{1,80}', but it does not exist"
@@ -673,7 +710,7 @@ IMAGE_FAILURES = (
             "' object is not subscriptable",
             "for |: 'type' and",
             "' object has no attribute '",
-            ": cannot open shared object file",
+            *(": cannot open shared object file", ": file too short", ": invalid ELF header"),
             "A module that was compiled using NumPy 1.x cannot be run in NumPy 2",
             "DistributionNotFound:",
             "No module named",
@@ -1029,10 +1066,28 @@ _PROGRAM_DEATHS = (
         weight=FailureWeight.EXCEPTION,
     ),
     failure_rule(
-        r"^terminate called (?:after throwing an instance of '(?P<what>[^']{1,200})'|(?P<how>without an active exception|recursively))"
+        r"^libc\+\+abi\S{0,10}: terminating (?:due to|with) uncaught exception of type (?P<kind>[\w:]{1,100}?): (?P<what>\S.*)",
+        FailureCause.CRASHED,
+        "The program ended on an error of the kind {kind}: {what}",
+        _OTHER_IMAGE,
+        needle=": terminating ",
+        fatal=True,
+        weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(
+        r"^terminate called after throwing an instance of '(?P<what>[^']{1,200})'",
+        FailureCause.CRASHED,
+        "The program ended itself (SIGABRT) on an error of the kind {what}.",
+        "The lines before and after this one say why.",
+        needle="terminate called after ",
+        fatal=True,
+        weight=FailureWeight.LOST,
+    ),
+    failure_rule(
+        r"^terminate called (?P<how>without an active exception|recursively)"
         rf"|{_died_of('Aborted', 6, 'ABRT')}|^timeout: the monitored command dumped core",
         FailureCause.CRASHED,
-        "The program ended itself (SIGABRT)[ on an error of the kind {what}][ {how}].",
+        "The program ended itself (SIGABRT)[ {how}].",
         "The lines before and after this one say why.",
         needle=(
             "terminate called ",
@@ -1333,6 +1388,35 @@ CRASH_FAILURES = (
         "in the model's directory: find . -name '*.json' -size -2. Else it is a setting that has to be JSON, or a server's answer.",
         needle="JSONDecodeError: ",
         weight=FailureWeight.EXCEPTION,
+    ),
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}Cannot re-initialize (?P<what>CUDA|HIP|XPU|NPU) in forked subprocess",
+        FailureCause.BAD_VALUE,
+        "{what} was used before the engine started its processes as copies (fork) of its own, and they cannot use it.",
+        "Let it start them anew (spawn). In a program of your own: nothing on the GPU before the engine is made, and that below "
+        "`if __name__ == '__main__':`.",
+        needle="in forked subprocess",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"^AttributeError: '(?P<name>[A-Z]\w{1,60}Config)' object has no attribute '(?P<what>\w{1,60})'",
+        FailureCause.BROKEN_IMAGE,
+        "The engine looks for {what} in the model's config ({name}), and the image's transformers, or the model's config.json, has none.",
+        "Take another tag of this image, whose transformers and engine belong together. If it is the model's own config, take the model from the "
+        "repository that this engine names.",
+        needle="Config' object has no attribute '",
+        on="image",
+        weight=FailureWeight.EXCEPTION,
+    ),
+    # Wrappers: the error itself follows, at the end of the message or of another traceback.
+    failure_rule(
+        rf"{EXCEPTION_PREFIX}The following operation failed in the TorchScript interpreter"
+        r"|^(?:[\w.]+\.)?ProcessRaisedException:\s*$|^(?:[\w.]+\.)?BackendCompilerFailed: backend='?\w{1,40}'? raised:$",
+        FailureCause.CRASHED,
+        "A part of the program failed, and its caller reports it.",
+        "The lines after this one name the reason.",
+        needle=("failed in the TorchScript interpreter", "ProcessRaisedException:", "BackendCompilerFailed: "),
+        weight=FailureWeight.DYING,
     ),
     failure_rule(
         r"^what\(\):\s+(?P<what>\S.*)",

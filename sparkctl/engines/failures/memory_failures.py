@@ -3,11 +3,32 @@
 from __future__ import annotations
 
 from sparkctl.engines.base import FailureWeight
-from sparkctl.engines.log_rules import EXCEPTION_PREFIX, FailureRule, failure_rule
+from sparkctl.engines.log_rules import EXCEPTION_PREFIX, FailureRule, MatchGroups, failure_rule
+from sparkctl.model.text.units import format_size
 from sparkctl.model.verdict import ChangeDirection, FailureCause
 
 CUDA_OUT_OF_MEMORY_TEXT = "CUDA ran out of memory."
 _FREE_MEMORY_REMEDY = "Drop the page caches before the start, and stop whatever else holds memory on the node."
+
+# What other runtimes than CUDA say for it: Vulkan, SYCL and Level Zero, OpenCL, Metal, HIP, Neuron, XLA; ggml, whatever is below it.
+# A program that does without pinned memory says so in the same words.
+_OTHER_DEVICES = (
+    r"^(?!.{0,120}pinned memory)(?:.{0,400}?\b(?:(?:VK_)?E(?:rror|RROR_)O(?:utOfDeviceMemory|UT_OF_DEVICE_MEMORY)"
+    r"|(?:UR_RESULT|ZE_RESULT|PI)_ERROR_OUT_OF_(?:DEVICE_MEMORY|RESOURCES)|CL_(?:MEM_OBJECT_ALLOCATION_FAILURE|OUT_OF_RESOURCES)"
+    r"|kIOGPUCommandBufferCallbackErrorOutOfMemory|hipErrorOutOfMemory|HSA_STATUS_ERROR_OUT_OF_RESOURCES|NRT_RESOURCE\b"
+    r"|(?:HIP|ROCm|MUSA) error: out of memory|(?:XPU|NPU|MUSA|HPU|MPS)(?: backend)? out of memory|Ran out of memory in memory space hbm"
+    r"|(?:RESOURCE_EXHAUSTED|ResourceExhausted): (?=.{0,100}(?:[Oo]ut of memory|[Aa]llocat|OOM|HBM|hbm))"
+    r"|status=4 message=\"?Allocation Failure|aclrtMalloc\w{0,20}, error code is 207001"
+    r"|PT_DEVMEM Allocation failed for size::(?P<tensor>\d+)|Failed to alloc DEVICE memory: (?P<device>\d+))"
+    r"|ggml_[\w()]{1,80}: (?:can't (?:malloc|allocate) (?P<wanted>\d+) Bytes\b|failed to allocate \w{1,40} buffer of size (?P<bytes>\d+)"
+    r"|error: failed to allocate buffer, size = +(?P<size>[\d.]+ \w+)))"
+)
+
+
+def _format_asked_size(said: MatchGroups) -> MatchGroups:
+    """Return the bytes that were asked for as a size."""
+    count = next((said[name] for name in ("bytes", "wanted", "tensor", "device") if name in said), None)
+    return {} if count is None else {"asked": format_size(int(count))}
 
 
 _OUT_OF_MEMORY_NEEDLES = (
@@ -77,6 +98,40 @@ def cuda_memory_rules(
             ("OutOfMemoryError: ", "Allocation on device", "Out of memory allocating "),
             fatal=False,
         ),
+        failure_rule(
+            _OTHER_DEVICES,
+            cause,
+            "The GPU ran out of memory[: it was asked for {size}][: it was asked for {asked}].",
+            remedy,
+            needle=(
+                *(
+                    "OutOfDeviceMemory",
+                    "_OUT_OF_",
+                    "CL_MEM_OBJECT_ALLOCATION",
+                    "ErrorOutOfMemory",
+                    "error: out of memory",
+                ),
+                *(
+                    "NRT_RESOURCE",
+                    " out of memory",
+                    "Ran out of memory in",
+                    "RESOURCE_EXHAUSTED: ",
+                    "ResourceExhausted: ",
+                ),
+                *(
+                    "Allocation Failure",
+                    *("aclrtMalloc", "PT_DEVMEM Allocation failed"),
+                    "Failed to alloc DEVICE",
+                    "ailed to allocate ",
+                    "can't malloc ",
+                    "can't allocate ",
+                ),
+            ),
+            worked_out=_format_asked_size,
+            on=on,
+            weight=min(weight, FailureWeight.LIKELY),
+            change=change,
+        ),
     )
 
 
@@ -96,7 +151,7 @@ HOST_MEMORY_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
-        r"^(?:[\w.-]{1,63} )?exited with code 137\b|\bsignal: killed$|\bterminated by signal 9\b"
+        r"^(?:[\w.-]{1,63} )?exited with code 137\b|\bsignal: killed\"?$|\bterminated by signal 9\b"
         r"|\b(?:exited|terminated|died|failed) (?:unexpectedly )?(?:with|on) (?:exit |return )?(?:code:? |status )-9\b"
         r"|\bdied with <Signals\.SIGKILL: 9>|: Main process exited, code=killed, status=9/KILL|\bexited on signal 9 \(Killed\)",
         FailureCause.KILLED,

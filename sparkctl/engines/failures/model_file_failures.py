@@ -161,9 +161,13 @@ _CORRUPT_FAILURES = (
     failure_rule(
         rf"{EXCEPTION_PREFIX}(?P<what>Could not detect config format for no config file found|No supported config format found.{{0,200}}"
         r"|Failed to load mistral 'params\.json' config.{0,120}|Unrecognized processing class in (?P<name>\S{1,300}?)\.? Can't)"
-        r"|^KeyError: '(?P<key>model_type|architectures)'$",
+        r"|^KeyError: '(?P<key>model_type|architectures)'$"
+        r"|^(?:TypeError: 'NoneType' object is not \w{1,20}|IndexError: \w[\w ]{1,40}): .{0,200}\.(?P<read>architectures)\b"
+        r"|^AttributeError: 'NoneType' object has no attribute '(?P<attribute>architectures|model_type)'"
+        rf"|{EXCEPTION_PREFIX}(?P<none>Model architectures None are not supported)",
         FailureCause.MODEL_FILES,
-        "There is no config that the engine can read[: {what}][: {key} is not in it].",
+        "There is no config that the engine can read[: {what}][: {key} is not in it][: it names no {read}]"
+        "[: it is empty, where {attribute} is looked for][: {none}].",
         "model.path has to be a directory or repository with a config.json (Mistral: params.json) of a language model: finish the "
         "download, or correct it. A model made of parts (model_index.json, as image models have) is not for this engine.",
         needle=(
@@ -173,6 +177,12 @@ _CORRUPT_FAILURES = (
             "Unrecognized processing class in ",
             "KeyError: 'model_type'",
             "KeyError: 'architectures'",
+            *(
+                ".architectures",
+                "has no attribute 'architectures'",
+                "has no attribute 'model_type'",
+                "Model architectures None",
+            ),
         ),
         on=_MODEL_PATH_FIELD,
     ),

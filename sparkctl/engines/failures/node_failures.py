@@ -71,6 +71,17 @@ _CUDA_FAILURES = (
 )
 _FILE_SYSTEM_FAILURES = (
     failure_rule(
+        r"(?:Error while (?:creating|attaching to) shared memory segment|Error: failed to extend) (?P<path>/dev/shm/\S{1,100})"
+        r"(?: \(size (?P<size>\d{1,15})\)| to (?P<more>\d{1,15}) bytes)?",
+        FailureCause.DISK_FULL,
+        "NCCL could not make its shared memory in the container[ ({size} bytes)][ ({more} bytes)]: {path}.",
+        "Raise container.shm_size, or set container.ipc: host.",
+        needle=("shared memory segment /dev/shm/", "failed to extend /dev/shm/"),
+        on="container.shm_size",
+        weight=FailureWeight.LIKELY,
+        at_any_level=True,
+    ),
+    failure_rule(
         rf"(?:{EXCEPTION_PREFIX}|^)DataLoader worker .*killed by signal: Bus error|{EXCEPTION_PREFIX}.*out of shared memory"
         r"|Unexpected bus error encountered in worker|exceeds /dev/shm size",
         FailureCause.DISK_FULL,
@@ -278,6 +289,15 @@ RANK_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
+        r"^(?:zmq\.)?(?:error\.)?(?P<what>(?:ZMQError|ContextTerminated|Again): (?:Operation not supported|Socket operation on non-socket"
+        r"|Context was terminated|Bad file descriptor|Not a socket|Resource temporarily unavailable).{0,80})",
+        FailureCause.WORKER_LOST,
+        "A part of the engine waits for another one, which has ended: {what}.",
+        "The lines before this one may say why it ended; a process that was killed leaves none: dmesg -T | grep -i oom on the node.",
+        needle=("ZMQError: ", "ContextTerminated: ", "Again: "),
+        weight=FailureWeight.AFTERMATH,
+    ),
+    failure_rule(
         r"Some Ray subprocesses exited unexpectedly|The current node timed out during startup",
         FailureCause.RAY,
         "Ray ended on this node: a worker's Ray ends when the head, or the connection to it, is gone.",
@@ -289,6 +309,7 @@ RANK_FAILURES = (
         r"DistStoreError: Timed out after (?P<seconds>\d+) seconds waiting for clients\. (?P<have>\d+)/(?P<of>\d+) clients"
         r"|The client socket (?:has (?:timed out after|failed to connect))"
         r"(?:.*?connect to [(\[]?(?P<peer>[\w.:-]+)\]?(?:, |:)\d+)?"
+        r"|Timed out initializing process group in store based barrier"
         r"|retrieving ncclUniqueId from \[\d+\] via c10d key-value store|ORTE has lost communication with"
         r"|[Ff]ailed to connect to (?:rpc server at )?(?P<rpc>[\w.-]{1,80}:\d{1,5})$|^Remote RPC server crashed",
         FailureCause.WORKER_LOST,
@@ -298,7 +319,7 @@ RANK_FAILURES = (
         needle=(
             "DistStoreError: Timed out after",
             "The client socket ",
-            "retrieving ncclUniqueId from",
+            *("retrieving ncclUniqueId from", "in store based barrier"),
             "ORTE has lost communication",
             "ailed to connect to ",
             "Remote RPC server crashed",

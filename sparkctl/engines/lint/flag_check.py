@@ -117,9 +117,13 @@ def _check_word(one: ProfileFlag, flag: EngineFlag, word: str, held: LintContext
             LintRule.BAD_CHOICE, one, _describe_bad_choice(flag.name, flag.name, word, flag.choices, held)
         )
     elif flag.values is not None and not _is_one_of(word, flag.values, fold=flag.fold_case):
-        yield _build_value_message(
-            LintRule.BAD_CHOICE, one, _describe_bad_choice(flag.name, flag.name, word, flag.values, held)
-        )
+        message, level = _describe_bad_choice(flag.name, flag.name, word, flag.values, held), LintSeverity.ERROR
+        if flag.name in held.lore.replaceable:
+            message, level = (
+                f"{message}; {held.title} starts only where the checkpoint names its own, which replaces it",
+                LintSeverity.WARNING,
+            )
+        yield _build_value_message(LintRule.BAD_CHOICE, one, message, level)
     elif near := _find_misspelt_parser(flag, word, held):
         message = f"no {held.title} that sparkctl knows has a {flag.name} {quote_value(word, flag.name)}; did you mean {near}?"
         yield _build_value_message(LintRule.BAD_CHOICE, one, message, LintSeverity.WARNING)
@@ -442,7 +446,9 @@ def check_flags(
     if is_certain:
         found = _name_newer_versions(found, flags, held)
     else:
-        for other in others:
+        for other in reversed(others):  # the newest that takes it is named
+            if not any(map(_is_error, found)):
+                break
             rest = (catalogue, *(one for one in others if one is not other))
             there = check_flags_by_catalogue(flags, replace(held, catalogue=other, others=rest))
             refused = {(one.where, one.flag) for one in there if _is_error(one)}

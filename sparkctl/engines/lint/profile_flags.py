@@ -164,12 +164,13 @@ class FlagAdvice:
     """Advice that no parser gives. ``names``: other names of a flag (older, or of other engines) and its name here.
 
     ``words``: what to do about a flag that this engine lacks. ``not_alike``: those of ``names`` that take another kind
-    of value.
+    of value. ``replaceable``: flags whose value a checkpoint's own setting replaces before anything refuses it.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
     words: Mapping[str, str] = field(default_factory=dict)
     not_alike: frozenset[str] = frozenset()
+    replaceable: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

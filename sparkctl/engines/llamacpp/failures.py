@@ -53,24 +53,27 @@ MEMORY_FAILURES = (
         on=CONTEXT_FIELD,
         weight=FailureWeight.DEATH,  # a later line says for what
     ),
-    *cuda_memory_rules(_LOWER_CONTEXT_REMEDY, CONTEXT_FIELD, fatal=True, begins=r"^(?:\S+:\d+: )?(?=CUDA error: )"),
+    *cuda_memory_rules(
+        _LOWER_CONTEXT_REMEDY, CONTEXT_FIELD, fatal=True, begins=r"^(?:\S+:\d+: )?(?=(?:CUDA|ROCm|HIP|MUSA) error: )"
+    ),
 )
 CUDA_FAILURES = (
     failure_rule(
-        r"^(?:\S+:\d+: )?CUDA error: (?P<what>no kernel image is available.*|.*illegal instruction.*)",
+        r"^(?:\S+:\d+: )?(?:CUDA|ROCm|HIP|MUSA) error: (?P<what>no kernel image is available.*"
+        r"|device kernel image is invalid.*|invalid device function.*|.*illegal instruction.*)",
         FailureCause.KERNEL_UNSUPPORTED,
         "A GPU kernel of this image does not run on this GPU: {what}",
         "Take an image built for sm_121 (CUDA 12.9 or newer).",
-        needle="CUDA error: ",
+        needle=("CUDA error: ", "ROCm error: ", "HIP error: ", "MUSA error: "),
         on="image",
         fatal=True,
     ),
     failure_rule(
-        r"^(?:\S+:\d+: )?CUDA error: (?P<what>.*(?:unsupported toolchain|driver version is insufficient).*)",
+        r"^(?:\S+:\d+: )?(?:CUDA|ROCm|HIP|MUSA) error: (?P<what>.*(?:unsupported toolchain|driver version is insufficient).*)",
         FailureCause.DRIVER_MISMATCH,
         "The node's NVIDIA driver is too old for this image: {what}",
         "Update the node (DGX OS), or take an image built for its CUDA version.",
-        needle="CUDA error: ",
+        needle=("CUDA error: ", "ROCm error: ", "HIP error: ", "MUSA error: "),
         on="image",
         fatal=True,
     ),
@@ -87,11 +90,11 @@ CUDA_FAILURES = (
         weight=FailureWeight.DEATH,
     ),
     failure_rule(
-        r"^(?:\S+:\d+: )?(?:CUDA|ROCm|HIP) error: (?!system has unsupported display driver|forward compatibility)(?P<what>.*)",
+        r"^(?:\S+:\d+: )?(?:CUDA|ROCm|HIP|MUSA) error: (?!system has unsupported display driver|forward compatibility)(?P<what>.*)",
         FailureCause.CRASHED,
         "CUDA failed: {what}",
         "Read the lines after it; dmesg on the node may show more.",
-        needle=("CUDA error: ", "ROCm error: ", "HIP error: "),
+        needle=("CUDA error: ", "ROCm error: ", "HIP error: ", "MUSA error: "),
         fatal=True,
         weight=FailureWeight.DEATH,
     ),
@@ -143,7 +146,7 @@ MODEL_FAILURES = (
     ),
     failure_rule(
         r"failed to open GGUF file (?:'(?P<path>[^']*)'|(?P<bare>\S+))"
-        r"|failed to open (?:'(?P<other>[^']*\.gguf)'|(?P<it>/\S*\.gguf)): No such file",
+        r"|failed to open (?:'(?P<other>[^']*\.gguf)'|(?P<it>[^\s']\S*\.gguf)): '?No such file",
         FailureCause.MODEL_NOT_FOUND,
         "There is no [{path}][{bare}][{other}][{it}] in the container.",
         "Correct model.path, or the mount that should bring it in.",
@@ -189,7 +192,16 @@ MODEL_FAILURES = (
         fatal=True,
     ),
     failure_rule(
-        r"error loading model(?: \w+)*: (?P<what>(?!.*failed to load model from).*)",
+        r"error loading model(?: \w+)*: (?P<what>vk::\S{1,80}: (?!ErrorOutOf)Error\w{1,60})",
+        FailureCause.GPU_RUNTIME_MISSING,
+        "Vulkan does not start: {what}",
+        GPUS_REMEDY,
+        needle="error loading model",
+        on="container.gpus",
+        weight=FailureWeight.LIKELY,
+    ),
+    failure_rule(
+        r"error loading model(?: \w+)*: (?P<what>(?!.*(?:failed to load model from|Cannot allocate memory)).*)",
         FailureCause.MODEL_FILES,
         "The model cannot be loaded: {what}",
         "Check that the file is complete and made for this build; a newer image may know more formats.",
@@ -353,7 +365,17 @@ EXIT_FAILURES = (
         weight=FailureWeight.DYING,
     ),
     failure_rule(
-        r"exiting due to (?:model loading|HTTP server) error|failed to create_context with model|failed to load model"
+        r"llama_model_loader: failed to load model from (?P<path>\S.{0,300})",
+        FailureCause.MODEL_FILES,
+        "The model's file could not be opened or read, and no line says why: {path}",
+        "Look whether the file is there, whole and readable in the container (ls -l), and correct model.path or its mount.",
+        needle="failed to load model from ",
+        on=_MODEL_PATH_FIELD,
+        fatal=True,
+        weight=FailureWeight.LOST,
+    ),
+    failure_rule(
+        r"exiting due to (?:model loading|HTTP server) error|failed to create_context with model|[Ff]ailed to load model"
         r"|failed to create context with model",
         FailureCause.CRASHED,
         "The model could not be loaded.",
@@ -362,7 +384,7 @@ EXIT_FAILURES = (
             "exiting due to",
             "failed to create context with model",
             "failed to create_context with model",
-            "failed to load model",
+            "ailed to load model",
         ),
         fatal=True,
         weight=FailureWeight.AFTERMATH,

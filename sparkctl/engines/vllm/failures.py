@@ -262,6 +262,15 @@ _SETTING_FAILURES = (
         on="env.VLLM_PORT",
     ),
     failure_rule(
+        rf"{EXCEPTION_PREFIX}Cannot re-initialize (?P<what>CUDA|HIP|XPU|NPU) in forked subprocess",
+        FailureCause.BAD_VALUE,
+        "{what} was used before vLLM started its processes as copies (fork) of its own, and they cannot use it.",
+        "Set env.VLLM_WORKER_MULTIPROC_METHOD: spawn.",
+        needle="in forked subprocess",
+        on="env.VLLM_WORKER_MULTIPROC_METHOD",
+        to="spawn",
+    ),
+    failure_rule(
         rf"{EXCEPTION_PREFIX}Hybrid KV cache manager is disabled but failed to convert",
         FailureCause.BAD_VALUE,
         "The model has layers with different kinds of KV cache, and what keeps them together is switched off.",
@@ -347,11 +356,25 @@ _EXIT_FAILURES = (
         change=ChangeDirection.LOWER,
     ),
     failure_rule(
-        r"^(?:EngineCore encountered a fatal error|EngineCore failed to start)",
+        r"^Engine iteration timed out\b|^(?:[\w.]+: )?Execution of the model timed out after (?P<seconds>[\d.]{1,10}) ?s",
+        FailureCause.WEDGED,
+        "A step of the engine did not end in time[ ({seconds} s)], and the engine gave up.",
+        f"On a node that is short of memory it hangs: {_LOWER_SHARE_REMEDY} With several ranks, look at the other ones' logs and at the link.",
+        needle=("Engine iteration timed out", "of the model timed out after "),
+        fatal=True,
+        weight=FailureWeight.DEATH,
+    ),
+    failure_rule(
+        r"^(?:EngineCore (?:encountered a fatal error|failed to start|hit an exception)|Engine background task failed)",
         FailureCause.CRASHED,
         "The engine core ended on an error.",
         "The lines after this one name it.",
-        needle=("EngineCore encountered", "EngineCore failed"),
+        needle=(
+            "EngineCore encountered",
+            "EngineCore failed",
+            "EngineCore hit an exception",
+            "Engine background task failed",
+        ),
         fatal=True,
         weight=FailureWeight.DYING,
     ),
@@ -386,14 +409,21 @@ _EXIT_FAILURES = (
     ),
     failure_rule(
         rf"{EXCEPTION_PREFIX}.*(?:Engine core initialization failed|EngineCore encountered an issue"
-        r"|Engine process failed to start|Engine loop is not running)|^(?:[\w.]+\.)?EngineDeadError\b"
-        r"|^AsyncLLM output_handler failed",
+        r"|Engine process failed to start|(?:Engine|Background) loop (?:is not running|has errored already|is stopped))"
+        r"|^(?:[\w.]+\.)?(?:Async)?EngineDeadError\b|^AsyncLLM output_handler failed|^\w{0,30}(?:Engine|LLM) is already dead, terminating"
+        r"|^Got fatal signal from worker processes",
         FailureCause.WORKER_LOST,  # any line that names a reason has more weight
         "The engine core ended, and no line says why.",
         f"A killed process leaves no message. {_KERNEL_LOG_REMEDY}",
         needle=(
             "core initialization failed",
-            "loop is not running",
+            *(
+                "loop is not running",
+                "loop has errored already",
+                "loop is stopped",
+                " is already dead, terminating",
+                "Got fatal signal from worker",
+            ),
             "process failed to start",
             "AsyncLLM output_handler failed",
             "Core encountered an issue",

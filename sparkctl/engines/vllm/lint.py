@@ -53,6 +53,8 @@ FLAG_ADVICE = FlagAdvice(
         "--disable-log-requests": "requests are not logged by default: leave it out",
     },
     not_alike=frozenset({"--mem-fraction-static", "--chunked-prefill-size"}),
+    # ModelConfig._verify_quantization, 0.19 to 0.33: an NVFP4 checkpoint of ModelOpt makes modelopt_fp4 of every value
+    replaceable=frozenset({"--quantization"}),
 )
 _SHARE_FLAG, _SPECULATION_FLAG = "--gpu-memory-utilization", "--speculative-config"
 _HIDDEN_STATE_METHODS = ("eagle", "eagle3", "dflash", "mtp")  # they read the target's layers

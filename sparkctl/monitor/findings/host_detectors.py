@@ -306,7 +306,7 @@ def find_instance_name(container: str | None, instances: Sequence[InstanceView])
 
 
 def list_unclean_boot(node: NodeName, end: BootEnd | None, uptime: float) -> list[Finding]:
-    """Return a finding where the boot before ended without a shutdown: the power failed, somebody held the button, or the
+    """Return a finding where the previous boot ended without a shutdown: the power failed, somebody held the button, or the
     machine froze. ``uptime``: seconds of this boot.
     """
     if end is None or end.is_clean is not False:
@@ -321,7 +321,7 @@ def list_unclean_boot(node: NodeName, end: BootEnd | None, uptime: float) -> lis
             kind=FindingKind.LAST_BOOT,
             severity=Severity.WARNING if uptime <= _FRESH_BOOT_SECONDS else Severity.NOTE,
             node=node,
-            summary=f"the boot before ended without a shutdown{when}{cause}",
+            summary=f"the previous boot ended without a shutdown{when}{cause}",
             remedy=(before[-1].remedy if before else "")
             or "a power cut, heat, or a freeze when memory ran out can cause it: check the temperatures (sparkctl top), and leave more memory free",
             evidence=() if last is None else (FindingEvidence("last line", last, None, "journal"),),

@@ -306,7 +306,7 @@ def _parse_by_image(words: Sequence[str], image: str, hint: str | None) -> Engin
     name, known = image.rpartition("@")[0] or image, list_import_rules()
     by_hint = (one for one in known if one == hint and known[one].is_python_server)
     by_image = (one for one, rules in known.items() if rules.image and words and re.search(rules.image, name))
-    engine = next(by_hint, None) or next(by_image, None) or _find_engine_by_flags(words)
+    engine = next(by_hint, None) or next(by_image, None) or _find_engine_by_flags(words, name)
     if engine is None:
         return None
     rest = list(words)
@@ -316,10 +316,10 @@ def _parse_by_image(words: Sequence[str], image: str, hint: str | None) -> Engin
     return _read_server_flags(found, rest, (), known[engine])
 
 
-def _find_engine_by_flags(words: Sequence[str]) -> str | None:
+def _find_engine_by_flags(words: Sequence[str], image: str) -> str | None:
     """Return the engine that alone has several of these flags, behind a model or first; None if it is not clear.
 
-    One flag may be another program's by chance.
+    One flag may be another program's by chance, unless the image's name holds the engine's.
     """
     if not words or not (words[0].startswith(("-", "/")) or HUB_ID_PATTERN.fullmatch(words[0])):
         return None
@@ -334,7 +334,10 @@ def _find_engine_by_flags(words: Sequence[str]) -> str | None:
         for name, flags in has.items()
     }
     found = [name for name, flags in own.items() if flags]
-    return found[0] if len(found) == 1 and len(own[found[0]]) >= _MIN_OWN_FLAGS else None
+    if len(found) != 1:
+        return None
+    is_named = found[0] in image.rpartition("/")[2].partition(":")[0].lower()
+    return found[0] if is_named or len(own[found[0]]) >= _MIN_OWN_FLAGS else None
 
 
 def _take_first_word_model(found: EngineCommand, rest: list[str]) -> list[str]:

@@ -421,6 +421,17 @@ class KeyboardInteractiveLogin:
     instructions: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _TerminalSink:
+    """Writes to the terminal of an ssh client, which shows lines as they come."""
+
+    stream: ByteSink
+
+    def write(self, data: bytes) -> None:
+        """Write lines that begin at the left."""
+        self.stream.write(data.replace(b"\n", b"\r\n"))
+
+
 class SimSshServer:
     """``client`` is the only accepted key, and only for the node's user; with a ``second_factor`` no key is accepted."""
 
@@ -452,7 +463,6 @@ class SimSshServer:
             server_host_keys=[self.host_key],
             process_factory=self._run_process,
             encoding=None,
-            allow_pty=False,
             agent_forwarding=False,
             line_editor=False,
         )
@@ -462,7 +472,8 @@ class SimSshServer:
         status = 255
         # a signal ends the command alone; what passes from here ends the connection
         with suppress(asyncssh.Error, asyncssh.SignalReceived, OSError):
-            streams = CommandStreams(process.stdin, process.stdout, process.stderr)
+            stderr = process.stderr if process.term_type is None else _TerminalSink(process.stderr)
+            streams = CommandStreams(process.stdin, process.stdout, stderr)
             status = await run_command(self.node, process.command or "", streams)
         process.exit(status)
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 THEME_PREFIX = "theme "  # prefix of the theme entries
 _NO_SELECTION = -1  # no entry is selected until an arrow key selects one
 _EXCLUDED_ACTIONS = (ActionId.PALETTE, ActionId.BACK)
-_MAX_ENTRY_COLUMNS = 70
+_MAX_ENTRY_COLUMNS = 96
 _MAX_VISIBLE_ENTRIES = 14  # visible entries
 _MIN_WEAK_MATCH_LETTERS = 3  # letters that a match within a name needs
 

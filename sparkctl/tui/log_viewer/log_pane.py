@@ -45,7 +45,7 @@ def build_mode_segments(state: LogViewState) -> list[StatusSegment]:
     if not state.total:
         count = "no line yet" if state.was_waited_for else "reading ..."
     elif state.hidden and state.shown == state.total:
-        count = f"{state.total:,} of {state.total + state.hidden:,}, own questions hidden"
+        count = f"{state.total:,} of {state.total + state.hidden:,}, own requests hidden"
     elif state.shown == state.total:
         count = f"{state.total:,} {'line' if state.total == 1 else 'lines'}"
     else:

@@ -281,9 +281,10 @@ def build_switch_confirmation(plan: SwitchPlan, request: SwitchInstance, now: Ac
         for one in view.instances:
             if one.ours and one.is_alive and one.name in plan.stops:
                 going.setdefault(one.name, one)
+    body.append(())
     for name in plan.stops:
         where = " and ".join(list_nodes_of_instance(going[name], now.views)) if name in going else ""
-        body += [(), *render_sentence(f"{name} runs on {where}.")] if where else []
+        body += render_sentence(f"{name} runs on {where}.") if where else []
     if (way_back := describe_rollback_window(plan)) is not None:
         body += render_sentence(f"{way_back[0].upper()}{way_back[1:]}.")
     serving = {name: is_instance_serving(one, now) for name, one in going.items()}

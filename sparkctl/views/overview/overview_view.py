@@ -75,7 +75,7 @@ from sparkctl.views.text.frame_layout import (
     pad_screen,
     render_welcome,
 )
-from sparkctl.views.text.line_wrap import find_command, wrap_text
+from sparkctl.views.text.line_wrap import find_command, wrap_row, wrap_text
 from sparkctl.views.text.styled_text import (
     Span,
     TextRow,
@@ -92,7 +92,8 @@ from sparkctl.views.text.styled_text import (
     truncate_row,
 )
 
-_ROOMY_LINES = 8  # from this height on, each figure has a row of its own
+_ROOMY_LINES = 9  # from this height on, each figure has a row of its own, and that of the machine still has one
+_WHOLE_VERDICT_LINES = 20  # from this height on, a verdict stands in the tile in full
 
 
 class NodeTile:
@@ -100,14 +101,14 @@ class NodeTile:
 
     def __init__(self, seen: NodeTileModel, chart_rows: int = MAX_CHART_ROWS) -> None:
         self._seen, self._chart_rows = seen, chart_rows
-        self._made: dict[tuple[int, bool], TileSections] = {}
+        self._made: dict[tuple[int, bool, bool], TileSections] = {}
 
     def render_rows(self, columns: int, lines: int, *, chosen: bool = False) -> tuple[TextRow, ...]:
         """Return exactly ``lines`` rows of exactly ``columns``: state, memory, throughput, draft acceptance,
         temperature."""
         room = max(0, lines - 2)
         return self.frame_rows(
-            align_sections([self.get_sections(columns, room >= _ROOMY_LINES)], room)[0], columns, lines, chosen=chosen
+            align_sections([self.get_sections(columns, room)], room)[0], columns, lines, chosen=chosen
         )
 
     def frame_rows(self, rows: Sequence[TextRow], columns: int, lines: int, *, chosen: bool) -> tuple[TextRow, ...]:
@@ -117,22 +118,23 @@ class NodeTile:
         tone = None if worst is None else get_severity_style(worst.severity)
         return draw_frame(title, rows, columns, lines, chosen=chosen, tone=tone)
 
-    def get_sections(self, columns: int, roomy: bool) -> TileSections:
-        """Return the sections of the tile."""
-        made = self._made.get((columns, roomy))
+    def get_sections(self, columns: int, room: int) -> TileSections:
+        """Return the sections of the tile for this many rows."""
+        key = columns, room >= _ROOMY_LINES, room >= _WHOLE_VERDICT_LINES
+        made = self._made.get(key)
         if made is None:
-            space = DrawArea(max(8, columns - 4), self._chart_rows)
-            made = self._made[columns, roomy] = _build_sections(self._seen, space, roomy)
+            space = DrawArea(max(8, columns - 4), self._chart_rows, is_tall=key[2])
+            made = self._made[key] = _build_sections(self._seen, space, key[1])
         return made
 
 
 def count_useful_rows(tiles: Sequence[NodeTile], columns: int, lines: int) -> int:
     """Return how many of at most ``lines`` these tiles can use when aligned with each other."""
     if lines - 2 >= _ROOMY_LINES:
-        wanted = count_needed_rows([one.get_sections(columns, True) for one in tiles])
+        wanted = count_needed_rows([one.get_sections(columns, lines - 2) for one in tiles])
         if wanted >= _ROOMY_LINES:
             return min(lines, wanted + 2)
-    wanted = max(sum(len(part.rows) for part in one.get_sections(columns, False).parts) for one in tiles)
+    wanted = max(sum(len(part.rows) for part in one.get_sections(columns, 0).parts) for one in tiles)
     return max(MIN_TILE_LINES, min(lines, wanted + 2))
 
 
@@ -141,7 +143,7 @@ def render_tile_row(
 ) -> list[tuple[TextRow, ...]]:
     """Return tiles side by side, each with its width in columns, with aligned sections."""
     room = max(0, lines - 2)
-    rows = align_sections([tile.get_sections(columns, room >= _ROOMY_LINES) for tile, columns in tiles], room)
+    rows = align_sections([tile.get_sections(columns, room) for tile, columns in tiles], room)
     return [
         tile.frame_rows(made, columns, lines, chosen=mine)
         for (tile, columns), made, mine in zip(tiles, rows, chosen, strict=True)
@@ -198,29 +200,37 @@ def _render_instances(seen: NodeTileModel, space: DrawArea, roomy: bool) -> list
         marked = many and one.name == seen.chosen
         if at == 0 and one.ours:
             if roomy or many:
-                head = render_instance_row(one, space, marked=marked, badge=False)
+                head = render_instance_row(one, space, marked=marked if many else None, badge=False)
                 parts.append(make_block(2 if roomy else 6, _append_age(head, seen, space)))
             parts += _render_main_instance(one, seen, space, roomy)
         else:
             serves = one.ours and one.phase is Phase.READY
-            parts.append(make_block(0 if serves else 3 + at, _render_named_instance(one, seen, space, marked)))
+            parts.append(make_block(0 if serves else 3 + at, *_render_named_instance(one, seen, space, marked, roomy)))
             if serves and one.numbers is not None:
                 parts.append(make_block(4 + at, make_row("  ", *render_throughput(one, space))))
     return parts
 
 
-def _render_named_instance(one: InstanceView, seen: NodeTileModel, space: DrawArea, marked: bool) -> TextRow:
+_MOST_FAILURE_ROWS = 3
+
+
+def _render_named_instance(
+    one: InstanceView, seen: NodeTileModel, space: DrawArea, marked: bool, roomy: bool
+) -> list[TextRow]:
+    """Return an instance in one row; one that failed with the sentence of its verdict, in a roomy tile in full."""
     end = seen.ends.get(one.name)
     if one.phase is not Phase.FAILED or end is None or end.verdict is None:
-        return render_instance_row(one, space, marked=marked, badge=True, ready_for=seen.seconds_ready(one))
-    mark = "▸" if marked else " "
+        return [render_instance_row(one, space, marked=marked, badge=True, ready_for=seen.seconds_ready(one))]
     state = build_instance_badge(one)
-    why = make_row(
-        Span(f"  {state.sign} {state.word}: ", state.tone), sanitize_span(end.verdict.summary, TextStyle.VALUE)
-    )
-    return truncate_row(
-        make_row(Span(f"{mark} ", TextStyle.ACCENT), sanitize_span(one.name, TextStyle.TITLE), *why), space.columns
-    )
+    head = make_row(
+        Span("▸ " if marked else "  ", TextStyle.ACCENT), sanitize_span(one.name, TextStyle.TITLE),
+        Span(f"  {state.sign} {state.word}: ", state.tone),
+    )  # fmt: skip
+    rows = wrap_row(make_row(*head, sanitize_span(end.verdict.summary, TextStyle.VALUE)), space.columns, 4)
+    most = _MOST_FAILURE_ROWS if roomy else 1
+    if len(rows) > most:
+        rows[most - 1] = make_row(*truncate_row(rows[most - 1], space.columns - 2, ""), Span(" …", TextStyle.VALUE))
+    return rows[:most]
 
 
 def _append_age(head: TextRow, seen: NodeTileModel, space: DrawArea) -> TextRow:
@@ -239,7 +249,7 @@ def _render_nothing_runs(seen: NodeTileModel) -> TextRow:
         return make_row(Span("what runs is not known yet", TextStyle.STALE))
     recent = f": {', '.join(seen.recent)} ..." if seen.recent and not seen.offers else ""
     if seen.offers:
-        recent = "; the last used first" if seen.recent else ""
+        recent = ""
         if any(one.missing for one in seen.offers):
             recent = ", and gets what is missing first"
     if seen.start_key is None:
@@ -264,8 +274,8 @@ def _render_start_offers(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]
     if not seen.offers or space.columns < _MIN_OFFER_COLUMNS:
         return []
     wide = max(_OFFER_NAME_COLUMNS, *(measure_text(sanitize_line(one.name)) for one in seen.offers))
-    blocks = []
-    for at, one in enumerate(seen.offers):
+    rows: list[tuple[TextRow, TextRow]] = []
+    for one in seen.offers:
         name = make_row(
             Span(" ", TextStyle.LABEL), _render_offer_sign(one), " ",
             sanitize_span(pad_text(sanitize_line(one.name), wide), TextStyle.VALUE),
@@ -279,11 +289,12 @@ def _render_start_offers(seen: NodeTileModel, space: DrawArea) -> list[RowBlock]
         claim = () if one.fit is None or one.fit.needed_bytes is None else (
             Span(f"{one.fit.needed_bytes / GIB:7.0f}", TextStyle.VALUE), Span(" GiB", TextStyle.UNIT)
         )  # fmt: skip
-        row = make_row(*name, *ends)
-        if measure_row(row) + measure_row(claim) <= space.columns:
-            row = make_row(*row, *claim)
-        blocks.append(make_block(6 + at, truncate_row(row, space.columns)))
-    return blocks
+        rows.append((make_row(*name, *ends), claim))
+    longest = max(measure_row(row) for row, _ in rows)
+    room = space.columns - max(measure_row(claim) for _, claim in rows)
+    if longest > room:  # a column for all of them, or for none
+        return [make_block(6 + at, truncate_row(row, space.columns)) for at, (row, _) in enumerate(rows)]
+    return [make_block(6 + at, make_row(*pad_row(row, longest), *claim)) for at, (row, claim) in enumerate(rows)]
 
 
 def _render_offer_sign(one: StartOffer) -> Span:
@@ -319,21 +330,23 @@ def _render_main_instance(one: InstanceView, seen: NodeTileModel, space: DrawAre
         why = render_failure(one, seen, space)
         return [make_block(1, *why[:2]), *(make_block(3, each) for each in why[2:])]
     if any(found.kind is FindingKind.PARTNER and found.instance == one.name for found in seen.view.findings):
-        return [make_block(1, make_row(Span("  its other rank on another Spark is gone", TextStyle.BAD)))]
+        return [make_block(1, make_row(Span("its other rank on another Spark is gone", TextStyle.BAD)))]
     if one.phase is Phase.READY and one.name in seen.heads:
         moved = build_substitute_chart(build_rdma_chart(seen, space.chart_columns), space) if roomy else None
-        told = make_block(1, make_row(Span("  "), *describe_head(one, seen.heads[one.name])))
+        told = make_block(1, describe_head(one, seen.heads[one.name]))
         return [told, *([] if moved is None else [moved])]
     if one.phase is not Phase.READY or one.port is None:
         return [make_block(3, make_row(sanitize_span(one.detail, TextStyle.STALE)))] if one.detail else []
     if not tells_figures(one):
         return []
-    decode, accept = render_throughput(one, space), render_acceptance(one, seen, space)
+    speed = build_throughput_chart(one, seen, space) if roomy else None
+    # which shows the accept length over time, too, where it has rows
+    has_chart = speed is not None and space.is_chart_row_wide and space.is_tall
+    decode, accept = render_throughput(one, space), render_acceptance(one, None if has_chart else seen, space)
     reads = render_bandwidth(one, seen, space)
     last = [] if reads is None else [make_block(4, reads)]
     if roomy and (uses := render_engine_facts(one, space)) is not None:
         last.append(make_block(6, uses))
-    speed = build_throughput_chart(one, seen, space) if roomy else None
     course = [] if speed is None else [speed]
     if accept is None:
         return [make_block(1, decode), *course, *last]
@@ -418,7 +431,7 @@ def render_overview(scene: OverviewScreenModel, columns: int, lines: int) -> Ove
     def count_rows(wide: int, most: int) -> int:
         return count_useful_rows(tiles, wide, most)
 
-    boxes = arrange_tiles(len(tiles), scene.chosen, columns, lines, count_rows)
+    boxes = arrange_tiles(len(tiles), scene.chosen, columns, lines, count_rows, has_news=_has_news(scene))
     shown: list[tuple[TextRow, ...]] = []
     for _, group in groupby(boxes, key=lambda box: box.y):
         level = list(group)
@@ -429,6 +442,16 @@ def render_overview(scene: OverviewScreenModel, columns: int, lines: int) -> Ove
     below = _render_below_tiles(scene, len(boxes), columns, lines - len(rows))
     findings = {len(rows) + at: found for at, (_, found) in enumerate(below) if found is not None}
     return OverviewLayout(pad_screen([*rows, *(row for row, _ in below)], columns, lines), boxes, findings)
+
+
+_MANY_FINDINGS = 4
+
+
+def _has_news(scene: OverviewScreenModel) -> bool:
+    """Tell whether more than a few rows below the tiles are used: something starts, stops or switches, or much is wrong."""
+    views = [seen.view for seen in scene.glances if seen.is_known]
+    moves = any(is_in_transition(one) for view in views for one in view.instances)
+    return bool(moves or scene.switching) or sum(len(view.findings) for view in views) > _MANY_FINDINGS
 
 
 _RowOfFinding = tuple[TextRow, Finding | None]

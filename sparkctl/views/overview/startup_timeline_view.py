@@ -27,6 +27,7 @@ from sparkctl.views.text.styled_text import (
     get_state_symbol,
     make_row,
     measure_row,
+    measure_text,
     truncate_row,
 )
 
@@ -99,7 +100,14 @@ def render_step(step: Step, space: DrawArea, detail: str | None = None) -> TextR
     """Return a step under its name with its progress, if known, and with a detail of it."""
     name, share, done = format_step_name(step), compute_step_fraction(step), format_step_progress(step)
     if detail is not None:
-        done = f"{done}  {sanitize_line(detail)}".strip()
+        amount = sanitize_line(detail)
+        room = space.columns - LABEL_COLUMNS - space.bar_columns - 2
+        forms = (
+            f"{done}  {amount}".strip(),
+            amount,
+            amount.partition(", ")[0],
+        )  # the bar shows the share, the strip below the rest
+        done = next((one for one in forms if share is None or measure_text(one) <= room), forms[-1])
     short = len(name) < LABEL_COLUMNS and bool(done)
     beside = done if short else f"{done} {name}".strip()
     if share is None:

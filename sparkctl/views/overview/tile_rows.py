@@ -61,7 +61,7 @@ from sparkctl.views.text.styled_text import (
 
 _LEVEL_STYLES = {LogLevel.WARNING: TextStyle.ATTENTION, LogLevel.ERROR: TextStyle.BAD}
 LABEL_COLUMNS = 8  # width of the labels of figures
-MAX_CHART_ROWS, TALL_CHART_ROWS = 6, 14  # largest height of a curve; on a tall screen
+MAX_CHART_ROWS, TALL_CHART_ROWS = 9, 16  # largest height of a curve; on a tall screen
 _CHART_MINUTES = (1, 2, 5, 15)  # possible periods of curves in minutes; the shortest that holds all readings is used
 _MAX_GAP_SECONDS = 10.0  # seconds; a shorter pause between readings is no gap
 _MAX_BAR_COLUMNS = 88
@@ -79,10 +79,12 @@ _MIN_LENGTH_SPREAD = 0.4  # tokens per step; smaller differences of accept lengt
 @dataclass(frozen=True, slots=True)
 class DrawArea:
     """The area inside the frame, in columns, and the drawing options. ``chart_rows``: the largest height of a curve, the same for
-    all values, so that rows below do not move."""
+    all values, so that rows below do not move. ``is_tall``: there are rows for whole
+    sentences and for each curve."""
 
     columns: int
     chart_rows: int = MAX_CHART_ROWS
+    is_tall: bool = False
 
     @property
     def is_wide(self) -> bool:
@@ -132,28 +134,33 @@ def make_label(name: str) -> Span:
 
 
 def render_instance_row(
-    one: InstanceView, space: DrawArea, *, marked: bool, badge: bool, ready_for: float | None = None
+    one: InstanceView, space: DrawArea, *, marked: bool | None, badge: bool, ready_for: float | None = None
 ) -> TextRow:
-    """Return name, engine with version, port, and the state if it is not shown elsewhere."""
-    mark = "▸" if marked else " "
-    left: list[Span] = [Span(f"{mark} ", TextStyle.ACCENT), sanitize_span(one.name, TextStyle.TITLE)]
-    if kind := describe_engine(one):
-        left.append(sanitize_span(f"   {kind}", TextStyle.LABEL))
-    if one.port is not None:
-        left.append(Span(f"   :{one.port}", TextStyle.LABEL))
-    if rank := describe_rank(one):
-        left.append(Span(f"   {rank}", TextStyle.LABEL))
-    if users := describe_dependents(one):
-        left.append(Span(f"   {users}", TextStyle.LABEL))
+    """Return name, engine with version, port, and the state if it is not shown elsewhere. ``marked``: whether it is the selected
+    one of several, None for the only one. What does not fit beside the state is left out whole."""
+    mark = () if marked is None else make_row(Span("▸ " if marked else "  ", TextStyle.ACCENT))
+    name = make_row(*mark, sanitize_span(one.shown_name, TextStyle.TITLE))
+    port = "" if one.port is None else f":{one.port}"
+    parts = [part for part in (describe_engine(one), port, describe_rank(one), describe_dependents(one)) if part]
     if not badge:
-        return tuple(left)
+        return make_row(*name, *(sanitize_span(f"   {part}", TextStyle.LABEL) for part in parts))
     state = build_instance_badge(one, ready_for)
-    held = f"{one.memory / GIB:6.1f} GiB" if one.memory is not None else ""
-    words = state.word
-    if measure_row(left) + 3 + measure_text(words) + measure_text(held) > space.columns:
+    held = f"{one.memory / GIB:6.1f} GiB" if one.memory is not None and not one.is_download else ""
+    words = state.word if not one.is_download or one.detail is None else sanitize_line(f"model {one.detail}")
+    longest = measure_row(name) + sum(3 + measure_text(part) for part in parts)
+    if longest + 3 + measure_text(words) + measure_text(held) > space.columns:
         words = words.partition(",")[0].partition(" for ")[0]  # since when it is ready goes before what it is
     right = make_row(Span(f"{state.sign} {words}", state.tone), Span(held, TextStyle.UNIT))
-    return justify_row(tuple(left), right, space.columns)
+    gap = "   "
+    while parts and measure_row(name) + sum(measure_text(gap + part) for part in parts) >= space.columns - measure_row(
+        right
+    ):
+        if gap == "   ":
+            gap = " "
+        else:
+            del parts[0]  # the last tells most of an instance beside others
+    left = make_row(*name, *(sanitize_span(gap + part, TextStyle.LABEL) for part in parts))
+    return justify_row(left, right, space.columns)
 
 
 def describe_engine(one: InstanceView) -> str:
@@ -175,13 +182,14 @@ def render_failure(one: InstanceView, seen: NodeTileModel, space: DrawArea) -> l
     end = seen.ends.get(one.name)
     verdict = None if end is None else end.verdict
     sentence = verdict.summary if verdict else f"{one.detail or one.status or 'it ended'}: enter shows the cause"
-    rows = render_labelled_text("why", sentence, space, TextStyle.BAD, 2)
+    most, most_proof = (5, 3) if space.is_tall else (2, 1)
+    rows = render_labelled_text("why", sentence, space, TextStyle.BAD, most)
     if verdict is not None and verdict.evidence:
         proof = verdict.evidence[0]
         where = f"line {proof.line}  " if proof.line is not None else f"{proof.origin}  "
-        rows += render_labelled_text("proof", where + proof.text, space, TextStyle.VALUE, 1)
+        rows += render_labelled_text("proof", where + proof.text, space, TextStyle.VALUE, most_proof)
     if verdict is not None:
-        rows += render_labelled_text("try", verdict.remedy, space, TextStyle.VALUE, 2)
+        rows += render_labelled_text("try", verdict.remedy, space, TextStyle.VALUE, most)
     return rows
 
 
@@ -263,8 +271,8 @@ def describe_head(one: InstanceView, head: InstanceView) -> TextRow:
     )
 
 
-def render_acceptance(one: InstanceView, seen: NodeTileModel, space: DrawArea) -> TextRow | None:
-    """Return draft acceptance with its trend, None without drafts."""
+def render_acceptance(one: InstanceView, seen: NodeTileModel | None, space: DrawArea) -> TextRow | None:
+    """Return draft acceptance, None without drafts; with its trend, unless ``seen`` is None."""
     numbers = one.numbers
     if numbers is None or (numbers.acceptance is None and numbers.activity is not EngineActivity.DECODING):
         return None
@@ -283,7 +291,8 @@ def render_acceptance(one: InstanceView, seen: NodeTileModel, space: DrawArea) -
             Span(f"{words.format_percent(accepted.rate):>8}", TextStyle.VALUE),
             Span(" of drafts", TextStyle.UNIT),
         ]
-    return (*spans, *_render_accept_curve(one, seen, space, space.columns - measure_row(spans) - 2))
+    curve = () if seen is None else _render_accept_curve(one, seen, space, space.columns - measure_row(spans) - 2)
+    return (*spans, *curve)
 
 
 def render_engine_facts(one: InstanceView, space: DrawArea) -> TextRow | None:
@@ -657,6 +666,10 @@ def render_chart(chart: AreaChart, columns: int, height: int) -> tuple[TextRow, 
     rows = list(render_area_chart(values, AxisScale(0.0, chart.most), height, chart.tone, chart.danger))
     top = make_row(Span(f"{chart.most:.0f} {chart.unit}", TextStyle.UNIT))
     if chart.title:
+        if (
+            measure_row(top) + 1 + measure_text(chart.title) >= columns * 3 // 4
+        ):  # what it is matters more than its unit
+            top = make_row(Span(f"{chart.most:.0f}", TextStyle.UNIT))
         top = make_row(*top, Span(f" {chart.title}", TextStyle.LABEL))
     rows[0] = _lay_over(rows[0], make_row(*top, " "), columns)
     if height > 1:
@@ -787,6 +800,15 @@ def build_kernel_marks(seen: NodeTileModel, space: DrawArea) -> RowBlock | None:
     marks = "".join(_KERNEL_MARK if at in places else " " for at in range(wide))
     last = shown[-1]
     tone = TextStyle.BAD if last.severity is Severity.PROBLEM else TextStyle.ATTENTION
+    if any(last.meaning in found.summary for found in seen.view.findings):  # which says what it was
+        name = make_label("kernel")
+        if min(places) >= LABEL_COLUMNS:
+            row = make_row(name, Span(marks[LABEL_COLUMNS:], tone))
+        elif max(places) < wide - LABEL_COLUMNS:
+            row = make_row(Span(marks[: wide - LABEL_COLUMNS + 1], tone), Span("kernel", TextStyle.LABEL))
+        else:
+            row = make_row(Span(marks, tone))
+        return make_block(6, row)  # it goes before the curve above it
     legend = make_row(
         make_label("kernel"), Span(f"{_KERNEL_MARK} ", tone), sanitize_span(last.meaning, TextStyle.VALUE)
     )

@@ -171,10 +171,11 @@ def _format_part(part: EstimatePart, names: int, columns: int | None) -> list[st
     )
     begin = f"{figure}  {pad_text(name, names)}  "
     width = measure_text(begin)
-    if columns is not None and columns - width < _MIN_HOW_COLUMNS:  # below its name
+    rows = wrap_line(how, None if columns is None else max(columns - width, _MIN_HOW_COLUMNS), 0)
+    if columns is not None and width + max(map(measure_text, rows)) > columns:  # below its name, as a long path
         below = " " * (_FIGURE_COLUMNS + 4)
         return [*wrap_line(begin.rstrip(), columns), *wrap_line(below + how, columns, len(below))]
-    first, *rest = wrap_line(how, None if columns is None else columns - width, 0)
+    first, *rest = rows
     return [begin + first, *(" " * width + line for line in rest)]
 
 

@@ -270,6 +270,8 @@ def _compute_column_widths(shelf: ProfilesScreenModel, columns: int) -> list[int
         rest = columns - 3 - sum(tried) - _GAP_COLUMNS * sum(1 for each in tried if each)
         if rest >= _MIN_MODEL_COLUMNS:
             tried[_MODEL_INDEX] = max(_MIN_MODEL_COLUMNS, min(models, rest))
+            every_name = measure_text(", ".join(sanitize_line(name) for name in shelf.names)) + 2
+            tried[_RUNS_INDEX] += max(0, min(rest - tried[_MODEL_INDEX], every_name - tried[_RUNS_INDEX]))
             return tried
     return wide
 

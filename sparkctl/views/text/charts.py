@@ -395,10 +395,17 @@ def align_sections(tiles: Sequence[TileSections], room: int) -> list[list[TextRo
     """Return at most ``room`` rows of each tile, aligned; if not all fit, the most important of each, with the GPU at
     the bottom."""
     grouped = _group_parts(tiles)
-    for kept in (grouped, [[_drop_blank_rows(group) for group in one] for one in grouped]):
+    curves = _list_curves(tiles)
+    tight = [[_drop_blank_rows(group) for group in one] for one in grouped]
+    for kept, least in ((grouped, len(curves)), (tight, 0)):  # a row of each curve comes before a blank one
         spare = room - _count_total_rows(kept, {})
-        if spare >= 0:
-            heights = distribute_chart_rows(_list_curves(tiles), spare)
+        if spare >= least:
+            heights = distribute_chart_rows(curves, spare)
+            # A tile without one of the curves may leave rows over. What it gets more makes no tile taller than that.
+            while (left := room - _count_total_rows(kept, heights)) > 0:
+                spare, before = spare + left, heights
+                if (heights := distribute_chart_rows(curves, spare)) == before:
+                    break
             return _lay_out_groups(kept, heights)
     return [_anchor_last_group(one, room) for one in tiles]
 

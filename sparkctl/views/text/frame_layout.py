@@ -22,7 +22,7 @@ from sparkctl.views.text.styled_text import (
 MIN_TILE_LINES = 5  # smallest height of a tile with state, memory and throughput
 _TWO_TILES_MIN_COLUMNS = 110  # from this width on, tiles are side by side
 _THREE_TILES_MIN_COLUMNS = 168
-_TALL_SCREEN_LINES = 30  # from this height on, there is room below the tiles
+_TALL_SCREEN_LINES = 30  # from this height on, there is room for more rows below the tiles
 FRAME_COLUMNS = 6  # width of a frame without its title
 _FRAME_SYMBOLS = tuple("╭─╮│╰╯")
 _SELECTED_FRAME_SYMBOLS = tuple("┏━┓┃┗┛")
@@ -41,12 +41,13 @@ class TileBox:
 
 def arrange_tiles(
     count: int, chosen: int, columns: int, lines: int, wanted: Callable[[int, int], int] = lambda _, __: MIN_TILE_LINES,
+    *, has_news: bool = False,
 ) -> tuple[TileBox, ...]:  # fmt: skip
     """Return the positions of the tiles: side by side if there is room, all of one size; if not all fit, those around
-    the selected one. A fifth of the lines (at least two; three tenths of a tall screen) is reserved for the rows
-    below, so that nothing moves.
+    the selected one. A fifth of the lines (at least two) is reserved for the rows below, so that nothing moves.
 
-    ``wanted``: returns how many lines a tile of a given width can use (columns, lines).
+    ``wanted``: returns how many lines a tile of a given width can use (columns, lines). ``has_news``: much is told below; a tall
+    screen reserves three tenths for that.
     """
     if not count:
         return ()
@@ -59,7 +60,7 @@ def arrange_tiles(
     )
     down = -(-count // across)
     below = 2 if lines < 20 else max(4, lines // 5)
-    if lines >= _TALL_SCREEN_LINES:
+    if has_news and lines >= _TALL_SCREEN_LINES:
         below = lines * 3 // 10
     wide = columns // across
     each = max(MIN_TILE_LINES, (lines - below) // down)

@@ -38,6 +38,9 @@ class Faults:
     def kill_sshd(self, node: LabNode) -> None:
         """End the SSH server and every session, as its crash would."""
         self._mend.append(lambda: self.start_sshd(node))
+        node.signal(
+            signal.SIGSTOP, *SSHD_TITLES
+        )  # or a client whose session ends first is let in by the server once more
         node.signal(signal.SIGKILL, *SSHD_TITLES)
         await_true(f"sshd of {node.name} to be gone", lambda: not node.ssh_answers())
 

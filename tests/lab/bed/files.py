@@ -31,9 +31,10 @@ MaxStartups 10:30:100
 Subsystem sftp /usr/lib/openssh/sftp-server
 LogLevel VERBOSE
 """
+SUDO_LOG = "Defaults logfile=/run/lab/sudo.log, loglinelen=0\n"
 SUDO_RULES = {
-    "rule": f"{USER} ALL=(root) NOPASSWD: /usr/bin/tee /proc/sys/vm/drop_caches\n",
-    "password": f"{USER} ALL=(root) /usr/bin/tee /proc/sys/vm/drop_caches\n",
+    "rule": f"{SUDO_LOG}{USER} ALL=(root) NOPASSWD: /usr/bin/tee /proc/sys/vm/drop_caches\n",
+    "password": f"{SUDO_LOG}{USER} ALL=(root) /usr/bin/tee /proc/sys/vm/drop_caches\n",
     "none": "",
 }
 START_SSHD = """\

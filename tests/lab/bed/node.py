@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
+import json
 import os
 import socket
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 from tests.lab.bed import cgroups, files, netns
-from tests.lab.bed.names import ADDRESSES, CLEAN_ENV, SCRATCH
-from tests.lab.bed.shell import await_true, run
+from tests.lab.bed.names import ADDRESSES, CGROUP, CLEAN_ENV, JOURNAL, SCRATCH
+from tests.lab.bed.shell import BedError, await_true, run
+
+
+class _DockerConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=60)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +60,10 @@ class LabNode:
         """The host's pid of the node's init, None where it does not run. Its cgroup guards against a reused pid."""
         try:
             pid = int((self.shared / "pid1").read_text())
+            is_ours = f"/{CGROUP}/{self.name}/" in Path(f"/proc/{pid}/cgroup").read_text()
         except (OSError, ValueError):
             return None
-        return pid if pid in cgroups.list_processes(self.name) else None
+        return pid if is_ours else None
 
     @property
     def docker_socket(self) -> Path:
@@ -111,6 +127,52 @@ class LabNode:
     def docker(self, *argv: str, check: bool = True) -> str:
         """Run the node's docker command."""
         return self.sh("docker", *argv, check=check).strip()
+
+    def ask_docker(self, path: str, method: str = "GET") -> bytes:
+        """Return what its Docker's API answers: asked from here, without the start of a program. Raises BedError."""
+        connection = _DockerConnection(self.docker_socket)
+        try:
+            connection.request(method, path)
+            answer = connection.getresponse()
+            body = answer.read()
+        except OSError as error:
+            raise BedError(f"docker on {self.name}: {method} {path}: {error}") from error
+        finally:
+            connection.close()
+        if answer.status >= 400:
+            raise BedError(f"docker on {self.name}: {method} {path}: {answer.status} {body.decode(errors='replace')}")
+        return body
+
+    def list_containers(self, *, stopped: bool = True, label: str = "") -> list[dict[str, Any]]:
+        """Return the containers as Docker's API lists them, those that do not run included unless ``stopped`` is off."""
+        wanted = quote(json.dumps({"label": [label]} if label else {}))
+        found: list[dict[str, Any]] = json.loads(
+            self.ask_docker(f"/containers/json?all={int(stopped)}&filters={wanted}")
+        )
+        return found
+
+    def inspect_container(self, name: str) -> dict[str, Any]:
+        """Return what Docker knows of a container."""
+        found: dict[str, Any] = json.loads(self.ask_docker(f"/containers/{name}/json"))
+        return found
+
+    def read_container_log(self, name: str) -> str:
+        """Return what a container without a terminal has printed, of both streams."""
+        raw, text = self.ask_docker(f"/containers/{name}/logs?stdout=1&stderr=1"), bytearray()
+        while raw:  # each piece has a head of 8 bytes: its stream, and its length in the last four
+            end = 8 + int.from_bytes(raw[4:8], "big")
+            text += raw[8:end]
+            raw = raw[end:]
+        return text.decode(errors="replace")
+
+    def remove_containers(self) -> None:
+        """Remove every container, with its volumes."""
+        for one in self.list_containers():
+            self.ask_docker(f"/containers/{one['Id']}?force=1&v=1", "DELETE")
+
+    def remove_journal(self) -> None:
+        """Remove what a switch that was left has written."""
+        Path(f"/proc/{self.pid1}/root{JOURNAL}").unlink(missing_ok=True)
 
     def put(self, path: str, text: str) -> None:
         """Write a file inside the node, keeping its mode."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 
 from tests.lab.bed.lab import Lab
-from tests.lab.bed.names import JOURNAL
 
 GUARD = "sparkctl-guard"
 
@@ -13,9 +12,8 @@ GUARD = "sparkctl-guard"
 def clear_nodes(lab: Lab) -> None:
     """Remove every container, and what a switch that was left has written."""
     for node in lab.nodes.values():
-        node.sh("rm", "-f", JOURNAL)
-        if left := node.docker("ps", "-aq").split():
-            node.docker("rm", "-f", "-v", *left)
+        node.remove_journal()
+        node.remove_containers()
 
 
 def end_guards(lab: Lab) -> None:

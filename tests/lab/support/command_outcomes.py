@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from pathlib import Path
@@ -26,18 +25,38 @@ def parse_numbers(text: str) -> list[int]:
 
 def list_containers(node: LabNode) -> list[str]:
     """Return the names of all containers on the node."""
-    return sorted(node.docker("ps", "-a", "--format", "{{.Names}}").split())
+    return _read_names(node.list_containers())
 
 
 def list_own_containers(node: LabNode) -> list[str]:
     """Return the names of the containers that sparkctl made."""
-    return sorted(node.docker("ps", "-a", "--filter", f"label={LABEL}", "--format", "{{.Names}}").split())
+    return _read_names(node.list_containers(label=LABEL))
 
 
-def inspect_container(node: LabNode, name: str) -> dict[str, Any]:
-    """Return what Docker knows of a container."""
-    found: dict[str, Any] = json.loads(node.docker("inspect", name))[0]
-    return found
+def list_running(node: LabNode) -> list[str]:
+    """Return the names of the containers that run."""
+    return _read_names(node.list_containers(stopped=False))
+
+
+def _read_names(containers: list[dict[str, Any]]) -> list[str]:
+    return sorted(one["Names"][0].removeprefix("/") for one in containers)
+
+
+def count_cache_drops(node: LabNode) -> int:
+    """Return how often sudo has let the page cache be dropped on this node: the kernel's count is of all labs together."""
+    log = node.shared / "sudo.log"
+    lines = log.read_text().splitlines() if log.exists() else []
+    refused = ("command not allowed", "password is required", "incorrect password")
+    return sum(
+        line.endswith("COMMAND=/usr/bin/tee /proc/sys/vm/drop_caches") and not any(word in line for word in refused)
+        for line in lines
+    )
+
+
+def count_kernel_drops() -> int:
+    """Return the kernel's count of page cache drops: of this machine, so of every lab on it."""
+    lines = Path("/proc/vmstat").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("drop_pagecache "))
 
 
 def get_verdict(ran: Ran) -> dict[str, Any]:

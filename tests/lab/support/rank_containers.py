@@ -11,7 +11,7 @@ from tests.lab.bed.lab import KEYS, Lab
 from tests.lab.bed.names import ADDRESSES, FABRIC, USER
 from tests.lab.bed.node import LabNode
 from tests.lab.bed.shell import await_true, run
-from tests.lab.support.command_outcomes import inspect_container, list_own_containers
+from tests.lab.support.command_outcomes import list_own_containers
 from tests.lab.support.sparkctl_process import Sparkctl
 
 JOINING = "Init torch distributed begin"
@@ -28,7 +28,7 @@ def write_two_node_profile(
 
 def list_container_ids(lab: Lab) -> dict[str, str]:
     """Return the ids of the containers that run on each node, one a node: fails for more."""
-    found = {node.name: node.docker("ps", "-q", "--no-trunc").split() for node in lab.nodes.values()}
+    found = {node.name: [one["Id"] for one in node.list_containers(stopped=False)] for node in lab.nodes.values()}
     assert all(len(each) <= 1 for each in found.values()), found
     return {name: each[0] for name, each in found.items() if each}
 
@@ -36,13 +36,13 @@ def list_container_ids(lab: Lab) -> dict[str, str]:
 def read_label(node: LabNode, key: str) -> str:
     """Return a label of the one container of ours on a node."""
     (name,) = list_own_containers(node)
-    return str(inspect_container(node, name)["Config"]["Labels"][f"dev.sparkctl.{key}"])
+    return str(node.inspect_container(name)["Config"]["Labels"][f"dev.sparkctl.{key}"])
 
 
 def read_state(node: LabNode) -> str:
     """Return how the one container of ours is: running, exited ..."""
     (name,) = list_own_containers(node)
-    return str(inspect_container(node, name)["State"]["Status"])
+    return str(node.inspect_container(name)["State"]["Status"])
 
 
 def await_log(node: LabNode, text: str, timeout: float = 30.0) -> None:
@@ -50,7 +50,7 @@ def await_log(node: LabNode, text: str, timeout: float = 30.0) -> None:
 
     def has_it() -> bool:
         names = list_own_containers(node)
-        return len(names) == 1 and text in node.sh("sh", "-c", f"docker logs {names[0]} 2>&1", check=False)
+        return len(names) == 1 and text in node.read_container_log(names[0])
 
     await_true(f"{text!r} on {node.name}", has_it, timeout, 0.1)
 

@@ -27,7 +27,7 @@ async def test_a_quiet_kernel(ctx: CommandContext) -> None:
         found = await run_doctor(ctx, sparks)
     assert found[FindingKind.KERNEL_LOG].severity is Severity.GOOD
     assert "no known problem" in found[FindingKind.KERNEL_LOG].message
-    assert "the boot before ended with a shutdown" in found[FindingKind.KERNEL_LOG].message
+    assert "the previous boot ended with a shutdown" in found[FindingKind.KERNEL_LOG].message
     assert not {FindingKind.KERNEL, FindingKind.LAST_BOOT} & found.keys()
 
 

@@ -17,6 +17,7 @@ from sparkctl.engines.simulation.simulated_engine import parse_launch
 from sparkctl.model.launch_plan import ContainerLabel
 from sparkctl.profiles.profile_library import ProfileLibrary
 from sparkctl.simulator import SimulatedSparks, run_in_background
+from sparkctl.simulator.http_server import SimHttpReply, SimHttpRequest
 from tests.support import sim_clients
 
 
@@ -166,3 +167,18 @@ def test_the_command_in_a_shell_script_is_what_runs(argv: list[str], kind: str, 
 def test_a_number_that_is_none_is_named() -> None:
     with pytest.raises(ValueError, match="the port is `banana`, which is not a whole number"):
         parse_launch("an-image", ["vllm", "serve", "/models/Q-8B", "--port", "banana"], {}, None)
+
+
+async def test_a_port_that_another_program_has_is_told() -> None:
+    told: list[str] = []
+
+    async def answer(_request: SimHttpRequest) -> SimHttpReply:
+        return SimHttpReply()
+
+    async with await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0) as other:
+        port = other.sockets[0].getsockname()[1]
+        async with SimulatedSparks("empty", speed=50.0, report_taken_port=told.append) as sparks:
+            node = sparks.nodes["spark1"]
+            node.host = "127.0.0.1"
+            await node.open_port(port, answer)
+    assert told == [f"127.0.0.1:{port}"]

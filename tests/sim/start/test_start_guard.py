@@ -149,6 +149,7 @@ async def test_no_guard_is_no_guard(sparks: SimulatedSparks, ctx: CommandContext
     assert not sparks.guards["spark1"].is_running
 
 
+@pytest.mark.simulation("empty", **{**FAST, "speed": 5.0})  # faster, a starved process reads the whole load at once
 async def test_a_lost_link_costs_no_guard_and_no_event(sparks: SimulatedSparks, ctx: CommandContext) -> None:
     told: list[Event] = []
     cuts = 0

@@ -148,6 +148,13 @@ def test_down_waits_for_the_memory_and_tells_what_came_back() -> None:
     assert "nothing to stop" in again.stderr
 
 
+def test_several_names_are_stopped_one_after_the_other() -> None:
+    ran = run_demo("rm", "qwen36-ngram", "not-there", "qwen36-vllm", scenario="two-stacks")
+    assert ran.returncode == 2, ran.stderr
+    assert ran.stderr.count("came back") == 2
+    assert "is called not-there" in ran.stderr
+
+
 def test_a_node_s_name_is_taken_where_hands_put_it() -> None:
     ran = run_demo("status", "spark2", scenario="two-stacks")
     assert ran.returncode == 0

@@ -510,6 +510,38 @@ class Waiting(NonInteractivePrompter):
 
 
 @FRESH
+async def test_the_demos_clock_hurries_while_something_arrives(sparks: SimulatedSparks, ctx: CommandContext) -> None:
+    docker, seen = sparks.docker["spark1"], set[str]()
+    pulling = asyncio.ensure_future(collect_events(make_request(sparks, nodes=1).run(ctx)))
+    while not pulling.done():
+        coming = {"image": bool(docker.node.arrivals), "model": bool(docker.running)}
+        seen |= {what for what, is_coming in coming.items() if is_coming}
+        assert docker.is_busy or not any(coming.values())
+        await asyncio.sleep(0.001)
+    assert seen == {"image", "model"}
+
+
+@FRESH
+async def test_without_the_hub_the_profile_tells_about_how_much_comes(
+    sparks: SimulatedSparks, ctx: CommandContext
+) -> None:
+    asker = Accepting()
+    request = make_request(sparks, nodes=1)
+    events = await collect_events(request.to_start_request().run(replace(ctx, asker=asker)))
+    (question,) = asker.questions
+    assert isinstance(question, PullQuestion)
+    assert question.parts[1].endswith(
+        f"from hf:nvidia/Qwen3.6-27B-NVFP4, about {format_size(request.profile.model.weights or 0)}"
+    )
+    assert (question.size or 0) > (request.profile.model.weights or 0) > 0
+    assert (question.amount_words or "").startswith("about ")
+    (lacking,) = [
+        one for one in events if isinstance(one, PartsMissing)
+    ]  # the pull's: the question stood for the start's
+    assert [part.is_estimate for part in lacking.parts] == [False, True]
+
+
+@FRESH
 async def test_ctrl_c_at_the_question_ends_up(sparks: SimulatedSparks, ctx: CommandContext) -> None:
     request = make_request(sparks, nodes=1).to_start_request()
     async with asyncio.timeout(10):
@@ -680,7 +712,11 @@ async def test_what_the_hub_does_not_give_is_refused_before_the_image_comes(
 
     with run_hub(hub) as url:
         hub.gated.add(repository)
-        assert await read_end() == (6, f"hf:{repository} is gated: the Hub shows it only to who accepted its terms")
+        code, message = await read_end()
+        assert (code, message) == (
+            6,
+            f"hf:{repository} is gated: the Hub shows it only to who accepted its terms (Access to model {repository} is restricted.)",
+        )
         hub.gated.clear()
         code, message = await read_end("model.source=hf:acme/none")
         assert (code, message) == (6, "the Hub has no acme/none, or shows it only with a token")

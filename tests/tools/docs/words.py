@@ -83,13 +83,13 @@ CAUSE_REMEDIES: dict[FailureCause, str] = {
     FailureCause.ATTENTION_BACKEND: "Set another `attention-backend`, or leave it out so that the engine chooses.",
     FailureCause.PORT_IN_USE: "Stop the other process (`ss -ltnp` on the node shows it), or choose another `port`.",
     FailureCause.MODEL_NOT_FOUND: "Correct `model.path`, or the mount that should provide it.",
-    FailureCause.HUB_UNREACHABLE: "Download the model first and mount it, or give the container access to the hub.",
+    FailureCause.HUB_UNREACHABLE: "Get the model onto the node first (`sparkctl pull`), or give the container access to the hub.",
     FailureCause.MODEL_GATED: "Accept the licence on the model's page and set `HF_TOKEN`.",
     FailureCause.MODEL_FILES: f"{_FINISH_DOWNLOAD} Or correct `model.path` or the quantization.",
     FailureCause.TRUNCATED_WEIGHTS: "Download the file that the verdict names again.",
     FailureCause.MODEL_UNSUPPORTED: "Use a newer image of the engine.",
     FailureCause.DRAFT_MISMATCH: "Use the draft model that was made for exactly this model, or draft without one.",
-    FailureCause.IMAGE_MISSING: "Pull or build the image on the node, log in to its registry, or use `sparkctl sync`.",
+    FailureCause.IMAGE_MISSING: "`sparkctl pull` gets or builds it; log in to its registry if it asks; `sparkctl sync` copies it from the other Spark.",
     FailureCause.IMAGE_ARCH: "Use an image that is built for linux/arm64.",
     FailureCause.GPU_RUNTIME_MISSING: "Install nvidia-container-toolkit on the node; after a driver update, reboot.",
     FailureCause.DRIVER_MISMATCH: "Update the node (DGX OS), or use an image built for its CUDA version.",
@@ -104,7 +104,7 @@ CAUSE_REMEDIES: dict[FailureCause, str] = {
     FailureCause.WORKER_LOST: "Read the log of the rank that the verdict names; start the model again.",
     FailureCause.RAY: "Follow the verdict's remedy; `ray status` in the head's container shows which Sparks joined.",
     FailureCause.ENGINE_BUG: "Use the workaround or the newer image that the verdict names.",
-    FailureCause.WEDGED: "`sparkctl down`, then `up`; if it happens again, read the log of the time before.",
+    FailureCause.WEDGED: "`sparkctl down`, then `up`; if it happens again, read the log of the run before (`sparkctl history`).",
     FailureCause.CRASHED: "Read the log around the quoted line.",
     FailureCause.KILLED: "Ask who killed it; `sparkctl doctor` shows whether the kernel's log could be read.",
     FailureCause.EXITED: "Read the last lines of the log.",
@@ -127,7 +127,7 @@ FINDINGS: dict[Kind, tuple[str, str]] = {
         "Read the logs of both nodes; `down`, then `up`.",
     ),
     Kind.STALLED: (
-        "For three minutes requests run or wait, and no token, no prompt and no share of the KV cache moves, although the metrics answer.",
+        "For three minutes requests run or wait, and neither tokens, nor prompts, nor the KV cache move, although the metrics answer.",
         "Read the logs of all its Sparks; `down`, then `up`.",
     ),
     Kind.DRAFTS_REJECTED: (
@@ -145,7 +145,7 @@ FINDINGS: dict[Kind, tuple[str, str]] = {
         "Smaller pieces of prompts: `max-num-batched-tokens`; SGLang: `chunked-prefill-size`, `enable-mixed-chunk`.",
     ),
     Kind.KV_FULL: (
-        "For 30 s the KV cache is at 90 % or more and the engine throws running requests out of it.",
+        "For 30 s the KV cache is at 90 % or more and the engine evicts running requests.",
         "Fewer requests at once (`max-num-seqs`, `max-running-requests`), a shorter context, or more KV cache.",
     ),
     Kind.SWAP: (
@@ -218,7 +218,7 @@ FINDINGS: dict[Kind, tuple[str, str]] = {
         "As it prints; it depends on the line.",
     ),
     Kind.LAST_BOOT: (
-        "The boot before ended without a shutdown: a power cut, heat, a held button or a freeze.",
+        "The previous boot ended without a shutdown: a power cut, heat, a held button or a freeze.",
         "See the last line before it; leave more memory free, see the temperatures.",
     ),
     Kind.KNOWN_BAD: (
@@ -248,7 +248,7 @@ FINDINGS: dict[Kind, tuple[str, str]] = {
         "`sparkctl setup` adds the [line](setup.md#what-it-sets-up).",
     ),
     Kind.KERNEL_LOG: (
-        "`doctor`: whether your user may read the kernel's log, from when on, and how the boot before ended.",
+        "`doctor`: whether your user may read the kernel's log, since when, and how the previous boot ended.",
         "`sudo usermod -aG adm $USER` on the node, then log in again.",
     ),
     Kind.PYTHON: (

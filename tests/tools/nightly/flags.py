@@ -2,6 +2,7 @@
 
 ``python -m tests.tools.nightly.flags sglang > sparkctl/engines/sglang/flags-VERSION.json``; or, as it needs nothing but Python
 and the engine, inside of an image: ``docker run --rm -i --entrypoint python3 IMAGE - vllm < tests/tools/nightly/flags.py``.
+``--base FILE`` leaves out what a catalogue beside it has, too: the next newer version's, so that a row of versions takes little.
 ``--stand-ins`` replaces what cannot be imported (no GPU, no compiled kernels) by modules that are empty.
 
 llama-server is no Python: its flags are read from its own help. ``python -m tests.tools.nightly.flags llamacpp --program
@@ -15,6 +16,7 @@ taken from its own enumerations where they can be imported; what could not be is
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import importlib
 import importlib.abc
@@ -67,20 +69,22 @@ def main() -> int:
     asked.add_argument(
         "--against", type=Path, help="a catalogue: print only what differs in its flags, and end with 1 if any does"
     )
+    asked.add_argument("--base", type=Path, help="a catalogue: write only what differs from it")
     options = asked.parse_args()
     if options.engine == "llamacpp":
         return _given(_llamacpp(options), options.against)
     if options.stand_ins:
-        sys.meta_path.append(StandIns())
+        sys.meta_path.append(StandIns(_PACKAGES[options.engine]))
         without_init(options.engine)
-    parser, after = PARSERS[options.engine]()
+    with contextlib.redirect_stdout(sys.stderr):  # what its modules say while they are imported
+        parser, after = PARSERS[options.engine]()
     version = importlib.metadata.version(_PACKAGES[options.engine]).partition("+")[0]
     how = f"the argument parser of {options.engine} {version}"
     if options.source:
         how += f", from {options.source}"
     if options.stand_ins:
         how += ", what could not be imported replaced by stand-ins"
-    return _given(render(options.engine, version, how, catalogue(parser, after)), options.against)
+    return _given(render(options.engine, version, how, catalogue(parser, after), options.base), options.against)
 
 
 def _given(made: str, against: Path | None) -> int:
@@ -88,12 +92,19 @@ def _given(made: str, against: Path | None) -> int:
     if against is None:
         sys.stdout.write(made)
         return 0
-    now, before = json.loads(made)["flags"], json.loads(against.read_text("utf-8"))["flags"]
+    now, before = json.loads(made)["flags"], read_flags(against)
     differing = sorted(name for name in now.keys() | before.keys() if now.get(name) != before.get(name))
     for name in differing:
         print(f"{name}: {json.dumps(before.get(name))} in {against.name}, {json.dumps(now.get(name))} now")
     print(f"{len(now)} flags, {f'{len(differing)} differ' if differing else 'none differs'}")
     return int(bool(differing))
+
+
+def read_flags(file: Path) -> dict[str, Entry]:
+    """Return the flags of a catalogue's file, with those of its base."""
+    data = json.loads(file.read_text("utf-8"))
+    flags = read_flags(file.with_name(f"flags-{data['base']}.json")) if "base" in data else {}
+    return {name: entry for name, entry in (flags | data["flags"]).items() if entry is not None}
 
 
 def catalogue(parser: argparse.ArgumentParser, after: Mapping[str, Entry]) -> dict[str, Entry]:
@@ -158,14 +169,19 @@ def ordered(choices: Iterable[object]) -> list[str]:
     return sorted(map(str, choices), key=lambda one: (not one.isdecimal(), int(one) if one.isdecimal() else 0, one))
 
 
-def render(engine: str, version: str, origin: str, flags: Mapping[str, Entry]) -> str:
-    """Return the file: one line for a flag, so that two versions can be compared."""
+def render(engine: str, version: str, origin: str, flags: Mapping[str, Entry], base: Path | None = None) -> str:
+    """Return the file: one line for a flag, so that two versions can be compared; with a base only what differs from it."""
     by = READ_BY[engine]
     head = {"schema": 1, "engine": engine, "version": version, "origin": origin}
     head |= {"partial": True} if by.partial else {}
     head |= {"abbreviations": by.abbreviations, "underscores": by.underscores, "dotted": by.dotted}
+    told: Mapping[str, Entry | None] = flags
+    if base is not None:
+        there = read_flags(base)
+        head["base"] = json.loads(base.read_text("utf-8"))["version"]
+        told = {name: flags.get(name) for name in sorted(flags.keys() | there) if flags.get(name) != there.get(name)}
     lines = [f" {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
-    body = ",\n".join(f"  {json.dumps(name)}: {json.dumps(entry)}" for name, entry in flags.items())
+    body = ",\n".join(f"  {json.dumps(name)}: {json.dumps(entry)}" for name, entry in told.items())
     return "{\n" + "\n".join(lines) + '\n "flags": {\n' + body + "\n }\n}\n"
 
 
@@ -249,7 +265,17 @@ def without_init(package: str) -> None:
     if spec is not None and spec.submodule_search_locations is not None:
         bare = types.ModuleType(package)
         bare.__path__ = list(spec.submodule_search_locations)
+        bare.__getattr__ = lambda name: _find_in_package(package, name)  # type: ignore[method-assign]
         sys.modules[package] = bare
+
+
+def _find_in_package(package: str, name: str) -> object:
+    """Return a module of a package without its ``__init__``; what that would have taken from elsewhere is empty."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    if importlib.machinery.PathFinder.find_spec(f"{package}.{name}", sys.modules[package].__path__):
+        return importlib.import_module(f"{package}.{name}")
+    return _Anything("stand_in")
 
 
 def _first(*names: str) -> types.ModuleType:
@@ -477,17 +503,22 @@ class _StandIn(types.ModuleType):
 
 
 class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """The last finder: what nobody else finds is empty. Nothing of the engine itself is replaced, nor of Python."""
+    """The last finder: what nobody else finds is empty. Nothing of the engine itself is replaced, nor of Python, nor what
+    another package asks for: it knows what to do without, as sympy without gmpy2."""
+
+    def __init__(self, package: str) -> None:
+        """``package``: the engine's."""
+        self._package = package
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> importlib.machinery.ModuleSpec | None:
         """Return a stand-in for a module that is not installed and that the engine asks for."""
         root = name.partition(".")[0]
-        if root in _OTHER_PLATFORMS:
+        if root in _OTHER_PLATFORMS or (root == "triton" and self._package == "vllm"):  # vLLM has one of its own
             return None
         above = sys.modules.get(name.rpartition(".")[0])
         if root in sys.stdlib_module_names or not (above is None or isinstance(above, _StandIn)):
             return None
-        if above is None and not _asked_by_packages():
+        if above is None and _find_asking_package() not in (None, self._package):
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
@@ -499,14 +530,14 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Nothing is in it."""
 
 
-def _asked_by_packages() -> bool:
-    """Tell whether it is no module of Python's own that imports: those try what other Pythons have."""
+def _find_asking_package() -> str | None:
+    """Return the package whose code imports, None if nobody's does."""
     frame: types.FrameType | None = sys._getframe(2)
     while frame is not None and (
         "importlib" in frame.f_code.co_filename or frame.f_globals.get("__name__") == __name__
     ):
         frame = frame.f_back
-    return frame is None or str(frame.f_globals.get("__name__", "")).partition(".")[0] not in sys.stdlib_module_names
+    return None if frame is None else str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from tests.lab.bed.lab import why_not
 from tests.tools.nightly.engines.install import VLLM, Install
 
 ROOT = Path(__file__).parents[3]
-FLAGS = ROOT / "sparkctl" / "engines" / "flags"
+ENGINES = ROOT / "sparkctl" / "engines"
 _LLAMA = "0.5.0"  # as the source that the job ``engines`` builds calls itself
 _HOUR = 3600.0
 
@@ -110,13 +110,13 @@ def _list_jobs(cache: Path, install: Install, recipes: tuple[str, ...]) -> Itera
     )  # fmt: skip
     yield Job(
         "flags-vllm", "the shipped catalogue against vLLM's own parser",
-        (str(install.python), str(ROOT / "tests/tools/nightly/flags.py"), "vllm", "--against", str(FLAGS / f"vllm-{VLLM}.json")),
+        (str(install.python), str(ROOT / "tests/tools/nightly/flags.py"), "vllm", "--against", str(ENGINES / "vllm" / f"flags-{VLLM}.json")),
         r"\d+ flags, none differs", _HOUR, lambda: _why_lacking(install.python),
     )  # fmt: skip
     yield Job(
         "flags-llamacpp", "the shipped catalogue against llama-server's own help",
         (python, "-m", "tests.tools.nightly.flags", "llamacpp", "--program", str(install.llama_server), "--against",
-         str(FLAGS / f"llamacpp-{_LLAMA}.json")),
+         str(ENGINES / "llamacpp" / f"flags-{_LLAMA}.json")),
         r"\d+ flags, none differs", _HOUR, lambda: _why_lacking(install.llama_server),
     )  # fmt: skip
     yield Job(

@@ -53,7 +53,7 @@ spec.loader.exec_module(flags)
 engine, stand_ins, out = sys.argv[2], sys.argv[3] == "1", sys.stdout
 sys.argv, sys.stdout = ["x"], sys.stderr
 if stand_ins:
-    sys.meta_path.append(flags.StandIns())
+    sys.meta_path.append(flags.StandIns(engine))
     flags.without_init(engine)
 parser, _ = flags.PARSERS[engine]()
 takes = []

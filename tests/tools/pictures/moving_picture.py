@@ -26,7 +26,7 @@ from rich.text import Text
 
 from tests.tools.pictures.__main__ import FONTS, PICTURES, make_svg_self_contained
 
-COLUMNS, LINES = 96, 27
+COLUMNS, LINES = 112, 34
 WIDTH = 960  # pixels
 COLOURS = 96
 FRAME_SECONDS = 0.4

@@ -237,7 +237,9 @@ async def test_an_idle_spark_says_what_is_missing_and_gets_it_with_progress_in_i
         await wait_for_text(
             pilot, lambda text: "spark1 ◐ getting image and model" in text and "registry → spark1" in text
         )
-        await wait_for_text(pilot, lambda text: re.search(r"image +\d+(\.\d)? [MG]iB", text))
+        await wait_for_text(
+            pilot, lambda text: re.search(r"image +[^\w ]* +(\d+ %  )?\d+(\.\d)? [MG]iB of 9\.0 GiB", text)
+        )
         assert "spark2 ○ nothing runs" in read_screen(pilot)
         assert not sparks.docker["spark1"].running
 

@@ -37,7 +37,9 @@ def test_each_verb_is_in_one_group_and_has_two_examples() -> None:
                                              ("help stop", "Usage: sparkctl down"), ("help memory-fit", "# Will it fit?"),
                                              ("help bench", "sparkctl help bench page"), ("help bench page", "# Bench"),
                                              ("help permission", "use Docker. Do: Correct"),
-                                             ("help exit-codes", "| 6 |"), ("help keys", "| `:` command |"),
+                                             ("help exit-codes", "| 6 |"),
+                                             ("help topics", "Topics: "), ("help history show", "Usage: sparkctl history"),
+                                             ("help keys", "| `:` command |"),
                                              ("help profiles import", "Usage: sparkctl profiles import")])  # fmt: skip
 def test_help_and_version(line: str, words: str) -> None:
     run = run_command(line)
@@ -95,7 +97,8 @@ def test_switch_continues_and_aborts_as_resume_and_abort_do() -> None:
     [
         ("qwen36-ngram", ["args.mem-fraction-statc=0.5"], ["--mem-fraction-statc"]),
         ("qwen36-ngram", ["args.mem-fraction-statc=0.5", "patched_flags=[mem-fraction-statc]"], [None]),
-        ("qwen36-ngram", ["args.mem-fraction-statc=0.5", "image=own/sglang:latest", "engine_version=0.5.13"], [None]),
+        ("qwen36-ngram", ["args.mem-fraction-statc=0.5", "image=own/sglang:latest", "engine_version=0.5.13"], ["--mem-fraction-statc"]),
+        ("qwen36-ngram", ["args.mem-fraction-statc=0.5", "image=own/sglang:latest", "engine_version=0.5.99"], [None]),
         ("qwen36-ngram", ["args.mem-fraction-statc=0.5", "image=own/sglang:latest"], [None]),
         ("qwen36-ngram", ["args.speculative-algorithm=WHATEVER"], [None]),
     ],
@@ -115,7 +118,9 @@ def test_each_cause_is_explained() -> None:
 
 @pytest.mark.parametrize(
     ("line", "hint"),
-    [("-n spark1 ps -q", "try: sparkctl ps -q -n spark1"), ("rm one two", "try: sparkctl down one && sparkctl down two"),
+    [("-n spark1 ps -q", "try: sparkctl ps -q -n spark1"), ("free qwen36", "try: sparkctl down qwen36"),
+     ("strat x", "did you mean `start`?"), ("qwen36", "try: sparkctl up qwen36"), ("--json status", "try: sparkctl status --json"),
+     ("logs q -n 5", "try: sparkctl logs q --tail 5"), ("top qwen36", "try: sparkctl status qwen36 --watch"),
      ("cp a b", "for example: sparkctl sync minimax-m27 --from spark1 --to spark2\n"),
      ("docker --format json", "sparkctl status NAME")],
 )  # fmt: skip
@@ -187,6 +192,7 @@ def test_words_below_a_verb_are_in_no_help() -> None:
 @pytest.mark.parametrize(("line", "hint"), [
     ("show x", "sparkctl profiles show NAME"), ("attach x", "sparkctl logs NAME --follow"), ("tag", "docker"),
     ("wait x", "sparkctl up PROFILE waits"), ("config", "sparkctl init"), ("du", "sparkctl models"), ("help attach", "sparkctl logs NAME --follow"),
+    ("images prune", "sparkctl images remove --old-builds"), ("why x", "sparkctl diagnose NAME"),
     ("profiles lsit", "did you mean `list`?"), ("images lst", "sparkctl images --help"),
     ("systemctl mask x", "sparkctl status NAME"), ("is-active x", "sparkctl status NAME"), ("scale x", "sparkctl up PROFILE --node NODE"),
 ])  # fmt: skip
@@ -197,7 +203,7 @@ def test_a_word_without_a_command_says_what_to_type(line: str, hint: str) -> Non
 
 def test_a_hint_names_commands_that_exist() -> None:
     named = {word for hint in VERB_HINTS.values() for word in re.findall(r"sparkctl ([a-z-]+)", hint)}
-    assert named <= set(VERBS) | {"--plain"}
+    assert named <= set(VERBS) | {"--plain", "--replay"}
     assert not set(VERB_HINTS) & (set(VERBS) | set(VERB_ALIASES))
 
 

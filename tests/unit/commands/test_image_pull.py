@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl.commands.pull.image_pull import LayerProgress
+from sparkctl.commands.pull.image_pull import LayerProgress, explain_pull_error
 from sparkctl.commands.start import image_registry
 from sparkctl.commands.start.image_registry import find_login, get_registry, read_own_login, split_image_name
-from sparkctl.errors import OperationRefused
+from sparkctl.errors import DiskFull, ImageNotFound, NodeError, OperationRefused
+from sparkctl.transport.docker.docker_errors import error_for_response
 from sparkctl.transport.docker.docker_responses import parse_info
 
 LOGIN = base64.b64encode(b"milo:pass:word").decode()
@@ -132,3 +133,45 @@ def test_registries_are_insecure_where_docker_says_so() -> None:
     asked = ("localhost:5000", "127.0.0.1:5000", "reg.lan:5000", "10.7.1.2", "reg.lan", "docker.io", "10.8.1.2:5000")
     assert [info.is_insecure_registry(one) for one in asked] == [True] * 4 + [False] * 3
     assert not parse_info({}, "1.51").is_insecure_registry("ghcr.io")
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "message", "hint"),
+    [
+        ("no match for platform in manifest sha256:aa: not found", ImageNotFound, "has no image for arm64", "linux/arm64"),
+        (
+            "toomanyrequests: You have reached your unauthenticated pull rate limit. https://www.docker.com/increase-rate-limit",
+            NodeError, "gives spark1 no more images for now", "docker login ghcr.io",
+        ),
+        ('Head "https://ghcr.io/v2/acme/vllm/manifests/1": denied', ImageNotFound, "refuses ghcr.io/acme/vllm:1", "--login"),
+        (
+            'Get "https://ghcr.io/v2/": tls: failed to verify certificate: x509: certificate signed by unknown authority',
+            NodeError, "does not trust the certificate", "/etc/docker/certs.d/ghcr.io/ca.crt",
+        ),
+        ('Get "https://ghcr.io/v2/": http: server gave HTTP response to HTTPS client', NodeError, "without encryption", "insecure-registries"),
+        (
+            'Get "https://ghcr.io/v2/": net/http: request canceled while waiting for connection (Client.Timeout exceeded '
+            "while awaiting headers)", NodeError, "cannot reach the registry ghcr.io", "curl",
+        ),
+        (
+            'Get "https://ghcr.io/v2/": dial tcp: lookup ghcr.io on 127.0.0.53:53: server misbehaving', NodeError,
+            "cannot reach the registry ghcr.io", "curl",
+        ),
+        (
+            'Get "https://ghcr.io/v2/": proxyconnect tcp: dial tcp 10.0.0.1:3128: connect: connection refused', NodeError,
+            "through its proxy", "Environment",
+        ),
+        ("filesystem layer verification failed for digest sha256:aa", NodeError, "arrived damaged", "disk and memory"),
+        ("mediaType application/vnd.docker.distribution.manifest.v1+prettyjws not supported", ImageNotFound, "format", "newer image"),
+        ("unexpected EOF", NodeError, "did not get ghcr.io/acme/vllm:1 whole", "repeat the command"),
+        ("failed to register layer: write /x: no space left on device", DiskFull, "no space left", "docker system df"),
+    ],
+)  # fmt: skip
+def test_what_docker_and_a_registry_say_has_a_way_out(
+    said: str, kind: type[Exception], message: str, hint: str
+) -> None:
+    told = explain_pull_error(error_for_response("spark1", 0, said), "ghcr.io/acme/vllm:1", "spark1", "arm64")
+    assert type(told) is kind
+    assert message in told.message
+    assert said[:40] in told.message
+    assert hint in (told.hint or "")

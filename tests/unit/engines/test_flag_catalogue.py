@@ -18,18 +18,21 @@ from sparkctl.engines.engine_flags import CatalogueMatch
         ("sglang", "lmsysorg/sglang:v0.5.23-cu130", None, None, ("0.5.23", CatalogueMatch.EXACT, "the image's tag")),
         ("sglang", "host:5000/sglang", None, None, ("0.5.23", CatalogueMatch.NEWEST, "nothing")),
         ("sglang", "x/sglang:latest", None, None, ("0.5.23", CatalogueMatch.NEWEST, "nothing")),
-        ("sglang", "x/sglang:0.5.14", None, None, ("0.5.12", CatalogueMatch.NEAREST, "the image's tag")),
-        ("sglang", "x/sglang:0.5.20", None, None, ("0.5.23", CatalogueMatch.NEAREST, "the image's tag")),
+        ("sglang", "x/sglang:0.5.14", None, None, ("0.5.14", CatalogueMatch.EXACT, "the image's tag")),
+        ("sglang", "x/sglang:0.5.9", None, None, ("0.5.12", CatalogueMatch.NEAREST, "the image's tag")),
+        ("sglang", "x/sglang:0.5.30", None, None, ("0.5.23", CatalogueMatch.NEAREST, "the image's tag")),
         ("sglang", "x/sglang:latest", "0.5.12", None, ("0.5.12", CatalogueMatch.EXACT, "engine_version")),
         ("sglang", "x/sglang:0.5.12", "0.5.12", "0.5.23", ("0.5.23", CatalogueMatch.EXACT, "--engine-version")),
         ("vllm", "vllm/vllm-openai:v0.19.1", None, None, ("0.19.1", CatalogueMatch.EXACT, "the image's tag")),
         ("vllm", "nvcr.io/nvidia/vllm:26.04-py3", None, None, ("0.33.0", CatalogueMatch.NEWEST, "nothing")),
         ("vllm", "x/vllm:cu12.9-0.32.0", None, None, ("0.32.0", CatalogueMatch.EXACT, "the image's tag")),
         ("vllm", "x/vllm:0.19.2rc1", None, None, ("0.19.1", CatalogueMatch.NEAREST, "the image's tag")),
+        ("vllm", "x/vllm:v0.25.0", None, None, ("0.24.0", CatalogueMatch.NEAREST, "the image's tag")),
+        ("vllm", "x/vllm:v0.28.1", None, None, ("0.28.0", CatalogueMatch.NEAREST, "the image's tag")),
         ("vllm", "x/vllm@sha256:0.19", None, None, ("0.33.0", CatalogueMatch.NEWEST, "nothing")),
     ],
 )
-def test_the_version_is_the_nearest_to_what_is_known(
+def test_the_version_is_the_newest_known_that_is_not_newer(
     engine: str, image: str, said: str | None, asked: str | None, expected: tuple[str, CatalogueMatch, str]
 ) -> None:
     chosen = engine_flags.choose_catalogue(engine, image, said, asked)
@@ -39,6 +42,14 @@ def test_the_version_is_the_nearest_to_what_is_known(
 
 def test_an_engine_without_a_catalogue_has_none() -> None:
     assert engine_flags.choose_catalogue("container", "x/y:0.5.12") is None
+
+
+def test_a_catalogue_on_a_base_holds_what_differs() -> None:
+    """vLLM 0.30 has a flag that 0.31 dropped, lacks one that came with 0.31, and shares the others with it."""
+    older, newer = engine_flags.load_catalogue("vllm", "0.30.0"), engine_flags.load_catalogue("vllm", "0.31.0")
+    assert "--enable-mamba-fine-grained-prefix-cache" in older.by_name.keys() - newer.by_name.keys()
+    assert len(newer.by_name.keys() - older.by_name.keys()) >= 10
+    assert older.by_name["--max-model-len"] is newer.by_name["--max-model-len"]
 
 
 def test_they_are_read_when_one_is_asked_for() -> None:

@@ -181,3 +181,29 @@ def test_a_packed_latent_takes_the_bytes_of_vllms_layout(dtype: str, is_sparse: 
     assert subject.layout is not None
     assert subject.estimate_kv_cache(1000).size == 61 * 1000 * per_layer
     assert subject.layout.count_bytes_per_token(subject.kv_number_width[0]) == 61 * per_layer
+
+
+# The fields of a DeepSeek-V4 config.json that the cache depends on: two plain layers, one compressed by 4, one by 128, and drafts.
+DEEPSEEK_V4 = {
+    "num_hidden_layers": 4, "num_attention_heads": 64, "num_key_value_heads": 1, "head_dim": 512, "qk_rope_head_dim": 64,
+    "sliding_window": 128, "index_head_dim": 128, "compress_ratios": [0, 0, 4, 128, 0], "max_position_embeddings": 1048576,
+}  # fmt: skip
+
+
+def test_compressed_layers_keep_one_latent_for_several_tokens() -> None:
+    """vLLM 0.32.0, vllm/models/deepseek_v4/attention.py: a window in each layer, 1/4 and 1/128 latents, an index key for 4 tokens."""
+    layout = parse_kv_layout(json.dumps(DEEPSEEK_V4))
+    assert layout is not None
+    windows = 4 * 128 * 512 * 2
+    assert layout.count_cache_bytes(128_000) == windows + 128_000 * (512 * 2 // 4 + 132 // 4) + 1000 * 512 * 2
+    assert layout.count_cache_bytes(128_000, width=layout.get_packed_width("fp8_ds_mla") or 0) == pytest.approx(
+        (4 * 128 + 32_000 + 1000) * 584 + 32_000 * 132, rel=0.011
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"compress_ratios": [0, 2, 2, 1]}, {"kv_source_layers": [1]}, {"compress_ratios": [4]}, {"compress_ratios": "4"}, {"sliding_window": None}],
+)  # fmt: skip
+def test_what_compresses_in_another_way_has_no_figure(change: dict[str, object]) -> None:
+    assert parse_kv_layout(json.dumps(DEEPSEEK_V4 | change)) is None

@@ -42,6 +42,9 @@ LOG_CASES = (
     ("gid-modify-qp", "spark1:77:99 [0] misc/ibvwrap.cc:220 NCCL WARN Call to ibv_modify_qp failed with error No data available errno 61", "nccl"),
     ("memory-registration", "spark1:77:99 [0] misc/ibvwrap.cc:220 NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory", "nccl"),
     ("no-rdma-device", "spark1:77:99 [0] plugin/net.cc:212 NCCL WARN Failed to initialize NET plugin IB", "nccl"),
+    # NCCL's ncclNetInit, before and since 2.27, with NCCL_NET=IB in a container without /dev/infiniband
+    ("no-rdma-device", "spark1:77:99 [0] net.cc:600 NCCL WARN Error: network IB not found.", "nccl"),
+    ("no-rdma-device", "spark1:77:99 [0] plugin/net.cc:362 NCCL WARN Failed to initialize any NET plugin", "nccl"),
     ("ranks-on-one-node", VLLM_STARTS + RAISED + "torch.AcceleratorError: CUDA error: invalid device ordinal", "bad-value"),
     ("gpu-ordinal", "[2026-01-01 10:00:00] server_args=ServerArgs(model_path='/m')\n" + RAISED + "RuntimeError: device >= 0 && device < num_gpus INTERNAL ASSERT FAILED", "bad-value"),
     ("fuse-gemm-comms", VLLM_STARTS + RAISED + "RuntimeError: torch.ops.symm_mem.fused_matmul_reduce_scatter: rendezvous failed", "bad-value"),

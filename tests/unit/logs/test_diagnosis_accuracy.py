@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.tools.diagnosis_table import format_table, judge_log, load_posted_logs
+import pytest
+
+from tests.tools.diagnosis_table import LabelledLog, format_table, judge_log, load_posted_logs
 
 
 def test_posted_logs_are_read_right() -> None:
     judged = [judge_log(one) for one in load_posted_logs()]
     counts = Counter(one.judgement for one in judged)
     table = "\n".join(format_table(judged))
-    assert len(judged) >= 175
+    assert len(judged) >= 265
     assert counts["right"] >= 0.95 * len(judged), table
     assert counts["wrong"] + counts["missed"] == 0, table
     assert counts["false alarm"] == 0, table
@@ -21,3 +23,535 @@ def test_a_certain_verdict_is_right() -> None:
     certain = [one for one in map(judge_log, load_posted_logs()) if one.confidence == "certain"]
     assert len(certain) >= 60
     assert {one.judgement for one in certain} == {"right"}
+
+
+# The same failures as in the posted logs in other words, of other engines and runtimes: a cause, what the proof says, and a log.
+_VLLM = (
+    "(APIServer pid=1) INFO 05-01 10:00:00 [utils.py:233] non-default args: {'model': '/m'}",
+    "(EngineCore_DP0 pid=7) INFO 05-01 10:00:05 [core.py:65] Initializing a V1 LLM engine (v0.11.0) with config: model='/m'",
+)
+_VLLM_READY = (*_VLLM, "(APIServer pid=1) INFO:     Application startup complete.")
+_VLLM_STATS = (
+    "(APIServer pid=1) INFO 05-01 10:07:00 [loggers.py:208] Engine 000: Avg prompt throughput: {0} tokens/s, "
+    "Avg generation throughput: {0} tokens/s, Running: 0 reqs, Waiting: 0 reqs, GPU KV cache usage: 0.0%"
+)
+_SGLANG = (
+    "[2026-05-01 10:00:00] server_args=ServerArgs(model_path='/m', tp_size=2)",
+    "[2026-05-01 10:00:06 TP0] Load weight begin.",
+)
+_SGLANG_READY = (
+    *_SGLANG,
+    "[2026-05-01 10:01:03] The server is fired up and ready to roll!",
+    "[2026-05-01 10:01:10 TP0] Decode batch, #running-req: 1, #token: 100, token usage: 0.01, gen throughput (token/s): 30.0, #queue-req: 0",
+)
+_LLAMA = (
+    "build: 5255 (abc) with cc for x86_64-linux-gnu",
+    "llama_model_loader: loaded meta data with 36 key-value pairs and 434 tensors from /m/a.gguf (version GGUF V3 (latest))",
+)
+_LLAMA_READY = (
+    *_LLAMA,
+    "main: server is listening on http://0.0.0.0:8080 - starting the main loop",
+    "srv  update_slots: all slots are idle",
+)
+_CORE = "(EngineCore_DP0 pid=7) ERROR 05-01 10:05:00 [core.py:710] "
+_SCHEDULER = "[2026-05-01 10:02:00 TP0] Scheduler hit an exception: "
+_SELF_KILL = "[2026-05-01 10:02:01] Received sigquit from a child process. It usually means the child failed."
+_FATAL_SIGNAL = "(APIServer pid=1) CRITICAL 05-01 10:05:01 [core_client.py:361] Got fatal signal from worker processes, shutting down."
+_HEALTH = '(APIServer pid=1) INFO:     10.0.0.1:5 - "GET /health HTTP/1.1" 200 OK'
+_RAY_DEATH = (
+    "(raylet) A worker died or was killed while executing a task. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly "
+    "exits with a connection error code 2. End of file. There are some potential root causes. (1) The process is killed by SIGKILL by OOM killer"
+)
+
+
+def _raise(exception: str, prefix: str = "", source: str = "x()", before: str = "") -> tuple[str, ...]:
+    lines = (
+        "Traceback (most recent call last):",
+        '  File "/a/b.py", line 7, in run',
+        f"    {source}",
+        *exception.split("\n"),
+    )
+    return tuple(f"{'' if at else before}{prefix}{line}" for at, line in enumerate(lines))
+
+
+_SCRIPT_MODULE = "RuntimeError: The following operation failed in the TorchScript interpreter.\n" + "\n".join(
+    _raise("{}")
+)
+
+OTHER_WORDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "watchdog behind loguru": (
+        "wedged",
+        "atchdog timeout",
+        tuple(
+            f"2026-05-01 10:00:00.123 | INFO     | launcher:run:10 - {line}"
+            for line in (
+                *_SGLANG_READY,
+                "[2026-05-01 10:10:00 TP0] Scheduler watchdog timeout (self.watchdog_timeout=300, self.soft=False)",
+            )
+        ),
+    ),
+    "time-out behind a launcher, every second line": (
+        "wedged",
+        "Engine iteration timed out",
+        tuple(
+            said
+            for line in (
+                *_VLLM_READY,
+                "ERROR 05-01 10:05:00 async_llm_engine.py:663] Engine iteration timed out. This should never happen!",
+            )
+            for said in (f"2026-05-01 10:00:00,123 - INFO - vLLM: {line}", "another service writes here, too")
+        ),
+    ),
+    "CUDA memory behind a launcher": (
+        "cuda-out-of-memory",
+        "CUDA out of memory",
+        tuple(
+            said
+            for line in (
+                *_VLLM,
+                *_raise("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", _CORE),
+            )
+            for said in (f"2026-05-01 10:00:00.000 INFO [worker-1] stdout: {line}", "another service writes here, too")
+        ),
+    ),
+    "a traceback behind a launcher, each line": (
+        "broken-image",
+        "No module named 'x9'",
+        tuple(
+            f"2026-05-01 10:00:00,123 - INFO - vLLM: {line}"
+            for line in (*_VLLM, *_raise("ModuleNotFoundError: No module named 'x9'"))
+        ),
+    ),
+    "compose within a collector's time": (
+        "kernel-unsupported",
+        "op not supported",
+        tuple(
+            f"2026-05-01T10:00:{at:02}.123Z backend-1  | {line}"
+            for at, line in enumerate(
+                (
+                    *_LLAMA,
+                    "ggml_backend_sycl_graph_compute: error: op not supported node_1586 (FLASH_ATTN_EXT)",
+                    "x.cpp:1: GGML_ASSERT(ok) failed",
+                )
+            )
+        ),
+    ),
+    "dead engine, healthy server": (
+        "broken-image",
+        "No module named 'flash_attn'",
+        (
+            *_VLLM_READY,
+            f"{_CORE}EngineCore hit an exception: Traceback (most recent call last):",
+            *_raise("ModuleNotFoundError: No module named 'flash_attn'", _CORE)[1:],
+            _FATAL_SIGNAL,
+            *(_HEALTH, _VLLM_STATS.format("0.0")) * 70,
+        ),
+    ),
+    "dead scheduler, healthy server": (
+        "crashed",
+        "ZeroDivisionError",
+        (
+            *_SGLANG_READY,
+            *_raise("ZeroDivisionError: division by zero", before=_SCHEDULER),
+            _SELF_KILL,
+            *(_HEALTH,) * 9,
+        ),
+    ),
+    "older engine that is dead": (
+        "crashed",
+        "AttributeError",
+        (
+            "INFO 05-01 10:00:00 api_server.py:585] vLLM API server version 0.6.4",
+            "INFO:     Application startup complete.",
+            *_raise("AttributeError: 'Foo' object has no attribute 'x9'", "ERROR 05-01 10:05:00 engine.py:135] "),
+            "CRITICAL 05-01 10:05:01 launcher.py:99] MQLLMEngine is already dead, terminating server process",
+            "INFO:     Shutting down",
+        ),
+    ),
+    "dead engine that was started again": (
+        "none",
+        "",
+        (
+            *_VLLM_READY,
+            f"{_CORE}EngineCore hit an exception: Traceback (most recent call last):",
+            *_raise("ModuleNotFoundError: No module named 'outlines'", _CORE)[1:],
+            _FATAL_SIGNAL,
+            _VLLM_READY[-1],
+            _VLLM_STATS.format("5.0"),
+        ),
+    ),
+    "SYCL memory": (
+        "cuda-out-of-memory",
+        "can't allocate 4294967296 Bytes",
+        (
+            *_LLAMA,
+            "ggml_backend_sycl_buffer_type_alloc_buffer: can't allocate 4294967296 Bytes of memory on device",
+            "/app/ggml/src/ggml-sycl/common.hpp:100: SYCL error",
+            "/app/ggml/src/ggml-backend.cpp:1455: GGML_ASSERT(buffer != NULL) failed",
+        ),
+    ),
+    "HIP memory": (
+        "cuda-out-of-memory",
+        "ROCm error: out of memory",
+        (
+            *_LLAMA,
+            "ROCm error: out of memory",
+            "  current device: 0, in function alloc at ggml-cuda.cu:483",
+            "ggml-cuda.cu:88: ROCm error",
+        ),
+    ),
+    "Metal memory": (
+        "cuda-out-of-memory",
+        "8192.00 MiB",
+        (
+            *_LLAMA,
+            "ggml_backend_metal_buffer_type_alloc_buffer: error: failed to allocate buffer, size =  8192.00 MiB",
+            "GGML_ASSERT: ggml/src/ggml-backend.cpp:1455: buffer != NULL",
+        ),
+    ),
+    "Vulkan memory while serving": (
+        "cuda-out-of-memory",
+        "ErrorOutOfDeviceMemory",
+        (
+            *_LLAMA_READY,
+            "terminate called after throwing an instance of 'vk::OutOfDeviceMemoryError'",
+            "  what():  vk::Device::allocateMemory: ErrorOutOfDeviceMemory",
+        ),
+    ),
+    "Vulkan without pinned memory": (
+        "none",
+        "",
+        (
+            *_LLAMA,
+            "ggml_vulkan: Failed to allocate pinned memory (vk::Device::allocateMemory: ErrorOutOfDeviceMemory)",
+            *_LLAMA_READY[2:],
+        ),
+    ),
+    "compute buffer that a second try got": (
+        "none",
+        "",
+        (
+            *_LLAMA,
+            "ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 9437184000",
+            "llama_context: compute buffer allocation failed, retrying without pipeline parallelism",
+            *_LLAMA_READY[2:],
+        ),
+    ),
+    "XPU memory": (
+        "cuda-out-of-memory",
+        "XPU",
+        (*_VLLM, *_raise("RuntimeError: XPU out of memory. Tried to allocate 2.00 GiB.", _CORE)),
+    ),
+    "MPS memory": (
+        "cuda-out-of-memory",
+        "MPS",
+        _raise("RuntimeError: MPS backend out of memory (MPS allocated: 8.00 GB, max allowed: 9 GB)."),
+    ),
+    "TPU memory": (
+        "cuda-out-of-memory",
+        "RESOURCE_EXHAUSTED",
+        (
+            *_VLLM,
+            *_raise(
+                "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Attempting to allocate 4.00G. There are 3.2G free.",
+                _CORE,
+            ),
+        ),
+    ),
+    "a message that is too large": (
+        "crashed",
+        "Received message",
+        _raise("RuntimeError: RESOURCE_EXHAUSTED: Received message larger than max (5 vs. 4)"),
+    ),
+    "Neuron memory": (
+        "cuda-out-of-memory",
+        "status=4",
+        (*_VLLM, *_raise("RuntimeError: Failed to load the model status=4 message=Allocation Failure", _CORE)),
+    ),
+    "front end whose engine is gone": (
+        "worker-lost",
+        "Engine process failed to start",
+        (
+            *_VLLM,
+            *_raise("zmq.error.Again: Resource temporarily unavailable"),
+            *_raise("RuntimeError: Engine process failed to start. See stack trace."),
+        ),
+    ),
+    "front end whose core is gone": (
+        "worker-lost",
+        "died unexpectedly",
+        (
+            *_VLLM,
+            *_raise("zmq.error.ContextTerminated: Context was terminated"),
+            "(APIServer pid=1) ERROR 05-01 10:05:00 [core_client.py:600] Engine core proc EngineCore_DP0 died unexpectedly, shutting down client.",
+        ),
+    ),
+    "a port of ZeroMQ": (
+        "port-in-use",
+        "already in use",
+        (*_VLLM, *_raise("zmq.error.ZMQError: Address already in use (addr='tcp://127.0.0.1:5555')")),
+    ),
+    "rsyslog, a library that was not built": (
+        "jit-failed",
+        "file too short",
+        (
+            *(
+                f"May  1 10:00:00 spark vllm[7]: #033[1;36m(Worker_TP1 pid=9)#033[0;0m {line}"
+                for line in (
+                    "ERROR 05-01 10:05:00 [multiproc_executor.py:600] WorkerProc hit an exception.",
+                    *_raise(
+                        "OSError: /root/.cache/flashinfer/0.3.1/121a/cached_ops/sampling/sampling.so: file too short"
+                    ),
+                )
+            ),
+            "May  1 10:00:00 spark vllm[7]: /run.sh: line 2: 139935 Killed                  vllm serve /m",
+        ),
+    ),
+    "an exception before its own kill": (
+        "crashed",
+        "KeyError",
+        (
+            *_VLLM,
+            *_raise("KeyError: 'foo.bar'", "(Worker_TP1 pid=9) ERROR 05-01 10:05:00 [multiproc_executor.py:600] "),
+            _FATAL_SIGNAL,
+            "Killed",
+        ),
+    ),
+    "killed without a word": (
+        "killed",
+        "Killed",
+        (*_VLLM, "/run.sh: line 3:     7 Killed                  vllm serve /m"),
+    ),
+    "Triton's assertion": (
+        "gpu-fault",
+        "Assertion `index out of bounds",
+        (
+            *_VLLM_READY,
+            "/tmp/torchinductor_root/ab/cab.py:39: unknown: block: [3,0,0], thread: [64,0,0] Assertion `index out of bounds: 0 <= tmp4 < 15` failed.",
+            f"{_CORE}EngineCore encountered a fatal error.",
+            *_raise("torch.AcceleratorError: CUDA error: device-side assert triggered", _CORE),
+        ),
+    ),
+    "SYCL's assertion": (
+        "gpu-fault",
+        "Assertion",
+        (
+            *_VLLM,
+            "/build/aten/src/ATen/native/xpu/sycl/Indexing.cpp:123: operator(): global id: [5,0,0], local id: [5,0,0] Assertion `i < n` failed.",
+            *_raise("RuntimeError: Native API failed. Native API returns: 20 (UR_RESULT_ERROR_DEVICE_LOST)", _CORE),
+        ),
+    ),
+    "a worker's fault by Ray's word": (
+        "gpu-fault",
+        "Memory access fault",
+        (
+            "(RayWorkerWrapper pid=77) Memory access fault by GPU node-2 (Agent handle: 0x55) on address 0x7f. Reason: Unknown.",
+            _RAY_DEATH,
+        ),
+    ),
+    "a worker's end by Ray's word alone": (
+        "ray",
+        "exit detail",
+        (_RAY_DEATH, *_raise("ray.exceptions.RayActorError: The actor died unexpectedly.")),
+    ),
+    "TorchScript's wrapper, CUDA memory": (
+        "cuda-out-of-memory",
+        "out of memory",
+        (*_VLLM, *_raise(_SCRIPT_MODULE.format("RuntimeError: CUDA error: out of memory"), _CORE)),
+    ),
+    "TorchScript's wrapper, Neuron": (
+        "gpu-fault",
+        "NRT_EXEC",
+        (
+            *_VLLM,
+            *_raise(
+                _SCRIPT_MODULE.format(
+                    "RuntimeError: Failed to execute the model status=1003 message=NRT_EXEC_SW_NQ_OVERFLOW"
+                ),
+                _CORE,
+            ),
+        ),
+    ),
+    "torch's wrapper of a process": (
+        "crashed",
+        "IndexError",
+        _raise(
+            "torch.multiprocessing.spawn.ProcessRaisedException: \n\n-- Process 1 terminated with the following error:\n"
+            + "\n".join(_raise("IndexError: x"))
+        ),
+    ),
+    "a file that is not there": (
+        "model-not-found",
+        "No such file",
+        (
+            "gguf_init_from_file: failed to open 'models/x.gguf': 'No such file or directory'",
+            "llama_model_load: error loading model: llama_model_loader: failed to load model from models/x.gguf",
+        ),
+    ),
+    "a binding's wrapper": (
+        "model-files",
+        "failed to load model from",
+        (
+            "llama_model_load: error loading model: llama_model_loader: failed to load model from /m/x.gguf",
+            "ValueError: Failed to load model from file: /m/x.gguf",
+        ),
+    ),
+    "no architecture in a list": (
+        "model-files",
+        "IndexError",
+        (*_SGLANG, *_raise("IndexError: list index out of range", source="arch = config.architectures[0]")),
+    ),
+    "no architectures to go through": (
+        "model-files",
+        "NoneType",
+        (*_VLLM, *_raise("TypeError: 'NoneType' object is not iterable", _CORE, "for arch in config.architectures:")),
+    ),
+    "no config": (
+        "model-files",
+        "NoneType",
+        (*_SGLANG, *_raise("AttributeError: 'NoneType' object has no attribute 'architectures'")),
+    ),
+    "no architectures by name": (
+        "model-files",
+        "None",
+        (*_VLLM, *_raise("ValueError: Model architectures None are not supported for now.", _CORE)),
+    ),
+    "HIP's kernel": (
+        "kernel-unsupported",
+        "invalid device function",
+        (*_LLAMA, "ROCm error: invalid device function", "ggml-cuda.cu:72: ROCm error"),
+    ),
+    "rocBLAS": (
+        "kernel-unsupported",
+        "TensileLibrary",
+        (
+            *_LLAMA,
+            "rocBLAS error: Cannot read /opt/rocm/lib/rocblas/library/TensileLibrary.dat: Illegal seek for GPU arch : gfx1103",
+            "Aborted (core dumped)",
+        ),
+    ),
+    "no HIP GPU": (
+        "gpu-runtime-missing",
+        "HIP GPUs",
+        (*_VLLM, *_raise("RuntimeError: No HIP GPUs are available", _CORE)),
+    ),
+    "HIP's fault": (
+        "gpu-fault",
+        "illegal",
+        (
+            *_SGLANG,
+            *_raise("torch.AcceleratorError: HIP error: an illegal memory access was encountered", before=_SCHEDULER),
+        ),
+    ),
+    "MUSA's fault": (
+        "gpu-fault",
+        "illegal",
+        (*_LLAMA, "MUSA error: an illegal memory access was encountered", "ggml-cuda.cu:72: MUSA error"),
+    ),
+    "Vulkan's fault": (
+        "gpu-fault",
+        "ErrorDeviceLost",
+        (
+            *_LLAMA_READY,
+            "terminate called after throwing an instance of 'vk::DeviceLostError'",
+            "  what():  vk::Queue::submit: ErrorDeviceLost",
+        ),
+    ),
+    "ROCm's fault": (
+        "gpu-fault",
+        "APERTURE_VIOLATION",
+        (
+            *_VLLM,
+            ":0:rocdevice.cpp            :2984: 1 us: [pid:7 tid:0x7] Callback: Queue 0x7 Aborting with error : "
+            "HSA_STATUS_ERROR_MEMORY_APERTURE_VIOLATION: The agent attempted to access memory beyond the largest legal address. code: 0x29",
+            "Fatal Python error: Aborted",
+        ),
+    ),
+    "Neuron's runtime": (
+        "gpu-runtime-missing",
+        "Neuron",
+        (*_VLLM, *_raise("RuntimeError: The PyTorch Neuron Runtime could not be initialized.", _CORE)),
+    ),
+    "ROCm's device": (
+        "gpu-runtime-missing",
+        "ROCm-capable",
+        (*_VLLM, *_raise("RuntimeError: HIP error: no ROCm-capable device is detected", _CORE)),
+    ),
+    "AMD's driver": (
+        "gpu-runtime-missing",
+        "DRIVER_NOT_LOADED",
+        _raise("amdsmi.amdsmi_exception.AmdSmiLibraryException: Error code: 34 | AMDSMI_STATUS_DRIVER_NOT_LOADED"),
+    ),
+    "Vulkan's device": (
+        "gpu-runtime-missing",
+        "ErrorInitializationFailed",
+        (*_LLAMA, "llama_model_load: error loading model: vk::PhysicalDevice::createDevice: ErrorInitializationFailed"),
+    ),
+    "the node's memory": (
+        "host-memory",
+        "mmap failed",
+        (*_LLAMA, "llama_model_load: error loading model: mmap failed: Cannot allocate memory"),
+    ),
+    "Ascend's memory": (
+        "cuda-out-of-memory",
+        "aclrtMalloc",
+        (*_VLLM, *_raise("RuntimeError: NPU function error: aclrtMalloc, error code is 207001", _CORE)),
+    ),
+    "Gaudi's memory": (
+        "cuda-out-of-memory",
+        "PT_DEVMEM",
+        _raise("RuntimeError: FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::4194304 (4)MB"),
+    ),
+    "AMD's kernel": ("kernel-unsupported", "gfx1201", _raise("RuntimeError: aiter: no kernel found for gfx1201")),
+    "Triton's call": (
+        "kernel-unsupported",
+        "not supported",
+        (*_VLLM, *_raise("RuntimeError: Triton Error [CUDA]: operation not supported", _CORE)),
+    ),
+    "a forked process": (
+        "bad-value",
+        "forked",
+        (*_VLLM, *_raise("RuntimeError: Cannot re-initialize CUDA in forked subprocess.", _CORE)),
+    ),
+    "a config of another version": (
+        "broken-image",
+        "rope_theta",
+        (*_VLLM, *_raise("AttributeError: 'Qwen3Config' object has no attribute 'rope_theta'", _CORE)),
+    ),
+    "ranks that did not come": (
+        "worker-lost",
+        "store based",
+        _raise("RuntimeError: Timed out initializing process group in store based barrier on rank: 1"),
+    ),
+    "a runner that was killed": (
+        "killed",
+        "signal: killed",
+        (
+            'time=2025-08-01T10:00:01.000Z level=ERROR source=server.go:300 msg="llama runner terminated" error="signal: killed"',
+        ),
+    ),
+    "an uncaught exception while serving": (
+        "crashed",
+        "grammar stack",
+        (
+            *_LLAMA_READY,
+            "libc++abi: terminating due to uncaught exception of type std::runtime_error: Unexpected empty grammar stack",
+        ),
+    ),
+    "an uncaught exception by its two lines": (
+        "crashed",
+        "grammar stack",
+        (
+            *_LLAMA_READY,
+            "terminate called after throwing an instance of 'std::runtime_error'",
+            "  what():  Unexpected empty grammar stack",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("cause", "proof", "lines"), OTHER_WORDS.values(), ids=OTHER_WORDS.keys())
+def test_the_same_failure_in_other_words(cause: str, proof: str, lines: tuple[str, ...]) -> None:
+    log = "".join(f"{line}\n" for line in lines).encode()
+    judged = judge_log(LabelledLog(name="it", log=log, right=(cause,), vague=(), source="", proof=proof))
+    assert (judged.cause, judged.judgement) == (cause, "right")

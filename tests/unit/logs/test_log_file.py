@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sparkctl.commands.diagnose_file import diagnose_bytes
 from sparkctl.errors import InvalidInput
 from sparkctl.logs.diagnosis import read_line_header
-from sparkctl.logs.log_file import BLOCK_BYTES, open_log, read_line_blocks, strip_wrapping
+from sparkctl.logs.log_file import BLOCK_BYTES, open_log, put_oldest_first, read_line_blocks, strip_wrapping
 from tests.tools.diagnosis_table import load_posted_logs
 
 
@@ -179,6 +179,86 @@ def test_a_line_that_docker_cut_into_objects_is_one_and_an_exception_beside_the_
 
 def test_nothing_is_taken_from_lines_that_are_understood_as_they_are() -> None:
     for one in load_posted_logs():
-        if one.log.startswith(b"> "):
-            continue  # quoted in an answer
+        if one.log.startswith(b"> ") or one.name in {"q39", "q44", "q59"}:
+            continue  # quoted in an answer; a collector's level and time before each line
         assert b"".join(strip_wrapping([one.log], read_line_header)) == one.log, one.name
+
+
+_FAILED_START = (
+    "INFO {} [api_server.py:1] vLLM API server version 0.19.1",
+    "INFO {} [model.py:1] Resolved architecture: Qwen3ForCausalLM",
+    "INFO {} [core.py:2] Initializing a V1 LLM engine (v0.19.1) with config: model='/m'",
+    "ERROR {} [core.py:3] Traceback (most recent call last):",
+    'ERROR {} [core.py:3]   File "/usr/lib/a.py", line 1, in run',
+    "ERROR {} [core.py:3] ValueError: first",
+    "ERROR {} [core.py:3] ",
+    "ERROR {} [core.py:4] RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {{}}",
+)
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        "05-01 10:00:{:02}",
+        "2026-05-01T10:00:{:02}.123Z INFO 05-01 10:00:{:02}",
+        "Apr  3 10:00:{:02} host app[7]: INFO 05-01 10:00:{:02}",
+    ],
+)
+def test_a_log_whose_newest_line_stands_first_is_read_turned_round(time: str) -> None:
+    lines = [line.format(time.format(at, at)) for at, line in enumerate(_FAILED_START)]
+    if not time.startswith("05"):
+        lines = [line.partition(" ")[2].replace("INFO", line.split(" ")[0], 1) for line in lines]
+    straight, turned = (
+        diagnose_bytes(io.BytesIO("\n".join([*some, ""]).encode()), "it", None).diagnosis
+        for some in (lines, lines[::-1])
+    )
+    assert straight.verdict is not None
+    assert turned.verdict is not None
+    assert straight.reading is not None
+    assert turned.reading is not None
+    assert straight.verdict.evidence[0].text == turned.verdict.evidence[0].text == "ValueError: first"
+    assert (straight.verdict.evidence[0].line, turned.verdict.evidence[0].line) == (6, 3)
+    assert (straight.reading.is_turned, turned.reading.is_turned) == (False, True)
+
+
+def test_a_message_of_several_lines_keeps_its_order_where_the_newest_stands_first() -> None:
+    records = [f"2026-05-01 10:00:{at:02} a\n  b\n  c\n" for at in range(9)]
+    blocks, numbers = put_oldest_first([("".join(reversed(records))).encode()])
+    assert b"".join(blocks).decode() == "".join(records)
+    assert list(numbers[:4]) == [25, 26, 27, 22]
+
+
+def test_no_posted_log_is_turned_round_that_stands_as_it_was_written() -> None:
+    assert {one.name for one in load_posted_logs() if put_oldest_first([one.log])[1]} == {"q39"}
+
+
+ENGINE_OF_COMPOSE = """\
+vllm-1   | INFO 11-20 10:00:00 [api_utils.py:347] version 0.32.0
+vllm-1   | INFO 11-20 10:00:05 [core.py:133] Initializing a V1 LLM engine (v0.32.0) with config: model='/m'
+"""
+# A web interface beside the engine, as `docker compose up` prints it.
+OTHER_OF_COMPOSE = """\
+webui-1  | Traceback (most recent call last):
+webui-1  |   File "/app/main.py", line 3, in <module>
+webui-1  | ModuleNotFoundError: No module named 'peewee'
+webui-1 exited with code 1
+"""
+
+
+@pytest.mark.parametrize("first", [ENGINE_OF_COMPOSE, OTHER_OF_COMPOSE])
+def test_another_service_of_a_compose_file_is_not_the_engine(first: str) -> None:
+    log = (
+        "Attaching to vllm-1, webui-1\n"
+        + first
+        + (OTHER_OF_COMPOSE if first is ENGINE_OF_COMPOSE else ENGINE_OF_COMPOSE)
+    )
+    assert diagnose_text(log.encode()) == ("vllm", None)
+    own = "vllm-1   | ERROR 11-20 10:00:07 [core.py:1] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
+    found = diagnose_bytes(io.BytesIO(f"{log}{own}vllm-1 exited with code 1\n".encode()), "log", None).diagnosis
+    assert found.verdict is not None
+    assert (found.verdict.cause.value, found.verdict.evidence[0].line) == ("cuda-out-of-memory", 8)
+
+
+def test_of_a_compose_log_without_an_engine_all_services_are_read() -> None:
+    log = OTHER_OF_COMPOSE + "db-1     | LOG:  database system is ready to accept connections\n"
+    assert diagnose_text(log.encode()) == (None, "broken-image")

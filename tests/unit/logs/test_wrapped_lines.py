@@ -22,7 +22,7 @@ PREFIXES = {
     "ts": "Nov 20 10:00:{at:02} ",
 }
 LAST_WORDS = {"g02", "g12"}  # an error counts by how few lines follow it; the pieces of cut lines are counted
-ALREADY_CUT = {"h33", "o09", "m115"}  # posted as a terminal showed them
+ALREADY_CUT = {"h33", "o09", "m115", "q57"}  # posted as a terminal showed them
 
 
 def list_logs() -> Iterator[tuple[str, str]]:

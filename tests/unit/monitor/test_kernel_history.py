@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sparkctl.model.events import SampleArrived
 from sparkctl.model.kernel_event import KernelEventKind, KernelLine, KernelReading
 from sparkctl.model.node import NodeName
@@ -58,6 +60,11 @@ def test_news_are_in_the_event_log_once_and_marked_under_the_memory_curve() -> N
     assert words == "kernel: Xid 79: the GPU has fallen off the bus: the driver cannot reach it any more"
     seen = build_tile_model(store, NODE, 1_005_014.0)
     block = build_kernel_marks(seen, DrawArea(100))
+    assert block is not None
+    (said,) = ("".join(span.text for span in row) for row in block.rows)
+    assert said.startswith("kernel ")  # what it was is told by the finding
+    assert said.count("▲") == 1
+    block = build_kernel_marks(replace(seen, view=replace(seen.view, findings=())), DrawArea(100))
     assert block is not None
     marks, legend = ("".join(span.text for span in row) for row in block.rows)
     assert marks.rstrip().endswith("▲")

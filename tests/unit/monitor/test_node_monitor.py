@@ -136,6 +136,21 @@ async def test_a_container_that_docker_hangs_on_does_not_hold_the_list_back(tmp_
     assert took < 2 * _INSPECTION_PATIENCE_SECONDS, "and it is not asked again at once"
 
 
+async def test_a_download_that_docker_hangs_on_does_not_hold_the_list_back(tmp_path: Path) -> None:
+    keys = [make_key(number) for number in range(2)]
+    docker = DockerStandIn(
+        {"containers/json": (200, [list_entry(keys[0], **{ContainerLabel.DOWNLOAD: "ab"}), list_entry(keys[1])])}
+        | {f"containers/{key}/json": (200, inspect_entry(key, 0)) for key in keys}
+    )
+    docker.hangs = f"containers/{keys[0]}/json"
+    async with open_session(tmp_path, docker) as session:
+        began = asyncio.get_running_loop().time()
+        listed = await read_container_list(session, ContainerInspections(session))
+        took = asyncio.get_running_loop().time() - began
+    assert [(one.phase, one.detail) for one in listed.instances] == [(Phase.PULLING, None), (None, None)]
+    assert took < 3 * _INSPECTION_PATIENCE_SECONDS, "its inspection, then its log, which needs one as well"
+
+
 async def test_a_container_of_ours_that_cannot_be_read_is_unknown_and_the_others_are_known(tmp_path: Path) -> None:
     broken, log_less, other = (make_key(number) for number in range(3))
     rule = json.dumps({"line": "ready", "health": None, "probe": "http"})

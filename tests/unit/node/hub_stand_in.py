@@ -20,8 +20,9 @@ class HubStandIn:
 
     ``gated``, ``private``: names of repositories that want a token. ``cut_after``: bytes after which the next download
     breaks off, once. ``damaged``: names of files that arrive with a flipped bit. ``sizeless``: names of files whose size the
-    Hub does not tell in its list. ``rate``: bytes/s of the line to it, which all connections share; None:
-    without a limit. ``log``: (method, path, range) of each request, ``tokens``: the tokens that came.
+    Hub does not tell in its list. ``rate``: bytes/s of the line to it, which all connections share; None: without a limit.
+    ``old_tokens``: that count no more. ``is_busy``: it had too many requests. ``log``: (method, path, range) of each request,
+    ``tokens``: the tokens that came.
     """
 
     def __init__(self) -> None:
@@ -29,6 +30,8 @@ class HubStandIn:
         self.gated: set[str] = set()
         self.private: set[str] = set()
         self.damaged: set[str] = set()
+        self.old_tokens: set[str] = set()
+        self.is_busy = False
         self.sizeless: set[str] = set()
         self.cut_after: int | None = None
         self.log: list[tuple[str, str, str | None]] = []
@@ -105,19 +108,27 @@ def run_hub(hub: HubStandIn, host: str = "127.0.0.1") -> Iterator[str]:
             return self._resolve("/".join(parts[:2]), parts[3], "/".join(parts[4:]), token, has_body)
 
         def _refuse(self, repository: str, revision: str, token: str | None, has_body: bool) -> bool:
-            code = None
-            if repository not in hub.files or (repository in hub.private and hub.is_refused(repository, token)):
+            code, said = None, None
+            if hub.is_busy:
+                code, said = (429, ""), "We had to rate limit your IP (192.0.2.1)."
+            elif token in hub.old_tokens:
+                code, said = (401, ""), "Invalid credentials in Authorization header"
+            elif repository not in hub.files or (repository in hub.private and hub.is_refused(repository, token)):
                 code = (401, "RepoNotFound")
             elif hub.is_refused(repository, token):
-                code = (403 if token else 401, "GatedRepo")
+                code, said = (403 if token else 401, "GatedRepo"), f"Access to model {repository} is restricted."
             elif revision not in ("main", COMMIT):
                 code = (404, "RevisionNotFound")
             if code is not None:
-                self._send_json(code[0], {"error": code[1]}, has_body, {"X-Error-Code": code[1]})
+                headers = {"X-Error-Code": code[1], "X-Error-Message": said or "Invalid username or password."}
+                self._send_json(
+                    code[0], {"error": code[1]}, has_body, {name: text for name, text in headers.items() if text}
+                )
             return code is not None
 
         def _send_info(self, repository: str, revision: str, token: str | None, has_body: bool) -> None:
-            if repository in hub.gated and revision in ("main", COMMIT):
+            is_listed = repository in hub.gated and revision in ("main", COMMIT) and token not in hub.old_tokens
+            if is_listed and not hub.is_busy:
                 pass  # the Hub lists a gated repository for everybody
             elif self._refuse(repository, revision, token, has_body):
                 return

@@ -202,6 +202,52 @@ def test_what_cannot_be_is_refused(
     assert list(tmp_path.glob("tiny*")) == []
 
 
+def test_what_is_in_the_way_of_a_model_is_told_before_a_byte_comes(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+    place = tmp_path / "models"
+    (place / "folder" / "config.json").mkdir(parents=True)
+    (place / "link").symlink_to("/nowhere/tiny")
+    (place / "file").write_text("x")
+    for name, words in (
+        ("folder", "config.json is in the way"),
+        ("link", "link to /nowhere/tiny"),
+        ("file", "is a file"),
+    ):
+        (said,) = download(url, place / name, tmp_path)
+        assert said["error"] == "place"
+        assert words in said["message"]
+    assert not [path for _, path, _ in hub.log if "resolve" in path]
+    assert sorted(one.name for one in place.iterdir()) == ["file", "folder", "link"]
+
+
+def test_behind_a_link_a_model_is_whole_where_the_link_leads(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+    (tmp_path / "large").mkdir()
+    (tmp_path / "tiny").symlink_to("large")
+    assert download(url, tmp_path / "tiny", tmp_path)[-1]["done"]
+    assert list_names(tmp_path / "large") == PLACED
+    assert (tmp_path / "tiny").is_symlink()
+    assert not list(tmp_path.glob("*.sparkctl-part"))
+
+
+def test_the_hub_says_itself_why_it_refuses(hub: HubStandIn, url: str, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+
+    def refuse() -> tuple[str, str]:
+        token.write_text("hf_old")
+        said = download(url, tmp_path / "tiny", tmp_path, token_file=str(token))[-1]
+        return said["error"], said["message"]
+
+    hub.gated.add(REPOSITORY)
+    assert refuse() == ("gated", "Access to model acme/tiny is restricted.")
+    hub.gated.clear()
+    hub.old_tokens.add("hf_old")
+    kind, words = refuse()
+    assert kind == "bad-token"
+    assert "Invalid credentials" in words
+    assert "hf_old" not in words
+    hub.is_busy = True
+    assert refuse()[0] == "too-many"
+
+
 def test_a_gated_model_needs_the_token_whose_file_is_gone_afterwards(hub: HubStandIn, url: str, tmp_path: Path) -> None:
     hub.gated.add(REPOSITORY)
     target = tmp_path / "tiny"
@@ -433,6 +479,11 @@ def test_what_the_client_says_of_a_connection_is_a_message_and_no_traceback() ->
         raise importlib.import_module(name).ReadError("[Errno 9] Bad file descriptor")
     assert told.value.kind == "broken"
     xet = importlib.import_module("huggingface_hub.errors").XetDownloadError
+    with pytest.raises(program.DownloadError) as told, program.explain_errors(client, REPOSITORY):
+        raise RuntimeError(
+            "Data processing error: File reconstruction error: IO Error: No space left on device (os error 28)"
+        )
+    assert told.value.kind == "disk-full"
     for error in (xet("no reconstruction"), RuntimeError("CAS service error")):
         with (
             pytest.raises(program.DownloadError, match=r"Error: (no rec|CAS)"),

@@ -215,7 +215,7 @@ def test_the_end_of_the_boot_before() -> None:
     assert [line["at"] for line in kernel_log.read_old_kernel_lines(POWER_CUT)] == [1768000001.3]
     unknown = kernel_log.summarize_boot_end([b"-- No entries --"], None)
     assert unknown["clean"] is None
-    assert "nothing of the boot before" in unknown["trouble"]
+    assert "nothing of the previous boot" in unknown["trouble"]
 
 
 @pytest.mark.parametrize("python", list_pythons())

@@ -105,7 +105,7 @@ def get_only_line(lines: list[str]) -> str:
             "stream-output: true",
             "8:3: warning[deprecated-flag]: --stream-output is deprecated in SGLang 0.5.12; use --incremental-streaming-output",
         ),
-        ("sglang", "cuda-graph-max-bs-decode: 4", "has no flag --cuda-graph-max-bs-decode, which 0.5.23 has"),
+        ("sglang", "cuda-graph-max-bs-decode: 4", "has no flag --cuda-graph-max-bs-decode, which 0.5.14 has"),
         ("vllm", "tp: 2", "8:3: error[unknown-flag]: vLLM 0.19.1 has no flag --tp; here it is -tp"),
         ("vllm", "enable-metrics: true", "/metrics is always on here: leave it out"),
         ("vllm", "disable-prefix-caching: true", "has no flag --disable-prefix-caching, which 0.33.0 has"),
@@ -387,7 +387,7 @@ def test_an_image_bump_tells_what_it_breaks(tmp_path: Path) -> None:
     assert len(gone) == len(broken) == 32
     ambiguous = [line for line in broken if "error[ambiguous-flag]" in line]
     assert len(ambiguous) == 2
-    assert "in 0.5.12 it was a separate flag; what it meant is --cuda-graph-max-bs-decode now" in ambiguous[1]
+    assert "in 0.5.19 it was a separate flag; what it meant is --cuda-graph-max-bs-decode now" in ambiguous[1]
     assert not [line for line in lint_profile_text(tmp_path, HEADS["sglang"] + body) if "removed-flag" in line]
 
 
@@ -419,10 +419,10 @@ def test_an_image_bump_tells_what_it_breaks(tmp_path: Path) -> None:
         # AEON-7, issue 12, on a Spark
         ("vllm:0.19.1", "no-enable-prefix-caching: true\n  mamba-block-size: 64", "warning[bad-combination]: --mamba-block-size needs"),
         ("vllm:0.20.1", "enable-prefix-caching: true\n  mamba-block-size: 64", None),
-        # NVIDIA's example for Nemotron-3-Super on vLLM 0.24, of which no catalogue is known; a like version's is certain
-        ("vllm:0.24.0", "quantization: fp4", "warning[bad-choice]: --quantization of vLLM 0.19.1 does not take `fp4`"),
-        ("vllm:0.19.2", "quantization: fp4", "error[bad-choice]: --quantization of vLLM 0.19.1 does not take `fp4`"),
-        ("vllm:0.24.0", "no-such-flag: 1", "error[unknown-flag]: vLLM 0.19.1 has no flag --no-such-flag"),
+        # NVIDIA's example for Nemotron-3-Super on vLLM 0.24: its checkpoint's own method replaces the value before it is refused
+        ("vllm:0.24.0", "quantization: fp4", "warning[bad-choice]: --quantization of vLLM 0.24.0 does not take `fp4`"),
+        ("vllm:0.19.2", "quantization: fp4", "warning[bad-choice]: --quantization of vLLM 0.19.1 does not take `fp4`"),
+        ("vllm:0.24.0", "no-such-flag: 1", "error[unknown-flag]: vLLM 0.24.0 has no flag --no-such-flag"),
     ],
 )  # fmt: skip
 def test_what_owners_met_and_no_parser_says(tmp_path: Path, image: str, args: str, expected: str | None) -> None:
@@ -475,7 +475,7 @@ def test_what_an_unknown_version_might_take_is_no_error(tmp_path: Path) -> None:
     lines = lint_profile_text(tmp_path, text + "  nsa-decode-backend: trtllm\n")
     assert list_finding_kinds(lines) == ["info[engine-version]", "warning[removed-flag]"]
     assert "does not show the version of SGLang: checked against the flags of 0.5.23, the newest known" in lines[0]
-    assert lines[1].endswith("SGLang 0.5.12 takes it, and which one this image has is not known")
+    assert lines[1].endswith("SGLang 0.5.19 takes it, and which one this image has is not known")
     assert list_finding_kinds(lint_profile_text(tmp_path, text + "  no-such-flag: 1\n")) == [
         "info[engine-version]",
         "error[unknown-flag]",
@@ -483,9 +483,9 @@ def test_what_an_unknown_version_might_take_is_no_error(tmp_path: Path) -> None:
     script = 'command: [bash, -c, "sglang serve --enable-metrics --cuda-graph-bs 1 --no-such 2"]\n'
     both = lint_profile_text(tmp_path, text.partition("args:")[0] + script)
     assert list_finding_kinds(both) == ["info[engine-version]", "error[unknown-flag]", "warning[ambiguous-flag]"]
-    near = lint_profile_text(tmp_path, text.replace("latest", "0.5.20"))
+    near = lint_profile_text(tmp_path, text.replace("latest", "0.5.24"))
     assert (
-        "the flags of SGLang 0.5.20 are not known; checked against those of 0.5.23, the nearest known"
+        "the flags of SGLang 0.5.24 are not known; checked against those of 0.5.23, the newest known before it"
         in get_only_line(near)
     )
     assert lint_profile_text(tmp_path, text.replace("image:", "engine_version: 0.5.12\nimage:")) == []
@@ -651,6 +651,6 @@ def test_a_value_that_a_later_version_takes_is_said_to_be_in_builds_after_the_re
     (said,) = (one for one in profile_lint.lint_profile(profile) if one.kind is LintRule.BAD_CHOICE)
     assert said.level is LintSeverity.ERROR
     assert said.message.endswith(
-        "vLLM 0.32.0 takes it, and so may a build made after the release of 0.19.1: list speculative-config in "
+        "vLLM 0.20.2 takes it, and so may a build made after the release of 0.19.1: list speculative-config in "
         "patched_flags then"
     )

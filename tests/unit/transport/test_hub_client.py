@@ -77,7 +77,13 @@ async def test_a_header_that_is_none_leaves_the_types_unknown(hub: HubStandIn, u
     [
         ("acme/none", {}, OperationRefused, "the Hub has no acme/none"),
         ("acme/gated", {}, OperationRefused, "hf:acme/gated is gated"),
-        ("acme/gated", {"HF_TOKEN": "hf_wrong"}, OperationRefused, "hf:acme/gated is gated"),
+        (
+            "acme/gated",
+            {"HF_TOKEN": "hf_wrong"},
+            OperationRefused,
+            "hf:acme/gated is gated.*Access to model acme/gated",
+        ),
+        (REPOSITORY, {"HF_TOKEN": "hf_old"}, OperationRefused, "the Hub refuses your token .Invalid credentials"),
         ("acme/sizeless", {}, HubUnreachable, "does not report the size of m.safetensors"),
         ("acme/several", {}, OperationRefused, "it has several quantizations, name one"),
         (REPOSITORY, {"HF_HUB_OFFLINE": "1"}, HubUnreachable, "HF_HUB_OFFLINE is set"),
@@ -91,6 +97,7 @@ async def test_what_cannot_be_read_is_an_error_and_not_zero(
 ) -> None:
     hub.files["acme/gated"] = hub.files[REPOSITORY]
     hub.gated.add("acme/gated")
+    hub.old_tokens.add("hf_old")
     hub.files["acme/sizeless"] = {"m.safetensors": b"x" * 10}
     hub.sizeless.add("m.safetensors")
     hub.files["acme/several"] = {"a-Q4_K_M.gguf": b"x", "a-Q8_0.gguf": b"x"}

@@ -41,7 +41,7 @@ def test_work_in_progress_and_faults() -> None:
 
 def test_what_is_hidden_and_what_was_not_found_are_said_once() -> None:
     assert (
-        "165 of 276, own questions hidden"
+        "165 of 276, own requests hidden"
         in format_status_line(LogViewState(total=165, shown=165, hidden=111), 100).plain
     )
     missed = LogViewState(find="error", found=0, note="no match")

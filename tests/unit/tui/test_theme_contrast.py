@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from rich.color import ColorSystem
 from textual.color import Color
 from textual.theme import BUILTIN_THEMES, Theme
 
-from sparkctl.tui.theme import DARK_THEME, LIGHT_THEME, MIN_CONTRAST, build_theme_styles, contrast_ratio
-from sparkctl.views.text.styled_text import TextStyle
+from sparkctl.tui.theme import (
+    DARK_THEME,
+    LIGHT_THEME,
+    MIN_CONTRAST,
+    build_theme_styles,
+    contrast_ratio,
+    has_few_colours,
+)
+from sparkctl.views.text.styled_text import AREA_BODIES, TextStyle
 
 READ = (
     TextStyle.PLAIN,
@@ -76,6 +84,26 @@ def test_a_terminal_with_sixteen_colours_gets_its_own_so_that_no_state_turns_gre
     found = build_theme_styles(theme, colourless=False, colour_system="standard")
     names = {tone: found[tone].color for tone in (TextStyle.GOOD, TextStyle.ATTENTION, TextStyle.BAD)}
     assert [colour and colour.name for colour in names.values()] == ["green", "yellow", "red"]
-    assert build_theme_styles(theme, colourless=False, colour_system="256") == build_theme_styles(
-        theme, colourless=False
-    )
+    of_256, of_all = (build_theme_styles(theme, colourless=False, colour_system=one) for one in ("256", None))
+    assert {tone for tone in of_all if of_256[tone] != of_all[tone]} <= {*AREA_BODIES, TextStyle.BODY}
+
+
+@pytest.mark.parametrize("theme", [DARK_THEME, LIGHT_THEME], ids=lambda one: one.name)
+def test_what_lies_under_a_curve_keeps_its_hue_in_256_colours(theme: Theme) -> None:
+    found = build_theme_styles(theme, colourless=False, colour_system="256")
+    for tone in (TextStyle.MEMORY_BODY, TextStyle.RATE_BODY, TextStyle.POWER_BODY, TextStyle.LINK_BODY):
+        colour = found[tone].color
+        assert colour is not None
+        shown = colour.downgrade(ColorSystem.EIGHT_BIT).get_truecolor()
+        assert max(shown) - min(shown) >= 40, tone
+
+
+@pytest.mark.parametrize(
+    ("term", "depth", "few"), [("xterm", "", True), ("xterm-256color", "", False), ("xterm", "truecolor", False)]
+)
+def test_sixteen_colours_reach_the_terminal_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, term: str, depth: str, few: bool
+) -> None:
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.setenv("COLORTERM", depth)
+    assert has_few_colours() is few

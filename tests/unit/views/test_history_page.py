@@ -47,5 +47,5 @@ def test_a_switch_over_two_sparks_is_told_at_every_width(columns: int) -> None:
         join_text(each) for each in render_history_page(HistoryScreenModel(operations=(two,)), columns, 12).rows[:2]
     )
     assert ("11 s of about 11 s" in entry) == (columns >= 84)
-    assert ("11 s" in entry) == ("took" in head) == (columns >= 64)
+    assert ("11 s" in entry) == ("took" in head) == (columns >= 57)
     assert ("qwen36" in entry) == (columns >= 32)

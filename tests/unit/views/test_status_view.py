@@ -16,6 +16,7 @@ from sparkctl.model.reference import ComparableReference, FigureRange, Reference
 from sparkctl.model.sample import MemoryReading
 from sparkctl.model.text.units import GIB
 from sparkctl.monitor.node_views import NodeStatusView
+from sparkctl.views.overview.tile_rows import DrawArea, render_instance_row
 from sparkctl.views.status_view import format_age, format_status, format_status_table
 from sparkctl.views.text.styled_text import join_text, measure_row, to_ascii
 
@@ -171,3 +172,17 @@ def test_details_name_the_source_s_figure_beside_the_live_one() -> None:
     assert text.endswith("· 12.4 tok/s · source 12.7")
     two = replace(one, numbers=replace(live, running=4))
     assert "source" not in "\n".join(format_status([make_status_view(two)], 200, with_details=True))
+
+
+def test_a_download_has_the_name_of_its_profile_and_says_how_far_it_is() -> None:
+    one = replace(
+        make_instance_view("sparkctl-pull-ba2dd256abe4", ours=False), phase=Phase.PULLING, profile="qwen36", memory=0,
+        detail="8.9 GiB of 25.1 GiB",
+    )  # fmt: skip
+    row = join_text(render_instance_row(one, DrawArea(68), marked=False, badge=True))
+    assert row.startswith("  qwen36")
+    assert row.endswith("◐ model 8.9 GiB of 25.1 GiB")
+    assert join_text(render_instance_row(replace(one, detail=None), DrawArea(68), marked=False, badge=True)).endswith(
+        "getting image and model"
+    )
+    assert "sparkctl-pull" not in "\n".join(format_status([make_status_view(one)]))

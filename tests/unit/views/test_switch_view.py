@@ -371,7 +371,7 @@ def test_the_last_step_is_said_once_by_what_proves_it() -> None:
 
 def test_in_one_line_it_says_how_far_it_is_and_who_left_it() -> None:
     line = join_text(render_switch_progress_line(make_progress(make_step_event(101, SwitchStep.RELEASING)), 142.0, "s"))
-    assert "switch to qwen36, step 3 of 6 · 0:42   s shows it   waiting for its memory to be back" in line
+    assert "switch to qwen36, step 3 of 6 · 0:42   waiting for its memory to be back   s shows it" in line
     journal = SwitchJournal(
         id="0" * 12,
         operator="milo@laptop",

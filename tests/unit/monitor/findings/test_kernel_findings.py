@@ -117,6 +117,16 @@ def test_a_kernel_with_a_known_fault() -> None:
     assert find_known_bad("6.17.0-1032-nvidia", cabled) == []
 
 
+def test_a_driver_that_an_owner_reports_is_a_note() -> None:
+    def find(driver: str) -> list[Finding]:
+        found = list_setting_findings(NODE, AgentHello(driver=driver), Sample(sequence=1, time=1.0, uptime=1.0))
+        return [one for one in found if one.kind is FindingKind.KNOWN_BAD]
+
+    (finding,) = find("590.48.01")
+    assert (finding.severity, "590.48.01" in finding.summary) == (Severity.NOTE, True)
+    assert find("580.142") == find("610.57.04") == []
+
+
 def test_each_known_fault_has_a_field_of_the_identity() -> None:
     shown = [trap.node for trap in load_traps() if trap.node is not None]
     assert len(shown) >= 3

@@ -325,6 +325,13 @@ def test_an_engine_in_an_image_of_any_name_is_known_by_its_flags(flags: str, eng
     assert import_docker_line(f"docker run --gpus all local-v26-patched:latest a/b {flags}").engine == engine
 
 
+def test_one_flag_of_an_engine_suffices_where_the_image_has_its_name() -> None:
+    """As an owner's runbook starts a patched build, whose name no vendor has."""
+    flags = "--max-model-len 32768 --tool-call-parser qwen3_coder"
+    assert import_docker_line(f"docker run --gpus all vllm-v26-patched:latest a/b {flags}").engine == "vllm"
+    assert import_docker_line(f"docker run --gpus all my-v26-patched:latest a/b {flags}").engine == "container"
+
+
 def test_a_mount_that_holds_the_model_is_withheld_for_what_else_it_holds() -> None:
     line = f"docker run --gpus all -v /data/:/data {IMAGE} --model /data/models/a --max-model-len 8192"
     why = list_keys_of(import_and_check(line), KeyOutcome.WITHHELD)
