@@ -86,7 +86,7 @@ def import_text(text: str, origin: str, wishes: ImportOptions) -> ImportResult:
         raise InvalidInput(f"{origin}: there is nothing in it")
     ledger = ImportReport(allow=wishes.allow)
     ledger.locate = lambda key: _locate_key(text, origin, key)
-    if PurePath(origin).suffix.lower() in (".yaml", ".yml"):
+    if PurePath(origin).suffix.lower() in (".yaml", ".yml", ".json") or text.lstrip().startswith("{"):
         draft = _import_yaml(text, origin, ledger, wishes)
     else:
         draft = _import_unknown_text(text, origin, ledger, wishes)

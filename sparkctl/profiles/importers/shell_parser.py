@@ -24,7 +24,10 @@ MAX_CHARS = 128 * 1024  # a longer text is read up to here
 _TYPOGRAPHY = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'", "\u00a0": " ", "\u200b": None,
                              "\ufeff": None, "\u2028": "\n", "\u2029": "\n"})  # fmt: skip
 _LONG_DASH = re.compile(r"(?<![^\s])[\u2013\u2014](?=[A-Za-z])")
-_SHELL_PROMPT = re.compile(r"^[ \t]*(?:[\w.-]+@[\w.-]+(?::[^\s$#]*)?[$#]|\$)[ \t]+", re.MULTILINE)
+_SHELL_PROMPT = re.compile(
+    r"^[ \t]*(?:\([\w.-]+\)[ \t]*)?(?:[\w.-]+@[\w.-]+(?::[^\s$#]*)?[$#]|[\w.-]+:[~/][^\s$#]*[$#]|[$❯➜])[ \t]+",
+    re.MULTILINE,
+)
 _CONTINUATION_PROMPT = re.compile(r"^[ \t]*>[ \t]+", re.MULTILINE)  # also the mark of a quoted text
 _CODE_FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n]*$", re.MULTILINE)
 _CONTINUATION_WITH_BLANKS = re.compile(r"\\[ \t]++(?:#[^\n]*)?$", re.MULTILINE)  # a comment may stand behind it
@@ -47,6 +50,7 @@ _DECLARING_WORDS = frozenset({"export", "declare", "local", "readonly", "typeset
 _MAX_DOUBTS = 20
 _CONDITIONAL = "set under a condition of the script, which is not evaluated"
 _MAX_BRACES = 8
+_QUOTED_SCRIPT = re.compile(r"""(?<!\S)-[a-z]*c[ \t]+(?:'[^']*+'|"(?:[^"\\]|\\.)*+")""", re.DOTALL)
 _HEREDOC = re.compile(r"(?<!<)<<-?[ \t]*(['\"]?)(?P<end>[A-Za-z_]\w*)\1", re.ASCII)
 _ARGUMENT_DEFAULT = re.compile(
     r"\$\{[1-9][0-9]{0,2}:?-(?P<default>[^{}$`\"']*)\}"
@@ -119,9 +123,14 @@ def _has_continuation_prompts(text: str) -> bool:
 
 
 def split_heredocs(text: str) -> tuple[str, list[str]]:
-    """Return a text without its here-documents, and these."""
+    """Return a text without its here-documents, and these. One inside the script of ``bash -c '...'`` is that script's."""
     lines = text.split("\n")
     last = {line.strip(): number for number, line in enumerate(lines)}
+    of_scripts = {
+        text.count("\n", 0, heredoc.start())
+        for script in _QUOTED_SCRIPT.finditer(text)
+        for heredoc in _HEREDOC.finditer(text, script.start(), script.end())
+    }
     kept: list[str] = []
     bodies: list[str] = []
     at = 0
@@ -130,7 +139,7 @@ def split_heredocs(text: str) -> tuple[str, list[str]]:
         kept.append(line)
         at += 1
         match = _HEREDOC.search(line)
-        if match is None or last.get(match["end"], -1) < at:
+        if match is None or at - 1 in of_scripts or last.get(match["end"], -1) < at:
             continue
         end = next(number for number in range(at, len(lines)) if lines[number].strip() == match["end"])
         bodies.append("\n".join(lines[at:end]))
@@ -545,7 +554,11 @@ _PREFIX_WORDS = frozenset({
     "sudo", "exec", "nohup", "time", "env", "timeout", "nice", "ionice", "setsid", "stdbuf", "chrt", "taskset",
     "numactl", "eval",
 }) | _LEADING_WORDS  # fmt: skip
-_PREFIX_FLAGS_WITH_VALUE = frozenset({"-u", "-g", "-n", "-c", "-k", "-s", "-p"})
+_RUNNERS = frozenset({"uv", "poetry", "pdm", "pixi", "conda", "mamba", "hatch"})  # with `run` behind them
+_PREFIX_FLAGS_WITH_VALUE = frozenset({
+    "-u", "-g", "-n", "-c", "-k", "-s", "-p", "--with", "--from", "--python", "--project", "--directory", "--extra",
+    "--group", "--env-file",
+})  # fmt: skip
 _NUMBER = re.compile(r"[0-9.]+[smhd]?")
 _SHELLS = ("bash", "sh", "zsh", "dash")
 
@@ -557,8 +570,10 @@ def skip_prefix(words: Sequence[ShellWord]) -> int:
         text = words[at].text
         program = text.rpartition("/")[2]
         name = text.partition("=")[0]
-        if program in _PREFIX_WORDS:
+        if program in _PREFIX_WORDS or program == "uvx":
             before = program
+        elif program in _RUNNERS and at + 1 < len(words) and words[at + 1].text == "run":
+            before, at = program, at + 1
         elif "=" in text and is_variable_name(name) and not text.startswith("-"):
             pass
         elif before and text.startswith("-"):
@@ -582,7 +597,7 @@ def parse_script(
         return commands
     scripts = [(one, script, more) for one in commands for script, more in _list_inner_scripts(one)]
     for outside, script, more in [*scripts, *((None, body, {}) for body in bodies)][:_MAX_SCRIPTS]:
-        inner = parse_shell(script, {**known, **more})
+        inner = parse_shell(split_heredocs(script)[0], {**known, **more})
         wanted = next((command for command in inner if is_wanted(command.words)), None)
         if wanted is None:
             continue

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from sparkctl.engines import load_engine
@@ -301,3 +303,34 @@ def test_the_front_matter_of_a_page_is_no_recipe() -> None:
     line = f"docker run -p 8000:8000 {IMAGE} --model org/m"
     page = f"---\ntitle: m on vLLM\nmodel: org/m\nrun_command: |\n  {line}\n---\n\n**Measured** in June.\n"
     assert import_and_check(page, "m.md").profile.model.path == "org/m"
+
+
+def test_a_here_document_inside_a_script_stays_in_the_script() -> None:
+    # The shape of NVIDIA's own line for TensorRT-LLM: github.com/NVIDIA/dgx-spark-playbooks, nvidia/trt-llm
+    script = (
+        "cat > /tmp/extra.yml <<EOF\nprint_iter_log: false\nEOF\nvllm serve org/m --port 8355 --extra /tmp/extra.yml"
+    )
+    written = import_and_check(f"docker run -p 8355:8355 {IMAGE} bash -c '\n{script}\n'\ncurl localhost:8355")
+    assert written.profile.command is not None
+    assert written.profile.command[-1].strip() == script
+    outside = (
+        f"cat > x.yml <<EOF\ndocker run -p 1:1 no:1 --model no\nEOF\ndocker run -p 8000:8000 {IMAGE} --model org/m"
+    )
+    assert import_docker_line(outside).image == IMAGE
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "nohup uv run --with vllm ", "uvx --from vllm ", "conda run -n llm ", "poetry run ", "(venv) me@spark1:~/x$ ", "spark1:~$ ",
+        "❯ ", "uv run --python 3.12 --env-file .env ",
+    ],
+)  # fmt: skip
+def test_what_stands_before_an_engine_is_passed_over(before: str) -> None:
+    profile = import_and_check(f"{before}vllm serve org/m --port 8001", defined={"container": IMAGE}).profile
+    assert (profile.model.path, profile.port) == ("org/m", 8001)
+
+
+def test_a_compose_file_may_be_json() -> None:
+    text = json.dumps({"services": {"a": {"image": IMAGE, "command": ["--model", "org/m"], "ports": ["9001:8000"]}}})
+    assert import_and_check(text).profile.model.path == "org/m"
