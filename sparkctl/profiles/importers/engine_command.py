@@ -135,7 +135,9 @@ def parse_script_command(script: str, command: tuple[str, ...], hint: str | None
         *(name for name, one in known.items() if hint in (name, one.recipe_name)),
     )
     engine = next(iter(names), FALLBACK_ENGINE)
-    port, name = _PORT_FLAG.search(script), _SERVED_NAME_FLAG.search(script)
+    # What stands before the launch has flags of its own: ray start --port 6379 && vllm serve …
+    begins = max((script.find(word) for one in known.values() for word in _list_launch_words(one)), default=0)
+    port, name = (flag.search(script, max(begins, 0)) for flag in (_PORT_FLAG, _SERVED_NAME_FLAG))
     number = int(port[1]) if port and 0 < int(port[1]) < 65536 else None
     servers, _ = _list_other_servers()
     return EngineCommand(
@@ -146,6 +148,11 @@ def parse_script_command(script: str, command: tuple[str, ...], hint: str | None
         port=number,
         health=next((path for program, path in servers.items() if _has_program(script, program)), None),
     )
+
+
+def _list_launch_words(rules: ImportRules) -> tuple[str, ...]:
+    """Return what the launch of an engine of its own module is recognised by."""
+    return (rules.module, f"{rules.program} {rules.subcommand}") if rules.module else ()
 
 
 def _has_program(script: str, program: str) -> bool:

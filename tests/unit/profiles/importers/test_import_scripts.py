@@ -334,3 +334,9 @@ def test_what_stands_before_an_engine_is_passed_over(before: str) -> None:
 def test_a_compose_file_may_be_json() -> None:
     text = json.dumps({"services": {"a": {"image": IMAGE, "command": ["--model", "org/m"], "ports": ["9001:8000"]}}})
     assert import_and_check(text).profile.model.path == "org/m"
+
+
+def test_the_port_of_what_runs_before_the_engine_is_not_the_engines() -> None:
+    line = f"docker run --network host {IMAGE} bash -c 'ray start --head --port 6379 && vllm serve org/m"
+    assert import_docker_line(f"{line} --port 8005 --served-model-name q'").port == 8005
+    assert import_docker_line(f"{line} -tp 2'").port is None
