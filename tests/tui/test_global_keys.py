@@ -240,7 +240,7 @@ async def test_ctrl_q_ends_the_panel_from_everywhere(
     keys: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with SimulatedSparks("trouble", **FAST) as sparks, open_demo_panel(sparks, tmp_path, monkeypatch) as pilot:
-        await wait_for_text(pilot, "free for /var/lib/docker")
+        await wait_for_text(pilot, "is stuck at")
         await pilot.press(*keys)
         await pilot.pause()
         await pilot.press("ctrl+q")

@@ -301,7 +301,7 @@ async def test_findings_are_one_line_each_and_all_of_it_on_a_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with SimulatedSparks("trouble", **FAST) as sparks, open_demo_panel(sparks, tmp_path, monkeypatch) as pilot:
-        await wait_for_text(pilot, "free for /var/lib/docker")
+        await wait_for_text(pilot, "is stuck at")
         await pilot.press("i")
         shown = await wait_for_text(pilot, "spark1: what is wrong")
         assert "try: " in shown
@@ -746,7 +746,7 @@ async def test_help_is_a_line_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         await wait_for_text(pilot, "─ keys ─")
         await pilot.press("escape")
         await type_line(pilot, "help down")
-        await wait_for_text(pilot, "[OPTIONS] [INSTANCE]")
+        await wait_for_text(pilot, "[OPTIONS] [INSTANCE...]")
         await pilot.press("escape")
         await type_line(pilot, "doctor")
         await wait_for_text(pilot, "› doctor")

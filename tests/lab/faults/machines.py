@@ -17,7 +17,7 @@ from tests.lab.bed.shell import await_true
 from tests.lab.faults.network import read_phases
 from tests.lab.faults.trial import Trial, add_row, skip_row
 from tests.lab.support.clear_nodes import GUARD
-from tests.lab.support.command_outcomes import LOADING, get_verdict, inspect_container, list_own_containers
+from tests.lab.support.command_outcomes import LOADING, get_verdict, list_own_containers
 from tests.lab.test_lab_guard import GIB, ROOM, TAKES, build_floor_flags, read_container_status, read_meminfo
 
 CLOCK, PYTHON, MEMORY, USERS = "clock of a node", "Python of a node", "memory", "users"
@@ -174,7 +174,7 @@ def oom_loading(trial: Trial) -> None:
         found["cause"] == "host-oom-kill" and "96m" in found["summary"], f"the cause is {found['cause']}", ran
     )
     trial.check_intact(
-        inspect_container(trial.spark1, "sglang-tiny")["State"]["OOMKilled"] is True, "the container was not kept"
+        trial.spark1.inspect_container("sglang-tiny")["State"]["OOMKilled"] is True, "the container was not kept"
     )
     trial.note(found["summary"][:110])
     command.profile(container={**LIMITED, "options": {"memory": "2g"}}, env={"LAB_ALLOC_MB": "100"})

@@ -91,7 +91,8 @@ def test_a_file_is_read_back_and_written_the_same() -> None:
         for version in engine_flags.list_versions(engine):
             path = ROOT / "sparkctl/engines" / engine / f"flags-{version}.json"
             data = json.loads(path.read_text())
-            assert flags.render(engine, version, data["origin"], data["flags"]) == path.read_text()
+            base = path.with_name(f"flags-{data['base']}.json") if "base" in data else None
+            assert flags.render(engine, version, data["origin"], flags.read_flags(path), base) == path.read_text()
 
 
 HELP = """\
