@@ -117,7 +117,7 @@ def test_node_may_be_omitted_only_with_one_node() -> None:
     assert get_only_node(Config(nodes=(make_node("a1"),))).name == "a1"
     with pytest.raises(InvalidInput) as caught:
         get_only_node(Config(nodes=(make_node("a1"), make_node("b1"))))
-    assert caught.value.hint == "--node a1"
+    assert caught.value.hint == "--node a1\n--node b1"
     with pytest.raises(InvalidInput, match="no node is configured"):
         get_only_node(Config(nodes=()))
 
