@@ -49,7 +49,7 @@ def error_for_response(node: str, status: int, said: str) -> DockerError:
             "its log driver keeps nothing to read. In the profile set container.options.log-driver: json-file (or, on "
             f"{node}, log-driver in /etc/docker/daemon.json), and start it again",
         )
-    if status == 404 and "no such container" in low:
+    if (status == 404 and "no such container" in low) or (status == 409 and "dead or marked for removal" in low):
         return ContainerNotFound(node, words, "list what there is: docker ps -a")
     if any(mark in low for mark in _NO_GPU_MARKS):
         return GpuRuntimeMissing(

@@ -19,6 +19,7 @@ from sparkctl.transport.docker.docker_errors import error_for_response, parse_do
         (409, 'Conflict. The container name "/x" is already in use by container "1".', errors.ContainerNameInUse, "docker ps -a"),
         (404, "No such image: a/b:1", errors.ImageNotFound, "docker pull a/b:1"),
         (404, "No such container: x", errors.ContainerNotFound, "docker ps"),
+        (409, "can not get logs from container which is dead or marked for removal", errors.ContainerNotFound, "docker ps"),
         (500, 'could not select device driver "" with capabilities: [[gpu]]', errors.GpuRuntimeMissing, "nvidia-ctk"),
         (500, "Bind for 0.0.0.0:80 failed: port is already allocated", errors.PortInUse, "ss -ltnp"),
         (500, "listen tcp4 0.0.0.0:22: bind: address already in use", errors.PortInUse, "ss -ltnp"),
