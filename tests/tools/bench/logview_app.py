@@ -71,7 +71,7 @@ class Bench(App[None]):
         self.log_widget = Log()
         self.is_ours, self.has_no_log = which == "ours", which == "empty"
         self.beside: set[asyncio.Task[None]] = set()
-        self.keyboard = KeyQueue(self)  # type: ignore[arg-type] - of the panel it wants what is here, too
+        self.keyboard = KeyQueue(self, self.spawn, self.hand_over)
         if self.is_ours:
             has_pending_input.set(self.keyboard.has_pending_key)
         self.rate, self.lines, self.report = rate, lines, report
